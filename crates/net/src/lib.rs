@@ -1,0 +1,1 @@
+//! Pliant's machines on real UDP sockets.

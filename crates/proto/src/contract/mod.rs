@@ -1,0 +1,105 @@
+//! The service contract: how far an application's traffic may bend.
+
+use core::fmt;
+
+/// What an application accepts. Each field is a bound that the transport never exceeds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Contract {
+    /// Least fraction of the bytes that must arrive, in [0, 1] (REFLEX r, ATP 1 − MLR).
+    pub min_delivery: f64,
+    /// Least share of the flow's fair rate that it keeps, in [0, 1] (REFLEX alpha).
+    pub min_share: f64,
+    /// Relative weight against other flows, above 0 (PPUSH theta).
+    pub weight: f64,
+}
+
+impl Default for Contract {
+    /// Traffic that does not bend.
+    fn default() -> Self {
+        Self { min_delivery: 1.0, min_share: 1.0, weight: 1.0 }
+    }
+}
+
+/// A field of the contract.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Field {
+    /// [`Contract::min_delivery`].
+    MinDelivery,
+    /// [`Contract::min_share`].
+    MinShare,
+    /// [`Contract::weight`].
+    Weight,
+}
+
+/// Why a contract was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ContractError {
+    /// The field's value lies outside its range.
+    OutOfRange(Field),
+    /// The transport does not honour the field.
+    NotHonoured(Field),
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MinDelivery => "min_delivery",
+            Self::MinShare => "min_share",
+            Self::Weight => "weight",
+        })
+    }
+}
+
+impl fmt::Display for ContractError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange(Field::Weight) => f.write_str("weight must be a number above 0"),
+            Self::OutOfRange(field) => write!(f, "{field} must lie in [0, 1]"),
+            Self::NotHonoured(field) => write!(f, "this transport does not honour {field}"),
+        }
+    }
+}
+
+impl core::error::Error for ContractError {}
+
+impl Contract {
+    /// Checks ranges, and that each field that asks for something is among those the transport `honours`.
+    pub fn check(&self, honours: &[Field]) -> Result<(), ContractError> {
+        let unit = |value: f64| (0.0..=1.0).contains(&value);
+        let fields = [
+            (Field::MinDelivery, unit(self.min_delivery), self.min_delivery != 1.0),
+            (Field::MinShare, unit(self.min_share), self.min_share != 1.0),
+            (Field::Weight, self.weight > 0.0 && self.weight.is_finite(), self.weight != 1.0),
+        ];
+        for (field, in_range, asks) in fields {
+            if !in_range {
+                return Err(ContractError::OutOfRange(field));
+            }
+            if asks && !honours.contains(&field) {
+                return Err(ContractError::NotHonoured(field));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asking_for_what_is_not_honoured_is_refused_by_name() {
+        let bend = Contract { min_delivery: 0.9, ..Contract::default() };
+        assert_eq!(bend.check(&[Field::Weight]), Err(ContractError::NotHonoured(Field::MinDelivery)));
+        assert_eq!(bend.check(&[Field::MinDelivery]), Ok(()));
+        assert_eq!(Contract::default().check(&[]), Ok(()));
+    }
+
+    #[test]
+    fn ranges_are_checked() {
+        for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let contract = Contract { weight, ..Contract::default() };
+            assert_eq!(contract.check(&[Field::Weight]), Err(ContractError::OutOfRange(Field::Weight)));
+        }
+    }
+}

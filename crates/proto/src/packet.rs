@@ -1,0 +1,396 @@
+//! The one packet type: what a transport emits, a switch port judges and a driver carries.
+//!
+//! A [`Packet`] is `Copy` and 32 bytes, two to a cache line: a hop reads and writes it once. Payload is a range of the
+//! flow's byte stream, never bytes; SACK blocks, which few packets need, travel beside it.
+
+use crate::time::Instant;
+
+/// A half-open range `start..end` of a flow's byte stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord, Hash)]
+pub struct ByteRange {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+}
+
+impl ByteRange {
+    /// The range `start..end`.
+    #[inline]
+    pub const fn new(start: u64, end: u64) -> Self {
+        Self { start, end }
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub const fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Whether it holds no byte.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+}
+
+/// Which side of a flow: the one that opened it, or the one that answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Side {
+    /// Opened the flow; sends its data.
+    Initiator,
+    /// Receives the flow's data.
+    Responder,
+}
+
+/// One side of one flow, in 32 bits: the address that a packet carries. Drivers give out the flow numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
+pub struct EndpointId(u32);
+
+impl EndpointId {
+    /// Largest flow number.
+    pub const MAX_FLOW: u32 = u32::MAX >> 1;
+
+    /// The endpoint on `side` of flow number `flow`.
+    #[inline]
+    pub const fn new(flow: u32, side: Side) -> Self {
+        assert!(flow <= Self::MAX_FLOW);
+        Self(flow << 1 | matches!(side, Side::Responder) as u32)
+    }
+
+    /// The endpoint with this [`EndpointId::index`].
+    #[inline]
+    pub const fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+
+    /// The flow's number.
+    #[inline]
+    pub const fn flow(self) -> u32 {
+        self.0 >> 1
+    }
+
+    /// Which side of the flow.
+    #[inline]
+    pub const fn side(self) -> Side {
+        if self.0 & 1 == 0 { Side::Initiator } else { Side::Responder }
+    }
+
+    /// The other side of the same flow.
+    #[inline]
+    pub const fn peer(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+
+    /// `2 * flow + side`: dense, for tables with one entry per endpoint.
+    #[inline]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// The ECN codepoint of an IP header (RFC 3168 section 5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not ECN-capable: congestion drops it.
+    #[default]
+    NotEct = 0b00,
+    /// ECN-capable, codepoint ECT(1).
+    Ect1 = 0b01,
+    /// ECN-capable, codepoint ECT(0): what senders here use.
+    Ect0 = 0b10,
+    /// Congestion experienced.
+    Ce = 0b11,
+}
+
+/// Number of traffic classes a packet can name.
+pub const CLASSES: usize = 32;
+
+/// The octet every queue looks at: traffic class (5 bits), drop colour (1 bit), ECN (2 bits). It maps one to one to
+/// the IP header's DSCP and ECN fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub struct TrafficClass(u8);
+
+impl TrafficClass {
+    const RED: u8 = 0b100;
+
+    /// Class number `class` (below [`CLASSES`]), green, not ECN-capable.
+    #[inline]
+    pub const fn new(class: u8) -> Self {
+        assert!((class as usize) < CLASSES);
+        Self(class << 3)
+    }
+
+    /// The octet, as it stands in the IP header's traffic class field.
+    #[inline]
+    pub const fn octet(self) -> u8 {
+        self.0
+    }
+
+    /// The traffic class in an IP header's octet; every octet is one.
+    #[inline]
+    pub const fn from_octet(octet: u8) -> Self {
+        Self(octet)
+    }
+
+    /// The class number, which a queue plan maps to a queue.
+    #[inline]
+    pub const fn class(self) -> usize {
+        (self.0 >> 3) as usize
+    }
+
+    /// Whether a colour-aware dropper may drop it first.
+    #[inline]
+    pub const fn is_red(self) -> bool {
+        self.0 & Self::RED != 0
+    }
+
+    /// The same class, red (dropped first) or green.
+    #[inline]
+    pub const fn with_red(self, red: bool) -> Self {
+        if red { Self(self.0 | Self::RED) } else { Self(self.0 & !Self::RED) }
+    }
+
+    /// The ECN codepoint.
+    #[inline]
+    pub const fn ecn(self) -> Ecn {
+        match self.0 & 0b11 {
+            0b00 => Ecn::NotEct,
+            0b01 => Ecn::Ect1,
+            0b10 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+
+    /// The same class and colour with another ECN codepoint.
+    #[inline]
+    pub const fn with_ecn(self, ecn: Ecn) -> Self {
+        Self(self.0 & !0b11 | ecn as u8)
+    }
+
+    /// Whether a switch may mark it.
+    #[inline]
+    pub const fn is_ect(self) -> bool {
+        self.0 & 0b11 != 0
+    }
+}
+
+/// Flags of a data packet or an acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Self = Self(0);
+    /// Data: the stream ends with this packet's last byte.
+    pub const FIN: Self = Self(1);
+    /// Data: the sender has reduced its window (RFC 3168).
+    pub const CWR: Self = Self(2);
+    /// Data: sent before; its timestamp still measures this transmission.
+    pub const RETRANSMISSION: Self = Self(4);
+    /// Acknowledgement: echoes a congestion mark (RFC 3168, RFC 8257).
+    pub const ECE: Self = Self(8);
+    /// Acknowledgement: SACK blocks travel beside the packet.
+    pub const SACK: Self = Self(16);
+    /// Acknowledgement: its first SACK block reports a duplicate (RFC 2883).
+    pub const DSACK: Self = Self(32);
+
+    /// Whether every flag of `other` is set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These flags and those of `other`.
+    #[inline]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These flags and `other` if `on`.
+    #[inline]
+    pub const fn with_if(self, other: Self, on: bool) -> Self {
+        if on { self.with(other) } else { self }
+    }
+
+    /// As one octet.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// From one octet; `None` if an unknown bit is set.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        if bits < 64 { Some(Self(bits)) } else { None }
+    }
+}
+
+/// What a packet says. Fields stand in the variants so that the whole packet fits 32 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// Bytes `seq .. seq + len` of the stream; FIN takes one sequence number after them.
+    Data {
+        /// Offset of the first byte.
+        seq: u64,
+        /// When the sender sent it, on the sender's clock.
+        sent_at: Instant,
+        /// Payload bytes.
+        len: u16,
+        /// FIN, CWR, RETRANSMISSION.
+        flags: Flags,
+    },
+    /// Acknowledges everything below `ack`.
+    Ack {
+        /// Next byte expected.
+        ack: u64,
+        /// `sent_at` of the data packet that this answers (RFC 7323 rules); `None` where there is none.
+        echo: Option<Instant>,
+        /// The driver's handle for the SACK blocks, meaningful if the flag SACK is set.
+        attachment: u32,
+        /// Receive window in units of [`WINDOW_UNIT`] bytes; [`WINDOW_UNLIMITED`] is no limit.
+        window: u16,
+        /// ECE, SACK, DSACK.
+        flags: Flags,
+    },
+    /// Asks for a connection.
+    Syn {
+        /// When it was sent, on the sender's clock.
+        sent_at: Instant,
+    },
+    /// Grants a connection.
+    SynAck {
+        /// `sent_at` of the request.
+        echo: Instant,
+        /// The responder's receive window, as in `Ack`.
+        window: u16,
+    },
+}
+
+/// Bytes per unit of the advertised window (window scale 8, RFC 7323).
+pub const WINDOW_UNIT: u64 = 256;
+/// Advertised by a receiver without a buffer limit.
+pub const WINDOW_UNLIMITED: u16 = u16::MAX;
+
+/// One packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// The endpoint it goes to. The driver writes it; a transport does not know its own number.
+    pub to: EndpointId,
+    /// Bytes it takes on the wire, headers and framing included.
+    pub wire_bytes: u16,
+    /// What queues look at.
+    pub traffic_class: TrafficClass,
+    /// Ports passed so far; drivers count it.
+    pub hops: u8,
+    /// What it says.
+    pub body: Body,
+}
+
+impl Packet {
+    /// A packet as a transport makes it: the driver adds the destination.
+    #[inline]
+    pub const fn new(traffic_class: TrafficClass, wire_bytes: u16, body: Body) -> Self {
+        Self { to: EndpointId(0), wire_bytes, traffic_class, hops: 0, body }
+    }
+
+    /// Whether SACK blocks travel beside it.
+    #[inline]
+    pub const fn has_sack(&self) -> bool {
+        matches!(self.body, Body::Ack { flags, .. } if flags.contains(Flags::SACK))
+    }
+
+    /// Payload bytes.
+    #[inline]
+    pub const fn payload(&self) -> u16 {
+        match self.body {
+            Body::Data { len, .. } => len,
+            _ => 0,
+        }
+    }
+}
+
+/// Most SACK blocks an acknowledgement carries (RFC 2018: four, three beside timestamps in a TCP header).
+pub const MAX_SACK_BLOCKS: usize = 4;
+
+/// The SACK blocks of one acknowledgement, in the order reported: the most recent first (RFC 2018 section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SackBlocks {
+    blocks: [ByteRange; MAX_SACK_BLOCKS],
+    count: u8,
+}
+
+impl SackBlocks {
+    /// No blocks.
+    pub const EMPTY: Self = Self { blocks: [ByteRange::new(0, 0); MAX_SACK_BLOCKS], count: 0 };
+
+    /// Adds a block after the others; false if all places are taken.
+    pub fn push(&mut self, block: ByteRange) -> bool {
+        let free = usize::from(self.count) < MAX_SACK_BLOCKS;
+        if free {
+            self.blocks[usize::from(self.count)] = block;
+            self.count += 1;
+        }
+        free
+    }
+
+    /// The blocks.
+    pub fn as_slice(&self) -> &[ByteRange] {
+        &self.blocks[..usize::from(self.count)]
+    }
+}
+
+/// How large a payload's packet is on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WireFormat {
+    /// Bytes around every payload.
+    pub header_bytes: u16,
+    /// Bytes that the shortest packet takes.
+    pub minimum_bytes: u16,
+}
+
+impl WireFormat {
+    /// IP and TCP headers only: 1460 bytes of payload make 1500, an acknowledgement 40.
+    pub const IP: Self = Self { header_bytes: 40, minimum_bytes: 40 };
+    /// With Ethernet header, FCS, preamble and gap: 1460 bytes of payload make 1538, the shortest frame takes 84.
+    pub const ETHERNET: Self = Self { header_bytes: 78, minimum_bytes: 84 };
+
+    /// Bytes on the wire of a packet with `payload` bytes.
+    #[inline]
+    pub const fn wire_bytes(self, payload: u16) -> u16 {
+        let bytes = payload + self.header_bytes;
+        if bytes < self.minimum_bytes { self.minimum_bytes } else { bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_packets_share_a_cache_line() {
+        assert_eq!(size_of::<Packet>(), 32);
+    }
+
+    #[test]
+    fn traffic_class_keeps_its_parts_apart() {
+        for octet in 0..=255u8 {
+            let class = TrafficClass::from_octet(octet);
+            let rebuilt = TrafficClass::new(class.class() as u8).with_red(class.is_red()).with_ecn(class.ecn());
+            assert_eq!(rebuilt.octet(), octet);
+        }
+    }
+
+    #[test]
+    fn ethernet_sizes() {
+        assert_eq!(WireFormat::ETHERNET.wire_bytes(1460), 1538);
+        assert_eq!(WireFormat::ETHERNET.wire_bytes(0), 84);
+        assert_eq!(WireFormat::IP.wire_bytes(0), 40);
+    }
+
+    #[test]
+    fn endpoint_sides_are_peers() {
+        let endpoint = EndpointId::new(7, Side::Responder);
+        assert_eq!((endpoint.flow(), endpoint.peer().side()), (7, Side::Initiator));
+        assert_eq!(endpoint.peer().peer(), endpoint);
+    }
+}

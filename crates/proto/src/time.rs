@@ -1,0 +1,210 @@
+//! Time: instants and spans in whole picoseconds.
+//!
+//! At 40 Gbit/s one byte lasts 200 ps, so nanoseconds would bias every short packet. A `u64` of picoseconds spans
+//! 213 days.
+
+use core::fmt;
+use core::num::NonZeroU64;
+use core::str::FromStr;
+
+use crate::units::{ParseUnitError, parse_with_unit};
+
+/// A point in time, in picoseconds since the start of the run (or of the process).
+///
+/// Stored plus one in a `NonZeroU64`, so `Option<Instant>` is eight bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(NonZeroU64);
+
+/// A length of time in picoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Span(u64);
+
+impl Instant {
+    /// The start of the run.
+    pub const ZERO: Self = Self(NonZeroU64::MIN);
+    /// Later than every deadline.
+    pub const MAX: Self = Self(NonZeroU64::MAX);
+
+    /// The instant `ps` picoseconds after the start.
+    #[inline]
+    pub const fn from_ps(ps: u64) -> Self {
+        match NonZeroU64::new(ps.wrapping_add(1)) {
+            Some(value) => Self(value),
+            None => Self::MAX,
+        }
+    }
+
+    /// Picoseconds since the start.
+    #[inline]
+    pub const fn as_ps(self) -> u64 {
+        self.0.get() - 1
+    }
+
+    /// Seconds since the start, for reports and control laws.
+    pub fn as_secs_f64(self) -> f64 {
+        self.as_ps() as f64 / 1e12
+    }
+
+    /// Time since `earlier`; zero if `earlier` is later.
+    #[inline]
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.get().saturating_sub(earlier.0.get()))
+    }
+
+    /// This instant moved by `span`; saturates at [`Instant::MAX`].
+    #[inline]
+    pub const fn after(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Span {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+    /// Longer than any run.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A span of `ps` picoseconds.
+    #[inline]
+    pub const fn from_ps(ps: u64) -> Self {
+        Self(ps)
+    }
+
+    /// A span of `ns` nanoseconds.
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns.saturating_mul(1_000))
+    }
+
+    /// A span of `us` microseconds.
+    pub const fn from_us(us: u64) -> Self {
+        Self(us.saturating_mul(1_000_000))
+    }
+
+    /// A span of `ms` milliseconds.
+    pub const fn from_ms(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000_000))
+    }
+
+    /// A span of `s` seconds.
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s.saturating_mul(1_000_000_000_000))
+    }
+
+    /// A span of `s` seconds, rounded to the nearest picosecond; negative and NaN give zero.
+    pub fn from_secs_f64(s: f64) -> Self {
+        Self(libm::round(s * 1e12) as u64)
+    }
+
+    /// Picoseconds.
+    #[inline]
+    pub const fn as_ps(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds, for reports and control laws.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e12
+    }
+
+    /// Microseconds, for reports.
+    pub fn as_us_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// Sum; saturates.
+    #[inline]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Difference; zero if `other` is longer.
+    #[inline]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// `factor` times this span; saturates.
+    #[inline]
+    pub const fn times(self, factor: u64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+
+    /// This span divided by `divisor`, rounded down.
+    #[inline]
+    pub const fn divided_by(self, divisor: u64) -> Self {
+        Self(self.0 / divisor)
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Span(self.as_ps()), f)
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+const SPAN_UNITS: &[(&str, u64)] =
+    &[("s", 1_000_000_000_000), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000), ("ps", 1)];
+
+impl fmt::Display for Span {
+    /// Exact, in the largest unit that keeps it whole: `5us`, `1500ns`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, size) = SPAN_UNITS
+            .iter()
+            .find(|(_, size)| self.0.is_multiple_of(*size))
+            .expect("one picosecond divides everything");
+        if self.0 == 0 { f.write_str("0s") } else { write!(f, "{}{name}", self.0 / size) }
+    }
+}
+
+impl FromStr for Span {
+    type Err = ParseUnitError;
+
+    /// Reads `5us`, `1.5ms`, `0s`; the unit is required.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse_with_unit(text, "a time such as \"5us\"", SPAN_UNITS).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn option_of_instant_is_eight_bytes() {
+        assert_eq!(size_of::<Option<Instant>>(), 8);
+    }
+
+    #[test]
+    fn spans_parse_and_print_exactly() {
+        for (text, ps) in
+            [("5us", 5_000_000), ("1.5ms", 1_500_000_000), ("0s", 0), ("800ps", 800), ("2 s", 2_000_000_000_000)]
+        {
+            assert_eq!(text.parse::<Span>().unwrap().as_ps(), ps);
+        }
+        assert_eq!(Span::from_ns(1500).to_string(), "1500ns");
+        assert_eq!(Span::from_us(5).to_string(), "5us");
+        assert!("5".parse::<Span>().unwrap_err().to_string().contains("unit"));
+        assert!("5Gbit/s".parse::<Span>().is_err());
+        assert!("0.5ps".parse::<Span>().is_err(), "below one picosecond");
+    }
+
+    #[test]
+    fn instants_saturate() {
+        assert_eq!(Instant::ZERO.since(Instant::from_ps(5)), Span::ZERO);
+        assert_eq!(Instant::MAX.after(Span::from_secs(1)), Instant::MAX);
+        assert_eq!(Instant::ZERO.as_ps(), 0);
+    }
+}

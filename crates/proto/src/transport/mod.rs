@@ -1,0 +1,136 @@
+//! Transports: one side of one flow, as a machine.
+//!
+//! A driver feeds a transport with `handle_packet`, `handle_command` and `handle_timeout`, and after each calls
+//! [`drain`], which polls in a fixed order until nothing is left: packets to send, events for the application, the
+//! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
+
+use crate::packet::{ByteRange, Packet, SackBlocks};
+use crate::time::Instant;
+
+/// What the application, or an oracle, tells a transport.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Command {
+    /// `bytes` more bytes are there to be sent.
+    Send {
+        /// How many.
+        bytes: u64,
+    },
+    /// Nothing follows the bytes given so far.
+    Finish,
+    /// The application has taken `bytes` delivered bytes out of the receive buffer. Without it the buffer fills.
+    Consume {
+        /// How many.
+        bytes: u64,
+    },
+    /// The flow's weight is now this.
+    SetWeight(f64),
+}
+
+/// What a transport tells the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A connection stands; data may flow.
+    Connected,
+    /// These bytes arrived, in order, each exactly once.
+    Deliver(ByteRange),
+    /// These bytes need not be kept any longer: the peer has them.
+    Release(ByteRange),
+    /// The peer's last byte was delivered.
+    Received,
+    /// Everything was sent and acknowledged (sender).
+    Finished,
+}
+
+/// Why a transport wants to be called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timer {
+    /// Retransmission timeout (RFC 6298), of data or of a connection request.
+    Retransmit,
+    /// Zero-window probe (RFC 9293 section 3.8.6.1).
+    Persist,
+    /// Delayed acknowledgement.
+    DelayedAck,
+    /// The pacer allows the next packet.
+    Pace,
+    /// RACK reordering window or tail loss probe (RFC 8985).
+    LossDetection,
+}
+
+/// When a transport wants to be called, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deadline {
+    /// When.
+    pub at: Instant,
+    /// Why.
+    pub why: Timer,
+}
+
+/// What a transport counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Statistics {
+    /// Data packets sent, retransmissions included.
+    pub packets_sent: u64,
+    /// Payload bytes sent, retransmissions included.
+    pub bytes_sent: u64,
+    /// Data packets sent again.
+    pub retransmissions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Times that loss recovery began without a timeout.
+    pub fast_recoveries: u64,
+    /// Data packets that arrived marked CE (receiver), or acknowledgements with ECE (sender).
+    pub marks: u64,
+    /// Payload bytes that arrived more than once (receiver).
+    pub duplicate_bytes: u64,
+}
+
+/// One side of one flow.
+pub trait Transport {
+    /// A packet for this side arrived; `sack` holds its SACK blocks if it has any.
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks);
+
+    /// The application spoke.
+    fn handle_command(&mut self, now: Instant, command: Command);
+
+    /// The deadline of [`poll_timeout`](Self::poll_timeout) has come. Called early it does nothing.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// The next packet to send now, if any.
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet>;
+
+    /// The SACK blocks of the packet that `poll_transmit` gave last, if it [has any](Packet::has_sack).
+    fn sack_blocks(&self) -> &SackBlocks {
+        &SackBlocks::EMPTY
+    }
+
+    /// The next event for the application, if any.
+    fn poll_event(&mut self) -> Option<Event>;
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    fn poll_timeout(&self) -> Option<Deadline>;
+
+    /// What was counted so far.
+    fn statistics(&self) -> Statistics;
+}
+
+/// Where a driver takes a transport's outputs.
+pub trait Outlet {
+    /// Sends a packet; `sack` are the blocks that travel beside it, empty for most.
+    fn transmit(&mut self, packet: Packet, sack: &SackBlocks);
+    /// Passes an event to the application.
+    fn event(&mut self, event: Event);
+    /// Sets the one deadline of this transport.
+    fn arm(&mut self, deadline: Option<Deadline>);
+}
+
+/// Polls a transport until it has nothing more to say. Call it after every `handle_*`.
+#[inline]
+pub fn drain<T: Transport>(transport: &mut T, now: Instant, outlet: &mut impl Outlet) {
+    while let Some(packet) = transport.poll_transmit(now) {
+        outlet.transmit(packet, if packet.has_sack() { transport.sack_blocks() } else { &SackBlocks::EMPTY });
+    }
+    while let Some(event) = transport.poll_event() {
+        outlet.event(event);
+    }
+    outlet.arm(transport.poll_timeout());
+}
