@@ -19,6 +19,7 @@ pub mod contract;
 pub mod event_queue;
 pub mod packet;
 pub mod rng;
+pub mod switch;
 pub mod time;
 pub mod transport;
 pub mod units;

@@ -1,0 +1,297 @@
+//! Marking: which packets learn of congestion.
+//!
+//! Only ECN-capable packets are marked; by the same rule a Not-ECT packet is dropped (RFC 3168 section 7), unless the
+//! plan lets it pass.
+
+use alloc::boxed::Box;
+
+use super::queue::Occupancy;
+use crate::rng::Stream;
+use crate::time::{Instant, Span};
+
+/// How a queue marks.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum MarkerConfig {
+    /// Never.
+    #[default]
+    None,
+    /// Every packet that finds the queue at the threshold (DCTCP, SIGCOMM 2010).
+    Threshold(Threshold),
+    /// With a probability that grows with the averaged queue (Floyd and Jacobson 1993).
+    Red(RedConfig),
+}
+
+/// A hard threshold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Threshold {
+    /// Where it lies.
+    pub level: Level,
+    /// When the queue is looked at.
+    pub at: MarkAt,
+    /// Which queue is looked at.
+    pub scope: Scope,
+    /// Whether Not-ECT packets pass instead of being dropped.
+    pub pass_not_ect: bool,
+}
+
+/// A queue length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// Marks a packet that finds at least this many packets queued before it.
+    Packets(u32),
+    /// Marks a packet with which more than this many bytes are queued.
+    Bytes(u64),
+}
+
+/// When a threshold is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MarkAt {
+    /// When the packet joins the queue.
+    Enqueue,
+    /// When it leaves, with the queue it leaves behind: a signal fresher by one queueing delay, but a starved queue
+    /// never signals.
+    Dequeue,
+}
+
+/// What counts as the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The packet's own queue.
+    Queue,
+    /// All queues of the port (PIAS).
+    Port,
+}
+
+/// Random early detection. Lengths in packets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RedConfig {
+    /// Marking begins at this average.
+    pub min_packets: f64,
+    /// Marking probability reaches `max_probability` at this average.
+    pub max_packets: f64,
+    /// See `max_packets`, in (0, 1].
+    pub max_probability: f64,
+    /// Weight of the instantaneous queue in the average, in (0, 1].
+    pub weight: f64,
+    /// Between max and twice max the probability rises to 1 instead of jumping there.
+    pub gentle: bool,
+    /// Above max (gentle: twice max) ECT packets are dropped too, not marked.
+    pub hard_drop: bool,
+    /// Time to transmit one mean packet, by which the average decays while the queue is idle.
+    pub mean_packet_time: Span,
+}
+
+impl MarkerConfig {
+    /// Checks ranges.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let unit = |value: f64| value > 0.0 && value <= 1.0;
+        match self {
+            Self::Threshold(Threshold { level: Level::Packets(0), .. }) => {
+                Err("a marking threshold of 0 packets marks all")
+            }
+            Self::Red(red) if !(red.min_packets >= 0.0 && red.max_packets >= red.min_packets) => {
+                Err("RED needs 0 <= min <= max")
+            }
+            Self::Red(red) if !unit(red.max_probability) => Err("RED's max_probability must lie in (0, 1]"),
+            Self::Red(red) if !unit(red.weight) => Err("RED's weight must lie in (0, 1]"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a marker asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Pass,
+    Mark,
+    Drop,
+}
+
+/// A marker with its state.
+#[derive(Clone, Debug)]
+pub(super) enum Marker {
+    None,
+    Threshold(Threshold),
+    Red(Box<Red>),
+}
+
+impl Marker {
+    pub(super) fn new(config: &MarkerConfig, stream: impl FnOnce() -> Stream) -> Self {
+        match *config {
+            MarkerConfig::None => Self::None,
+            MarkerConfig::Threshold(threshold) => Self::Threshold(threshold),
+            MarkerConfig::Red(config) => Self::Red(Box::new(Red::new(config, stream()))),
+        }
+    }
+
+    /// Judges a packet of `bytes` that joins a queue with `queue` before it, on a port with `port` queued.
+    #[inline]
+    pub(super) fn on_enqueue(
+        &mut self,
+        now: Instant,
+        bytes: u32,
+        ect: bool,
+        queue: Occupancy,
+        port: Occupancy,
+    ) -> Verdict {
+        match self {
+            Self::Threshold(threshold) if threshold.at == MarkAt::Enqueue => threshold.judge(bytes, ect, queue, port),
+            Self::None | Self::Threshold(_) => Verdict::Pass,
+            Self::Red(red) => red.judge(now, ect, queue),
+        }
+    }
+
+    /// Whether a packet that leaves `queue` behind is marked. A packet that was admitted is not dropped here.
+    #[inline]
+    pub(super) fn marks_on_dequeue(&self, ect: bool, queue: Occupancy, port: Occupancy) -> bool {
+        match self {
+            Self::Threshold(threshold) if threshold.at == MarkAt::Dequeue => {
+                ect && threshold.judge(0, true, queue, port) == Verdict::Mark
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether [`Self::marks_on_dequeue`] can ever be true.
+    #[inline]
+    pub(super) fn acts_on_dequeue(&self) -> bool {
+        matches!(self, Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }))
+    }
+}
+
+impl Threshold {
+    #[inline]
+    fn judge(&self, bytes: u32, ect: bool, queue: Occupancy, port: Occupancy) -> Verdict {
+        let seen = if self.scope == Scope::Queue { queue } else { port };
+        let above = match self.level {
+            Level::Packets(level) => seen.packets >= level,
+            Level::Bytes(level) => seen.bytes + u64::from(bytes) > level,
+        };
+        match above {
+            true if ect => Verdict::Mark,
+            true if !self.pass_not_ect => Verdict::Drop,
+            _ => Verdict::Pass,
+        }
+    }
+}
+
+/// RED's average and spreading of marks.
+#[derive(Clone, Debug)]
+pub(super) struct Red {
+    config: RedConfig,
+    average: f64,
+    /// Packets since the last mark; -1 below min.
+    count: i64,
+    idle_since: Option<Instant>,
+    stream: Stream,
+}
+
+impl Red {
+    fn new(config: RedConfig, stream: Stream) -> Self {
+        Self { config, average: 0.0, count: -1, idle_since: None, stream }
+    }
+
+    fn judge(&mut self, now: Instant, ect: bool, queue: Occupancy) -> Verdict {
+        self.update_average(now, queue);
+        let RedConfig { min_packets: min, max_packets: max, max_probability, gentle, hard_drop, .. } = self.config;
+        let ceiling = if gentle { 2.0 * max } else { max };
+        if self.average < min {
+            self.count = -1;
+            return Verdict::Pass;
+        }
+        self.count += 1;
+        if self.average >= ceiling {
+            self.count = 0;
+            return if ect && !hard_drop { Verdict::Mark } else { Verdict::Drop };
+        }
+        let base = if self.average < max {
+            max_probability * (self.average - min) / (max - min)
+        } else {
+            max_probability + (1.0 - max_probability) * (self.average - max) / max
+        };
+        let spread = 1.0 - self.count as f64 * base;
+        let probability = if spread > 0.0 { base / spread } else { 1.0 };
+        if self.stream.unit() >= probability {
+            return Verdict::Pass;
+        }
+        self.count = 0;
+        if ect { Verdict::Mark } else { Verdict::Drop }
+    }
+
+    fn update_average(&mut self, now: Instant, queue: Occupancy) {
+        let w = self.config.weight;
+        if let Some(since) = self.idle_since.take() {
+            let packets = now.since(since).as_secs_f64() / self.config.mean_packet_time.as_secs_f64().max(1e-12);
+            self.average *= libm::pow(1.0 - w, packets);
+        }
+        self.average += w * (f64::from(queue.packets) - self.average);
+        if queue.packets == 0 {
+            self.idle_since = Some(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn occupancy(packets: u32) -> Occupancy {
+        Occupancy { packets, bytes: u64::from(packets) * 1500 }
+    }
+
+    fn red(config: RedConfig) -> Red {
+        Red::new(config, Stream::named(1, "red"))
+    }
+
+    const RED: RedConfig = RedConfig {
+        min_packets: 5.0,
+        max_packets: 15.0,
+        max_probability: 0.1,
+        weight: 0.002,
+        gentle: false,
+        hard_drop: false,
+        mean_packet_time: Span::from_ns(1200),
+    };
+
+    /// DCTCP's marking is RED with min = max = K and weight 1: marks iff the queue before the packet is at least K.
+    #[test]
+    fn red_with_min_max_k_is_the_threshold() {
+        let mut red = red(RedConfig { min_packets: 65.0, max_packets: 65.0, max_probability: 1.0, weight: 1.0, ..RED });
+        let threshold =
+            Threshold { level: Level::Packets(65), at: MarkAt::Enqueue, scope: Scope::Queue, pass_not_ect: false };
+        for packets in [0, 64, 65, 66, 64, 200] {
+            let expected = threshold.judge(1500, true, occupancy(packets), occupancy(0));
+            assert_eq!(red.judge(Instant::ZERO, true, occupancy(packets)), expected, "{packets} queued");
+        }
+    }
+
+    /// The average follows avg += w (q - avg). At a constant p the gaps between marks are uniform over 1 .. 1/p - 1: the
+    /// published pseudo-code counts a packet before it judges it (Floyd and Jacobson 1993, figure 2).
+    #[test]
+    fn red_averages_and_spreads() {
+        let mut red = red(RED);
+        for _ in 0..3 {
+            red.judge(Instant::ZERO, true, occupancy(10));
+        }
+        assert!((red.average - 10.0 * (1.0 - 0.998f64.powi(3))).abs() < 1e-12);
+        red.average = 10.0;
+        red.config.weight = 1e-12;
+        let marks = (0..100_000).filter(|_| red.judge(Instant::ZERO, true, occupancy(10)) == Verdict::Mark).count();
+        let gap = 100_000.0 / marks as f64;
+        assert!((gap - 10.0).abs() < 0.2, "p = 0.05: mean of 1..=19 is 10, got {gap}");
+    }
+
+    #[test]
+    fn not_ect_is_dropped_where_ect_is_marked() {
+        let base =
+            Threshold { level: Level::Packets(3), at: MarkAt::Enqueue, scope: Scope::Queue, pass_not_ect: false };
+        assert_eq!(base.judge(1, false, occupancy(3), occupancy(3)), Verdict::Drop);
+        let pass = Threshold { pass_not_ect: true, ..base };
+        assert_eq!(pass.judge(1, false, occupancy(3), occupancy(3)), Verdict::Pass);
+        let port = Threshold { scope: Scope::Port, ..base };
+        assert_eq!(port.judge(1, true, occupancy(0), occupancy(3)), Verdict::Mark);
+        let bytes = Threshold { level: Level::Bytes(3000), ..base };
+        assert_eq!(bytes.judge(1500, true, occupancy(1), occupancy(1)), Verdict::Pass);
+        assert_eq!(bytes.judge(1501, true, occupancy(1), occupancy(1)), Verdict::Mark);
+    }
+}

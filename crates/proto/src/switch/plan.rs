@@ -1,0 +1,192 @@
+//! The neutral description of a port's queues, from which every back end builds its own.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::marker::MarkerConfig;
+use crate::packet::CLASSES;
+use crate::units::{Bytes, Rate};
+
+/// The queues of a port.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QueuePlan {
+    /// The queues, in order of strict priority where that matters: queue 0 first.
+    pub queues: Vec<QueueConfig>,
+    /// How the next queue is chosen.
+    pub scheduler: SchedulerConfig,
+    /// Queue of each traffic class.
+    pub queue_of_class: [u8; CLASSES],
+    /// Packets that a tail-drop device FIFO behind the scheduler takes before the scheduler must wait; 0 for none.
+    /// They are delay that no marker sees (ns-3's device queue; REFLEX has one of 20 packets).
+    pub device_fifo_packets: u32,
+    /// Bytes all queues of one switch share under dynamic thresholds; `None`: each queue has only its own limit.
+    pub shared_buffer: Option<Bytes>,
+}
+
+/// One queue.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QueueConfig {
+    /// Its name in tables and files.
+    pub name: String,
+    /// Packets it holds.
+    pub limit_packets: u32,
+    /// Bytes it holds.
+    pub limit_bytes: u64,
+    /// Bytes of red packets it holds (selective dropping); green packets see only the other limits.
+    pub red_limit_bytes: u64,
+    /// How it marks.
+    pub marker: MarkerConfig,
+    /// Its share against the others under DWRR and WFQ, above 0.
+    pub weight: u32,
+    /// Its share α of the free shared buffer (Choudhury-Hahne).
+    pub buffer_alpha: f64,
+    /// Bytes set aside for it outside the shared buffer.
+    pub reserved_bytes: u64,
+    /// Token bucket that limits it; only on strict queues.
+    pub shaper: Option<ShaperConfig>,
+}
+
+/// How the next queue is chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SchedulerConfig {
+    /// Lowest queue first, without preemption.
+    Strict,
+    /// The first `strict` queues by strict priority, the others by deficit weighted round robin. The quantum of a queue
+    /// is its weight times `quantum_bytes`.
+    Dwrr {
+        /// Number of strict queues before the weighted ones.
+        strict: u8,
+        /// Bytes per unit of weight and visit.
+        quantum_bytes: u32,
+    },
+    /// The first `strict` queues by strict priority, the others by self-clocked fair queueing.
+    Wfq {
+        /// Number of strict queues before the weighted ones.
+        strict: u8,
+    },
+}
+
+impl SchedulerConfig {
+    /// How many of `queues` queues are served by strict priority.
+    pub fn strict_queues(self, queues: usize) -> usize {
+        match self {
+            Self::Strict => queues,
+            Self::Dwrr { strict, .. } | Self::Wfq { strict } => usize::from(strict),
+        }
+    }
+}
+
+/// A token bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShaperConfig {
+    /// Rate at which tokens come.
+    pub rate: Rate,
+    /// Most tokens kept, in bytes.
+    pub depth_bytes: u32,
+}
+
+impl QueueConfig {
+    /// A tail-drop queue of `limit_packets` packets that does not mark.
+    pub fn tail_drop(name: &str, limit_packets: u32) -> Self {
+        Self {
+            name: name.into(),
+            limit_packets,
+            limit_bytes: u64::MAX,
+            red_limit_bytes: u64::MAX,
+            marker: MarkerConfig::None,
+            weight: 1,
+            buffer_alpha: 1.0,
+            reserved_bytes: 0,
+            shaper: None,
+        }
+    }
+}
+
+impl QueuePlan {
+    /// One queue for every class.
+    pub fn single(queue: QueueConfig) -> Self {
+        Self {
+            queues: alloc::vec![queue],
+            scheduler: SchedulerConfig::Strict,
+            queue_of_class: [0; CLASSES],
+            device_fifo_packets: 0,
+            shared_buffer: None,
+        }
+    }
+
+    /// One queue per traffic class; classes above the last queue use the last.
+    pub fn per_class(queues: Vec<QueueConfig>, scheduler: SchedulerConfig) -> Self {
+        let last = queues.len().saturating_sub(1);
+        let queue_of_class = core::array::from_fn(|class| class.min(last) as u8);
+        Self { queues, scheduler, queue_of_class, device_fifo_packets: 0, shared_buffer: None }
+    }
+
+    /// Checks every value against its range and the others.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let queue_error = |queue: usize, why| Err(PlanError { queue: Some(self.queues[queue].name.clone()), why });
+        let plan_error = |why| Err(PlanError { queue: None, why });
+        if self.queues.is_empty() || self.queues.len() > CLASSES {
+            return plan_error("a plan needs 1 to 32 queues");
+        }
+        if self.queue_of_class.iter().any(|&queue| usize::from(queue) >= self.queues.len()) {
+            return plan_error("a class is mapped to a queue that does not exist");
+        }
+        let strict = self.scheduler.strict_queues(self.queues.len());
+        if strict > self.queues.len() {
+            return plan_error("more strict queues than queues");
+        }
+        if matches!(self.scheduler, SchedulerConfig::Dwrr { quantum_bytes: 0, .. }) {
+            return plan_error("the quantum must be above 0");
+        }
+        if self.shared_buffer == Some(Bytes(0)) {
+            return plan_error("a shared buffer needs bytes");
+        }
+        for (index, queue) in self.queues.iter().enumerate() {
+            if self.queues[..index].iter().any(|other| other.name == queue.name) {
+                return queue_error(index, "two queues have this name");
+            }
+            if queue.limit_packets == 0 || queue.limit_bytes == 0 {
+                return queue_error(index, "its limit must be above 0");
+            }
+            if queue.weight == 0 {
+                return queue_error(index, "its weight must be above 0");
+            }
+            if !(queue.buffer_alpha > 0.0 && queue.buffer_alpha <= 1024.0) {
+                return queue_error(index, "its buffer alpha must lie in (0, 1024]");
+            }
+            if let Some(shaper) = queue.shaper {
+                if index >= strict {
+                    return queue_error(index, "only a strict queue can be shaped");
+                }
+                if shaper.rate.bits_per_sec() == 0 || shaper.depth_bytes == 0 {
+                    return queue_error(index, "a shaper needs a rate and a depth");
+                }
+            }
+            if let Err(why) = queue.marker.check() {
+                return queue_error(index, why);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a plan was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlanError {
+    /// The queue concerned, if one is.
+    pub queue: Option<String>,
+    /// What is wrong.
+    pub why: &'static str,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.queue {
+            Some(queue) => write!(f, "queue \"{queue}\": {}", self.why),
+            None => f.write_str(self.why),
+        }
+    }
+}
+
+impl core::error::Error for PlanError {}
