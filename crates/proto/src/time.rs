@@ -40,6 +40,30 @@ impl Instant {
         self.0.get() - 1
     }
 
+    /// As the bits of an optional instant.
+    #[inline]
+    pub(crate) const fn to_bits(self) -> u64 {
+        self.0.get()
+    }
+
+    /// An optional instant as 64 bits; zero is none.
+    #[inline]
+    pub(crate) const fn option_to_bits(at: Option<Self>) -> u64 {
+        match at {
+            Some(at) => at.0.get(),
+            None => 0,
+        }
+    }
+
+    /// Inverse of [`Self::option_to_bits`].
+    #[inline]
+    pub(crate) const fn option_from_bits(bits: u64) -> Option<Self> {
+        match NonZeroU64::new(bits) {
+            Some(bits) => Some(Self(bits)),
+            None => None,
+        }
+    }
+
     /// Seconds since the start, for reports and control laws.
     pub fn as_secs_f64(self) -> f64 {
         self.as_ps() as f64 / 1e12

@@ -184,7 +184,7 @@ proptest! {
                     let queue = packet.traffic_class.class().min(3);
                     left[queue].0 += 1;
                     left[queue].1 += u64::from(packet.wire_bytes);
-                    let Body::Data { seq, .. } = packet.body else { unreachable!() };
+                    let Body::Data { seq, .. } = packet.body() else { unreachable!() };
                     prop_assert!(seq > last_number[queue], "no reordering within a queue");
                     last_number[queue] = seq;
                 },
