@@ -1,0 +1,1 @@
+//! Closed forms and exact allocations that simulations are measured against.
