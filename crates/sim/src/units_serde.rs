@@ -82,10 +82,10 @@ mod tests {
 
     #[test]
     fn quantities_survive_a_round_trip() {
-        let text = "rate = \"2500Mbit/s\"\ndelay = \"1500ns\"\nbuffer = \"250kB\"\n";
+        let text = "rate = \"2500Mbit/s\"\ndelay = \"1500ns\"\nbuffer = \"250MB\"\n";
         let read: Quantities = toml::from_str(text).unwrap();
         assert_eq!((read.rate.bits_per_sec(), read.delay), (2_500_000_000, Span::from_ns(1500)));
-        assert_eq!(read.buffer, Some(Bytes(250_000)));
+        assert_eq!(read.buffer, Some(Bytes(250_000_000)));
         assert_eq!(toml::to_string(&read).unwrap(), text);
         let without: Quantities = toml::from_str("rate = \"1Gbit/s\"\ndelay = \"0s\"").unwrap();
         assert_eq!(without.buffer, None);

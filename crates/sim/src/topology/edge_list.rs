@@ -39,7 +39,7 @@ impl EdgeList {
     }
 
     /// Builds it from text that came from `file`.
-    pub(super) fn build_from(&self, text: impl Read, file: PathBuf) -> Result<Topology, TopologyError> {
+    pub(crate) fn build_from(&self, text: impl Read, file: PathBuf) -> Result<Topology, TopologyError> {
         let cables = Cables::read(text, &file)?;
         let hosts = cables.names.iter().filter(|name| is_host(name)).count() as u64;
         if hosts < 2 {
@@ -149,10 +149,10 @@ impl Cables {
             return Err(EdgeError::Duplicate { from: from.into(), to: to.into(), first });
         }
         for (place, name) in [(a, from), (b, to)] {
-            if is_host(name) {
-                if let Some(first) = self.host_lines.insert(place, line) {
-                    return Err(EdgeError::SecondHostLink { host: name.into(), first });
-                }
+            if is_host(name)
+                && let Some(first) = self.host_lines.insert(place, line)
+            {
+                return Err(EdgeError::SecondHostLink { host: name.into(), first });
             }
         }
         self.list.push((a, b, link));
