@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::topology::{LinkId, NodeId, Topology, TopologyError};
+use crate::topology::{Link, LinkId, NodeId, Topology, TopologyError};
 
 #[cfg(test)]
 mod tests;
@@ -64,7 +64,7 @@ impl Routing {
             return Err(TopologyError::TooManyRoutes { entries, limit: MAX_ENTRIES });
         }
         let uplinks: Vec<LinkId> = (0..topology.hosts()).map(|host| topology.uplink(NodeId(host))).collect();
-        let head = |link: &crate::topology::Link| Head { to: link.to, tier: topology.tier(link.to) };
+        let head = |link: &Link| Head { to: link.to, tier: topology.tier(link.to) };
         let mut routing = Self {
             hosts: topology.hosts(),
             classes: classes.len() as u32,
@@ -125,7 +125,9 @@ impl Routing {
             // Hop by hop the two directions of an arbitrary graph may differ: the lower host decides for both.
             self.walk(dst, src, ecmp_hash(src, dst, key), path);
             path.reverse();
-            path.iter_mut().for_each(|link| *link = link.reverse());
+            for link in path {
+                *link = link.reverse();
+            }
         }
     }
 
@@ -155,16 +157,13 @@ impl Routing {
     fn fill(&mut self, fabric: &Fabric, classes: &[Vec<u32>]) {
         let mut index = HashMap::new();
         let mut distances = vec![UNREACHED; fabric.switches()];
-        let mut next = Vec::new();
         for (class, members) in classes.iter().enumerate() {
             fabric.distances_to(members, &mut distances);
             for switch in 0..fabric.switches() {
                 let distance = distances[switch];
                 assert!(distance != UNREACHED, "a topology is connected");
-                next.clear();
-                next.extend(fabric.next_hops(switch, members, &distances));
-                let direct = if distance == 1 { DIRECT } else { 0 };
-                self.table[switch * classes.len() + class] = self.sets.insert(&next, &mut index) | direct;
+                let set = self.sets.insert(fabric.next_hops(switch, members, &distances), &mut index);
+                self.table[switch * classes.len() + class] = if distance == 1 { set | DIRECT } else { set };
             }
             self.max_hops = self.max_hops.max(2 + self.farthest_rack(members, &distances));
         }
@@ -188,7 +187,7 @@ pub fn ecmp_hash(src: NodeId, dst: NodeId, key: u64) -> u64 {
 #[inline]
 fn choose(hash: u64, salt: u32, count: usize) -> usize {
     let bits = mix(hash.wrapping_add(u64::from(salt) << 32)) >> 32;
-    (bits * count as u64 >> 32) as usize
+    ((bits * count as u64) >> 32) as usize
 }
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches every output bit.
@@ -221,14 +220,14 @@ impl NextLinkSets {
     }
 
     /// Number of the set `links`, which `index` finds if it is stored already.
-    fn insert(&mut self, links: &[LinkId], index: &mut HashMap<Vec<LinkId>, u32>) -> u32 {
-        if let Some(&set) = index.get(links) {
+    fn insert(&mut self, links: Vec<LinkId>, index: &mut HashMap<Vec<LinkId>, u32>) -> u32 {
+        if let Some(&set) = index.get(&links) {
             return set;
         }
         let set = self.offsets.len() as u32 - 1;
-        self.links.extend_from_slice(links);
+        self.links.extend_from_slice(&links);
         self.offsets.push(self.links.len() as u32);
-        index.insert(links.to_vec(), set);
+        index.insert(links, set);
         set
     }
 
@@ -295,7 +294,9 @@ impl Fabric {
     fn distances_to(&self, members: &[u32], distances: &mut [u32]) {
         distances.fill(UNREACHED);
         let mut queue: Vec<u32> = members.to_vec();
-        members.iter().for_each(|&member| distances[member as usize] = 0);
+        for &member in members {
+            distances[member as usize] = 0;
+        }
         let mut next = 0;
         while next < queue.len() {
             let switch = queue[next] as usize;
@@ -312,20 +313,15 @@ impl Fabric {
 
     /// Links out of `switch` towards a class. Beside the class: one link per member, in their order. In the class: all
     /// links, since every neighbour is shared. Elsewhere: the links that come nearer, ordered by plane.
-    fn next_hops<'a>(
-        &'a self,
-        switch: usize,
-        members: &'a [u32],
-        distances: &'a [u32],
-    ) -> impl Iterator<Item = LinkId> + 'a {
+    fn next_hops(&self, switch: usize, members: &[u32], distances: &[u32]) -> Vec<LinkId> {
         let distance = distances[switch];
-        let mut arcs: Vec<&Arc> =
-            self.arcs(switch).iter().filter(|arc| distance == 0 || distances[arc.to as usize] < distance).collect();
+        let nearer = |arc: &&Arc| distance == 0 || distances[arc.to as usize] < distance;
+        let mut arcs: Vec<&Arc> = self.arcs(switch).iter().filter(nearer).collect();
         if distance == 1 {
             arcs.sort_unstable_by_key(|arc| arc.to);
             assert_eq!(arcs.len(), members.len(), "a neighbour of one member is a neighbour of all");
         }
-        arcs.into_iter().map(|arc| arc.link)
+        arcs.into_iter().map(|arc| arc.link).collect()
     }
 }
 
