@@ -1,0 +1,5 @@
+//! Closed forms and exact allocations that simulations are measured against.
+
+pub mod fairness;
+pub mod ideal_fct;
+pub mod max_min;

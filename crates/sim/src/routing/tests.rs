@@ -1,0 +1,234 @@
+use std::fmt::Write;
+use std::path::Path;
+
+use pliant_proto::rng::Stream;
+use proptest::prelude::*;
+
+use super::*;
+use crate::topology::TopologySpec;
+
+const LINK: &str = "{ rate = \"10Gbit/s\", delay = \"1us\" }";
+
+fn build(text: &str) -> Topology {
+    toml::from_str::<TopologySpec>(text).unwrap().build(Path::new(".")).unwrap()
+}
+
+fn leaf_spine(leaves: u32, spines: u32, hosts_per_leaf: u32) -> Topology {
+    build(&format!(
+        "kind = \"leaf-spine\"\nleaves = {leaves}\nspines = {spines}\nhosts_per_leaf = {hosts_per_leaf}\n\
+         host_link = {LINK}"
+    ))
+}
+
+fn fat_tree(k: u32) -> Topology {
+    build(&format!("kind = \"fat-tree\"\nk = {k}\nlink = {LINK}"))
+}
+
+fn clos(pods: u32, racks: u32, aggs: u32, cores_per_agg: u32) -> Topology {
+    build(&format!(
+        "kind = \"clos\"\npods = {pods}\nracks_per_pod = {racks}\naggs_per_pod = {aggs}\nhosts_per_rack = 2\n\
+         cores = {}\nhost_link = {LINK}",
+        cores_per_agg * aggs
+    ))
+}
+
+/// A connected random graph of switches with one host each, wired by `seed`.
+fn random_graph(switches: u32, extra: u32, seed: u64) -> Topology {
+    let mut stream = Stream::named(seed, "random graph");
+    let mut cables: Vec<(u32, u32)> = (1..switches).map(|s| (stream.below(u64::from(s)) as u32, s)).collect();
+    for _ in 0..extra {
+        let mut draw = || stream.below(u64::from(switches)) as u32;
+        let (a, b) = (draw(), draw());
+        let cable = (a.min(b), a.max(b));
+        if a != b && !cables.contains(&cable) {
+            cables.push(cable);
+        }
+    }
+    let mut text = String::from("from,to,rate,delay\n");
+    for (a, b) in cables {
+        writeln!(text, "s{a},s{b},1Gbit/s,1us").unwrap();
+    }
+    for switch in 0..switches {
+        writeln!(text, "host{switch},s{switch},1Gbit/s,1us").unwrap();
+    }
+    crate::topology::EdgeList { file: "random.csv".into(), host_delay: pliant_proto::time::Span::ZERO }
+        .build_from(text.as_bytes(), "random.csv".into())
+        .unwrap()
+}
+
+fn path(routing: &Routing, src: u32, dst: u32, key: u64) -> Vec<LinkId> {
+    let mut links = Vec::new();
+    routing.path(NodeId(src), NodeId(dst), key, &mut links);
+    links
+}
+
+/// Hops between all pairs of nodes, by relaxation of every link until nothing changes: slow and plain.
+fn plain_distances(topology: &Topology) -> Vec<Vec<u32>> {
+    let nodes = topology.nodes() as usize;
+    let mut distances = vec![vec![u32::MAX / 2; nodes]; nodes];
+    (0..nodes).for_each(|node| distances[node][node] = 0);
+    // No shortest path has more links than there are nodes.
+    for _ in 0..nodes {
+        for link in topology.links() {
+            let beyond = distances[link.to.index()].clone();
+            for (here, beyond) in distances[link.from.index()].iter_mut().zip(beyond) {
+                *here = (*here).min(beyond + 1);
+            }
+        }
+    }
+    distances
+}
+
+/// Next links are exactly the links that come one hop nearer, ordered by plane, and `max_hops` is the diameter.
+fn check_next_links(topology: &Topology) {
+    let (routing, distances) = (Routing::new(topology).unwrap(), plain_distances(topology));
+    let mut diameter = 0;
+    for host in (0..topology.hosts()).map(NodeId) {
+        for node in (0..topology.nodes()).map(NodeId) {
+            let left = distances[node.index()][host.index()];
+            let nearer = |link: &&LinkId| distances[topology.link(**link).to.index()][host.index()] < left;
+            let mut expected: Vec<LinkId> = topology.outgoing(node).iter().filter(nearer).copied().collect();
+            expected.sort_by_key(|&link| (topology.link(link).plane, topology.link(link).to));
+            assert_eq!(routing.next_links(node, host), expected, "{} to {}", node.0, host.0);
+            if topology.is_host(node) {
+                diameter = diameter.max(left as usize);
+            }
+        }
+    }
+    assert_eq!(routing.max_hops(), diameter);
+}
+
+/// Every path is a shortest one that hangs together, and the way back is its mirror.
+fn check_paths(topology: &Topology, keys: u64) {
+    let routing = Routing::new(topology).unwrap();
+    let distances = plain_distances(topology);
+    for (src, dst) in (0..topology.hosts()).flat_map(|src| (0..topology.hosts()).map(move |dst| (src, dst))) {
+        for key in (0..keys).filter(|_| src != dst) {
+            let links = path(&routing, src, dst, key);
+            assert_eq!(links.len() as u32, distances[src as usize][dst as usize]);
+            let mut node = NodeId(src);
+            for &link in &links {
+                assert_eq!(topology.link(link).from, node);
+                node = topology.link(link).to;
+            }
+            assert_eq!(node, NodeId(dst));
+            let mut back = path(&routing, dst, src, key);
+            back.reverse();
+            assert!(links.iter().zip(&back).all(|(link, back)| link.reverse() == *back), "{src} {dst} {key}");
+        }
+    }
+}
+
+/// Upper tail of the chi-squared statistic of `counts` against equal shares.
+fn chi_squared(counts: &[u32]) -> f64 {
+    let expected = counts.iter().sum::<u32>() as f64 / counts.len() as f64;
+    counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum()
+}
+
+/// Chi-squared with 7 degrees of freedom exceeds this with probability 0.01.
+const CHI_SQUARED_7_AT_1_PERCENT: f64 = 18.475;
+
+#[test]
+fn small_networks_have_the_known_hops() {
+    for (topology, hops) in [
+        (build(&format!("kind = \"star\"\nhosts = 3\nlink = {LINK}")), 2),
+        (build(&format!("kind = \"dumbbell\"\npairs = 2\nedge_link = {LINK}\nbottleneck_link = {LINK}")), 3),
+        (build(&format!("kind = \"parking-lot\"\nhops = 4\nedge_link = {LINK}\nbottleneck_link = {LINK}")), 6),
+        (leaf_spine(3, 2, 2), 4),
+        (fat_tree(4), 6),
+        (clos(8, 4, 2, 4), 6),
+        (clos(1, 3, 2, 1), 4),
+        (clos(3, 1, 2, 2), 6),
+    ] {
+        assert_eq!(Routing::new(&topology).unwrap().max_hops(), hops);
+        check_next_links(&topology);
+        check_paths(&topology, 3);
+    }
+}
+
+#[test]
+fn candidates_are_ordered_by_plane() {
+    let topology = fat_tree(4);
+    let routing = Routing::new(&topology).unwrap();
+    let up = routing.next_links(topology.rack(NodeId(0)), NodeId(15));
+    assert_eq!(up.iter().map(|&link| topology.link(link).plane).collect::<Vec<_>>(), [0, 1]);
+    let agg = topology.link(up[1]).to;
+    let cores: Vec<u32> = routing.next_links(agg, NodeId(15)).iter().map(|&link| topology.link(link).plane).collect();
+    assert_eq!(cores, [1, 3], "plane 1 holds the odd cores");
+}
+
+/// 10^5 flows over eight equal-cost links: chi-squared with p > 0.01, for flows of many pairs and of one pair.
+#[test]
+fn flows_spread_evenly() {
+    let topology = leaf_spine(8, 8, 8);
+    let routing = Routing::new(&topology).unwrap();
+    let mut stream = Stream::named(1, "flows");
+    let spine = |links: &[LinkId]| topology.link(links[1]).plane as usize;
+    let (mut pairs, mut keys) = ([0; 8], [0; 8]);
+    for key in 0..100_000 {
+        let (src, dst) = (stream.below(8) as u32, 8 + stream.below(56) as u32);
+        pairs[spine(&path(&routing, src, dst, key))] += 1;
+        keys[spine(&path(&routing, 0, 63, key))] += 1;
+    }
+    assert!(chi_squared(&pairs) < CHI_SQUARED_7_AT_1_PERCENT, "{pairs:?}");
+    assert!(chi_squared(&keys) < CHI_SQUARED_7_AT_1_PERCENT, "{keys:?}");
+}
+
+/// The flows that one choice sends to an aggregation switch spread evenly over its cores: tiers do not polarise.
+#[test]
+fn tiers_choose_independently() {
+    let topology = fat_tree(16);
+    let routing = Routing::new(&topology).unwrap();
+    let mut counts = [[0u32; 8]; 8];
+    for key in 0..100_000 {
+        let links = path(&routing, 0, 1023, key);
+        let (agg, core) = (topology.link(links[1]).plane, topology.link(links[2]).plane);
+        assert_eq!(core % 8, agg);
+        counts[agg as usize][(core / 8) as usize] += 1;
+    }
+    // Chi-squared with 63 degrees of freedom exceeds 92.01 with probability 0.01.
+    assert!(chi_squared(counts.as_flattened()) < 92.01, "{counts:?}");
+}
+
+/// The table of a large network: 11,664 hosts, below 4 kB each with the topology's own arrays.
+#[test]
+fn large_fat_tree_stays_small() {
+    let topology = fat_tree(36);
+    assert_eq!(topology.hosts(), 11_664);
+    let routing = Routing::new(&topology).unwrap();
+    let bytes = (topology.memory_bytes() + routing.memory_bytes()) / topology.hosts() as usize;
+    assert!(bytes < 4000, "{bytes} bytes per host");
+    assert_eq!(path(&routing, 0, 11_663, 7).len(), 6);
+}
+
+/// A ring of 20,000 switches would need 4 * 10^8 entries.
+#[test]
+fn tables_beyond_memory_are_refused() {
+    let switches = 20_000;
+    let mut text = String::from("from,to,rate,delay\n");
+    for switch in 0..switches {
+        let next = (switch + 1) % switches;
+        writeln!(text, "s{switch},s{next},1Gbit/s,1us\nhost{switch},s{switch},1Gbit/s,1us").unwrap();
+    }
+    let ring = crate::topology::EdgeList { file: "ring.csv".into(), host_delay: pliant_proto::time::Span::ZERO }
+        .build_from(text.as_bytes(), "ring.csv".into())
+        .unwrap();
+    assert!(Routing::new(&ring).unwrap_err().to_string().contains("400000000 table entries"));
+}
+
+proptest! {
+    /// In Clos networks both directions, each computed hop by hop, mirror each other.
+    #[test]
+    fn clos_paths_mirror(pods in 1u32..5, racks in 1u32..4, aggs in 1u32..4, cores in 1u32..4, spines in 1u32..9) {
+        check_paths(&clos(pods, racks, aggs, cores), 4);
+        check_paths(&leaf_spine(racks + 1, spines, 2), 4);
+    }
+
+    /// Arbitrary graphs have exact next links, shortest paths and mirrored returns.
+    #[test]
+    fn random_graphs_route_exactly(switches in 2u32..12, extra in 0u32..20, seed: u64) {
+        let topology = random_graph(switches, extra, seed);
+        check_next_links(&topology);
+        check_paths(&topology, 3);
+    }
+}

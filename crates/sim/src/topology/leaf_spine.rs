@@ -1,0 +1,52 @@
+//! Two tiers: every leaf connects to every spine.
+
+use pliant_proto::time::Span;
+use serde::{Deserialize, Serialize};
+
+use super::builder::{Builder, Size};
+use super::spec::check_count;
+use super::{LinkSpec, Topology, TopologyError};
+
+/// Host `h` sits at leaf `h / hosts_per_leaf`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpine {
+    /// Edge switches, 1 to 1,000,000.
+    pub leaves: u32,
+    /// Switches above them, 1 to 1,000,000.
+    pub spines: u32,
+    /// Hosts on each leaf, 1 to 1,000,000.
+    pub hosts_per_leaf: u32,
+    /// Cable of each host.
+    pub host_link: LinkSpec,
+    /// Cable from a leaf to a spine. Default: like `host_link`.
+    pub fabric_link: Option<LinkSpec>,
+    /// Processing delay of a host, added to each direction of its link. Default 0.
+    #[serde(default, with = "crate::units_serde")]
+    pub host_delay: Span,
+}
+
+impl LeafSpine {
+    /// Builds it.
+    pub fn build(&self) -> Result<Topology, TopologyError> {
+        let leaves = check_count("leaves", self.leaves)?;
+        let spines = check_count("spines", self.spines)?;
+        let hosts = leaves * check_count("hosts_per_leaf", self.hosts_per_leaf)?;
+        let host_link = self.host_link.check("host_link")?;
+        let fabric_link = self.fabric_link.unwrap_or(host_link).check("fabric_link")?;
+        let size = Size { hosts, switches: leaves + spines, cables: hosts + leaves * spines };
+        let builder = Builder::new("leaf-spine", size)?;
+        let first_leaf = self.leaves * self.hosts_per_leaf;
+        let first_spine = first_leaf + self.leaves;
+        let mut builder = builder.name_from(first_leaf, "leaf", None).name_from(first_spine, "spine", None);
+        for host in 0..first_leaf {
+            builder.cable(host, first_leaf + host / self.hosts_per_leaf, host_link.at_host(self.host_delay), 0);
+        }
+        for leaf in 0..self.leaves {
+            for spine in 0..self.spines {
+                builder.cable(first_leaf + leaf, first_spine + spine, fabric_link, spine);
+            }
+        }
+        builder.finish()
+    }
+}
