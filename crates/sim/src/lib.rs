@@ -1,6 +1,10 @@
 //! Pliant's packet-level simulator: a driver of the machines in `pliant_proto`.
 
+pub mod engine;
 pub mod oracle;
+pub mod recorder;
+pub mod results;
 pub mod routing;
 pub mod topology;
+pub mod traffic;
 pub mod units_serde;

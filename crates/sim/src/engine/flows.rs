@@ -1,0 +1,225 @@
+//! Flows under way: their two transports, their pinned paths, their rows when they end.
+//!
+//! A flow lives in a slot. Slots are used again once a flow is over and none of its packets is left in the network, so
+//! memory follows the flows under way, not all that ever ran.
+
+use pliant_proto::packet::{EndpointId, Side};
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::{Statistics, Transport};
+
+use crate::results::{FlowRow, FlowState};
+use crate::topology::LinkId;
+use crate::traffic::FlowSpec;
+
+/// Both transports of a new flow.
+pub struct Opened<T> {
+    /// Sends the flow's data.
+    pub initiator: T,
+    /// Receives it.
+    pub responder: T,
+    /// Time the flow would take alone on its path.
+    pub ideal_fct: Span,
+}
+
+/// Makes both transports of a flow that starts on a path.
+pub type Open<'a, T> = Box<dyn FnMut(&FlowSpec, &[LinkId]) -> Opened<T> + 'a>;
+
+/// One transport and its pending timer.
+pub(super) struct Endpoint<T> {
+    pub(super) transport: T,
+    /// Time of the endpoint's earliest pending timer event; others of its events are stale.
+    pub(super) armed: Instant,
+}
+
+/// A flow under way.
+pub(super) struct Slot {
+    /// Packets in the network, both directions.
+    pub(super) in_flight: u32,
+    /// Packets the network dropped.
+    pub(super) drops: u32,
+    /// Bytes the receiver delivered, each once and in order.
+    pub(super) delivered_bytes: u64,
+    /// When the receiver had all it needs.
+    pub(super) received: Option<Instant>,
+    /// The sender has no more to do.
+    pub(super) finished: bool,
+    /// Class the flow's traffic belongs to.
+    pub(super) group: u16,
+    id: u64,
+    spec: FlowSpec,
+    ideal_fct: Span,
+}
+
+/// All flows.
+pub(super) struct Flows<'a, T> {
+    /// Two per slot: initiator, responder.
+    pub(super) endpoints: Vec<Endpoint<T>>,
+    pub(super) slots: Vec<Slot>,
+    /// `stride` links per endpoint: the pinned path of packets to it.
+    pub(super) routes: Vec<u32>,
+    pub(super) stride: usize,
+    free: Vec<u32>,
+    traffic: Box<dyn Iterator<Item = FlowSpec> + 'a>,
+    next: Option<FlowSpec>,
+    open: Open<'a, T>,
+    started: u64,
+    rows: Vec<FlowRow>,
+}
+
+impl<'a, T: Transport> Flows<'a, T> {
+    pub(super) fn new(
+        max_hops: usize,
+        mut traffic: Box<dyn Iterator<Item = FlowSpec> + 'a>,
+        open: Open<'a, T>,
+    ) -> Self {
+        let next = traffic.next();
+        Self {
+            endpoints: Vec::new(),
+            slots: Vec::new(),
+            routes: Vec::new(),
+            stride: max_hops.next_power_of_two(),
+            free: Vec::new(),
+            traffic,
+            next,
+            open,
+            started: 0,
+            rows: Vec::new(),
+        }
+    }
+
+    /// When the next flow starts.
+    pub(super) fn next_start(&self) -> Option<Instant> {
+        self.next.as_ref().map(|spec| spec.start)
+    }
+
+    /// Takes the flow that starts next, and its number.
+    pub(super) fn take_next(&mut self) -> (FlowSpec, u64) {
+        let spec = self.next.take().expect("a flow is due");
+        self.next = self.traffic.next();
+        if let Some(next) = &self.next {
+            assert!(next.start >= spec.start, "traffic yields flows by start time");
+        }
+        self.started += 1;
+        (spec, self.started - 1)
+    }
+
+    /// Opens a flow on `path`, whose reverse is the way back; returns its initiator.
+    pub(super) fn open(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
+        let Opened { initiator, responder, ideal_fct } = (self.open)(&spec, path);
+        let group = spec.group;
+        let slot = Slot {
+            in_flight: 0,
+            drops: 0,
+            delivered_bytes: 0,
+            received: None,
+            finished: false,
+            group,
+            id,
+            spec,
+            ideal_fct,
+        };
+        let endpoint = |transport| Endpoint { transport, armed: Instant::MAX };
+        let number = self.free.pop().unwrap_or(self.slots.len() as u32);
+        let initiator_id = EndpointId::new(number, Side::Initiator);
+        let first = initiator_id.index() as usize;
+        if number as usize == self.slots.len() {
+            self.slots.push(slot);
+            self.endpoints.push(endpoint(initiator));
+            self.endpoints.push(endpoint(responder));
+            self.routes.resize(self.routes.len() + 2 * self.stride, u32::MAX);
+        } else {
+            self.slots[number as usize] = slot;
+            self.endpoints[first] = endpoint(initiator);
+            self.endpoints[first + 1] = endpoint(responder);
+        }
+        let (back, forth) = self.routes[first * self.stride..][..2 * self.stride].split_at_mut(self.stride);
+        for (place, link) in forth.iter_mut().zip(path) {
+            *place = link.0;
+        }
+        for (place, link) in back.iter_mut().zip(path.iter().rev()) {
+            *place = link.reverse().0;
+        }
+        initiator_id
+    }
+
+    /// Flows started and flows over so far.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.started, self.rows.len() as u64)
+    }
+
+    /// Host of an endpoint.
+    pub(super) fn host(&self, endpoint: EndpointId) -> u32 {
+        let spec = &self.slots[endpoint.flow() as usize].spec;
+        match endpoint.side() {
+            Side::Initiator => spec.source,
+            Side::Responder => spec.destination,
+        }
+    }
+
+    /// Frees the slot of a flow that is over: the sender is done and none of its packets is left.
+    #[inline]
+    pub(super) fn close_if_over(&mut self, flow: u32) {
+        let slot = &self.slots[flow as usize];
+        if slot.finished && slot.in_flight == 0 {
+            self.close(flow);
+        }
+    }
+
+    #[cold]
+    fn close(&mut self, flow: u32) {
+        let row = self.row(flow);
+        self.rows.push(row);
+        self.slots[flow as usize].finished = false;
+        self.free.push(flow);
+    }
+
+    fn row(&self, flow: u32) -> FlowRow {
+        let slot = &self.slots[flow as usize];
+        let (sender, receiver) = self.statistics(flow);
+        let all_arrived = slot.received.is_some() || slot.delivered_bytes == slot.spec.bytes;
+        FlowRow {
+            id: slot.id,
+            group: slot.group,
+            source: slot.spec.source,
+            destination: slot.spec.destination,
+            bytes: slot.spec.bytes,
+            start: slot.spec.start,
+            completed: slot.received,
+            ideal_fct: slot.ideal_fct,
+            delivered_bytes: slot.delivered_bytes,
+            state: match (all_arrived, slot.finished) {
+                (true, _) => FlowState::Completed,
+                (false, true) => FlowState::SentWithLoss,
+                (false, false) => FlowState::Unfinished,
+            },
+            retransmissions: sender.retransmissions as u32,
+            timeouts: sender.timeouts as u32,
+            marks: receiver.marks as u32,
+            drops: slot.drops,
+        }
+    }
+
+    fn statistics(&self, flow: u32) -> (Statistics, Statistics) {
+        let first = 2 * flow as usize;
+        (self.endpoints[first].transport.statistics(), self.endpoints[first + 1].transport.statistics())
+    }
+
+    /// Rows of all flows that started, by number; those still under way as unfinished.
+    pub(super) fn into_rows(mut self) -> Vec<FlowRow> {
+        let mut over = vec![false; self.slots.len()];
+        for &flow in &self.free {
+            over[flow as usize] = true;
+        }
+        for flow in (0..self.slots.len() as u32).filter(|&flow| !over[flow as usize]) {
+            let row = self.row(flow);
+            self.rows.push(row);
+        }
+        self.rows.sort_unstable_by_key(|row| row.id);
+        self.rows
+    }
+
+    /// Packets in the network, by the flows' own count.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.slots.iter().map(|slot| u64::from(slot.in_flight)).sum()
+    }
+}

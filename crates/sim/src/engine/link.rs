@@ -1,0 +1,271 @@
+//! A directed link: an egress port and the wire behind it.
+//!
+//! A link has one pending event at most: the arrival of the first packet on its wire. The port takes its scheduling
+//! decisions late: [`Link::catch_up`] takes, in order, all that were due. A backlogged port always has a packet on its
+//! wire, so nothing else needs an event, except a queue that waits for tokens on an idle wire ([`Link::wake_at`]).
+
+use std::collections::VecDeque;
+
+use pliant_proto::packet::Packet;
+use pliant_proto::switch::queue::{Admission, Occupancy, Queue, QueueCounters, Tally};
+use pliant_proto::switch::{EgressPort, Next, QueuePlan, SharedBuffer};
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::units::{Rate, Serializer};
+
+/// A packet on a wire.
+#[derive(Clone, Copy, Debug)]
+struct OnWire {
+    arrives: Instant,
+    packet: Packet,
+}
+
+/// A port with its wire.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// When the last packet committed to the wire has left the port.
+    busy_until: Instant,
+    delay: Span,
+    serializer: Serializer,
+    wire: VecDeque<OnWire>,
+    arrived: Tally,
+    queueing: Queueing,
+}
+
+#[derive(Debug)]
+enum Queueing {
+    /// One queue: the order of leaving is known on arrival, so a packet goes to the wire at once, and only its count
+    /// stays in the queue until its transmission starts.
+    Fifo(Queue),
+    Scheduled(Box<Scheduled>),
+}
+
+/// Several queues behind a scheduler.
+#[derive(Debug)]
+struct Scheduled {
+    port: EgressPort,
+    /// When the next scheduling decision may be taken.
+    decide_at: Instant,
+    /// Times at which the packets in the device FIFO start, oldest first; at most as many as it holds.
+    device_starts: VecDeque<Instant>,
+    device_fifo: usize,
+    /// Latest wake-up asked for.
+    wake_at: Option<Instant>,
+}
+
+impl Link {
+    /// An idle link. `name` names the random streams of its markers.
+    pub(super) fn new(rate: Rate, delay: Span, plan: &QueuePlan, seed: u64, name: &str) -> Self {
+        let port = EgressPort::new(plan, seed, name);
+        let only = (plan.queues.len() == 1 && plan.device_fifo_packets == 0 && plan.queues[0].shaper.is_none())
+            .then(|| port.queues().next().expect("a plan has a queue").clone());
+        let queueing = match only {
+            Some(queue) => Queueing::Fifo(queue),
+            None => Queueing::Scheduled(Box::new(Scheduled {
+                port,
+                decide_at: Instant::ZERO,
+                device_starts: VecDeque::new(),
+                device_fifo: plan.device_fifo_packets as usize,
+                wake_at: None,
+            })),
+        };
+        Self {
+            busy_until: Instant::ZERO,
+            delay,
+            serializer: Serializer::new(rate),
+            wire: VecDeque::new(),
+            arrived: Tally::default(),
+            queueing,
+        }
+    }
+
+    /// When the first packet on the wire arrives.
+    #[inline]
+    pub(super) fn next_arrival(&self) -> Option<Instant> {
+        self.wire.front().map(|first| first.arrives)
+    }
+
+    /// Queues a packet. The caller has caught up with `now`.
+    #[inline]
+    pub(super) fn enqueue(&mut self, now: Instant, mut packet: Packet, shared: Option<&mut SharedBuffer>) -> Admission {
+        match &mut self.queueing {
+            Queueing::Fifo(queue) => {
+                let port = queue.occupancy();
+                let mut shared = shared;
+                let admission = queue.admit(now, &mut packet, port, shared.as_deref_mut());
+                if admission == Admission::Queued {
+                    let start = if self.busy_until > now {
+                        self.busy_until
+                    } else {
+                        let port = queue.occupancy();
+                        queue.release(&mut packet, port, shared);
+                        now
+                    };
+                    self.commit(start, packet);
+                }
+                admission
+            }
+            Queueing::Scheduled(scheduled) => {
+                let mut shared = shared;
+                let admission = scheduled.port.enqueue(now, packet, shared.as_deref_mut());
+                let idle = self.busy_until <= now && scheduled.device_fifo == 0;
+                if admission == Admission::Queued && (idle || scheduled.decide_at <= now) {
+                    scheduled.decide_at = now;
+                    self.decide(now, shared);
+                }
+                admission
+            }
+        }
+    }
+
+    /// Takes all scheduling decisions that were due by `now`.
+    #[inline]
+    pub(super) fn catch_up(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) {
+        match &mut self.queueing {
+            Queueing::Fifo(queue) if queue.occupancy().packets == 0 => {}
+            Queueing::Fifo(_) => self.start_due(now, shared),
+            Queueing::Scheduled(scheduled) if scheduled.decide_at > now => {}
+            Queueing::Scheduled(_) => self.decide(now, shared),
+        }
+    }
+
+    /// Counts the packets of the one queue that have started by `now` out of the queue.
+    #[inline]
+    fn start_due(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
+        let Queueing::Fifo(queue) = &mut self.queueing else { unreachable!("one queue") };
+        loop {
+            let waiting = queue.occupancy().packets as usize;
+            if waiting == 0 {
+                return;
+            }
+            // A packet that waited starts when the one before it has left; if that one has arrived, so it has.
+            let index = self.wire.len() - waiting;
+            if index > 0 && self.wire[index - 1].arrives > now.after(self.delay) {
+                return;
+            }
+            let port = queue.occupancy();
+            queue.release(&mut self.wire[index].packet, port, shared.as_deref_mut());
+        }
+    }
+
+    fn decide(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
+        loop {
+            let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
+            let at = scheduled.decide_at;
+            if at > now {
+                return;
+            }
+            match scheduled.port.dequeue(at, shared.as_deref_mut()) {
+                Next::Packet(packet) => {
+                    let start = self.busy_until.max(at);
+                    let free_at = scheduled.occupy_device(start);
+                    let busy_until = self.commit(start, packet);
+                    let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
+                    scheduled.decide_at = at.max(free_at.unwrap_or(busy_until));
+                }
+                Next::NotBefore(later) => scheduled.decide_at = later,
+                Next::Empty => return,
+            }
+        }
+    }
+
+    /// Puts a packet on the wire that starts at `start`; returns when the port is free again.
+    #[inline]
+    fn commit(&mut self, start: Instant, packet: Packet) -> Instant {
+        self.busy_until = start.after(self.serializer.transmit(u32::from(packet.wire_bytes)));
+        self.wire.push_back(OnWire { arrives: self.busy_until.after(self.delay), packet });
+        self.busy_until
+    }
+
+    /// Takes the packet that arrives at the far end now. Call [`Self::catch_up`] after it if the wire is empty.
+    #[inline]
+    pub(super) fn take_arrival(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) -> Packet {
+        if let Queueing::Fifo(queue) = &self.queueing
+            && queue.occupancy().packets as usize == self.wire.len()
+        {
+            self.start_due(now, shared);
+        }
+        let first = self.wire.pop_front().expect("an arrival needs a packet on the wire");
+        assert!(first.arrives == now, "a packet arrives at its time");
+        self.arrived.add(u32::from(first.packet.wire_bytes));
+        first.packet
+    }
+
+    /// When a port whose wire is empty must be woken because its queues wait for tokens; says so once per time.
+    pub(super) fn wake_at(&mut self) -> Option<Instant> {
+        let Queueing::Scheduled(scheduled) = &mut self.queueing else { return None };
+        if !self.wire.is_empty() || scheduled.port.occupancy().packets == 0 {
+            return None;
+        }
+        let at = Some(scheduled.decide_at);
+        (scheduled.wake_at != at).then(|| scheduled.wake_at = at).and(at)
+    }
+
+    /// What is queued, per queue in the plan's order; the caller has caught up.
+    pub(super) fn occupancies(&self) -> Vec<Occupancy> {
+        self.queues().iter().map(|queue| queue.occupancy()).collect()
+    }
+
+    /// Each queue's counts, in the plan's order.
+    pub(super) fn counters(&self) -> Vec<QueueCounters> {
+        self.queues().iter().map(|queue| *queue.counters()).collect()
+    }
+
+    fn queues(&self) -> Vec<&Queue> {
+        match &self.queueing {
+            Queueing::Fifo(queue) => vec![queue],
+            Queueing::Scheduled(scheduled) => scheduled.port.queues().collect(),
+        }
+    }
+
+    /// Packets that arrived at the far end.
+    pub(super) fn arrived(&self) -> Tally {
+        self.arrived
+    }
+
+    /// Asserts that every packet and byte admitted has arrived, is on the wire or is queued.
+    pub(super) fn assert_conserved(&self, name: impl Fn() -> String) {
+        let mut admitted = Tally::default();
+        for counters in self.counters() {
+            admitted.packets += counters.admitted.packets;
+            admitted.bytes += counters.admitted.bytes;
+        }
+        let inside = self.inside();
+        let accounted =
+            Tally { packets: self.arrived.packets + inside.packets, bytes: self.arrived.bytes + inside.bytes };
+        assert_eq!(admitted, accounted, "packets and bytes are conserved on {}", name());
+    }
+
+    /// Packets queued or on the wire.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.inside().packets
+    }
+
+    fn inside(&self) -> Tally {
+        let mut inside = Tally::default();
+        for on_wire in &self.wire {
+            inside.add(u32::from(on_wire.packet.wire_bytes));
+        }
+        if let Queueing::Scheduled(scheduled) = &self.queueing {
+            inside.packets += u64::from(scheduled.port.occupancy().packets);
+            inside.bytes += scheduled.port.occupancy().bytes;
+        }
+        inside
+    }
+}
+
+impl Scheduled {
+    /// Books a packet into the device FIFO; returns when it can take the next, `None` if there is no such FIFO.
+    fn occupy_device(&mut self, start: Instant) -> Option<Instant> {
+        if self.device_fifo == 0 {
+            return None;
+        }
+        self.device_starts.push_back(start);
+        if self.device_starts.len() < self.device_fifo {
+            return Some(Instant::ZERO);
+        }
+        while self.device_starts.len() > self.device_fifo {
+            self.device_starts.pop_front();
+        }
+        self.device_starts.front().copied()
+    }
+}

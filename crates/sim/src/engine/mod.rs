@@ -1,0 +1,318 @@
+//! The event loop: topology and transports go in, flow rows and port counts come out.
+//!
+//! One event per packet and hop: its arrival. Events are ordered by (time, kind, entity), never by when they were
+//! scheduled, so the order in which a run's parts happen to act does not change its result.
+
+mod arrivals;
+mod attachments;
+mod flows;
+mod link;
+mod network;
+mod schedule;
+
+pub use flows::{Open, Opened};
+
+use pliant_proto::packet::{EndpointId, Packet, SackBlocks};
+use pliant_proto::switch::QueuePlan;
+use pliant_proto::switch::queue::{Admission, QueueCounters};
+use pliant_proto::time::Instant;
+use pliant_proto::transport::{Command, Deadline, Event as TransportEvent, Outlet, Transport, drain};
+
+use crate::recorder::Recorder;
+use crate::results::FlowRow;
+use crate::routing::Routing;
+use crate::topology::{LinkId, Topology};
+use crate::traffic::FlowSpec;
+use flows::{Endpoint, Flows, Slot};
+use network::Network;
+use schedule::{Schedule, kind};
+
+/// How a switch picks among equal-cost next hops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PathChoice {
+    /// By a symmetric hash of the flow: one path per flow, the same both ways.
+    #[default]
+    Ecmp,
+    /// At random for each packet.
+    SprayRandom,
+    /// In turn for each packet.
+    SprayRoundRobin,
+}
+
+/// What a run is made of, beside its traffic and transports.
+pub struct Setup<'a> {
+    /// Nodes and links.
+    pub topology: &'a Topology,
+    /// Next hops.
+    pub routing: &'a Routing,
+    /// Queues of switch ports.
+    pub switch_plan: &'a QueuePlan,
+    /// Queues of host ports.
+    pub host_plan: &'a QueuePlan,
+    /// How switches pick among equal-cost next hops.
+    pub path_choice: PathChoice,
+    /// Seed of every random stream.
+    pub seed: u64,
+}
+
+/// What a run did, beside its flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Packets that crossed a link.
+    pub packet_hops: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Digest of every arrival, flow start and timeout in order: equal digests mean equal runs.
+    pub digest: u64,
+}
+
+/// What is left of a run.
+pub struct Outcome<R> {
+    /// One row per started flow, by number.
+    pub flows: Vec<FlowRow>,
+    /// Counts of each queue, by link.
+    pub ports: Vec<Vec<QueueCounters>>,
+    /// Counts of the run.
+    pub totals: Totals,
+    /// When the run stopped.
+    pub ended: Instant,
+    /// The recorder with what it recorded.
+    pub recorder: R,
+}
+
+/// One run of the simulator.
+///
+/// `T` is the transport at both ends of every flow; `R` records what happens beside the flows' own rows.
+pub struct Simulation<'a, T: Transport, R: Recorder> {
+    now: Instant,
+    schedule: Schedule,
+    network: Network<'a>,
+    flows: Flows<'a, T>,
+    recorder: R,
+    events: u64,
+    digest: u64,
+}
+
+impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
+    /// A run at time zero. `traffic` yields flows by start time; `open` makes both transports of a flow that starts.
+    pub fn new(
+        setup: &Setup<'a>,
+        traffic: impl Iterator<Item = FlowSpec> + 'a,
+        open: impl FnMut(&FlowSpec, &[LinkId]) -> Opened<T> + 'a,
+        recorder: R,
+    ) -> Self {
+        let mut simulation = Self {
+            now: Instant::ZERO,
+            schedule: Schedule::new(setup.topology.links().len()),
+            network: Network::new(setup),
+            flows: Flows::new(setup.routing.max_hops(), Box::new(traffic), Box::new(open)),
+            recorder,
+            events: 0,
+            digest: 0,
+        };
+        simulation.schedule_flow_start();
+        if R::ON {
+            simulation.schedule.push(Instant::ZERO, kind::SAMPLE, 0);
+        }
+        simulation
+    }
+
+    /// Runs up to the last event not after `end`. Returns whether events are left.
+    pub fn run_until(&mut self, end: Instant) -> bool {
+        while let Some(event) = self.schedule.begin_next(end) {
+            assert!(event.at >= self.now, "time never runs backwards");
+            self.now = event.at;
+            self.events += 1;
+            match event.kind {
+                kind::ARRIVAL => self.handle_arrival(event.entity),
+                kind::WAKE_PORT => self.network.wake(self.now, event.entity, &mut self.schedule),
+                kind::TIMER => self.handle_timer(EndpointId::from_index(event.entity)),
+                kind::FLOW_START => self.handle_flow_start(),
+                _ => self.handle_sample(),
+            }
+            self.schedule.finish();
+        }
+        !self.schedule.is_empty()
+    }
+
+    /// The time of the last event.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Flows started and flows over so far.
+    pub fn flow_counts(&self) -> (u64, u64) {
+        self.flows.counts()
+    }
+
+    /// Ends the run. Asserts that packets and bytes were conserved on every link and from end to end.
+    pub fn finish(self) -> Outcome<R> {
+        self.network.assert_conserved();
+        assert_eq!(self.network.in_flight(), self.flows.in_flight(), "packets are conserved from end to end");
+        let totals = Totals { packet_hops: self.network.packet_hops(), events: self.events, digest: self.digest };
+        Outcome {
+            ports: self.network.counters().collect(),
+            flows: self.flows.into_rows(),
+            totals,
+            ended: self.now,
+            recorder: self.recorder,
+        }
+    }
+
+    #[inline]
+    fn handle_arrival(&mut self, link: u32) {
+        self.mix(kind::ARRIVAL, link);
+        let (packet, switch) = self.network.take_arrival(self.now, link, &mut self.schedule);
+        let Some(switch) = switch else { return self.deliver(&packet) };
+        let next = if self.network.sprays() {
+            self.network.spray(switch, self.flows.host(packet.to))
+        } else {
+            self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)]
+        };
+        if let Admission::Dropped(_) = self.network.enqueue(self.now, next, packet, &mut self.schedule) {
+            let slot = &mut self.flows.slots[packet.to.flow() as usize];
+            slot.drops += 1;
+            slot.in_flight -= 1;
+            self.network.attachments.take(&packet);
+            self.flows.close_if_over(packet.to.flow());
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, packet: &Packet) {
+        let sack = self.network.attachments.take(packet);
+        self.flows.slots[packet.to.flow() as usize].in_flight -= 1;
+        self.with_transport(packet.to, |transport, now| transport.handle_packet(now, packet, &sack));
+    }
+
+    fn handle_timer(&mut self, endpoint: EndpointId) {
+        let state = &mut self.flows.endpoints[endpoint.index() as usize];
+        if state.armed != self.now {
+            return;
+        }
+        state.armed = Instant::MAX;
+        match state.transport.poll_timeout() {
+            Some(deadline) if deadline.at > self.now => {
+                state.armed = deadline.at;
+                self.schedule.push(deadline.at, kind::TIMER, endpoint.index());
+            }
+            Some(_) => {
+                self.mix(kind::TIMER, endpoint.index());
+                self.with_transport(endpoint, |transport, now| transport.handle_timeout(now));
+            }
+            None => {}
+        }
+    }
+
+    fn handle_flow_start(&mut self) {
+        let (spec, number) = self.flows.take_next();
+        let bytes = spec.bytes;
+        let mut path = Vec::new();
+        self.network.path(&spec, number, &mut path);
+        let initiator = self.flows.open(number, spec, &path);
+        self.mix(kind::FLOW_START, initiator.index());
+        self.with_transport(initiator.peer(), |_, _| {});
+        self.with_transport(initiator, |transport, now| {
+            transport.handle_command(now, Command::Send { bytes });
+            transport.handle_command(now, Command::Finish);
+        });
+        self.schedule_flow_start();
+    }
+
+    fn schedule_flow_start(&mut self) {
+        if let Some(start) = self.flows.next_start() {
+            self.schedule.push(start.max(self.now), kind::FLOW_START, 0);
+        }
+    }
+
+    fn handle_sample(&mut self) {
+        let next = self.recorder.sample(self.now, self.network.occupancies(self.now));
+        // Alone in the schedule, a sample would keep the run going for ever.
+        if !self.schedule.is_empty() {
+            self.schedule.push(next, kind::SAMPLE, 0);
+        }
+    }
+
+    /// Lets a transport act, then takes all it has to say.
+    #[inline]
+    fn with_transport(&mut self, endpoint: EndpointId, act: impl FnOnce(&mut T, Instant)) {
+        let Flows { endpoints, slots, routes, stride, .. } = &mut self.flows;
+        let peer = endpoint.peer();
+        let Endpoint { transport, armed } = &mut endpoints[endpoint.index() as usize];
+        let slot = &mut slots[endpoint.flow() as usize];
+        act(transport, self.now);
+        let mut outlet = SimulatedHost {
+            now: self.now,
+            endpoint,
+            nic: routes[peer.index() as usize * *stride],
+            armed,
+            slot,
+            network: &mut self.network,
+            schedule: &mut self.schedule,
+            recorder: &mut self.recorder,
+        };
+        drain(transport, self.now, &mut outlet);
+        self.flows.close_if_over(endpoint.flow());
+    }
+
+    #[inline]
+    fn mix(&mut self, kind: u8, entity: u32) {
+        let event = self.now.as_ps() ^ u64::from(entity) << 40 ^ u64::from(kind) << 56;
+        self.digest = (self.digest.rotate_left(5) ^ event).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Where a simulated transport's outputs go: its host's port, its flow's slot, the schedule.
+struct SimulatedHost<'s, 'a, R> {
+    now: Instant,
+    endpoint: EndpointId,
+    nic: u32,
+    armed: &'s mut Instant,
+    slot: &'s mut Slot,
+    network: &'s mut Network<'a>,
+    schedule: &'s mut Schedule,
+    recorder: &'s mut R,
+}
+
+impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
+    #[inline]
+    fn transmit(&mut self, mut packet: Packet, sack: &SackBlocks) {
+        packet.to = self.endpoint.peer();
+        if packet.has_sack() {
+            self.network.attachments.attach(&mut packet, sack);
+        }
+        match self.network.enqueue(self.now, self.nic, packet, self.schedule) {
+            Admission::Queued => self.slot.in_flight += 1,
+            Admission::Dropped(_) => {
+                self.slot.drops += 1;
+                self.network.attachments.take(&packet);
+            }
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, event: TransportEvent) {
+        match event {
+            TransportEvent::Deliver(range) => {
+                self.slot.delivered_bytes += range.len();
+                if R::ON {
+                    self.recorder.delivered(self.slot.group, range.len());
+                }
+            }
+            TransportEvent::Received => self.slot.received = Some(self.now),
+            TransportEvent::Finished => self.slot.finished = true,
+            TransportEvent::Connected | TransportEvent::Release(_) => {}
+        }
+    }
+
+    #[inline]
+    fn arm(&mut self, deadline: Option<Deadline>) {
+        // A later deadline than the pending event is looked at when that event comes.
+        if let Some(deadline) = deadline
+            && deadline.at < *self.armed
+        {
+            *self.armed = deadline.at;
+            self.schedule.push(deadline.at.max(self.now), kind::TIMER, self.endpoint.index());
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Everything between the endpoints: links, shared buffers, the choice of paths.
+
+use pliant_proto::packet::Packet;
+use pliant_proto::rng::Stream;
+use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
+use pliant_proto::switch::{QueuePlan, SharedBuffer};
+use pliant_proto::time::Instant;
+
+use super::attachments::Attachments;
+use super::link::Link;
+use super::schedule::{Schedule, kind};
+use super::{PathChoice, Setup};
+use crate::routing::Routing;
+use crate::topology::{LinkId, NodeId, Topology};
+use crate::traffic::FlowSpec;
+
+/// Links, buffers and path choice.
+pub(super) struct Network<'a> {
+    topology: &'a Topology,
+    routing: &'a Routing,
+    links: Vec<Link>,
+    /// Node at the far end of each link; hosts come first.
+    link_to: Vec<u32>,
+    hosts: u32,
+    /// The shared buffer of each node that has one; empty if none has.
+    shared: Vec<Option<SharedBuffer>>,
+    path_choice: PathChoice,
+    seed: u64,
+    /// Draws for random spraying.
+    stream: Stream,
+    /// Packets sprayed so far by each node, for spraying in turn.
+    turns: Vec<u32>,
+    /// SACK blocks of packets under way.
+    pub(super) attachments: Attachments,
+}
+
+impl<'a> Network<'a> {
+    pub(super) fn new(setup: &Setup<'a>) -> Self {
+        let topology = setup.topology;
+        let plan_of = |node: NodeId| if topology.is_host(node) { setup.host_plan } else { setup.switch_plan };
+        let link = |(id, spec): (usize, &crate::topology::Link)| {
+            let plan: &QueuePlan = plan_of(spec.from);
+            Link::new(spec.rate, spec.delay, plan, setup.seed, &format!("link {id}"))
+        };
+        let nodes = topology.nodes() as usize;
+        let shared = |node| plan_of(NodeId(node)).shared_buffer.map(SharedBuffer::new);
+        let shares = setup.switch_plan.shared_buffer.is_some() || setup.host_plan.shared_buffer.is_some();
+        Self {
+            topology,
+            routing: setup.routing,
+            links: topology.links().iter().enumerate().map(link).collect(),
+            link_to: topology.links().iter().map(|link| link.to.0).collect(),
+            hosts: topology.hosts(),
+            shared: if shares { (0..nodes as u32).map(shared).collect() } else { Vec::new() },
+            path_choice: setup.path_choice,
+            seed: setup.seed,
+            stream: Stream::named(setup.seed, "spray"),
+            turns: vec![0; nodes],
+            attachments: Attachments::default(),
+        }
+    }
+
+    /// Takes the packet that arrives on `link` now; tells the node it reaches, `None` for a host.
+    #[inline]
+    pub(super) fn take_arrival(
+        &mut self,
+        now: Instant,
+        link: u32,
+        schedule: &mut Schedule,
+    ) -> (Packet, Option<NodeId>) {
+        let (port, mut shared) = self.port_and_buffer(link);
+        let mut packet = port.take_arrival(now, shared.as_deref_mut());
+        packet.hops += 1;
+        if port.next_arrival().is_none() {
+            port.catch_up(now, shared);
+        }
+        Self::schedule_next(port, link, schedule);
+        let to = self.link_to[link as usize];
+        (packet, (to >= self.hosts).then(|| NodeId(to)))
+    }
+
+    /// Queues a packet on `link`.
+    #[inline]
+    pub(super) fn enqueue(&mut self, now: Instant, link: u32, packet: Packet, schedule: &mut Schedule) -> Admission {
+        if !self.shared.is_empty() {
+            self.catch_up_neighbours(now, link);
+        }
+        let (port, mut shared) = self.port_and_buffer(link);
+        let idle = port.next_arrival().is_none();
+        port.catch_up(now, shared.as_deref_mut());
+        let admission = port.enqueue(now, packet, shared);
+        if idle {
+            Self::schedule_next(port, link, schedule);
+        }
+        admission
+    }
+
+    /// The time has come that [`Link::wake_at`] named.
+    pub(super) fn wake(&mut self, now: Instant, link: u32, schedule: &mut Schedule) {
+        let (port, shared) = self.port_and_buffer(link);
+        if port.next_arrival().is_none() {
+            port.catch_up(now, shared);
+            Self::schedule_next(port, link, schedule);
+        }
+    }
+
+    /// Schedules the first arrival of a wire that has no event pending, or the wake-up of a port that waits for tokens.
+    #[inline]
+    fn schedule_next(port: &mut Link, link: u32, schedule: &mut Schedule) {
+        if let Some(at) = port.next_arrival() {
+            schedule.arrival(at, link);
+        } else if let Some(at) = port.wake_at() {
+            schedule.push(at, kind::WAKE_PORT, link);
+        }
+    }
+
+    #[inline]
+    fn port_and_buffer(&mut self, link: u32) -> (&mut Link, Option<&mut SharedBuffer>) {
+        let shared = if self.shared.is_empty() {
+            None
+        } else {
+            self.shared[self.topology.links()[link as usize].from.index()].as_mut()
+        };
+        (&mut self.links[link as usize], shared)
+    }
+
+    /// A shared buffer's free room is known only when all its node's ports are up to date.
+    fn catch_up_neighbours(&mut self, now: Instant, link: u32) {
+        let node = self.topology.links()[link as usize].from;
+        let Some(shared) = &mut self.shared[node.index()] else { return };
+        for neighbour in self.topology.outgoing(node) {
+            self.links[neighbour.index()].catch_up(now, Some(shared));
+        }
+    }
+
+    /// The next link of a packet at `node` towards `destination` when each packet chooses its path.
+    pub(super) fn spray(&mut self, node: NodeId, destination: u32) -> u32 {
+        let links = self.routing.next_links(node, NodeId(destination));
+        let choice = match self.path_choice {
+            _ if links.len() == 1 => 0,
+            PathChoice::SprayRandom => self.stream.below(links.len() as u64) as usize,
+            PathChoice::SprayRoundRobin => {
+                let turn = &mut self.turns[node.index()];
+                *turn = turn.wrapping_add(1);
+                *turn as usize % links.len()
+            }
+            PathChoice::Ecmp => unreachable!("a pinned path needs no choice"),
+        };
+        links[choice].0
+    }
+
+    /// Whether each packet chooses its path.
+    #[inline]
+    pub(super) fn sprays(&self) -> bool {
+        self.path_choice != PathChoice::Ecmp
+    }
+
+    /// Pins the path of a new flow. Its number and the seed choose among equal-cost paths.
+    pub(super) fn path(&self, spec: &FlowSpec, number: u64, path: &mut Vec<LinkId>) {
+        let key = number ^ self.seed.rotate_left(32);
+        self.routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
+    }
+
+    /// What each queue of each link holds at `now`.
+    pub(super) fn occupancies(&mut self, now: Instant) -> impl Iterator<Item = Vec<Occupancy>> {
+        for link in 0..self.links.len() as u32 {
+            let (port, shared) = self.port_and_buffer(link);
+            port.catch_up(now, shared);
+        }
+        self.links.iter().map(Link::occupancies)
+    }
+
+    /// Each queue's counts, by link.
+    pub(super) fn counters(&self) -> impl Iterator<Item = Vec<QueueCounters>> {
+        self.links.iter().map(Link::counters)
+    }
+
+    /// Asserts that no packet or byte was made or lost, on each link and from link to link.
+    pub(super) fn assert_conserved(&self) {
+        for (id, link) in self.links.iter().enumerate() {
+            link.assert_conserved(|| format!("link {id}"));
+        }
+    }
+
+    /// Packets queued or on a wire.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.links.iter().map(Link::in_flight).sum()
+    }
+
+    /// Packets that crossed a link.
+    pub(super) fn packet_hops(&self) -> u64 {
+        self.links.iter().map(|link| link.arrived().packets).sum()
+    }
+}

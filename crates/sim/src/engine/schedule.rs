@@ -1,0 +1,98 @@
+//! What happens next: arrivals in one queue, everything else in another.
+//!
+//! Arrivals are most events and one per busy link; timers and starts are many and rarely due. Apart, the arrivals'
+//! queue stays small.
+
+use pliant_proto::event_queue::{Event, EventQueue};
+use pliant_proto::time::Instant;
+
+use super::arrivals::Arrivals;
+
+/// Kinds of events, in their order among simultaneous ones.
+pub(super) mod kind {
+    /// The first packet on a link's wire arrives; the entity is the link.
+    pub(in crate::engine) const ARRIVAL: u8 = 0;
+    /// A port's queues have tokens again; the entity is the link.
+    pub(in crate::engine) const WAKE_PORT: u8 = 1;
+    /// A transport's deadline; the entity is the endpoint.
+    pub(in crate::engine) const TIMER: u8 = 2;
+    /// The next flow starts.
+    pub(in crate::engine) const FLOW_START: u8 = 3;
+    /// The recorder looks.
+    pub(in crate::engine) const SAMPLE: u8 = 4;
+}
+
+/// The pending events of a run.
+pub(super) struct Schedule {
+    arrivals: Arrivals,
+    others: EventQueue,
+    /// The first arrival is being handled: the next one scheduled takes its place, which spares a sift.
+    first_is_spent: bool,
+    /// Time of the event being handled.
+    now: Instant,
+}
+
+impl Schedule {
+    /// An empty schedule for links `0..links`.
+    pub(super) fn new(links: usize) -> Self {
+        Self { arrivals: Arrivals::new(links), others: EventQueue::new(), first_is_spent: false, now: Instant::ZERO }
+    }
+
+    /// The link's next packet arrives at `at`.
+    #[inline]
+    pub(super) fn arrival(&mut self, at: Instant, link: u32) {
+        let Some(key) = self.arrivals.key(self.now, at, link) else {
+            return self.others.push(Event { at, kind: kind::ARRIVAL, entity: link });
+        };
+        if self.first_is_spent {
+            self.first_is_spent = false;
+            self.arrivals.replace_first(key);
+        } else {
+            self.arrivals.push(key);
+        }
+    }
+
+    /// Any other event.
+    #[inline]
+    pub(super) fn push(&mut self, at: Instant, kind: u8, entity: u32) {
+        debug_assert_ne!(kind, kind::ARRIVAL);
+        self.others.push(Event { at, kind, entity });
+    }
+
+    /// The next event not after `end`. It stays in place until [`Self::finish`].
+    #[inline]
+    pub(super) fn begin_next(&mut self, end: Instant) -> Option<Event> {
+        let (arrival, other) = (self.arrivals.peek(), self.others.peek());
+        let arrival_first = match (&arrival, &other) {
+            (Some((at, link)), Some(other)) => {
+                *at < other.at || *at == other.at && (kind::ARRIVAL, *link) < (other.kind, other.entity)
+            }
+            (arrival, _) => arrival.is_some(),
+        };
+        if arrival_first {
+            let (at, entity) = arrival.filter(|(at, _)| *at <= end)?;
+            self.first_is_spent = true;
+            self.now = at;
+            Some(Event { at, kind: kind::ARRIVAL, entity })
+        } else {
+            let event = other.filter(|event| event.at <= end)?;
+            self.others.remove_first();
+            self.now = event.at;
+            Some(event)
+        }
+    }
+
+    /// The event of [`Self::begin_next`] has been handled.
+    #[inline]
+    pub(super) fn finish(&mut self) {
+        if self.first_is_spent {
+            self.first_is_spent = false;
+            self.arrivals.remove_first();
+        }
+    }
+
+    /// Whether nothing is pending.
+    pub(super) fn is_empty(&self) -> bool {
+        self.arrivals.is_empty() && self.others.is_empty()
+    }
+}

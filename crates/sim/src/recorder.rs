@@ -1,0 +1,75 @@
+//! What a run records beside its flows' rows: queue lengths and throughput over time.
+
+use pliant_proto::switch::queue::Occupancy;
+use pliant_proto::time::{Instant, Span};
+
+use crate::results::{QueueSample, ThroughputSample};
+
+/// Listens to a run. Recording changes no result: with the recorder on or off a run has the same digest.
+pub trait Recorder {
+    /// Whether it listens at all; if not, the calls compile away.
+    const ON: bool;
+
+    /// Looks at what every queue of every link holds; returns when to look again.
+    fn sample(&mut self, now: Instant, occupancies: impl Iterator<Item = Vec<Occupancy>>) -> Instant;
+
+    /// A receiver of traffic group `group` delivered `bytes` to its application.
+    fn delivered(&mut self, group: u16, bytes: u64);
+}
+
+/// Records nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRecorder;
+
+impl Recorder for NoRecorder {
+    const ON: bool = false;
+
+    fn sample(&mut self, _: Instant, _: impl Iterator<Item = Vec<Occupancy>>) -> Instant {
+        Instant::MAX
+    }
+
+    fn delivered(&mut self, _: u16, _: u64) {}
+}
+
+/// Records queue lengths and delivered bytes at a fixed interval.
+#[derive(Clone, Debug)]
+pub struct SeriesRecorder {
+    interval: Span,
+    delivered: Vec<u64>,
+    /// Queues that held something, at each look.
+    pub queues: Vec<QueueSample>,
+    /// Bytes delivered since the look before, per traffic group.
+    pub throughput: Vec<ThroughputSample>,
+}
+
+impl SeriesRecorder {
+    /// Looks every `interval` at a run with `groups` traffic groups.
+    pub fn new(interval: Span, groups: usize) -> Self {
+        assert!(interval > Span::ZERO, "an interval takes time");
+        Self { interval, delivered: vec![0; groups], queues: Vec::new(), throughput: Vec::new() }
+    }
+}
+
+impl Recorder for SeriesRecorder {
+    const ON: bool = true;
+
+    fn sample(&mut self, now: Instant, occupancies: impl Iterator<Item = Vec<Occupancy>>) -> Instant {
+        for (port, queues) in occupancies.enumerate() {
+            for (queue, held) in queues.into_iter().enumerate().filter(|(_, held)| held.packets > 0) {
+                let (port, queue) = (port as u32, queue as u8);
+                self.queues.push(QueueSample { at: now, port, queue, packets: held.packets, bytes: held.bytes });
+            }
+        }
+        if now > Instant::ZERO {
+            for (group, bytes) in self.delivered.iter_mut().enumerate() {
+                let delivered_bytes = std::mem::take(bytes);
+                self.throughput.push(ThroughputSample { at: now, group: group as u16, delivered_bytes });
+            }
+        }
+        now.after(self.interval)
+    }
+
+    fn delivered(&mut self, group: u16, bytes: u64) {
+        self.delivered[usize::from(group)] += bytes;
+    }
+}
