@@ -5,7 +5,9 @@
 //! new one is its file, a line in the list at the end of this file and a name in [`crate::transport::tcp`]'s
 //! configuration.
 
+pub mod cubic;
 pub mod dctcp;
+pub mod hystart;
 pub mod reno;
 #[cfg(test)]
 mod tests;

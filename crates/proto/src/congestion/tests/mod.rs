@@ -1,5 +1,6 @@
 //! Controllers against closed forms, one file each, and properties that all share.
 
+mod cubic;
 mod dctcp;
 mod model;
 mod reno;
