@@ -22,7 +22,7 @@ fn write_option<T: Display, S: Serializer>(value: Option<&T>, serializer: S) -> 
 }
 
 macro_rules! quantity {
-    ($name:ident, $optional:ident, $type:ty) => {
+    ($name:ident, $type:ty) => {
         #[doc = concat!("A [`", stringify!($type), "`] as text with its unit.")]
         pub(crate) mod $name {
             use serde::{Deserializer, Serializer};
@@ -35,9 +35,13 @@ macro_rules! quantity {
                 super::read(deserializer)
             }
         }
+    };
+}
 
+macro_rules! optional_quantity {
+    ($name:ident, $type:ty) => {
         #[doc = concat!("An optional [`", stringify!($type), "`]; pair it with `#[serde(default)]`.")]
-        pub(crate) mod $optional {
+        pub(crate) mod $name {
             use serde::{Deserializer, Serializer};
 
             #[allow(clippy::ref_option, reason = "serde calls it with a reference to the field")]
@@ -52,5 +56,6 @@ macro_rules! quantity {
     };
 }
 
-quantity!(span, option_span, pliant_proto::time::Span);
-quantity!(bytes, option_bytes, pliant_proto::units::Bytes);
+quantity!(span, pliant_proto::time::Span);
+optional_quantity!(option_span, pliant_proto::time::Span);
+optional_quantity!(option_bytes, pliant_proto::units::Bytes);

@@ -182,8 +182,8 @@ proptest! {
         cdf.truncate(sizes.len() - 1);
         cdf.sort_by(f64::total_cmp);
         cdf.resize(sizes.len(), 1.0);
-        let rows: String = sizes.iter().zip(&cdf).map(|(size, cdf)| format!("{size},{cdf}\n")).collect();
-        let table = table(&rows).unwrap();
+        let rows = sizes.iter().zip(&cdf).map(|(size, cdf)| format!("{size},{cdf}\n")).collect::<Vec<_>>();
+        let table = table(&rows.concat()).unwrap();
         let n = 20_000u32;
         let (mut previous, mut sum) = (1, 0.0);
         for i in 0..n {
