@@ -77,7 +77,7 @@ impl fmt::Display for HostSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, range) in self.0.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
-            if range.end == range.start + 1 {
+            if range.len() == 1 {
                 write!(f, "{comma}{}", range.start)?;
             } else {
                 write!(f, "{comma}{}..{}", range.start, range.end)?;

@@ -291,13 +291,15 @@ fn trace_errors_name_file_and_line() {
         ("0.5,0,1,1,gold", "\"gold\" is not a traffic class: best-effort, scavenger or 0..32"),
         ("0.5,0,1,1", "4 columns instead of 5"),
     ] {
-        let file = TraceFile::new("errors", &format!("start,src,dst,bytes,class\n0.2,0,1,1,\n{row}\n"));
+        let file = TraceFile::new("errors", &format!("# x\nstart,src,dst,bytes,class\n0.2,0,1,1,\n# y\n\n{row}"));
         let message = error(&fabric, &file.group());
-        let place = format!("traffic.backup.path: {}:3: {why}", file.0.display());
+        let place = format!("traffic.backup.path: {}:6: {why}", file.0.display());
         assert!(message.starts_with(&place), "{message}");
     }
     let file = TraceFile::new("errors-header", "a,b\n");
     assert!(error(&fabric, &file.group()).contains(":1: the first line must be"));
+    let file = TraceFile::new("errors-long", &format!("start,src,dst,bytes\n{}", "1".repeat(5000)));
+    assert!(error(&fabric, &file.group()).contains(":2: longer than 4096 bytes"));
     assert!(error(&fabric, "kind = 'trace'\npath = 'none.csv'").starts_with("traffic.backup.path: none.csv: "));
 }
 
@@ -357,6 +359,7 @@ fn descriptions_are_strict_and_round_trip() {
         "kind = 'incast'\nsize = '20kB'\nperiod = '1ms'\nreceivers = [3, 5]",
         "kind = 'periodic'\nsize = '1MB..2MB'\nperiod = '10ms'\nstagger = '1us'",
         "kind = 'all-to-all'\nsize = '1MB'",
+        "kind = 'poisson'\nload = 1\nsize = '1MB'",
         "kind = 'permutation'",
         "kind = 'flows'\nflows = [{ source = 0, destination = 1, start = '1ms' }]",
         "kind = 'trace'\npath = 'a.csv'",

@@ -14,7 +14,7 @@
 //! once during the run, a line at a time.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::Range;
 
 use pliant_proto::packet::CLASSES;
@@ -27,6 +27,8 @@ use super::{Arrival, FlowSpec, TrafficError, UNLIMITED_BYTES};
 use crate::units_serde;
 
 const COLUMNS: [&str; 5] = ["start", "src", "dst", "bytes", "class"];
+/// Longest line, its end included: a file of another kind must not fill the memory.
+const MAX_LINE_BYTES: u64 = 4096;
 
 /// Flows from a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,8 +84,10 @@ impl Iterator for Trace {
 /// Reads and checks one line after the other.
 #[derive(Debug)]
 struct Rows {
-    reader: csv::Reader<File>,
-    record: csv::StringRecord,
+    reader: BufReader<File>,
+    text: String,
+    line: u64,
+    /// Number of columns that the first line names.
     columns: usize,
     previous: Instant,
     window: Range<u64>,
@@ -101,16 +105,11 @@ impl Rows {
             Ok(file) => file,
             Err(source) => return Err(TrafficError::Unreadable { group, path, source }),
         };
-        let reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .comment(Some(b'#'))
-            .trim(csv::Trim::All)
-            .from_reader(file);
         let classes = context.environment.classes.iter().map(|class| (*class).to_owned()).collect();
         let mut rows = Self {
-            reader,
-            record: csv::StringRecord::new(),
+            reader: BufReader::new(file),
+            text: String::new(),
+            line: 0,
             columns: 0,
             previous: Instant::ZERO,
             window,
@@ -124,27 +123,47 @@ impl Rows {
     }
 
     fn read_columns(&mut self) -> Result<(), TrafficError> {
-        let found = self.read_record()?;
-        self.columns = self.record.len();
-        let is_header =
-            found && matches!(self.columns, 4 | 5) && self.record.iter().eq(COLUMNS[..self.columns].iter().copied());
+        let found = self.read_line()?;
+        self.columns = self.text.split(',').count();
+        let named = COLUMNS.iter().take(self.columns).copied();
+        let is_header = found && matches!(self.columns, 4 | 5) && self.text.split(',').map(str::trim).eq(named);
         if is_header { Ok(()) } else { Err(self.error(format!("the first line must be \"{}\"", COLUMNS.join(",")))) }
     }
 
-    fn read_record(&mut self) -> Result<bool, TrafficError> {
-        self.reader.read_record(&mut self.record).map_err(|error| {
-            let line = error.position().map_or(0, csv::Position::line);
-            TrafficError::TraceLine { group: self.group.clone(), path: self.path.clone(), line, why: error.to_string() }
-        })
+    /// Reads up to the next line that says something; false at the end of the file.
+    fn read_line(&mut self) -> Result<bool, TrafficError> {
+        loop {
+            self.text.clear();
+            self.line += 1;
+            let read = match self.reader.by_ref().take(MAX_LINE_BYTES).read_line(&mut self.text) {
+                Ok(read) => read as u64,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Err(self.error("not text".to_owned()));
+                }
+                Err(source) => {
+                    return Err(TrafficError::Unreadable {
+                        group: self.group.clone(),
+                        path: self.path.clone(),
+                        source,
+                    });
+                }
+            };
+            if read == MAX_LINE_BYTES && !self.text.ends_with('\n') {
+                return Err(self.error(format!("longer than {MAX_LINE_BYTES} bytes")));
+            }
+            let content = self.text.trim();
+            if read == 0 || !(content.is_empty() || content.starts_with('#')) {
+                return Ok(read > 0);
+            }
+        }
     }
 
     fn error(&self, why: String) -> TrafficError {
-        let line = self.record.position().map_or(1, csv::Position::line);
-        TrafficError::TraceLine { group: self.group.clone(), path: self.path.clone(), line, why }
+        TrafficError::TraceLine { group: self.group.clone(), path: self.path.clone(), line: self.line, why }
     }
 
     fn next_row(&mut self) -> Result<Option<Arrival>, TrafficError> {
-        if !self.read_record()? {
+        if !self.read_line()? {
             return Ok(None);
         }
         let arrival = self.parse().map_err(|why| self.error(why))?;
@@ -157,16 +176,18 @@ impl Rows {
     }
 
     fn parse(&self) -> Result<Arrival, String> {
-        if self.record.len() != self.columns {
-            return Err(format!("{} columns instead of {}", self.record.len(), self.columns));
+        let found = self.text.split(',').count();
+        if found != self.columns {
+            return Err(format!("{found} columns instead of {}", self.columns));
         }
-        let (source, destination) = (self.host(&self.record[1])?, self.host(&self.record[2])?);
+        let mut columns = self.text.split(',').map(str::trim);
+        let [start, source, destination, bytes, class] = std::array::from_fn(|_| columns.next().unwrap_or_default());
+        let (source, destination) = (self.host(source)?, self.host(destination)?);
         if source == destination {
             return Err(format!("host {source} would send to itself"));
         }
-        let start = Instant::from_ps(self.window.start).after(parse_start(&self.record[0])?);
-        let class = self.record.get(4).map_or(Ok(None), |text| self.class(text))?;
-        Ok(Arrival { start, source, destination, bytes: parse_bytes(&self.record[3])?, class })
+        let start = Instant::from_ps(self.window.start).after(parse_start(start)?);
+        Ok(Arrival { start, source, destination, bytes: parse_bytes(bytes)?, class: self.class(class)? })
     }
 
     fn host(&self, text: &str) -> Result<u32, String> {
@@ -182,9 +203,9 @@ impl Rows {
         if text.is_empty() {
             return Ok(None);
         }
-        let named = self.classes.iter().position(|class| class == text).map(|place| place as u8);
-        match named.or_else(|| text.parse().ok().filter(|class| usize::from(*class) < CLASSES)) {
-            Some(class) => Ok(Some(class)),
+        let named = self.classes.iter().position(|class| class == text).or_else(|| text.parse().ok());
+        match named.filter(|class| *class < CLASSES) {
+            Some(class) => Ok(Some(class as u8)),
             None => Err(format!("\"{text}\" is not a traffic class: {} or 0..{CLASSES}", self.classes.join(", "))),
         }
     }
