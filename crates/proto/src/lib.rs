@@ -22,3 +22,4 @@ pub mod rng;
 pub mod time;
 pub mod transport;
 pub mod units;
+pub mod wire;
