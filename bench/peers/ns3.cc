@@ -531,10 +531,11 @@ main(int argc, char* argv[])
     }
     const double bytes = std::accumulate(received.begin(), received.end(), 0.0);
     const double sharers = dumbbell ? 1 : topology.hosts;
+    const double setupSeconds = Seconds(setup.ru_utime) + Seconds(setup.ru_stime);
     const double userSeconds = Seconds(total.ru_utime);
     const double systemSeconds = Seconds(total.ru_stime);
     std::ostringstream json;
-    json << "{\"scenario\":\"" << scenario << "\",\"system\":\"ns-3\",\"version\":\"3.37\""
+    json << "{\"scenario\":\"" << scenario << "\",\"system\":\"ns-3\",\"version\":\"" NS3_VERSION "\""
          << ",\"transport\":\"" << (cubic ? "cubic" : "dctcp") << "\",\"simulated_s\":" << simulated
          << ",\"packet_hops\":" << packetHops << ",\"delivered\":" << uint64_t(bytes / PAYLOAD_BYTES)
          << ",\"goodput_fraction\":" << bytes * 8 / (MAX_GOODPUT_BPS * sharers * simulated);
@@ -560,8 +561,9 @@ main(int argc, char* argv[])
         }
         json << ",\"buffer_packets\":" << bufferPackets << ",\"retransmissions\":" << retransmissions;
     }
-    json << ",\"setup_s\":" << Seconds(setup.ru_utime) + Seconds(setup.ru_stime) << ",\"user_s\":" << userSeconds
-         << ",\"sys_s\":" << systemSeconds << ",\"hops_per_cpu_s\":" << uint64_t(packetHops / (userSeconds + systemSeconds))
+    json << ",\"setup_s\":" << setupSeconds << ",\"user_s\":" << userSeconds
+         << ",\"sys_s\":" << systemSeconds
+         << ",\"hops_per_cpu_s\":" << uint64_t(packetHops / (userSeconds + systemSeconds - setupSeconds))
          << ",\"peak_rss_mb\":" << total.ru_maxrss / 1024.0 << "}";
     std::cout << json.str() << std::endl;
     Simulator::Destroy();
