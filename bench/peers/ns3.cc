@@ -501,7 +501,7 @@ main(int argc, char* argv[])
         }
         BulkSendHelper helper("ns3::TcpSocketFactory", InetSocketAddress(Network::Address(flow.dst), SINK_PORT));
         helper.SetAttribute("MaxBytes", UintegerValue(flow.bytes));
-        helper.SetAttribute("SendSize", UintegerValue(10 * PAYLOAD_BYTES));
+        helper.SetAttribute("SendSize", UintegerValue(44 * PAYLOAD_BYTES));
         auto sender = DynamicCast<BulkSendApplication>(helper.Install(network.Host(flow.src)).Get(0));
         sender->SetStartTime(ns3::Seconds(flow.startSeconds));
         if (cubic)
