@@ -64,7 +64,7 @@ ensure_package() {
 build_ns3() {
     ensure_package libns3-dev "pkg-config --exists ns3-core" || return
     [[ $build/ns3 -nt $here/ns3.cc ]] && return
-    # The library list is spelled out: Debian's ns-3 .pc files carry an unusable -I and no -lns3-internet order.
+    # The libraries are spelled out: the flags of Debian's .pc files contain a stray -I and stale paths.
     g++ -O2 -std=c++17 -DNS3_VERSION="\"$(pkg-config --modversion ns3-core)\"" "$here/ns3.cc" -o "$build/ns3" \
         -lns3-applications -lns3-internet -lns3-point-to-point -lns3-traffic-control -lns3-network -lns3-core \
         >"$build/ns3.log" 2>&1
