@@ -1,4 +1,4 @@
-# Benchmark scenarios S1, S1c, S2 and S3 (see README.md) on stock ns-2, one JSON line on stdout:
+# Benchmark scenarios S1, S1c, S2 and S3 (see ../README.md) on stock ns-2, one JSON line on stdout:
 #   ns ns2.tcl -scenario S1 -flows FILE -simulated SECONDS [-buffer PACKETS] [-count-exactly 1]
 #
 # ns-2.35 has no DCTCP, so S1, S2 and S3 run SACK TCP with ECN (RFC 3168: one halving per marked round) on the same

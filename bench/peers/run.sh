@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the benchmark scenarios on the peer simulators, one JSON line per run on stdout (schema: README.md).
+# Runs the benchmark scenarios on the peer simulators, one JSON line per run on stdout (schema: ../README.md).
 set -euo pipefail
 
 usage() {

@@ -11,6 +11,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU64;
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,7 +32,7 @@ fn main() -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match std::env::args().nth(1).as_deref() {
         Some("receive") => runtime.block_on(receive()),
-        Some(bytes) => runtime.block_on(run(bytes.parse()?)),
+        Some(bytes) => runtime.block_on(run(bytes.parse::<NonZeroU64>()?.get())),
         None => runtime.block_on(run(DEFAULT_BYTES)),
     }
 }
