@@ -171,7 +171,7 @@ fn rack_repairs_a_lost_retransmission_without_a_timeout() {
     // Number 2 and its first retransmission are lost; RFC 6675 alone would wait for the timeout.
     let lossy = || {
         let mut lost = 0;
-        ten_us().with_fate(move |_, _, packet| match packet.body {
+        ten_us().with_fate(move |_, _, packet| match packet.body() {
             Body::Data { seq, .. } if seq == 2 * MSS && lost < 2 => {
                 lost += 1;
                 Fate::Drop
