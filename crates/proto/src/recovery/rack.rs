@@ -291,3 +291,127 @@ impl Rack {
         unacked > probe.end && !both_arrived
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Instant {
+        Instant::ZERO.after(Span::from_us(us))
+    }
+
+    fn segment(number: u64) -> ByteRange {
+        ByteRange::new(number * 10, number * 10 + 10)
+    }
+
+    const SMOOTHED: Span = Span::from_us(100);
+
+    /// `count` segments of ten bytes, sent one microsecond apart from time zero.
+    fn sent(count: u64) -> Rack {
+        let mut rack = Rack::new(Span::ZERO);
+        for number in 0..count {
+            rack.on_sent(us(number), segment(number));
+        }
+        rack
+    }
+
+    #[test]
+    fn a_segment_is_lost_once_the_window_has_passed() {
+        let mut rack = sent(3);
+        rack.on_sacked(us(102), segment(2));
+        // Round trip 100 us, window a quarter of it: 0 and 1 are due 125 us after they were sent.
+        assert!(!rack.detect(us(102), SMOOTHED, false));
+        assert_eq!(rack.deadline(), Some(us(126)), "when the later of the two is due");
+        assert!(rack.detect(us(126), SMOOTHED, false));
+        assert_eq!((rack.next_lost(), rack.in_flight()), (Some(segment(0)), 0));
+        rack.on_retransmitted(us(126), 0);
+        assert_eq!((rack.next_lost(), rack.in_flight()), (Some(segment(1)), 10));
+    }
+
+    #[test]
+    fn three_sacked_segments_need_no_window_until_reordering_is_seen() {
+        let mut rack = sent(5);
+        (1..4).for_each(|number| rack.on_sacked(us(100 + number), segment(number)));
+        assert!(rack.detect(us(103), SMOOTHED, false));
+        let mut rack = sent(6);
+        rack.on_sacked(us(102), segment(2));
+        rack.on_sacked(us(103), segment(1));
+        rack.on_sacked(us(104), ByteRange::new(10, 50));
+        assert!(!rack.detect(us(104), SMOOTHED, false), "segment 1 came after 2");
+    }
+
+    #[test]
+    fn an_answer_too_soon_is_to_the_first_transmission() {
+        let mut rack = sent(4);
+        rack.on_acknowledged(us(100), 10);
+        rack.on_retransmitted(us(110), 10);
+        rack.on_acknowledged(us(112), 20);
+        assert!(
+            !rack.detect(us(112), SMOOTHED, true),
+            "2 and 3 were sent before the retransmission, but it tells nothing"
+        );
+        assert_eq!(rack.deadline(), None);
+    }
+
+    #[test]
+    fn duplicates_widen_the_window_once_a_round_for_sixteen_recoveries() {
+        let mut rack = sent(4);
+        rack.reordering_seen = true;
+        rack.on_acknowledged(us(100), 10);
+        rack.follow_duplicates(10, 40, true);
+        rack.follow_duplicates(20, 40, true);
+        assert_eq!(rack.reordering_window(SMOOTHED, true), Span::from_us(50), "twice a quarter");
+        rack.follow_duplicates(40, 80, true);
+        assert_eq!(rack.reordering_window(SMOOTHED, true), Span::from_us(75));
+        rack.follow_duplicates(80, 120, true);
+        rack.follow_duplicates(120, 160, true);
+        assert_eq!(rack.reordering_window(SMOOTHED, true), SMOOTHED, "never above the round trip");
+        (0..WIDENED_RECOVERIES).for_each(|_| rack.on_recovered());
+        assert_eq!(rack.reordering_window(SMOOTHED, true), Span::from_us(25));
+    }
+
+    #[test]
+    fn the_probe_waits_two_round_trips_and_for_a_delayed_acknowledgement() {
+        let mut rack = Rack::new(Span::from_us(500));
+        rack.on_sent(us(0), segment(0));
+        rack.arm_probe(us(0), SMOOTHED, None, false);
+        assert_eq!(rack.deadline(), Some(us(700)), "one segment: the receiver may hold back its answer");
+        rack.on_sent(us(1), segment(1));
+        rack.arm_probe(us(1), SMOOTHED, None, false);
+        assert_eq!(rack.deadline(), Some(us(201)));
+        rack.arm_probe(us(1), SMOOTHED, Some(us(150)), false);
+        assert_eq!(rack.deadline(), Some(us(150)), "never later than the retransmission timeout");
+        rack.arm_probe(us(1), SMOOTHED, None, true);
+        assert_eq!(rack.deadline(), None, "not in recovery");
+        rack.arm_probe(us(1), Span::ZERO, None, false);
+        assert_eq!(rack.deadline(), Some(us(1_000_001)), "one second without a sample");
+    }
+
+    #[test]
+    fn a_repeated_segment_that_arrived_twice_was_no_loss() {
+        for (dsack, plain_duplicate, unacked, loss) in [
+            (Some(segment(3)), false, 40, false),
+            (None, true, 40, false),
+            (None, false, 40, false),
+            (None, false, 50, true),
+            (Some(segment(3)), false, 50, false),
+        ] {
+            let mut rack = sent(4);
+            rack.on_probe_sent(40, Some(segment(3)));
+            assert_eq!(
+                rack.settle_probe(unacked, dsack, plain_duplicate),
+                loss,
+                "{dsack:?} {plain_duplicate} {unacked}"
+            );
+        }
+    }
+
+    #[test]
+    fn after_a_timeout_only_old_segments_are_lost() {
+        let mut rack = sent(3);
+        rack.on_acknowledged(us(100), 10);
+        rack.on_sent(us(950), segment(3));
+        rack.on_timeout(us(1000), SMOOTHED);
+        assert_eq!((rack.next_lost(), rack.in_flight()), (Some(segment(1)), 10), "the last was just sent");
+    }
+}

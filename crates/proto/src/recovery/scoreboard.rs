@@ -179,3 +179,126 @@ impl Scoreboard {
         self.rescue_rxt = recovery_point;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn board(ranges: &[(u64, u64)]) -> Scoreboard {
+        let mut board = Scoreboard::default();
+        for (start, end) in ranges {
+            board.insert(ByteRange::new(*start, *end));
+        }
+        board
+    }
+
+    #[test]
+    fn lost_are_three_ranges_or_more_than_two_segments_below() {
+        assert_eq!(board(&[(100, 110), (120, 130)]).lost_below(10), 0, "exactly two segments");
+        assert_eq!(board(&[(100, 110), (120, 131)]).lost_below(10), 100, "one byte more");
+        assert_eq!(board(&[(100, 101), (110, 111), (120, 121)]).lost_below(10), 100, "three ranges");
+        assert_eq!(board(&[(50, 60), (100, 101), (110, 111), (120, 121)]).lost_below(10), 100);
+    }
+
+    #[test]
+    fn pipe_follows_the_trace_of_ten_segments() {
+        // Segments of one byte, 0 acknowledged, 1 and 2 lost: SACK 3..6, retransmission of 1, SACK 6, SACK 7.
+        let mut board = board(&[(3, 6)]);
+        board.begin(1);
+        assert_eq!(board.pipe(1, 10, 1), 4);
+        assert_eq!(board.next_lost(1), Some(ByteRange::new(1, 3)));
+        board.retransmitted(2);
+        assert_eq!(board.pipe(1, 10, 1), 5);
+        board.insert(ByteRange::new(6, 7));
+        assert_eq!(board.pipe(1, 10, 1), 4);
+        board.insert(ByteRange::new(7, 8));
+        assert_eq!((board.pipe(1, 10, 1), board.next_lost(1)), (3, Some(ByteRange::new(2, 3))));
+    }
+
+    #[test]
+    fn rescue_comes_once_and_only_after_the_first_retransmission_arrived() {
+        let mut board = board(&[(3, 8)]);
+        board.begin(0);
+        board.retransmitted(1);
+        assert_eq!(board.rescue(1, 10), None, "nothing beyond the first retransmission is acknowledged");
+        board.advance(8);
+        assert_eq!(board.rescue(8, 10), Some(ByteRange::new(8, 10)));
+        board.rescued(10);
+        assert_eq!(board.rescue(9, 10), None);
+    }
+
+    #[test]
+    fn a_receiver_that_forgets_is_not_believed() {
+        let mut board = board(&[(5, 8)]);
+        board.forget_if_reneged(4);
+        assert_eq!(board.sacked_bytes(), 3);
+        board.forget_if_reneged(5);
+        assert!(board.is_empty() && board.sacked_bytes() == 0);
+    }
+
+    const MSS: u64 = 3;
+    const END: u64 = 60;
+
+    /// RFC 6675's definitions, byte by byte.
+    struct Model {
+        sacked: [bool; END as usize],
+        unacked: u64,
+        high_rxt: u64,
+    }
+
+    impl Model {
+        fn is_sacked(&self, byte: u64) -> bool {
+            byte < END && byte >= self.unacked && self.sacked[byte as usize]
+        }
+
+        fn is_lost(&self, byte: u64) -> bool {
+            let above = (byte + 1..END).filter(|above| self.is_sacked(*above));
+            let starts = above.clone().filter(|above| *above == byte + 1 || !self.is_sacked(above - 1));
+            starts.count() >= 3 || above.count() as u64 > 2 * MSS
+        }
+
+        fn pipe(&self) -> u64 {
+            let counts = (self.unacked..END)
+                .filter(|byte| !self.is_sacked(*byte))
+                .map(|byte| u64::from(!self.is_lost(byte)) + u64::from(byte < self.high_rxt));
+            counts.sum()
+        }
+
+        fn next(&self, eligible: impl Fn(u64) -> bool) -> Option<u64> {
+            (self.high_rxt.max(self.unacked)..END).find(|byte| !self.is_sacked(*byte) && eligible(*byte))
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_definitions(
+            blocks in prop::collection::vec((0..END, 1u64..8), 0..12),
+            (first, second) in (0u64..20, 0u64..20),
+            retransmitted in 0u64..40,
+        ) {
+            let (mut board, mut model) = (Scoreboard::default(), Model { sacked: [false; 60], unacked: 0, high_rxt: 0 });
+            board.begin(0);
+            for (index, (start, len)) in blocks.iter().copied().enumerate() {
+                let range = ByteRange::new(start.max(model.unacked), (start + len).min(END));
+                if !range.is_empty() {
+                    let fresh = (range.start..range.end).filter(|byte| !model.is_sacked(*byte)).count() as u64;
+                    prop_assert_eq!(board.insert(range), fresh);
+                    (range.start..range.end).for_each(|byte| model.sacked[byte as usize] = true);
+                }
+                if index == 4 || index == 8 {
+                    model.unacked = model.unacked.max(if index == 4 { first } else { first + second });
+                    board.advance(model.unacked);
+                }
+            }
+            board.retransmitted(retransmitted);
+            model.high_rxt = retransmitted.max(model.unacked);
+            prop_assert_eq!(board.pipe(model.unacked, END, MSS), model.pipe());
+            prop_assert_eq!(board.next_lost(MSS).map(|hole| hole.start), model.next(|byte| model.is_lost(byte)));
+            let highest = (0..END).rev().find(|byte| model.is_sacked(*byte)).unwrap_or(0);
+            prop_assert_eq!(board.next_unsacked().map(|hole| hole.start), model.next(|byte| byte < highest));
+            let sacked = (0..END).filter(|byte| model.is_sacked(*byte)).count() as u64;
+            prop_assert_eq!(board.sacked_bytes(), sacked);
+        }
+    }
+}

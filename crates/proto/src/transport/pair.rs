@@ -120,11 +120,14 @@ impl<T: Transport> End<T> {
     }
 }
 
+/// Decides a packet's fate by its number on the path, the time and the packet.
+type Judge = Box<dyn FnMut(usize, Instant, &Packet) -> Fate>;
+
 /// One direction of the path.
 pub(crate) struct Path {
-    pub(crate) delay: Span,
-    pub(crate) serializer: Option<Serializer>,
-    pub(crate) fate: Box<dyn FnMut(usize, Instant, &Packet) -> Fate>,
+    delay: Span,
+    serializer: Option<Serializer>,
+    fate: Judge,
     busy_until: Instant,
     count: usize,
 }
@@ -140,7 +143,7 @@ impl Path {
         self
     }
 
-    /// Decides each packet's fate by its number on this path, the time and the packet.
+    /// With `fate` judging every packet.
     pub(crate) fn with_fate(mut self, fate: impl FnMut(usize, Instant, &Packet) -> Fate + 'static) -> Self {
         self.fate = Box::new(fate);
         self

@@ -72,7 +72,7 @@ impl Transport for UdpSender {
         }
         match command {
             Command::Send { bytes } if !self.finish => {
-                self.written = self.written.saturating_add(bytes).min(MAX_STREAM)
+                self.written = self.written.saturating_add(bytes).min(MAX_STREAM);
             }
             Command::Finish => self.finish = true,
             _ => {}
@@ -238,5 +238,91 @@ impl Transport for UdpReceiver {
 
     fn statistics(&self) -> Statistics {
         Statistics { marks: self.marks, duplicate_bytes: self.duplicate_bytes, ..Statistics::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+    use crate::transport::pair::{Fate, Pair, Path};
+    use alloc::vec::Vec;
+
+    fn config(rate: Rate) -> UdpConfig {
+        UdpConfig { rate, payload: 1460, wire: WireFormat::ETHERNET, class: TrafficClass::new(1) }
+    }
+
+    fn pair(rate: Rate, forth: Path) -> Pair<UdpSender, UdpReceiver> {
+        let back = Path::new(Span::from_us(10));
+        Pair::new(UdpSender::new(config(rate)), UdpReceiver::new(), forth, back)
+    }
+
+    fn path() -> Path {
+        Path::new(Span::from_us(10))
+    }
+
+    #[test]
+    fn packets_leave_at_the_wire_rate_without_drift() {
+        // 1538 bytes at 7 Gbit/s take 1757714 2/7 ps.
+        let mut pair = pair(Rate::from_gbit_per_sec(7), path());
+        pair.transfer(701 * 1460);
+        assert!(pair.run_until(Instant::MAX));
+        assert_eq!(pair.sender.sent[700].at.as_ps(), 700 * 1538 * 8_000 / 7);
+        assert_eq!(pair.sender.sent.len(), 701);
+        assert_eq!(pair.receiver.delivered(), 701 * 1460);
+        assert_eq!(pair.sender.time_of(Event::Finished), Some(pair.sender.sent[700].at), "when everything is sent");
+        assert_eq!(pair.receiver.time_of(Event::Received), Some(pair.sender.sent[700].at.after(Span::from_us(10))));
+    }
+
+    #[test]
+    fn a_pause_earns_no_burst() {
+        let mut pair = pair(Rate::from_gbit_per_sec(10), path());
+        for start_us in [0, 100] {
+            pair.now = Instant::ZERO.after(Span::from_us(start_us));
+            pair.command_sender(Command::Send { bytes: 2 * 1460 });
+            pair.run_until(Instant::MAX);
+        }
+        let times: Vec<_> = pair.sender.sent.iter().map(|sent| sent.at.as_ps()).collect();
+        assert_eq!(times, [0, 1_230_400, 100_000_000, 101_230_400]);
+    }
+
+    #[test]
+    fn each_byte_counts_once() {
+        let fate = |number: usize, _: Instant, _: &Packet| match number % 4 {
+            0 => Fate::Drop,
+            1 => Fate::Duplicate,
+            2 => Fate::Delay(Span::from_us(50)),
+            _ => Fate::Pass,
+        };
+        let mut pair = pair(Rate::from_gbit_per_sec(10), path().with_fate(fate));
+        pair.transfer(400 * 1460);
+        assert!(pair.run_until(Instant::MAX));
+        assert_eq!(pair.receiver.transport.unique_bytes(), 300 * 1460);
+        assert_eq!(pair.receiver.transport.statistics().duplicate_bytes, 100 * 1460);
+        let delivered = pair.receiver.events.iter().map(|(_, event)| match event {
+            Event::Deliver(range) => range.len(),
+            _ => 0,
+        });
+        assert_eq!(delivered.sum::<u64>(), 300 * 1460);
+    }
+
+    #[test]
+    fn without_the_last_packet_nothing_is_said_to_be_received() {
+        let lost = |number: usize, _: Instant, _: &Packet| if number == 9 { Fate::Drop } else { Fate::Pass };
+        let mut pair = pair(Rate::from_gbit_per_sec(10), path().with_fate(lost));
+        pair.transfer(10 * 1460);
+        assert!(pair.run_until(Instant::MAX));
+        assert_eq!(pair.receiver.time_of(Event::Received), None);
+        assert!(pair.sender.time_of(Event::Finished).is_some());
+    }
+
+    #[test]
+    fn impossible_packets_change_nothing() {
+        let mut receiver = UdpReceiver::new();
+        for (seq, len) in [(u64::MAX, 1), (u64::MAX - 5, 1000), (MAX_STREAM, 1)] {
+            let body = Body::Data { seq, sent_at: Instant::ZERO, len, flags: Flags::FIN };
+            receiver.handle_packet(Instant::ZERO, &Packet::new(TrafficClass::new(0), 84, body), &SackBlocks::EMPTY);
+        }
+        assert_eq!((receiver.unique_bytes(), receiver.poll_event()), (0, None));
     }
 }

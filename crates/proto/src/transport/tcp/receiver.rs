@@ -271,7 +271,7 @@ impl TcpReceiver {
     /// Queues an acknowledgement of the state as it is now.
     fn queue_ack(&mut self, duplicate: Option<ByteRange>) {
         let (limit, sack_on) = (usize::from(self.config.sack_blocks), self.config.sack);
-        let (ack, echo, ece, rcv_nxt) = (self.rcv_nxt, self.echo, self.ece, self.rcv_nxt);
+        let (ack, echo, ece) = (self.rcv_nxt, self.echo, self.ece);
         let disorder = self.disorder();
         let mut sack = SackBlocks::EMPTY;
         let mut flags = Flags::NONE.with_if(Flags::ECE, ece);
@@ -279,12 +279,8 @@ impl TcpReceiver {
             if let Some(duplicate) = duplicate {
                 flags = flags.with(Flags::DSACK);
                 sack.push(duplicate);
-                // RFC 2883 section 4: the block that contains the duplicate follows it.
-                let around = disorder.reassembly.containing(duplicate.start).filter(|range| range.start > rcv_nxt);
-                if let Some(around) = around.filter(|_| limit > 1) {
-                    sack.push(around);
-                }
             }
+            // The block that holds the duplicate, if one does, comes next: its arrival is the latest (RFC 2883).
             disorder.reassembly.report(&mut sack, limit);
             flags = flags.with_if(Flags::SACK, !sack.as_slice().is_empty());
         }

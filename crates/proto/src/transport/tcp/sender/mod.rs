@@ -384,7 +384,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
 
     #[inline]
     fn poll_timeout(&self) -> Option<Deadline> {
-        if self.unusual.is_some() {
+        if self.unusual.is_some() || self.is(PERSIST) {
             return self.earliest_deadline();
         }
         self.timer.map(|at| Deadline { at, why: Timer::Retransmit })

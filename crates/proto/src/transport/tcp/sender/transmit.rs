@@ -64,8 +64,10 @@ impl<C: CongestionControl> TcpSender<C> {
             Next::Rescue(hole) => self.transmit_rescue(now, unusual, hole),
         };
         if paced {
-            let at = unusual.pace_next.unwrap_or(now).after(self.pacing_gap(&packet));
-            unusual.pace_next = Some(at.max(now));
+            let gap = self.pacing_gap(&packet);
+            // A timer that came late does not slow the flow down; a pause earns no burst.
+            let due = unusual.pace_next.filter(|at| now.since(*at) < gap).unwrap_or(now);
+            unusual.pace_next = Some(due.after(gap));
         }
         Some(packet)
     }

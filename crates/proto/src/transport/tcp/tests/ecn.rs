@@ -6,7 +6,7 @@ use crate::congestion::EcnMode;
 use crate::packet::Ecn;
 
 fn mode(ecn: EcnMode, ack_every: u8) -> TcpConfig {
-    TcpConfig { ecn, ack_every, ..config() }
+    TcpConfig { ack_every, ecn, ..config() }
 }
 
 /// Feeds in-order segments with these marks one by one; gives (segments acknowledged, ECE) for each acknowledgement.

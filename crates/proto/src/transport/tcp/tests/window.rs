@@ -1,7 +1,6 @@
 //! The peer's window: flow control, silly windows, probes.
 
 use super::*;
-use crate::time::Span;
 
 fn buffered(bytes: u64) -> TcpConfig {
     TcpConfig { receive_buffer: Some(bytes), auto_consume: false, ..config() }
@@ -9,49 +8,49 @@ fn buffered(bytes: u64) -> TcpConfig {
 
 #[test]
 fn a_closed_window_stops_the_flow_until_the_application_reads() {
-    let mut pair = pair(&buffered(8192), TestController::fixed(100), ten_us(), ten_us());
-    pair.transfer(20 * MSS);
+    let mut pair = pair(&buffered(32_000), TestController::fixed(100), ten_us(), ten_us());
+    pair.transfer(80 * MSS);
     assert!(!pair.run_until(us(500)));
-    assert_eq!(pair.receiver.delivered(), 8000, "eight whole segments; the rest is not worth a packet");
+    assert_eq!(pair.receiver.delivered(), 32_000);
     assert_eq!(pair.sender.deadline.unwrap().why, Timer::Persist);
-    pair.command_receiver(Command::Consume { bytes: 8000 });
+    pair.command_receiver(Command::Consume { bytes: 32_000 });
     assert!(!pair.run_until(us(600)));
-    assert_eq!(pair.receiver.delivered(), 16000, "the window update reopened it");
-    pair.command_receiver(Command::Consume { bytes: 8000 });
+    assert_eq!(pair.receiver.delivered(), 64_000, "the window update reopened it");
+    pair.command_receiver(Command::Consume { bytes: 32_000 });
     assert!(pair.run_until(Instant::MAX));
-    assert_complete(&pair, 20 * MSS);
+    assert_complete(&pair, 80 * MSS);
 }
 
 #[test]
 fn probes_back_off_and_survive_a_lost_window_update() {
     // The update is lost: the answer to a probe tells instead.
     let lost = |_: usize, at: Instant, _: &Packet| if at == us(50_000) { Fate::Drop } else { Fate::Pass };
-    let mut pair = pair(&buffered(8192), TestController::fixed(100), ten_us(), ten_us().with_fate(lost));
-    pair.transfer(16 * MSS);
+    let mut pair = pair(&buffered(32_000), TestController::fixed(100), ten_us(), ten_us().with_fate(lost));
+    pair.transfer(64 * MSS);
     assert!(!pair.run_until(us(50_000)));
-    let probes: Vec<_> = pair.sender.sent[8..].iter().map(|sent| sent.at.as_ps() / 1_000_000).collect();
+    let probes: Vec<_> = pair.sender.sent[32..].iter().map(|sent| sent.at.as_ps() / 1_000_000).collect();
     assert_eq!(probes, [1020, 3020, 7020, 15_020, 31_020], "one RTO, then doubled");
-    pair.command_receiver(Command::Consume { bytes: 8000 });
+    pair.command_receiver(Command::Consume { bytes: 32_000 });
     assert!(pair.run_until(Instant::MAX));
-    assert_complete(&pair, 16 * MSS);
+    assert_complete(&pair, 64 * MSS);
 }
 
 #[test]
 fn a_window_closed_for_hours_is_probed_every_minute() {
-    let mut pair = pair(&buffered(8192), TestController::fixed(100), ten_us(), ten_us());
-    pair.transfer(16 * MSS);
+    let mut pair = pair(&buffered(32_000), TestController::fixed(100), ten_us(), ten_us());
+    pair.transfer(64 * MSS);
     assert!(!pair.run_until(us(7_200_000_000)));
     assert!(pair.sender.sent.len() > 120);
     assert_eq!(pair.sender.transport.statistics().timeouts, 0);
-    pair.command_receiver(Command::Consume { bytes: 8000 });
+    pair.command_receiver(Command::Consume { bytes: 32_000 });
     assert!(pair.run_until(Instant::MAX));
-    assert_complete(&pair, 16 * MSS);
+    assert_complete(&pair, 64 * MSS);
 }
 
 #[test]
 fn the_window_opens_in_steps_worth_a_packet() {
-    let mut pair = pair(&buffered(8192), TestController::fixed(100), ten_us(), ten_us());
-    pair.transfer(16 * MSS);
+    let mut pair = pair(&buffered(32_000), TestController::fixed(100), ten_us(), ten_us());
+    pair.transfer(64 * MSS);
     pair.run_until(us(100));
     let before = pair.receiver.sent.len();
     for _ in 0..10 {
@@ -99,5 +98,4 @@ fn the_send_buffer_bounds_what_is_taken() {
     assert_eq!(end.transport.send_space(), 0);
     answer(&mut end, us(20), 2, &[]);
     assert_eq!(end.transport.send_space(), 2 * MSS);
-    assert_eq!(us(20).since(us(0)), Span::from_us(20));
 }
