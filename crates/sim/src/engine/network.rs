@@ -62,7 +62,12 @@ impl<'a> Network<'a> {
 
     /// Takes the packet that arrives on `link` now; tells the node it reaches, `None` for a host.
     #[inline(always)]
-    pub(super) fn take_arrival(&mut self, now: Instant, link: u32, schedule: &mut Schedule) -> (Packet, Option<NodeId>) {
+    pub(super) fn take_arrival(
+        &mut self,
+        now: Instant,
+        link: u32,
+        schedule: &mut Schedule,
+    ) -> (Packet, Option<NodeId>) {
         let (port, mut shared) = self.port_and_buffer(link);
         let mut packet = port.take_arrival(now, shared.as_deref_mut());
         packet.hops += 1;

@@ -37,7 +37,13 @@ pub(super) struct Schedule {
 impl Schedule {
     /// An empty schedule for links `0..links`.
     pub(super) fn new(links: usize) -> Self {
-        Self { arrivals: Arrivals::new(links), others: EventQueue::new(), others_at: Instant::MAX, first_is_spent: false, now: Instant::ZERO }
+        Self {
+            arrivals: Arrivals::new(links),
+            others: EventQueue::new(),
+            others_at: Instant::MAX,
+            first_is_spent: false,
+            now: Instant::ZERO,
+        }
     }
 
     /// The link's next packet arrives at `at`.

@@ -201,7 +201,7 @@ fn rack_learns_to_bear_reordering() {
     let mut without = pair(&config(), TestController::fixed(20), reordering(), ten_us());
     complete(&mut without, 400 * MSS);
     let last_repeated = |pair: &TcpPair| {
-        let again = |sent: &&Sent| matches!(sent.packet.body, Body::Data { flags, .. } if flags.contains(Flags::RETRANSMISSION));
+        let again = |sent: &&Sent| matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(Flags::RETRANSMISSION));
         pair.sender.sent.iter().rfind(again).map(|sent| sent.at)
     };
     assert!(last_repeated(&with) < Some(us(100)), "learnt within a few round trips");

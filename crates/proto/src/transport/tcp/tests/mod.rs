@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
+use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::packet::{Body, Flags, Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::transport::pair::{End, Fate, Input, Pair, Path, Sent};
@@ -71,6 +71,10 @@ impl CongestionControl for TestController {
 
     fn on_idle(&mut self) {
         self.idle += 1;
+    }
+
+    fn ecn_mode(&self) -> EcnMode {
+        EcnMode::Off
     }
 
     fn window(&self) -> u64 {
