@@ -75,6 +75,15 @@ impl Instant {
         Span(self.0.get().saturating_sub(earlier.0.get()))
     }
 
+    /// The instant `span` earlier; saturates at [`Instant::ZERO`].
+    #[inline]
+    pub const fn before(self, span: Span) -> Self {
+        match NonZeroU64::new(self.0.get().saturating_sub(span.0)) {
+            Some(value) => Self(value),
+            None => Self::ZERO,
+        }
+    }
+
     /// This instant moved by `span`; saturates at [`Instant::MAX`].
     #[inline]
     pub const fn after(self, span: Span) -> Self {

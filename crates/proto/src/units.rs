@@ -102,7 +102,6 @@ const BYTE_UNITS: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
     ("KiB", 1 << 10),
-    ("KB", 1_000),
     ("B", 1),
 ];
 
@@ -220,6 +219,7 @@ mod tests {
         assert_eq!("250MB".parse::<Bytes>().unwrap(), Bytes(250_000_000));
         assert_eq!("1 MiB".parse::<Bytes>().unwrap(), Bytes(1 << 20));
         assert_eq!(Bytes(1 << 20).to_string(), "1MiB");
+        assert_eq!(Bytes(250_000).to_string(), "250kB");
         assert_eq!(Rate::from_gbit_per_sec(40).to_string(), "40Gbit/s");
         for bad in ["", "10", "Gbit/s", "1.2.3MB", "0.5B", "10 Gbps", "99999999999999999999MB", "-1MB", ".MB"] {
             assert!(bad.parse::<Rate>().is_err() && bad.parse::<Bytes>().is_err(), "{bad}");

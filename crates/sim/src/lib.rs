@@ -8,3 +8,4 @@ pub mod routing;
 pub mod topology;
 pub mod traffic;
 pub mod units_serde;
+pub mod workload;

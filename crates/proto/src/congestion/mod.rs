@@ -5,6 +5,13 @@
 //! new one is its file, a line in the list at the end of this file and a name in [`crate::transport::tcp`]'s
 //! configuration.
 
+pub mod cubic;
+pub mod dctcp;
+pub mod hystart;
+pub mod reno;
+#[cfg(test)]
+mod tests;
+
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
@@ -84,6 +91,9 @@ pub trait CongestionControl {
     /// Congestion was noticed.
     fn on_congestion(&mut self, event: &Congestion);
 
+    /// The transport takes these bytes for lost. Congestion is reported apart from it, once per recovery.
+    fn on_lost(&mut self, _bytes: u64) {}
+
     /// Loss recovery ended with `flight` bytes in flight (RFC 6582 full acknowledgement).
     fn on_recovered(&mut self, _flight: u64) {}
 
@@ -100,6 +110,9 @@ pub trait CongestionControl {
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
+
+    /// How the transport treats ECN for this controller, unless its configuration says otherwise.
+    fn ecn_mode(&self) -> EcnMode;
 
     /// Changes the flow's weight while it runs; controllers without a weight ignore it.
     fn set_weight(&mut self, _weight: f64) {}

@@ -99,6 +99,20 @@ impl MarkerConfig {
     }
 }
 
+impl MarkerConfig {
+    /// Below this many packets before, and up to this many bytes with, an arriving packet is surely not marked.
+    pub(super) fn unmarked_below(&self) -> (u32, u64) {
+        match *self {
+            Self::Threshold(Threshold { at: MarkAt::Enqueue, scope: Scope::Queue, level, .. }) => match level {
+                Level::Packets(packets) => (packets, u64::MAX),
+                Level::Bytes(bytes) => (u32::MAX, bytes),
+            },
+            Self::None | Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }) => (u32::MAX, u64::MAX),
+            Self::Threshold(_) | Self::Red(_) => (0, 0),
+        }
+    }
+}
+
 /// What a marker asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {

@@ -63,6 +63,18 @@ impl EgressPort {
         }
     }
 
+    /// Counts a packet in and out that finds every queue empty and the link free. False if it must be queued first:
+    /// then nothing was counted. Strict priority and DWRR keep no memory of such a packet, so they need not see it.
+    #[inline]
+    pub fn pass_through(&mut self, packet: &Packet) -> bool {
+        let index = usize::from(self.queue_of_class[packet.traffic_class.class()]);
+        let queue = &mut self.queues[index];
+        self.occupancy.packets == 0
+            && !matches!(self.weighted, Weighted::Scfq(_))
+            && queue.shaper.is_none()
+            && queue.queue.pass_through(packet)
+    }
+
     /// Judges an arriving packet and queues it.
     #[inline]
     pub fn enqueue(&mut self, now: Instant, mut packet: Packet, shared: Option<&mut SharedBuffer>) -> Admission {

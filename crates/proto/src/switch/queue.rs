@@ -91,32 +91,55 @@ pub struct QueueCounters {
 }
 
 /// One queue's limits, marker and counts.
+///
+/// In declared order: what every packet touches comes first and fits a cache line.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Queue {
     occupancy: Occupancy,
-    limit_packets: u32,
-    limit_bytes: u64,
+    /// A packet that finds fewer packets than `look_packets`, and makes no more bytes than `look_bytes`, is admitted
+    /// unmarked: no limit and no marker can object. Zero where that depends on more than the queue's length.
+    look_bytes: u64,
+    look_packets: u32,
+    max_packets: u32,
+    max_bytes: u64,
+    admitted: Tally,
     marker: Marker,
-    counters: QueueCounters,
+    limit_bytes: u64,
+    limit_packets: u32,
     red_bytes: u64,
     red_limit_bytes: u64,
     reserved_bytes: u64,
     alpha: Alpha,
+    marked_packets: u64,
+    dropped: [Tally; DropReason::ALL.len()],
 }
 
 impl Queue {
     /// An empty queue; `stream` is asked for only by a marker that draws.
     pub fn new(config: &QueueConfig, stream: impl FnOnce() -> Stream) -> Self {
+        let (mut look_packets, mut look_bytes) = config.marker.unmarked_below();
+        look_packets = look_packets.min(config.limit_packets);
+        look_bytes = look_bytes.min(config.limit_bytes);
+        if config.red_limit_bytes != u64::MAX {
+            look_packets = 0;
+        }
         Self {
             occupancy: Occupancy::default(),
-            limit_packets: config.limit_packets,
-            limit_bytes: config.limit_bytes,
+            look_bytes,
+            look_packets,
+            max_packets: 0,
+            max_bytes: 0,
+            admitted: Tally::default(),
             marker: Marker::new(&config.marker, stream),
-            counters: QueueCounters::default(),
+            limit_bytes: config.limit_bytes,
+            limit_packets: config.limit_packets,
             red_bytes: 0,
             red_limit_bytes: config.red_limit_bytes,
             reserved_bytes: config.reserved_bytes,
             alpha: Alpha::new(config.buffer_alpha),
+            marked_packets: 0,
+            dropped: Default::default(),
         }
     }
 
@@ -127,8 +150,14 @@ impl Queue {
     }
 
     /// What was counted.
-    pub fn counters(&self) -> &QueueCounters {
-        &self.counters
+    pub fn counters(&self) -> QueueCounters {
+        QueueCounters {
+            admitted: self.admitted,
+            dropped: self.dropped,
+            marked_packets: self.marked_packets,
+            max_packets: self.max_packets,
+            max_bytes: self.max_bytes,
+        }
     }
 
     /// Bytes of red packets queued.
@@ -146,10 +175,47 @@ impl Queue {
         port: Occupancy,
         shared: Option<&mut SharedBuffer>,
     ) -> Admission {
+        let after_bytes = self.occupancy.bytes + u64::from(packet.wire_bytes);
+        let plain = self.occupancy.packets < self.look_packets && after_bytes <= self.look_bytes;
+        if !plain || shared.is_some() {
+            let admission = self.judge(now, packet, port, shared);
+            if admission != Admission::Queued {
+                return admission;
+            }
+        }
+        self.occupancy = Occupancy { packets: self.occupancy.packets + 1, bytes: after_bytes };
+        self.admitted.add(u32::from(packet.wire_bytes));
+        self.max_packets = self.max_packets.max(self.occupancy.packets);
+        self.max_bytes = self.max_bytes.max(after_bytes);
+        Admission::Queued
+    }
+
+    /// Counts a packet in and out that finds the queue empty and the link free. False if it must be judged: then
+    /// nothing was counted.
+    #[inline]
+    pub fn pass_through(&mut self, packet: &Packet) -> bool {
+        let bytes = u64::from(packet.wire_bytes);
+        let plain = self.look_packets > 0 && bytes <= self.look_bytes;
+        if plain {
+            self.admitted.add(u32::from(packet.wire_bytes));
+            self.max_packets = self.max_packets.max(1);
+            self.max_bytes = self.max_bytes.max(bytes);
+        }
+        plain
+    }
+
+    /// Everything that may refuse or mark a packet, and the counts that only such plans need.
+    #[inline(never)]
+    fn judge(
+        &mut self,
+        now: Instant,
+        packet: &mut Packet,
+        port: Occupancy,
+        shared: Option<&mut SharedBuffer>,
+    ) -> Admission {
         let bytes = u32::from(packet.wire_bytes);
         let red = packet.traffic_class.is_red();
         let before = self.occupancy;
-        let after_bytes = before.bytes + u64::from(bytes);
         if let Some(shared) = &shared
             && !shared.fits(u64::from(bytes), before.bytes, self.reserved_bytes, self.alpha)
         {
@@ -158,7 +224,7 @@ impl Queue {
         if red && self.red_bytes + u64::from(bytes) > self.red_limit_bytes {
             return self.refuse(bytes, DropReason::Colour);
         }
-        if before.packets >= self.limit_packets || after_bytes > self.limit_bytes {
+        if before.packets >= self.limit_packets || before.bytes + u64::from(bytes) > self.limit_bytes {
             return self.refuse(bytes, DropReason::Tail);
         }
         match self.marker.on_enqueue(now, bytes, packet.traffic_class.is_ect(), before, port) {
@@ -169,14 +235,16 @@ impl Queue {
         if let Some(shared) = shared {
             shared.take(u64::from(bytes), before.bytes, self.reserved_bytes);
         }
-        self.occupancy = Occupancy { packets: before.packets + 1, bytes: after_bytes };
-        if red {
+        if self.counts_red() && red {
             self.red_bytes += u64::from(bytes);
         }
-        self.counters.admitted.add(bytes);
-        self.counters.max_packets = self.counters.max_packets.max(before.packets + 1);
-        self.counters.max_bytes = self.counters.max_bytes.max(after_bytes);
         Admission::Queued
+    }
+
+    /// Red packets are counted only where they are limited.
+    #[inline]
+    fn counts_red(&self) -> bool {
+        self.red_limit_bytes != u64::MAX
     }
 
     /// Counts a packet that leaves, and marks it if it must be marked now.
@@ -188,7 +256,7 @@ impl Queue {
         }
         self.occupancy.packets -= 1;
         self.occupancy.bytes -= bytes;
-        if packet.traffic_class.is_red() {
+        if self.counts_red() && packet.traffic_class.is_red() {
             self.red_bytes -= bytes;
         }
         if self.marker.acts_on_dequeue() {
@@ -199,20 +267,15 @@ impl Queue {
         }
     }
 
-    /// Whether packets can be marked when they leave.
-    pub fn marks_on_dequeue(&self) -> bool {
-        self.marker.acts_on_dequeue()
-    }
-
     #[inline]
     fn mark(&mut self, packet: &mut Packet) {
         packet.traffic_class = packet.traffic_class.with_ecn(Ecn::Ce);
-        self.counters.marked_packets += 1;
+        self.marked_packets += 1;
     }
 
     #[cold]
     fn refuse(&mut self, bytes: u32, reason: DropReason) -> Admission {
-        self.counters.dropped[reason as usize].add(bytes);
+        self.dropped[reason as usize].add(bytes);
         Admission::Dropped(reason)
     }
 }

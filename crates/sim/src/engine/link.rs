@@ -19,8 +19,9 @@ struct OnWire {
     packet: Packet,
 }
 
-/// A port with its wire.
+/// A port with its wire. In declared order, from a cache line's start: what every packet touches comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Link {
     /// When the last packet committed to the wire has left the port.
     busy_until: Instant,
@@ -35,8 +36,17 @@ pub(super) struct Link {
 enum Queueing {
     /// One queue: the order of leaving is known on arrival, so a packet goes to the wire at once, and only its count
     /// stays in the queue until its transmission starts.
-    Fifo(Queue),
+    Fifo(Fifo),
     Scheduled(Box<Scheduled>),
+}
+
+/// One queue.
+#[derive(Debug)]
+#[repr(C)]
+struct Fifo {
+    /// When the first packet that waits starts; [`Instant::MAX`] if none waits.
+    next_start: Instant,
+    queue: Queue,
 }
 
 /// Several queues behind a scheduler.
@@ -59,7 +69,7 @@ impl Link {
         let only = (plan.queues.len() == 1 && plan.device_fifo_packets == 0 && plan.queues[0].shaper.is_none())
             .then(|| port.queues().next().expect("a plan has a queue").clone());
         let queueing = match only {
-            Some(queue) => Queueing::Fifo(queue),
+            Some(queue) => Queueing::Fifo(Fifo { next_start: Instant::MAX, queue }),
             None => Queueing::Scheduled(Box::new(Scheduled {
                 port,
                 decide_at: Instant::ZERO,
@@ -84,66 +94,64 @@ impl Link {
         self.wire.front().map(|first| first.arrives)
     }
 
-    /// Queues a packet. The caller has caught up with `now`.
+    /// Queues a packet, after all decisions that were due.
     #[inline]
     pub(super) fn enqueue(&mut self, now: Instant, mut packet: Packet, shared: Option<&mut SharedBuffer>) -> Admission {
-        match &mut self.queueing {
-            Queueing::Fifo(queue) => {
-                let port = queue.occupancy();
-                let mut shared = shared;
-                let admission = queue.admit(now, &mut packet, port, shared.as_deref_mut());
-                if admission == Admission::Queued {
-                    let start = if self.busy_until > now {
-                        self.busy_until
-                    } else {
-                        let port = queue.occupancy();
-                        queue.release(&mut packet, port, shared);
-                        now
-                    };
-                    self.commit(start, packet);
-                }
-                admission
+        let Queueing::Fifo(fifo) = &mut self.queueing else { return self.enqueue_scheduled(now, packet, shared) };
+        let mut shared = shared;
+        if fifo.next_start <= now {
+            fifo.start_due(now, self.delay, &mut self.wire, shared.as_deref_mut());
+        }
+        let idle = self.busy_until <= now;
+        if !(idle && shared.is_none() && fifo.queue.pass_through(&packet)) {
+            let port = fifo.queue.occupancy();
+            let admission = fifo.queue.admit(now, &mut packet, port, shared.as_deref_mut());
+            if admission != Admission::Queued {
+                return admission;
             }
-            Queueing::Scheduled(scheduled) => {
-                let mut shared = shared;
-                let admission = scheduled.port.enqueue(now, packet, shared.as_deref_mut());
-                let idle = self.busy_until <= now && scheduled.device_fifo == 0;
-                if admission == Admission::Queued && (idle || scheduled.decide_at <= now) {
-                    scheduled.decide_at = now;
-                    self.decide(now, shared);
-                }
-                admission
+            if idle {
+                let port = fifo.queue.occupancy();
+                fifo.queue.release(&mut packet, port, shared);
+            } else if port.packets == 0 {
+                fifo.next_start = self.busy_until;
             }
         }
+        let start = self.busy_until.max(now);
+        self.commit(start, packet);
+        Admission::Queued
+    }
+
+    fn enqueue_scheduled(&mut self, now: Instant, packet: Packet, mut shared: Option<&mut SharedBuffer>) -> Admission {
+        self.decide(now, shared.as_deref_mut());
+        let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
+        if self.busy_until <= now
+            && scheduled.device_fifo == 0
+            && shared.is_none()
+            && scheduled.port.pass_through(&packet)
+        {
+            let free_at = self.commit(now, packet);
+            let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
+            scheduled.decide_at = free_at;
+            return Admission::Queued;
+        }
+        let admission = scheduled.port.enqueue(now, packet, shared.as_deref_mut());
+        let idle = self.busy_until <= now && scheduled.device_fifo == 0;
+        if admission == Admission::Queued && (idle || scheduled.decide_at <= now) {
+            scheduled.decide_at = now;
+            self.decide(now, shared);
+        }
+        admission
     }
 
     /// Takes all scheduling decisions that were due by `now`.
     #[inline]
     pub(super) fn catch_up(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) {
         match &mut self.queueing {
-            Queueing::Fifo(queue) if queue.occupancy().packets == 0 => {}
-            Queueing::Fifo(_) => self.start_due(now, shared),
-            Queueing::Scheduled(scheduled) if scheduled.decide_at > now => {}
+            Queueing::Fifo(fifo) if fifo.next_start <= now => {
+                fifo.start_due(now, self.delay, &mut self.wire, shared);
+            }
+            Queueing::Fifo(_) => {}
             Queueing::Scheduled(_) => self.decide(now, shared),
-        }
-    }
-
-    /// Counts the packets of the one queue that have started by `now` out of the queue.
-    #[inline]
-    fn start_due(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
-        let Queueing::Fifo(queue) = &mut self.queueing else { unreachable!("one queue") };
-        loop {
-            let waiting = queue.occupancy().packets as usize;
-            if waiting == 0 {
-                return;
-            }
-            // A packet that waited starts when the one before it has left; if that one has arrived, so it has.
-            let index = self.wire.len() - waiting;
-            if index > 0 && self.wire[index - 1].arrives > now.after(self.delay) {
-                return;
-            }
-            let port = queue.occupancy();
-            queue.release(&mut self.wire[index].packet, port, shared.as_deref_mut());
         }
     }
 
@@ -179,10 +187,10 @@ impl Link {
     /// Takes the packet that arrives at the far end now. Call [`Self::catch_up`] after it if the wire is empty.
     #[inline]
     pub(super) fn take_arrival(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) -> Packet {
-        if let Queueing::Fifo(queue) = &self.queueing
-            && queue.occupancy().packets as usize == self.wire.len()
+        if let Queueing::Fifo(fifo) = &mut self.queueing
+            && fifo.queue.occupancy().packets as usize == self.wire.len()
         {
-            self.start_due(now, shared);
+            fifo.start_due(now, self.delay, &mut self.wire, shared);
         }
         let first = self.wire.pop_front().expect("an arrival needs a packet on the wire");
         assert!(first.arrives == now, "a packet arrives at its time");
@@ -207,12 +215,12 @@ impl Link {
 
     /// Each queue's counts, in the plan's order.
     pub(super) fn counters(&self) -> Vec<QueueCounters> {
-        self.queues().iter().map(|queue| *queue.counters()).collect()
+        self.queues().iter().map(|queue| queue.counters()).collect()
     }
 
     fn queues(&self) -> Vec<&Queue> {
         match &self.queueing {
-            Queueing::Fifo(queue) => vec![queue],
+            Queueing::Fifo(fifo) => vec![&fifo.queue],
             Queueing::Scheduled(scheduled) => scheduled.port.queues().collect(),
         }
     }
@@ -250,6 +258,27 @@ impl Link {
             inside.bytes += scheduled.port.occupancy().bytes;
         }
         inside
+    }
+}
+
+impl Fifo {
+    /// Counts the packets that have started by `now` out of the queue.
+    #[inline]
+    fn start_due(
+        &mut self,
+        now: Instant,
+        delay: Span,
+        wire: &mut VecDeque<OnWire>,
+        mut shared: Option<&mut SharedBuffer>,
+    ) {
+        while self.next_start <= now {
+            let waiting = self.queue.occupancy();
+            let index = wire.len() - waiting.packets as usize;
+            let first = &mut wire[index];
+            self.queue.release(&mut first.packet, waiting, shared.as_deref_mut());
+            // The next one starts when this one has left.
+            self.next_start = if waiting.packets == 1 { Instant::MAX } else { first.arrives.before(delay) };
+        }
     }
 }
 

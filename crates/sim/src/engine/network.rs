@@ -85,9 +85,8 @@ impl<'a> Network<'a> {
         if !self.shared.is_empty() {
             self.catch_up_neighbours(now, link);
         }
-        let (port, mut shared) = self.port_and_buffer(link);
+        let (port, shared) = self.port_and_buffer(link);
         let idle = port.next_arrival().is_none();
-        port.catch_up(now, shared.as_deref_mut());
         let admission = port.enqueue(now, packet, shared);
         if idle {
             Self::schedule_next(port, link, schedule);

@@ -1,0 +1,296 @@
+//! CUBIC (RFC 9438): after a cut the window returns to where it was along a cubic curve of time, not of round trips.
+//!
+//! Windows are `f64` segments, as in the RFC's formulas.
+//!
+//! | knob | default | source |
+//! |---|---|---|
+//! | initial window | 10 segments | RFC 6928 |
+//! | C | 0.4 segments/s³ | RFC 9438 section 5.1 |
+//! | beta | 0.7 (what remains) | RFC 9438 section 4.6 |
+//! | fast convergence | on | RFC 9438 section 4.7; off for flows that are alone |
+//! | HyStart++ | off | RFC 9406; RFC 9438 section 4.10 recommends it |
+//!
+//! Choices where the RFC leaves room: avoidance adds (target − cwnd)/cwnd for each new acknowledgement (its section
+//! 4.4), not for each segment as Linux does; entering the Reno-friendly region never lowers the window; the curve
+//! starts with the first acknowledgement after recovery.
+
+use super::hystart::{HyStart, HyStartConfig};
+use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::time::{Instant, Span};
+
+/// Least window in segments after a loss, and least ssthresh.
+const FLOOR_LOSS: f64 = 2.0;
+/// Least window in segments after a mark, and window after a timeout.
+const FLOOR_MARK: f64 = 1.0;
+/// The curve's target lies at most this factor above the window.
+const LARGEST_STEP: f64 = 1.5;
+
+/// Knobs of [`Cubic`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CubicConfig {
+    /// Initial window in segments, at least 1. Default 10.
+    pub initial_window: u16,
+    /// Steepness of the curve in segments per second cubed, above 0. Default 0.4.
+    pub c: f64,
+    /// What remains of the window after congestion, in (0, 1). Default 0.7.
+    pub beta: f64,
+    /// Whether a flow whose maximum shrinks gives way further. Default true.
+    pub fast_convergence: bool,
+    /// HyStart++ in the initial slow start. Default none.
+    pub hystart: Option<HyStartConfig>,
+}
+
+impl Default for CubicConfig {
+    fn default() -> Self {
+        Self { initial_window: 10, c: 0.4, beta: 0.7, fast_convergence: true, hystart: None }
+    }
+}
+
+/// The controller of CUBIC.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cubic {
+    cwnd: f64,
+    /// Infinite before any congestion.
+    ssthresh: f64,
+    /// The curve's plateau (W_max).
+    plateau: f64,
+    /// Window when ssthresh was last set.
+    cwnd_prior: f64,
+    /// Seconds from the curve's start to its plateau (K).
+    k: f64,
+    /// Window that Reno would have (W_est).
+    reno_window: f64,
+    c: f64,
+    beta: f64,
+    /// When the curve started, moved on by the time in which the window was not the limit; `None` outside avoidance.
+    epoch: Option<Instant>,
+    last_ack: Instant,
+    hystart: Option<HyStart>,
+    mss: u16,
+    initial_window: u16,
+    fast_convergence: bool,
+    /// The next curve starts on its plateau: after a timeout, or when HyStart++ ended slow start.
+    start_on_plateau: bool,
+}
+
+impl Cubic {
+    /// A controller before its first packet; `mss` is the payload of a full segment in bytes.
+    pub fn new(config: CubicConfig, mss: u16) -> Self {
+        assert!(mss > 0, "a segment holds at least one byte");
+        assert!(config.initial_window > 0, "a window holds at least one segment");
+        assert!(config.c > 0.0 && config.c.is_finite(), "C lies above 0");
+        assert!(config.beta > 0.0 && config.beta < 1.0, "beta lies in (0, 1)");
+        Self {
+            cwnd: f64::from(config.initial_window),
+            ssthresh: f64::INFINITY,
+            plateau: 0.0,
+            cwnd_prior: 0.0,
+            k: 0.0,
+            reno_window: 0.0,
+            c: config.c,
+            beta: config.beta,
+            epoch: None,
+            last_ack: Instant::ZERO,
+            hystart: config.hystart.map(HyStart::new),
+            mss,
+            initial_window: config.initial_window,
+            fast_convergence: config.fast_convergence,
+            start_on_plateau: false,
+        }
+    }
+
+    fn segments(&self, bytes: u64) -> f64 {
+        bytes as f64 / f64::from(self.mss)
+    }
+
+    fn slow_start(&mut self, sample: &AckSample) {
+        let mss = u64::from(self.mss);
+        let hystart = self.hystart.as_mut().filter(|_| self.ssthresh == f64::INFINITY);
+        let Some(hystart) = hystart else {
+            self.grow(sample, sample.acked.min(mss));
+            return;
+        };
+        let over = hystart.on_ack(sample);
+        let growth = hystart.growth(sample.acked, mss);
+        self.grow(sample, growth);
+        if over {
+            self.ssthresh = self.cwnd;
+            self.cwnd_prior = self.cwnd;
+            self.start_on_plateau = true;
+        }
+    }
+
+    fn grow(&mut self, sample: &AckSample, bytes: u64) {
+        if sample.window_limited && !sample.ece {
+            self.cwnd += self.segments(bytes);
+        }
+    }
+
+    fn avoidance(&mut self, sample: &AckSample) {
+        if !sample.window_limited {
+            // RFC 9438 section 5.8: time in which the application was the limit does not count.
+            let unused = sample.now.since(self.last_ack);
+            self.epoch = self.epoch.map(|epoch| epoch.after(unused));
+            return;
+        }
+        if sample.ece {
+            return;
+        }
+        let epoch = match self.epoch {
+            Some(epoch) => epoch,
+            None => self.start_epoch(sample.now),
+        };
+        self.follow_curve(sample.now.since(epoch), sample);
+    }
+
+    fn follow_curve(&mut self, elapsed: Span, sample: &AckSample) {
+        self.reno_window += self.reno_increase() * self.segments(sample.acked) / self.cwnd;
+        if self.curve(elapsed) < self.reno_window {
+            self.cwnd = self.cwnd.max(self.reno_window);
+        } else {
+            let target = self.curve(elapsed.plus(sample.smoothed_rtt)).clamp(self.cwnd, LARGEST_STEP * self.cwnd);
+            self.cwnd += (target - self.cwnd) / self.cwnd;
+        }
+    }
+
+    /// RFC 9438 section 4.3: slower than Reno to make up for the gentler cut, until the old window is reached.
+    fn reno_increase(&self) -> f64 {
+        if self.reno_window >= self.cwnd_prior { 1.0 } else { 3.0 * (1.0 - self.beta) / (1.0 + self.beta) }
+    }
+
+    /// W_cubic (RFC 9438 equation 1), `elapsed` after the curve's start.
+    fn curve(&self, elapsed: Span) -> f64 {
+        let distance = elapsed.as_secs_f64() - self.k;
+        self.c * distance * distance * distance + self.plateau
+    }
+
+    fn start_epoch(&mut self, now: Instant) -> Instant {
+        if self.start_on_plateau || self.cwnd >= self.plateau {
+            self.plateau = self.cwnd;
+        }
+        self.k = libm::cbrt((self.plateau - self.cwnd) / self.c);
+        self.reno_window = self.cwnd;
+        self.start_on_plateau = false;
+        self.epoch = Some(now);
+        now
+    }
+
+    /// RFC 9438 sections 4.6 and 4.7.
+    fn cut(&mut self, flight: u64, floor: f64) {
+        let gives_way = self.fast_convergence && self.cwnd < self.plateau;
+        self.plateau = if gives_way { self.cwnd * (1.0 + self.beta) / 2.0 } else { self.cwnd };
+        self.set_ssthresh(flight);
+        self.cwnd = (self.segments(flight) * self.beta).max(floor);
+        self.start_on_plateau = false;
+        self.epoch = None;
+    }
+
+    fn set_ssthresh(&mut self, flight: u64) {
+        self.cwnd_prior = self.cwnd;
+        self.ssthresh = (self.segments(flight) * self.beta).max(FLOOR_LOSS);
+    }
+
+    /// RFC 9438 section 4.8.
+    fn on_timeout(&mut self, event: &Congestion) {
+        if event.first {
+            self.set_ssthresh(event.flight);
+        }
+        self.cwnd = FLOOR_MARK;
+        self.start_on_plateau = true;
+        self.epoch = None;
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn on_ack(&mut self, sample: &AckSample) {
+        if sample.acked > 0 && !sample.in_recovery {
+            if self.cwnd < self.ssthresh {
+                self.slow_start(sample);
+            } else {
+                self.avoidance(sample);
+            }
+        }
+        self.last_ack = sample.now;
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        match event.cause {
+            Cause::Loss => self.cut(event.flight, FLOOR_LOSS),
+            Cause::Ecn => self.cut(event.flight, FLOOR_MARK),
+            Cause::Timeout => self.on_timeout(event),
+        }
+    }
+
+    fn on_recovered(&mut self, flight: u64) {
+        self.cwnd = self.cwnd.min(self.segments(flight).max(1.0) + 1.0);
+    }
+
+    fn on_idle(&mut self) {
+        self.cwnd = self.cwnd.min(f64::from(self.initial_window));
+        self.epoch = None;
+    }
+
+    fn window(&self) -> u64 {
+        (self.cwnd * f64::from(self.mss)) as u64
+    }
+
+    fn ssthresh(&self) -> u64 {
+        // The cast saturates: infinity becomes u64::MAX.
+        (self.ssthresh * f64::from(self.mss)) as u64
+    }
+
+    /// Off, as loss-based baselines run; under [`EcnMode::Classic`] a mark cuts by beta, to one segment at least.
+    fn ecn_mode(&self) -> EcnMode {
+        EcnMode::Off
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A curve that starts at 0.7 of its plateau of `plateau` segments.
+    fn after_cut(plateau: f64) -> Cubic {
+        let config = CubicConfig { initial_window: 1, ..CubicConfig::default() };
+        let mut cubic = Cubic { cwnd: plateau, ..Cubic::new(config, 1000) };
+        cubic.cut(plateau as u64 * 1000, FLOOR_LOSS);
+        cubic.start_epoch(Instant::ZERO);
+        cubic
+    }
+
+    /// RFC 9438 equations 1 and 2.
+    #[test]
+    fn the_curve_is_the_rfcs() {
+        let cubic = after_cut(100.0);
+        assert!((cubic.k - 4.217).abs() < 0.001);
+        let table = [(0.0, 70.0), (1.0, 86.68), (2.0, 95.64), (cubic.k, 100.0), (6.0, 102.27), (8.0, 121.65)];
+        for (seconds, window) in table {
+            assert!((cubic.curve(Span::from_secs_f64(seconds)) - window).abs() < 0.01, "W({seconds})");
+        }
+        let large = after_cut(1000.0);
+        assert!((large.k - 9.086).abs() < 0.001);
+        for (seconds, window) in [(4.0, 947.39), (10.0, 1000.31)] {
+            assert!((large.curve(Span::from_secs_f64(seconds)) - window).abs() < 0.01, "W({seconds})");
+        }
+    }
+
+    /// RFC 9438 section 4.7: a second cut below the old plateau lowers the new one to 0.85 of the window.
+    #[test]
+    fn fast_convergence_lowers_the_plateau() {
+        let mut cubic = after_cut(100.0);
+        cubic.cut(70_000, FLOOR_LOSS);
+        assert_eq!(cubic.plateau, 70.0 * 1.7 / 2.0);
+        let mut selfish = Cubic { fast_convergence: false, ..after_cut(100.0) };
+        selfish.cut(70_000, FLOOR_LOSS);
+        assert_eq!(selfish.plateau, 70.0);
+    }
+
+    /// RFC 9438 section 4.3 with beta 0.7.
+    #[test]
+    fn reno_increase_is_0_529_until_the_old_window() {
+        let mut cubic = after_cut(100.0);
+        assert!((cubic.reno_increase() - 0.529).abs() < 0.001);
+        cubic.reno_window = 100.0;
+        assert_eq!(cubic.reno_increase(), 1.0);
+    }
+}

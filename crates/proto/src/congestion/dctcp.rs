@@ -1,0 +1,132 @@
+//! DCTCP (RFC 8257): cuts the window by the fraction of marked bytes, and keeps the queue near the marking threshold.
+//!
+//! Growth, loss, timeout and idle restart are [`Reno`]'s: a loss halves the window whatever the fraction of marks
+//! (RFC 8257 section 3.4).
+//!
+//! | knob | default | source |
+//! |---|---|---|
+//! | gain g | 1/16 | RFC 8257 section 4.2; stable below 1.386 / √(2(C·RTT + K)) (SIGCOMM 2010, equation 15) |
+//! | initial alpha | 1 | RFC 8257 section 4.2 |
+//! | minimum window | 2 segments | Linux; 1 spares a queue that very many flows share |
+//!
+//! The window grows on acknowledgements with ECE too, as the steady state of the SIGCOMM 2010 paper (section 3.3)
+//! assumes; RFC 3168's rule against it is for marks that halve the window.
+
+use super::reno::{Reno, RenoConfig};
+use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+
+/// Knobs of [`Dctcp`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DctcpConfig {
+    /// Growth.
+    pub reno: RenoConfig,
+    /// Weight of the newest window in alpha, in (0, 1]. Default 1/16.
+    pub gain: f64,
+    /// Alpha before the first window, in [0, 1]. Default 1.
+    pub initial_alpha: f64,
+    /// Marks cut no deeper than this many segments, at least 1. Default 2.
+    pub minimum_window: u16,
+}
+
+impl Default for DctcpConfig {
+    fn default() -> Self {
+        Self { reno: RenoConfig::default(), gain: 1.0 / 16.0, initial_alpha: 1.0, minimum_window: 2 }
+    }
+}
+
+/// The controller of DCTCP.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Dctcp {
+    reno: Reno,
+    alpha: f64,
+    gain: f64,
+    /// The observation window ends when this byte is acknowledged (DCTCP.WindowEnd).
+    window_end: u64,
+    acked: u64,
+    marked: u64,
+    minimum_window: u16,
+}
+
+impl Dctcp {
+    /// A controller before its first packet; `mss` is the payload of a full segment in bytes.
+    pub fn new(config: DctcpConfig, mss: u16) -> Self {
+        assert!(config.gain > 0.0 && config.gain <= 1.0, "gain lies in (0, 1]");
+        assert!((0.0..=1.0).contains(&config.initial_alpha), "alpha lies in [0, 1]");
+        assert!(config.minimum_window > 0, "a window holds at least one segment");
+        Self {
+            reno: Reno::new(config.reno, mss),
+            alpha: config.initial_alpha,
+            gain: config.gain,
+            window_end: 0,
+            acked: 0,
+            marked: 0,
+            minimum_window: config.minimum_window,
+        }
+    }
+
+    /// Estimated fraction of marked bytes, in [0, 1].
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// Ends an observation window: once per round trip.
+    fn update_alpha(&mut self, next: u64) {
+        if self.acked > 0 {
+            self.alpha += self.gain * (self.marked as f64 / self.acked as f64 - self.alpha);
+        }
+        self.window_end = next;
+        self.acked = 0;
+        self.marked = 0;
+    }
+
+    fn on_mark(&mut self) {
+        let cwnd = self.reno.window();
+        // The floor stops a cut; it does not raise a window that a timeout left below it.
+        let floor = (u64::from(self.minimum_window) * self.reno.mss()).min(cwnd);
+        let cut = (cwnd as f64 * self.alpha * 0.5) as u64;
+        self.reno.cut_to((cwnd - cut).max(floor));
+    }
+}
+
+impl CongestionControl for Dctcp {
+    #[inline]
+    fn on_ack(&mut self, sample: &AckSample) {
+        self.acked = self.acked.saturating_add(sample.acked);
+        if sample.ece {
+            self.marked = self.marked.saturating_add(sample.acked);
+        }
+        if sample.unacked > self.window_end {
+            self.update_alpha(sample.next);
+        }
+        self.reno.grow(sample);
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        match event.cause {
+            Cause::Ecn => self.on_mark(),
+            Cause::Loss | Cause::Timeout => self.reno.on_congestion(event),
+        }
+    }
+
+    fn on_recovered(&mut self, flight: u64) {
+        self.reno.on_recovered(flight);
+    }
+
+    fn on_idle(&mut self) {
+        self.reno.on_idle();
+    }
+
+    #[inline]
+    fn window(&self) -> u64 {
+        self.reno.window()
+    }
+
+    #[inline]
+    fn ssthresh(&self) -> u64 {
+        self.reno.ssthresh()
+    }
+
+    fn ecn_mode(&self) -> EcnMode {
+        EcnMode::Accurate
+    }
+}

@@ -1,0 +1,185 @@
+use super::super::cubic::{Cubic, CubicConfig};
+use super::super::hystart::HyStartConfig;
+use super::super::{AckSample, Cause, Congestion, CongestionControl};
+use super::model::{LossyPath, MSS, Sender};
+use super::{ack, assert_near, congestion};
+use crate::time::{Instant, Span};
+
+const SEGMENT: u64 = MSS as u64;
+
+fn cubic() -> Cubic {
+    Cubic::new(CubicConfig::default(), MSS)
+}
+
+/// Alone on its path, where fast convergence would only lower the mean.
+fn alone(initial_window: u16) -> Cubic {
+    Cubic::new(CubicConfig { initial_window, fast_convergence: false, ..CubicConfig::default() }, MSS)
+}
+
+fn path(rtt: Span) -> LossyPath {
+    LossyPath { rtt, segments_per_ack: 1 }
+}
+
+#[test]
+fn stays_small() {
+    assert!(size_of::<Cubic>() <= 160);
+}
+
+/// RFC 9438 sections 4.6 and 4.8: beta of the flight; at least two segments on loss, one on a mark or timeout.
+#[test]
+fn congestion_cuts_as_the_rfc_says() {
+    let mut cubic = cubic();
+    cubic.on_congestion(&congestion(Cause::Loss, 10 * SEGMENT));
+    assert_eq!((cubic.window(), cubic.ssthresh()), (7 * SEGMENT, 7 * SEGMENT));
+    cubic.on_congestion(&congestion(Cause::Loss, SEGMENT));
+    assert_eq!((cubic.window(), cubic.ssthresh()), (2 * SEGMENT, 2 * SEGMENT));
+    cubic.on_congestion(&congestion(Cause::Ecn, SEGMENT));
+    assert_eq!((cubic.window(), cubic.ssthresh()), (SEGMENT, 2 * SEGMENT));
+    cubic.on_congestion(&congestion(Cause::Timeout, 10 * SEGMENT));
+    assert_eq!((cubic.window(), cubic.ssthresh()), (SEGMENT, 7 * SEGMENT));
+    cubic.on_congestion(&Congestion { first: false, ..congestion(Cause::Timeout, SEGMENT) });
+    assert_eq!(cubic.ssthresh(), 7 * SEGMENT);
+}
+
+/// Feeds one acknowledgement of a whole window per round trip for `rounds`.
+fn rounds(cubic: &mut Cubic, start: Instant, rtt: Span, rounds: u64, window_limited: bool) -> Instant {
+    (1..=rounds).fold(start, |_, round| {
+        let now = start.after(rtt.times(round));
+        let acked = cubic.window();
+        cubic.on_ack(&AckSample { now, smoothed_rtt: rtt, window_limited, ..ack(acked) });
+        now
+    })
+}
+
+/// RFC 9438 section 4.8: the avoidance that follows a timeout starts on its plateau, convex, not below an old one.
+#[test]
+fn after_a_timeout_the_curve_starts_flat() {
+    let rtt = Span::from_ms(100);
+    let mut cubic = cubic();
+    let mut now = rounds(&mut cubic, Instant::ZERO, rtt, 100, true);
+    cubic.on_congestion(&congestion(Cause::Timeout, 200 * SEGMENT));
+    while cubic.window() < cubic.ssthresh() {
+        now = rounds(&mut cubic, now, rtt, 1, true);
+    }
+    let started = cubic.window();
+    rounds(&mut cubic, now, rtt, 3, true);
+    assert!(cubic.window() < started + 4 * SEGMENT, "Reno's pace at most, far from the curve's concave start");
+}
+
+/// RFC 9438 section 5.8: while the application is the limit, the curve's time stands still.
+#[test]
+fn time_without_need_for_the_window_does_not_count() {
+    let rtt = Span::from_ms(100);
+    let at = |pause: u64| {
+        let mut cubic = cubic();
+        cubic.on_congestion(&congestion(Cause::Loss, 1000 * SEGMENT));
+        let now = rounds(&mut cubic, Instant::ZERO, rtt, 10, true);
+        let now = rounds(&mut cubic, now, rtt, pause, false);
+        rounds(&mut cubic, now, rtt, 10, true);
+        cubic.window()
+    };
+    assert_eq!(at(0), at(300));
+}
+
+/// RFC 9438 section 5.2: mean window under periodic loss, 1.054 (RTT/p)^0.75. The plateau is where it is expected from
+/// the start for the larger window, because it approaches that point only slowly: the curve is flat there.
+#[test]
+fn mean_window_under_periodic_loss() {
+    let rtt = Span::from_ms(100);
+    let many = path(rtt).mean_cwnd(&mut Sender::new(alone(10)), 5_000_000, 6_000_000, |packet, _| packet % 10_000 == 0);
+    assert_near(many, 187.0, 0.1);
+    let plateau = (5926.0 / 0.925) as u16;
+    let few = path(rtt).mean_cwnd(&mut Sender::new(alone(plateau)), 0, 10_000_000, |packet, _| packet % 1_000_000 == 0);
+    assert_near(few, 5926.0, 0.02);
+}
+
+/// Round trips per cycle, and mean window over the largest, when a packet is lost each time the window reaches
+/// `largest` segments.
+fn sawtooth(rtt: Span, largest: f64) -> (f64, f64) {
+    let cycle = (0.567 * 0.85 * largest * largest) as u64;
+    let mut losses = std::vec::Vec::new();
+    let mean = path(rtt).mean_cwnd(&mut Sender::new(alone(10)), cycle, 5 * cycle, |packet, cwnd| {
+        // One loss per cycle: what is in flight behind it arrives.
+        let lost = cwnd >= largest && losses.last().is_none_or(|last| packet > last + 2 * largest as u64);
+        if lost {
+            losses.push(packet);
+        }
+        lost
+    });
+    // Slow start overshoots; what follows it is no cycle.
+    losses.retain(|&packet| packet >= cycle);
+    let packets_per_cycle = (losses[losses.len() - 1] - losses[0]) as f64 / (losses.len() - 1) as f64;
+    (packets_per_cycle / mean, mean / largest)
+}
+
+/// At datacenter round-trip times CUBIC is AIMD with 0.529 and 0.7.
+#[test]
+fn short_round_trips_give_reno_friendly_sawtooths() {
+    for largest in [50.0, 200.0] {
+        let (period, mean) = sawtooth(Span::from_us(100), largest);
+        assert_near(period, 0.567 * largest, 0.05);
+        assert_near(mean, 0.85, 0.02);
+    }
+}
+
+/// The Reno-friendly region ends at a mean window of 52 segments at 100 ms and 1654 at 10 ms: below, a cycle lasts as
+/// long as AIMD's; above, the curve is back on its plateau sooner.
+#[test]
+fn reno_friendly_region_ends_where_the_curve_overtakes() {
+    for (rtt_ms, border) in [(100, 52.0), (10, 1654.0)] {
+        let rtt = Span::from_ms(rtt_ms);
+        let below = border / 0.85 / 1.5;
+        assert_near(sawtooth(rtt, below).0, 0.567 * below, 0.05);
+        let above = border / 0.85 * 1.5;
+        let to_plateau = libm::cbrt(0.3 * above / 0.4) / rtt.as_secs_f64();
+        assert!(to_plateau < 0.8 * 0.567 * above);
+        assert_near(sawtooth(rtt, above).0, to_plateau, 0.1);
+    }
+}
+
+/// Slow start under HyStart++ in rounds of ten acknowledgements, whose round-trip times are given per round.
+fn slow_start(rtts_ms: &[u64]) -> Cubic {
+    let config = CubicConfig { hystart: Some(HyStartConfig::default()), ..CubicConfig::default() };
+    let mut cubic = Cubic::new(config, MSS);
+    let mut unacked = 0;
+    let mut acknowledge = |rtt_ms| {
+        unacked += SEGMENT;
+        let rtt = Some(Span::from_ms(rtt_ms));
+        cubic.on_ack(&AckSample { unacked, next: unacked + 10 * SEGMENT, rtt, ..ack(SEGMENT) });
+    };
+    acknowledge(rtts_ms[0]);
+    for &rtt_ms in rtts_ms {
+        (0..10).for_each(|_| acknowledge(rtt_ms));
+    }
+    cubic
+}
+
+/// RFC 9406 section 4.2: a rise by the threshold quarters the growth from the eighth sample on, and after five rounds
+/// slow start is over; a smaller rise changes nothing.
+#[test]
+fn hystart_leaves_slow_start_when_the_rtt_rises() {
+    assert_eq!(slow_start(&[10, 13, 16]).window(), 41 * SEGMENT);
+    let conservative = slow_start(&[10, 14]);
+    assert_eq!(conservative.window(), (11 + 10 + 7) * SEGMENT + 3 * SEGMENT / 4);
+    assert_eq!(conservative.ssthresh(), u64::MAX);
+    assert_eq!(slow_start(&[10, 14, 14, 14, 14]).ssthresh(), u64::MAX);
+    let over = slow_start(&[10, 14, 14, 14, 14, 14]);
+    assert_eq!(over.ssthresh(), over.window());
+}
+
+/// RFC 9406 section 4.2: a minimum below the one that raised the alarm resumes slow start.
+#[test]
+fn hystart_resumes_slow_start_after_a_false_alarm() {
+    let resumed = slow_start(&[10, 14, 12, 12, 12, 12, 12, 12]);
+    assert_eq!(resumed.ssthresh(), u64::MAX);
+    assert_eq!(resumed.window() - slow_start(&[10, 14, 12]).window(), 50 * SEGMENT);
+}
+
+/// RFC 9438 section 4.10: the first avoidance after HyStart++ starts on its plateau.
+#[test]
+fn avoidance_after_hystart_starts_flat() {
+    let mut cubic = slow_start(&[10, 14, 14, 14, 14, 14]);
+    let started = cubic.window();
+    rounds(&mut cubic, Instant::ZERO, Span::from_ms(10), 4, true);
+    assert!((started..=started + 4 * SEGMENT).contains(&cubic.window()));
+}

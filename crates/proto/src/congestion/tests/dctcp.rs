@@ -1,0 +1,67 @@
+use super::super::dctcp::{Dctcp, DctcpConfig};
+use super::super::{AckSample, Cause, CongestionControl, EcnMode};
+use super::model::{Bottleneck, MSS};
+use super::{ack, assert_near, congestion};
+use crate::time::Span;
+
+const SEGMENT: u64 = MSS as u64;
+
+fn dctcp() -> Dctcp {
+    Dctcp::new(DctcpConfig::default(), MSS)
+}
+
+#[test]
+fn stays_small_and_asks_for_accurate_echo() {
+    assert!(size_of::<Dctcp>() <= 96);
+    assert_eq!(dctcp().ecn_mode(), EcnMode::Accurate);
+}
+
+/// RFC 8257 section 3.3: alpha is updated once per window, by bytes, and starts at 1.
+#[test]
+fn alpha_averages_the_marked_fraction_of_each_window() {
+    let mut dctcp = dctcp();
+    dctcp.on_ack(&AckSample { unacked: 1000, next: 10_000, ..ack(1000) });
+    assert_eq!(dctcp.alpha(), 1.0 - 1.0 / 16.0);
+    dctcp.on_ack(&AckSample { unacked: 4000, next: 14_000, ece: true, ..ack(3000) });
+    assert_eq!(dctcp.alpha(), 0.9375, "the window is not over");
+    dctcp.on_ack(&AckSample { unacked: 13_000, next: 20_000, ..ack(9000) });
+    assert_eq!(dctcp.alpha(), 0.9375 * 15.0 / 16.0 + 0.25 / 16.0);
+}
+
+/// RFC 8257 sections 3.3 and 3.4: a mark cuts by alpha/2 and ends slow start, a loss halves whatever alpha is.
+#[test]
+fn marks_cut_by_alpha_and_losses_halve() {
+    let config = DctcpConfig { initial_alpha: 0.2, ..DctcpConfig::default() };
+    let mut dctcp = Dctcp::new(config, MSS);
+    dctcp.on_congestion(&congestion(Cause::Ecn, 10 * SEGMENT));
+    assert_eq!((dctcp.window(), dctcp.ssthresh()), (9 * SEGMENT, 9 * SEGMENT));
+    dctcp.on_congestion(&congestion(Cause::Loss, 8 * SEGMENT));
+    assert_eq!((dctcp.window(), dctcp.ssthresh()), (4 * SEGMENT, 4 * SEGMENT));
+}
+
+#[test]
+fn marks_stop_at_the_floor_and_never_raise_the_window() {
+    let mut dctcp = dctcp();
+    (0..10).for_each(|_| dctcp.on_congestion(&congestion(Cause::Ecn, 0)));
+    assert_eq!(dctcp.window(), 2 * SEGMENT);
+    dctcp.on_congestion(&congestion(Cause::Timeout, 2 * SEGMENT));
+    dctcp.on_congestion(&congestion(Cause::Ecn, 0));
+    assert_eq!(dctcp.window(), SEGMENT);
+}
+
+/// The steady state of SIGCOMM 2010 section 3.3 at 10 Gbit/s, 1500 bytes and 100 µs.
+#[test]
+fn queue_and_alpha_settle_where_the_analysis_says() {
+    let table = [(1, 65, 0.122, 58.0, 66.0), (2, 40, 0.174, 33.0, 42.0), (2, 65, 0.161, 56.0, 67.0)];
+    for (senders, mark_at, expected_alpha, low, high) in table {
+        let controllers = (0..senders).map(|_| dctcp());
+        let mut bottleneck = Bottleneck::new(controllers, 83, Span::from_ns(1200), mark_at);
+        bottleneck.run(200_000, |_| {});
+        let (mut alphas, slots) = (0.0, 1_000_000);
+        let seen = bottleneck.run(slots, |senders| alphas += senders[0].controller.alpha());
+        assert_near(alphas / slots as f64, expected_alpha, 0.1);
+        assert_near(seen.queue_quantile(0.05) as f64, low, 0.1);
+        assert_near(seen.longest_queue() as f64, high, 0.1);
+        assert!(seen.utilisation() >= 0.999);
+    }
+}

@@ -1,0 +1,69 @@
+//! All groups' flows as one stream.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use pliant_proto::time::Instant;
+
+use super::{Arrival, FlowSpec, Generator, TrafficError};
+
+/// The flows of all groups by (start, group, sequence). It holds one flow per group.
+#[derive(Debug)]
+pub struct Traffic {
+    groups: Vec<Group>,
+    /// The start of each group's next flow. Within a group flows come in order, so the sequence need not be here.
+    next_starts: BinaryHeap<Reverse<(Instant, u16)>>,
+}
+
+#[derive(Debug)]
+struct Group {
+    generator: Generator,
+    next: Option<Arrival>,
+    sequence: u64,
+}
+
+impl Traffic {
+    pub(super) fn new(generators: Vec<Generator>) -> Self {
+        assert!(u16::try_from(generators.len()).is_ok(), "a group's number has 16 bits");
+        let first = |mut generator: Generator| Group { next: generator.next(), generator, sequence: 0 };
+        let groups: Vec<Group> = generators.into_iter().map(first).collect();
+        let starts = groups.iter().enumerate().filter_map(|(i, group)| Some(Reverse((group.next?.start, i as u16))));
+        Self { next_starts: starts.collect(), groups }
+    }
+
+    /// Why a group ended early. Only a trace that changed after it was checked can do so: ask once the flows have ended.
+    pub fn error(&self) -> Option<&TrafficError> {
+        self.groups.iter().find_map(|group| match &group.generator {
+            Generator::Trace(trace) => trace.error(),
+            _ => None,
+        })
+    }
+}
+
+impl Group {
+    /// The next flow; the one after it takes its place.
+    fn take(&mut self, number: u16) -> FlowSpec {
+        let Arrival { start, source, destination, bytes, class } = self.next.take().expect("the heap names its start");
+        self.next = self.generator.next();
+        assert!(self.next.is_none_or(|next| next.start >= start), "generators go forward in time");
+        self.sequence += 1;
+        FlowSpec { start, source, destination, bytes, group: number, class, sequence: self.sequence - 1 }
+    }
+}
+
+impl Iterator for Traffic {
+    type Item = FlowSpec;
+
+    fn next(&mut self) -> Option<FlowSpec> {
+        let mut earliest = self.next_starts.peek_mut()?;
+        let Reverse((_, number)) = *earliest;
+        let group = &mut self.groups[usize::from(number)];
+        let flow = group.take(number);
+        match group.next {
+            Some(next) => *earliest = Reverse((next.start, number)),
+            None => drop(PeekMut::pop(earliest)),
+        }
+        Some(flow)
+    }
+}

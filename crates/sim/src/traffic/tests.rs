@@ -1,0 +1,398 @@
+use std::fs;
+use std::path::PathBuf;
+
+use pliant_proto::packet::WireFormat;
+use proptest::prelude::*;
+
+use super::*;
+
+/// `racks` racks of `per_rack` hosts at 10 Gbit/s, uplinks oversubscribed by `oversubscription`.
+fn fabric(racks: u32, per_rack: u32, oversubscription: u64, duration: Span) -> Fabric {
+    let host_rate = Rate::from_gbit_per_sec(10);
+    let hosts = racks * per_rack;
+    let uplinks = u64::from(hosts) * host_rate.bits_per_sec() / oversubscription;
+    Fabric {
+        racks: (0..hosts).map(|host| host / per_rack).collect(),
+        host_rate,
+        uplinks: (racks > 1).then(|| Rate::from_bits_per_sec(uplinks)),
+        duration,
+    }
+}
+
+fn ethernet() -> PacketFormat {
+    PacketFormat::new(1460, WireFormat::ETHERNET)
+}
+
+fn try_flows(fabric: &Fabric, seed: u64, groups: &[(&str, &str)]) -> Result<Traffic, TrafficError> {
+    let directory = std::env::temp_dir();
+    let classes = ["best-effort", "scavenger"];
+    let environment = Environment { fabric, seed, directory: &directory, classes: &classes };
+    let specs: Vec<TrafficSpec> = groups.iter().map(|(_, text)| toml::from_str(text).expect(text)).collect();
+    let groups: Vec<_> =
+        groups.iter().zip(&specs).map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet() }).collect();
+    generate(&groups, &environment)
+}
+
+fn flows(fabric: &Fabric, groups: &[(&str, &str)]) -> Vec<FlowSpec> {
+    try_flows(fabric, 1, groups).unwrap().collect()
+}
+
+fn error(fabric: &Fabric, text: &str) -> String {
+    try_flows(fabric, 1, &[("backup", text)]).err().map_or_else(String::new, |error| error.to_string())
+}
+
+fn pairs(flows: &[FlowSpec]) -> Vec<(u32, u32)> {
+    flows.iter().map(|flow| (flow.source, flow.destination)).collect()
+}
+
+/// A trace in the temporary folder, removed at the end of the test.
+struct TraceFile(PathBuf);
+
+impl TraceFile {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("pliant-{}-{name}.csv", std::process::id()));
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn group(&self) -> String {
+        format!("kind = 'trace'\npath = '{}'", self.0.display())
+    }
+}
+
+impl Drop for TraceFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// One host pair at 10 Gbit/s, load 0.6, 1 MB: 750 flows/s counting payload, 712 counting the wire.
+#[test]
+fn arrival_rates_have_their_known_values() {
+    let fabric = fabric(1, 2, 1, Span::from_secs(20));
+    let base = "kind = 'poisson'\nload = 0.6\nsize = '1MB'\nsources = 0\ndestinations = 1\n";
+    for (counts, per_second) in [("payload", 750.0), ("wire", 711.96)] {
+        let text = format!("{base}load_counts = '{counts}'");
+        let measured = flows(&fabric, &[("rpc", &text)]).len() as f64 / 20.0;
+        let standard_error = f64::sqrt(per_second / 20.0);
+        assert!((measured - per_second).abs() < 4.0 * standard_error, "{counts}: {measured}");
+    }
+}
+
+/// Bytes on the wire over time and capacity come to the load asked for: on host links and on uplinks, where the pairs
+/// that stay in their rack count for nothing.
+#[test]
+fn load_converges() {
+    let seconds = 30;
+    let fabric = fabric(4, 8, 3, Span::from_secs(seconds));
+    let crosses_racks = |flow: &FlowSpec| fabric.racks[flow.source as usize] != fabric.racks[flow.destination as usize];
+    for (load_on, capacity) in [("host-links", 320e9), ("uplinks", 320e9 / 3.0)] {
+        let text = format!("kind = 'poisson'\nload = 0.3\nload_on = '{load_on}'\nworkload = 'hadoop'");
+        let flows = try_flows(&fabric, 1, &[("rpc", &text)]).unwrap();
+        let counted = flows.filter(|flow| load_on == "host-links" || crosses_racks(flow));
+        let bytes: u64 = counted.map(|flow| ethernet().wire_bytes(flow.bytes)).sum();
+        let load = bytes as f64 * 8.0 / seconds as f64 / capacity;
+        assert!((load / 0.3 - 1.0).abs() < 0.02, "{load_on}: {load}");
+    }
+}
+
+/// REFLEX's third workload: 20 hosts, 20 % of payload, 2921 flows/s.
+#[test]
+fn web_search_at_twenty_percent_is_2921_per_second() {
+    let fabric = fabric(1, 20, 1, Span::from_secs(10));
+    let text = "kind = 'poisson'\nload = 0.2\nload_counts = 'payload'\nworkload = 'web_search'";
+    let rate = flows(&fabric, &[("w3", text)]).len() as f64 / 10.0;
+    assert!((rate - 2921.0).abs() < 4.0 * f64::sqrt(292.1), "{rate}");
+}
+
+/// Gaps of a Poisson process have a standard deviation equal to their mean.
+#[test]
+fn gaps_are_exponential() {
+    let fabric = fabric(1, 4, 1, Span::from_secs(1));
+    let flows = flows(&fabric, &[("rpc", "kind = 'poisson'\nrate_per_s = 100_000.0\nsize = '1B'")]);
+    let gaps: Vec<f64> = flows.windows(2).map(|pair| pair[1].start.since(pair[0].start).as_us_f64()).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+    assert!((mean - 10.0).abs() < 0.15 && (deviation - 10.0).abs() < 0.2, "{mean} {deviation}");
+}
+
+/// Every ordered pair of different hosts is equally likely; `inter_rack` leaves only those between racks.
+#[test]
+fn pairs_are_uniform() {
+    let fabric = fabric(2, 3, 1, Span::from_secs(1));
+    for (inter_rack, expected) in [(false, 30), (true, 18)] {
+        let text = format!("kind = 'poisson'\nrate_per_s = 60_000.0\nsize = '1B'\ninter_rack = {inter_rack}");
+        let flows = flows(&fabric, &[("rpc", &text)]);
+        let mut counts = std::collections::BTreeMap::<_, u32>::new();
+        for pair in pairs(&flows) {
+            *counts.entry(pair).or_default() += 1;
+        }
+        assert_eq!(counts.len(), expected);
+        let mean = flows.len() as f64 / expected as f64;
+        assert!(counts.values().all(|count| (f64::from(*count) - mean).abs() < 5.0 * mean.sqrt()), "{counts:?}");
+        assert!(counts.keys().all(|(a, b)| a != b && !(inter_rack && a / 3 == b / 3)));
+    }
+}
+
+/// Splitting one load by size gives two groups that together have all its bytes.
+#[test]
+fn a_load_split_by_size() {
+    let fabric = fabric(1, 8, 1, Span::from_secs(4));
+    let base = "kind = 'poisson'\nload = 0.5\nworkload = 'web_search'\n";
+    let small = format!("{base}size_below = '1MB'");
+    let large = format!("{base}size_at_least = '1MB'");
+    let flows = flows(&fabric, &[("small", &small), ("large", &large)]);
+    assert!(flows.iter().all(|flow| (flow.bytes < 1_000_000) == (flow.group == 0)));
+    let bytes: u64 = flows.iter().map(|flow| ethernet().wire_bytes(flow.bytes)).sum();
+    let load = bytes as f64 * 8.0 / 4.0 / 80e9;
+    assert!((load / 0.5 - 1.0).abs() < 0.03, "{load}");
+}
+
+/// Rounds of an incast: who sends, to whom, when, and that the rotating receiver never sends to itself.
+#[test]
+fn incast_rounds() {
+    let fabric = fabric(1, 9, 1, Span::from_ms(3));
+    let fixed = "kind = 'incast'\nsources = '0..8'\nreceivers = 8\nsize = '500kB'\nperiod = '1ms'\nstart = '250us'";
+    let fixed = flows(&fabric, &[("updates", fixed)]);
+    assert_eq!(fixed.len(), 3 * 8);
+    for (i, flow) in fixed.iter().enumerate() {
+        let start = Instant::ZERO.after(Span::from_us(250)).after(Span::from_ms(i as u64 / 8));
+        assert_eq!((flow.start, flow.source, flow.destination), (start, i as u32 % 8, 8));
+        assert_eq!((flow.bytes, flow.sequence), (500_000, i as u64));
+    }
+    let rotating = "kind = 'incast'\nsenders = 5\nflows_per_sender = 4\nsize = '8kB'\nperiod = '1ms'";
+    let rotating = flows(&fabric, &[("foreground", rotating)]);
+    assert_eq!(rotating.len(), 3 * 5 * 4);
+    for (round, flows) in rotating.chunks(20).enumerate() {
+        assert!(flows.iter().all(|flow| flow.destination == round as u32 && flow.source != flow.destination));
+        let mut senders: Vec<u32> = flows.iter().map(|flow| flow.source).collect();
+        senders.sort_unstable();
+        senders.dedup();
+        assert_eq!(senders.len(), 5);
+    }
+}
+
+/// Bursts of each source once per period, the second source half a period behind.
+#[test]
+fn periodic_bursts() {
+    let fabric = fabric(1, 4, 1, Span::from_ms(4));
+    let text =
+        "kind = 'periodic'\nsources = '0..2'\ndestinations = '2..4'\nsize = '1MB'\nperiod = '2ms'\nstagger = '1ms'";
+    let flows = flows(&fabric, &[("backup", text)]);
+    let seen: Vec<_> =
+        flows.iter().map(|flow| (flow.start.as_ps() / 1_000_000_000, flow.source, flow.destination)).collect();
+    assert_eq!(seen, [(0, 0, 2), (1, 1, 3), (2, 0, 2), (3, 1, 3)]);
+}
+
+/// A random destination is never the source.
+#[test]
+fn periodic_random_destinations() {
+    let fabric = fabric(1, 3, 1, Span::from_ms(100));
+    let text = "kind = 'periodic'\ndestination_choice = 'random'\nsize = '1MB'\nperiod = '1ms'";
+    let flows = flows(&fabric, &[("backup", text)]);
+    assert_eq!(flows.len(), 300);
+    assert!(flows.iter().all(|flow| flow.source != flow.destination));
+}
+
+/// Every ordered pair once per round.
+#[test]
+fn all_to_all_is_complete() {
+    let fabric = fabric(1, 5, 1, Span::from_ms(2));
+    let flows = flows(&fabric, &[("shuffle", "kind = 'all-to-all'\nsize = '1MB'\nperiod = '1ms'")]);
+    for round in flows.chunks(20) {
+        let mut pairs = pairs(round);
+        pairs.sort_unstable();
+        pairs.dedup();
+        assert!(pairs.len() == 20 && pairs.iter().all(|(source, destination)| source != destination));
+    }
+    assert_eq!(flows.len(), 40);
+}
+
+/// Listed flows come in the order of their starts and have no end unless they have a size.
+#[test]
+fn listed_flows() {
+    let fabric = fabric(1, 3, 1, Span::from_secs(1));
+    let text = "kind = 'flows'\nflows = [{ source = 0, destination = 2, start = '5ms', size = '1GB' }, \
+                { source = 1, destination = 2 }]";
+    let flows = flows(&fabric, &[("long", text)]);
+    assert_eq!(pairs(&flows), [(1, 2), (0, 2)]);
+    assert_eq!((flows[0].bytes, flows[1].bytes), (UNLIMITED_BYTES, 1_000_000_000));
+}
+
+/// A group added before, after or between leaves the flows of the others as they were.
+#[test]
+fn adding_a_group_shifts_no_flow() {
+    let fabric = fabric(2, 8, 2, Span::from_ms(20));
+    let rpc = ("rpc", "kind = 'poisson'\nload = 0.4\nworkload = 'web_search'");
+    let incast = ("incast", "kind = 'incast'\nsize = '20kB'\nperiod = '3ms'\nsenders = 4\nreceiver_order = 'random'");
+    let of_group = |flows: Vec<FlowSpec>, group: u16| {
+        let chosen = flows.into_iter().filter(|flow| flow.group == group);
+        chosen.map(|flow| FlowSpec { group: 0, ..flow }).collect::<Vec<_>>()
+    };
+    let alone = flows(&fabric, &[rpc]);
+    let other = ("other", "kind = 'poisson'\nload = 0.2\nworkload = 'hadoop'");
+    assert_eq!(of_group(flows(&fabric, &[other, rpc, incast]), 1), alone);
+    assert_eq!(of_group(flows(&fabric, &[incast, other]), 0), flows(&fabric, &[incast]));
+    let reseeded: Vec<_> = try_flows(&fabric, 2, &[rpc]).unwrap().collect();
+    assert!(alone != reseeded && !alone.is_empty());
+}
+
+/// The merge orders by start, then group, then sequence.
+#[test]
+fn simultaneous_flows_come_by_group() {
+    let fabric = fabric(1, 4, 1, Span::from_ms(3));
+    let burst = "kind = 'all-to-all'\nsize = '1kB'\nperiod = '1ms'";
+    let flows = flows(&fabric, &[("a", burst), ("b", burst), ("c", burst)]);
+    assert_eq!(flows.len(), 3 * 3 * 12);
+    assert!(flows.is_sorted_by_key(|flow| (flow.start, flow.group, flow.sequence)));
+}
+
+/// Generated flows written as a trace read back the same, class included.
+#[test]
+fn traces_round_trip() {
+    let fabric = fabric(2, 4, 1, Span::from_ms(20));
+    let mut expected = flows(&fabric, &[("rpc", "kind = 'poisson'\nload = 0.9\nworkload = 'hadoop'")]);
+    expected.iter_mut().step_by(3).for_each(|flow| flow.class = Some(1));
+    let mut text = Vec::new();
+    write_trace(expected.iter().copied(), &mut text).unwrap();
+    let file = TraceFile::new("round-trip", &String::from_utf8(text).unwrap());
+    assert_eq!(flows(&fabric, &[("replay", &file.group())]), expected);
+    assert!(expected.len() > 200);
+}
+
+/// Times in seconds and with units, sizes with units, class names, comments, shift and cut.
+#[test]
+fn trace_forms() {
+    let text =
+        "# measured\nstart,src,dst,bytes,class\n0.0015,0,1,100,\n1.5e-3,1,0,1kB,scavenger\n2ms,0,1,5,7\n1s,0,1,5,\n";
+    let file = TraceFile::new("forms", text);
+    let fabric = fabric(1, 2, 1, Span::from_ms(50));
+    let group = format!("{}\nstart = '1ms'", file.group());
+    let flows = flows(&fabric, &[("replay", &group)]);
+    let seen: Vec<_> = flows.iter().map(|flow| (flow.start.to_string(), flow.bytes, flow.class)).collect();
+    let expected = [("2500us", 100, None), ("2500us", 1000, Some(1)), ("3ms", 5, Some(7))];
+    assert_eq!(seen, expected.map(|(start, bytes, class)| (start.to_owned(), bytes, class)));
+}
+
+/// A wrong line of a trace is refused before the run, by file and line.
+#[test]
+fn trace_errors_name_file_and_line() {
+    let fabric = fabric(1, 4, 1, Span::from_secs(1));
+    for (row, why) in [
+        ("0.5,0,1,0,", "a flow of 0 bytes"),
+        ("0.5,0,4,1,", "host 4 does not exist, hosts are 0..4"),
+        ("0.5,2,2,1,", "host 2 would send to itself"),
+        ("0.5,x,2,1,", "\"x\" is not a host index"),
+        ("0.1,0,1,1,", "starts at 100ms, before the line above (200ms)"),
+        ("-1,0,1,1,", "\"-1\" is not a time"),
+        ("NaN,0,1,1,", "\"NaN\" is not a time"),
+        ("1e30,0,1,1,", "\"1e30\" is not a time"),
+        ("0.5,0,1,many,", "\"many\" is not a number of bytes"),
+        ("0.5,0,1,1,gold", "\"gold\" is not a traffic class: best-effort, scavenger or 0..32"),
+        ("0.5,0,1,1", "4 columns instead of 5"),
+    ] {
+        let file = TraceFile::new("errors", &format!("# x\nstart,src,dst,bytes,class\n0.2,0,1,1,\n# y\n\n{row}"));
+        let message = error(&fabric, &file.group());
+        let place = format!("traffic.backup.path: {}:6: {why}", file.0.display());
+        assert!(message.starts_with(&place), "{message}");
+    }
+    let file = TraceFile::new("errors-header", "a,b\n");
+    assert!(error(&fabric, &file.group()).contains(":1: the first line must be"));
+    let file = TraceFile::new("errors-long", &format!("start,src,dst,bytes\n{}", "1".repeat(5000)));
+    assert!(error(&fabric, &file.group()).contains(":2: longer than 4096 bytes"));
+    assert!(error(&fabric, "kind = 'trace'\npath = 'none.csv'").starts_with("traffic.backup.path: none.csv: "));
+}
+
+/// Wrong keys are refused by group and key, with what would be right.
+#[test]
+fn errors_name_group_and_key() {
+    let fabric = fabric(2, 4, 4, Span::from_secs(1));
+    for (text, message) in [
+        ("kind = 'poisson'\nload = 0.0\nsize = '1MB'", "load: 0 is not above 0"),
+        ("kind = 'poisson'\nload = nan\nsize = '1MB'", "load: NaN is not above 0"),
+        (
+            "kind = 'poisson'\nload = 1.2\nsize = '1MB'",
+            "load: 1.2 would put 12.000 Gbit/s on the link from host 0, of 10Gbit/s",
+        ),
+        (
+            "kind = 'poisson'\nload = 0.9\nsize = '1MB'",
+            "load: 0.9 would put 41.143 Gbit/s on the links above the racks",
+        ),
+        ("kind = 'poisson'\nsize = '1MB'", "load: give either load or rate_per_s"),
+        (
+            "kind = 'poisson'\nload = 0.1\nrate_per_s = 5.0\nsize = '1MB'",
+            "load: give either load or rate_per_s, not both",
+        ),
+        ("kind = 'poisson'\nrate_per_s = -5.0\nsize = '1MB'", "rate_per_s: -5 is not"),
+        ("kind = 'poisson'\nload = 0.1", "size: give either size or workload"),
+        ("kind = 'poisson'\nload = 0.1\nworkload = 'websearch'", "workload: no workload is called \"websearch\""),
+        ("kind = 'poisson'\nload = 0.1\nsize = '0B'", "size: sizes from 0 to 0 bytes"),
+        ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsize_at_least = '2MB'", "size_at_least: no flow"),
+        ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = 8", "sources: host 8 does not exist, hosts are 0..8"),
+        ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = [1, 1]", "sources: host 1 is named twice"),
+        ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = '4..4'", "sources: names no host"),
+        ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = 1\ndestinations = 1", "destinations: no source"),
+        ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nstart = '2s'", "start: no flow can start: 2s is not before 1s"),
+        (
+            "kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = '0..4'\ndestinations = '0..4'\ninter_rack = true",
+            "inter_rack: no source and destination",
+        ),
+        ("kind = 'incast'\nsenders = 8\nsize = '1B'\nperiod = '1s'", "senders: 8: 1 to 7 hosts can send"),
+        ("kind = 'incast'\nsize = '1B'\nperiod = '0s'", "period: must be longer than 0s"),
+        ("kind = 'permutation'\nhosts = 3", "hosts: a permutation needs two hosts"),
+        ("kind = 'flows'\nflows = [{ source = 1, destination = 1 }]", "flows: host 1 would send to itself"),
+        ("kind = 'flows'\nflows = [{ source = 1, destination = 9 }]", "flows: host 9 does not exist"),
+    ] {
+        let found = error(&fabric, text);
+        assert!(found.starts_with(&format!("traffic.backup.{message}")), "{text}\n{found}");
+    }
+}
+
+/// Unknown keys and kinds are refused; a description written out reads back the same.
+#[test]
+fn descriptions_are_strict_and_round_trip() {
+    for bad in ["kind = 'poisson'\nlaod = 0.5", "kind = 'burst'", "kind = 'incast'\nsize = '1MB'", "load = 0.5"] {
+        assert!(toml::from_str::<TrafficSpec>(bad).is_err(), "{bad}");
+    }
+    for good in [
+        "kind = 'poisson'\nload = 0.5\nworkload = 'hadoop'\nsources = '0..4,7'\nstop = '1ms'\nsize_below = '1MB'",
+        "kind = 'incast'\nsize = '20kB'\nperiod = '1ms'\nreceivers = [3, 5]",
+        "kind = 'periodic'\nsize = '1MB..2MB'\nperiod = '10ms'\nstagger = '1us'",
+        "kind = 'all-to-all'\nsize = '1MB'",
+        "kind = 'poisson'\nload = 1\nsize = '1MB'",
+        "kind = 'permutation'",
+        "kind = 'flows'\nflows = [{ source = 0, destination = 1, start = '1ms' }]",
+        "kind = 'trace'\npath = 'a.csv'",
+    ] {
+        let spec: TrafficSpec = toml::from_str(good).unwrap();
+        let written = toml::to_string(&spec).unwrap();
+        assert_eq!(toml::from_str::<TrafficSpec>(&written).unwrap(), spec, "{written}");
+    }
+}
+
+proptest! {
+    /// A permutation sends from and to each host once, never to itself, whatever the seed and the hosts.
+    #[test]
+    fn permutations_have_no_fixed_point(seed: u64, hosts in 2u32..40) {
+        let fabric = fabric(1, hosts, 1, Span::from_secs(1));
+        let flows: Vec<_> = try_flows(&fabric, seed, &[("p", "kind = 'permutation'")]).unwrap().collect();
+        let mut destinations: Vec<u32> = flows.iter().map(|flow| flow.destination).collect();
+        destinations.sort_unstable();
+        prop_assert_eq!(destinations, (0..hosts).collect::<Vec<_>>());
+        prop_assert!(flows.iter().all(|flow| flow.source != flow.destination && flow.bytes == UNLIMITED_BYTES));
+    }
+
+    /// Host sets print as they read.
+    #[test]
+    fn host_sets_round_trip(text in "[0-9]{1,3}(\\.\\.[0-9]{1,3})?(,[0-9]{1,3}(\\.\\.[0-9]{1,3})?){0,3}") {
+        let set: HostSet = text.parse().unwrap();
+        prop_assert_eq!(set.to_string().parse::<HostSet>().unwrap(), set);
+    }
+
+    #[test]
+    fn any_host_set_is_read_or_refused(text in ".{0,30}") {
+        if let Ok(set) = text.parse::<HostSet>() {
+            let _ = set.resolve(100);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Flows from a file.
+//!
+//! A trace is CSV: the line `start,src,dst,bytes,class` (the last column may be missing), then one flow a line in the
+//! order of their starts; lines that begin with `#` are comments.
+//!
+//! | column | meaning |
+//! | --- | --- |
+//! | `start` | a time with its unit (`1.5ms`, exact) or seconds (`0.0015`, `1.5e-3`, rounded to a picosecond) |
+//! | `src`, `dst` | host indices, different |
+//! | `bytes` | payload: a whole number of bytes, or a size with its unit (`250MB`) |
+//! | `class` | traffic class by name or number; empty for the group's own |
+//!
+//! The file is read twice and never held: once when the scenario is loaded, to refuse a wrong line before the run, and
+//! once during the run, a line at a time.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::Range;
+
+use pliant_proto::packet::CLASSES;
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::context::Context;
+use super::{Arrival, FlowSpec, TrafficError, UNLIMITED_BYTES};
+
+const COLUMNS: [&str; 5] = ["start", "src", "dst", "bytes", "class"];
+/// Longest line, its end included: a file of another kind must not fill the memory.
+const MAX_LINE_BYTES: u64 = 4096;
+
+/// Flows from a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceSpec {
+    /// The file, relative to the scenario's folder.
+    pub path: String,
+    /// Added to every start in the file. Default: 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::units_serde::optional")]
+    pub start: Option<Span>,
+    /// The trace is cut here. Default: the run's duration.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::units_serde::optional")]
+    pub stop: Option<Span>,
+}
+
+/// The running generator: it ends early, with an error, if the file has changed for the worse since it was checked.
+#[derive(Debug)]
+pub(super) struct Trace {
+    rows: Rows,
+    ended: bool,
+    error: Option<TrafficError>,
+}
+
+impl Trace {
+    pub(super) fn new(spec: &TraceSpec, context: &Context<'_>) -> Result<Self, TrafficError> {
+        let mut check = Rows::open(spec, context)?;
+        while check.next_row()?.is_some() {}
+        Ok(Self { rows: Rows::open(spec, context)?, ended: false, error: None })
+    }
+
+    pub(super) fn error(&self) -> Option<&TrafficError> {
+        self.error.as_ref()
+    }
+}
+
+impl Iterator for Trace {
+    type Item = Arrival;
+
+    fn next(&mut self) -> Option<Arrival> {
+        if self.ended {
+            return None;
+        }
+        let row = self.rows.next_row().unwrap_or_else(|error| {
+            self.error = Some(error);
+            None
+        });
+        let row = row.filter(|arrival| arrival.start.as_ps() < self.rows.window.end);
+        self.ended = row.is_none();
+        row
+    }
+}
+
+/// Reads and checks one line after the other.
+#[derive(Debug)]
+struct Rows {
+    reader: BufReader<File>,
+    text: String,
+    line: u64,
+    /// Number of columns that the first line names.
+    columns: usize,
+    previous: Instant,
+    window: Range<u64>,
+    hosts: u32,
+    classes: Vec<String>,
+    group: String,
+    path: String,
+}
+
+impl Rows {
+    fn open(spec: &TraceSpec, context: &Context<'_>) -> Result<Self, TrafficError> {
+        let window = context.window(spec.start, spec.stop)?;
+        let (group, path) = (context.group.name.to_owned(), spec.path.clone());
+        let file = match File::open(context.environment.directory.join(&path)) {
+            Ok(file) => file,
+            Err(source) => return Err(TrafficError::Unreadable { group, path, source }),
+        };
+        let classes = context.environment.classes.iter().map(|class| (*class).to_owned()).collect();
+        let mut rows = Self {
+            reader: BufReader::new(file),
+            text: String::new(),
+            line: 0,
+            columns: 0,
+            previous: Instant::ZERO,
+            window,
+            hosts: context.fabric().hosts(),
+            classes,
+            group,
+            path,
+        };
+        rows.read_columns()?;
+        Ok(rows)
+    }
+
+    fn read_columns(&mut self) -> Result<(), TrafficError> {
+        let found = self.read_line()?;
+        self.columns = self.text.split(',').count();
+        let named = COLUMNS.iter().take(self.columns).copied();
+        let is_header = found && matches!(self.columns, 4 | 5) && self.text.split(',').map(str::trim).eq(named);
+        if is_header { Ok(()) } else { Err(self.error(format!("the first line must be \"{}\"", COLUMNS.join(",")))) }
+    }
+
+    /// Reads up to the next line that says something; false at the end of the file.
+    fn read_line(&mut self) -> Result<bool, TrafficError> {
+        loop {
+            self.text.clear();
+            self.line += 1;
+            let read = match self.reader.by_ref().take(MAX_LINE_BYTES).read_line(&mut self.text) {
+                Ok(read) => read as u64,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Err(self.error("not text".to_owned()));
+                }
+                Err(source) => {
+                    return Err(TrafficError::Unreadable {
+                        group: self.group.clone(),
+                        path: self.path.clone(),
+                        source,
+                    });
+                }
+            };
+            if read == MAX_LINE_BYTES && !self.text.ends_with('\n') {
+                return Err(self.error(format!("longer than {MAX_LINE_BYTES} bytes")));
+            }
+            let content = self.text.trim();
+            if read == 0 || !(content.is_empty() || content.starts_with('#')) {
+                return Ok(read > 0);
+            }
+        }
+    }
+
+    fn error(&self, why: String) -> TrafficError {
+        TrafficError::TraceLine { group: self.group.clone(), path: self.path.clone(), line: self.line, why }
+    }
+
+    fn next_row(&mut self) -> Result<Option<Arrival>, TrafficError> {
+        if !self.read_line()? {
+            return Ok(None);
+        }
+        let arrival = self.parse().map_err(|why| self.error(why))?;
+        if arrival.start < self.previous {
+            let why = format!("starts at {}, before the line above ({})", arrival.start, self.previous);
+            return Err(self.error(why));
+        }
+        self.previous = arrival.start;
+        Ok(Some(arrival))
+    }
+
+    fn parse(&self) -> Result<Arrival, String> {
+        let found = self.text.split(',').count();
+        if found != self.columns {
+            return Err(format!("{found} columns instead of {}", self.columns));
+        }
+        let mut columns = self.text.split(',').map(str::trim);
+        let [start, source, destination, bytes, class] = std::array::from_fn(|_| columns.next().unwrap_or_default());
+        let (source, destination) = (self.host(source)?, self.host(destination)?);
+        if source == destination {
+            return Err(format!("host {source} would send to itself"));
+        }
+        let start = Instant::from_ps(self.window.start).after(parse_start(start)?);
+        Ok(Arrival { start, source, destination, bytes: parse_bytes(bytes)?, class: self.class(class)? })
+    }
+
+    fn host(&self, text: &str) -> Result<u32, String> {
+        let host = text.parse().map_err(|_| format!("\"{text}\" is not a host index"))?;
+        if host < self.hosts {
+            Ok(host)
+        } else {
+            Err(format!("host {host} does not exist, hosts are 0..{}", self.hosts))
+        }
+    }
+
+    fn class(&self, text: &str) -> Result<Option<u8>, String> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let named = self.classes.iter().position(|class| class == text).or_else(|| text.parse().ok());
+        match named.filter(|class| *class < CLASSES) {
+            Some(class) => Ok(Some(class as u8)),
+            None => Err(format!("\"{text}\" is not a traffic class: {} or 0..{CLASSES}", self.classes.join(", "))),
+        }
+    }
+}
+
+/// Seconds as text are often printed with more digits than picoseconds, so they are rounded; units are exact.
+fn parse_start(text: &str) -> Result<Span, String> {
+    let refuse = || format!("\"{text}\" is not a time: give seconds (0.0015) or a unit (1.5ms)");
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds >= 0.0 && seconds <= Span::MAX.as_secs_f64() => Ok(Span::from_secs_f64(seconds)),
+        Ok(_) => Err(refuse()),
+        Err(_) => text.parse::<Span>().map_err(|_| refuse()),
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let bytes = text.parse::<u64>().or_else(|_| text.parse::<Bytes>().map(|bytes| bytes.0));
+    match bytes {
+        Ok(bytes) if (1..=UNLIMITED_BYTES).contains(&bytes) => Ok(bytes),
+        Ok(bytes) => Err(format!("a flow of {bytes} bytes: sizes are 1 byte to 1 PiB")),
+        Err(_) => Err(format!("\"{text}\" is not a number of bytes")),
+    }
+}
+
+/// Writes `flows`, which come by start time, as a trace that reads back the same.
+pub fn write_trace(flows: impl IntoIterator<Item = FlowSpec>, mut out: impl Write) -> io::Result<()> {
+    writeln!(out, "{}", COLUMNS.join(","))?;
+    for flow in flows {
+        write!(out, "{},{},{},{},", flow.start, flow.source, flow.destination, flow.bytes)?;
+        match flow.class {
+            Some(class) => writeln!(out, "{class}")?,
+            None => writeln!(out)?,
+        }
+    }
+    Ok(())
+}
