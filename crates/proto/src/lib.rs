@@ -23,3 +23,4 @@ pub mod switch;
 pub mod time;
 pub mod transport;
 pub mod units;
+pub mod wire;

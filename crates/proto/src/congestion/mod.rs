@@ -2,8 +2,7 @@
 //!
 //! Loss detection, retransmission and the ECN echo belong to the transport ([`crate::transport::tcp`]); a controller
 //! hears of acknowledgements and congestion and answers how many bytes may be in flight. One file per controller; a
-//! new one is its file, a line in the list at the end of this file and a name in [`crate::transport::tcp`]'s
-//! configuration.
+//! new one is its file, a line in the list of [`AnyController`] and a name in [`Algorithm`].
 
 pub mod cubic;
 pub mod dctcp;
@@ -11,7 +10,17 @@ pub mod hystart;
 pub mod reno;
 #[cfg(test)]
 mod tests;
+pub mod weighted_fair;
 
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::str::FromStr;
+
+use self::cubic::{Cubic, CubicConfig};
+use self::dctcp::{Dctcp, DctcpConfig};
+use self::reno::{Reno, RenoConfig};
+use self::weighted_fair::{WeightedFair, WeightedFairConfig};
+use crate::contract::Field;
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
@@ -116,4 +125,160 @@ pub trait CongestionControl {
 
     /// Changes the flow's weight while it runs; controllers without a weight ignore it.
     fn set_weight(&mut self, _weight: f64) {}
+}
+
+/// Makes an enum of controllers that is one itself. An enum, because controllers live inside their flows and a match
+/// is cheaper than a pointer to somewhere else.
+macro_rules! any_controller {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// One of the controllers.
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub enum AnyController {
+            $($(#[$doc])* $name($name),)*
+        }
+
+        $(impl From<$name> for AnyController {
+            fn from(controller: $name) -> Self {
+                Self::$name(controller)
+            }
+        })*
+
+        impl CongestionControl for AnyController {
+            #[inline]
+            fn on_ack(&mut self, sample: &AckSample) {
+                match self { $(Self::$name(controller) => controller.on_ack(sample),)* }
+            }
+
+            fn on_congestion(&mut self, event: &Congestion) {
+                match self { $(Self::$name(controller) => controller.on_congestion(event),)* }
+            }
+
+            fn on_lost(&mut self, bytes: u64) {
+                match self { $(Self::$name(controller) => controller.on_lost(bytes),)* }
+            }
+
+            fn on_recovered(&mut self, flight: u64) {
+                match self { $(Self::$name(controller) => controller.on_recovered(flight),)* }
+            }
+
+            fn on_idle(&mut self) {
+                match self { $(Self::$name(controller) => controller.on_idle(),)* }
+            }
+
+            #[inline]
+            fn window(&self) -> u64 {
+                match self { $(Self::$name(controller) => controller.window(),)* }
+            }
+
+            #[inline]
+            fn ssthresh(&self) -> u64 {
+                match self { $(Self::$name(controller) => controller.ssthresh(),)* }
+            }
+
+            #[inline]
+            fn pacing_rate(&self) -> Option<Rate> {
+                match self { $(Self::$name(controller) => controller.pacing_rate(),)* }
+            }
+
+            fn ecn_mode(&self) -> EcnMode {
+                match self { $(Self::$name(controller) => controller.ecn_mode(),)* }
+            }
+
+            fn set_weight(&mut self, weight: f64) {
+                match self { $(Self::$name(controller) => controller.set_weight(weight),)* }
+            }
+        }
+    };
+}
+
+any_controller! {
+    /// Reno and NewReno.
+    Reno,
+    /// CUBIC.
+    Cubic,
+    /// DCTCP.
+    Dctcp,
+    /// Weighted fair congestion control.
+    WeightedFair,
+}
+
+/// The algorithms that users can name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Algorithm {
+    /// `reno` (RFC 5681).
+    Reno,
+    /// `newreno` (RFC 6582): Reno's controller under NewReno's recovery.
+    NewReno,
+    /// `cubic` (RFC 9438).
+    Cubic,
+    /// `dctcp` (RFC 8257).
+    Dctcp,
+    /// `weighted-fair` (WFCC of PPUSH).
+    WeightedFair,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 5] = [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair];
+
+    /// The name in scenario files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::NewReno => "newreno",
+            Self::Cubic => "cubic",
+            Self::Dctcp => "dctcp",
+            Self::WeightedFair => "weighted-fair",
+        }
+    }
+
+    /// Its controller with default knobs; `mss` is the payload of a full segment in bytes. For other knobs convert a
+    /// controller into [`AnyController`].
+    pub fn controller(self, mss: u16) -> AnyController {
+        match self {
+            Self::Reno | Self::NewReno => Reno::new(RenoConfig::default(), mss).into(),
+            Self::Cubic => Cubic::new(CubicConfig::default(), mss).into(),
+            Self::Dctcp => Dctcp::new(DctcpConfig::default(), mss).into(),
+            Self::WeightedFair => WeightedFair::new(WeightedFairConfig::default(), mss).into(),
+        }
+    }
+
+    /// The contract fields that it honours.
+    pub const fn honours(self) -> &'static [Field] {
+        match self {
+            Self::WeightedFair => &[Field::Weight],
+            Self::Reno | Self::NewReno | Self::Cubic | Self::Dctcp => &[],
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// No algorithm has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownAlgorithm(String);
+
+impl fmt::Display for UnknownAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" is no congestion control; known are", self.0)?;
+        Algorithm::ALL.iter().enumerate().try_for_each(|(i, algorithm)| {
+            let separator = if i == 0 { " " } else { ", " };
+            write!(f, "{separator}{algorithm}")
+        })
+    }
+}
+
+impl core::error::Error for UnknownAlgorithm {}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|algorithm| algorithm.name() == name);
+        found.ok_or_else(|| UnknownAlgorithm(name.to_string()))
+    }
 }

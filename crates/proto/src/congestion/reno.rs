@@ -77,7 +77,7 @@ impl Reno {
         let counts = if self.counting == Counting::Bytes { sample.acked } else { mss };
         self.counted = self.counted.saturating_add(counts);
         if self.counted >= self.cwnd {
-            // A stretched acknowledgement earns one segment now; more than one further is forgotten, not sent in a burst.
+            // A stretched acknowledgement earns one segment now and at most one later: no burst.
             self.counted = (self.counted - self.cwnd).min(self.cwnd);
             self.cwnd = self.cwnd.saturating_add(mss);
         }

@@ -3,7 +3,9 @@
 mod cubic;
 mod dctcp;
 mod model;
+mod properties;
 mod reno;
+mod weighted_fair;
 
 use super::{AckSample, Cause, Congestion};
 use crate::time::{Instant, Span};

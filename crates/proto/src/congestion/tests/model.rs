@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
+use crate::rng::Stream;
 use crate::time::{Instant, Span};
 
 pub(super) const MSS: u16 = 1000;
@@ -152,6 +153,9 @@ pub(super) struct Bottleneck<C> {
     pub(super) mark_at: usize,
     pub(super) limit: usize,
     rtt: u64,
+    /// Acknowledgements come up to this many slots less one later, in order.
+    pub(super) jitter: u64,
+    stream: Stream,
     slot: u64,
     length: Span,
     queued: usize,
@@ -208,6 +212,8 @@ impl<C: CongestionControl> Bottleneck<C> {
             mark_at,
             limit: usize::MAX,
             rtt,
+            jitter: 1,
+            stream: Stream::named(1, "jitter"),
             slot: 0,
             length,
             queued: 0,
@@ -269,7 +275,9 @@ impl<C: CongestionControl> Bottleneck<C> {
     /// Lost packets stay in line, so that their loss is noticed in order, but take no slot.
     fn serve(&mut self, seen: &mut Observed) {
         while let Some(packet) = self.queue.pop_front() {
-            self.wire.push_back((self.slot + self.rtt, packet));
+            let due = self.slot + self.rtt + self.stream.below(self.jitter);
+            let due = self.wire.back().map_or(due, |last| due.max(last.0));
+            self.wire.push_back((due, packet));
             if !packet.lost {
                 self.queued -= 1;
                 seen.served += 1;

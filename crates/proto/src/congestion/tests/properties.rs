@@ -1,0 +1,160 @@
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::cubic::{Cubic, CubicConfig};
+use super::super::hystart::HyStartConfig;
+use super::super::{AckSample, Algorithm, AnyController, Cause, Congestion, CongestionControl, EcnMode};
+use crate::contract::Field;
+use crate::time::{Instant, Span};
+
+/// What a transport may tell a controller.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Ack { elapsed: Span, acked: u64, ece: bool, rtt: Option<Span>, window_limited: bool, in_recovery: bool },
+    Congestion { cause: Cause, flight: u64, first: bool },
+    Lost(u64),
+    Recovered(u64),
+    Idle,
+    SetWeight(f64),
+}
+
+/// Mostly plausible numbers, some absurd ones.
+fn bytes() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..100_000u64, 1 => any::<u64>()]
+}
+
+fn span() -> impl Strategy<Value = Span> {
+    prop_oneof![8 => 0..10_000_000_000u64, 1 => any::<u64>()].prop_map(Span::from_ps)
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let cause = prop_oneof![Just(Cause::Loss), Just(Cause::Ecn), Just(Cause::Timeout)];
+    prop_oneof![
+        12 => (span(), bytes(), any::<bool>(), proptest::option::of(span()), any::<bool>(), any::<bool>()).prop_map(
+            |(elapsed, acked, ece, rtt, window_limited, in_recovery)| Operation::Ack {
+                elapsed, acked, ece, rtt, window_limited, in_recovery
+            }
+        ),
+        3 => (cause, bytes(), any::<bool>())
+            .prop_map(|(cause, flight, first)| Operation::Congestion { cause, flight, first }),
+        1 => bytes().prop_map(Operation::Lost),
+        1 => bytes().prop_map(Operation::Recovered),
+        1 => Just(Operation::Idle),
+        1 => any::<f64>().prop_map(Operation::SetWeight),
+    ]
+}
+
+/// A controller and the sequence numbers that its transport would keep.
+struct Driven {
+    controller: AnyController,
+    now: Instant,
+    unacked: u64,
+}
+
+impl Driven {
+    fn apply(&mut self, operation: Operation) {
+        let next = self.unacked.saturating_add(self.controller.window());
+        match operation {
+            Operation::Ack { elapsed, acked, ece, rtt, window_limited, in_recovery } => {
+                self.now = self.now.after(elapsed);
+                self.unacked = self.unacked.saturating_add(acked);
+                self.controller.on_ack(&AckSample {
+                    now: self.now,
+                    acked,
+                    unacked: self.unacked,
+                    next: next.max(self.unacked),
+                    flight: next.saturating_sub(self.unacked),
+                    ece,
+                    rtt,
+                    smoothed_rtt: rtt.unwrap_or_default(),
+                    window_limited,
+                    in_recovery,
+                });
+            }
+            Operation::Congestion { cause, flight, first } => {
+                let unacked = self.unacked;
+                self.controller.on_congestion(&Congestion { now: self.now, cause, flight, unacked, next, first });
+            }
+            Operation::Lost(bytes) => self.controller.on_lost(bytes),
+            Operation::Recovered(flight) => self.controller.on_recovered(flight),
+            Operation::Idle => self.controller.on_idle(),
+            Operation::SetWeight(weight) => self.controller.set_weight(weight),
+        }
+    }
+}
+
+fn every_controller(mss: u16) -> Vec<AnyController> {
+    let hystart = CubicConfig { hystart: Some(HyStartConfig::default()), ..CubicConfig::default() };
+    let defaults = Algorithm::ALL.iter().map(|algorithm| algorithm.controller(mss));
+    defaults.chain([Cubic::new(hystart, mss).into()]).collect()
+}
+
+proptest! {
+    /// Whatever happens, in whatever order: a window holds at least one segment, so no flow stalls (a NaN would read
+    /// as zero), nothing overflows, and a shrinking event never widens it.
+    #[test]
+    fn windows_stay_sane(mss in 1..=9000u16, operations in vec(operation(), 1..200)) {
+        for controller in every_controller(mss) {
+            let mut driven = Driven { controller, now: Instant::ZERO, unacked: 0 };
+            for &operation in &operations {
+                let before = driven.controller.window();
+                driven.apply(operation);
+                let after = driven.controller.window();
+                prop_assert!(after >= u64::from(mss), "{operation:?}: {:?}", driven.controller);
+                prop_assert!(driven.controller.ssthresh() >= u64::from(mss), "{:?}", driven.controller);
+                let may_widen = match operation {
+                    Operation::Ack { window_limited, .. } => window_limited,
+                    // Half of a flight beyond the window may exceed it; transports do not send so much.
+                    Operation::Congestion { cause, flight, .. } => cause != Cause::Timeout && flight > before
+                        || before < 2 * u64::from(mss),
+                    _ => false,
+                };
+                prop_assert!(may_widen || after <= before, "{operation:?}: {before} to {:?}", driven.controller);
+            }
+        }
+    }
+
+    /// The same inputs give the same state.
+    #[test]
+    fn controllers_are_deterministic(operations in vec(operation(), 1..100)) {
+        for controller in every_controller(1460) {
+            let mut twins = [controller; 2].map(|controller| Driven { controller, now: Instant::ZERO, unacked: 0 });
+            for &operation in &operations {
+                for twin in &mut twins {
+                    twin.apply(operation);
+                }
+                prop_assert_eq!(twins[0].controller, twins[1].controller);
+            }
+        }
+    }
+}
+
+#[test]
+fn any_controller_is_no_larger_than_the_largest() {
+    assert!(size_of::<AnyController>() <= 160);
+}
+
+#[test]
+fn algorithms_have_names() {
+    for algorithm in Algorithm::ALL {
+        assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+    }
+    let error = "bbr".parse::<Algorithm>().unwrap_err().to_string();
+    assert_eq!(error, "\"bbr\" is no congestion control; known are reno, newreno, cubic, dctcp, weighted-fair");
+}
+
+#[test]
+fn only_weighted_fair_honours_weights() {
+    for algorithm in Algorithm::ALL {
+        assert_eq!(algorithm.honours().contains(&Field::Weight), algorithm == Algorithm::WeightedFair);
+    }
+}
+
+#[test]
+fn algorithms_ask_for_their_ecn() {
+    let modes = Algorithm::ALL.map(|algorithm| algorithm.controller(1460).ecn_mode());
+    assert_eq!(modes, [EcnMode::Off, EcnMode::Off, EcnMode::Off, EcnMode::Accurate, EcnMode::Accurate]);
+}

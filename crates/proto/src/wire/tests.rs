@@ -1,0 +1,224 @@
+use alloc::vec::Vec;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::packet::Side;
+
+const CLASS: TrafficClass = TrafficClass::from_octet(0x0a);
+
+fn packet(body: Body) -> Packet {
+    Packet { to: EndpointId::new(7, Side::Responder), ..Packet::new(CLASS, 0, body) }
+}
+
+fn blocks(ranges: &[(u64, u64)]) -> SackBlocks {
+    let mut sack = SackBlocks::EMPTY;
+    for &(start, end) in ranges {
+        assert!(sack.push(ByteRange::new(start, end)));
+    }
+    sack
+}
+
+fn encoded(packet: &Packet, sack: &SackBlocks) -> Vec<u8> {
+    let mut buffer = [0; MAX_HEADER_BYTES];
+    let length = encode(packet, sack, &mut buffer);
+    buffer[..length].to_vec()
+}
+
+fn data(len: u16) -> Packet {
+    let flags = Flags::FIN.with(Flags::RETRANSMISSION);
+    packet(Body::Data { seq: 0x0102_0304_0506_0708, sent_at: Instant::from_ps(0x1112), len, flags })
+}
+
+fn ack(flags: Flags) -> Packet {
+    packet(Body::Ack { ack: 1000, echo: Some(Instant::from_ps(5)), attachment: 0, window: 0xabcd, flags })
+}
+
+/// The format is fixed byte by byte: peers of the same version understand each other.
+#[test]
+fn known_encodings() {
+    let to = [0, 0, 0, 15];
+    let expect = |kind: u8, flags: u8, count: u8, fields: &[&[u8]]| {
+        [&[0x50, 0x10 | kind, flags, count], &to[..], &fields.concat()].concat()
+    };
+    let five = 5u64.to_be_bytes();
+    assert_eq!(
+        encoded(&data(3), &SackBlocks::EMPTY),
+        expect(0, 0b101, 0, &[&[1, 2, 3, 4, 5, 6, 7, 8], &[0, 0, 0, 0, 0, 0, 0x11, 0x12], &[0, 3]])
+    );
+    assert_eq!(
+        encoded(&ack(Flags::ECE.with(Flags::SACK)), &blocks(&[(2000, 0x1000)])),
+        expect(
+            1,
+            0b01_1000,
+            1,
+            &[
+                &[0, 0, 0, 0, 0, 0, 3, 0xe8],
+                &five,
+                &[0xab, 0xcd],
+                &[0, 0, 0, 0, 0, 0, 7, 0xd0],
+                &[0, 0, 0, 0, 0, 0, 0x10, 0]
+            ]
+        )
+    );
+    let no_echo = packet(Body::Ack { ack: 0, echo: None, attachment: 9, window: 1, flags: Flags::NONE });
+    assert_eq!(encoded(&no_echo, &SackBlocks::EMPTY), expect(1, 0, 0, &[&[0; 8], &[0xff; 8], &[0, 1]]));
+    let syn = packet(Body::Syn { sent_at: Instant::from_ps(5) });
+    assert_eq!(encoded(&syn, &SackBlocks::EMPTY), expect(2, 0, 0, &[&five]));
+    let syn_ack = packet(Body::SynAck { echo: Instant::from_ps(5), window: 0xffff });
+    assert_eq!(encoded(&syn_ack, &SackBlocks::EMPTY), expect(3, 0, 0, &[&five, &[0xff, 0xff]]));
+}
+
+#[test]
+fn header_sizes_are_the_constants() {
+    assert_eq!(encoded(&data(0), &SackBlocks::EMPTY).len(), DATA_HEADER_BYTES);
+    assert_eq!(DATA_HEADER_BYTES, 26);
+    let full = blocks(&[(1, 2), (3, 4), (5, 6), (7, 8)]);
+    assert_eq!(encoded(&ack(Flags::SACK), &full).len(), MAX_HEADER_BYTES);
+    assert_eq!(encoded(&packet(Body::Syn { sent_at: Instant::ZERO }), &SackBlocks::EMPTY).len(), 16);
+    let syn_ack = packet(Body::SynAck { echo: Instant::ZERO, window: 0 });
+    assert_eq!(encoded(&syn_ack, &SackBlocks::EMPTY).len(), 18);
+}
+
+/// Blocks are written only if the packet says that it has some.
+#[test]
+fn blocks_without_the_flag_stay_home() {
+    assert_eq!(encoded(&ack(Flags::NONE), &blocks(&[(1, 2)])).len(), ACK_BYTES);
+}
+
+#[test]
+fn payload_lies_behind_the_header() {
+    let mut datagram = encoded(&data(3), &SackBlocks::EMPTY);
+    datagram.extend([7, 8, 9]);
+    let (decoded, sack, payload) = decode(&datagram, CLASS).unwrap();
+    assert_eq!((decoded.wire_bytes, decoded.traffic_class, sack), (29, CLASS, SackBlocks::EMPTY));
+    assert_eq!(datagram[payload], [7, 8, 9]);
+}
+
+/// One damage each to a good datagram, and the reason it is refused for.
+#[test]
+fn damaged_datagrams_are_refused_by_reason() {
+    let good_data = encoded(&data(0), &SackBlocks::EMPTY);
+    let good_ack = encoded(&ack(Flags::SACK), &blocks(&[(1, 2), (3, 4)]));
+    let refused = |good: &[u8], damage: &dyn Fn(&mut Vec<u8>)| {
+        let mut datagram = good.to_vec();
+        damage(&mut datagram);
+        decode(&datagram, CLASS).unwrap_err()
+    };
+    for length in 0..good_data.len() {
+        assert_eq!(refused(&good_data, &|bytes| bytes.truncate(length)), WireError::TooShort);
+    }
+    assert_eq!(refused(&good_ack, &|bytes| bytes.truncate(57)), WireError::TooShort);
+    assert_eq!(refused(&good_data, &|bytes| bytes.push(0)), WireError::WrongLength, "payload longer than len");
+    assert_eq!(refused(&good_data, &|bytes| bytes[25] = 1), WireError::WrongLength, "payload shorter than len");
+    assert_eq!(refused(&good_ack, &|bytes| bytes.push(0)), WireError::WrongLength);
+    assert_eq!(refused(&good_data, &|bytes| bytes[0] = 0), WireError::WrongMagic);
+    assert_eq!(refused(&good_data, &|bytes| bytes[1] = 0x20), WireError::UnknownVersion(2));
+    assert_eq!(refused(&good_data, &|bytes| bytes[1] = 0x1f), WireError::UnknownKind(15));
+    assert_eq!(refused(&good_data, &|bytes| bytes[2] = 0x40), WireError::WrongFlags(0x40));
+    assert_eq!(refused(&good_data, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of data");
+    assert_eq!(refused(&good_ack, &|bytes| bytes[2] = 0x20), WireError::WrongFlags(0x20), "DSACK without SACK");
+    assert_eq!(refused(&good_data, &|bytes| bytes[3] = 1), WireError::WrongSackCount(1));
+    assert_eq!(refused(&good_ack, &|bytes| bytes[3] = 0), WireError::WrongSackCount(0));
+    assert_eq!(refused(&good_ack, &|bytes| bytes[2] = 0), WireError::WrongSackCount(2));
+    assert_eq!(refused(&good_ack, &|bytes| bytes[41] = 1), WireError::EmptySackBlock);
+    assert_eq!(refused(&good_data, &|bytes| bytes[8..16].fill(0xff)), WireError::OutOfRange, "no room for FIN");
+    assert_eq!(refused(&good_data, &|bytes| bytes[16..24].fill(0xff)), WireError::OutOfRange);
+    let five_blocks = |bytes: &mut Vec<u8>| {
+        bytes[3] = 5;
+        bytes.extend([[0; 15].as_slice(), &[1]].concat().repeat(3));
+    };
+    assert_eq!(refused(&good_ack, &five_blocks), WireError::WrongSackCount(5));
+}
+
+fn instant() -> impl Strategy<Value = Instant> {
+    any::<u64>().prop_map(Instant::from_ps)
+}
+
+fn flags_among(allowed: Flags) -> impl Strategy<Value = Flags> {
+    any::<u8>().prop_map(move |bits| Flags::from_bits(bits & allowed.bits()).unwrap())
+}
+
+fn data_body() -> impl Strategy<Value = Body> {
+    (0..u64::MAX >> 1, instant(), 0..2000u16, flags_among(DATA_FLAGS))
+        .prop_map(|(seq, sent_at, len, flags)| Body::Data { seq, sent_at, len, flags })
+}
+
+fn ack_body(flags: impl Strategy<Value = Flags>) -> impl Strategy<Value = Body> {
+    (any::<u64>(), proptest::option::of(instant()), any::<u16>(), flags)
+        .prop_map(|(ack, echo, window, flags)| Body::Ack { ack, echo, attachment: 0, window, flags })
+}
+
+/// A packet as [`decode`] returns it, but for its size, with its blocks.
+fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
+    let sack_flags = flags_among(ACK_FLAGS).prop_map(|flags| flags.with(Flags::SACK));
+    let range = (0..u64::MAX, 1..u64::MAX).prop_map(|(start, len)| (start, start.saturating_add(len)));
+    let plain = prop_oneof![
+        data_body(),
+        ack_body(flags_among(Flags::ECE)),
+        instant().prop_map(|sent_at| Body::Syn { sent_at }),
+        (instant(), any::<u16>()).prop_map(|(echo, window)| Body::SynAck { echo, window }),
+    ];
+    let with_blocks = prop_oneof![
+        3 => plain.prop_map(|body| (body, SackBlocks::EMPTY)),
+        1 => (ack_body(sack_flags), vec(range, 1..=MAX_SACK_BLOCKS)).prop_map(|(body, ranges)| (body, blocks(&ranges))),
+    ];
+    (with_blocks, any::<u32>(), any::<u8>()).prop_map(|((body, sack), to, octet)| {
+        let packet = Packet::new(TrafficClass::from_octet(octet), 0, body);
+        (Packet { to: EndpointId::from_index(to), ..packet }, sack)
+    })
+}
+
+/// A datagram with a payload of zeros.
+fn datagram((packet, sack): &(Packet, SackBlocks)) -> Vec<u8> {
+    let mut bytes = encoded(packet, sack);
+    bytes.resize(bytes.len() + usize::from(packet.payload()), 0);
+    bytes
+}
+
+/// Decodes; if that succeeds, the header must encode to the same bytes.
+fn reencodes(bytes: &[u8]) -> Result<(), TestCaseError> {
+    if let Ok((packet, sack, payload)) = decode(bytes, CLASS) {
+        prop_assert_eq!(encoded(&packet, &sack), &bytes[..payload.start]);
+        prop_assert_eq!(payload.end, bytes.len());
+    }
+    Ok(())
+}
+
+proptest! {
+    /// What is encoded decodes to the same.
+    #[test]
+    fn packets_survive_the_round_trip(sent in any_packet()) {
+        let bytes = datagram(&sent);
+        let (packet, sack, payload) = decode(&bytes, sent.0.traffic_class).unwrap();
+        let expected = Packet { wire_bytes: bytes.len() as u16, ..sent.0 };
+        prop_assert_eq!((packet, sack), (expected, sent.1));
+        prop_assert_eq!(payload.len(), usize::from(packet.payload()));
+    }
+
+    /// No bytes make the decoder panic, and it accepts only what the encoder writes.
+    #[test]
+    fn arbitrary_bytes_are_refused_or_canonical(bytes in vec(any::<u8>(), 0..200)) {
+        reencodes(&bytes)?;
+    }
+
+    /// The same close to good datagrams, where most checks lie.
+    #[test]
+    fn damaged_datagrams_are_refused_or_canonical(
+        sent in any_packet(),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        length in any::<prop::sample::Index>(),
+        keep_length in any::<bool>(),
+    ) {
+        let mut bytes = datagram(&sent);
+        for (at, value) in damage {
+            let at = at.index(bytes.len().min(MAX_HEADER_BYTES));
+            bytes[at] = value;
+        }
+        if !keep_length {
+            bytes.truncate(length.index(bytes.len() + 1));
+        }
+        reencodes(&bytes)?;
+    }
+}
