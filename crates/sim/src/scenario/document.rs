@@ -43,18 +43,16 @@ impl Document {
         &self.root
     }
 
-    /// Where `key` was given; where the nearest table around it begins if it was not.
+    /// Where `key` was given, or something below it; where the nearest table around it begins otherwise.
     pub(super) fn place(&self, key: &str) -> Place {
-        let mut key = key;
-        loop {
-            if let Some(place) = self.places.get(key) {
-                return place.clone();
-            }
-            match key.rsplit_once('.') {
-                Some((table, _)) => key = table,
-                None => return Place::Line { file: self.file.clone(), line: 1 },
-            }
-        }
+        let below = format!("{key}.");
+        let first_below = self.places.range(below.clone()..).next().filter(|(key, _)| key.starts_with(&below));
+        let around = || {
+            let tables = key.rmatch_indices('.').map(|(dot, _)| &key[..dot]);
+            tables.filter_map(|table| self.places.get(table)).next()
+        };
+        let place = self.places.get(key).or(first_below.map(|(_, place)| place)).or_else(around);
+        place.cloned().unwrap_or_else(|| Place::Line { file: self.file.clone(), line: 1 })
     }
 
     /// An error about `key`.
@@ -80,6 +78,41 @@ impl Document {
         path.iter().try_fold(self.root.as_table_mut()?, |table, key| table.get_mut(*key)?.as_table_mut())
     }
 
+    /// The file's name without folder and ending.
+    pub(super) fn file_stem(&self) -> String {
+        self.file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+    }
+
+    /// Makes the paths of other files absolute; relative ones start from this file's folder. The scenario then means
+    /// the same wherever a copy of it is read.
+    pub(super) fn anchor_paths(&mut self) {
+        let folder = self.file.parent().unwrap_or(Path::new("")).to_owned();
+        let anchor = |value: Option<&mut Value>| {
+            let Some(Value::String(text)) = value else { return };
+            if let Ok(path) = std::path::absolute(folder.join(&*text)) {
+                *text = path.to_string_lossy().into_owned();
+            }
+        };
+        if let Some(topology) = self.table_mut(&["topology"]) {
+            anchor(topology.get_mut("file"));
+        }
+        let Some(groups) = self.table_mut(&["traffic"]) else { return };
+        for group in groups.iter_mut().filter_map(|(_, group)| group.as_table_mut()) {
+            anchor(group.get_mut("path"));
+            // Other names are built in.
+            let is_path = |name: &&mut Value| name.as_str().is_some_and(|name| name.contains(['/', '\\', '.']));
+            anchor(group.get_mut("workload").filter(is_path));
+        }
+    }
+
+    /// Removes the keys that do not go with a plan just chosen by name, or written out.
+    pub(super) fn forget_other_plan(&mut self, chosen: &str) {
+        let Some(queues) = self.table_mut(&["queues"]) else { return };
+        let others: &[&str] =
+            if chosen == "queues.plan" { &["scheduler", "strict", "queue"] } else { &["plan", "limit", "ecn"] };
+        queues.retain(|key, _| !others.contains(&key));
+    }
+
     /// What the document means as a `T`.
     pub(super) fn decode<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
         let message = |value: Value| value.try_into::<T>().err().map(|error| error.message().to_owned());
@@ -87,7 +120,10 @@ impl Document {
             Ok(value) => return Ok(value),
             Err(error) => error.message().to_owned(),
         };
-        let path = culprit(&self.root, &|part| message(part).as_ref() == Some(&error));
+        // Only what has keys can miss one.
+        let missing = error.starts_with(MISSING);
+        let suspect = |part: &Value| !missing || part.is_table() || part.is_array();
+        let path = culprit(&self.root, &suspect, &|part| message(part).as_ref() == Some(&error));
         Err(self.explain(&path.join("."), &error))
     }
 
@@ -95,7 +131,7 @@ impl Document {
     fn explain(&self, path: &str, message: &str) -> ScenarioError {
         let mut quoted = message.split('`').skip(1).step_by(2).map(str::to_owned);
         let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-        if message.starts_with("missing field") {
+        if message.starts_with(MISSING) {
             return self.error(&join(&quoted.next().unwrap_or_default()), "is missing");
         }
         if message.starts_with("unknown field") {
@@ -112,6 +148,9 @@ impl Document {
         self.error(path, message.replace('\n', " "))
     }
 }
+
+/// How serde begins to say that a key is missing.
+const MISSING: &str = "missing field";
 
 /// The value at `key` of a table, made if it is missing, or at a number of an array.
 fn entry<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {
@@ -158,8 +197,9 @@ fn note_value(
 
 /// The path to the part of `whole` that alone still `fails` alike; empty if no part does.
 ///
-/// What fails even without any of its parts is at fault itself: something is missing in it.
-fn culprit(whole: &Value, fails: &dyn Fn(Value) -> bool) -> Vec<String> {
+/// What fails even without any of its parts is at fault itself: something is missing in it. Only parts that are
+/// `suspect` are asked.
+fn culprit(whole: &Value, suspect: &dyn Fn(&Value) -> bool, fails: &dyn Fn(Value) -> bool) -> Vec<String> {
     match whole {
         Value::Table(table) => {
             // `kind` stays, because it decides what the other keys mean.
@@ -169,10 +209,11 @@ fn culprit(whole: &Value, fails: &dyn Fn(Value) -> bool) -> Vec<String> {
             if fails(Value::Table(Table::new())) || fails(beside_kind(None)) {
                 return Vec::new();
             }
-            let Some((key, part)) = table.iter().find(|(key, part)| alone(key, (*part).clone())) else {
+            let mut parts = table.iter().filter(|(_, part)| suspect(part));
+            let Some((key, part)) = parts.find(|(key, part)| alone(key, (*part).clone())) else {
                 return Vec::new();
             };
-            let deeper = culprit(part, &|smaller| alone(key, smaller));
+            let deeper = culprit(part, suspect, &|smaller| alone(key, smaller));
             std::iter::once(key.clone()).chain(deeper).collect()
         }
         Value::Array(items) => {
@@ -180,10 +221,9 @@ fn culprit(whole: &Value, fails: &dyn Fn(Value) -> bool) -> Vec<String> {
             if fails(Value::Array(Vec::new())) {
                 return Vec::new();
             }
-            let Some((index, item)) = items.iter().enumerate().find(|(_, item)| alone((*item).clone())) else {
-                return Vec::new();
-            };
-            std::iter::once(index.to_string()).chain(culprit(item, &alone)).collect()
+            let mut parts = items.iter().enumerate().filter(|(_, item)| suspect(item));
+            let Some((index, item)) = parts.find(|(_, item)| alone((*item).clone())) else { return Vec::new() };
+            std::iter::once(index.to_string()).chain(culprit(item, suspect, &alone)).collect()
         }
         _ => Vec::new(),
     }

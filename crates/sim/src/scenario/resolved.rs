@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pliant_proto::congestion::{Algorithm, CongestionControl};
+use pliant_proto::congestion::{AnyController, CongestionControl};
 use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
@@ -68,8 +68,8 @@ pub enum Carrier {
     Tcp {
         /// Settings of both sides.
         config: TcpConfig,
-        /// The congestion controller of the sender.
-        algorithm: Algorithm,
+        /// The congestion controller of a new sender.
+        controller: AnyController,
     },
     /// Datagrams.
     Udp(UdpSpec),
@@ -256,17 +256,17 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
         own.check_keys(group.transport).map_err(|(key, why)| error(&format!("tcp.{key}"), why))?;
         let explicit = own.explicit(&defaults, group.transport);
         explicit.check_ranges().map_err(|(key, why)| document.error(&place_of(&key), why))?;
-        let algorithm = explicit.algorithm(group.transport, &contract).expect("not udp");
+        let controller = explicit.controller(group.transport, &contract, mss).expect("not udp");
         let config = TcpConfig {
             mss,
             wire,
             data_class: TrafficClass::new(group.class),
             ack_class: TrafficClass::new(ack_class),
-            ..explicit.config(algorithm.ecn_mode())
+            ..explicit.config(controller.ecn_mode())
         };
         config.check().map_err(|why| error("tcp", why.to_string()))?;
         group.tcp = Some(explicit);
-        Carrier::Tcp { config, algorithm }
+        Carrier::Tcp { config, controller }
     };
     let GroupSpec { class, ref traffic, .. } = *group;
     Ok(Group { name: name.to_owned(), traffic: traffic.clone(), class, ack_class, carrier })

@@ -17,13 +17,15 @@ pub(super) fn unknown(what: &str, name: &str, names: &[String]) -> String {
     }
 }
 
-/// The name most like `name`, if any is like it at all.
+/// The name most like `name`, if any is like it at all: few letters apart, or beginning alike.
 pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let likeness = |candidate: &str| strsim::jaro_winkler(name, candidate);
-    let best = names.into_iter().map(|candidate| (likeness(candidate), candidate)).reduce(|best, next| {
-        if next.0 > best.0 { next } else { best }
-    });
-    best.filter(|(likeness, _)| *likeness >= 0.75).map(|(_, candidate)| candidate)
+    let letters = name.chars().count();
+    let judge = |candidate: &'n str| {
+        (strsim::damerau_levenshtein(name, candidate), strsim::jaro_winkler(name, candidate), candidate)
+    };
+    let alike = |&(edits, likeness, _): &(usize, f64, &str)| edits <= (letters / 3).max(1) || likeness >= 0.8;
+    let better = |a: &(usize, f64, &str), b: &(usize, f64, &str)| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1));
+    names.into_iter().map(judge).filter(alike).min_by(better).map(|(_, _, candidate)| candidate)
 }
 
 /// Keys that may stand beside an unknown key although serde, which sees only the flattened part, does not know them.

@@ -1,12 +1,11 @@
 //! The tables `transport` and `traffic.NAME.tcp`: settings of the TCP family.
 
-use pliant_proto::congestion::EcnMode;
-use pliant_proto::congestion::cubic::CubicConfig;
-use pliant_proto::congestion::dctcp::DctcpConfig;
+use pliant_proto::congestion::cubic::{Cubic, CubicConfig};
+use pliant_proto::congestion::dctcp::{Dctcp, DctcpConfig};
 use pliant_proto::congestion::hystart::HyStartConfig;
-use pliant_proto::congestion::reno::RenoConfig;
-use pliant_proto::congestion::weighted_fair::WeightedFairConfig;
-use pliant_proto::congestion::{Algorithm, CongestionControl};
+use pliant_proto::congestion::reno::{Reno, RenoConfig};
+use pliant_proto::congestion::weighted_fair::{WeightedFair, WeightedFairConfig};
+use pliant_proto::congestion::{AnyController, EcnMode};
 use pliant_proto::contract::Contract;
 use pliant_proto::time::Span;
 use pliant_proto::transport::tcp::{PacingFactors, TcpConfig};
@@ -209,14 +208,19 @@ impl TcpSpec {
         }
     }
 
-    /// The controller that [explicit](Self::explicit) settings describe; `None` if `transport` has none.
-    pub(super) fn algorithm(&self, transport: TransportName, contract: &Contract) -> Option<Algorithm> {
+    /// A new controller as [explicit](Self::explicit) settings describe it; `None` if `transport` has none.
+    pub(super) fn controller(
+        &self,
+        transport: TransportName,
+        contract: &Contract,
+        mss: u16,
+    ) -> Option<AnyController> {
         let reno = RenoConfig { initial_window: self.window(), ..RenoConfig::default() };
         Some(match transport {
-            TransportName::Reno | TransportName::NewReno => Algorithm::Reno(reno),
-            TransportName::Cubic => Algorithm::Cubic(self.cubic()),
-            TransportName::Dctcp => Algorithm::Dctcp(self.dctcp(reno)),
-            TransportName::WeightedFair => Algorithm::WeightedFair(self.weighted_fair(contract.weight)),
+            TransportName::Reno | TransportName::NewReno => Reno::new(reno, mss).into(),
+            TransportName::Cubic => Cubic::new(self.cubic(), mss).into(),
+            TransportName::Dctcp => Dctcp::new(self.dctcp(reno), mss).into(),
+            TransportName::WeightedFair => WeightedFair::new(self.weighted_fair(contract.weight), mss).into(),
             TransportName::Udp => return None,
         })
     }
