@@ -140,6 +140,11 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         self.now
     }
 
+    /// Packets that crossed a link so far.
+    pub fn packet_hops(&self) -> u64 {
+        self.network.packet_hops()
+    }
+
     /// Flows started and flows over so far.
     pub fn flow_counts(&self) -> (u64, u64) {
         self.flows.counts()
