@@ -328,6 +328,14 @@ impl Packet {
         }
     }
 
+    /// The same packet, addressed.
+    #[inline]
+    #[must_use]
+    pub const fn to(mut self, to: EndpointId) -> Self {
+        self.to = to;
+        self
+    }
+
     /// What it says.
     #[inline]
     pub const fn body(&self) -> Body {

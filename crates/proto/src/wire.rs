@@ -96,14 +96,14 @@ impl core::error::Error for WireError {}
 pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
     let mut writer = Writer { buffer, at: 0 };
     let to = packet.to;
-    match packet.body {
+    match packet.body() {
         Body::Data { seq, sent_at, len, flags } => {
             writer.common(KIND_DATA, flags, 0, to);
             writer.u64(seq);
             writer.u64(sent_at.as_ps());
             writer.u16(len);
         }
-        Body::Ack { ack, echo, attachment: _, window, flags } => {
+        Body::Ack { ack, echo, window, flags } => {
             let blocks = if packet.has_sack() { sack.as_slice() } else { &[] };
             assert!(!packet.has_sack() || !blocks.is_empty(), "the flag SACK promises blocks");
             writer.common(KIND_ACK, flags, blocks.len() as u8, to);
@@ -143,7 +143,7 @@ pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, S
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
     let wire_bytes = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
-    let packet = Packet { to: common.to, ..Packet::new(traffic_class, wire_bytes, body) };
+    let packet = Packet::new(traffic_class, wire_bytes, body).to(common.to);
     if payload.len() == usize::from(packet.payload()) {
         Ok((packet, sack, payload))
     } else {
@@ -184,7 +184,7 @@ fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> 
             return Err(WireError::WrongSackCount(common.sack_blocks));
         }
     }
-    Ok(Body::Ack { ack, echo, attachment: 0, window, flags })
+    Ok(Body::Ack { ack, echo, window, flags })
 }
 
 fn read_syn(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {

@@ -9,7 +9,7 @@ use crate::packet::Side;
 const CLASS: TrafficClass = TrafficClass::from_octet(0x0a);
 
 fn packet(body: Body) -> Packet {
-    Packet { to: EndpointId::new(7, Side::Responder), ..Packet::new(CLASS, 0, body) }
+    Packet::new(CLASS, 0, body).to(EndpointId::new(7, Side::Responder))
 }
 
 fn blocks(ranges: &[(u64, u64)]) -> SackBlocks {
@@ -32,7 +32,7 @@ fn data(len: u16) -> Packet {
 }
 
 fn ack(flags: Flags) -> Packet {
-    packet(Body::Ack { ack: 1000, echo: Some(Instant::from_ps(5)), attachment: 0, window: 0xabcd, flags })
+    packet(Body::Ack { ack: 1000, echo: Some(Instant::from_ps(5)), window: 0xabcd, flags })
 }
 
 /// The format is fixed byte by byte: peers of the same version understand each other.
@@ -62,7 +62,7 @@ fn known_encodings() {
             ]
         )
     );
-    let no_echo = packet(Body::Ack { ack: 0, echo: None, attachment: 9, window: 1, flags: Flags::NONE });
+    let no_echo = packet(Body::Ack { ack: 0, echo: None, window: 1, flags: Flags::NONE });
     assert_eq!(encoded(&no_echo, &SackBlocks::EMPTY), expect(1, 0, 0, &[&[0; 8], &[0xff; 8], &[0, 1]]));
     let syn = packet(Body::Syn { sent_at: Instant::from_ps(5) });
     assert_eq!(encoded(&syn, &SackBlocks::EMPTY), expect(2, 0, 0, &[&five]));
@@ -147,7 +147,7 @@ fn data_body() -> impl Strategy<Value = Body> {
 
 fn ack_body(flags: impl Strategy<Value = Flags>) -> impl Strategy<Value = Body> {
     (any::<u64>(), proptest::option::of(instant()), any::<u16>(), flags)
-        .prop_map(|(ack, echo, window, flags)| Body::Ack { ack, echo, attachment: 0, window, flags })
+        .prop_map(|(ack, echo, window, flags)| Body::Ack { ack, echo, window, flags })
 }
 
 /// A packet as [`decode`] returns it, but for its size, with its blocks.
@@ -166,7 +166,7 @@ fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
     ];
     (with_blocks, any::<u32>(), any::<u8>()).prop_map(|((body, sack), to, octet)| {
         let packet = Packet::new(TrafficClass::from_octet(octet), 0, body);
-        (Packet { to: EndpointId::from_index(to), ..packet }, sack)
+        (packet.to(EndpointId::from_index(to)), sack)
     })
 }
 
@@ -192,7 +192,8 @@ proptest! {
     fn packets_survive_the_round_trip(sent in any_packet()) {
         let bytes = datagram(&sent);
         let (packet, sack, payload) = decode(&bytes, sent.0.traffic_class).unwrap();
-        let expected = Packet { wire_bytes: bytes.len() as u16, ..sent.0 };
+        let mut expected = sent.0;
+        expected.wire_bytes = bytes.len() as u16;
         prop_assert_eq!((packet, sack), (expected, sent.1));
         prop_assert_eq!(payload.len(), usize::from(packet.payload()));
     }

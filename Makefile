@@ -1,0 +1,45 @@
+# Everything a fresh machine with Rust needs: `make demo`, `make test`.
+PLIANT := target/release/pliant
+FUZZ_SECONDS ?= 60
+
+.PHONY: all demo test lint doc bench bench-real fuzz release clean
+
+all: release
+
+release: $(PLIANT)
+
+# cargo itself decides what is stale.
+.PHONY: $(PLIANT)
+$(PLIANT):
+	cargo build --release --locked --package pliant-cli
+
+## A leaf-spine under four queue plans, then a real file over UDP loopback.
+demo: $(PLIANT)
+	bench/demo.sh $(PLIANT)
+
+## What CI runs: format, lints, documentation, every test.
+test: lint doc
+	cargo test --workspace --locked
+
+lint:
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+## Packet-hops per CPU-second beside ns-3 and ns-2; installs both on Debian. Writes target/bench.json.
+bench: $(PLIANT)
+	bench/run.sh $(PLIANT)
+
+## The real path beside kernel TCP and quinn.
+bench-real: $(PLIANT)
+	bench/real/run.sh $(PLIANT)
+
+## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz.
+fuzz:
+	cd fuzz && for target in wire_codec scenario_parser distribution_parser; do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+clean:
+	cargo clean

@@ -1,0 +1,186 @@
+//! A UDP socket that sends and receives in batches, with an ECN codepoint on every datagram.
+//!
+//! Batches are the kernel's segmentation offload (GSO, GRO): one system call moves up to 64 datagrams.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use pliant_proto::packet::Ecn;
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Largest UDP payload over IPv4, and so the most bytes of one batch.
+const MAX_BATCH_BYTES: usize = 65_507;
+/// Asked of the kernel for each direction; it may grant less.
+const SOCKET_BUFFER_BYTES: usize = 8 << 20;
+
+/// A UDP socket with batching state.
+pub struct Socket {
+    io: UdpSocket,
+    state: UdpSocketState,
+    received: Vec<Vec<u8>>,
+    metas: Vec<RecvMeta>,
+}
+
+/// A datagram as it arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The ECN codepoint it arrived with.
+    pub ecn: Ecn,
+    /// Its payload.
+    pub bytes: &'a [u8],
+}
+
+impl Socket {
+    /// A socket bound to `address`.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let io = UdpSocket::bind(address)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        io.set_nonblocking(true)?;
+        // Best effort: the kernel caps both at its own limits.
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
+        let batch_bytes = MAX_BATCH_BYTES.max(2048 * state.gro_segments());
+        Ok(Self { io, state, received: vec![vec![0; batch_bytes]; BATCH_SIZE], metas: vec![RecvMeta::default(); BATCH_SIZE] })
+    }
+
+    /// The address it is bound to.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.io.local_addr()
+    }
+
+    /// Datagrams that one batch may hold.
+    pub fn max_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Passes what has arrived to `each`; returns how many datagrams, zero if none is waiting.
+    pub fn receive(&mut self, mut each: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
+        let mut slices: Vec<io::IoSliceMut<'_>> = self.received.iter_mut().map(|buffer| io::IoSliceMut::new(buffer)).collect();
+        let batches = match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut self.metas) {
+            Ok(batches) => batches,
+            Err(error) if is_transient(&error) => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        let mut datagrams = 0;
+        for (meta, buffer) in self.metas[..batches].iter().zip(&self.received) {
+            let ecn = from_codepoint(meta.ecn);
+            for bytes in buffer[..meta.len].chunks(meta.stride.max(1)) {
+                each(Datagram { from: meta.addr, ecn, bytes });
+                datagrams += 1;
+            }
+        }
+        Ok(datagrams)
+    }
+
+    /// Sends a batch, waiting while the kernel has no room for it.
+    pub fn send(&self, batch: &Batch) -> io::Result<()> {
+        let Some(to) = batch.to else { return Ok(()) };
+        let transmit = Transmit {
+            destination: to,
+            ecn: to_codepoint(batch.ecn),
+            contents: &batch.bytes,
+            segment_size: (batch.segments > 1).then_some(batch.segment_bytes),
+            src_ip: None,
+        };
+        loop {
+            match self.state.try_send(UdpSockRef::from(&self.io), &transmit) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for(PollFlags::OUT, None)?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Waits until something arrives, or for `timeout`.
+    pub fn wait_readable(&self, timeout: Duration) -> io::Result<()> {
+        self.wait_for(PollFlags::IN, Some(timeout))
+    }
+
+    fn wait_for(&self, what: PollFlags, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        });
+        match poll(&mut [PollFd::new(&self.io, what)], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Nothing to read, or news of an earlier datagram that could not be delivered.
+fn is_transient(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | Interrupted | ConnectionRefused | ConnectionReset)
+}
+
+fn from_codepoint(codepoint: Option<EcnCodepoint>) -> Ecn {
+    match codepoint {
+        None => Ecn::NotEct,
+        Some(EcnCodepoint::Ect0) => Ecn::Ect0,
+        Some(EcnCodepoint::Ect1) => Ecn::Ect1,
+        Some(EcnCodepoint::Ce) => Ecn::Ce,
+    }
+}
+
+fn to_codepoint(ecn: Ecn) -> Option<EcnCodepoint> {
+    match ecn {
+        Ecn::NotEct => None,
+        Ecn::Ect0 => Some(EcnCodepoint::Ect0),
+        Ecn::Ect1 => Some(EcnCodepoint::Ect1),
+        Ecn::Ce => Some(EcnCodepoint::Ce),
+    }
+}
+
+/// Datagrams to one address with one ECN codepoint, all of one size but the last, which may be shorter.
+#[derive(Debug, Default)]
+pub struct Batch {
+    to: Option<SocketAddr>,
+    ecn: Ecn,
+    bytes: Vec<u8>,
+    segment_bytes: usize,
+    segments: usize,
+    /// The last datagram was shorter: nothing may follow it.
+    closed: bool,
+}
+
+impl Batch {
+    /// Whether a datagram may join what is collected, at most `max_segments` in all.
+    pub fn accepts(&self, to: SocketAddr, ecn: Ecn, bytes: usize, max_segments: usize) -> bool {
+        self.segments == 0
+            || !self.closed
+                && self.to == Some(to)
+                && self.ecn == ecn
+                && bytes <= self.segment_bytes
+                && self.segments < max_segments
+                && self.bytes.len() + bytes <= MAX_BATCH_BYTES
+    }
+
+    /// Adds a datagram that it [accepts](Self::accepts); returns its bytes to be written.
+    pub fn push(&mut self, to: SocketAddr, ecn: Ecn, bytes: usize) -> &mut [u8] {
+        if self.segments == 0 {
+            (self.to, self.ecn, self.segment_bytes) = (Some(to), ecn, bytes);
+        }
+        self.closed = bytes < self.segment_bytes;
+        self.segments += 1;
+        let start = self.bytes.len();
+        self.bytes.resize(start + bytes, 0);
+        &mut self.bytes[start..]
+    }
+
+    /// Whether nothing is collected.
+    pub fn is_empty(&self) -> bool {
+        self.segments == 0
+    }
+
+    /// Forgets what was collected.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.segments = 0;
+        self.closed = false;
+    }
+}

@@ -1,0 +1,223 @@
+//! Moves a file: `send` on one side, `recv` on the other.
+//!
+//! The stream is a small header (magic, name, size), the file's bytes, and their BLAKE3 hash. The receiver writes into
+//! a temporary file beside the target and renames it once the hash agrees, so a broken transfer leaves nothing behind.
+
+mod receive;
+mod send;
+
+pub use receive::{Received, Receiver, Target};
+pub use send::{Sent, Source, send};
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pliant_proto::congestion::{Algorithm, AnyController};
+use pliant_proto::packet::WireFormat;
+use pliant_proto::recovery::rtt::RtoBounds;
+use pliant_proto::time::Span;
+use pliant_proto::transport::tcp::TcpConfig;
+use pliant_proto::wire::DATA_HEADER_BYTES;
+use thiserror::Error;
+
+/// Bytes of the IPv4 and UDP headers around a datagram.
+const IP_UDP_BYTES: u16 = 28;
+/// How long a loop sleeps at most, so that an interrupt is noticed.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Settings of a transfer. Both sides must agree on nothing but the protocol's version.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Congestion controller of the sender.
+    pub algorithm: Algorithm,
+    /// Weight of a weighted-fair sender.
+    pub weight: f64,
+    /// Largest IP packet, 576 to 65535 bytes.
+    pub mtu: u16,
+    /// Most bytes the receiver holds.
+    pub receive_buffer: u64,
+    /// Silence after which the peer is given up.
+    pub idle_timeout: Span,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            algorithm: Algorithm::Dctcp,
+            weight: 1.0,
+            mtu: 1500,
+            receive_buffer: 4 << 20,
+            idle_timeout: Span::from_secs(30),
+        }
+    }
+}
+
+impl Settings {
+    /// Payload bytes per datagram.
+    pub(crate) fn mss(&self) -> u16 {
+        self.mtu - IP_UDP_BYTES - DATA_HEADER_BYTES as u16
+    }
+
+    /// The same machine that the simulator runs, with the timers of a real host.
+    pub(crate) fn tcp(&self) -> Arc<TcpConfig> {
+        let defaults = TcpConfig::default();
+        Arc::new(TcpConfig {
+            mss: self.mss(),
+            wire: WireFormat { header_bytes: IP_UDP_BYTES + DATA_HEADER_BYTES as u16, minimum_bytes: 0 },
+            handshake: true,
+            ecn: self.algorithm.ecn(),
+            rto: RtoBounds {
+                minimum: Span::from_ms(10),
+                initial: Span::from_ms(200),
+                granularity: Span::from_ms(1),
+                ..defaults.rto
+            },
+            receive_buffer: Some(self.receive_buffer),
+            ..defaults
+        })
+    }
+
+    pub(crate) fn controller(&self) -> AnyController {
+        AnyController::new(self.algorithm, self.mss(), self.weight)
+    }
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// Bytes of the file that are across.
+    pub done_bytes: u64,
+    /// Bytes of the file.
+    pub total_bytes: u64,
+}
+
+/// Why a transfer failed.
+#[derive(Debug, Error)]
+pub enum TransferError {
+    /// The address is not this host's loopback.
+    #[error("{0} is not a loopback address: transfers are not encrypted yet, so only loopback is allowed")]
+    NotLoopback(SocketAddr),
+    /// The file cannot be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The socket failed.
+    #[error("{address}: {error}")]
+    Socket {
+        /// Which address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// Nothing was heard from the peer for the idle timeout.
+    #[error("nothing heard from {address} for {timeout}")]
+    Silent {
+        /// The peer.
+        address: SocketAddr,
+        /// For how long.
+        timeout: Span,
+    },
+    /// Nobody ever answered.
+    #[error("no answer from {address} within {timeout}: is `pliant recv` running there?")]
+    NoAnswer {
+        /// The peer.
+        address: SocketAddr,
+        /// For how long.
+        timeout: Span,
+    },
+    /// What arrived is not a transfer.
+    #[error("{address} does not send a file: {why}")]
+    NotATransfer {
+        /// The peer.
+        address: SocketAddr,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The content differs from what was sent.
+    #[error("content of {name} differs from what was sent: hash {got}, expected {expected}")]
+    HashMismatch {
+        /// Name of the file.
+        name: String,
+        /// Hash of what arrived.
+        got: blake3::Hash,
+        /// Hash of what was sent.
+        expected: blake3::Hash,
+    },
+    /// The user stopped it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Refuses every address that is not loopback.
+fn require_loopback(address: SocketAddr) -> Result<(), TransferError> {
+    let loopback = match address.ip() {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_loopback(),
+    };
+    if loopback { Ok(()) } else { Err(TransferError::NotLoopback(address)) }
+}
+
+/// The start of every stream: magic, version, length of the name, size of the file; then the name.
+const MAGIC: [u8; 4] = *b"PLNT";
+const VERSION: u8 = 1;
+const FIXED_HEADER_BYTES: usize = 4 + 1 + 1 + 8;
+const HASH_BYTES: usize = blake3::OUT_LEN;
+
+fn encode_header(name: &str, size: u64) -> Vec<u8> {
+    let name = &name.as_bytes()[..name.floor_char_boundary(255)];
+    let mut header = Vec::with_capacity(FIXED_HEADER_BYTES + name.len());
+    header.extend(MAGIC);
+    header.extend([VERSION, name.len() as u8]);
+    header.extend(size.to_be_bytes());
+    header.extend(name);
+    header
+}
+
+/// Length of the name and size of the file.
+fn decode_fixed_header(bytes: &[u8; FIXED_HEADER_BYTES]) -> Result<(usize, u64), &'static str> {
+    let [m0, m1, m2, m3, version, name_bytes, size @ ..] = *bytes;
+    if [m0, m1, m2, m3] != MAGIC {
+        return Err("the stream does not start as a transfer does");
+    }
+    if version != VERSION {
+        return Err("it speaks another version");
+    }
+    let size = u64::from_be_bytes(size);
+    if size > 1 << 56 {
+        return Err("it announces an absurd size");
+    }
+    Ok((usize::from(name_bytes), size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_round_trips_and_refuses_nonsense() {
+        let header = encode_header("model.bin", 256);
+        let fixed: [u8; FIXED_HEADER_BYTES] = header[..FIXED_HEADER_BYTES].try_into().unwrap();
+        assert_eq!(decode_fixed_header(&fixed), Ok((9, 256)));
+        for (index, value) in [(0, 0u8), (4, 9), (6, 255)] {
+            let mut broken = fixed;
+            broken[index] = value;
+            assert!(decode_fixed_header(&broken).is_err(), "byte {index}");
+        }
+    }
+
+    #[test]
+    fn only_loopback_is_allowed() {
+        for (address, allowed) in
+            [("127.0.0.1:1", true), ("[::1]:1", true), ("10.0.0.1:1", false), ("0.0.0.0:1", false), ("[::]:1", false)]
+        {
+            assert_eq!(require_loopback(address.parse().unwrap()).is_ok(), allowed, "{address}");
+        }
+    }
+}
