@@ -5,6 +5,7 @@ pub mod oracle;
 pub mod recorder;
 pub mod results;
 pub mod routing;
+pub mod run;
 pub mod scenario;
 pub mod topology;
 pub mod traffic;

@@ -16,11 +16,13 @@ pub enum FlowState {
     Unfinished,
     /// The sender is through, bytes were lost, and the transport repairs nothing (UDP).
     SentWithLoss,
+    /// A flow without an end, which ran as long as the run did.
+    RanToEnd,
 }
 
 impl FlowState {
     /// Every state.
-    pub const ALL: [Self; 3] = [Self::Completed, Self::Unfinished, Self::SentWithLoss];
+    pub const ALL: [Self; 4] = [Self::Completed, Self::Unfinished, Self::SentWithLoss, Self::RanToEnd];
 
     /// Its name in tables and files.
     pub const fn name(self) -> &'static str {
@@ -28,6 +30,7 @@ impl FlowState {
             Self::Completed => "completed",
             Self::Unfinished => "unfinished",
             Self::SentWithLoss => "sent_with_loss",
+            Self::RanToEnd => "ran_to_end",
         }
     }
 

@@ -92,6 +92,8 @@ pub struct FlowStatistics {
     pub unfinished: u64,
     /// Of these: sent, with bytes lost for good.
     pub sent_with_loss: u64,
+    /// Of these: without an end, and so without a completion time.
+    pub ran_to_end: u64,
     /// Payload bytes delivered, those of unfinished flows too.
     pub delivered_bytes: u64,
     /// Payload delivered over the run's whole simulated time, in Gbit/s.
@@ -122,6 +124,7 @@ impl FlowStatistics {
             completed: in_state(FlowState::Completed),
             unfinished: in_state(FlowState::Unfinished),
             sent_with_loss: in_state(FlowState::SentWithLoss),
+            ran_to_end: in_state(FlowState::RanToEnd),
             delivered_bytes,
             goodput_gbit_per_s: if seconds > 0.0 { delivered_bytes as f64 * 8e-9 / seconds } else { 0.0 },
             fct_us: Distribution::of(flows.iter().filter_map(|flow| fct_us(flow, result)).collect()),
