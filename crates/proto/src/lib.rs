@@ -18,6 +18,7 @@ pub mod congestion;
 pub mod contract;
 pub mod event_queue;
 pub mod packet;
+pub mod recovery;
 pub mod rng;
 pub mod switch;
 pub mod time;

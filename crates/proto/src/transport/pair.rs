@@ -1,0 +1,263 @@
+//! Two transports and a path between them, for tests: time jumps to the earlier of the next arrival and the next
+//! deadline.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::packet::{ByteRange, Ecn, Packet, SackBlocks};
+use crate::time::{Instant, Span};
+use crate::transport::{Command, Deadline, Event, Outlet, Transport, drain};
+use crate::units::{Rate, Serializer};
+
+/// What the path does with one packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Delivers it.
+    Pass,
+    /// Loses it.
+    Drop,
+    /// Delivers it later by this much, behind packets sent after it.
+    Delay(Span),
+    /// Delivers it twice.
+    Duplicate,
+    /// Delivers it marked CE, if it is ECN-capable.
+    Mark,
+}
+
+/// A packet that a transport sent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Sent {
+    pub(crate) at: Instant,
+    pub(crate) packet: Packet,
+    pub(crate) sack: SackBlocks,
+}
+
+/// One call of a transport, for replay.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Input {
+    Packet(Instant, Packet, SackBlocks),
+    Command(Instant, Command),
+    Timeout(Instant),
+}
+
+/// One side: its machine and everything that went in and came out.
+pub(crate) struct End<T> {
+    pub(crate) transport: T,
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) events: Vec<(Instant, Event)>,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) deadline: Option<Deadline>,
+}
+
+/// Collects what one `drain` gives.
+struct Collect<'a> {
+    now: Instant,
+    sent: &'a mut Vec<Sent>,
+    events: &'a mut Vec<(Instant, Event)>,
+    deadline: &'a mut Option<Deadline>,
+}
+
+impl Outlet for Collect<'_> {
+    fn transmit(&mut self, packet: Packet, sack: &SackBlocks) {
+        self.sent.push(Sent { at: self.now, packet, sack: *sack });
+    }
+    fn event(&mut self, event: Event) {
+        self.events.push((self.now, event));
+    }
+    fn arm(&mut self, deadline: Option<Deadline>) {
+        *self.deadline = deadline;
+    }
+}
+
+impl<T: Transport> End<T> {
+    pub(crate) fn new(transport: T) -> Self {
+        Self { transport, sent: Vec::new(), events: Vec::new(), inputs: Vec::new(), deadline: None }
+    }
+
+    /// Makes one call and drains; gives what was sent.
+    pub(crate) fn feed(&mut self, input: Input) -> &[Sent] {
+        let from = self.sent.len();
+        self.inputs.push(input);
+        let now = match input {
+            Input::Packet(now, packet, sack) => {
+                self.transport.handle_packet(now, &packet, &sack);
+                now
+            }
+            Input::Command(now, command) => {
+                self.transport.handle_command(now, command);
+                now
+            }
+            Input::Timeout(now) => {
+                self.transport.handle_timeout(now);
+                now
+            }
+        };
+        self.drain(now);
+        &self.sent[from..]
+    }
+
+    pub(crate) fn drain(&mut self, now: Instant) {
+        let Self { transport, sent, events, deadline, .. } = self;
+        drain(transport, now, &mut Collect { now, sent, events, deadline });
+    }
+
+    /// When `event` came.
+    pub(crate) fn time_of(&self, event: Event) -> Option<Instant> {
+        self.events.iter().find(|(_, seen)| *seen == event).map(|(at, _)| *at)
+    }
+
+    /// Bytes delivered, asserting that they came in order, each once.
+    pub(crate) fn delivered(&self) -> u64 {
+        let ranges = self.events.iter().filter_map(|(_, event)| match event {
+            Event::Deliver(range) => Some(*range),
+            _ => None,
+        });
+        ranges.fold(0, |next, ByteRange { start, end }| {
+            assert!(start == next && end > start, "delivered {start}..{end} after {next}");
+            end
+        })
+    }
+}
+
+/// Decides a packet's fate by its number on the path, the time and the packet.
+type Judge = Box<dyn FnMut(usize, Instant, &Packet) -> Fate>;
+
+/// One direction of the path.
+pub(crate) struct Path {
+    delay: Span,
+    serializer: Option<Serializer>,
+    fate: Judge,
+    busy_until: Instant,
+    count: usize,
+}
+
+impl Path {
+    /// A path without a rate that loses nothing.
+    pub(crate) fn new(delay: Span) -> Self {
+        Self { delay, serializer: None, fate: Box::new(|_, _, _| Fate::Pass), busy_until: Instant::ZERO, count: 0 }
+    }
+
+    pub(crate) fn with_rate(mut self, rate: Rate) -> Self {
+        self.serializer = Some(Serializer::new(rate));
+        self
+    }
+
+    /// With `fate` judging every packet.
+    pub(crate) fn with_fate(mut self, fate: impl FnMut(usize, Instant, &Packet) -> Fate + 'static) -> Self {
+        self.fate = Box::new(fate);
+        self
+    }
+}
+
+/// A sender and a receiver.
+pub(crate) struct Pair<A, B> {
+    pub(crate) now: Instant,
+    pub(crate) sender: End<A>,
+    pub(crate) receiver: End<B>,
+    pub(crate) forth: Path,
+    pub(crate) back: Path,
+    /// In flight: (arrival, number) to (goes forth, packet).
+    flying: BTreeMap<(Instant, usize), (bool, Packet, SackBlocks)>,
+    number: usize,
+    posted: (usize, usize),
+}
+
+impl<A: Transport, B: Transport> Pair<A, B> {
+    pub(crate) fn new(sender: A, receiver: B, forth: Path, back: Path) -> Self {
+        let (sender, receiver) = (End::new(sender), End::new(receiver));
+        Self { now: Instant::ZERO, sender, receiver, forth, back, flying: BTreeMap::new(), number: 0, posted: (0, 0) }
+    }
+
+    /// Gives the sender a whole transfer.
+    pub(crate) fn transfer(&mut self, bytes: u64) {
+        self.sender.transport.handle_command(self.now, Command::Send { bytes });
+        self.sender.inputs.push(Input::Command(self.now, Command::Send { bytes }));
+        self.command_sender(Command::Finish);
+    }
+
+    pub(crate) fn command_sender(&mut self, command: Command) {
+        self.sender.feed(Input::Command(self.now, command));
+        self.post();
+    }
+
+    pub(crate) fn command_receiver(&mut self, command: Command) {
+        self.receiver.feed(Input::Command(self.now, command));
+        self.post();
+    }
+
+    /// Runs until nothing is left to happen, or until `end`; false if `end` came first.
+    pub(crate) fn run_until(&mut self, end: Instant) -> bool {
+        loop {
+            let arrival = self.flying.keys().next().map(|(at, _)| *at);
+            let deadlines = [self.sender.deadline, self.receiver.deadline].map(|deadline| deadline.map(|d| d.at));
+            let Some(next) = deadlines.into_iter().chain([arrival]).flatten().min() else { return true };
+            if next > end {
+                self.now = end;
+                return false;
+            }
+            self.now = self.now.max(next);
+            self.step(arrival == Some(next));
+        }
+    }
+
+    fn step(&mut self, arrival: bool) {
+        let now = self.now;
+        if arrival {
+            let (_, (forth, packet, sack)) = self.flying.pop_first().expect("an arrival is due");
+            let input = Input::Packet(now, packet, sack);
+            if forth {
+                self.receiver.feed(input)
+            } else {
+                self.sender.feed(input)
+            };
+        } else if self.sender.deadline.is_some_and(|deadline| deadline.at <= now) {
+            self.sender.feed(Input::Timeout(now));
+        } else {
+            self.receiver.feed(Input::Timeout(now));
+        }
+        self.post();
+    }
+
+    /// Puts on the path what was sent since the last time.
+    fn post(&mut self) {
+        for sent in self.sender.sent[self.posted.0..].iter().copied() {
+            post_one(&mut self.forth, sent, true, &mut self.flying, &mut self.number);
+        }
+        for sent in self.receiver.sent[self.posted.1..].iter().copied() {
+            post_one(&mut self.back, sent, false, &mut self.flying, &mut self.number);
+        }
+        self.posted = (self.sender.sent.len(), self.receiver.sent.len());
+    }
+}
+
+fn post_one(
+    path: &mut Path,
+    sent: Sent,
+    forth: bool,
+    flying: &mut BTreeMap<(Instant, usize), (bool, Packet, SackBlocks)>,
+    number: &mut usize,
+) {
+    let mut packet = sent.packet;
+    let fate = (path.fate)(path.count, sent.at, &packet);
+    path.count += 1;
+    let start = path.busy_until.max(sent.at);
+    let took = path.serializer.as_mut().map_or(Span::ZERO, |serializer| serializer.transmit(packet.wire_bytes.into()));
+    path.busy_until = start.after(took);
+    let mut arrival = path.busy_until.after(path.delay);
+    let copies = match fate {
+        Fate::Drop => 0,
+        Fate::Duplicate => 2,
+        _ => 1,
+    };
+    if let Fate::Delay(extra) = fate {
+        arrival = arrival.after(extra);
+    }
+    if fate == Fate::Mark && packet.traffic_class.is_ect() {
+        packet.traffic_class = packet.traffic_class.with_ecn(Ecn::Ce);
+    }
+    for _ in 0..copies {
+        flying.insert((arrival, *number), (forth, packet, sent.sack));
+        *number += 1;
+    }
+}

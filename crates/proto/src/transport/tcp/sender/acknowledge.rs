@@ -1,0 +1,208 @@
+//! Acknowledgements that are duplicates, carry SACK blocks, or come while a loss is being repaired.
+
+use super::loss::Phase;
+use super::{Ack, CONNECTED, HANDSHAKE, LOSS, PERSIST, TcpSender, Unusual};
+use crate::congestion::{Cause, CongestionControl};
+use crate::packet::{ByteRange, Flags, SackBlocks};
+use crate::recovery::scoreboard::DUP_THRESH;
+use crate::time::{Instant, Span};
+
+/// What one acknowledgement brought.
+struct News {
+    acked: u64,
+    /// Bytes that SACK blocks report for the first time.
+    sacked: u64,
+    /// Whether it counts as a duplicate.
+    duplicate: bool,
+    /// Whether its first block reports a duplicate (RFC 2883).
+    dsack: Option<ByteRange>,
+}
+
+impl<C: CongestionControl> TcpSender<C> {
+    pub(super) fn handle_syn_ack(&mut self, now: Instant, echo: Instant, window: u16) {
+        if !self.is(HANDSHAKE) || echo > now {
+            return;
+        }
+        self.state = self.state & !HANDSHAKE | CONNECTED;
+        self.timer = None;
+        self.largest_window = window;
+        self.window_end = super::window_end(0, window);
+        self.rtt.sample(&self.config.rto, now.since(echo));
+        let unusual = self.unusual();
+        unusual.probe_due = false;
+        if unusual.syn_lost {
+            self.rtt.begin_after_lost_syn(&self.config.rto);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn handle_unusual_ack(&mut self, now: Instant, ack: &Ack, sack: &SackBlocks) {
+        if self.is(HANDSHAKE) || ack.cumulative < self.snd_una || ack.cumulative > self.snd_nxt {
+            return;
+        }
+        let window_moved = self.update_window(ack.cumulative, ack.window);
+        if self.is(PERSIST) {
+            self.leave_persist(ack.cumulative);
+        }
+        let mut unusual = self.unusual.take().unwrap_or_default();
+        let flight = self.in_flight(&unusual);
+        let news = self.read(now, &mut unusual, ack, sack, window_moved);
+        let rtt = self.advance_unusual(now, &mut unusual, ack, &news);
+        self.report(now, ack, news.acked, flight, rtt, unusual.loss.phase == Phase::Fast);
+        self.follow(now, &mut unusual, &news);
+        self.set_loss_state(&unusual);
+        self.unusual = Some(unusual);
+        if ack.flags.contains(Flags::ECE) {
+            self.echo_congestion(now);
+        }
+    }
+
+    pub(super) fn set_loss_state(&mut self, unusual: &Unusual) {
+        self.state = if unusual.loss.is_active() { self.state | LOSS } else { self.state & !LOSS };
+    }
+
+    /// Bytes in flight as a controller counts them: sent and not acknowledged, but after a timeout only what has been
+    /// sent since.
+    pub(super) fn in_flight(&self, unusual: &Unusual) -> u64 {
+        if unusual.loss.phase == Phase::Timeout {
+            unusual.loss.in_flight_after_timeout(self.snd_una, self.snd_nxt)
+        } else {
+            self.snd_nxt - self.snd_una
+        }
+    }
+
+    /// Works out what the acknowledgement says.
+    fn read(&self, now: Instant, unusual: &mut Unusual, ack: &Ack, sack: &SackBlocks, window_moved: bool) -> News {
+        let mut news = News { acked: ack.cumulative - self.snd_una, sacked: 0, duplicate: false, dsack: None };
+        if self.is(PERSIST) {
+            // Answers to a probe: its byte does not count as sent yet.
+        } else if self.config.sack {
+            let mut blocks = if ack.flags.contains(Flags::SACK) { sack.as_slice() } else { &[] };
+            if ack.flags.contains(Flags::DSACK)
+                && let Some((first, others)) = blocks.split_first()
+            {
+                (news.dsack, blocks) = (Some(*first), others);
+            }
+            for block in blocks {
+                let block = ByteRange::new(block.start.max(ack.cumulative), block.end);
+                if !block.is_empty() && block.end <= self.snd_nxt {
+                    news.sacked += unusual.loss.scoreboard.insert(block);
+                    if let Some(rack) = &mut unusual.rack {
+                        rack.on_sacked(now, block);
+                    }
+                }
+            }
+            news.duplicate = news.sacked > 0;
+        } else {
+            news.duplicate = news.acked == 0 && self.snd_nxt > self.snd_una && !window_moved;
+        }
+        news
+    }
+
+    fn advance_unusual(&mut self, now: Instant, unusual: &mut Unusual, ack: &Ack, news: &News) -> Option<Span> {
+        if news.acked == 0 {
+            return None;
+        }
+        let timer = self.timer;
+        let rtt = self.advance(now, ack);
+        let loss = &mut unusual.loss;
+        loss.scoreboard.advance(self.snd_una);
+        if let Some(rack) = &mut unusual.rack {
+            rack.on_acknowledged(now, self.snd_una);
+        }
+        // NewReno with a window full of holes: only the first partial acknowledgement restarts the timer (RFC 6582).
+        if !self.config.sack && loss.phase == Phase::Fast && !loss.is_repaired(self.snd_una) {
+            if loss.partial_seen {
+                self.timer = timer;
+            }
+            loss.partial_seen = true;
+        }
+        rtt
+    }
+
+    /// Moves between the phases of recovery.
+    fn follow(&mut self, now: Instant, unusual: &mut Unusual, news: &News) {
+        let loss = &mut unusual.loss;
+        let before = loss.phase;
+        if before != Phase::Open {
+            if loss.is_repaired(self.snd_una) {
+                if before == Phase::Fast {
+                    self.controller.on_recovered(self.snd_nxt - self.snd_una);
+                }
+                loss.end();
+            } else if before == Phase::Fast && !self.config.sack {
+                self.inflate(unusual, news);
+            }
+        } else if news.acked > 0 {
+            loss.duplicates = 0;
+            loss.limited_bytes = 0;
+        }
+        if unusual.rack.is_some() {
+            let ended = before != unusual.loss.phase;
+            self.follow_rack(now, unusual, news, ended);
+        } else if unusual.loss.phase == Phase::Open {
+            self.count_duplicate(now, unusual, news);
+        }
+    }
+
+    fn count_duplicate(&mut self, now: Instant, unusual: &mut Unusual, news: &News) {
+        let (mss, loss) = (self.mss(), &mut unusual.loss);
+        if !news.duplicate {
+            return;
+        }
+        loss.duplicates += 1;
+        let lost = loss.duplicates >= DUP_THRESH || loss.scoreboard.lost_below(mss) > self.snd_una;
+        if lost && loss.may_begin(self.snd_una, self.config.sack) {
+            self.begin_fast_recovery(now, unusual);
+        }
+    }
+
+    /// Enters fast recovery and reports the loss.
+    pub(super) fn begin_fast_recovery(&mut self, now: Instant, unusual: &mut Unusual) {
+        let flight = (self.snd_nxt - self.snd_una).saturating_sub(unusual.loss.limited_bytes);
+        unusual.loss.begin(Phase::Fast, self.snd_una, self.snd_nxt);
+        unusual.loss.retransmit_first = true;
+        if !self.config.sack {
+            unusual.loss.inflation = i64::from(DUP_THRESH) * self.mss() as i64;
+        }
+        unusual.fast_recoveries += 1;
+        self.congestion(now, Cause::Loss, flight, true);
+    }
+
+    /// NewReno's window during recovery (RFC 6582 section 3.2, steps 3 and 4).
+    fn inflate(&self, unusual: &mut Unusual, news: &News) {
+        let (mss, loss) = (self.mss(), &mut unusual.loss);
+        if news.duplicate {
+            loss.inflation += mss as i64;
+        }
+        if news.acked > 0 {
+            loss.retransmit_first = true;
+            loss.inflation -= news.acked as i64;
+            if news.acked >= mss {
+                loss.inflation += mss as i64;
+            }
+        }
+    }
+
+    /// RACK's turn after an acknowledgement; `ended` if it ended a repair.
+    fn follow_rack(&mut self, now: Instant, unusual: &mut Unusual, news: &News, ended: bool) {
+        let (smoothed, unacked, next) = (self.rtt.smoothed(), self.snd_una, self.snd_nxt);
+        let repairing = unusual.loss.phase != Phase::Open;
+        let Some(rack) = &mut unusual.rack else { return };
+        let plain_duplicate = news.acked == 0 && news.sacked == 0;
+        let probe_repaired = rack.settle_probe(unacked, news.dsack, plain_duplicate);
+        rack.follow_duplicates(unacked, next, news.dsack.is_some());
+        if ended {
+            rack.on_recovered();
+        }
+        let lost = rack.detect(now, smoothed, repairing);
+        if lost && !repairing {
+            self.begin_fast_recovery(now, unusual);
+        } else if probe_repaired && !repairing {
+            let flight = next - unacked;
+            self.congestion(now, Cause::Loss, flight, true);
+            self.controller.on_recovered(flight);
+        }
+        self.arm_loss_probe(now, unusual);
+    }
+}

@@ -1,0 +1,82 @@
+//! Where a sender stands in repairing losses.
+
+use crate::recovery::scoreboard::Scoreboard;
+
+/// How new losses and old ones are being repaired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Phase {
+    /// Nothing is being repaired.
+    #[default]
+    Open,
+    /// Fast recovery: RFC 6675 with SACK, RFC 6582 without, RFC 8985 with RACK.
+    Fast,
+    /// After a timeout: everything not SACKed below the recovery point is sent again in slow start.
+    Timeout,
+}
+
+/// Loss recovery of one flow.
+#[derive(Default)]
+pub(super) struct Loss {
+    pub(super) phase: Phase,
+    /// SND.NXT when the current or the last repair began (RecoveryPoint, `recover`).
+    pub(super) recovery_point: Option<u64>,
+    /// Duplicate acknowledgements since SND.UNA moved.
+    pub(super) duplicates: u32,
+    /// New bytes sent on duplicates: no part of the flight that ssthresh follows (RFC 5681).
+    pub(super) limited_bytes: u64,
+    /// NewReno's inflation of the window, negative after deflation (RFC 6582).
+    pub(super) inflation: i64,
+    /// The first hole goes out whatever the window says: at the start of recovery, on NewReno's partial
+    /// acknowledgements.
+    pub(super) retransmit_first: bool,
+    /// A partial acknowledgement has come in this recovery.
+    pub(super) partial_seen: bool,
+    /// SND.UNA at the last timeout.
+    pub(super) timed_out: Option<u64>,
+    pub(super) scoreboard: Scoreboard,
+}
+
+impl Loss {
+    /// Whether every acknowledgement must look here.
+    pub(super) fn is_active(&self) -> bool {
+        self.phase != Phase::Open || self.duplicates > 0 || !self.scoreboard.is_empty()
+    }
+
+    /// Repair begins: nothing of `unacked..next` has been sent again.
+    pub(super) fn begin(&mut self, phase: Phase, unacked: u64, next: u64) {
+        self.phase = phase;
+        self.recovery_point = Some(next);
+        self.duplicates = 0;
+        self.limited_bytes = 0;
+        self.inflation = 0;
+        self.retransmit_first = false;
+        self.partial_seen = false;
+        self.scoreboard.begin(unacked);
+    }
+
+    /// Whether everything outstanding when repair began is acknowledged.
+    pub(super) fn is_repaired(&self, unacked: u64) -> bool {
+        self.recovery_point.is_none_or(|point| unacked >= point)
+    }
+
+    /// Ends the repair.
+    pub(super) fn end(&mut self) {
+        self.phase = Phase::Open;
+        self.duplicates = 0;
+        self.inflation = 0;
+        self.retransmit_first = false;
+    }
+
+    /// Whether fast recovery may begin: not again for what an earlier repair covers. RFC 6582 wants the
+    /// acknowledgement to cover more than `recover`, RFC 6675 at least RecoveryPoint.
+    pub(super) fn may_begin(&self, unacked: u64, sack: bool) -> bool {
+        self.recovery_point.is_none_or(|point| if sack { unacked >= point } else { unacked > point })
+    }
+
+    /// After a timeout: bytes sent again, or for the first time since.
+    pub(super) fn in_flight_after_timeout(&self, unacked: u64, next: u64) -> u64 {
+        let point = self.recovery_point.unwrap_or(next).max(unacked);
+        let high_rxt = self.scoreboard.high_rxt().min(point);
+        self.scoreboard.holes_within(unacked, high_rxt) + self.scoreboard.holes_within(point, next)
+    }
+}
