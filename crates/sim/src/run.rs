@@ -107,7 +107,7 @@ fn run_with<R: Recorder>(
         events: totals.events,
         interrupted,
         groups: scenario.groups.iter().map(|group| group_info(scenario, group)).collect(),
-        flows: measured(flows, scenario.spec.warmup),
+        flows: measured(flows, scenario),
         ports: port_rows(scenario, ports, left),
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
@@ -186,14 +186,17 @@ impl<'a> Opener<'a> {
     }
 }
 
-/// The flows that started after the warm-up; those without an end are not taken for unfinished.
-fn measured(mut flows: Vec<FlowRow>, warmup: Span) -> Vec<FlowRow> {
-    let measure_from = Instant::ZERO.after(warmup);
+/// The flows that started after the warm-up. Those without an end are not taken for unfinished, nor those for completed
+/// whose last byte arrived after others were lost for good.
+fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
+    let measure_from = Instant::ZERO.after(scenario.spec.warmup);
     flows.retain(|flow| flow.start >= measure_from);
     for flow in &mut flows {
+        let needed = scenario.groups[usize::from(flow.group)].contract.min_delivery * flow.bytes as f64;
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
-            flow.state = FlowState::RanToEnd;
-            flow.ideal_fct = Span::ZERO;
+            (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
+        } else if flow.state == FlowState::Completed && (flow.delivered_bytes as f64) < needed {
+            (flow.state, flow.completed) = (FlowState::SentWithLoss, None);
         }
     }
     flows

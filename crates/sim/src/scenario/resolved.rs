@@ -57,6 +57,8 @@ pub struct Group {
     pub class: u8,
     /// Traffic class of its acknowledgements.
     pub ack_class: u8,
+    /// How far it may bend.
+    pub contract: Contract,
     /// What carries it.
     pub carrier: Carrier,
 }
@@ -269,7 +271,7 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
         Carrier::Tcp { config, controller }
     };
     let GroupSpec { class, ref traffic, .. } = *group;
-    Ok(Group { name: name.to_owned(), traffic: traffic.clone(), class, ack_class, carrier })
+    Ok(Group { name: name.to_owned(), traffic: traffic.clone(), class, ack_class, contract, carrier })
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {
