@@ -26,6 +26,12 @@ impl Event {
         (self.at.as_ps() as u128) << 64 | u128::from(self.kind) << 32 | u128::from(self.entity)
     }
 
+    /// Whether it is handled before `other`.
+    #[inline]
+    pub fn precedes(&self, other: &Self) -> bool {
+        self.key() < other.key()
+    }
+
     #[inline]
     fn from_key(key: u128) -> Self {
         Self { at: Instant::from_ps((key >> 64) as u64), kind: (key >> 32) as u8, entity: key as u32 }

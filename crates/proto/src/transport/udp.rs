@@ -193,7 +193,7 @@ impl UdpReceiver {
 impl Transport for UdpReceiver {
     #[inline]
     fn handle_packet(&mut self, _now: Instant, packet: &Packet, _sack: &SackBlocks) {
-        let Body::Data { seq, len, flags, .. } = packet.body else { return };
+        let Body::Data { seq, len, flags, .. } = packet.body() else { return };
         let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM) else { return };
         self.marks += u64::from(packet.traffic_class.ecn() == Ecn::Ce);
         self.fin_arrived |= flags.contains(Flags::FIN);

@@ -95,10 +95,15 @@ impl Link {
     }
 
     /// Queues a packet, after all decisions that were due.
-    #[inline]
-    pub(super) fn enqueue(&mut self, now: Instant, mut packet: Packet, shared: Option<&mut SharedBuffer>) -> Admission {
-        let Queueing::Fifo(fifo) = &mut self.queueing else { return self.enqueue_scheduled(now, packet, shared) };
-        let mut shared = shared;
+    #[inline(always)]
+    pub(super) fn enqueue(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        mut shared: Option<&mut SharedBuffer>,
+    ) -> Admission {
+        let Queueing::Fifo(fifo) = &mut self.queueing else { return self.enqueue_scheduled(now, *packet, shared) };
+        let mut packet = *packet;
         if fifo.next_start <= now {
             fifo.start_due(now, self.delay, &mut self.wire, shared.as_deref_mut());
         }
@@ -121,6 +126,7 @@ impl Link {
         Admission::Queued
     }
 
+    #[inline(never)]
     fn enqueue_scheduled(&mut self, now: Instant, packet: Packet, mut shared: Option<&mut SharedBuffer>) -> Admission {
         self.decide(now, shared.as_deref_mut());
         let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
@@ -177,7 +183,7 @@ impl Link {
     }
 
     /// Puts a packet on the wire that starts at `start`; returns when the port is free again.
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self, start: Instant, packet: Packet) -> Instant {
         self.busy_until = start.after(self.serializer.transmit(u32::from(packet.wire_bytes)));
         self.wire.push_back(OnWire { arrives: self.busy_until.after(self.delay), packet });
@@ -267,7 +273,7 @@ impl Link {
 
 impl Fifo {
     /// Counts the packets that have started by `now` out of the queue.
-    #[inline]
+    #[inline(never)]
     fn start_due(
         &mut self,
         now: Instant,

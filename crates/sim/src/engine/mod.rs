@@ -178,7 +178,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         } else {
             self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)]
         };
-        if let Admission::Dropped(_) = self.network.enqueue(self.now, next, packet, &mut self.schedule) {
+        if let Admission::Dropped(_) = self.network.enqueue(self.now, next, &packet, &mut self.schedule) {
             let slot = &mut self.flows.slots[packet.to.flow() as usize];
             slot.drops += 1;
             slot.in_flight -= 1;
@@ -290,7 +290,7 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
         if packet.has_sack() {
             self.network.attachments.attach(&mut packet, sack);
         }
-        match self.network.enqueue(self.now, self.nic, packet, self.schedule) {
+        match self.network.enqueue(self.now, self.nic, &packet, self.schedule) {
             Admission::Queued => self.slot.in_flight += 1,
             Admission::Dropped(_) => {
                 self.slot.drops += 1;

@@ -61,7 +61,7 @@ impl<'a> Network<'a> {
     }
 
     /// Takes the packet that arrives on `link` now; tells the node it reaches, `None` for a host.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_arrival(
         &mut self,
         now: Instant,
@@ -80,11 +80,24 @@ impl<'a> Network<'a> {
     }
 
     /// Queues a packet on `link`.
-    #[inline]
-    pub(super) fn enqueue(&mut self, now: Instant, link: u32, packet: Packet, schedule: &mut Schedule) -> Admission {
+    #[inline(always)]
+    pub(super) fn enqueue(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
         if !self.shared.is_empty() {
-            self.catch_up_neighbours(now, link);
+            return self.enqueue_shared(now, link, packet, schedule);
         }
+        let port = &mut self.links[link as usize];
+        let idle = port.next_arrival().is_none();
+        let admission = port.enqueue(now, packet, None);
+        if idle {
+            Self::schedule_next(port, link, schedule);
+        }
+        admission
+    }
+
+    /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date.
+    #[inline(never)]
+    fn enqueue_shared(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
+        self.catch_up_neighbours(now, link);
         let (port, shared) = self.port_and_buffer(link);
         let idle = port.next_arrival().is_none();
         let admission = port.enqueue(now, packet, shared);
@@ -104,7 +117,7 @@ impl<'a> Network<'a> {
     }
 
     /// Schedules the first arrival of a wire that has no event pending, or the wake-up of a port that waits for tokens.
-    #[inline]
+    #[inline(always)]
     fn schedule_next(port: &mut Link, link: u32, schedule: &mut Schedule) {
         if let Some(at) = port.next_arrival() {
             schedule.arrival(at, link);

@@ -26,6 +26,8 @@ pub(super) mod kind {
 pub(super) struct Schedule {
     arrivals: Arrivals,
     others: EventQueue,
+    /// Time of the first of the others.
+    others_at: Instant,
     /// The first arrival is being handled: the next one scheduled takes its place, which spares a sift.
     first_is_spent: bool,
     /// Time of the event being handled.
@@ -35,14 +37,20 @@ pub(super) struct Schedule {
 impl Schedule {
     /// An empty schedule for links `0..links`.
     pub(super) fn new(links: usize) -> Self {
-        Self { arrivals: Arrivals::new(links), others: EventQueue::new(), first_is_spent: false, now: Instant::ZERO }
+        Self {
+            arrivals: Arrivals::new(links),
+            others: EventQueue::new(),
+            others_at: Instant::MAX,
+            first_is_spent: false,
+            now: Instant::ZERO,
+        }
     }
 
     /// The link's next packet arrives at `at`.
     #[inline]
     pub(super) fn arrival(&mut self, at: Instant, link: u32) {
         let Some(key) = self.arrivals.key(self.now, at, link) else {
-            return self.others.push(Event { at, kind: kind::ARRIVAL, entity: link });
+            return self.push_other(Event { at, kind: kind::ARRIVAL, entity: link });
         };
         if self.first_is_spent {
             self.first_is_spent = false;
@@ -56,30 +64,45 @@ impl Schedule {
     #[inline]
     pub(super) fn push(&mut self, at: Instant, kind: u8, entity: u32) {
         debug_assert_ne!(kind, kind::ARRIVAL);
-        self.others.push(Event { at, kind, entity });
+        self.push_other(Event { at, kind, entity });
+    }
+
+    fn push_other(&mut self, event: Event) {
+        self.others_at = self.others_at.min(event.at);
+        self.others.push(event);
     }
 
     /// The next event not after `end`. It stays in place until [`Self::finish`].
     #[inline]
     pub(super) fn begin_next(&mut self, end: Instant) -> Option<Event> {
-        let (arrival, other) = (self.arrivals.peek(), self.others.peek());
-        let arrival_first = match (&arrival, &other) {
-            (Some((at, link)), Some(other)) => {
-                *at < other.at || *at == other.at && (kind::ARRIVAL, *link) < (other.kind, other.entity)
+        match self.arrivals.peek() {
+            Some((at, entity)) if at < self.others_at && at <= end => {
+                self.first_is_spent = true;
+                self.now = at;
+                Some(Event { at, kind: kind::ARRIVAL, entity })
             }
+            arrival => self.begin_next_of_both(arrival, end),
+        }
+    }
+
+    /// Compares in full, for arrivals that are not plainly first.
+    #[inline(never)]
+    fn begin_next_of_both(&mut self, arrival: Option<(Instant, u32)>, end: Instant) -> Option<Event> {
+        let arrival = arrival.map(|(at, entity)| Event { at, kind: kind::ARRIVAL, entity });
+        let other = self.others.peek();
+        let arrival_first = match (&arrival, &other) {
+            (Some(arrival), Some(other)) => arrival.precedes(other),
             (arrival, _) => arrival.is_some(),
         };
+        let event = if arrival_first { arrival } else { other }.filter(|event| event.at <= end)?;
         if arrival_first {
-            let (at, entity) = arrival.filter(|(at, _)| *at <= end)?;
             self.first_is_spent = true;
-            self.now = at;
-            Some(Event { at, kind: kind::ARRIVAL, entity })
         } else {
-            let event = other.filter(|event| event.at <= end)?;
             self.others.remove_first();
-            self.now = event.at;
-            Some(event)
+            self.others_at = self.others.peek().map_or(Instant::MAX, |event| event.at);
         }
+        self.now = event.at;
+        Some(event)
     }
 
     /// The event of [`Self::begin_next`] has been handled.

@@ -304,7 +304,7 @@ impl TcpReceiver {
     #[inline]
     fn ack_packet(&mut self, ack: u64, echo: Option<Instant>, flags: Flags) -> Packet {
         let window = self.advertise(ack);
-        let body = Body::Ack { ack, echo, attachment: 0, window, flags };
+        let body = Body::Ack { ack, echo, window, flags };
         Packet::new(self.traffic_class(), self.config.wire.wire_bytes(0), body)
     }
 
@@ -354,8 +354,8 @@ impl TcpReceiver {
 impl Transport for TcpReceiver {
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
-        let Body::Data { seq, sent_at, len, flags } = packet.body else {
-            if let Body::Syn { sent_at } = packet.body {
+        let Body::Data { seq, sent_at, len, flags } = packet.body() else {
+            if let Body::Syn { sent_at } = packet.body() {
                 self.handle_syn(sent_at);
             }
             return;

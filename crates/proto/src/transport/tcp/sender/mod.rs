@@ -313,8 +313,8 @@ impl<C: CongestionControl> TcpSender<C> {
 impl<C: CongestionControl> Transport for TcpSender<C> {
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
-        let Body::Ack { ack, echo, window, flags, .. } = packet.body else {
-            if let Body::SynAck { echo, window } = packet.body {
+        let Body::Ack { ack, echo, window, flags, .. } = packet.body() else {
+            if let Body::SynAck { echo, window } = packet.body() {
                 self.handle_syn_ack(now, echo, window);
             }
             return;

@@ -166,7 +166,9 @@ impl<C: CongestionControl> TcpSender<C> {
         if let Some(rack) = &mut unusual.rack {
             rack.on_retransmitted(now, hole.start);
         }
-        self.repeat_packet(now, unusual, ByteRange::new(hole.start, data_end), fin)
+        let range = ByteRange::new(hole.start, data_end);
+        self.controller.on_lost(range.len());
+        self.repeat_packet(now, unusual, range, fin)
     }
 
     /// Sends the end of `hole` again.

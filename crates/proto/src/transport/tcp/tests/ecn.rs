@@ -17,7 +17,7 @@ fn echoes(config: &TcpConfig, marks: &[bool]) -> Vec<(u64, bool)> {
         let packet = data_packet(segment as u64 * MSS, MSS as u16, Flags::NONE, us(1), ecn);
         end.feed(Input::Packet(us(1), packet, SackBlocks::EMPTY));
     }
-    let acks = end.sent.iter().filter_map(|sent| match sent.packet.body {
+    let acks = end.sent.iter().filter_map(|sent| match sent.packet.body() {
         Body::Ack { ack, flags, .. } => Some((ack / MSS, flags.contains(Flags::ECE))),
         _ => None,
     });
@@ -48,7 +48,7 @@ fn dctcp_changes_within_a_batch_are_not_merged() {
         end.transport.handle_packet(us(1), &packet, &SackBlocks::EMPTY);
     }
     end.drain(us(1));
-    let ece = end.sent.iter().map(|sent| match sent.packet.body {
+    let ece = end.sent.iter().map(|sent| match sent.packet.body() {
         Body::Ack { ack, flags, .. } => (ack / MSS, flags.contains(Flags::ECE)),
         _ => panic!("only acknowledgements"),
     });
@@ -63,7 +63,7 @@ fn classic_latches_until_the_window_was_reduced() {
     for (segment, (ecn, flags)) in packets.into_iter().enumerate() {
         let packet = data_packet(segment as u64 * MSS, MSS as u16, flags, us(1), ecn);
         let sent = end.feed(Input::Packet(us(1), packet, SackBlocks::EMPTY));
-        ece.push(matches!(sent[0].packet.body, Body::Ack { flags, .. } if flags.contains(Flags::ECE)));
+        ece.push(matches!(sent[0].packet.body(), Body::Ack { flags, .. } if flags.contains(Flags::ECE)));
     }
     assert_eq!(ece, [false, true, true, false]);
     assert_eq!(end.transport.statistics().marks, 1);
@@ -88,7 +88,7 @@ fn the_window_is_reduced_once_per_window_of_data() {
             .sender
             .sent
             .iter()
-            .filter(|sent| matches!(sent.packet.body, Body::Data { flags, .. } if flags.contains(Flags::CWR)));
+            .filter(|sent| matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(Flags::CWR)));
         assert_eq!(cwr.count(), count);
     }
 }
@@ -103,7 +103,7 @@ fn codepoints_follow_the_mode() {
         let mut pair = pair(&mode(ecn, 1), TestController::fixed(10), dropping(&[3]), ten_us());
         complete(&mut pair, 20 * MSS);
         for sent in &pair.sender.sent {
-            let Body::Data { flags, .. } = sent.packet.body else { panic!("only data") };
+            let Body::Data { flags, .. } = sent.packet.body() else { panic!("only data") };
             let expected = if flags.contains(Flags::RETRANSMISSION) { again } else { data };
             assert_eq!(sent.packet.traffic_class.ecn(), expected);
         }

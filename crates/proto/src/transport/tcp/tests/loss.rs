@@ -171,7 +171,7 @@ fn rack_repairs_a_lost_retransmission_without_a_timeout() {
     // Number 2 and its first retransmission are lost; RFC 6675 alone would wait for the timeout.
     let lossy = || {
         let mut lost = 0;
-        ten_us().with_fate(move |_, _, packet| match packet.body {
+        ten_us().with_fate(move |_, _, packet| match packet.body() {
             Body::Data { seq, .. } if seq == 2 * MSS && lost < 2 => {
                 lost += 1;
                 Fate::Drop
@@ -201,7 +201,7 @@ fn rack_learns_to_bear_reordering() {
     let mut without = pair(&config(), TestController::fixed(20), reordering(), ten_us());
     complete(&mut without, 400 * MSS);
     let last_repeated = |pair: &TcpPair| {
-        let again = |sent: &&Sent| matches!(sent.packet.body, Body::Data { flags, .. } if flags.contains(Flags::RETRANSMISSION));
+        let again = |sent: &&Sent| matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(Flags::RETRANSMISSION));
         pair.sender.sent.iter().rfind(again).map(|sent| sent.at)
     };
     assert!(last_repeated(&with) < Some(us(100)), "learnt within a few round trips");

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
+use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::packet::{Body, Flags, Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::transport::pair::{End, Fate, Input, Pair, Path, Sent};
@@ -73,6 +73,10 @@ impl CongestionControl for TestController {
         self.idle += 1;
     }
 
+    fn ecn_mode(&self) -> EcnMode {
+        EcnMode::Off
+    }
+
     fn window(&self) -> u64 {
         self.cwnd
     }
@@ -125,7 +129,7 @@ pub(super) fn assert_complete(pair: &TcpPair, bytes: u64) {
 
 /// First bytes of the data packets sent, in units of segments.
 pub(super) fn segments(sent: &[Sent]) -> Vec<u64> {
-    let data = sent.iter().filter_map(|sent| match sent.packet.body {
+    let data = sent.iter().filter_map(|sent| match sent.packet.body() {
         Body::Data { seq, .. } => Some(seq / MSS),
         _ => None,
     });
@@ -150,7 +154,7 @@ pub(super) fn ack(segments: u64, sacked: &[(u64, u64)]) -> (Packet, SackBlocks) 
 }
 
 pub(super) fn ack_with(ack: u64, window: u16, flags: Flags) -> Packet {
-    let body = Body::Ack { ack, echo: Some(Instant::ZERO), attachment: 0, window, flags };
+    let body = Body::Ack { ack, echo: Some(Instant::ZERO), window, flags };
     Packet::new(crate::packet::TrafficClass::default(), 84, body)
 }
 

@@ -50,7 +50,7 @@ fn any_body() -> impl Strategy<Value = Body> {
             Body::Data { seq, sent_at, len, flags }
         }),
         4 => (number(), prop::option::of(time()), window(), flags()).prop_map(|(ack, echo, window, flags)| {
-            Body::Ack { ack, echo, attachment: 0, window, flags }
+            Body::Ack { ack, echo, window, flags }
         }),
         1 => time().prop_map(|sent_at| Body::Syn { sent_at }),
         1 => (time(), window()).prop_map(|(echo, window)| Body::SynAck { echo, window }),

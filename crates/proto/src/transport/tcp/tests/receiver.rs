@@ -19,7 +19,7 @@ pub(super) fn data(segment: u64) -> Packet {
 
 /// Acknowledgements as numbers of segments.
 pub(super) fn acks(sent: &[Sent]) -> Vec<u64> {
-    let acks = sent.iter().filter_map(|sent| match sent.packet.body {
+    let acks = sent.iter().filter_map(|sent| match sent.packet.body() {
         Body::Ack { ack, .. } => Some(ack / MSS),
         _ => None,
     });
@@ -31,14 +31,14 @@ fn blocks(sent: &Sent) -> Vec<(u64, u64)> {
 }
 
 fn flags(sent: &Sent) -> Flags {
-    match sent.packet.body {
+    match sent.packet.body() {
         Body::Ack { flags, .. } => flags,
         _ => Flags::NONE,
     }
 }
 
 fn echo(sent: &Sent) -> Option<Instant> {
-    match sent.packet.body {
+    match sent.packet.body() {
         Body::Ack { echo, .. } => echo,
         _ => None,
     }
