@@ -32,7 +32,7 @@ pub(crate) const TOPOLOGIES: &[(&str, &str, &str)] = &[
     (
         "dumbbell",
         "pairs of hosts across one bottleneck",
-        "[topology]\nkind = \"dumbbell\"\npairs = 4\nhost_link = { rate = \"10Gbit/s\", delay = \"1us\" }\nbottleneck = { \
+        "[topology]\nkind = \"dumbbell\"\npairs = 4\nedge_link = { rate = \"10Gbit/s\", delay = \"1us\" }\nbottleneck_link = { \
          rate = \"10Gbit/s\", delay = \"10us\" }\n",
     ),
     (
@@ -43,7 +43,8 @@ pub(crate) const TOPOLOGIES: &[(&str, &str, &str)] = &[
     (
         "parking-lot",
         "a row of switches: one long pair, and one pair per hop",
-        "[topology]\nkind = \"parking-lot\"\nhops = 3\nlink = { rate = \"10Gbit/s\", delay = \"1us\" }\n",
+        "[topology]\nkind = \"parking-lot\"\nhops = 3\nedge_link = { rate = \"10Gbit/s\", delay = \"1us\" }\nbottleneck_link = { \
+         rate = \"10Gbit/s\", delay = \"1us\" }\n",
     ),
     (
         "leaf-spine",
@@ -59,7 +60,8 @@ pub(crate) const TOPOLOGIES: &[(&str, &str, &str)] = &[
     (
         "clos",
         "three tiers with pods, of any sizes",
-        "",
+        "[topology]\nkind = \"clos\"\npods = 4\nracks_per_pod = 2\naggs_per_pod = 2\nhosts_per_rack = 6\ncores = 4\n\
+         host_link = { rate = \"10Gbit/s\", delay = \"1us\" }\n",
     ),
     (
         "edge-list",
@@ -112,7 +114,10 @@ fn show_transport(transport: TransportName) -> String {
     let honours: Vec<String> = transport.honours().iter().map(ToString::to_string).collect();
     let honours = if honours.is_empty() { "nothing: its traffic does not bend".to_owned() } else { honours.join(", ") };
     let settings = match transport.default_settings() {
-        Some(settings) => format!("\nSettings under `[traffic.NAME.tcp]` or `[transport]`, at their defaults:\n\n{settings}"),
+        Some(settings) => {
+            let settings = toml::to_string(&settings).expect("settings are plain values");
+            format!("\nSettings under `[traffic.NAME.tcp]` or `[transport]`, at their defaults:\n\n{settings}")
+        }
         None => "\nSettings under `[traffic.NAME.udp]`:\n\nrate = \"1Gbit/s\"\n".to_owned(),
     };
     format!("{}: {}\n\nOf the contract it honours: {honours}\n{settings}", transport.name(), transport.description())

@@ -85,6 +85,11 @@ impl TransportName {
         }
     }
 
+    /// Its settings at their defaults, as a scenario writes them; `None` for `udp`.
+    pub fn default_settings(self) -> Option<TcpSpec> {
+        (self != Self::Udp).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
+    }
+
     /// Fields of the contract that it honours.
     pub const fn honours(self) -> &'static [Field] {
         match self {

@@ -12,6 +12,7 @@
 
 mod document;
 mod error;
+mod estimate;
 mod group;
 mod keys;
 mod limit;
@@ -27,6 +28,7 @@ mod tests;
 mod udp;
 
 pub use error::{Place, ScenarioError};
+pub use estimate::Estimate;
 pub use group::{ContractSpec, GroupSpec, TransportName};
 pub use keys::Override;
 pub use limit::{Length, Limit};

@@ -118,6 +118,11 @@ fn one_f64() -> f64 {
 pub(super) type KeyError = (String, String);
 
 impl QueuesSpec {
+    /// The plan of this name, written out.
+    pub fn named(name: &str) -> Result<Self, String> {
+        presets::queues(name)
+    }
+
     /// The same queues written out.
     pub(super) fn expanded(&self) -> Result<Self, KeyError> {
         let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));

@@ -42,7 +42,7 @@ pub struct Resolved {
     pub host_plan: QueuePlan,
     /// The traffic groups, in the file's order.
     pub groups: Vec<Group>,
-    fabric: Fabric,
+    pub(super) fabric: Fabric,
     class_names: Vec<String>,
 }
 
