@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use pliant_sim::output::write_comparison;
-use pliant_sim::report::comparison_json;
+use pliant_sim::report::{comparison_json, text_table};
+use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
-use pliant_sim::results::table::comparison_table;
 use pliant_sim::scenario::{Override, Resolved, Scenario};
 use rayon::prelude::*;
 
@@ -64,16 +64,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
             return Ok(None);
         }
         let result = run_one(scenario, interrupt, &display)?;
-        Ok(Some((Variant { label: label.clone(), result }, scenario.to_toml())))
+        Ok(Some((label.as_str(), result, scenario.to_toml())))
     };
     let ran: Vec<_> = with_jobs(arguments.jobs, || resolved.par_iter().map(run).collect::<Result<_, CliError>>())??;
     drop(display);
-    let (variants, scenarios): (Vec<Variant>, Vec<String>) = ran.into_iter().flatten().unzip();
+    let ran: Vec<(&str, RunResult, String)> = ran.into_iter().flatten().collect();
+    let variants: Vec<_> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
+    let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
 
     if let Some(out) = &output.out {
         write_comparison(out, &name, &variants, &scenarios, output.force)?;
     }
-    print(&if output.json { comparison_json(&name, &variants) } else { comparison_table(&variants) })?;
+    print(&if output.json { comparison_json(&name, &variants) } else { text_table(&variants) })?;
     if let (Some(out), false) = (&output.out, output.json) {
         print(&format!("written to {}\n", out.display()))?;
     }

@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use pliant_sim::output::{OutputError, summary_json, write_run};
+use pliant_sim::report::text_table;
 use pliant_sim::results::RunResult;
-use pliant_sim::results::table::run_table;
+use pliant_sim::results::comparison::Variant;
 use pliant_sim::scenario::Resolved;
 
 use crate::error::CliError;
@@ -78,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if let Some(out) = &output.out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }
-    let text = if output.json { summary_json(&result) } else { run_table(&result) };
+    let text = if output.json { summary_json(&result) } else { text_table(&[Variant { label: "", result: &result }]) };
     print(&text)?;
     if !output.json {
         match &output.out {

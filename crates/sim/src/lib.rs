@@ -2,7 +2,9 @@
 
 pub mod engine;
 pub mod oracle;
+pub mod output;
 pub mod recorder;
+pub mod report;
 pub mod results;
 pub mod routing;
 pub mod run;

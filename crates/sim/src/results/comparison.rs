@@ -6,12 +6,12 @@ use super::RunResult;
 use super::statistics::{GroupStatistics, by_group};
 
 /// One run and what it is called in a comparison.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Variant {
+#[derive(Clone, Copy, Debug)]
+pub struct Variant<'a> {
     /// What was varied: `training = reflex`.
-    pub label: String,
+    pub label: &'a str,
     /// The run.
-    pub result: RunResult,
+    pub result: &'a RunResult,
 }
 
 /// One traffic group in one variant.
@@ -31,8 +31,8 @@ pub struct ComparisonRow {
 }
 
 /// Rows of all groups in all `variants`: by group in the order of first appearance, then by variant.
-pub fn compare(variants: &[Variant]) -> Vec<ComparisonRow> {
-    let statistics: Vec<_> = variants.iter().map(|variant| by_group(&variant.result)).collect();
+pub fn compare(variants: &[Variant<'_>]) -> Vec<ComparisonRow> {
+    let statistics: Vec<_> = variants.iter().map(|variant| by_group(variant.result)).collect();
     let mut rows = Vec::new();
     for name in group_names(variants) {
         let of_name = |groups: &[GroupStatistics]| groups.iter().find(|group| group.name == name).cloned();
@@ -41,7 +41,7 @@ pub fn compare(variants: &[Variant]) -> Vec<ComparisonRow> {
             let Some(group) = of_name(groups) else { continue };
             let share = |bytes: u64| group.all.delivered_bytes as f64 / bytes as f64;
             rows.push(ComparisonRow {
-                variant: variant.label.clone(),
+                variant: variant.label.to_owned(),
                 variant_index,
                 share_kept: reference.filter(|&bytes| bytes > 0).map(share),
                 group,
@@ -52,9 +52,9 @@ pub fn compare(variants: &[Variant]) -> Vec<ComparisonRow> {
 }
 
 /// Names of all groups of all `variants`, in the order of first appearance.
-pub fn group_names(variants: &[Variant]) -> Vec<&str> {
+pub fn group_names<'a>(variants: &[Variant<'a>]) -> Vec<&'a str> {
     let mut names = Vec::new();
-    for group in variants.iter().flat_map(|variant| &variant.result.groups) {
+    for group in variants.iter().flat_map(|variant| variant.result.groups.iter()) {
         if !names.contains(&group.name.as_str()) {
             names.push(&group.name);
         }
@@ -74,7 +74,7 @@ mod tests {
         for flow in second.flows.iter_mut().filter(|flow| flow.group == 1) {
             flow.delivered_bytes /= 2;
         }
-        let variants = [Variant { label: "a".into(), result: first }, Variant { label: "b".into(), result: second }];
+        let variants = [Variant { label: "a", result: &first }, Variant { label: "b", result: &second }];
         let rows = compare(&variants);
         let seen: Vec<_> = rows.iter().map(|row| (row.group.name.as_str(), row.variant.as_str())).collect();
         assert_eq!(seen, [("search", "a"), ("search", "b"), ("training", "a"), ("training", "b")]);
@@ -88,8 +88,7 @@ mod tests {
         let mut first = samples::run();
         first.groups.pop();
         first.flows.retain(|flow| flow.group == 0);
-        let variants =
-            [Variant { label: "a".into(), result: first }, Variant { label: "b".into(), result: samples::run() }];
+        let variants = [Variant { label: "a", result: &first }, Variant { label: "b", result: &samples::run() }];
         let rows = compare(&variants);
         assert_eq!(rows.len(), 3);
         assert_eq!(rows[2].share_kept, None);
