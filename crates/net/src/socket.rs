@@ -44,7 +44,12 @@ impl Socket {
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
         let batch_bytes = MAX_BATCH_BYTES.max(2048 * state.gro_segments());
-        Ok(Self { io, state, received: vec![vec![0; batch_bytes]; BATCH_SIZE], metas: vec![RecvMeta::default(); BATCH_SIZE] })
+        Ok(Self {
+            io,
+            state,
+            received: vec![vec![0; batch_bytes]; BATCH_SIZE],
+            metas: vec![RecvMeta::default(); BATCH_SIZE],
+        })
     }
 
     /// The address it is bound to.
@@ -59,7 +64,8 @@ impl Socket {
 
     /// Passes what has arrived to `each`; returns how many datagrams, zero if none is waiting.
     pub fn receive(&mut self, mut each: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
-        let mut slices: Vec<io::IoSliceMut<'_>> = self.received.iter_mut().map(|buffer| io::IoSliceMut::new(buffer)).collect();
+        let mut slices: Vec<io::IoSliceMut<'_>> =
+            self.received.iter_mut().map(|buffer| io::IoSliceMut::new(buffer)).collect();
         let batches = match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut self.metas) {
             Ok(batches) => batches,
             Err(error) if is_transient(&error) => return Ok(0),

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_proto::congestion::{Algorithm, AnyController};
+use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl};
 use pliant_proto::packet::WireFormat;
 use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::time::Span;
@@ -68,7 +68,7 @@ impl Settings {
             mss: self.mss(),
             wire: WireFormat { header_bytes: IP_UDP_BYTES + DATA_HEADER_BYTES as u16, minimum_bytes: 0 },
             handshake: true,
-            ecn: self.algorithm.ecn(),
+            ecn: self.controller().ecn_mode(),
             rto: RtoBounds {
                 minimum: Span::from_ms(10),
                 initial: Span::from_ms(200),
@@ -81,7 +81,9 @@ impl Settings {
     }
 
     pub(crate) fn controller(&self) -> AnyController {
-        AnyController::new(self.algorithm, self.mss(), self.weight)
+        let mut controller = self.algorithm.controller(self.mss());
+        controller.set_weight(self.weight);
+        controller
     }
 }
 
@@ -171,12 +173,12 @@ const FIXED_HEADER_BYTES: usize = 4 + 1 + 1 + 8;
 const HASH_BYTES: usize = blake3::OUT_LEN;
 
 fn encode_header(name: &str, size: u64) -> Vec<u8> {
-    let name = &name.as_bytes()[..name.floor_char_boundary(255)];
+    let name = &name.as_bytes()[..name.len().min(255)];
     let mut header = Vec::with_capacity(FIXED_HEADER_BYTES + name.len());
     header.extend(MAGIC);
     header.extend([VERSION, name.len() as u8]);
     header.extend(size.to_be_bytes());
-    header.extend(name);
+    header.extend_from_slice(name);
     header
 }
 

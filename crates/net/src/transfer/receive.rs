@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pliant_proto::packet::{Body, ByteRange, EndpointId, Side, TrafficClass};
+use pliant_proto::packet::{Body, ByteRange, Ecn, EndpointId, Side, TrafficClass};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::tcp::TcpReceiver;
 use pliant_proto::transport::{Event, Statistics, Transport};
@@ -87,7 +87,7 @@ impl Receiver {
         let endpoint = EndpointId::new(flow, Side::Responder);
         let mut driver = Driver::new(TcpReceiver::new(self.settings.tcp()), self.socket, clock, endpoint, peer);
         let mut incoming = Incoming::new(target.clone(), self.settings.receive_buffer);
-        let opening = Datagram { from: peer, ecn: Default::default(), bytes: &first };
+        let opening = Datagram { from: peer, ecn: Ecn::default(), bytes: &first };
         driver.datagram(opening, &mut incoming).map_err(|error| incoming.failed(peer, error))?;
         let mut all_at: Option<Instant> = None;
         loop {
@@ -109,7 +109,15 @@ impl Receiver {
         let (statistics, refused) = (driver.transport().statistics(), driver.refused());
         let (name, bytes) = (incoming.name.clone(), incoming.size);
         let (path, hash) = incoming.finish(peer)?;
-        Ok(Received { name, path, bytes, elapsed: Duration::from_nanos(elapsed.as_ps() / 1000), hash, statistics, refused })
+        Ok(Received {
+            name,
+            path,
+            bytes,
+            elapsed: Duration::from_nanos(elapsed.as_ps() / 1000),
+            hash,
+            statistics,
+            refused,
+        })
     }
 
     /// The address, flow number and bytes of the first request for a connection.
@@ -253,7 +261,8 @@ impl Incoming {
             },
         };
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = NamedTempFile::new_in(directory).inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
+        let file =
+            NamedTempFile::new_in(directory).inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
         self.output = Output::Temporary { file, path };
         Ok(())
     }
@@ -292,7 +301,8 @@ impl Application for Incoming {
         // The machine refuses what lies outside the window; so does the buffer, before it.
         let skip = self.delivered.saturating_sub(offset).min(payload.len() as u64);
         let (offset, payload) = (offset.saturating_add(skip), &payload[skip as usize..]);
-        let beyond = (offset - self.delivered.min(offset)).saturating_add(payload.len() as u64) > self.window.len() as u64;
+        let beyond =
+            (offset - self.delivered.min(offset)).saturating_add(payload.len() as u64) > self.window.len() as u64;
         if payload.is_empty() || beyond {
             return Ok(());
         }
@@ -310,7 +320,8 @@ impl Application for Incoming {
                 let window = std::mem::take(&mut self.window);
                 let (at, bytes) = ((start % window.len() as u64) as usize, (end - start) as usize);
                 let until_end = bytes.min(window.len() - at);
-                let taken = self.take(&window[at..at + until_end]).and_then(|()| self.take(&window[..bytes - until_end]));
+                let taken =
+                    self.take(&window[at..at + until_end]).and_then(|()| self.take(&window[..bytes - until_end]));
                 self.window = window;
                 self.delivered = end;
                 taken
@@ -334,7 +345,9 @@ mod tests {
 
     #[test]
     fn names_that_leave_the_directory_are_refused() {
-        for (name, plain) in [("a.bin", true), ("..", false), ("../x", false), ("/etc/passwd", false), ("", false), ("a\0b", false)] {
+        for (name, plain) in
+            [("a.bin", true), ("..", false), ("../x", false), ("/etc/passwd", false), ("", false), ("a\0b", false)]
+        {
             assert_eq!(plain_name(name).is_some(), plain, "{name:?}");
         }
     }

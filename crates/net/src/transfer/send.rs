@@ -203,7 +203,13 @@ impl Application for Outgoing {
         let file_end = header_bytes + self.source.bytes;
         let (mut offset, mut rest) = (offset, payload);
         while !rest.is_empty() {
-            let end = if offset < header_bytes { header_bytes } else if offset < file_end { file_end } else { u64::MAX };
+            let end = if offset < header_bytes {
+                header_bytes
+            } else if offset < file_end {
+                file_end
+            } else {
+                u64::MAX
+            };
             let count = (end - offset).min(rest.len() as u64) as usize;
             let (part, tail) = rest.split_at_mut(count);
             if offset < header_bytes {
