@@ -59,16 +59,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
 
     let interrupt = interrupt::listen();
     let display = Display::new(resolved.len(), output.quiet);
-    let run = |(label, scenario): &(String, Resolved)| {
+    let run = |(label, scenario): &(String, Resolved)| -> Result<Option<(String, RunResult, String)>, CliError> {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let result = run_one(scenario, interrupt, &display)?;
-        Ok(Some((label.as_str(), result, scenario.to_toml())))
+        Ok(Some((label.clone(), result, scenario.to_toml())))
     };
     let ran: Vec<_> = with_jobs(arguments.jobs, || resolved.par_iter().map(run).collect::<Result<_, CliError>>())??;
     drop(display);
-    let ran: Vec<(&str, RunResult, String)> = ran.into_iter().flatten().collect();
+    let ran: Vec<(String, RunResult, String)> = ran.into_iter().flatten().collect();
     let variants: Vec<_> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
     let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
 

@@ -50,14 +50,19 @@ impl Axis {
 
 /// Every choice of one value per axis, the last axis fastest.
 pub(crate) fn choices(axes: &[Axis]) -> Vec<Choice<'_>> {
-    axes.iter().fold(vec![Vec::new()], |choices, axis| {
-        let extend = |choice: Choice<'_>| axis.values.iter().map(move |value| {
-            let mut longer: Choice<'_> = choice.clone();
-            longer.push((axis.key.as_str(), value.as_str()));
-            longer
-        }).collect::<Vec<_>>();
-        choices.into_iter().flat_map(extend).collect()
-    })
+    let mut choices = vec![Vec::new()];
+    for axis in axes {
+        let mut longer = Vec::with_capacity(choices.len() * axis.values.len());
+        for choice in &choices {
+            for value in &axis.values {
+                let mut choice: Choice<'_> = choice.clone();
+                choice.push((axis.key.as_str(), value.as_str()));
+                longer.push(choice);
+            }
+        }
+        choices = longer;
+    }
+    choices
 }
 
 /// Number of [`choices`], without making them.

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use crate::error::CliError;
 use crate::grid::{self, Axis};
 use crate::compare::with_jobs;
-use crate::progress::{Display, Told};
+use crate::progress::Display;
 use crate::run::{print, run_one};
 use crate::scenarios::ScenarioArguments;
 use crate::{Ending, interrupt};

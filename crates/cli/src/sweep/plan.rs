@@ -102,9 +102,9 @@ impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once('/').and_then(|(index, parts)| Some((index.parse().ok()?, parts.parse().ok()?)));
-        match numbers {
-            Some((index, parts)) if 1 <= index && index <= parts => Ok(Self { index: index - 1, parts }),
+        let number = |text: &str| text.parse::<usize>().ok();
+        match text.split_once('/').and_then(|(index, parts)| number(index).zip(number(parts))) {
+            Some((index, parts)) if (1..=parts).contains(&index) => Ok(Self { index: index - 1, parts }),
             _ => Err("it must be I/N with I from 1 to N, such as 2/4".to_owned()),
         }
     }
