@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 pub(crate) mod pair;
+pub mod any;
 pub mod tcp;
 pub mod udp;
 
