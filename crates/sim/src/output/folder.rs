@@ -22,11 +22,8 @@ pub(super) fn write_whole(
     let staged = Staged::create(&target)?;
     fill(&staged.path)?;
     sync(&staged.path)?;
-    if occupied {
-        staged.replace(&target)?
-    } else {
-        staged.rename_to(&target)?
-    }
+    let placed = if occupied { staged.replace(&target) } else { staged.rename_to(&target) };
+    placed?;
     sync(parent(&target))
 }
 
@@ -35,14 +32,12 @@ fn resolve(target: &Path) -> Result<PathBuf, OutputError> {
     if target.file_name().is_none() {
         return Err(OutputError::NotAName(target.to_path_buf()));
     }
-    match fs::canonicalize(target) {
-        Ok(path) => Ok(path),
-        Err(_) => {
-            let parent = parent(target);
-            fs::create_dir_all(parent).map_err(OutputError::io("create", parent))?;
-            Ok(target.to_path_buf())
-        }
+    if let Ok(path) = fs::canonicalize(target) {
+        return Ok(path);
     }
+    let parent = parent(target);
+    fs::create_dir_all(parent).map_err(OutputError::io("create", parent))?;
+    Ok(target.to_path_buf())
 }
 
 fn parent(path: &Path) -> &Path {

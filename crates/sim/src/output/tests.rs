@@ -94,7 +94,7 @@ fn every_column_is_documented() {
             }
             _ => name.to_owned(),
         };
-        assert!(schema.contains(&format!("| `{name}`")), "column {name} is missing");
+        assert!(schema.contains(&format!("`{name}`")), "column {name} is missing");
     }
 }
 
