@@ -110,12 +110,8 @@ impl Resolved {
     /// The flows of all groups by start time. Only files that changed since the scenario was resolved can fail.
     pub fn traffic(&self) -> Result<Traffic, TrafficError> {
         let classes: Vec<&str> = self.class_names.iter().map(String::as_str).collect();
-        let environment = Environment {
-            fabric: &self.fabric,
-            seed: self.spec.seed,
-            directory: Path::new(""),
-            classes: &classes,
-        };
+        let environment =
+            Environment { fabric: &self.fabric, seed: self.spec.seed, directory: Path::new(""), classes: &classes };
         let packets = PacketFormat::new(self.mss(), self.wire());
         let group = |group: &'_ Group| (group.name.clone(), group.traffic.clone());
         let named: Vec<(String, TrafficSpec)> = self.groups.iter().map(group).collect();
@@ -184,11 +180,7 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     Ok(())
 }
 
-fn build_queues(
-    document: &Document,
-    key: &str,
-    spec: &QueuesSpec,
-) -> Result<(QueuesSpec, QueuePlan), ScenarioError> {
+fn build_queues(document: &Document, key: &str, spec: &QueuesSpec) -> Result<(QueuesSpec, QueuePlan), ScenarioError> {
     let expanded = spec.expanded();
     let built = expanded.and_then(|expanded| expanded.build().map(|plan| (expanded, plan)));
     built.map_err(|(below, why)| document.error(format!("{key}.{below}").trim_end_matches('.'), why))
@@ -203,11 +195,7 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 }
 
 /// Every class in use must go to a queue.
-fn check_classes(
-    document: &Document,
-    spec: &ScenarioSpec,
-    plans: &[(&str, &QueuesSpec)],
-) -> Result<(), ScenarioError> {
+fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
         for (key, class) in [("class", group.class), ("ack_class", group.ack_class.unwrap_or(group.class))] {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
