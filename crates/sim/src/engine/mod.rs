@@ -207,7 +207,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             }
             Some(_) => {
                 self.mix(kind::TIMER, endpoint.index());
-                self.with_transport(endpoint, |transport, now| transport.handle_timeout(now));
+                self.with_transport(endpoint, T::handle_timeout);
             }
             None => {}
         }

@@ -70,7 +70,7 @@ impl<'a> Network<'a> {
         packet.hops += 1;
         let to = port.to();
         Self::schedule_next(port, link, schedule);
-        (packet, (to >= self.hosts).then(|| NodeId(to)))
+        (packet, (to >= self.hosts).then_some(NodeId(to)))
     }
 
     /// Queues a packet on `link`.
