@@ -58,10 +58,6 @@ impl From<OutputError> for CliError {
 
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::OutputClosed
-        } else {
-            Self::Machine(error.to_string())
-        }
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::OutputClosed } else { Self::Machine(error.to_string()) }
     }
 }

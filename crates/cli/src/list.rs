@@ -36,7 +36,9 @@ enum What {
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let rows: Vec<(String, String)> = match arguments.what {
         What::Transports => rows(TransportName::ALL.map(|name| (name.name(), name.description())).iter()),
-        What::Topologies => rows(TOPOLOGIES.iter().map(|(name, description, _)| (*name, *description)).collect::<Vec<_>>().iter()),
+        What::Topologies => {
+            rows(TOPOLOGIES.iter().map(|(name, description, _)| (*name, *description)).collect::<Vec<_>>().iter())
+        }
         What::QueuePlans => rows(PRESETS.iter()),
         What::Workloads => WORKLOADS.iter().map(|(name, text)| ((*name).to_owned(), workload(name, text))).collect(),
         What::Scenarios => SCENARIOS.iter().map(|(name, text)| described(name, text)).collect::<Result<_, _>>()?,

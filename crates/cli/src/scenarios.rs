@@ -27,7 +27,8 @@ pub(crate) struct ScenarioArguments {
 impl ScenarioArguments {
     /// The scenario with `--set` and `--seed` laid over it.
     pub(crate) fn load(&self) -> Result<Scenario, CliError> {
-        let mut changes = self.changes.iter().map(|text| Override::parse("--set", text)).collect::<Result<Vec<_>, _>>()?;
+        let mut changes =
+            self.changes.iter().map(|text| Override::parse("--set", text)).collect::<Result<Vec<_>, _>>()?;
         if let Some(seed) = self.seed {
             changes.push(Override::parse("--seed", &format!("seed={seed}"))?);
         }

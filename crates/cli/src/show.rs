@@ -155,7 +155,8 @@ mod tests {
     fn examples_of_topologies_resolve() {
         for (name, _, example) in TOPOLOGIES.iter().filter(|(name, _, _)| *name != "edge-list") {
             let text = format!("duration = \"1ms\"\n{example}{TRAFFIC}");
-            let resolved = Scenario::parse(&text, std::path::Path::new("example.toml")).and_then(|scenario| scenario.resolve());
+            let resolved =
+                Scenario::parse(&text, std::path::Path::new("example.toml")).and_then(|scenario| scenario.resolve());
             assert!(resolved.is_ok(), "{name}: {}", resolved.unwrap_err());
         }
     }

@@ -10,9 +10,9 @@ use clap::Args;
 use pliant_sim::output::write_run;
 use rayon::prelude::*;
 
+use crate::compare::with_jobs;
 use crate::error::CliError;
 use crate::grid::{self, Axis};
-use crate::compare::with_jobs;
 use crate::progress::Display;
 use crate::run::{print, run_one};
 use crate::scenarios::ScenarioArguments;

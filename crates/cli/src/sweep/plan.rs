@@ -54,9 +54,9 @@ impl Point<'_> {
     /// Whether its folder holds a whole run of exactly this scenario by this version.
     pub(super) fn is_finished(&self) -> bool {
         let same = fs::read_to_string(self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);
-        same && self.summary().is_some_and(|summary| {
-            summary["interrupted"] == false && summary["version"] == env!("CARGO_PKG_VERSION")
-        })
+        same && self
+            .summary()
+            .is_some_and(|summary| summary["interrupted"] == false && summary["version"] == env!("CARGO_PKG_VERSION"))
     }
 
     /// `summary.json` of its folder.
@@ -71,9 +71,9 @@ fn folder_name(choice: &Choice<'_>, seed: u64) -> String {
     let harmless = |c: char| if c.is_ascii_alphanumeric() || "-_=.,".contains(c) { c } else { '_' };
     let mut name: String = label.chars().map(harmless).take(120).collect();
     if name != label {
-        let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = label
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         name = format!("{name}-{hash:016x}");
     }
     if name.is_empty() { format!("seed={seed}") } else { format!("{name},seed={seed}") }

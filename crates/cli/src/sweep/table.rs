@@ -47,7 +47,13 @@ pub(super) fn table(axes: &[Axis], points: &[Point<'_>]) -> Result<(String, usiz
         let values: Vec<String> = point.choice.iter().map(|(_, value)| (*value).to_owned()).collect();
         for group in summary["groups"].as_array().into_iter().flatten() {
             for (size, statistics) in by_size(group) {
-                let fixed = [point.seed.to_string(), text(&summary["digest"]), text(&group["name"]), text(&group["transport"]), size];
+                let fixed = [
+                    point.seed.to_string(),
+                    text(&summary["digest"]),
+                    text(&group["name"]),
+                    text(&group["transport"]),
+                    size,
+                ];
                 let numbers = STATISTICS.iter().map(|(_, at)| text(statistics.pointer(at).unwrap_or(&Value::Null)));
                 writer.write_record(values.iter().cloned().chain(fixed).chain(numbers)).map_err(machine)?;
                 rows += 1;

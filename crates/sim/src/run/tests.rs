@@ -57,8 +57,12 @@ fn the_digest_depends_on_the_seed_alone() {
 fn transports_and_plans_complete() {
     for transport in ["reno", "newreno", "cubic", "dctcp", "weighted-fair"] {
         for plan in ["drop-tail", "shared", "strict", "dwrr-9-1", "wfq-99-1", "reflex", "low-priority"] {
-            let result =
-                run_small(&[&format!("traffic.web.transport={transport}"), &format!("queues.plan={plan}"), "duration=500us", "drain=1s"]);
+            let result = run_small(&[
+                &format!("traffic.web.transport={transport}"),
+                &format!("queues.plan={plan}"),
+                "duration=500us",
+                "drain=1s",
+            ]);
             let unfinished = result.flows.iter().filter(|flow| flow.state == FlowState::Unfinished).count();
             assert_eq!(unfinished, 0, "{transport} over {plan}");
         }

@@ -27,9 +27,13 @@ impl Document {
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
         let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
         let place = |offset: usize| Place::Line { file: file.to_owned(), line: line(offset) };
-        let syntax = |error: &toml::de::Error| ScenarioError::Syntax {
-            place: place(error.span().map_or(0, |span| span.start)),
-            why: error.message().replace('\n', " "),
+        let syntax = |error: &toml::de::Error| {
+            let span = error.span().unwrap_or_default();
+            let why = error.message().replace('\n', " ");
+            // The parser does not say which.
+            let which = text.get(span.clone()).filter(|_| why == "duplicate key");
+            let why = which.map_or(why.clone(), |which| format!("{why} `{}`", which.trim()));
+            ScenarioError::Syntax { place: place(span.start), why }
         };
         let parsed = DeTable::parse(text).map_err(|error| syntax(&error))?;
         let table = text.parse::<Table>().map_err(|error| syntax(&error))?;
@@ -155,20 +159,13 @@ const MISSING: &str = "missing field";
 /// The value at `key` of a table, made if it is missing, or at a number of an array.
 fn entry<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {
     match value {
-        Value::Table(table) if !key.is_empty() => {
-            Some(table.entry(key).or_insert_with(|| Value::Table(Table::new())))
-        }
+        Value::Table(table) if !key.is_empty() => Some(table.entry(key).or_insert_with(|| Value::Table(Table::new()))),
         Value::Array(items) => items.get_mut(key.parse::<usize>().ok()?),
         _ => None,
     }
 }
 
-fn note_places(
-    table: &DeTable<'_>,
-    path: &str,
-    place: &impl Fn(usize) -> Place,
-    places: &mut BTreeMap<String, Place>,
-) {
+fn note_places(table: &DeTable<'_>, path: &str, place: &impl Fn(usize) -> Place, places: &mut BTreeMap<String, Place>) {
     for (key, value) in table {
         let path = if path.is_empty() { key.get_ref().to_string() } else { format!("{path}.{}", key.get_ref()) };
         note_value(value.get_ref(), &path, place, places);
@@ -176,12 +173,7 @@ fn note_places(
     }
 }
 
-fn note_value(
-    value: &DeValue<'_>,
-    path: &str,
-    place: &impl Fn(usize) -> Place,
-    places: &mut BTreeMap<String, Place>,
-) {
+fn note_value(value: &DeValue<'_>, path: &str, place: &impl Fn(usize) -> Place, places: &mut BTreeMap<String, Place>) {
     match value {
         DeValue::Table(table) => note_places(table, path, place, places),
         DeValue::Array(items) => {
@@ -204,7 +196,8 @@ fn culprit(whole: &Value, suspect: &dyn Fn(&Value) -> bool, fails: &dyn Fn(Value
         Value::Table(table) => {
             // `kind` stays, because it decides what the other keys mean.
             let kind = table.get("kind").map(|kind| ("kind".to_owned(), kind.clone()));
-            let beside_kind = |parts: Option<(String, Value)>| Value::Table(kind.clone().into_iter().chain(parts).collect());
+            let beside_kind =
+                |parts: Option<(String, Value)>| Value::Table(kind.clone().into_iter().chain(parts).collect());
             let alone = |key: &str, part: Value| fails(beside_kind(Some((key.to_owned(), part))));
             if fails(Value::Table(Table::new())) || fails(beside_kind(None)) {
                 return Vec::new();

@@ -58,8 +58,7 @@ pub enum TransportName {
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 6] =
-        [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair, Self::Udp];
+    pub const ALL: [Self; 6] = [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair, Self::Udp];
 
     /// Its name in scenario files.
     pub const fn name(self) -> &'static str {

@@ -114,7 +114,8 @@ pub(super) fn full_keys(scenario: &Scenario) -> BTreeSet<String> {
     let given = scenario.document.root().as_table().map(leaves).unwrap_or_default();
     let resolved = scenario.resolve().map(|resolved| leaves(&resolved.to_table())).unwrap_or_default();
     // A named plan written out has keys that do not go with its name.
-    let defaults = resolved.into_iter().filter(|(key, _)| !key.starts_with("queues.") && !key.starts_with("host_queues."));
+    let defaults =
+        resolved.into_iter().filter(|(key, _)| !key.starts_with("queues.") && !key.starts_with("host_queues."));
     let all = given.into_iter().chain(defaults).map(|(key, _)| key).chain(ALWAYS.map(str::to_owned));
     all.filter(|key| !key.starts_with("variants.")).collect()
 }

@@ -131,11 +131,10 @@ mod tests {
     #[test]
     fn weights_come_from_the_name() {
         let weights = |name| queues(name).unwrap().queue.iter().map(|queue| queue.weight).collect::<Vec<_>>();
-        assert_eq!((weights("dwrr-9-1"), weights("wfq-99-1"), weights("dwrr-4-2-1")), (
-            vec![9, 1],
-            vec![99, 1],
-            vec![4, 2, 1]
-        ));
+        assert_eq!(
+            (weights("dwrr-9-1"), weights("wfq-99-1"), weights("dwrr-4-2-1")),
+            (vec![9, 1], vec![99, 1], vec![4, 2, 1])
+        );
         assert!(queues("dwrr-9").unwrap_err().contains("2 to 32 weights"));
         assert!(queues("dwrr-9-x").unwrap_err().contains("whole weights"));
         assert!(queues("dwwr-9-1").unwrap_err().contains("did you mean"));

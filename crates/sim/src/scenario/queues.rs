@@ -136,7 +136,8 @@ impl QueuesSpec {
             let preset = presets::queues(name).map_err(|why| ("plan".to_owned(), why))?;
             return Ok(preset.adjusted(self));
         }
-        for (given, key) in [(self.plan.is_some(), "plan"), (self.ecn.is_some(), "ecn"), (self.limit.is_some(), "limit")]
+        for (given, key) in
+            [(self.plan.is_some(), "plan"), (self.ecn.is_some(), "ecn"), (self.limit.is_some(), "limit")]
         {
             if given {
                 return refuse(key, "goes with a named plan, not with queues that are written out");
@@ -233,10 +234,9 @@ impl QueueSpec {
             buffer_alpha: self.buffer_alpha,
             reserved_bytes: self.reserved.0,
             shaper: match self.shaper {
-                Some(shaper) => Some(ShaperConfig {
-                    rate: shaper.rate,
-                    depth_bytes: narrow(shaper.depth, &below("shaper.depth"))?,
-                }),
+                Some(shaper) => {
+                    Some(ShaperConfig { rate: shaper.rate, depth_bytes: narrow(shaper.depth, &below("shaper.depth"))? })
+                }
                 None => None,
             },
         })

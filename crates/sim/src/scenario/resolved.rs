@@ -18,7 +18,7 @@ use super::queues::QueuesSpec;
 use super::spec::ScenarioSpec;
 use super::udp::UdpSpec;
 use crate::routing::Routing;
-use crate::topology::{NodeId, Topology};
+use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{Environment, Fabric, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate};
 use crate::workload::PacketFormat;
 
@@ -110,12 +110,8 @@ impl Resolved {
     /// The flows of all groups by start time. Only files that changed since the scenario was resolved can fail.
     pub fn traffic(&self) -> Result<Traffic, TrafficError> {
         let classes: Vec<&str> = self.class_names.iter().map(String::as_str).collect();
-        let environment = Environment {
-            fabric: &self.fabric,
-            seed: self.spec.seed,
-            directory: Path::new(""),
-            classes: &classes,
-        };
+        let environment =
+            Environment { fabric: &self.fabric, seed: self.spec.seed, directory: Path::new(""), classes: &classes };
         let packets = PacketFormat::new(self.mss(), self.wire());
         let group = |group: &'_ Group| (group.name.clone(), group.traffic.clone());
         let named: Vec<(String, TrafficSpec)> = self.groups.iter().map(group).collect();
@@ -133,7 +129,15 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
     spec.variants.clear();
 
-    let topology_error = |source| ScenarioError::Topology { place: document.place("topology"), source };
+    let topology_error = |source| {
+        let key = match &source {
+            TopologyError::OutOfRange { key, .. }
+            | TopologyError::NotMultiple { key, .. }
+            | TopologyError::ZeroRate { key } => format!("topology.{key}"),
+            _ => "topology".to_owned(),
+        };
+        ScenarioError::Topology { place: document.place(&key), source }
+    };
     let topology = spec.topology.build(Path::new("")).map_err(topology_error)?;
     let routing = Routing::new(&topology).map_err(topology_error)?;
 
@@ -184,11 +188,7 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     Ok(())
 }
 
-fn build_queues(
-    document: &Document,
-    key: &str,
-    spec: &QueuesSpec,
-) -> Result<(QueuesSpec, QueuePlan), ScenarioError> {
+fn build_queues(document: &Document, key: &str, spec: &QueuesSpec) -> Result<(QueuesSpec, QueuePlan), ScenarioError> {
     let expanded = spec.expanded();
     let built = expanded.and_then(|expanded| expanded.build().map(|plan| (expanded, plan)));
     built.map_err(|(below, why)| document.error(format!("{key}.{below}").trim_end_matches('.'), why))
@@ -203,11 +203,7 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 }
 
 /// Every class in use must go to a queue.
-fn check_classes(
-    document: &Document,
-    spec: &ScenarioSpec,
-    plans: &[(&str, &QueuesSpec)],
-) -> Result<(), ScenarioError> {
+fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
         for (key, class) in [("class", group.class), ("ack_class", group.ack_class.unwrap_or(group.class))] {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
@@ -281,8 +277,12 @@ fn contract_error(document: &Document, name: &str, transport: TransportName, why
         ContractError::OutOfRange(_) => why.to_string(),
         ContractError::NotHonoured(field) => {
             let others: Vec<_> = honours(field).map(TransportName::name).collect();
-            let others = if others.is_empty() { "none does".to_owned() } else { others.join(", ") };
-            format!("{} does not honour {field} (these do: {others})", transport.name())
+            let who = if others.is_empty() {
+                "no transport does yet".to_owned()
+            } else {
+                format!("these do: {}", others.join(", "))
+            };
+            format!("{} does not honour {field} ({who})", transport.name())
         }
     };
     document.error(&format!("traffic.{name}.contract.{field}"), why)

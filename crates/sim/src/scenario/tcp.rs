@@ -209,12 +209,7 @@ impl TcpSpec {
     }
 
     /// A new controller as [explicit](Self::explicit) settings describe it; `None` if `transport` has none.
-    pub(super) fn controller(
-        &self,
-        transport: TransportName,
-        contract: &Contract,
-        mss: u16,
-    ) -> Option<AnyController> {
+    pub(super) fn controller(&self, transport: TransportName, contract: &Contract, mss: u16) -> Option<AnyController> {
         let reno = RenoConfig { initial_window: self.window(), ..RenoConfig::default() };
         Some(match transport {
             TransportName::Reno | TransportName::NewReno => Reno::new(reno, mss).into(),

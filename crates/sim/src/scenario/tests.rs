@@ -99,8 +99,16 @@ fn mistakes_are_named() {
         ("leaves = 2", "leafs = 2", "small.toml:6: `topology.leafs`: unknown key `leafs`, did you mean `leaves`?"),
         ("load = 0.5", "laod = 0.5", "small.toml:14: `traffic.web.laod`: unknown key `laod`, did you mean `load`?"),
         ("class = 1", "clas = 1", "small.toml:20: `traffic.backup.clas`: unknown key `clas`, did you mean `class`?"),
-        ("\"leaf-spine\"", "\"leafspine\"", "small.toml:5: `topology.kind`: unknown value `leafspine`, did you mean `leaf-spine`?"),
-        ("\"poisson\"", "\"poison\"", "small.toml:12: `traffic.web.kind`: unknown value `poison`, did you mean `poisson`?"),
+        (
+            "\"leaf-spine\"",
+            "\"leafspine\"",
+            "small.toml:5: `topology.kind`: unknown value `leafspine`, did you mean `leaf-spine`?",
+        ),
+        (
+            "\"poisson\"",
+            "\"poison\"",
+            "small.toml:12: `traffic.web.kind`: unknown value `poison`, did you mean `poisson`?",
+        ),
         ("spines = 2\n", "", "small.toml:4: `topology.spines`: is missing"),
         (", delay = \"1us\"", "", "small.toml:9: `topology.host_link.delay`: is missing"),
         ("duration = \"1ms\"", "", "small.toml:1: `duration`: is missing"),
@@ -109,14 +117,38 @@ fn mistakes_are_named() {
         ("\"100kB\"", "\"100k\"", "small.toml:18: `traffic.backup.size`: \"100k\" is not a size"),
         ("load = 0.5", "load = 1.5", "small.toml:14: traffic.web.load: 1.5 would put 15.000 Gbit/s"),
         ("\"web_search\"", "\"web_serch\"", "small.toml:13: traffic.web.workload: "),
-        ("size = \"100kB\"", "size = \"100kB\"\nreceivers = 8", "small.toml:19: traffic.backup.receivers: host 8 does not exist"),
-        ("\"weighted-fair\"", "\"dctcp\"", "small.toml:22: `traffic.backup.contract.weight`: dctcp does not honour weight (these do: weighted-fair)"),
-        ("min_rto", "hystart = true, min_rto", "small.toml:23: `traffic.backup.tcp.hystart`: weighted-fair does not have it, only cubic"),
+        (
+            "size = \"100kB\"",
+            "size = \"100kB\"\nreceivers = 8",
+            "small.toml:19: traffic.backup.receivers: host 8 does not exist",
+        ),
+        (
+            "\"weighted-fair\"",
+            "\"dctcp\"",
+            "small.toml:22: `traffic.backup.contract.weight`: dctcp does not honour weight (these do: weighted-fair)",
+        ),
+        (
+            "min_rto",
+            "hystart = true, min_rto",
+            "small.toml:23: `traffic.backup.tcp.hystart`: weighted-fair does not have it, only cubic",
+        ),
         ("load = 0.5", "load = 0.5\nload = 0.6", "small.toml:15: duplicate key"),
         ("class = 1", "class = 32", "small.toml:20: `traffic.backup.class`: class 32 does not exist"),
-        ("[traffic.web]", "[queues]\nplan = \"strict\"\nscheduler = \"dwrr\"\n[traffic.web]", "small.toml:13: `queues.scheduler`: the plan decides"),
-        ("[traffic.web]", "[[queues.queue]]\nname = \"one\"\nclasses = [0]\nlimit = \"1MB\"\n[traffic.web]", "small.toml:24: `traffic.backup.class`: no queue of `queues` takes class 1"),
-        ("[traffic.web]", "[queues]\necn = { threshold = \"65 packet\", at = \"noon\" }\n[traffic.web]", "small.toml:12: `queues.ecn.at`: unknown value `noon`, there are: enqueue, dequeue"),
+        (
+            "[traffic.web]",
+            "[queues]\nplan = \"strict\"\nscheduler = \"dwrr\"\n[traffic.web]",
+            "small.toml:13: `queues.scheduler`: the plan decides",
+        ),
+        (
+            "[traffic.web]",
+            "[[queues.queue]]\nname = \"one\"\nclasses = [0]\nlimit = \"1MB\"\n[traffic.web]",
+            "small.toml:24: `traffic.backup.class`: no queue of `queues` takes class 1",
+        ),
+        (
+            "[traffic.web]",
+            "[queues]\necn = { threshold = \"65 packet\", at = \"noon\" }\n[traffic.web]",
+            "small.toml:12: `queues.ecn.at`: unknown value `noon`, there are: enqueue, dequeue",
+        ),
     ] {
         assert!(SMALL.contains(right), "{right}");
         let text = message(resolve(&SMALL.replacen(right, wrong, 1)));
@@ -163,12 +195,16 @@ red = { min = 5.0, max = 15.0 }
 /// Short keys find the one key they can mean; values need no quotes.
 #[test]
 fn overrides() {
-    let resolved = set(SMALL, &["load=0.25", "seed=9", "duration=2ms", "queues.plan=dwrr-4-1", "backup.tcp.ack_every=1"]);
+    let resolved =
+        set(SMALL, &["load=0.25", "seed=9", "duration=2ms", "queues.plan=dwrr-4-1", "backup.tcp.ack_every=1"]);
     let resolved = resolved.unwrap();
     assert_eq!((resolved.spec.seed, resolved.switch_plan.queues[0].weight), (9, 4));
     assert_eq!(resolved.spec.traffic["backup"].tcp.as_ref().unwrap().ack_every, Some(1));
     for (change, expected) in [
-        ("class=1", "--set class=1: `class` may mean `traffic.backup.class`, `traffic.web.class`: give more of the key"),
+        (
+            "class=1",
+            "--set class=1: `class` may mean `traffic.backup.class`, `traffic.web.class`: give more of the key",
+        ),
         ("laod=0.1", "--set laod=0.1: no key of this scenario ends in `laod`, did you mean `load`?"),
         ("traffic.wbe.load=0.1", "--set traffic.wbe.load=0.1: unknown traffic group `wbe`, did you mean `web`?"),
         ("load=lots", "--set load=lots: `traffic.web.load`: invalid type: string \"lots\""),
