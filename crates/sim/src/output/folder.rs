@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use super::OutputError;
-use super::files::SUMMARY;
+use super::files::{COMPARISON, SUMMARY};
 
 /// Writes a folder at `target`: `fill` writes into a temporary folder beside it, which then takes its place. After an
 /// error nothing is left of it, and what stood at `target` stands there still.
@@ -22,11 +22,8 @@ pub(super) fn write_whole(
     let staged = Staged::create(&target)?;
     fill(&staged.path)?;
     sync(&staged.path)?;
-    if occupied {
-        staged.replace(&target)?
-    } else {
-        staged.rename_to(&target)?
-    }
+    let placed = if occupied { staged.replace(&target) } else { staged.rename_to(&target) };
+    placed?;
     sync(parent(&target))
 }
 
@@ -35,14 +32,12 @@ fn resolve(target: &Path) -> Result<PathBuf, OutputError> {
     if target.file_name().is_none() {
         return Err(OutputError::NotAName(target.to_path_buf()));
     }
-    match fs::canonicalize(target) {
-        Ok(path) => Ok(path),
-        Err(_) => {
-            let parent = parent(target);
-            fs::create_dir_all(parent).map_err(OutputError::io("create", parent))?;
-            Ok(target.to_path_buf())
-        }
+    if let Ok(path) = fs::canonicalize(target) {
+        return Ok(path);
     }
+    let parent = parent(target);
+    fs::create_dir_all(parent).map_err(OutputError::io("create", parent))?;
+    Ok(target.to_path_buf())
 }
 
 fn parent(path: &Path) -> &Path {
@@ -61,7 +56,8 @@ fn check_target(target: &Path, force: bool) -> Result<bool, OutputError> {
     if empty {
         return Ok(false);
     }
-    match (force, target.join(SUMMARY).is_file()) {
+    let written_by_pliant = [SUMMARY, COMPARISON].into_iter().any(|file| target.join(file).is_file());
+    match (force, written_by_pliant) {
         (false, _) => Err(OutputError::Exists(target.to_path_buf())),
         (true, false) => Err(OutputError::NotAnOutput(target.to_path_buf())),
         (true, true) => Ok(true),

@@ -8,6 +8,7 @@ use crate::report;
 use crate::results::RunResult;
 use crate::results::comparison::Variant;
 use columns::{CHUNK_ROWS, Columns, Field};
+use serde::Deserialize;
 
 mod columns;
 pub mod files;
@@ -80,13 +81,14 @@ pub fn write_comparison(
     force: bool,
 ) -> Result<(), OutputError> {
     assert_eq!(variants.len(), scenarios.len(), "a scenario for every variant");
+    let names = folder_names(variants);
     folder::write_whole(dir, force, |folder| {
-        for ((name, variant), scenario) in folder_names(variants).into_iter().zip(variants).zip(scenarios) {
+        for ((name, variant), scenario) in names.iter().zip(variants).zip(scenarios) {
             let own = folder.join(name);
             fs::create_dir(&own).map_err(OutputError::io("create", &own))?;
             write_run_files(&own, variant.result, scenario)?;
         }
-        write_text(&folder.join(files::COMPARISON), &report::comparison_json(title, variants))?;
+        write_text(&folder.join(files::COMPARISON), &report::comparison_json_in(title, variants, &names))?;
         write_text(&folder.join(files::REPORT), &report::render_comparison(title, variants))
     })
 }
@@ -180,9 +182,31 @@ pub fn read_run(dir: &Path) -> Result<RunResult, OutputError> {
     Ok(result)
 }
 
-/// Writes `report.html` of an output folder anew from its other files.
+/// The page of a comparison, from its folder.
+fn comparison_page(dir: &Path) -> Result<String, OutputError> {
+    #[derive(Deserialize)]
+    struct Comparison {
+        title: String,
+        variants: Vec<String>,
+        folders: Vec<String>,
+    }
+    let path = dir.join(files::COMPARISON);
+    let text = fs::read_to_string(&path).map_err(OutputError::io("read", &path))?;
+    let read = serde_json::from_str(&text).map_err(|error| error.to_string());
+    let comparison: Comparison = read.map_err(OutputError::malformed(&path))?;
+    if comparison.folders.len() != comparison.variants.len() {
+        return Err(OutputError::malformed(&path)("variants and folders differ in number".to_owned()));
+    }
+    let runs = comparison.folders.iter().map(|folder| read_run(&dir.join(folder))).collect::<Result<Vec<_>, _>>()?;
+    let labels = comparison.variants.iter().zip(&runs);
+    let variants: Vec<_> = labels.map(|(label, result)| Variant { label, result }).collect();
+    Ok(report::render_comparison(&comparison.title, &variants))
+}
+
+/// Writes `report.html` of an output folder, of a run or of a comparison, anew from its other files; tells its path.
 pub fn rebuild_report(dir: &Path) -> Result<PathBuf, OutputError> {
-    let page = report::render(&read_run(dir)?);
+    let compared = dir.join(files::COMPARISON).exists();
+    let page = if compared { comparison_page(dir)? } else { report::render(&read_run(dir)?) };
     let path = dir.join(files::REPORT);
     let fresh = dir.join(format!(".{}.new-{}", files::REPORT, std::process::id()));
     let replaced =

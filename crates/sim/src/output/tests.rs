@@ -94,7 +94,7 @@ fn every_column_is_documented() {
             }
             _ => name.to_owned(),
         };
-        assert!(schema.contains(&format!("| `{name}`")), "column {name} is missing");
+        assert!(schema.contains(&format!("`{name}`")), "column {name} is missing");
     }
 }
 
@@ -177,9 +177,18 @@ fn a_comparison_keeps_every_variants_folder() {
     let labels = ["a/b", "a_b", "report.html", ".."];
     let result = samples::run();
     let variants = labels.map(|label| Variant { label, result: &result });
-    write_comparison(&out, "two", &variants, &["a".into(), "b".into(), "c".into(), "d".into()], false).unwrap();
+    let scenarios = labels.map(str::to_owned);
+    write_comparison(&out, "four", &variants, &scenarios, false).unwrap();
     assert_eq!(entries(&out), ["1_a_b", "2_report.html", "3_..", "a_b", "comparison.json", "report.html"]);
-    assert_eq!(read_run(&out.join("1_a_b")).unwrap(), samples::run());
+    assert_eq!(read_run(&out.join("1_a_b")).unwrap(), result);
+
+    let first = fs::read_to_string(out.join(files::REPORT)).unwrap();
+    fs::remove_file(out.join(files::REPORT)).unwrap();
+    rebuild_report(&out).unwrap();
+    assert_eq!(fs::read_to_string(out.join(files::REPORT)).unwrap(), first);
+
+    write_comparison(&out, "two", &variants[..2], &scenarios[..2], true).unwrap();
+    assert_eq!(entries(&out), ["1_a_b", "a_b", "comparison.json", "report.html"]);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn run_sections(run: &RunResult) -> Vec<Section> {
         .collect();
     let mut over_time = vec![throughput(&curves, true)];
     let queues = series::fullest_queues(run, QUEUES_SHOWN);
-    let lines = queues.iter().enumerate().map(|(index, &queue)| queue_line(run, queue, queue_name(run, queue), index));
+    let lines = queues.iter().enumerate().map(|(index, &queue)| queue_line(run, queue, &queue_name(run, queue), index));
     over_time.push(queue_figure("Queue length of the fullest queues".to_owned(), lines.collect()));
     vec![
         Section { title: "Flows".to_owned(), figures: flow_figures(&curves) },
@@ -101,20 +101,20 @@ fn flow_figures(curves: &[Curve<'_>]) -> Vec<Figure> {
 fn slowdown_by_size(curves: &[Curve<'_>]) -> Figure {
     Figure {
         title: "Slowdown by flow size".to_owned(),
-        note: "Completion time over the time the flow would take alone. 1 is ideal; solid is the median, dotted the \
-               99th percentile; hollow marks are lower bounds.",
+        note: "Completion time over the time the flow would take alone; 1 is ideal. Circles: median. Diamonds: 99th \
+               percentile. Hollow: a lower bound.",
         data: size_traces(curves, "×", statistics::slowdown),
-        layout: layout(size_axis(), log_axis("slowdown (×)")),
+        layout: layout(&size_axis(), &log_axis("slowdown (×)")),
     }
 }
 
 fn fct_by_size(curves: &[Curve<'_>]) -> Figure {
     Figure {
         title: "Flow completion time by flow size".to_owned(),
-        note: "From the application's start to the receiver's last needed byte. Solid is the median, dotted the 99th \
-               percentile; hollow marks are lower bounds.",
+        note: "From the application's start to the receiver's last needed byte. Circles: median. Diamonds: 99th \
+               percentile. Hollow: a lower bound.",
         data: size_traces(curves, " µs", statistics::fct_us),
-        layout: layout(size_axis(), log_axis("completion time (µs)")),
+        layout: layout(&size_axis(), &log_axis("completion time (µs)")),
     }
 }
 
@@ -125,28 +125,48 @@ fn size_traces(curves: &[Curve<'_>], unit: &str, value: fn(&FlowRow, &RunResult)
         if points.is_empty() {
             continue;
         }
-        traces.push(size_trace(curve, &points, "p50", "solid", unit, |point| point.p50));
-        traces.push(size_trace(curve, &points, "p99", "dot", unit, |point| point.p99));
+        traces.push(size_trace(curve, &points, Percentile::Median, unit));
+        traces.push(size_trace(curve, &points, Percentile::P99, unit));
     }
     traces
 }
 
-fn size_trace(
-    curve: &Curve<'_>,
-    points: &[SizePoint],
-    what: &str,
-    dash: &str,
-    unit: &str,
-    value: fn(&SizePoint) -> Estimate,
-) -> Value {
-    let symbol = |point: &SizePoint| if value(point).lower_bound { "circle-open" } else { "circle" };
+/// Which of a size's percentiles a trace shows, and how it is drawn.
+#[derive(Clone, Copy)]
+enum Percentile {
+    Median,
+    P99,
+}
+
+impl Percentile {
+    fn of(self, point: &SizePoint) -> Estimate {
+        match self {
+            Self::Median => point.p50,
+            Self::P99 => point.p99,
+        }
+    }
+
+    /// Name, dash of the line, symbol of the marks.
+    fn style(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Median => ("p50", "solid", "circle"),
+            Self::P99 => ("p99", "dot", "diamond"),
+        }
+    }
+}
+
+fn size_trace(curve: &Curve<'_>, points: &[SizePoint], percentile: Percentile, unit: &str) -> Value {
+    let (name, dash, symbol) = percentile.style();
+    let symbol_of = |point: &SizePoint| {
+        if percentile.of(point).lower_bound { format!("{symbol}-open") } else { symbol.to_owned() }
+    };
     json!({
-        "type": "scatter", "mode": "lines+markers", "name": format!("{} {what}", curve.name),
+        "type": "scatter", "mode": "lines+markers", "name": format!("{} {name}", curve.name),
         "x": points.iter().map(|point| short(point.bytes)).collect::<Vec<_>>(),
-        "y": points.iter().map(|point| short(value(point).value)).collect::<Vec<_>>(),
+        "y": points.iter().map(|point| short(percentile.of(point).value)).collect::<Vec<_>>(),
         "customdata": points.iter().map(|point| point.flows).collect::<Vec<_>>(),
         "line": { "color": curve.colour, "dash": dash, "width": 2 },
-        "marker": { "size": 6, "symbol": points.iter().map(symbol).collect::<Vec<_>>() },
+        "marker": { "size": 7, "symbol": points.iter().map(symbol_of).collect::<Vec<_>>() },
         "hovertemplate": format!("%{{y:.4s}}{unit} at %{{x:.3s}}B<br>%{{customdata}} flows"),
     })
 }
@@ -169,19 +189,22 @@ fn slowdown_distribution(curves: &[Curve<'_>]) -> Figure {
         title: "Distribution of slowdown".to_owned(),
         note: "Further left is better. A curve that ends below 100 % has flows still under way at the end.",
         data: curves.iter().filter_map(trace).collect(),
-        layout: layout(log_axis("slowdown (×)"), y),
+        layout: layout(&log_axis("slowdown (×)"), &y),
     }
 }
 
+/// A flow's count of something.
+type Count = fn(&FlowRow) -> u32;
+
 fn counts(curves: &[Curve<'_>]) -> Figure {
-    let kinds: [(&str, fn(&FlowRow) -> u32); 4] = [
+    let kinds: [(&str, Count); 4] = [
         ("drops", |flow| flow.drops),
         ("marks", |flow| flow.marks),
         ("timeouts", |flow| flow.timeouts),
         ("sent again", |flow| flow.retransmissions),
     ];
     let trace = |curve: &Curve<'_>| {
-        let sum = |count: fn(&FlowRow) -> u32| curve.flows.iter().map(|flow| u64::from(count(flow))).sum::<u64>();
+        let sum = |count: Count| curve.flows.iter().map(|flow| u64::from(count(flow))).sum::<u64>();
         let totals = kinds.map(|(_, count)| sum(count));
         json!({
             "type": "bar", "name": curve.name, "x": kinds.map(|(name, _)| name), "y": totals,
@@ -190,7 +213,7 @@ fn counts(curves: &[Curve<'_>]) -> Figure {
         })
     };
     let any = curves.iter().flat_map(|curve| &curve.flows).any(|flow| kinds.iter().any(|(_, count)| count(flow) > 0));
-    let mut layout = layout(axis(""), log_axis("packets, or timeouts"));
+    let mut layout = layout(&axis(""), &log_axis("packets, or timeouts"));
     layout["barmode"] = json!("group");
     Figure {
         title: "Drops, marks, timeouts".to_owned(),
@@ -224,7 +247,7 @@ fn throughput(curves: &[Curve<'_>], stacked: bool) -> Figure {
             "Payload delivered to receivers."
         },
         data: curves.iter().filter_map(trace).collect(),
-        layout: layout(axis("time (ms)"), y),
+        layout: layout(&axis("time (ms)"), &y),
     }
 }
 
@@ -235,14 +258,14 @@ fn compared_queues(variants: &[Variant<'_>]) -> Vec<Figure> {
     let queues = series::fullest_queues(reference, QUEUES_SHOWN);
     let figure = |&queue: &QueueId| {
         let lines = variants.iter().enumerate();
-        let lines = lines.map(|(index, variant)| queue_line(variant.result, queue, escape(variant.label), index));
+        let lines = lines.map(|(index, variant)| queue_line(variant.result, queue, &escape(variant.label), index));
         queue_figure(format!("Queue length: {}", queue_name(reference, queue)), lines.collect())
     };
     queues.iter().map(figure).collect()
 }
 
-fn queue_line(run: &RunResult, queue: QueueId, name: String, index: usize) -> Value {
-    let mut trace = line(&name, colour(index), &series::queue_length(run, queue));
+fn queue_line(run: &RunResult, queue: QueueId, name: &str, index: usize) -> Value {
+    let mut trace = line(name, colour(index), &series::queue_length(run, queue));
     trace["hovertemplate"] = json!("%{y:.4~f} kB at %{x:.4~f} ms");
     trace["line"]["width"] = json!(1.2);
     trace
@@ -252,7 +275,7 @@ fn queue_figure(title: String, data: Vec<Value>) -> Figure {
     let mut y = axis("queued (kB)");
     y["rangemode"] = json!("tozero");
     let note = "Bytes waiting at each look; where looks are many, the longest of neighbours.";
-    Figure { title, note, data, layout: layout(axis("time (ms)"), y) }
+    Figure { title, note, data, layout: layout(&axis("time (ms)"), &y) }
 }
 
 /// The queue's name, escaped; its numbers if the run lists no such port.
@@ -288,6 +311,7 @@ fn log_axis(title: &str) -> Value {
     let mut axis = axis(title);
     axis["type"] = json!("log");
     axis["exponentformat"] = json!("SI");
+    axis["minexponent"] = json!(2);
     axis["dtick"] = json!("D2");
     axis
 }
@@ -299,11 +323,12 @@ fn size_axis() -> Value {
     axis
 }
 
-fn layout(x: Value, y: Value) -> Value {
+fn layout(x: &Value, y: &Value) -> Value {
     json!({
-        "xaxis": x, "yaxis": y, "height": 360, "margin": { "l": 56, "r": 16, "t": 8, "b": 44 },
+        "xaxis": x, "yaxis": y, "height": 360, "margin": { "l": 56, "r": 40, "t": 8, "b": 44 },
         "font": { "family": "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', sans-serif", "size": 12, "color": "#334155" },
         "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "hovermode": "closest", "showlegend": true,
-        "legend": { "orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": { "size": 12 } },
+        "modebar": { "orientation": "v", "bgcolor": "rgba(0,0,0,0)", "color": "#94a3b8", "activecolor": "#334155" },
+        "legend": { "orientation": "h", "traceorder": "normal", "x": 0, "y": 1.02, "yanchor": "bottom", "font": { "size": 12 } },
     })
 }

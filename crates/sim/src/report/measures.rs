@@ -77,12 +77,12 @@ fn with_thousands(value: f64) -> String {
     text
 }
 
-fn count(value: u64) -> Option<Estimate> {
+fn count(value: u64) -> Estimate {
     exact(value as f64)
 }
 
-fn exact(value: f64) -> Option<Estimate> {
-    Some(Estimate { value, lower_bound: false })
+fn exact(value: f64) -> Estimate {
+    Estimate { value, lower_bound: false }
 }
 
 fn fct(row: &ComparisonRow) -> Option<&Distribution> {
@@ -105,19 +105,19 @@ const fn measure(
 
 /// The columns of a single run's table.
 pub(super) const MEASURES: [Measure; 13] = [
-    measure("flows", "", Format::Count, Better::Neither, |row| count(row.group.all.flows)),
-    measure("unfinished", "", Format::Count, Better::Less, |row| count(row.group.all.unfinished)),
+    measure("flows", "", Format::Count, Better::Neither, |row| Some(count(row.group.all.flows))),
+    measure("unfinished", "", Format::Count, Better::Less, |row| Some(count(row.group.all.unfinished))),
     measure("FCT p50", "µs", Format::Number, Better::Less, |row| fct(row).map(|fct| fct.p50)),
     measure("FCT p99", "µs", Format::Number, Better::Less, |row| fct(row).map(|fct| fct.p99)),
     measure("slowdown p50", "×", Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p50)),
     measure("slowdown p99", "×", Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p99)),
-    measure("goodput", "Gbit/s", Format::Number, Better::More, |row| exact(row.group.all.goodput_gbit_per_s)),
-    measure("of all bytes", "", Format::Percent, Better::Neither, |row| exact(row.group.share_of_delivered)),
-    measure("share kept", "", Format::Percent, Better::Neither, |row| row.share_kept.and_then(exact)),
-    measure("drops", "packets", Format::Count, Better::Neither, |row| count(row.group.all.drops)),
-    measure("marks", "packets", Format::Count, Better::Neither, |row| count(row.group.all.marks)),
-    measure("timeouts", "", Format::Count, Better::Less, |row| count(row.group.all.timeouts)),
-    measure("sent again", "packets", Format::Count, Better::Neither, |row| count(row.group.all.retransmissions)),
+    measure("goodput", "Gbit/s", Format::Number, Better::More, |row| Some(exact(row.group.all.goodput_gbit_per_s))),
+    measure("of all bytes", "", Format::Percent, Better::Neither, |row| Some(exact(row.group.share_of_delivered))),
+    measure("share kept", "", Format::Percent, Better::Neither, |row| row.share_kept.map(exact)),
+    measure("drops", "packets", Format::Count, Better::Neither, |row| Some(count(row.group.all.drops))),
+    measure("marks", "packets", Format::Count, Better::Neither, |row| Some(count(row.group.all.marks))),
+    measure("timeouts", "", Format::Count, Better::Less, |row| Some(count(row.group.all.timeouts))),
+    measure("sent again", "packets", Format::Count, Better::Neither, |row| Some(count(row.group.all.retransmissions))),
 ];
 
 /// The columns that a table of `variants` variants shows: alone, a run keeps all of its share.

@@ -26,14 +26,21 @@ pub fn render_comparison(title: &str, variants: &[Variant<'_>]) -> String {
 
 /// The comparison's table as JSON: one object per traffic group and variant, with all statistics.
 pub fn comparison_json(title: &str, variants: &[Variant<'_>]) -> String {
+    comparison_json_in(title, variants, &[])
+}
+
+/// The same, with the names of the variants' output folders.
+pub(crate) fn comparison_json_in(title: &str, variants: &[Variant<'_>], folders: &[String]) -> String {
     #[derive(Serialize)]
     struct Comparison<'a> {
         title: &'a str,
         variants: Vec<&'a str>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        folders: &'a [String],
         rows: Vec<ComparisonRow>,
     }
     let labels = variants.iter().map(|variant| variant.label).collect();
-    let comparison = Comparison { title, variants: labels, rows: compare(variants) };
+    let comparison = Comparison { title, variants: labels, folders, rows: compare(variants) };
     let mut text = serde_json::to_string_pretty(&comparison).expect("a comparison is plain data");
     text.push('\n');
     text

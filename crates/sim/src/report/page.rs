@@ -53,7 +53,7 @@ pub(super) fn page(title: &str, variants: &[Variant<'_>]) -> String {
         }
         body.push_str("</div></section>\n");
     }
-    variants.iter().for_each(|variant| body.push_str(&queue_table(variant)));
+    body.extend(variants.iter().map(queue_table));
     // The page may run what it carries, and load nothing.
     let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
     format!(
@@ -146,16 +146,18 @@ fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
          <th scope=\"col\">{second}</th>{}</tr></thead>",
         head.collect::<String>()
     );
-    for group in rows.chunk_by(|a, b| a.group.name == b.group.name) {
+    for (position, group) in rows.chunk_by(|a, b| a.group.name == b.group.name).enumerate() {
         html.push_str("<tbody>");
         for (index, row) in group.iter().enumerate() {
             html.push_str("<tr>");
             if index == 0 {
-                html.push_str(&group_cell(row, group.len()));
+                // Colours tell groups apart in a run, variants in a comparison.
+                let swatch = if variants > 1 { String::new() } else { swatch(position) };
+                html.push_str(&group_cell(&swatch, row, group.len()));
             }
             html.push_str(&variant_cell(row, variants));
             let reference = (index > 0 && group[0].variant_index == 0).then(|| &group[0]);
-            columns.iter().for_each(|measure| html.push_str(&value_cell(measure, row, reference)));
+            html.extend(columns.iter().map(|measure| value_cell(measure, row, reference)));
             html.push_str("</tr>");
         }
         html.push_str("</tbody>");
@@ -176,8 +178,7 @@ fn main_notes(variants: usize) -> String {
     format!(
         "<p class=\"note\"><b>FCT</b>: flow completion time, from the application's start to the receiver's last needed \
          byte. <b>Slowdown</b>: FCT over the time the flow would take alone on its path; 1 is ideal. <b>Goodput</b>: \
-         payload delivered over the simulated time.{compared} <b>≥</b>: flows still under way at the end count with \
-         the time they have taken so far, a lower bound.</p>"
+         payload delivered over the simulated time.{compared} <b>≥</b>: flows still under way at the end, which count with the time they have taken so far, could raise it.</p>"
     )
 }
 
@@ -185,10 +186,9 @@ fn unit(unit: &str) -> String {
     if unit.is_empty() { String::new() } else { format!("<small>{unit}</small>") }
 }
 
-fn group_cell(row: &ComparisonRow, span: usize) -> String {
-    let swatch = if span == 1 && row.variant.is_empty() { "" } else { " class=\"group\"" };
+fn group_cell(swatch: &str, row: &ComparisonRow, span: usize) -> String {
     format!(
-        "<th scope=\"rowgroup\" rowspan=\"{span}\"{swatch}>{}<small>class {}</small></th>",
+        "<th scope=\"rowgroup\" rowspan=\"{span}\">{swatch}{}<small>class {}</small></th>",
         escape(&row.group.name),
         escape(&row.group.class)
     )
@@ -209,10 +209,11 @@ fn value_cell(measure: &Measure, row: &ComparisonRow, reference: Option<&Compari
     format!("<td>{}{change}</td>", measure.print(row))
 }
 
-/// The relative change of a measure of which less or more is better.
+/// The relative change of a measure of which less or more is better; nothing can be said of lower bounds.
 fn change(measure: &Measure, row: &ComparisonRow, reference: &ComparisonRow) -> Option<String> {
     let (now, before) = (measure.value(row)?, measure.value(reference)?);
-    if measure.better == Better::Neither || measure.format != Format::Number || before.value == 0.0 {
+    let known = !now.lower_bound && !before.lower_bound && before.value != 0.0;
+    if !known || measure.better == Better::Neither || measure.format != Format::Number {
         return None;
     }
     let percent = 100.0 * (now.value / before.value - 1.0);

@@ -45,7 +45,9 @@ fn aligned(lines: &[Vec<String>]) -> String {
         let mut line = String::new();
         for (column, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
             line.push_str(if column == 0 { "" } else { "  " });
-            line.push_str(&if column < 2 { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
+            let padding = " ".repeat(width - cell.chars().count());
+            let (before, after) = if column < 2 { ("", padding.as_str()) } else { (padding.as_str(), "") };
+            line.extend([before, cell, after]);
         }
         text.push_str(line.trim_end());
         text.push('\n');

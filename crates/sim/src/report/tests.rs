@@ -96,19 +96,3 @@ fn a_comparison_marks_changes_against_the_first_variant() {
     assert!(json["rows"][1]["all"]["fct_us"]["p99"]["value"].as_f64().unwrap() > 0.0);
     assert_eq!(json["rows"][0]["share_kept"], 1.0);
 }
-
-#[test]
-fn tmp_write_samples() {
-    let (a, b) = (samples::run_with(20_000, 1.0), samples::run_with(20_000, 1.8));
-    std::fs::write("/tmp/report_one.html", render(&a)).unwrap();
-    let variants =
-        [Variant { label: "training = dctcp", result: &b }, Variant { label: "training = reflex", result: &a }];
-    std::fs::write(
-        "/tmp/report_two.html",
-        render_comparison("Leaf-spine mix: which transport for training?", &variants),
-    )
-    .unwrap();
-    println!("{}", text_table(&variants));
-    println!("{}", text_table(&variants[..1]));
-    std::fs::write("/tmp/report_summary.json", crate::output::summary_json(&a)).unwrap();
-}

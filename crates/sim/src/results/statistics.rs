@@ -1,8 +1,8 @@
 //! Statistics of a run's flows, by traffic group and by flow size.
 //!
 //! Percentiles are exact, by sorting and nearest rank: the p-th percentile of n values is the ⌈p·n/100⌉-th smallest.
-//! A flow still under way at the end enters with the time it has taken so far: its true time is longer, so what
-//! depends on it is a lower bound and says so. Dropping such flows would favour the runs that starve them.
+//! A flow still under way at the end enters with the time it has taken so far: its true time is longer, so what it
+//! could raise is a lower bound and says so. Dropping such flows would favour the runs that starve them.
 
 use serde::Serialize;
 
@@ -11,12 +11,16 @@ use super::{FlowRow, FlowState, RunResult};
 /// Upper ends of the size buckets, in bytes; larger flows form the last bucket.
 pub const SIZE_LIMITS: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 
-/// A value that is exact, or known to be at least this.
+/// Unfinished flows that could raise a value by less than this factor do not make it a lower bound: some flow has
+/// always just begun when a run ends.
+const NEGLIGIBLE_RISE: f64 = 1.01;
+
+/// A value, or the least that it can be.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// Whether unfinished flows make it a lower bound.
+    /// Whether unfinished flows could raise it, by more than 1 % in a percentile.
     pub lower_bound: bool,
 }
 
@@ -55,11 +59,14 @@ pub(crate) fn sort(values: &mut [Estimate]) {
 
 /// The `percent`-th percentile of sorted values, by nearest rank.
 ///
-/// Lower bounds above the rank change nothing: the true values behind them lie above it too.
+/// The true values behind lower bounds may be as large as they like. If all were infinite, the same rank would stand
+/// among the exact values alone: that is the percentile's upper bound.
 pub(crate) fn percentile(sorted: &[Estimate], percent: usize) -> Estimate {
     assert!((1..=100).contains(&percent) && !sorted.is_empty(), "a percentile of something");
     let rank = (percent * sorted.len()).div_ceil(100);
-    Estimate { value: sorted[rank - 1].value, lower_bound: sorted[..rank].iter().any(|value| value.lower_bound) }
+    let value = sorted[rank - 1].value;
+    let at_most = sorted.iter().filter(|estimate| !estimate.lower_bound).nth(rank - 1);
+    Estimate { value, lower_bound: at_most.is_none_or(|upper| upper.value > value * NEGLIGIBLE_RISE) }
 }
 
 /// Completion time of `flow` in microseconds, or the least it can become. A flow that will never complete, having

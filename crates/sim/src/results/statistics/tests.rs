@@ -39,6 +39,15 @@ fn a_lower_bound_taints_only_ranks_at_or_above_it() {
 }
 
 #[test]
+fn flows_that_have_just_begun_leave_the_median_alone() {
+    let mut values = exact(&(1..=1000).map(f64::from).collect::<Vec<_>>());
+    values.push(Estimate { value: 0.5, lower_bound: true });
+    let distribution = Distribution::of(values).unwrap();
+    assert!(!distribution.p50.lower_bound && !distribution.p99.lower_bound, "they move by one rank, 0.2 % at most");
+    assert!(distribution.mean.lower_bound, "one flow may raise a mean without bound");
+}
+
+#[test]
 fn unfinished_flows_are_counted_and_bound_the_tail() {
     let mut result = samples::run();
     result.simulated = Span::from_ms(1);
