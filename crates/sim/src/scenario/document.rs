@@ -52,11 +52,16 @@ impl Document {
         let below = format!("{key}.");
         let first_below = self.places.range(below.clone()..).next().filter(|(key, _)| key.starts_with(&below));
         let around = || {
-            let tables = key.rmatch_indices('.').map(|(dot, _)| &key[..dot]);
-            tables.filter_map(|table| self.places.get(table)).next()
+            let mut tables = key.rmatch_indices('.').map(|(dot, _)| &key[..dot]);
+            tables.find_map(|table| self.places.get(table))
         };
         let place = self.places.get(key).or(first_below.map(|(_, place)| place)).or_else(around);
         place.cloned().unwrap_or_else(|| Place::Line { file: self.file.clone(), line: 1 })
+    }
+
+    /// Whether `key` was given.
+    pub(super) fn gives(&self, key: &str) -> bool {
+        self.places.contains_key(key)
     }
 
     /// An error about `key`.
