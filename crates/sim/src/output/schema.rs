@@ -30,7 +30,7 @@ pub(super) const FLOWS: [Field; 16] = [
 ];
 
 /// Columns of `ports.csv`.
-pub(super) const PORTS: [Field; 21] = [
+pub(super) const PORTS: [Field; 20] = [
     ("port", Kind::Integer),
     ("queue", Kind::Integer),
     ("port_name", Kind::Text),
@@ -51,7 +51,6 @@ pub(super) const PORTS: [Field; 21] = [
     ("left_packets", Kind::Integer),
     ("left_bytes", Kind::Integer),
     ("max_packets", Kind::Integer),
-    ("max_bytes", Kind::Integer),
 ];
 
 /// Columns of `queue_series.parquet`.
@@ -116,7 +115,6 @@ pub(super) fn ports(rows: &[PortRow]) -> Columns<'_> {
         integers(rows, |port| u64::from(port.left.packets)),
         integers(rows, |port| port.left.bytes),
         integers(rows, |port| u64::from(port.counters.max_packets)),
-        integers(rows, |port| port.counters.max_bytes),
     ]);
     columns
 }
@@ -231,7 +229,6 @@ pub(super) fn read_ports(columns: &Columns<'static>) -> Result<Vec<PortRow>, Str
                 dropped: DropReason::ALL.map(|reason| tally(&format!("dropped_{}", reason.name()), row)),
                 marked_packets: table.integer("marked_packets", row),
                 max_packets: table.small("max_packets", row)?,
-                max_bytes: table.integer("max_bytes", row),
             },
             left: Occupancy { packets: table.small("left_packets", row)?, bytes: table.integer("left_bytes", row) },
         })

@@ -284,7 +284,7 @@ fn size_label(up_to_bytes: Option<u64>) -> String {
 /// The queues that dropped, marked or held most, folded away.
 fn queue_table(variant: &Variant<'_>) -> String {
     let mut ports: Vec<&PortRow> = variant.result.ports.iter().collect();
-    let rank = |port: &PortRow| (port.dropped_packets(), port.counters.marked_packets, port.counters.max_bytes);
+    let rank = |port: &PortRow| (port.dropped_packets(), port.counters.marked_packets, port.counters.max_packets);
     ports.sort_by_key(|port| std::cmp::Reverse(rank(port)));
     ports.truncate(QUEUES_LISTED);
     if ports.is_empty() {
@@ -292,7 +292,7 @@ fn queue_table(variant: &Variant<'_>) -> String {
     }
     let title = if variant.label.is_empty() { String::new() } else { format!(" of {}", escape(variant.label)) };
     let heads = ["packets in", "marked", "drops", "most queued", "left at end"];
-    let units = ["", "packets", "packets", "kB", "packets"];
+    let units = ["", "packets", "packets", "packets", "packets"];
     let heads = heads.iter().zip(units).map(|(head, of)| format!("<th scope=\"col\">{head}{}</th>", unit(of)));
     format!(
         "<details><summary>Busiest queues{title}</summary><div class=\"scroll\"><table><thead><tr>\
@@ -316,7 +316,7 @@ fn queue_row(port: &PortRow) -> String {
         print_count(port.counters.admitted.packets),
         print_count(port.counters.marked_packets),
         print_count(port.dropped_packets()),
-        number(port.counters.max_bytes as f64 / 1e3),
+        print_count(u64::from(port.counters.max_packets)),
         print_count(u64::from(port.left.packets)),
         if reasons.is_empty() { "–".to_owned() } else { reasons.join(", ") }
     )

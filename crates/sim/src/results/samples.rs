@@ -106,7 +106,7 @@ fn port(port: u32) -> PortRow {
         queue: 0,
         name: format!("leaf 0 -> host {port}"),
         queue_name: "best_effort".into(),
-        counters: QueueCounters { admitted, dropped, marked_packets: 321, max_packets: 65, max_bytes: 99_970 },
+        counters: QueueCounters { admitted, dropped, marked_packets: 321, max_packets: 65 },
         left: Occupancy { packets: 2, bytes: 3076 },
     }
 }
