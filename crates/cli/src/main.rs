@@ -75,9 +75,8 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(arguments),
     };
     match ending {
-        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,
         Ok(Ending::Interrupted) => ExitCode::from(130),
-        Err(CliError::OutputClosed) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::from(if error.is_user() { 2 } else { 1 })

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pliant_sim::run::Progress;
 
-/// Between lines where stderr is not a terminal.
+/// Where stderr is not a terminal: what is shorter than this needs no line.
+const FIRST_LINE: Duration = Duration::from_secs(2);
+/// Time between further lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(20);
 /// Parts of a run that the bar counts.
 const PARTS: u64 = 1000;
@@ -18,7 +20,7 @@ pub(crate) struct Display {
     bar: ProgressBar,
     shows_lines: bool,
     started: Instant,
-    last_line: Mutex<Instant>,
+    next_line: Mutex<Instant>,
     runs: u64,
     /// Sums over all runs, of parts done and of packet-hops.
     parts: AtomicU64,
@@ -46,7 +48,7 @@ impl Display {
             bar,
             shows_lines: !on_terminal && !quiet,
             started: now,
-            last_line: Mutex::new(now),
+            next_line: Mutex::new(now + FIRST_LINE),
             runs: runs as u64,
             parts: AtomicU64::new(0),
             packet_hops: AtomicU64::new(0),
@@ -94,10 +96,11 @@ impl Display {
 
     #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
     fn is_line_due(&self) -> bool {
-        let Ok(mut last) = self.last_line.try_lock() else { return false };
-        let due = last.elapsed() >= LINE_INTERVAL;
+        let Ok(mut next) = self.next_line.try_lock() else { return false };
+        let now = Instant::now();
+        let due = now >= *next;
         if due {
-            *last = Instant::now();
+            *next = now + LINE_INTERVAL;
         }
         due
     }

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let scenario = point.scenario.resolve()?;
+        let scenario = point.resolve()?;
         let result = run_one(&scenario, interrupt, &display)?;
         Ok(write_run(&point.folder, &result, &point.text, true)?)
     };

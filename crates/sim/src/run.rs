@@ -20,7 +20,7 @@ use crate::engine::{Opened, Outcome, Setup, Simulation};
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
-use crate::scenario::{Carrier, Group, Resolved};
+use crate::scenario::{Carrier, Group, Resolved, TcpCarrier};
 use crate::topology::LinkId;
 use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
 
@@ -164,7 +164,8 @@ impl<'a> Opener<'a> {
         let links = path.iter().map(|&link| scenario.topology.link(link)).map(|link| (link.rate, link.delay));
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let (initiator, responder) = match &group.carrier {
-            Carrier::Tcp { config, controller } => {
+            Carrier::Tcp(tcp) => {
+                let TcpCarrier { config, controller } = &**tcp;
                 let config = self.configs.entry((flow.group, flow.class)).or_insert_with(|| {
                     let class = flow.class.map(TrafficClass::new);
                     Arc::new(TcpConfig {

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use pliant_sim::output::files;
-use pliant_sim::scenario::{Estimate, Override, Scenario};
+use pliant_sim::scenario::{Estimate, Override, Resolved, Scenario};
 use rayon::prelude::*;
 
 use crate::error::CliError;
 use crate::grid::{self, Choice};
 
 /// Most points of a sweep.
-const MAX_POINTS: u64 = 100_000;
+const MAX_POINTS: u64 = 20_000;
 /// Points whose cost is estimated; the others are taken to be like these.
 const ESTIMATED_POINTS: usize = 8;
 /// A sweep beyond this needs `--allow-large`, in hours of one processor.
@@ -22,8 +22,7 @@ const LARGE_CPU_HOURS: f64 = 24.0 * 7.0;
 pub(super) struct Point<'a> {
     pub(super) choice: &'a Choice<'a>,
     pub(super) seed: u64,
-    pub(super) scenario: Scenario,
-    /// The resolved scenario: what a finished point must have run.
+    /// The resolved scenario: what it runs, and what it must have run to be finished.
     pub(super) text: String,
     pub(super) folder: PathBuf,
 }
@@ -42,7 +41,7 @@ pub(super) fn points<'a>(
             let scenario = scenario.with(&[Override::parse("--seeds", &format!("seed={seed}"))?])?;
             let text = scenario.resolve()?.to_toml();
             let folder = out.join("points").join(folder_name(choice, seed));
-            Ok(Point { choice, seed, scenario, text, folder })
+            Ok(Point { choice, seed, text, folder })
         };
         (first_seed..first_seed.saturating_add(seeds)).map(of_seed).collect()
     };
@@ -51,6 +50,11 @@ pub(super) fn points<'a>(
 }
 
 impl Point<'_> {
+    /// Its scenario. Points keep text only: built, a thousand networks would not fit in memory.
+    pub(super) fn resolve(&self) -> Result<Resolved, CliError> {
+        Ok(Scenario::parse(&self.text, &self.folder.join(files::SCENARIO))?.resolve()?)
+    }
+
     /// Whether its folder holds a whole run of exactly this scenario by this version.
     pub(super) fn is_finished(&self) -> bool {
         let same = fs::read_to_string(self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);
@@ -120,11 +124,8 @@ pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
 /// Refuses what would not fit in memory, and what takes very long unless that is `allowed`.
 pub(super) fn refuse_too_large(due: &[&Point<'_>], jobs: Option<usize>, allowed: bool) -> Result<(), CliError> {
     let step = due.len().div_ceil(ESTIMATED_POINTS).max(1);
-    let estimates: Vec<Estimate> = due
-        .iter()
-        .step_by(step)
-        .map(|point| Ok(point.scenario.resolve()?.estimate()))
-        .collect::<Result<_, CliError>>()?;
+    let estimates: Vec<Estimate> =
+        due.iter().step_by(step).map(|point| Ok(point.resolve()?.estimate())).collect::<Result<_, CliError>>()?;
     let jobs = jobs.unwrap_or_else(rayon::current_num_threads).min(due.len()) as u64;
     let memory = estimates.iter().map(|estimate| estimate.memory_bytes).max().unwrap_or(0).saturating_mul(jobs);
     if let Some(available) = available_memory().filter(|&available| memory > available) {

@@ -27,9 +27,13 @@ impl Document {
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
         let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
         let place = |offset: usize| Place::Line { file: file.to_owned(), line: line(offset) };
-        let syntax = |error: &toml::de::Error| ScenarioError::Syntax {
-            place: place(error.span().map_or(0, |span| span.start)),
-            why: error.message().replace('\n', " "),
+        let syntax = |error: &toml::de::Error| {
+            let span = error.span().unwrap_or_default();
+            let why = error.message().replace('\n', " ");
+            // The parser does not say which.
+            let which = text.get(span.clone()).filter(|_| why == "duplicate key");
+            let why = which.map_or(why.clone(), |which| format!("{why} `{}`", which.trim()));
+            ScenarioError::Syntax { place: place(span.start), why }
         };
         let parsed = DeTable::parse(text).map_err(|error| syntax(&error))?;
         let table = text.parse::<Table>().map_err(|error| syntax(&error))?;
@@ -48,11 +52,16 @@ impl Document {
         let below = format!("{key}.");
         let first_below = self.places.range(below.clone()..).next().filter(|(key, _)| key.starts_with(&below));
         let around = || {
-            let tables = key.rmatch_indices('.').map(|(dot, _)| &key[..dot]);
-            tables.filter_map(|table| self.places.get(table)).next()
+            let mut tables = key.rmatch_indices('.').map(|(dot, _)| &key[..dot]);
+            tables.find_map(|table| self.places.get(table))
         };
         let place = self.places.get(key).or(first_below.map(|(_, place)| place)).or_else(around);
         place.cloned().unwrap_or_else(|| Place::Line { file: self.file.clone(), line: 1 })
+    }
+
+    /// Whether `key` was given.
+    pub(super) fn gives(&self, key: &str) -> bool {
+        self.places.contains_key(key)
     }
 
     /// An error about `key`.

@@ -72,7 +72,7 @@ pub enum ScenarioError {
         /// Where the topology is described.
         place: Place,
         /// Why.
-        source: TopologyError,
+        source: Box<TopologyError>,
     },
     /// The traffic cannot be made.
     #[error("{place}: {source}")]
@@ -80,6 +80,6 @@ pub enum ScenarioError {
         /// Where the group or its key is.
         place: Place,
         /// Why.
-        source: TrafficError,
+        source: Box<TrafficError>,
     },
 }

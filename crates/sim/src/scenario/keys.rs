@@ -62,7 +62,7 @@ impl Scenario {
     pub(super) fn apply(&mut self, change: &Override, keys: &BTreeSet<String>) -> Result<(), ScenarioError> {
         let refuse = |why: String| match &change.place {
             Place::Flag(flag) => ScenarioError::Override { flag: flag.clone(), why },
-            place => ScenarioError::Key { place: place.clone(), key: change.key.clone(), why },
+            place @ Place::Line { .. } => ScenarioError::Key { place: place.clone(), key: change.key.clone(), why },
         };
         let key = full_key(&change.key, keys).map_err(refuse)?;
         if let Some(group) = key.strip_prefix("traffic.").and_then(|rest| rest.split('.').next()) {

@@ -35,7 +35,7 @@ pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use presets::PRESETS;
 pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
-pub use resolved::{Carrier, Group, Resolved};
+pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;
 pub use tcp::{EcnEcho, TcpSpec};

@@ -14,11 +14,12 @@ use toml::Table;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
-use super::queues::QueuesSpec;
-use super::spec::ScenarioSpec;
+use super::queues::{KeyError, QueuesSpec};
+use super::spec::{PacketsSpec, ScenarioSpec};
+use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::routing::Routing;
-use crate::topology::{NodeId, Topology};
+use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{Environment, Fabric, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate};
 use crate::workload::PacketFormat;
 
@@ -67,14 +68,18 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub enum Carrier {
     /// A member of the TCP family.
-    Tcp {
-        /// Settings of both sides.
-        config: TcpConfig,
-        /// The congestion controller of a new sender.
-        controller: AnyController,
-    },
+    Tcp(Box<TcpCarrier>),
     /// Datagrams.
     Udp(UdpSpec),
+}
+
+/// A member of the TCP family with its settings.
+#[derive(Clone, Debug)]
+pub struct TcpCarrier {
+    /// Settings of both sides.
+    pub config: TcpConfig,
+    /// The congestion controller of a new sender.
+    pub controller: AnyController,
 }
 
 impl Resolved {
@@ -129,7 +134,15 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
     spec.variants.clear();
 
-    let topology_error = |source| ScenarioError::Topology { place: document.place("topology"), source };
+    let topology_error = |source| {
+        let key = match &source {
+            TopologyError::OutOfRange { key, .. }
+            | TopologyError::NotMultiple { key, .. }
+            | TopologyError::ZeroRate { key } => format!("topology.{key}"),
+            _ => "topology".to_owned(),
+        };
+        ScenarioError::Topology { place: document.place(&key), source: Box::new(source) }
+    };
     let topology = spec.topology.build(Path::new("")).map_err(topology_error)?;
     let routing = Routing::new(&topology).map_err(topology_error)?;
 
@@ -146,7 +159,7 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     for name in names {
         groups.push(resolve_group(document, &mut spec, &name)?);
     }
-    spec.transport = super::TcpSpec::default();
+    spec.transport = TcpSpec::default();
 
     let fabric = fabric(&topology, spec.duration);
     let resolved = Resolved { spec, topology, routing, switch_plan, host_plan, groups, fabric, class_names };
@@ -213,53 +226,69 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
 }
 
 fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Result<Group, ScenarioError> {
-    let (mss, wire) = (spec.packets.mss.0 as u16, spec.packets.framing.into());
-    let defaults = spec.transport.clone();
-    let group = spec.traffic.get_mut(name).expect("the name comes from here");
-    let error = |below: &str, why: String| document.error(&format!("traffic.{name}.{below}"), why);
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
+    let ScenarioSpec { packets, transport: defaults, traffic, .. } = spec;
+    let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
     contract.check(group.transport.honours()).map_err(|why| contract_error(document, name, group.transport, why))?;
-    let ack_class = *group.ack_class.get_or_insert(group.class);
+    group.ack_class.get_or_insert(group.class);
     let carrier = if group.transport == TransportName::Udp {
-        if group.tcp.is_some() {
-            return Err(error("tcp", "udp has no settings of TCP".to_owned()));
-        }
-        let udp = group.udp.ok_or_else(|| error("udp.rate", "is missing: udp needs a rate".to_owned()))?;
-        if udp.rate.bits_per_sec() == 0 {
-            return Err(error("udp.rate", "must be above zero".to_owned()));
-        }
-        Carrier::Udp(udp)
+        let (below, refused) = (format!("traffic.{name}"), udp_carrier(group));
+        refused.map_err(|(key, why)| document.error(&format!("{below}.{key}"), why))?
     } else {
-        if group.udp.is_some() {
-            return Err(error("udp", format!("{} has no settings of UDP", group.transport.name())));
-        }
-        let own = group.tcp.clone().unwrap_or_default();
-        // A range error in `[transport]` is shown there.
-        let place_of = |key: &str| {
-            let given_here = super::keys::leaves(&Table::try_from(&own).unwrap_or_default());
-            let here = given_here.iter().any(|(own, _)| own == key);
-            if here { format!("traffic.{name}.tcp.{key}") } else { format!("transport.{key}") }
-        };
-        own.check_keys(group.transport).map_err(|(key, why)| error(&format!("tcp.{key}"), why))?;
-        let explicit = own.explicit(&defaults, group.transport);
-        explicit.check_ranges().map_err(|(key, why)| document.error(&place_of(&key), why))?;
-        let controller = explicit.controller(group.transport, &contract, mss).expect("not udp");
-        let config = TcpConfig {
-            mss,
-            wire,
-            data_class: TrafficClass::new(group.class),
-            ack_class: TrafficClass::new(ack_class),
-            ..explicit.config(controller.ecn_mode())
-        };
-        config.check().map_err(|why| error("tcp", why.to_string()))?;
-        group.tcp = Some(explicit);
-        Carrier::Tcp { config, controller }
+        let tcp = tcp_carrier(group, defaults, packets, &contract);
+        let carrier = tcp.map_err(|(key, why)| {
+            // A setting for all groups is found where it is given.
+            let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
+            let is_shared = !document.gives(&own) && document.gives(&shared);
+            document.error(if is_shared { &shared } else { &own }, why)
+        })?;
+        Carrier::Tcp(Box::new(carrier))
     };
-    let GroupSpec { class, ref traffic, .. } = *group;
-    Ok(Group { name: name.to_owned(), traffic: traffic.clone(), class, ack_class, contract, carrier })
+    let GroupSpec { class, ack_class, ref traffic, .. } = *group;
+    let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
+    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier })
+}
+
+fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
+    let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
+    match group.udp {
+        _ if group.tcp.is_some() => refuse("tcp", "udp has no settings of TCP"),
+        None => refuse("udp.rate", "is missing: udp needs a rate"),
+        Some(udp) if udp.rate.bits_per_sec() == 0 => refuse("udp.rate", "must be above zero"),
+        Some(udp) => Ok(Carrier::Udp(udp)),
+    }
+}
+
+/// Writes the group's settings out and makes its transport from them.
+fn tcp_carrier(
+    group: &mut GroupSpec,
+    defaults: &TcpSpec,
+    packets: &PacketsSpec,
+    contract: &Contract,
+) -> Result<TcpCarrier, KeyError> {
+    let below = |(key, why): KeyError| (format!("tcp.{key}"), why);
+    if group.udp.is_some() {
+        return Err(("udp".to_owned(), format!("{} has no settings of UDP", group.transport.name())));
+    }
+    let own = group.tcp.clone().unwrap_or_default();
+    own.check_keys(group.transport).map_err(below)?;
+    let explicit = own.explicit(defaults, group.transport);
+    explicit.check_ranges().map_err(below)?;
+    let mss = packets.mss.0 as u16;
+    let controller = explicit.controller(group.transport, contract, mss).expect("udp has a carrier of its own");
+    let config = TcpConfig {
+        mss,
+        wire: packets.framing.into(),
+        data_class: TrafficClass::new(group.class),
+        ack_class: TrafficClass::new(group.ack_class.unwrap_or(group.class)),
+        ..explicit.config(controller.ecn_mode())
+    };
+    config.check().map_err(|why| ("tcp".to_owned(), why.to_string()))?;
+    group.tcp = Some(explicit);
+    Ok(TcpCarrier { config, controller })
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {
@@ -269,8 +298,12 @@ fn contract_error(document: &Document, name: &str, transport: TransportName, why
         ContractError::OutOfRange(_) => why.to_string(),
         ContractError::NotHonoured(field) => {
             let others: Vec<_> = honours(field).map(TransportName::name).collect();
-            let others = if others.is_empty() { "none does".to_owned() } else { others.join(", ") };
-            format!("{} does not honour {field} (these do: {others})", transport.name())
+            let who = if others.is_empty() {
+                "no transport does yet".to_owned()
+            } else {
+                format!("these do: {}", others.join(", "))
+            };
+            format!("{} does not honour {field} ({who})", transport.name())
         }
     };
     document.error(&format!("traffic.{name}.contract.{field}"), why)
@@ -300,7 +333,8 @@ fn check_traffic(document: &Document, resolved: &Resolved) -> Result<(), Scenari
             TrafficError::Key { group, key, .. } | TrafficError::Sizes { group, key, .. } => (group, *key),
             TrafficError::Unreadable { group, .. } | TrafficError::TraceLine { group, .. } => (group, "path"),
         };
-        ScenarioError::Traffic { place: document.place(&format!("traffic.{group}.{key}")), source }
+        let place = document.place(&format!("traffic.{group}.{key}"));
+        ScenarioError::Traffic { place, source: Box::new(source) }
     })?;
     let is_trace = |group: &Group| matches!(group.traffic, TrafficSpec::Trace(_));
     let taken = resolved.spec.queues.queue_of_class().unwrap_or([None; CLASSES]);

@@ -224,4 +224,6 @@ fn settings_of_all_groups_give_way_to_those_of_one() {
     let min_rto = |group: &str| resolved.spec.traffic[group].tcp.as_ref().unwrap().min_rto.unwrap().to_string();
     assert_eq!((min_rto("web"), min_rto("backup")), ("2ms".to_owned(), "5ms".to_owned()));
     assert_eq!(resolved.spec.traffic["web"].tcp.as_ref().unwrap().hystart, None, "DCTCP does not have it");
+    let broken = message(resolve(&text.replace("hystart = true", "gain = 2.0")));
+    assert!(broken.starts_with("small.toml:13: `transport.gain`: must lie in (0, 1]"), "{broken}");
 }
