@@ -104,9 +104,10 @@ const fn measure(
 }
 
 /// The columns of a single run's table.
-pub(super) const MEASURES: [Measure; 13] = [
+pub(super) const MEASURES: [Measure; 14] = [
     measure("flows", "", Format::Count, Better::Neither, |row| Some(count(row.group.all.flows))),
     measure("unfinished", "", Format::Count, Better::Less, |row| Some(count(row.group.all.unfinished))),
+    measure("FCT mean", "µs", Format::Number, Better::Less, |row| fct(row).map(|fct| fct.mean)),
     measure("FCT p50", "µs", Format::Number, Better::Less, |row| fct(row).map(|fct| fct.p50)),
     measure("FCT p99", "µs", Format::Number, Better::Less, |row| fct(row).map(|fct| fct.p99)),
     measure("slowdown p50", "×", Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p50)),

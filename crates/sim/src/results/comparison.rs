@@ -22,8 +22,8 @@ pub struct ComparisonRow {
     /// Index of the variant.
     #[serde(skip)]
     pub variant_index: usize,
-    /// Bytes the group delivered, relative to what the group of this name delivered in the first variant: what a
-    /// flexible class keeps when it gives way. `None` where the first variant delivered nothing of it.
+    /// Rate of the group's flows while they are open, relative to that of the group of this name in the first variant:
+    /// what a flexible class keeps when it gives way. `None` where the first variant delivered nothing of it.
     pub share_kept: Option<f64>,
     /// The group's statistics.
     #[serde(flatten)]
@@ -36,14 +36,14 @@ pub fn compare(variants: &[Variant<'_>]) -> Vec<ComparisonRow> {
     let mut rows = Vec::new();
     for name in group_names(variants) {
         let of_name = |groups: &[GroupStatistics]| groups.iter().find(|group| group.name == name).cloned();
-        let reference = statistics.first().and_then(|groups| of_name(groups)).map(|group| group.all.delivered_bytes);
+        let reference = statistics.first().and_then(|groups| of_name(groups)).map(|group| group.all.flow_rate_gbit_per_s);
         for (variant_index, (variant, groups)) in variants.iter().zip(&statistics).enumerate() {
             let Some(group) = of_name(groups) else { continue };
-            let share = |bytes: u64| group.all.delivered_bytes as f64 / bytes as f64;
+            let share = |rate: f64| group.all.flow_rate_gbit_per_s / rate;
             rows.push(ComparisonRow {
                 variant: variant.label.to_owned(),
                 variant_index,
-                share_kept: reference.filter(|&bytes| bytes > 0).map(share),
+                share_kept: reference.filter(|&rate| rate > 0.0).map(share),
                 group,
             });
         }

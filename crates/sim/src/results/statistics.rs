@@ -105,6 +105,8 @@ pub struct FlowStatistics {
     pub delivered_bytes: u64,
     /// Payload delivered over the run's whole simulated time, in Gbit/s.
     pub goodput_gbit_per_s: f64,
+    /// Rate of a flow while it is open, in Gbit/s: bytes delivered over the sum of the flows' own durations.
+    pub flow_rate_gbit_per_s: f64,
     /// Flow completion time in microseconds.
     pub fct_us: Option<Distribution>,
     /// Completion time over the ideal one.
@@ -126,6 +128,9 @@ impl FlowStatistics {
         let sum = |count: fn(&FlowRow) -> u32| flows.iter().map(|flow| u64::from(count(flow))).sum();
         let delivered_bytes = flows.iter().fold(0u64, |total, flow| total.saturating_add(flow.delivered_bytes));
         let seconds = result.simulated.as_secs_f64();
+        let open = |flow: &&FlowRow| flow.completed.unwrap_or(result.end()).since(flow.start).as_secs_f64();
+        let open_seconds: f64 = flows.iter().map(open).sum();
+        let rate = |seconds: f64| if seconds > 0.0 { delivered_bytes as f64 * 8e-9 / seconds } else { 0.0 };
         Self {
             flows: flows.len() as u64,
             completed: in_state(FlowState::Completed),
@@ -133,7 +138,8 @@ impl FlowStatistics {
             sent_with_loss: in_state(FlowState::SentWithLoss),
             ran_to_end: in_state(FlowState::RanToEnd),
             delivered_bytes,
-            goodput_gbit_per_s: if seconds > 0.0 { delivered_bytes as f64 * 8e-9 / seconds } else { 0.0 },
+            goodput_gbit_per_s: rate(seconds),
+            flow_rate_gbit_per_s: rate(open_seconds),
             fct_us: Distribution::of(flows.iter().filter_map(|flow| fct_us(flow, result)).collect()),
             slowdown: Distribution::of(flows.iter().filter_map(|flow| slowdown(flow, result)).collect()),
             retransmissions: sum(|flow| flow.retransmissions),
