@@ -248,8 +248,11 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
+    /// Reports congestion. During recovery `flight` counts what SACK blocks say has arrived, many windows of it if a
+    /// retransmission is lost: beyond the window it says nothing of the network, and must not raise ssthresh above it.
     fn congestion(&mut self, now: Instant, cause: Cause, flight: u64, first: bool) {
         let (unacked, next) = (self.snd_una, self.snd_nxt);
+        let flight = flight.min(self.controller.window());
         self.controller.on_congestion(&Congestion { now, cause, flight, unacked, next, first });
         self.reduced_at = next;
     }

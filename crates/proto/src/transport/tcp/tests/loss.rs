@@ -19,6 +19,22 @@ fn rfc_6675_retransmits_as_the_pipe_drains() {
     assert_eq!(end.transport.controller().recovered, [0]);
 }
 
+/// A retransmission is lost again: new data flows on as the pipe drains, and is SACKed. However much of it waits for
+/// the hole, the timeout reports no more than the window in flight, and ssthresh does not rise above it.
+#[test]
+fn what_is_sacked_does_not_raise_ssthresh() {
+    let mut end = sender(&config(), TestController::aimd(10), 1000 * MSS);
+    for round in 0..500 {
+        answer(&mut end, us(20 + round), 0, &[(1, 4 + round)]);
+    }
+    let window = end.transport.controller().cwnd;
+    assert!(window < 10 * MSS && end.transport.next() > 400 * MSS);
+    let timeout = end.deadline.expect("the first segment is still missing").at;
+    end.feed(Input::Timeout(timeout));
+    let congestion = end.transport.controller().congestions.last().copied().expect("a timeout");
+    assert_eq!((congestion.cause, congestion.flight), (Cause::Timeout, window));
+}
+
 #[test]
 fn sack_repairs_all_holes_in_about_one_round_trip() {
     const LOST: &[usize] = &[2, 5, 8, 11, 14];

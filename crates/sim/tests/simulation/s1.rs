@@ -1,0 +1,76 @@
+//! Long flows across a dumbbell of equal links, as peers simulate it: eight under DCTCP, two under CUBIC.
+
+use std::sync::Arc;
+
+use pliant_proto::congestion::{Algorithm, EcnMode};
+use pliant_proto::packet::WireFormat;
+use pliant_proto::recovery::rtt::RtoBounds;
+use pliant_proto::switch::QueuePlan;
+use pliant_proto::switch::marker::{MarkAt, MarkerConfig};
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::tcp::TcpConfig;
+use pliant_sim::engine::Outcome;
+use pliant_sim::oracle::fairness::jain;
+
+use crate::common::{MSS, TestBed, Watch, across, at_ms, bottleneck, cable, dropped, dumbbell, fifo, mark_from, tcp};
+
+const WARM_UP_MS: u64 = 200;
+const END_MS: u64 = 1000;
+
+fn run(pairs: u32, edge_gbit: u64, algorithm: Algorithm, ecn: EcnMode, plan: QueuePlan) -> Outcome<Watch> {
+    let rto = RtoBounds { minimum: Span::from_ms(250), ..RtoBounds::default() };
+    let config = Arc::new(TcpConfig { wire: WireFormat::IP, ack_every: 1, ecn, rto, ..TcpConfig::default() });
+    let bed = TestBed::new(dumbbell(pairs, cable(edge_gbit, 5), cable(10, 5)), plan, &config);
+    let watch = Watch::new(bottleneck(pairs), at_ms(WARM_UP_MS), Span::from_us(10), pairs as usize);
+    let mut flows = across(pairs);
+    for flow in &mut flows {
+        flow.start = Instant::ZERO.after(Span::from_ns(13_700 * u64::from(flow.source)));
+    }
+    bed.run(&flows, |_| tcp(&config, algorithm.controller(MSS)), watch, at_ms(END_MS))
+}
+
+/// Goodput of all flows as a share of what the bottleneck can carry, and its fairness.
+fn shares(outcome: &Outcome<Watch>) -> (f64, f64) {
+    let goodputs = outcome.recorder.goodputs(at_ms(END_MS));
+    (goodputs.iter().sum::<f64>() / (10e9 * 1460.0 / 1500.0), jain(&goodputs))
+}
+
+/// DCTCP keeps the link full and the queue near K without a drop. With K = 65, C * RTT = 27 packets and 8 flows the
+/// paper's steady state (SIGCOMM 2010, section 3.3) has the queue swing between 54 and 73 packets, around 63.5.
+/// Where edges are as fast as the bottleneck, packets come in lockstep with departures, and which flow's packet comes
+/// first in each step biases the flows' marks for good (phase effects, Floyd and Jacobson 1992).
+#[test]
+fn eight_dctcp_flows() {
+    for (edge_gbit, least_fairness) in [(10, 0.995), (40, 0.999)] {
+        let plan = fifo(1000, mark_from(65, MarkAt::Enqueue));
+        let outcome = run(8, edge_gbit, Algorithm::Dctcp, EcnMode::Accurate, plan);
+        let (utilisation, fairness) = shares(&outcome);
+        let queue = outcome.recorder.mean_length();
+        println!("edges {edge_gbit}: utilisation {utilisation:.5}, Jain {fairness:.5}, queue {queue:.2}");
+        assert!((0.998..=1.0001).contains(&utilisation), "{utilisation}");
+        assert!(fairness >= least_fairness, "{fairness}");
+        assert!((61.0..=66.0).contains(&queue), "{queue}");
+        assert!((71..=75).contains(&outcome.recorder.percentile(1.0)));
+        assert_eq!(dropped(&outcome.ports), 0);
+    }
+}
+
+/// CUBIC fills a drop-tail queue of 100 packets. In ns-3, with edges as fast as the bottleneck and 100 packets in
+/// hosts, it has a goodput of 0.998 of the line, a fairness of 0.971 and a mean queue of 91 packets. Such edges lock
+/// one of the flows out here, as in ns-2 without jitter: every packet of the other takes the place just vacated.
+#[test]
+fn two_cubic_flows() {
+    let outcome = run(2, 40, Algorithm::Cubic, EcnMode::Off, fifo(100, MarkerConfig::None));
+    let (utilisation, fairness) = shares(&outcome);
+    let queue = outcome.recorder.mean_length();
+    let lost = dropped(&outcome.ports);
+    let repeated: u32 = outcome.flows.iter().map(|row| row.retransmissions).sum();
+    let timeouts: u32 = outcome.flows.iter().map(|row| row.timeouts).sum();
+    println!("utilisation {utilisation:.5}, Jain {fairness:.5}, queue {queue:.2}, {lost} lost, {repeated} repeated");
+    assert!((0.995..=1.001).contains(&utilisation), "{utilisation}");
+    assert!(fairness >= 0.97, "{fairness}");
+    assert!((75.0..=100.0).contains(&queue), "{queue}");
+    assert_eq!(timeouts, 0);
+    // SACK repeats what was lost, and once per recovery at most a segment that was not (RFC 6675, NextSeg rule 4).
+    assert!((lost..=lost + lost / 50).contains(&u64::from(repeated)), "{repeated} repeated, {lost} lost");
+}
