@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pliant_proto::packet::{EndpointId, Side};
+use pliant_proto::time::Span;
 use pliant_proto::transport::tcp::TcpSender;
 use pliant_proto::transport::{Command, Event, Statistics, Transport};
 
-use super::{HASH_BYTES, NAP, Progress, Settings, TransferError, encode_header, require_loopback};
+use super::{
+    HASH_BYTES, HEADER_BYTES, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError, encode_header, require_loopback,
+};
 use crate::driver::{Application, Clock, Driver, Refused};
 use crate::socket::Socket;
 
@@ -64,6 +67,7 @@ pub fn send(
     mut progress: impl FnMut(Progress),
 ) -> Result<Sent, TransferError> {
     require_loopback(to)?;
+    settings.check()?;
     let socket_error = |error| TransferError::Socket { address: to, error };
     let any = SocketAddr::new(if to.is_ipv4() { [127, 0, 0, 1].into() } else { [0, 0, 0, 0, 0, 0, 0, 1].into() }, 0);
     let socket = Socket::bind(any).map_err(socket_error)?;
@@ -85,21 +89,18 @@ pub fn send(
     for command in [Command::Send { bytes: stream_bytes }, Command::Finish] {
         driver.command(command, &mut outgoing).map_err(|error| failed(error, &outgoing))?;
     }
+    let mut told_at = clock.now();
     while !outgoing.finished {
         driver.turn(&mut outgoing, NAP).map_err(|error| failed(error, &outgoing))?;
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        if driver.silence() > settings.idle_timeout {
-            let (address, timeout) = (to, settings.idle_timeout);
-            return Err(if outgoing.connected {
-                TransferError::Silent { address, timeout }
-            } else {
-                TransferError::NoAnswer { address, timeout }
-            });
+        check_silence(driver.silence(), outgoing.connected, to, settings)?;
+        if driver.now().since(told_at) >= PROGRESS_INTERVAL {
+            told_at = driver.now();
+            let done_bytes = outgoing.released.saturating_sub(HEADER_BYTES).min(total_bytes);
+            progress(Progress { done_bytes, total_bytes });
         }
-        let done_bytes = outgoing.released.saturating_sub(outgoing.header.len() as u64).min(total_bytes);
-        progress(Progress { done_bytes, total_bytes });
     }
     Ok(Sent {
         bytes: total_bytes,
@@ -110,9 +111,23 @@ pub fn send(
     })
 }
 
+fn check_silence(
+    silence: Span,
+    connected: bool,
+    address: SocketAddr,
+    settings: &Settings,
+) -> Result<(), TransferError> {
+    let timeout = if connected { settings.idle_timeout } else { settings.connect_timeout };
+    match (silence > timeout, connected) {
+        (false, _) => Ok(()),
+        (true, true) => Err(TransferError::Silent { address, timeout }),
+        (true, false) => Err(TransferError::NoAnswer { address, timeout }),
+    }
+}
+
 /// The stream behind a sender: header, file, hash.
 struct Outgoing {
-    header: Vec<u8>,
+    header: [u8; HEADER_BYTES as usize],
     source: Source,
     chunk: Vec<u8>,
     /// Offset of `chunk` in the file.
@@ -144,7 +159,7 @@ impl Outgoing {
     }
 
     fn stream_bytes(&self) -> u64 {
-        self.header.len() as u64 + self.source.bytes + HASH_BYTES as u64
+        HEADER_BYTES + self.source.bytes + HASH_BYTES as u64
     }
 
     fn hash(&self) -> blake3::Hash {
@@ -199,12 +214,11 @@ impl Outgoing {
 
 impl Application for Outgoing {
     fn read(&mut self, offset: u64, payload: &mut [u8]) -> io::Result<()> {
-        let header_bytes = self.header.len() as u64;
-        let file_end = header_bytes + self.source.bytes;
+        let file_end = HEADER_BYTES + self.source.bytes;
         let (mut offset, mut rest) = (offset, payload);
         while !rest.is_empty() {
-            let end = if offset < header_bytes {
-                header_bytes
+            let end = if offset < HEADER_BYTES {
+                HEADER_BYTES
             } else if offset < file_end {
                 file_end
             } else {
@@ -212,10 +226,10 @@ impl Application for Outgoing {
             };
             let count = (end - offset).min(rest.len() as u64) as usize;
             let (part, tail) = rest.split_at_mut(count);
-            if offset < header_bytes {
+            if offset < HEADER_BYTES {
                 part.copy_from_slice(&self.header[offset as usize..][..count]);
             } else if offset < file_end {
-                self.read_file(offset - header_bytes, part).inspect_err(|_| self.file_failed = true)?;
+                self.read_file(offset - HEADER_BYTES, part).inspect_err(|_| self.file_failed = true)?;
             } else {
                 self.hash_rest().inspect_err(|_| self.file_failed = true)?;
                 let hash = self.hash();
