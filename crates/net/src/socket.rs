@@ -84,6 +84,11 @@ impl Socket {
         self.state.max_gso_segments()
     }
 
+    /// Whether the kernel may hand over several datagrams at once.
+    pub fn coalesces(&self) -> bool {
+        self.state.gro_segments() > 1
+    }
+
     /// Bytes that the kernel holds for a slow receiver, its own overhead included.
     pub fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes

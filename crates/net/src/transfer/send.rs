@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use pliant_proto::congestion::CongestionControl;
 use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::Span;
 use pliant_proto::transport::tcp::TcpSender;
@@ -19,8 +20,8 @@ use super::{
 use crate::driver::{Application, Clock, Driver, Refused};
 use crate::socket::Socket;
 
-/// Bytes read from the file at once.
-const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes read from the file at once: they are read, hashed and copied while in the cache.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// What was sent.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Sent {
     pub elapsed: Duration,
     /// BLAKE3 hash of the content.
     pub hash: blake3::Hash,
+    /// Congestion window at the end, in bytes.
+    pub window_bytes: u64,
     /// The transport's counts.
     pub statistics: Statistics,
     /// Datagrams that were not passed to the transport.
@@ -106,6 +109,7 @@ pub fn send(
         bytes: total_bytes,
         elapsed: Duration::from_nanos(clock.now().as_ps() / 1000),
         hash: outgoing.hash(),
+        window_bytes: driver.transport().controller().window(),
         statistics: driver.transport().statistics(),
         refused: driver.refused(),
     })
