@@ -72,8 +72,9 @@ impl Settings {
         self.mtu - IP_UDP_BYTES - DATA_HEADER_BYTES as u16
     }
 
-    /// The same machine that the simulator runs, with the timers of a real host.
-    pub(crate) fn tcp(&self) -> Arc<TcpConfig> {
+    /// The machine's configuration: the simulator's, with the timers of a real host. A receiver takes it from the
+    /// default settings: accurate echo also answers senders that are not ECN-capable.
+    pub fn tcp(&self) -> Arc<TcpConfig> {
         let defaults = TcpConfig::default();
         Arc::new(TcpConfig {
             mss: self.mss(),
@@ -91,7 +92,8 @@ impl Settings {
         })
     }
 
-    pub(crate) fn controller(&self) -> AnyController {
+    /// The sender's congestion controller.
+    pub fn controller(&self) -> AnyController {
         let mut controller = self.algorithm.controller(self.mss());
         controller.set_weight(self.weight);
         controller
@@ -220,32 +222,4 @@ fn decode_header(header: &[u8; HEADER_BYTES as usize]) -> Result<(String, u64), 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_header_round_trips_and_refuses_nonsense() {
-        let header = encode_header("model.bin", 256);
-        assert_eq!(decode_header(&header), Ok(("model.bin".into(), 256)));
-        for (index, value) in [(0, 0u8), (4, 9), (6, 255), (NAME_AT, 0xff)] {
-            let mut broken = header;
-            broken[index] = value;
-            assert!(decode_header(&broken).is_err(), "byte {index}");
-        }
-    }
-
-    #[test]
-    fn long_names_are_cut_between_characters() {
-        let name = "é".repeat(200);
-        assert_eq!(decode_header(&encode_header(&name, 0)), Ok(("é".repeat(127), 0)));
-    }
-
-    #[test]
-    fn only_loopback_is_allowed() {
-        for (address, allowed) in
-            [("127.0.0.1:1", true), ("[::1]:1", true), ("10.0.0.1:1", false), ("0.0.0.0:1", false), ("[::]:1", false)]
-        {
-            assert_eq!(require_loopback(address.parse().unwrap()).is_ok(), allowed, "{address}");
-        }
-    }
-}
+mod tests;

@@ -79,10 +79,13 @@ fn a_bad_way_is_survived_and_noticed() {
         let (sent, received, done) = transfer_through(faults, &path, &Target::File(copy.clone()), &settings);
         assert_eq!(std::fs::read(&copy).unwrap(), content(2 * MB), "{algorithm}");
         assert_eq!(sent.hash, received.hash);
-        assert!(done.marked > 0 && done.dropped > 0 && done.duplicated > 0 && done.reordered > 0, "{done:?}");
+        assert!(done.dropped > 0 && done.duplicated > 0 && done.reordered > 0, "{algorithm}: {done:?}");
         assert!(sent.statistics.retransmissions >= done.dropped, "{algorithm}: {:?}", sent.statistics);
-        assert!(sent.statistics.marks > 0, "{algorithm}: {:?}", sent.statistics);
-        assert!(received.statistics.marks > 0 && received.statistics.duplicate_bytes > 0, "{:?}", received.statistics);
+        assert!(received.statistics.duplicate_bytes > 0, "{algorithm}: {:?}", received.statistics);
+        // Only these two send ECN-capable packets, which alone can be marked.
+        let marks = matches!(algorithm, Algorithm::Dctcp | Algorithm::WeightedFair);
+        assert_eq!((done.marked > 0, sent.statistics.marks > 0), (marks, marks), "{algorithm}: {done:?}");
+        assert!(received.statistics.marks >= done.marked, "{algorithm}: {:?} {done:?}", received.statistics);
     }
 }
 

@@ -157,7 +157,7 @@ impl Receiver {
 }
 
 /// The stream behind a receiver: header, file, hash.
-struct Incoming {
+pub(super) struct Incoming {
     target: Target,
     /// What arrived and is not taken yet. The file's byte `n` lies at `n` modulo its length, so that no piece wraps.
     window: Box<[u8]>,
@@ -187,7 +187,7 @@ enum Output {
 
 impl Incoming {
     /// A stream of which up to `receive_buffer` bytes may arrive ahead of the first byte missing.
-    fn new(target: Target, receive_buffer: u64) -> Self {
+    pub(super) fn new(target: Target, receive_buffer: u64) -> Self {
         let window_bytes = receive_buffer.next_multiple_of(PIECE_BYTES) + PIECE_BYTES;
         Self {
             target,

@@ -130,7 +130,7 @@ fn check_silence(
 }
 
 /// The stream behind a sender: header, file, hash.
-struct Outgoing {
+pub(super) struct Outgoing {
     header: [u8; HEADER_BYTES as usize],
     source: Source,
     chunk: Vec<u8>,
@@ -146,7 +146,7 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn new(source: Source) -> Self {
+    pub(super) fn new(source: Source) -> Self {
         let name = source.path.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
         Self {
             header: encode_header(&name, source.bytes),

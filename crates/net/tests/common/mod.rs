@@ -88,6 +88,8 @@ pub struct Relay {
     receiver: SocketAddr,
     sender: Option<SocketAddr>,
     faults: Faults,
+    /// How many of each hostile datagram both sides are still to be sent.
+    pub hostility: u64,
     data_seen: u64,
     held: Option<(u64, Ecn, Vec<u8>)>,
     pub done: Done,
@@ -96,7 +98,7 @@ pub struct Relay {
 impl Relay {
     pub fn new(faults: Faults, receiver: SocketAddr) -> Self {
         let socket = Socket::bind(loopback()).unwrap();
-        Self { socket, receiver, sender: None, faults, data_seen: 0, held: None, done: Done::default() }
+        Self { socket, receiver, sender: None, faults, hostility: 0, data_seen: 0, held: None, done: Done::default() }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -131,6 +133,10 @@ impl Relay {
     fn pass(&mut self, from: SocketAddr, ecn: Ecn, bytes: Vec<u8>) {
         if from == self.receiver {
             let sender = self.sender.expect("the sender speaks first");
+            // Kind 1 is an acknowledgement: returned to who sent it.
+            if self.hostility > 0 && bytes[1] & 0xf == 1 && self.data_seen > 0 {
+                self.harass(&bytes, sender);
+            }
             return self.forward(sender, ecn, &bytes);
         }
         self.sender = Some(from);
@@ -159,6 +165,22 @@ impl Relay {
         if let Some((_, ecn, bytes)) = self.held.take_if(|(until, _, _)| *until <= self.data_seen) {
             self.forward(self.receiver, ecn, &bytes);
         }
+    }
+
+    /// Sends the receiver noise, a cut packet, packets of another flow and from another port, and its own
+    /// acknowledgement; and the sender a packet addressed to its peer.
+    fn harass(&mut self, acknowledgement: &[u8], sender: SocketAddr) {
+        self.hostility -= 1;
+        let mut reflected = acknowledgement.to_vec();
+        self.forward(self.receiver, Ecn::NotEct, &reflected);
+        // The last bit of the address is the side.
+        reflected[7] ^= 1;
+        self.forward(sender, Ecn::NotEct, &reflected);
+        stranger().send_to(&reflected, self.receiver).unwrap();
+        reflected[6] ^= 0x80;
+        self.forward(self.receiver, Ecn::NotEct, &reflected);
+        self.forward(self.receiver, Ecn::NotEct, &acknowledgement[..20]);
+        self.forward(self.receiver, Ecn::NotEct, b"noise");
     }
 
     fn forward(&self, to: SocketAddr, ecn: Ecn, bytes: &[u8]) {
