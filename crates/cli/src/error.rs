@@ -31,10 +31,6 @@ impl fmt::Display for CliError {
 
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::OutputClosed
-        } else {
-            Self::Machine(error.to_string())
-        }
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::OutputClosed } else { Self::Machine(error.to_string()) }
     }
 }

@@ -100,13 +100,13 @@ fn parse_weight(text: &str) -> Result<f64, String> {
 
 pub(crate) fn send(arguments: &SendArgs) -> Result<Ending, CliError> {
     let settings = settings(arguments)?;
-    let source = Source::open(&arguments.file).map_err(refused)?;
+    let source = Source::open(&arguments.file)?;
     let display = Display::new(arguments.output.quiet);
     let sent = transfer::send(source, arguments.to, &settings, interrupt::listen(), |progress| display.show(progress));
     drop(display);
     let sent = match sent {
         Err(TransferError::Interrupted) => return Ok(Ending::Interrupted),
-        other => other.map_err(refused)?,
+        other => other?,
     };
     let file = arguments.file.display().to_string();
     let outcome = Outcome::new("sent", file, sent.bytes, sent.elapsed, sent.hash.to_string(), &sent.statistics);
@@ -125,7 +125,7 @@ fn settings(arguments: &SendArgs) -> Result<Settings, CliError> {
 }
 
 pub(crate) fn recv(arguments: &RecvArgs) -> Result<Ending, CliError> {
-    let receiver = Receiver::bind(arguments.listen, Settings::default()).map_err(refused)?;
+    let receiver = Receiver::bind(arguments.listen, Settings::default())?;
     if !arguments.output.quiet {
         eprintln!("listening on {}", receiver.address());
     }
@@ -134,7 +134,7 @@ pub(crate) fn recv(arguments: &RecvArgs) -> Result<Ending, CliError> {
     drop(display);
     let received = match received {
         Err(TransferError::Interrupted) => return Ok(Ending::Interrupted),
-        other => other.map_err(refused)?,
+        other => other?,
     };
     let file = received.path.map_or(received.name, |path| path.display().to_string());
     let hash = received.hash.to_string();
@@ -152,19 +152,25 @@ fn target(arguments: &RecvArgs) -> Target {
     }
 }
 
-/// Whose fault it is: a path or an address that cannot work is the user's.
-fn refused(error: TransferError) -> CliError {
-    use io::ErrorKind::{AddrInUse, AddrNotAvailable, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
-    let kind = match &error {
-        TransferError::NotLoopback(_) => Some(InvalidInput),
-        TransferError::File { error, .. } | TransferError::Socket { error, .. } => Some(error.kind()),
-        _ => None,
-    };
-    match kind {
-        Some(
-            AddrInUse | AddrNotAvailable | InvalidInput | IsADirectory | NotADirectory | NotFound | PermissionDenied,
-        ) => CliError::User(error.to_string()),
-        _ => CliError::Machine(error.to_string()),
+impl From<TransferError> for CliError {
+    /// A path or an address that cannot work is the user's mistake.
+    fn from(error: TransferError) -> Self {
+        use io::ErrorKind as Kind;
+        let kind = match &error {
+            TransferError::NotLoopback(_) => Kind::InvalidInput,
+            TransferError::File { error, .. } | TransferError::Socket { error, .. } => error.kind(),
+            _ => Kind::Other,
+        };
+        match kind {
+            Kind::AddrInUse
+            | Kind::AddrNotAvailable
+            | Kind::InvalidInput
+            | Kind::IsADirectory
+            | Kind::NotADirectory
+            | Kind::NotFound
+            | Kind::PermissionDenied => Self::User(error.to_string()),
+            _ => Self::Machine(error.to_string()),
+        }
     }
 }
 
@@ -221,7 +227,8 @@ impl Outcome {
     fn line(&self) -> String {
         let Self { direction, file, bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, .. } = self;
         let Self { retransmissions, marks, blake3, .. } = self;
-        let repeated = if *direction == "sent" { format!("{retransmissions} retransmissions, ") } else { String::new() };
+        let repeated =
+            if *direction == "sent" { format!("{retransmissions} retransmissions, ") } else { String::new() };
         format!(
             "{direction} {file}: {bytes} bytes in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
              {repeated}{marks} marks, blake3 {blake3}"

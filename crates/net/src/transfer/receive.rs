@@ -66,15 +66,14 @@ pub struct Receiver {
 
 impl Receiver {
     /// Listens on `address`, port 0 for any free one.
-    pub fn bind(address: SocketAddr, settings: Settings) -> Result<Self, TransferError> {
+    pub fn bind(address: SocketAddr, mut settings: Settings) -> Result<Self, TransferError> {
         require_loopback(address)?;
         let socket_error = |error| TransferError::Socket { address, error };
         let socket = Socket::bind(address).map_err(socket_error)?;
         let address = socket.local_address().map_err(socket_error)?;
         // The kernel counts its overhead too: up to as much again, if nothing is coalesced.
-        let held_by_kernel = socket.receive_buffer_bytes() as u64 / 2;
-        let receive_buffer = settings.receive_buffer.min(held_by_kernel);
-        Ok(Self { socket, address, settings: Settings { receive_buffer, ..settings } })
+        settings.receive_buffer = settings.receive_buffer.min(socket.receive_buffer_bytes() as u64 / 2);
+        Ok(Self { socket, address, settings })
     }
 
     /// The address it listens on.

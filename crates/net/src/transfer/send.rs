@@ -15,7 +15,8 @@ use pliant_proto::transport::tcp::TcpSender;
 use pliant_proto::transport::{Command, Event, Statistics, Transport};
 
 use super::{
-    HASH_BYTES, HEADER_BYTES, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError, encode_header, require_loopback,
+    HASH_BYTES, HEADER_BYTES, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError, encode_header,
+    require_loopback,
 };
 use crate::driver::{Application, Clock, Driver, Refused};
 use crate::socket::Socket;

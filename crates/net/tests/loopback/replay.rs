@@ -1,13 +1,11 @@
 //! What a machine did on a real socket can be done again without one.
 
-mod common;
-
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Faults, Relay, loopback, settings};
+use crate::common::{Faults, Relay, loopback, settings};
 use pliant_net::driver::{Application, Clock, Driver};
 use pliant_net::input_log::{Input, Logged, Output, replay};
 use pliant_net::socket::Socket;
@@ -66,7 +64,9 @@ fn logs_of_real_sockets_replay_identically() {
     });
     assert!(done.marked > 0 && done.dropped > 0 && done.duplicated > 0 && done.reordered > 0, "{done:?}");
     let (sent, received) = (initiator.transport(), responder.transport());
-    assert!(sent.inputs.iter().any(|(_, input)| matches!(input, Input::Packet(_, sack) if !sack.as_slice().is_empty())));
+    assert!(
+        sent.inputs.iter().any(|(_, input)| matches!(input, Input::Packet(_, sack) if !sack.as_slice().is_empty()))
+    );
     assert!(sent.outputs.contains(&Output::Event(Event::Finished)));
     assert_eq!(replay(sender(), &sent.inputs), sent.outputs);
     assert_eq!(replay(TcpReceiver::new(config.clone()), &received.inputs), received.outputs);

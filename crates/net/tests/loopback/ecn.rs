@@ -1,7 +1,5 @@
 //! ECN codepoints survive segmentation offload on both ends. quinn-udp 0.6.3 loses them on coalesced receives.
 
-mod common;
-
 use std::time::Duration;
 
 use pliant_net::socket::{Batch, Socket};
@@ -16,8 +14,8 @@ const WAITS: usize = 100;
 /// offloads segmentation, in fewer receives than datagrams.
 #[test]
 fn every_codepoint_arrives_on_coalesced_receives() {
-    let sender = Socket::bind(common::loopback()).unwrap();
-    let mut receiver = Socket::bind(common::loopback()).unwrap();
+    let sender = Socket::bind(crate::common::loopback()).unwrap();
+    let mut receiver = Socket::bind(crate::common::loopback()).unwrap();
     let to = receiver.local_address().unwrap();
     let mut batch = Batch::default();
     for ecn in [Ecn::Ce, Ecn::Ect0, Ecn::Ect1, Ecn::NotEct] {
@@ -54,9 +52,12 @@ fn batches_refuse_what_segmentation_cannot_carry() {
     let mut batch = Batch::default();
     assert!(batch.is_empty() && batch.accepts(to, Ecn::Ect0, 1000, 3));
     batch.push(to, Ecn::Ect0, 1000);
-    for (to, ecn, bytes, accepted) in
-        [(to, Ecn::Ect0, 1000, true), (other, Ecn::Ect0, 1000, false), (to, Ecn::Ce, 1000, false), (to, Ecn::Ect0, 1001, false)]
-    {
+    for (to, ecn, bytes, accepted) in [
+        (to, Ecn::Ect0, 1000, true),
+        (other, Ecn::Ect0, 1000, false),
+        (to, Ecn::Ce, 1000, false),
+        (to, Ecn::Ect0, 1001, false),
+    ] {
         assert_eq!(batch.accepts(to, ecn, bytes, 3), accepted, "{to} {ecn:?} {bytes}");
     }
     batch.push(to, Ecn::Ect0, 10);

@@ -1,12 +1,10 @@
 //! Whole transfers over loopback, and through a relay that marks, drops, duplicates and reorders.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{Faults, content, files, settings, transfer, transfer_through, write_file};
+use crate::common::{Faults, content, files, settings, transfer, transfer_through, write_file};
 use pliant_net::transfer::{Receiver, Settings, Source, Target, TransferError, send};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::wire::DATA_HEADER_BYTES;
@@ -52,15 +50,17 @@ fn files_of_awkward_sizes_arrive() {
 /// The largest and the smallest packets, and IPv6.
 #[test]
 fn other_packet_sizes_and_ipv6_work() {
-    for (mtu, address) in [(576, [127, 0, 0, 1].into()), (65_535, [127, 0, 0, 1].into()), (9000, std::net::Ipv6Addr::LOCALHOST.into())] {
+    for (mtu, address) in
+        [(576, [127, 0, 0, 1].into()), (65_535, [127, 0, 0, 1].into()), (9000, std::net::Ipv6Addr::LOCALHOST.into())]
+    {
         let directory = tempfile::tempdir().unwrap();
         let path = write_file(directory.path(), "source", MB);
         let settings = Settings { mtu, ..settings() };
         let receiver = Receiver::bind(std::net::SocketAddr::new(address, 0), settings.clone()).unwrap();
         let to = receiver.address();
         thread::scope(|scope| {
-            let receiving = scope.spawn(|| receiver.receive(&Target::Discard, &common::NEVER, |_| {}));
-            let sent = send(Source::open(&path).unwrap(), to, &settings, &common::NEVER, |_| {}).unwrap();
+            let receiving = scope.spawn(|| receiver.receive(&Target::Discard, &crate::common::NEVER, |_| {}));
+            let sent = send(Source::open(&path).unwrap(), to, &settings, &crate::common::NEVER, |_| {}).unwrap();
             let received = receiving.join().unwrap().unwrap();
             assert_eq!((received.hash, received.path), (sent.hash, None), "mtu {mtu}");
         });
@@ -125,11 +125,11 @@ fn interruption_leaves_nothing() {
     let path = write_file(directory.path(), "source", 32 * MB);
     let into = directory.path().join("into");
     std::fs::create_dir(&into).unwrap();
-    let receiver = Receiver::bind(common::loopback(), settings()).unwrap();
+    let receiver = Receiver::bind(crate::common::loopback(), settings()).unwrap();
     let to = receiver.address();
     let interrupted = Arc::new(AtomicBool::new(false));
     // The relay interrupts both sides from within: after some data has passed, before all has.
-    let relay = common::Relay::new(Faults::default(), to);
+    let relay = crate::common::Relay::new(Faults::default(), to);
     let way = relay.address();
     thread::scope(|scope| {
         let relaying = scope.spawn(|| relay.run_until(1000, &interrupted));
@@ -146,20 +146,23 @@ fn interruption_leaves_nothing() {
     assert_eq!(files(&into), Vec::<String>::new());
 }
 
+fn error<T>(result: Result<T, TransferError>) -> String {
+    result.err().map_or_else(String::new, |error| error.to_string())
+}
+
 /// What cannot work is refused by name before anything is sent.
 #[test]
 fn mistakes_are_refused_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = write_file(directory.path(), "source", 10);
-    fn error<T>(result: Result<T, TransferError>) -> String {
-        result.err().map_or_else(String::new, |error| error.to_string())
-    }
     let far = "192.0.2.1:7410".parse().unwrap();
-    let sending = |settings| send(Source::open(&path).unwrap(), far, &settings, &common::NEVER, |_| {});
+    let sending = |settings| send(Source::open(&path).unwrap(), far, &settings, &crate::common::NEVER, |_| {});
     assert!(error(sending(settings())).contains("192.0.2.1:7410 is not a loopback address"));
-    let near = common::loopback();
+    let near = crate::common::loopback();
     let small = Settings { mtu: 500, ..settings() };
-    assert!(error(send(Source::open(&path).unwrap(), near, &small, &common::NEVER, |_| {})).contains("mtu of 500"));
+    assert!(
+        error(send(Source::open(&path).unwrap(), near, &small, &crate::common::NEVER, |_| {})).contains("mtu of 500")
+    );
     assert!(error(Source::open(&directory.path().join("none"))).contains("none: No such file"));
     assert!(error(Source::open(directory.path())).contains("not a regular file"));
     assert!(error(Receiver::bind(far, settings())).contains("is not a loopback address"));

@@ -1,14 +1,12 @@
 //! Datagrams and streams that no honest peer sends.
 
-mod common;
-
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{content, files, loopback, settings, stranger, write_file};
+use crate::common::{content, files, loopback, settings, stranger, write_file};
 use pliant_net::driver::{Application, Clock, Driver};
 use pliant_net::socket::Socket;
 use pliant_net::transfer::{Receiver, Source, Target, TransferError, send};
@@ -25,14 +23,14 @@ fn hostile_datagrams_are_counted_and_dropped() {
     let path = write_file(directory.path(), "source", 1 << 20);
     let copy = directory.path().join("copy");
     let receiver = Receiver::bind(loopback(), settings()).unwrap();
-    let mut relay = common::Relay::new(common::Faults::default(), receiver.address());
+    let mut relay = crate::common::Relay::new(crate::common::Faults::default(), receiver.address());
     relay.hostility = EACH;
     let (way, stop) = (relay.address(), AtomicBool::new(false));
     let (sent, received) = thread::scope(|scope| {
         let relaying = scope.spawn(|| relay.run(&stop));
         let target = Target::File(copy.clone());
-        let receiving = scope.spawn(move || receiver.receive(&target, &common::NEVER, |_| {}));
-        let sent = send(Source::open(&path).unwrap(), way, &settings(), &common::NEVER, |_| {}).unwrap();
+        let receiving = scope.spawn(move || receiver.receive(&target, &crate::common::NEVER, |_| {}));
+        let sent = send(Source::open(&path).unwrap(), way, &settings(), &crate::common::NEVER, |_| {}).unwrap();
         stop.store(true, Ordering::Relaxed);
         relaying.join().unwrap();
         (sent, receiving.join().unwrap().unwrap())
@@ -116,7 +114,7 @@ fn lying_streams_are_refused_and_leave_nothing() {
         let (to, stop) = (receiver.address(), AtomicBool::new(false));
         let error = thread::scope(|scope| {
             scope.spawn(|| send_forged(forged, to, &stop));
-            let result = receiver.receive(&Target::Directory(into.clone()), &common::NEVER, |_| {});
+            let result = receiver.receive(&Target::Directory(into.clone()), &crate::common::NEVER, |_| {});
             stop.store(true, Ordering::Relaxed);
             result.map(|received| received.bytes).unwrap_err()
         });

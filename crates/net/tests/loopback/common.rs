@@ -1,7 +1,5 @@
 //! What the tests share: files, a transfer in two threads, and a relay that misbehaves.
 
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses its part")]
-
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,31 +13,31 @@ use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 
 /// Nobody interrupts.
-pub static NEVER: AtomicBool = AtomicBool::new(false);
+pub(crate) static NEVER: AtomicBool = AtomicBool::new(false);
 
-pub fn loopback() -> SocketAddr {
+pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
 /// Settings under which a test that goes wrong ends soon.
-pub fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings { connect_timeout: Span::from_secs(20), idle_timeout: Span::from_secs(20), ..Settings::default() }
 }
 
 /// Bytes that look random, always the same.
-pub fn content(bytes: usize) -> Vec<u8> {
+pub(crate) fn content(bytes: usize) -> Vec<u8> {
     let mut rng = Stream::named(bytes as u64, "content");
     std::iter::repeat_with(|| rng.next_u64().to_le_bytes()).flatten().take(bytes).collect()
 }
 
-pub fn write_file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
+pub(crate) fn write_file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     let path = directory.join(name);
     std::fs::write(&path, content(bytes)).unwrap();
     path
 }
 
 /// Both results of a transfer through `way`, which is given the receiver's address and returns where to send.
-pub fn transfer(
+pub(crate) fn transfer(
     path: &Path,
     target: &Target,
     settings: &Settings,
@@ -56,7 +54,7 @@ pub fn transfer(
 }
 
 /// Names of the files in `directory`, hidden ones too.
-pub fn files(directory: &Path) -> Vec<String> {
+pub(crate) fn files(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -65,47 +63,47 @@ pub fn files(directory: &Path) -> Vec<String> {
 
 /// What a relay does to every n-th data datagram; 0 is never.
 #[derive(Clone, Copy, Default)]
-pub struct Faults {
-    pub mark: u64,
-    pub drop: u64,
-    pub duplicate: u64,
+pub(crate) struct Faults {
+    pub(crate) mark: u64,
+    pub(crate) drop: u64,
+    pub(crate) duplicate: u64,
     /// Held back until three more have passed.
-    pub reorder: u64,
+    pub(crate) reorder: u64,
 }
 
 /// What a relay did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Done {
-    pub marked: u64,
-    pub dropped: u64,
-    pub duplicated: u64,
-    pub reordered: u64,
+pub(crate) struct Done {
+    pub(crate) marked: u64,
+    pub(crate) dropped: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) reordered: u64,
 }
 
 /// Passes datagrams between the first that writes to it and `receiver`, until `stop`.
-pub struct Relay {
+pub(crate) struct Relay {
     socket: Socket,
     receiver: SocketAddr,
     sender: Option<SocketAddr>,
     faults: Faults,
     /// How many of each hostile datagram both sides are still to be sent.
-    pub hostility: u64,
+    pub(crate) hostility: u64,
     data_seen: u64,
     held: Option<(u64, Ecn, Vec<u8>)>,
-    pub done: Done,
+    pub(crate) done: Done,
 }
 
 impl Relay {
-    pub fn new(faults: Faults, receiver: SocketAddr) -> Self {
+    pub(crate) fn new(faults: Faults, receiver: SocketAddr) -> Self {
         let socket = Socket::bind(loopback()).unwrap();
         Self { socket, receiver, sender: None, faults, hostility: 0, data_seen: 0, held: None, done: Done::default() }
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.socket.local_address().unwrap()
     }
 
-    pub fn run(mut self, stop: &AtomicBool) -> Done {
+    pub(crate) fn run(mut self, stop: &AtomicBool) -> Done {
         while !stop.load(Ordering::Relaxed) {
             self.turn();
         }
@@ -113,7 +111,7 @@ impl Relay {
     }
 
     /// Raises `interrupted` once `data` data datagrams have passed; returns how many.
-    pub fn run_until(mut self, data: u64, interrupted: &AtomicBool) -> u64 {
+    pub(crate) fn run_until(mut self, data: u64, interrupted: &AtomicBool) -> u64 {
         while self.data_seen < data {
             self.turn();
         }
@@ -145,7 +143,7 @@ impl Relay {
             return self.forward(self.receiver, ecn, &bytes);
         }
         self.data_seen += 1;
-        let turn = |every: u64| every > 0 && self.data_seen % every == 0;
+        let turn = |every: u64| every > 0 && self.data_seen.is_multiple_of(every);
         let (mark, drop) = (turn(self.faults.mark) && ecn == Ecn::Ect0, turn(self.faults.drop));
         let (duplicate, reorder) = (turn(self.faults.duplicate), turn(self.faults.reorder) && self.held.is_none());
         let ecn = if mark { Ecn::Ce } else { ecn };
@@ -191,7 +189,12 @@ impl Relay {
 }
 
 /// A transfer through a relay; `Err` of neither side is expected.
-pub fn transfer_through(faults: Faults, path: &Path, target: &Target, settings: &Settings) -> (Sent, Received, Done) {
+pub(crate) fn transfer_through(
+    faults: Faults,
+    path: &Path,
+    target: &Target,
+    settings: &Settings,
+) -> (Sent, Received, Done) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let mut relaying = None;
@@ -208,6 +211,6 @@ pub fn transfer_through(faults: Faults, path: &Path, target: &Target, settings: 
 }
 
 /// A plain socket on loopback, for those who send what they should not.
-pub fn stranger() -> UdpSocket {
+pub(crate) fn stranger() -> UdpSocket {
     UdpSocket::bind(loopback()).unwrap()
 }
