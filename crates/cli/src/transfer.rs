@@ -90,7 +90,7 @@ struct OutputArgs {
 }
 
 /// Names that `--congestion` takes; `weighted` is short for `weighted-fair`.
-const CONGESTION: [&str; 6] = ["dctcp", "cubic", "newreno", "reno", "weighted-fair", "weighted"];
+const CONGESTION: [&str; 5] = ["dctcp", "cubic", "newreno", "weighted-fair", "weighted"];
 
 fn parse_weight(text: &str) -> Result<f64, String> {
     let weight = text.parse::<f64>().map_err(|error| error.to_string())?;

@@ -82,7 +82,8 @@ impl Settings {
             handshake: true,
             ecn: self.controller().ecn_mode(),
             rto: RtoBounds {
-                minimum: Span::from_ms(10),
+                // A busy host may not run a process for some ten milliseconds; its silence is no loss.
+                minimum: Span::from_ms(50),
                 initial: Span::from_ms(200),
                 granularity: Span::from_ms(1),
                 ..defaults.rto

@@ -311,7 +311,9 @@ impl Incoming {
 /// A file that vanishes unless it is put into its place, with the permissions that any new file gets.
 fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory)
+    let created = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory);
+    // The error would name the temporary file, which means nothing to the user.
+    created.map_err(|error| error.kind().into())
 }
 
 /// The name if it names a file in the directory itself, so that no sender writes elsewhere.
