@@ -15,6 +15,7 @@ mod run;
 mod scenarios;
 mod show;
 mod sweep;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ Examples:
   pliant sweep demo --vary web.load=0.2:0.8:0.2 --seeds 3 --out results/sweep
   pliant check rack.toml                            every setting, defaults filled in
   pliant list transports
+  pliant recv & pliant send model.bin 127.0.0.1:7410
 
 Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 130 interrupted.";
 
@@ -51,6 +53,8 @@ enum Command {
     List(list::Arguments),
     Show(show::Arguments),
     Report(report::Arguments),
+    Send(transfer::SendArgs),
+    Recv(transfer::RecvArgs),
 }
 
 /// How a command ended, if not by an error.
@@ -73,6 +77,8 @@ fn main() -> ExitCode {
         Command::List(arguments) => list::run(arguments),
         Command::Show(arguments) => show::run(arguments),
         Command::Report(arguments) => report::run(arguments),
+        Command::Send(arguments) => transfer::send(arguments),
+        Command::Recv(arguments) => transfer::recv(arguments),
     };
     match ending {
         Ok(Ending::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,

@@ -36,7 +36,8 @@ pub fn compare(variants: &[Variant<'_>]) -> Vec<ComparisonRow> {
     let mut rows = Vec::new();
     for name in group_names(variants) {
         let of_name = |groups: &[GroupStatistics]| groups.iter().find(|group| group.name == name).cloned();
-        let reference = statistics.first().and_then(|groups| of_name(groups)).map(|group| group.all.flow_rate_gbit_per_s);
+        let reference =
+            statistics.first().and_then(|groups| of_name(groups)).map(|group| group.all.flow_rate_gbit_per_s);
         for (variant_index, (variant, groups)) in variants.iter().zip(&statistics).enumerate() {
             let Some(group) = of_name(groups) else { continue };
             let share = |rate: f64| group.all.flow_rate_gbit_per_s / rate;
