@@ -30,7 +30,7 @@ doc:
 
 ## Packet-hops per CPU-second beside ns-3 and ns-2; installs both on Debian. Writes target/bench.json.
 bench: $(PLIANT)
-	bench/run.sh $(PLIANT)
+	python3 bench/bench.py $(PLIANT)
 
 ## The real path beside kernel TCP and quinn.
 bench-real: $(PLIANT)

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Packet-hops per CPU second of pliant beside ns-3 and ns-2, in one sitting.
+
+Usage: bench.py PLIANT [--runs N] [--no-peers] [SCENARIO]...
+SCENARIO: S1 S1c S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
+
+Runs of pliant are whole processes, set-up included, the median of N (default 3); a peer runs once per scenario, without
+its set-up, shortened where it is slow. Writes target/bench.json and prints a table. See README.md beside this file.
+"""
+
+import argparse
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+WORK = HERE.parent / "target" / "bench"
+SCENARIOS = ["S1", "S1c", "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr"]
+PEERS = ["ns-3", "ns-2"]
+# Longer than any run: pliant's traces know no flow without an end.
+ENDLESS_BYTES = 10**12
+
+
+def run(command):
+    """Standard output of a command with its CPU seconds (user, system) and peak memory in MB."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    out = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"bench.py: {' '.join(map(str, command))} failed")
+    return out, usage.ru_utime, usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def trace(scenario):
+    """The scenario's list of flows as a pliant trace; every second flow is in class 1."""
+    path = WORK / f"{scenario}.csv"
+    out, *_ = run([sys.executable, HERE / "peers" / "flows.py", scenario])
+    with path.open("w") as file:
+        file.write("start,src,dst,bytes,class\n")
+        for index, flow in enumerate(csv.DictReader(io.StringIO(out))):
+            size = int(flow["bytes"]) or ENDLESS_BYTES
+            file.write(f"{flow['start_s']},{flow['src']},{flow['dst']},{size},{index % 2}\n")
+    return path
+
+
+def pliant_command(pliant, name):
+    scenario, _, dwrr = name.partition("-")
+    command = [pliant, "run", "--json", "--quiet"]
+    if scenario in ("S2", "S3"):
+        command += [HERE / "scenarios" / "fat_tree.toml", "--set", f"traffic.list.path={trace(scenario)}"]
+    else:
+        command.append(HERE / "scenarios" / f"{scenario.lower()}.toml")
+    if dwrr:
+        command += ["--set", "queues.plan=dwrr-1-1"]
+    return command
+
+
+def measure_pliant(command, runs):
+    rows = []
+    for _ in range(runs):
+        out, user, system, rss = run(command)
+        summary = json.loads(out)
+        delivered = sum(group["all"]["delivered_bytes"] for group in summary["groups"]) // 1460
+        rate = summary["packet_hops"] / (user + system)
+        rows.append({"hops_per_cpu_s": rate, "user_s": user, "peak_rss_mb": rss, "delivered": delivered})
+    rows.sort(key=lambda row: row["hops_per_cpu_s"])
+    return rows[len(rows) // 2]
+
+
+def measure_peer(peer, name):
+    out, *_ = run(["bash", HERE / "peers" / "run.sh", "--peer", peer, name])
+    rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    return rows[0] if rows else {"unavailable": "not installed"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pliant", type=Path)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--no-peers", action="store_true")
+    options = parser.parse_args()
+    names = options.scenarios or SCENARIOS
+    if unknown := [name for name in names if name not in SCENARIOS]:
+        parser.error(f"unknown scenario {unknown[0]}; known: {' '.join(SCENARIOS)}")
+    WORK.mkdir(parents=True, exist_ok=True)
+
+    results = []
+    print(f"{'scenario':10} {'system':8} {'M hops/CPU s':>12} {'user s':>8} {'peak MB':>8} {'pliant is':>10}")
+    for name in names:
+        ours = measure_pliant(pliant_command(options.pliant, name), options.runs)
+        results.append({"scenario": name, "system": "pliant", **ours})
+        print(f"{name:10} {'pliant':8} {ours['hops_per_cpu_s'] / 1e6:12.1f} {ours['user_s']:8.2f} "
+              f"{ours['peak_rss_mb']:8.1f}", flush=True)
+        for peer in [] if options.no_peers else PEERS:
+            row = measure_peer(peer, name)
+            if "unavailable" in row:
+                print(f"{name:10} {peer:8} not available: {row['unavailable']}", flush=True)
+                continue
+            keys = ("hops_per_cpu_s", "user_s", "peak_rss_mb", "delivered")
+            results.append({"scenario": name, "system": peer, **{key: row[key] for key in keys}})
+            ratio = ours["hops_per_cpu_s"] / row["hops_per_cpu_s"]
+            print(f"{name:10} {peer:8} {row['hops_per_cpu_s'] / 1e6:12.2f} {row['user_s']:8.2f} "
+                  f"{row['peak_rss_mb']:8.1f} {ratio:9.1f}x", flush=True)
+
+    target = HERE.parent / "target" / "bench.json"
+    target.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"written: {target}")
+
+
+if __name__ == "__main__":
+    main()
