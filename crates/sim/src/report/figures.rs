@@ -203,23 +203,25 @@ fn counts(curves: &[Curve<'_>]) -> Figure {
         ("timeouts", |flow| flow.timeouts),
         ("sent again", |flow| flow.retransmissions),
     ];
+    let total = |curve: &Curve<'_>, count: Count| curve.flows.iter().map(|flow| u64::from(count(flow))).sum::<u64>();
     let trace = |curve: &Curve<'_>| {
-        let sum = |count: Count| curve.flows.iter().map(|flow| u64::from(count(flow))).sum::<u64>();
-        let totals = kinds.map(|(_, count)| sum(count));
+        let totals = kinds.map(|(_, count)| total(curve, count));
         json!({
             "type": "bar", "name": curve.name, "x": kinds.map(|(name, _)| name), "y": totals,
             "text": totals.map(|total| super::measures::number(total as f64)), "textposition": "outside",
             "cliponaxis": false, "marker": { "color": curve.colour }, "hovertemplate": "%{y:,} %{x}",
         })
     };
-    let any = curves.iter().flat_map(|curve| &curve.flows).any(|flow| kinds.iter().any(|(_, count)| count(flow) > 0));
+    let largest = curves.iter().flat_map(|curve| kinds.map(|(_, count)| total(curve, count))).max().unwrap_or(0);
     let mut layout = layout(&axis(""), &log_axis("packets, or timeouts"));
     layout["barmode"] = json!("group");
+    // From one packet on: bars on an axis that starts elsewhere would compare nothing.
+    layout["yaxis"]["range"] = json!([0.0, (largest.max(10) as f64).log10() + 0.3]);
     Figure {
         title: "Drops, marks, timeouts".to_owned(),
         note: "Totals over the run, on a logarithmic axis: packets dropped by queues, arrived with a congestion mark, \
                or sent again, and retransmission timeouts.",
-        data: if any { curves.iter().map(trace).collect() } else { Vec::new() },
+        data: if largest > 0 { curves.iter().map(trace).collect() } else { Vec::new() },
         layout,
     }
 }

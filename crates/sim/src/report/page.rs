@@ -170,7 +170,7 @@ fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
 
 fn main_notes(variants: usize) -> String {
     let compared = if variants > 1 {
-        " <b>Share kept</b>: bytes the group delivered, relative to the same group in the first variant. Changes are \
+        " <b>Share kept</b>: rate of the group's flows while they are open, relative to the first variant. Changes are \
          against the first variant."
     } else {
         ""
