@@ -14,6 +14,9 @@ use pliant_proto::wire;
 
 use crate::socket::{Batch, Datagram, Socket};
 
+/// System calls for what has arrived before the transport may answer.
+const RECEIVE_CALLS: usize = 4;
+
 /// The bytes behind a transport: it moves ranges, the application holds what they mean.
 pub trait Application {
     /// Writes the stream's bytes from `offset` on into `payload`.
@@ -63,6 +66,7 @@ pub struct Driver<T> {
     deadline: Option<Deadline>,
     outbox: Batch,
     refused: Refused,
+    now: Instant,
     last_heard: Instant,
 }
 
@@ -70,8 +74,8 @@ impl<T: Transport> Driver<T> {
     /// `transport` as `endpoint`, talking to `peer` over `socket`.
     pub fn new(transport: T, socket: Socket, clock: Clock, endpoint: EndpointId, peer: SocketAddr) -> Self {
         let outbox = Batch::default();
-        let (deadline, refused, last_heard) = (None, Refused::default(), clock.now());
-        Self { transport, socket, clock, endpoint, peer, deadline, outbox, refused, last_heard }
+        let (deadline, refused, now) = (None, Refused::default(), clock.now());
+        Self { transport, socket, clock, endpoint, peer, deadline, outbox, refused, now, last_heard: now }
     }
 
     /// The transport.
@@ -84,9 +88,14 @@ impl<T: Transport> Driver<T> {
         self.refused
     }
 
-    /// Time since the peer was heard last, or since the start.
+    /// When the last turn began.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Time from when the peer was heard last, or from the start, to the last turn.
     pub fn silence(&self) -> Span {
-        self.clock.now().since(self.last_heard)
+        self.now.since(self.last_heard)
     }
 
     /// Tells the transport something and sends what follows from it.
@@ -113,6 +122,7 @@ impl<T: Transport> Driver<T> {
     /// Handles all that has arrived and all that is due, then sleeps until there is more, for `at_most` at the longest.
     pub fn turn(&mut self, application: &mut impl Application, at_most: Duration) -> io::Result<()> {
         let now = self.clock.now();
+        self.now = now;
         let mut incoming = Incoming {
             transport: &mut self.transport,
             endpoint: self.endpoint,
@@ -121,11 +131,19 @@ impl<T: Transport> Driver<T> {
             last_heard: &mut self.last_heard,
         };
         let mut failure = Ok(());
-        let received = self.socket.receive(|datagram| {
-            if failure.is_ok() {
-                failure = incoming.handle(now, datagram, application);
+        let mut received = 0;
+        // What waits is handled before anything is said to it: one acknowledgement then answers all of it.
+        for _ in 0..RECEIVE_CALLS {
+            let taken = self.socket.receive(|datagram| {
+                if failure.is_ok() {
+                    failure = incoming.handle(now, datagram, application);
+                }
+            })?;
+            received += taken.datagrams;
+            if !taken.is_full() {
+                break;
             }
-        })?;
+        }
         failure?;
         let due = self.deadline.is_some_and(|deadline| deadline.at <= now);
         if due {

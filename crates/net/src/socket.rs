@@ -7,11 +7,15 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use pliant_proto::packet::Ecn;
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Largest UDP payload over IPv4, and so the most bytes of one batch.
 const MAX_BATCH_BYTES: usize = 65_507;
+/// Batches taken by one system call. Few, so that their buffers stay in the cache.
+const RECEIVE_BATCHES: usize = 8;
+/// Room for the largest datagram, and for the largest batch, which the kernel makes no longer than an IP packet.
+const RECEIVE_BUFFER_BYTES: usize = 1 << 16;
 /// Asked of the kernel for each direction; it may grant less.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 
@@ -19,8 +23,25 @@ const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 pub struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
-    received: Vec<Vec<u8>>,
-    metas: Vec<RecvMeta>,
+    buffers: [Box<[u8]>; RECEIVE_BATCHES],
+    metas: [RecvMeta; RECEIVE_BATCHES],
+    receive_buffer_bytes: usize,
+}
+
+/// What one call of [`Socket::receive`] took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    /// Batches: datagrams that the kernel coalesced count as one.
+    pub batches: usize,
+    /// Datagrams.
+    pub datagrams: usize,
+}
+
+impl Taken {
+    /// Whether more may be waiting.
+    pub fn is_full(self) -> bool {
+        self.batches == RECEIVE_BATCHES
+    }
 }
 
 /// A datagram as it arrived.
@@ -43,12 +64,13 @@ impl Socket {
         // Best effort: the kernel caps both at its own limits.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
-        let batch_bytes = MAX_BATCH_BYTES.max(2048 * state.gro_segments());
+        let receive_buffer_bytes = state.recv_buffer_size(UdpSockRef::from(&io))?;
         Ok(Self {
             io,
             state,
-            received: vec![vec![0; batch_bytes]; BATCH_SIZE],
-            metas: vec![RecvMeta::default(); BATCH_SIZE],
+            buffers: std::array::from_fn(|_| vec![0; RECEIVE_BUFFER_BYTES].into()),
+            metas: [RecvMeta::default(); RECEIVE_BATCHES],
+            receive_buffer_bytes,
         })
     }
 
@@ -62,24 +84,33 @@ impl Socket {
         self.state.max_gso_segments()
     }
 
-    /// Passes what has arrived to `each`; returns how many datagrams, zero if none is waiting.
-    pub fn receive(&mut self, mut each: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
-        let mut slices: Vec<io::IoSliceMut<'_>> =
-            self.received.iter_mut().map(|buffer| io::IoSliceMut::new(buffer)).collect();
+    /// Whether the kernel may hand over several datagrams at once.
+    pub fn coalesces(&self) -> bool {
+        self.state.gro_segments() > 1
+    }
+
+    /// Bytes that the kernel holds for a slow receiver, its own overhead included.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes
+    }
+
+    /// Passes waiting datagrams to `each`, as many as one system call takes.
+    pub fn receive(&mut self, mut each: impl FnMut(Datagram<'_>)) -> io::Result<Taken> {
+        let mut slices = self.buffers.each_mut().map(|buffer| io::IoSliceMut::new(buffer));
         let batches = match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut self.metas) {
             Ok(batches) => batches,
-            Err(error) if is_transient(&error) => return Ok(0),
+            Err(error) if is_transient(&error) => return Ok(Taken::default()),
             Err(error) => return Err(error),
         };
-        let mut datagrams = 0;
-        for (meta, buffer) in self.metas[..batches].iter().zip(&self.received) {
+        let mut taken = Taken { batches, datagrams: 0 };
+        for (meta, buffer) in self.metas[..batches].iter().zip(&self.buffers) {
             let ecn = from_codepoint(meta.ecn);
             for bytes in buffer[..meta.len].chunks(meta.stride.max(1)) {
                 each(Datagram { from: meta.addr, ecn, bytes });
-                datagrams += 1;
+                taken.datagrams += 1;
             }
         }
-        Ok(datagrams)
+        Ok(taken)
     }
 
     /// Sends a batch, waiting while the kernel has no room for it.
@@ -88,7 +119,7 @@ impl Socket {
         let transmit = Transmit {
             destination: to,
             ecn: to_codepoint(batch.ecn),
-            contents: &batch.bytes,
+            contents: &batch.bytes[..batch.filled],
             segment_size: (batch.segments > 1).then_some(batch.segment_bytes),
             src_ip: None,
         };
@@ -143,15 +174,24 @@ fn to_codepoint(ecn: Ecn) -> Option<EcnCodepoint> {
 }
 
 /// Datagrams to one address with one ECN codepoint, all of one size but the last, which may be shorter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Batch {
     to: Option<SocketAddr>,
     ecn: Ecn,
-    bytes: Vec<u8>,
+    /// Written over and over: only the first `filled` bytes mean something.
+    bytes: Box<[u8]>,
+    filled: usize,
     segment_bytes: usize,
     segments: usize,
     /// The last datagram was shorter: nothing may follow it.
     closed: bool,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        let bytes = vec![0; MAX_BATCH_BYTES].into();
+        Self { to: None, ecn: Ecn::NotEct, bytes, filled: 0, segment_bytes: 0, segments: 0, closed: false }
+    }
 }
 
 impl Batch {
@@ -163,19 +203,19 @@ impl Batch {
                 && self.ecn == ecn
                 && bytes <= self.segment_bytes
                 && self.segments < max_segments
-                && self.bytes.len() + bytes <= MAX_BATCH_BYTES
+                && self.filled + bytes <= MAX_BATCH_BYTES
     }
 
-    /// Adds a datagram that it [accepts](Self::accepts); returns its bytes to be written.
+    /// Adds a datagram that it [accepts](Self::accepts); returns its bytes, all to be written.
     pub fn push(&mut self, to: SocketAddr, ecn: Ecn, bytes: usize) -> &mut [u8] {
         if self.segments == 0 {
             (self.to, self.ecn, self.segment_bytes) = (Some(to), ecn, bytes);
         }
         self.closed = bytes < self.segment_bytes;
         self.segments += 1;
-        let start = self.bytes.len();
-        self.bytes.resize(start + bytes, 0);
-        &mut self.bytes[start..]
+        let start = self.filled;
+        self.filled += bytes;
+        &mut self.bytes[start..self.filled]
     }
 
     /// Whether nothing is collected.
@@ -185,7 +225,7 @@ impl Batch {
 
     /// Forgets what was collected.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.filled = 0;
         self.segments = 0;
         self.closed = false;
     }

@@ -27,6 +27,10 @@ use thiserror::Error;
 const IP_UDP_BYTES: u16 = 28;
 /// How long a loop sleeps at most, so that an interrupt is noticed.
 const NAP: Duration = Duration::from_millis(50);
+/// Between reports of progress.
+const PROGRESS_INTERVAL: Span = Span::from_ms(100);
+/// Smallest packet that every IPv4 host takes (RFC 791).
+const MIN_MTU: u16 = 576;
 
 /// Settings of a transfer. Both sides must agree on nothing but the protocol's version.
 #[derive(Clone, Debug)]
@@ -37,8 +41,10 @@ pub struct Settings {
     pub weight: f64,
     /// Largest IP packet, 576 to 65535 bytes.
     pub mtu: u16,
-    /// Most bytes the receiver holds.
+    /// Most bytes the receiver holds, at least 64 kB; half the socket's buffer if that is less.
     pub receive_buffer: u64,
+    /// How long a sender waits for an answer to its request.
+    pub connect_timeout: Span,
     /// Silence after which the peer is given up.
     pub idle_timeout: Span,
 }
@@ -49,20 +55,26 @@ impl Default for Settings {
             algorithm: Algorithm::Dctcp,
             weight: 1.0,
             mtu: 1500,
-            receive_buffer: 4 << 20,
+            receive_buffer: 1 << 20,
+            connect_timeout: Span::from_secs(10),
             idle_timeout: Span::from_secs(30),
         }
     }
 }
 
 impl Settings {
+    pub(crate) fn check(&self) -> Result<(), TransferError> {
+        if self.mtu < MIN_MTU { Err(TransferError::Mtu(self.mtu)) } else { Ok(()) }
+    }
+
     /// Payload bytes per datagram.
     pub(crate) fn mss(&self) -> u16 {
         self.mtu - IP_UDP_BYTES - DATA_HEADER_BYTES as u16
     }
 
-    /// The same machine that the simulator runs, with the timers of a real host.
-    pub(crate) fn tcp(&self) -> Arc<TcpConfig> {
+    /// The machine's configuration: the simulator's, with the timers of a real host. A receiver takes it from the
+    /// default settings: accurate echo also answers senders that are not ECN-capable.
+    pub fn tcp(&self) -> Arc<TcpConfig> {
         let defaults = TcpConfig::default();
         Arc::new(TcpConfig {
             mss: self.mss(),
@@ -70,7 +82,8 @@ impl Settings {
             handshake: true,
             ecn: self.controller().ecn_mode(),
             rto: RtoBounds {
-                minimum: Span::from_ms(10),
+                // A busy host may not run a process for some ten milliseconds; its silence is no loss.
+                minimum: Span::from_ms(50),
                 initial: Span::from_ms(200),
                 granularity: Span::from_ms(1),
                 ..defaults.rto
@@ -80,7 +93,8 @@ impl Settings {
         })
     }
 
-    pub(crate) fn controller(&self) -> AnyController {
+    /// The sender's congestion controller.
+    pub fn controller(&self) -> AnyController {
         let mut controller = self.algorithm.controller(self.mss());
         controller.set_weight(self.weight);
         controller
@@ -102,6 +116,9 @@ pub enum TransferError {
     /// The address is not this host's loopback.
     #[error("{0} is not a loopback address: transfers are not encrypted yet, so only loopback is allowed")]
     NotLoopback(SocketAddr),
+    /// Packets so small are not worth their headers.
+    #[error("an mtu of {0} bytes is too small: it must be {MIN_MTU} to 65535")]
+    Mtu(u16),
     /// The file cannot be read or written.
     #[error("{path}: {error}")]
     File {
@@ -166,60 +183,44 @@ fn require_loopback(address: SocketAddr) -> Result<(), TransferError> {
     if loopback { Ok(()) } else { Err(TransferError::NotLoopback(address)) }
 }
 
-/// The start of every stream: magic, version, length of the name, size of the file; then the name.
+/// The start of every stream: magic, version, length of the name, size of the file, the name, then zeros. Always as
+/// long, so that the receiver knows where the file begins before it begins.
+const HEADER_BYTES: u64 = 512;
 const MAGIC: [u8; 4] = *b"PLNT";
 const VERSION: u8 = 1;
-const FIXED_HEADER_BYTES: usize = 4 + 1 + 1 + 8;
+const NAME_AT: usize = 4 + 1 + 1 + 8;
 const HASH_BYTES: usize = blake3::OUT_LEN;
+/// Larger files are taken for nonsense.
+const MAX_FILE_BYTES: u64 = 1 << 56;
 
-fn encode_header(name: &str, size: u64) -> Vec<u8> {
-    let name = &name.as_bytes()[..name.len().min(255)];
-    let mut header = Vec::with_capacity(FIXED_HEADER_BYTES + name.len());
-    header.extend(MAGIC);
-    header.extend([VERSION, name.len() as u8]);
-    header.extend(size.to_be_bytes());
-    header.extend_from_slice(name);
+fn encode_header(name: &str, size: u64) -> [u8; HEADER_BYTES as usize] {
+    let longest = (0..=name.len().min(255)).rev().find(|&end| name.is_char_boundary(end));
+    let name = &name[..longest.unwrap_or(0)];
+    let mut header = [0; HEADER_BYTES as usize];
+    header[..4].copy_from_slice(&MAGIC);
+    header[4..6].copy_from_slice(&[VERSION, name.len() as u8]);
+    header[6..NAME_AT].copy_from_slice(&size.to_be_bytes());
+    header[NAME_AT..][..name.len()].copy_from_slice(name.as_bytes());
     header
 }
 
-/// Length of the name and size of the file.
-fn decode_fixed_header(bytes: &[u8; FIXED_HEADER_BYTES]) -> Result<(usize, u64), &'static str> {
-    let [m0, m1, m2, m3, version, name_bytes, size @ ..] = *bytes;
-    if [m0, m1, m2, m3] != MAGIC {
+/// Name and size of the file.
+fn decode_header(header: &[u8; HEADER_BYTES as usize]) -> Result<(String, u64), &'static str> {
+    let (fixed, name) = header.split_at(NAME_AT);
+    let [m0, m1, m2, m3, version, name_bytes, size @ ..] = fixed else { unreachable!("the header has a fixed length") };
+    if [*m0, *m1, *m2, *m3] != MAGIC {
         return Err("the stream does not start as a transfer does");
     }
-    if version != VERSION {
+    if *version != VERSION {
         return Err("it speaks another version");
     }
-    let size = u64::from_be_bytes(size);
-    if size > 1 << 56 {
+    let size = u64::from_be_bytes(size.try_into().expect("eight bytes before the name"));
+    if size > MAX_FILE_BYTES {
         return Err("it announces an absurd size");
     }
-    Ok((usize::from(name_bytes), size))
+    let name = str::from_utf8(&name[..usize::from(*name_bytes)]).map_err(|_| "the name it gives is not UTF-8")?;
+    Ok((name.to_owned(), size))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_header_round_trips_and_refuses_nonsense() {
-        let header = encode_header("model.bin", 256);
-        let fixed: [u8; FIXED_HEADER_BYTES] = header[..FIXED_HEADER_BYTES].try_into().unwrap();
-        assert_eq!(decode_fixed_header(&fixed), Ok((9, 256)));
-        for (index, value) in [(0, 0u8), (4, 9), (6, 255)] {
-            let mut broken = fixed;
-            broken[index] = value;
-            assert!(decode_fixed_header(&broken).is_err(), "byte {index}");
-        }
-    }
-
-    #[test]
-    fn only_loopback_is_allowed() {
-        for (address, allowed) in
-            [("127.0.0.1:1", true), ("[::1]:1", true), ("10.0.0.1:1", false), ("0.0.0.0:1", false), ("[::]:1", false)]
-        {
-            assert_eq!(require_loopback(address.parse().unwrap()).is_ok(), allowed, "{address}");
-        }
-    }
-}
+mod tests;

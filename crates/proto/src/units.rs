@@ -75,6 +75,11 @@ impl Serializer {
         }
     }
 
+    /// Picoseconds per byte, if a byte takes a whole number of them.
+    pub fn whole_ps_per_byte(&self) -> Option<u64> {
+        (self.numerator == 0).then_some(self.ps_per_byte)
+    }
+
     /// Transmission time of the next packet.
     #[inline]
     pub fn transmit(&mut self, bytes: u32) -> Span {

@@ -2,9 +2,13 @@
 
 pub mod engine;
 pub mod oracle;
+pub mod output;
 pub mod recorder;
+pub mod report;
 pub mod results;
 pub mod routing;
+pub mod run;
+pub mod scenario;
 pub mod topology;
 pub mod traffic;
 pub mod units_serde;

@@ -1,37 +1,267 @@
-//! stub
+//! What a run yields: plain data, and the statistics computed from it.
+
+use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
+use serde::{Deserialize, Serialize};
+
+pub mod comparison;
+pub mod statistics;
+
+/// How a flow stood when the run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum FlowState {
+    /// The receiver has every byte it needs.
     Completed,
+    /// Still under way.
     Unfinished,
+    /// The sender is through, bytes were lost, and the transport repairs nothing (UDP).
     SentWithLoss,
+    /// A flow without an end, which ran as long as the run did.
+    RanToEnd,
 }
+
+impl FlowState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Completed, Self::Unfinished, Self::SentWithLoss, Self::RanToEnd];
+
+    /// Its name in tables and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Unfinished => "unfinished",
+            Self::SentWithLoss => "sent_with_loss",
+            Self::RanToEnd => "ran_to_end",
+        }
+    }
+
+    /// The state with this [`name`](Self::name).
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// One flow that started, finished or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowRow {
+    /// Its number, by start time.
     pub id: u64,
+    /// Index of its traffic group in [`RunResult::groups`].
     pub group: u16,
+    /// Sending host.
     pub source: u32,
+    /// Receiving host.
     pub destination: u32,
+    /// Payload bytes the application sent.
     pub bytes: u64,
+    /// When the application started it.
     pub start: Instant,
+    /// When the receiver had the last byte it needs.
     pub completed: Option<Instant>,
+    /// Time it would take alone on its path.
     pub ideal_fct: Span,
+    /// Distinct payload bytes that reached the receiving application.
     pub delivered_bytes: u64,
+    /// How it stood at the end.
     pub state: FlowState,
+    /// Data packets sent again.
     pub retransmissions: u32,
+    /// Retransmission timeouts.
     pub timeouts: u32,
+    /// Data packets that arrived marked CE.
     pub marks: u32,
+    /// Packets of both directions that a queue refused.
     pub drops: u32,
 }
-#[derive(Clone, Debug)]
-pub struct QueueSample {
-    pub at: Instant,
+
+impl FlowRow {
+    /// Flow completion time: from the application's start to the receiver's last needed byte.
+    pub fn fct(&self) -> Option<Span> {
+        self.completed.map(|completed| completed.since(self.start))
+    }
+
+    /// Completion time over the ideal one on the same path; `None` until completed.
+    pub fn slowdown(&self) -> Option<f64> {
+        self.fct().and_then(|fct| self.slowdown_of(fct))
+    }
+
+    /// `time` over the ideal completion time; `None` for a flow without an ideal.
+    pub fn slowdown_of(&self, time: Span) -> Option<f64> {
+        (self.ideal_fct > Span::ZERO).then(|| time.as_ps() as f64 / self.ideal_fct.as_ps() as f64)
+    }
+}
+
+/// One queue of one port: what it counted during the run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortRow {
+    /// Index of the port, as in [`QueueSample::port`].
     pub port: u32,
+    /// Index of the queue at its port, as in [`QueueSample::queue`].
     pub queue: u8,
+    /// The port's name: `leaf 0 -> host 3`.
+    pub name: String,
+    /// The queue's name in the queue plan.
+    pub queue_name: String,
+    /// What it counted.
+    pub counters: QueueCounters,
+    /// What it still holds at the end.
+    pub left: Occupancy,
+}
+
+impl PortRow {
+    /// Packets and bytes that left the queue for the wire.
+    pub fn dequeued(&self) -> Tally {
+        let admitted = self.counters.admitted;
+        Tally { packets: admitted.packets - u64::from(self.left.packets), bytes: admitted.bytes - self.left.bytes }
+    }
+
+    /// Packets and bytes refused for `reason`.
+    pub fn dropped(&self, reason: DropReason) -> Tally {
+        self.counters.dropped[reason as usize]
+    }
+
+    /// Packets refused for any reason.
+    pub fn dropped_packets(&self) -> u64 {
+        self.counters.dropped.iter().map(|tally| tally.packets).sum()
+    }
+}
+
+/// What one queue held at one moment. Empty queues are not recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueSample {
+    /// When.
+    pub at: Instant,
+    /// Index of the port.
+    pub port: u32,
+    /// Index of the queue at its port.
+    pub queue: u8,
+    /// Packets held.
     pub packets: u32,
+    /// Bytes held.
     pub bytes: u64,
 }
-#[derive(Clone, Debug)]
+
+/// What one traffic group delivered since its sample before, or since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThroughputSample {
+    /// End of the interval.
     pub at: Instant,
+    /// Index of the traffic group.
     pub group: u16,
+    /// Payload bytes delivered to receiving applications in the interval.
     pub delivered_bytes: u64,
+}
+
+/// A traffic group, in words for people.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GroupInfo {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Its transport.
+    pub transport: String,
+    /// Its traffic class or queue.
+    pub class: String,
+    /// Its service contract.
+    pub contract: String,
+}
+
+/// Everything a run yields.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunResult {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Version of Pliant that ran it.
+    pub version: String,
+    /// The seed.
+    pub seed: u64,
+    /// Hash over all events: equal for equal runs.
+    pub digest: u64,
+    /// Simulated time.
+    pub simulated: Span,
+    /// Elapsed real time, in seconds.
+    pub wall_s: f64,
+    /// Processor time, in seconds.
+    pub cpu_s: f64,
+    /// Packets crossing one link, counted once per link.
+    pub packet_hops: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Whether the user stopped it before its end.
+    pub interrupted: bool,
+    /// Traffic groups, in the scenario's order.
+    pub groups: Vec<GroupInfo>,
+    /// Every flow that started.
+    pub flows: Vec<FlowRow>,
+    /// Every queue of every port.
+    pub ports: Vec<PortRow>,
+    /// Queue lengths over time, by time; empty unless asked for.
+    pub queue_samples: Vec<QueueSample>,
+    /// Throughput over time, by time; empty unless asked for.
+    pub throughput_samples: Vec<ThroughputSample>,
+}
+
+impl RunResult {
+    /// The digest as it is printed: 16 hexadecimal digits.
+    pub fn digest_text(&self) -> String {
+        format!("{:016x}", self.digest)
+    }
+
+    /// When the run ended.
+    pub fn end(&self) -> Instant {
+        Instant::ZERO.after(self.simulated)
+    }
+
+    /// Packet-hops per second of processor time: the unit of speed.
+    pub fn hops_per_cpu_second(&self) -> f64 {
+        if self.cpu_s > 0.0 { self.packet_hops as f64 / self.cpu_s } else { 0.0 }
+    }
+
+    /// Checks what no run may break: no flow beats its ideal, none delivers more than it has, groups exist.
+    pub fn assert_invariants(&self) {
+        for flow in &self.flows {
+            assert!(usize::from(flow.group) < self.groups.len(), "flow {} has no group", flow.id);
+            assert!(
+                flow.delivered_bytes <= flow.bytes,
+                "flow {} delivered more than its {} bytes",
+                flow.id,
+                flow.bytes
+            );
+            let beats_ideal = flow.delivered_bytes == flow.bytes && flow.fct().is_some_and(|fct| fct < flow.ideal_fct);
+            assert!(!beats_ideal, "flow {} took {:?}, less than the ideal {}", flow.id, flow.fct(), flow.ideal_fct);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slowdown_is_measured_against_the_ideal() {
+        let mut flow = samples::flow(0, 1000);
+        flow.completed = Some(flow.start.after(flow.ideal_fct.times(3)));
+        assert_eq!(flow.slowdown(), Some(3.0));
+        flow.completed = None;
+        assert_eq!((flow.fct(), flow.slowdown()), (None, None));
+    }
+
+    #[test]
+    #[should_panic(expected = "less than the ideal")]
+    fn a_flow_that_beats_its_ideal_is_a_broken_run() {
+        let mut result = samples::run();
+        let flow = &mut result.flows[0];
+        flow.delivered_bytes = flow.bytes;
+        flow.completed = Some(flow.start.after(flow.ideal_fct.divided_by(2)));
+        result.assert_invariants();
+    }
+
+    #[test]
+    fn states_have_distinct_names() {
+        for state in FlowState::ALL {
+            assert_eq!(FlowState::from_name(state.name()), Some(state));
+        }
+        assert_eq!(FlowState::from_name("paused"), None);
+    }
 }

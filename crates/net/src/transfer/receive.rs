@@ -1,8 +1,9 @@
 //! The receiving side of a transfer.
 
-use std::fs::File;
+use std::fs::Permissions;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,13 +16,16 @@ use pliant_proto::wire;
 use tempfile::NamedTempFile;
 
 use super::{
-    FIXED_HEADER_BYTES, HASH_BYTES, NAP, Progress, Settings, TransferError, decode_fixed_header, require_loopback,
+    HASH_BYTES, HEADER_BYTES, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError, decode_header,
+    require_loopback,
 };
 use crate::driver::{Application, Clock, Driver, Refused};
 use crate::socket::{Datagram, Socket};
 
 /// How long a receiver answers repeated packets after it has everything.
 const LINGER: Span = Span::from_ms(300);
+/// Bytes of the file hashed and written at once. A power of two, at whose multiples BLAKE3's tree has whole subtrees.
+const PIECE_BYTES: u64 = 128 << 10;
 
 /// Where received files go.
 #[derive(Clone, Debug)]
@@ -62,11 +66,13 @@ pub struct Receiver {
 
 impl Receiver {
     /// Listens on `address`, port 0 for any free one.
-    pub fn bind(address: SocketAddr, settings: Settings) -> Result<Self, TransferError> {
+    pub fn bind(address: SocketAddr, mut settings: Settings) -> Result<Self, TransferError> {
         require_loopback(address)?;
         let socket_error = |error| TransferError::Socket { address, error };
         let socket = Socket::bind(address).map_err(socket_error)?;
         let address = socket.local_address().map_err(socket_error)?;
+        // The kernel counts its overhead too: up to as much again, if nothing is coalesced.
+        settings.receive_buffer = settings.receive_buffer.min(socket.receive_buffer_bytes() as u64 / 2);
         Ok(Self { socket, address, settings })
     }
 
@@ -90,20 +96,23 @@ impl Receiver {
         let opening = Datagram { from: peer, ecn: Ecn::default(), bytes: &first };
         driver.datagram(opening, &mut incoming).map_err(|error| incoming.failed(peer, error))?;
         let mut all_at: Option<Instant> = None;
+        let mut told_at = clock.now();
         loop {
             driver.turn(&mut incoming, NAP).map_err(|error| incoming.failed(peer, error))?;
-            if interrupted.load(Ordering::Relaxed) {
-                return Err(TransferError::Interrupted);
-            }
             if incoming.received {
-                all_at.get_or_insert_with(|| clock.now());
-                if driver.silence() > LINGER {
+                all_at.get_or_insert(driver.now());
+                if driver.silence() > LINGER || interrupted.load(Ordering::Relaxed) {
                     break;
                 }
+            } else if interrupted.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
             } else if driver.silence() > self.settings.idle_timeout {
                 return Err(TransferError::Silent { address: peer, timeout: self.settings.idle_timeout });
             }
-            progress(Progress { done_bytes: incoming.body_bytes, total_bytes: incoming.size });
+            if driver.now().since(told_at) >= PROGRESS_INTERVAL {
+                told_at = driver.now();
+                progress(incoming.progress());
+            }
         }
         let elapsed = all_at.unwrap_or(Instant::ZERO).since(Instant::ZERO);
         let (statistics, refused) = (driver.transport().statistics(), driver.refused());
@@ -147,19 +156,18 @@ impl Receiver {
 }
 
 /// The stream behind a receiver: header, file, hash.
-struct Incoming {
+pub(super) struct Incoming {
     target: Target,
-    /// Payload by stream offset modulo its length, from the first byte not delivered.
+    /// What arrived and is not taken yet. The file's byte `n` lies at `n` modulo its length, so that no piece wraps.
     window: Box<[u8]>,
+    /// The stream is complete up to here.
     delivered: u64,
-    head: Vec<u8>,
-    header_bytes: usize,
+    /// The stream is hashed and written up to here.
+    taken: u64,
     name: String,
     size: u64,
-    body_bytes: u64,
     output: Output,
     hasher: blake3::Hasher,
-    trailer: Vec<u8>,
     received: bool,
     problem: Option<Problem>,
 }
@@ -177,22 +185,25 @@ enum Output {
 }
 
 impl Incoming {
-    fn new(target: Target, window_bytes: u64) -> Self {
+    /// A stream of which up to `receive_buffer` bytes may arrive ahead of the first byte missing.
+    pub(super) fn new(target: Target, receive_buffer: u64) -> Self {
+        let window_bytes = receive_buffer.next_multiple_of(PIECE_BYTES) + PIECE_BYTES;
         Self {
             target,
             window: vec![0; window_bytes as usize].into(),
             delivered: 0,
-            head: Vec::new(),
-            header_bytes: FIXED_HEADER_BYTES,
+            taken: 0,
             name: String::new(),
             size: 0,
-            body_bytes: 0,
             output: Output::Unopened,
             hasher: blake3::Hasher::new(),
-            trailer: Vec::new(),
             received: false,
             problem: None,
         }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done_bytes: self.taken.saturating_sub(HEADER_BYTES), total_bytes: self.size }
     }
 
     fn failed(&mut self, address: SocketAddr, error: io::Error) -> TransferError {
@@ -208,47 +219,54 @@ impl Incoming {
         io::Error::other(why)
     }
 
-    /// Takes delivered bytes, in order.
-    fn take(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let count = if self.head.len() < self.header_bytes {
-                let count = bytes.len().min(self.header_bytes - self.head.len());
-                self.head.extend_from_slice(&bytes[..count]);
-                if self.head.len() == self.header_bytes {
-                    self.read_header()?;
-                }
-                count
-            } else if self.body_bytes < self.size {
-                let count = (self.size - self.body_bytes).min(bytes.len() as u64) as usize;
-                self.hasher.update(&bytes[..count]);
-                if let Output::Temporary { file, path } = &mut self.output {
-                    let written = file.write_all(&bytes[..count]);
-                    written.inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
-                }
-                self.body_bytes += count as u64;
-                count
-            } else {
-                if self.trailer.len() + bytes.len() > HASH_BYTES {
-                    return Err(self.refuse("it is longer than announced"));
-                }
-                self.trailer.extend_from_slice(bytes);
-                bytes.len()
-            };
-            bytes = &bytes[count..];
+    /// Where the stream's byte `offset` lies in the window.
+    fn position(&self, offset: u64) -> usize {
+        let window = self.window.len() as u64;
+        ((offset + (window - HEADER_BYTES)) % window) as usize
+    }
+
+    fn file_end(&self) -> u64 {
+        HEADER_BYTES + self.size
+    }
+
+    /// Takes what was delivered: the header, then whole pieces, and the rest of the file with its last byte.
+    fn take(&mut self) -> io::Result<()> {
+        if self.taken < HEADER_BYTES {
+            if self.delivered < HEADER_BYTES {
+                return Ok(());
+            }
+            self.read_header()?;
+            self.taken = HEADER_BYTES;
+        }
+        if self.delivered > self.file_end() + HASH_BYTES as u64 {
+            return Err(self.refuse("it is longer than announced"));
+        }
+        while self.taken < self.file_end() {
+            let end = (self.taken + PIECE_BYTES).min(self.file_end());
+            if self.delivered < end {
+                break;
+            }
+            self.take_piece(end)?;
         }
         Ok(())
     }
 
-    /// Reads the fixed header, then, when it is there too, the name, and opens the output.
-    fn read_header(&mut self) -> io::Result<()> {
-        let fixed = self.head[..FIXED_HEADER_BYTES].try_into().expect("the fixed header is complete");
-        let (name_bytes, size) = decode_fixed_header(fixed).map_err(|why| self.refuse(why))?;
-        self.header_bytes = FIXED_HEADER_BYTES + name_bytes;
-        if self.head.len() < self.header_bytes {
-            return Ok(());
+    fn take_piece(&mut self, end: u64) -> io::Result<()> {
+        let at = self.position(self.taken);
+        let piece = &self.window[at..at + (end - self.taken) as usize];
+        self.hasher.update(piece);
+        if let Output::Temporary { file, path } = &mut self.output {
+            file.write_all(piece).inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
         }
-        self.size = size;
-        self.name = String::from_utf8_lossy(&self.head[FIXED_HEADER_BYTES..]).into_owned();
+        self.taken = end;
+        Ok(())
+    }
+
+    /// Reads the header and opens the output.
+    fn read_header(&mut self) -> io::Result<()> {
+        let at = self.position(0);
+        let header = self.window[at..at + HEADER_BYTES as usize].try_into().expect("the header does not wrap");
+        (self.name, self.size) = decode_header(header).map_err(|why| self.refuse(why))?;
         let path = match &self.target {
             Target::Discard => {
                 self.output = Output::Discarded;
@@ -260,30 +278,42 @@ impl Incoming {
                 None => return Err(self.refuse("the name it gives is not a plain file name")),
             },
         };
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file =
-            NamedTempFile::new_in(directory).inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
+        let file = temporary_beside(&path).inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
         self.output = Output::Temporary { file, path };
         Ok(())
     }
 
+    /// The hash that ends the stream; `None` if the stream ended before.
+    fn trailer(&self) -> Option<[u8; HASH_BYTES]> {
+        let whole = self.taken >= HEADER_BYTES && self.delivered == self.file_end() + HASH_BYTES as u64;
+        whole.then(|| std::array::from_fn(|byte| self.window[self.position(self.file_end() + byte as u64)]))
+    }
+
     /// Compares the hashes and puts the file into its place.
     fn finish(self, address: SocketAddr) -> Result<(Option<PathBuf>, blake3::Hash), TransferError> {
-        let hash = self.hasher.finalize();
-        let Ok(expected) = <[u8; HASH_BYTES]>::try_from(self.trailer.as_slice()) else {
+        let Some(expected) = self.trailer() else {
             return Err(TransferError::NotATransfer { address, why: "it is shorter than announced" });
         };
+        let hash = self.hasher.finalize();
         if hash != expected {
             return Err(TransferError::HashMismatch { name: self.name, got: hash, expected: expected.into() });
         }
-        match self.output {
-            Output::Temporary { file, path } => match file.persist(&path) {
-                Ok(_) => Ok((Some(path), hash)),
-                Err(failed) => Err(TransferError::File { path, error: failed.error }),
-            },
-            Output::Discarded | Output::Unopened => Ok((None, hash)),
+        let Output::Temporary { file, path } = self.output else { return Ok((None, hash)) };
+        // On the disk before it takes the place of another.
+        let placed = file.as_file().sync_all().and_then(|()| file.persist(&path).map_err(|failed| failed.error));
+        match placed {
+            Ok(_) => Ok((Some(path), hash)),
+            Err(error) => Err(TransferError::File { path, error }),
         }
     }
+}
+
+/// A file that vanishes unless it is put into its place, with the permissions that any new file gets.
+fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let created = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory);
+    // The error would name the temporary file, which means nothing to the user.
+    created.map_err(|error| error.kind().into())
 }
 
 /// The name if it names a file in the directory itself, so that no sender writes elsewhere.
@@ -301,12 +331,11 @@ impl Application for Incoming {
         // The machine refuses what lies outside the window; so does the buffer, before it.
         let skip = self.delivered.saturating_sub(offset).min(payload.len() as u64);
         let (offset, payload) = (offset.saturating_add(skip), &payload[skip as usize..]);
-        let beyond =
-            (offset - self.delivered.min(offset)).saturating_add(payload.len() as u64) > self.window.len() as u64;
-        if payload.is_empty() || beyond {
+        let last = self.taken + self.window.len() as u64;
+        if payload.is_empty() || offset > last || last - offset < payload.len() as u64 {
             return Ok(());
         }
-        let at = (offset % self.window.len() as u64) as usize;
+        let at = self.position(offset);
         let until_end = payload.len().min(self.window.len() - at);
         self.window[at..at + until_end].copy_from_slice(&payload[..until_end]);
         self.window[..payload.len() - until_end].copy_from_slice(&payload[until_end..]);
@@ -317,21 +346,11 @@ impl Application for Incoming {
         match event {
             Event::Deliver(ByteRange { start, end }) => {
                 assert_eq!(start, self.delivered, "bytes are delivered in order");
-                let window = std::mem::take(&mut self.window);
-                let (at, bytes) = ((start % window.len() as u64) as usize, (end - start) as usize);
-                let until_end = bytes.min(window.len() - at);
-                let taken =
-                    self.take(&window[at..at + until_end]).and_then(|()| self.take(&window[..bytes - until_end]));
-                self.window = window;
                 self.delivered = end;
-                taken
+                self.take()
             }
             Event::Received => {
                 self.received = true;
-                if let Output::Temporary { file, path } = &mut self.output {
-                    let flushed = File::sync_all(file.as_file());
-                    flushed.inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
-                }
                 Ok(())
             }
             Event::Connected | Event::Release(_) | Event::Finished => Ok(()),

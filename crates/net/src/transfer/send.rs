@@ -8,16 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use pliant_proto::congestion::CongestionControl;
 use pliant_proto::packet::{EndpointId, Side};
+use pliant_proto::time::Span;
 use pliant_proto::transport::tcp::TcpSender;
 use pliant_proto::transport::{Command, Event, Statistics, Transport};
 
-use super::{HASH_BYTES, NAP, Progress, Settings, TransferError, encode_header, require_loopback};
+use super::{
+    HASH_BYTES, HEADER_BYTES, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError, encode_header,
+    require_loopback,
+};
 use crate::driver::{Application, Clock, Driver, Refused};
 use crate::socket::Socket;
 
-/// Bytes read from the file at once.
-const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes read from the file at once: they are read, hashed and copied while in the cache.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// What was sent.
 #[derive(Clone, Debug)]
@@ -28,6 +33,8 @@ pub struct Sent {
     pub elapsed: Duration,
     /// BLAKE3 hash of the content.
     pub hash: blake3::Hash,
+    /// Congestion window at the end, in bytes.
+    pub window_bytes: u64,
     /// The transport's counts.
     pub statistics: Statistics,
     /// Datagrams that were not passed to the transport.
@@ -64,6 +71,7 @@ pub fn send(
     mut progress: impl FnMut(Progress),
 ) -> Result<Sent, TransferError> {
     require_loopback(to)?;
+    settings.check()?;
     let socket_error = |error| TransferError::Socket { address: to, error };
     let any = SocketAddr::new(if to.is_ipv4() { [127, 0, 0, 1].into() } else { [0, 0, 0, 0, 0, 0, 0, 1].into() }, 0);
     let socket = Socket::bind(any).map_err(socket_error)?;
@@ -85,34 +93,46 @@ pub fn send(
     for command in [Command::Send { bytes: stream_bytes }, Command::Finish] {
         driver.command(command, &mut outgoing).map_err(|error| failed(error, &outgoing))?;
     }
+    let mut told_at = clock.now();
     while !outgoing.finished {
         driver.turn(&mut outgoing, NAP).map_err(|error| failed(error, &outgoing))?;
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        if driver.silence() > settings.idle_timeout {
-            let (address, timeout) = (to, settings.idle_timeout);
-            return Err(if outgoing.connected {
-                TransferError::Silent { address, timeout }
-            } else {
-                TransferError::NoAnswer { address, timeout }
-            });
+        check_silence(driver.silence(), outgoing.connected, to, settings)?;
+        if driver.now().since(told_at) >= PROGRESS_INTERVAL {
+            told_at = driver.now();
+            let done_bytes = outgoing.released.saturating_sub(HEADER_BYTES).min(total_bytes);
+            progress(Progress { done_bytes, total_bytes });
         }
-        let done_bytes = outgoing.released.saturating_sub(outgoing.header.len() as u64).min(total_bytes);
-        progress(Progress { done_bytes, total_bytes });
     }
     Ok(Sent {
         bytes: total_bytes,
         elapsed: Duration::from_nanos(clock.now().as_ps() / 1000),
         hash: outgoing.hash(),
+        window_bytes: driver.transport().controller().window(),
         statistics: driver.transport().statistics(),
         refused: driver.refused(),
     })
 }
 
+fn check_silence(
+    silence: Span,
+    connected: bool,
+    address: SocketAddr,
+    settings: &Settings,
+) -> Result<(), TransferError> {
+    let timeout = if connected { settings.idle_timeout } else { settings.connect_timeout };
+    match (silence > timeout, connected) {
+        (false, _) => Ok(()),
+        (true, true) => Err(TransferError::Silent { address, timeout }),
+        (true, false) => Err(TransferError::NoAnswer { address, timeout }),
+    }
+}
+
 /// The stream behind a sender: header, file, hash.
-struct Outgoing {
-    header: Vec<u8>,
+pub(super) struct Outgoing {
+    header: [u8; HEADER_BYTES as usize],
     source: Source,
     chunk: Vec<u8>,
     /// Offset of `chunk` in the file.
@@ -127,7 +147,7 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn new(source: Source) -> Self {
+    pub(super) fn new(source: Source) -> Self {
         let name = source.path.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
         Self {
             header: encode_header(&name, source.bytes),
@@ -144,7 +164,7 @@ impl Outgoing {
     }
 
     fn stream_bytes(&self) -> u64 {
-        self.header.len() as u64 + self.source.bytes + HASH_BYTES as u64
+        HEADER_BYTES + self.source.bytes + HASH_BYTES as u64
     }
 
     fn hash(&self) -> blake3::Hash {
@@ -199,12 +219,11 @@ impl Outgoing {
 
 impl Application for Outgoing {
     fn read(&mut self, offset: u64, payload: &mut [u8]) -> io::Result<()> {
-        let header_bytes = self.header.len() as u64;
-        let file_end = header_bytes + self.source.bytes;
+        let file_end = HEADER_BYTES + self.source.bytes;
         let (mut offset, mut rest) = (offset, payload);
         while !rest.is_empty() {
-            let end = if offset < header_bytes {
-                header_bytes
+            let end = if offset < HEADER_BYTES {
+                HEADER_BYTES
             } else if offset < file_end {
                 file_end
             } else {
@@ -212,10 +231,10 @@ impl Application for Outgoing {
             };
             let count = (end - offset).min(rest.len() as u64) as usize;
             let (part, tail) = rest.split_at_mut(count);
-            if offset < header_bytes {
+            if offset < HEADER_BYTES {
                 part.copy_from_slice(&self.header[offset as usize..][..count]);
             } else if offset < file_end {
-                self.read_file(offset - header_bytes, part).inspect_err(|_| self.file_failed = true)?;
+                self.read_file(offset - HEADER_BYTES, part).inspect_err(|_| self.file_failed = true)?;
             } else {
                 self.hash_rest().inspect_err(|_| self.file_failed = true)?;
                 let hash = self.hash();

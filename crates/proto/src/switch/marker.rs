@@ -100,15 +100,12 @@ impl MarkerConfig {
 }
 
 impl MarkerConfig {
-    /// Below this many packets before, and up to this many bytes with, an arriving packet is surely not marked.
-    pub(super) fn unmarked_below(&self) -> (u32, u64) {
+    /// A packet that finds fewer packets queued than this is surely not marked; zero if their number does not tell.
+    pub(super) fn unmarked_below(&self) -> u32 {
         match *self {
-            Self::Threshold(Threshold { at: MarkAt::Enqueue, scope: Scope::Queue, level, .. }) => match level {
-                Level::Packets(packets) => (packets, u64::MAX),
-                Level::Bytes(bytes) => (u32::MAX, bytes),
-            },
-            Self::None | Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }) => (u32::MAX, u64::MAX),
-            Self::Threshold(_) | Self::Red(_) => (0, 0),
+            Self::None | Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }) => u32::MAX,
+            Self::Threshold(Threshold { scope: Scope::Queue, level: Level::Packets(packets), .. }) => packets,
+            Self::Threshold(_) | Self::Red(_) => 0,
         }
     }
 }

@@ -32,15 +32,18 @@ pub enum Next {
 pub struct EgressPort {
     occupancy: Occupancy,
     strict: u8,
+    /// Queue `i` has a shaper if bit `i` is set.
+    shaped: u32,
     weighted: Weighted,
     queue_of_class: [u8; CLASSES],
     queues: Box<[PacketQueue]>,
 }
 
 #[derive(Clone, Debug)]
+#[repr(C)]
 struct PacketQueue {
-    queue: Queue,
     packets: VecDeque<Packet>,
+    queue: Queue,
     shaper: Option<TokenBucket>,
 }
 
@@ -56,6 +59,7 @@ impl EgressPort {
         });
         Self {
             occupancy: Occupancy::default(),
+            shaped: (0..).zip(&plan.queues).map(|(bit, queue)| u32::from(queue.shaper.is_some()) << bit).sum(),
             strict: plan.scheduler.strict_queues(plan.queues.len()) as u8,
             weighted: Weighted::new(plan),
             queue_of_class: plan.queue_of_class,
@@ -67,12 +71,11 @@ impl EgressPort {
     /// then nothing was counted. Strict priority and DWRR keep no memory of such a packet, so they need not see it.
     #[inline]
     pub fn pass_through(&mut self, packet: &Packet) -> bool {
-        let index = usize::from(self.queue_of_class[packet.traffic_class.class()]);
-        let queue = &mut self.queues[index];
+        let index = self.queue_of_class[packet.traffic_class.class()];
         self.occupancy.packets == 0
             && !matches!(self.weighted, Weighted::Scfq(_))
-            && queue.shaper.is_none()
-            && queue.queue.pass_through(packet)
+            && self.shaped >> index & 1 == 0
+            && self.queues[usize::from(index)].queue.pass_through(packet)
     }
 
     /// Judges an arriving packet and queues it.
@@ -104,7 +107,8 @@ impl EgressPort {
         for index in 0..self.strict {
             let queue = &mut self.queues[usize::from(index)];
             let Some(head) = queue.packets.front() else { continue };
-            if let Some(shaper) = &mut queue.shaper
+            if self.shaped >> index & 1 != 0
+                && let Some(shaper) = &mut queue.shaper
                 && let Err(at) = shaper.take(now, u32::from(head.wire_bytes))
             {
                 not_before = not_before.min(at);

@@ -86,27 +86,24 @@ pub struct QueueCounters {
     pub marked_packets: u64,
     /// Largest number of packets queued.
     pub max_packets: u32,
-    /// Largest number of bytes queued.
-    pub max_bytes: u64,
 }
 
 /// One queue's limits, marker and counts.
 ///
-/// In declared order: what every packet touches comes first and fits a cache line.
+/// In declared order: what every packet touches comes first and fits 40 bytes.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Queue {
-    occupancy: Occupancy,
-    /// A packet that finds fewer packets than `look_packets`, and makes no more bytes than `look_bytes`, is admitted
-    /// unmarked: no limit and no marker can object. Zero where that depends on more than the queue's length.
-    look_bytes: u64,
+    bytes: u64,
+    packets: u32,
+    /// A packet that finds fewer packets than this is admitted unmarked: no limit and no marker can object. Zero where
+    /// that depends on more than their number.
     look_packets: u32,
-    max_packets: u32,
-    max_bytes: u64,
     admitted: Tally,
-    marker: Marker,
-    limit_bytes: u64,
+    max_packets: u32,
     limit_packets: u32,
+    limit_bytes: u64,
+    marker: Marker,
     red_bytes: u64,
     red_limit_bytes: u64,
     reserved_bytes: u64,
@@ -118,22 +115,17 @@ pub struct Queue {
 impl Queue {
     /// An empty queue; `stream` is asked for only by a marker that draws.
     pub fn new(config: &QueueConfig, stream: impl FnOnce() -> Stream) -> Self {
-        let (mut look_packets, mut look_bytes) = config.marker.unmarked_below();
-        look_packets = look_packets.min(config.limit_packets);
-        look_bytes = look_bytes.min(config.limit_bytes);
-        if config.red_limit_bytes != u64::MAX {
-            look_packets = 0;
-        }
+        let by_packets_only = config.limit_bytes == u64::MAX && config.red_limit_bytes == u64::MAX;
+        let look_packets = config.marker.unmarked_below().min(config.limit_packets);
         Self {
-            occupancy: Occupancy::default(),
-            look_bytes,
-            look_packets,
-            max_packets: 0,
-            max_bytes: 0,
+            bytes: 0,
+            packets: 0,
+            look_packets: if by_packets_only { look_packets } else { 0 },
             admitted: Tally::default(),
-            marker: Marker::new(&config.marker, stream),
-            limit_bytes: config.limit_bytes,
+            max_packets: 0,
             limit_packets: config.limit_packets,
+            limit_bytes: config.limit_bytes,
+            marker: Marker::new(&config.marker, stream),
             red_bytes: 0,
             red_limit_bytes: config.red_limit_bytes,
             reserved_bytes: config.reserved_bytes,
@@ -146,7 +138,7 @@ impl Queue {
     /// What is queued now.
     #[inline]
     pub fn occupancy(&self) -> Occupancy {
-        self.occupancy
+        Occupancy { packets: self.packets, bytes: self.bytes }
     }
 
     /// What was counted.
@@ -156,7 +148,6 @@ impl Queue {
             dropped: self.dropped,
             marked_packets: self.marked_packets,
             max_packets: self.max_packets,
-            max_bytes: self.max_bytes,
         }
     }
 
@@ -175,18 +166,16 @@ impl Queue {
         port: Occupancy,
         shared: Option<&mut SharedBuffer>,
     ) -> Admission {
-        let after_bytes = self.occupancy.bytes + u64::from(packet.wire_bytes);
-        let plain = self.occupancy.packets < self.look_packets && after_bytes <= self.look_bytes;
-        if !plain || shared.is_some() {
+        if self.packets >= self.look_packets || shared.is_some() {
             let admission = self.judge(now, packet, port, shared);
             if admission != Admission::Queued {
                 return admission;
             }
         }
-        self.occupancy = Occupancy { packets: self.occupancy.packets + 1, bytes: after_bytes };
+        self.packets += 1;
+        self.bytes += u64::from(packet.wire_bytes);
         self.admitted.add(u32::from(packet.wire_bytes));
-        self.max_packets = self.max_packets.max(self.occupancy.packets);
-        self.max_bytes = self.max_bytes.max(after_bytes);
+        self.max_packets = self.max_packets.max(self.packets);
         Admission::Queued
     }
 
@@ -194,12 +183,10 @@ impl Queue {
     /// nothing was counted.
     #[inline]
     pub fn pass_through(&mut self, packet: &Packet) -> bool {
-        let bytes = u64::from(packet.wire_bytes);
-        let plain = self.look_packets > 0 && bytes <= self.look_bytes;
+        let plain = self.look_packets > 0;
         if plain {
             self.admitted.add(u32::from(packet.wire_bytes));
             self.max_packets = self.max_packets.max(1);
-            self.max_bytes = self.max_bytes.max(bytes);
         }
         plain
     }
@@ -215,7 +202,7 @@ impl Queue {
     ) -> Admission {
         let bytes = u32::from(packet.wire_bytes);
         let red = packet.traffic_class.is_red();
-        let before = self.occupancy;
+        let before = self.occupancy();
         if let Some(shared) = &shared
             && !shared.fits(u64::from(bytes), before.bytes, self.reserved_bytes, self.alpha)
         {
@@ -252,16 +239,16 @@ impl Queue {
     pub fn release(&mut self, packet: &mut Packet, port: Occupancy, shared: Option<&mut SharedBuffer>) {
         let bytes = u64::from(packet.wire_bytes);
         if let Some(shared) = shared {
-            shared.release(bytes, self.occupancy.bytes, self.reserved_bytes);
+            shared.release(bytes, self.bytes, self.reserved_bytes);
         }
-        self.occupancy.packets -= 1;
-        self.occupancy.bytes -= bytes;
+        self.packets -= 1;
+        self.bytes -= bytes;
         if self.counts_red() && packet.traffic_class.is_red() {
             self.red_bytes -= bytes;
         }
         if self.marker.acts_on_dequeue() {
             let port = Occupancy { packets: port.packets - 1, bytes: port.bytes - bytes };
-            if self.marker.marks_on_dequeue(packet.traffic_class.is_ect(), self.occupancy, port) {
+            if self.marker.marks_on_dequeue(packet.traffic_class.is_ect(), self.occupancy(), port) {
                 self.mark(packet);
             }
         }

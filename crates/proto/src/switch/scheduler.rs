@@ -5,9 +5,9 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 
 use super::plan::{QueuePlan, SchedulerConfig};
+use crate::packet::CLASSES;
 
 /// The scheduler of the queues behind the strict ones.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Weighted {
         match plan.scheduler {
             SchedulerConfig::Strict => Self::None,
             SchedulerConfig::Dwrr { quantum_bytes, .. } => Self::Dwrr(Dwrr::new(
-                plan.queues.iter().map(|queue| u64::from(queue.weight) * u64::from(quantum_bytes)).collect(),
+                plan.queues.iter().map(|queue| u64::from(queue.weight) * u64::from(quantum_bytes)),
             )),
             SchedulerConfig::Wfq { .. } => {
                 Self::Scfq(Scfq::new(plan.queues.iter().map(|queue| u64::from(queue.weight))))
@@ -34,7 +34,7 @@ impl Weighted {
     #[inline]
     pub(super) fn on_enqueue(&mut self, queue: u8, bytes: u32, before: u32) {
         match self {
-            Self::Dwrr(dwrr) if before == 0 => dwrr.active.push_back(queue),
+            Self::Dwrr(dwrr) if before == 0 => dwrr.active.push(queue),
             Self::None | Self::Dwrr(_) => {}
             Self::Scfq(scfq) => scfq.on_enqueue(queue, bytes),
         }
@@ -73,43 +73,79 @@ impl Weighted {
 /// fits, and keeps the rest unless it runs empty.
 #[derive(Clone, Debug)]
 pub(super) struct Dwrr {
-    active: VecDeque<u8>,
+    active: ActiveList,
     /// Whether the first active queue was given its quantum on this visit.
     visiting: bool,
-    deficits: Box<[u64]>,
-    quanta: Box<[u64]>,
+    accounts: Box<[Account]>,
+}
+
+/// What a queue may send.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    deficit: u64,
+    quantum: u64,
 }
 
 impl Dwrr {
-    fn new(quanta: Box<[u64]>) -> Self {
-        Self { active: VecDeque::new(), visiting: false, deficits: vec![0; quanta.len()].into(), quanta }
+    fn new(quanta: impl Iterator<Item = u64>) -> Self {
+        let accounts = quanta.map(|quantum| Account { deficit: 0, quantum }).collect();
+        Self { active: ActiveList::default(), visiting: false, accounts }
     }
 
     #[inline]
     fn next(&mut self, head: impl Fn(u8) -> u32) -> Option<u8> {
         loop {
-            let queue = *self.active.front()?;
-            let deficit = &mut self.deficits[usize::from(queue)];
+            let queue = self.active.first()?;
+            let account = &mut self.accounts[usize::from(queue)];
             if !self.visiting {
-                *deficit += self.quanta[usize::from(queue)];
+                account.deficit += account.quantum;
                 self.visiting = true;
             }
             let bytes = u64::from(head(queue));
-            if bytes <= *deficit {
-                *deficit -= bytes;
+            if bytes <= account.deficit {
+                account.deficit -= bytes;
                 return Some(queue);
             }
             self.visiting = false;
-            self.active.rotate_left(1);
+            self.active.remove_first();
+            self.active.push(queue);
         }
     }
 
     #[inline]
     fn on_emptied(&mut self, queue: u8) {
-        let first = self.active.pop_front();
-        assert_eq!(first, Some(queue), "only the visited queue can run empty");
-        self.deficits[usize::from(queue)] = 0;
+        assert_eq!(self.active.first(), Some(queue), "only the visited queue can run empty");
+        self.active.remove_first();
+        self.accounts[usize::from(queue)].deficit = 0;
         self.visiting = false;
+    }
+}
+
+/// Queues that hold packets, in the order of their turns. In place: a port touches it for every packet.
+#[derive(Clone, Debug, Default)]
+struct ActiveList {
+    first: u8,
+    count: u8,
+    queues: [u8; CLASSES],
+}
+
+impl ActiveList {
+    #[inline]
+    fn first(&self) -> Option<u8> {
+        (self.count > 0).then(|| self.queues[usize::from(self.first) % CLASSES])
+    }
+
+    #[inline]
+    fn push(&mut self, queue: u8) {
+        assert!(usize::from(self.count) < CLASSES, "a queue is active once");
+        self.queues[usize::from(self.first + self.count) % CLASSES] = queue;
+        self.count += 1;
+    }
+
+    #[inline]
+    fn remove_first(&mut self) {
+        self.first = (self.first + 1) % CLASSES as u8;
+        self.count -= 1;
     }
 }
 

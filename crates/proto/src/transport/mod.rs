@@ -4,6 +4,7 @@
 //! [`drain`], which polls in a fixed order until nothing is left: packets to send, events for the application, the
 //! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
 
+pub mod any;
 #[cfg(test)]
 pub(crate) mod pair;
 pub mod tcp;

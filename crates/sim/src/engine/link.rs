@@ -19,35 +19,37 @@ struct OnWire {
     packet: Packet,
 }
 
-/// A port with its wire. In declared order, from a cache line's start: what every packet touches comes first.
+/// A port with its wire.
+///
+/// In declared order: an arrival touches the first cache line, a packet that joins the only queue the first two.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Link {
-    /// When the last packet committed to the wire has left the port.
-    busy_until: Instant,
-    delay: Span,
-    serializer: Serializer,
     wire: VecDeque<OnWire>,
     arrived: Tally,
-    queueing: Queueing,
-}
+    /// When the last packet committed to the wire has left the port.
+    busy_until: Instant,
+    /// Node at the far end.
+    to: u32,
+    /// Packets on the wire that have not started and so are queued still; [`SCHEDULED`] if there are several queues.
+    waiting: u32,
 
-#[derive(Debug)]
-enum Queueing {
-    /// One queue: the order of leaving is known on arrival, so a packet goes to the wire at once, and only its count
-    /// stays in the queue until its transmission starts.
-    Fifo(Fifo),
-    Scheduled(Box<Scheduled>),
-}
-
-/// One queue.
-#[derive(Debug)]
-#[repr(C)]
-struct Fifo {
+    delay: Span,
+    /// Zero if a byte does not take a whole number: then the serializer tells.
+    ps_per_byte: u64,
     /// When the first packet that waits starts; [`Instant::MAX`] if none waits.
     next_start: Instant,
+    /// The only queue. The order of leaving is known on arrival, so a packet goes to the wire at once, and only its
+    /// count stays in the queue until its transmission starts.
     queue: Queue,
+
+    serializer: Serializer,
+    /// Several queues, a shaper or a device FIFO, in place of the only queue.
+    scheduled: Option<Box<Scheduled>>,
 }
+
+/// Marks a link with several queues; no wire holds so many packets.
+const SCHEDULED: u32 = u32::MAX;
 
 /// Several queues behind a scheduler.
 #[derive(Debug)]
@@ -63,29 +65,40 @@ struct Scheduled {
 }
 
 impl Link {
-    /// An idle link. `name` names the random streams of its markers.
-    pub(super) fn new(rate: Rate, delay: Span, plan: &QueuePlan, seed: u64, name: &str) -> Self {
+    /// An idle link to node `to`. `name` names the random streams of its markers.
+    pub(super) fn new(rate: Rate, delay: Span, to: u32, plan: &QueuePlan, seed: u64, name: &str) -> Self {
         let port = EgressPort::new(plan, seed, name);
-        let only = (plan.queues.len() == 1 && plan.device_fifo_packets == 0 && plan.queues[0].shaper.is_none())
-            .then(|| port.queues().next().expect("a plan has a queue").clone());
-        let queueing = match only {
-            Some(queue) => Queueing::Fifo(Fifo { next_start: Instant::MAX, queue }),
-            None => Queueing::Scheduled(Box::new(Scheduled {
+        let queue = port.queues().next().expect("a plan has a queue").clone();
+        let simple = plan.queues.len() == 1 && plan.device_fifo_packets == 0 && plan.queues[0].shaper.is_none();
+        let scheduled = (!simple).then(|| {
+            Box::new(Scheduled {
                 port,
                 decide_at: Instant::ZERO,
                 device_starts: VecDeque::new(),
                 device_fifo: plan.device_fifo_packets as usize,
                 wake_at: None,
-            })),
-        };
+            })
+        });
+        let serializer = Serializer::new(rate);
         Self {
-            busy_until: Instant::ZERO,
-            delay,
-            serializer: Serializer::new(rate),
             wire: VecDeque::new(),
             arrived: Tally::default(),
-            queueing,
+            busy_until: Instant::ZERO,
+            to,
+            waiting: if simple { 0 } else { SCHEDULED },
+            delay,
+            ps_per_byte: serializer.whole_ps_per_byte().unwrap_or(0),
+            next_start: Instant::MAX,
+            queue,
+            serializer,
+            scheduled,
         }
+    }
+
+    /// Node at the far end.
+    #[inline]
+    pub(super) fn to(&self) -> u32 {
+        self.to
     }
 
     /// When the first packet on the wire arrives.
@@ -102,46 +115,45 @@ impl Link {
         packet: &Packet,
         mut shared: Option<&mut SharedBuffer>,
     ) -> Admission {
-        let Queueing::Fifo(fifo) = &mut self.queueing else { return self.enqueue_scheduled(now, *packet, shared) };
+        if self.waiting == SCHEDULED {
+            return self.enqueue_scheduled(now, *packet, shared);
+        }
         let mut packet = *packet;
-        if fifo.next_start <= now {
-            fifo.start_due(now, self.delay, &mut self.wire, shared.as_deref_mut());
+        if self.next_start <= now {
+            self.start_due(now, shared.as_deref_mut());
         }
         let idle = self.busy_until <= now;
-        if !(idle && shared.is_none() && fifo.queue.pass_through(&packet)) {
-            let port = fifo.queue.occupancy();
-            let admission = fifo.queue.admit(now, &mut packet, port, shared.as_deref_mut());
+        if !(idle && shared.is_none() && self.queue.pass_through(&packet)) {
+            let port = self.queue.occupancy();
+            let admission = self.queue.admit(now, &mut packet, port, shared.as_deref_mut());
             if admission != Admission::Queued {
                 return admission;
             }
             if idle {
-                let port = fifo.queue.occupancy();
-                fifo.queue.release(&mut packet, port, shared);
-            } else if port.packets == 0 {
-                fifo.next_start = self.busy_until;
+                let port = self.queue.occupancy();
+                self.queue.release(&mut packet, port, shared);
+            } else {
+                if self.waiting == 0 {
+                    self.next_start = self.busy_until;
+                }
+                self.waiting += 1;
             }
         }
-        let start = self.busy_until.max(now);
-        self.commit(start, packet);
+        self.commit(self.busy_until.max(now), packet);
         Admission::Queued
     }
 
     #[inline(never)]
     fn enqueue_scheduled(&mut self, now: Instant, packet: Packet, mut shared: Option<&mut SharedBuffer>) -> Admission {
         self.decide(now, shared.as_deref_mut());
-        let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
-        if self.busy_until <= now
-            && scheduled.device_fifo == 0
-            && shared.is_none()
-            && scheduled.port.pass_through(&packet)
-        {
-            let free_at = self.commit(now, packet);
-            let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
-            scheduled.decide_at = free_at;
+        let busy_until = self.busy_until;
+        let scheduled = self.scheduled_mut();
+        let idle = busy_until <= now && scheduled.device_fifo == 0;
+        if idle && shared.is_none() && scheduled.port.pass_through(&packet) {
+            self.scheduled_mut().decide_at = self.commit(now, packet);
             return Admission::Queued;
         }
         let admission = scheduled.port.enqueue(now, packet, shared.as_deref_mut());
-        let idle = self.busy_until <= now && scheduled.device_fifo == 0;
         if admission == Admission::Queued && (idle || scheduled.decide_at <= now) {
             scheduled.decide_at = now;
             self.decide(now, shared);
@@ -149,32 +161,48 @@ impl Link {
         admission
     }
 
-    /// Takes all scheduling decisions that were due by `now`.
     #[inline]
+    fn scheduled_mut(&mut self) -> &mut Scheduled {
+        self.scheduled.as_mut().expect("a link marked so has several queues")
+    }
+
+    /// Takes all scheduling decisions that were due by `now`.
     pub(super) fn catch_up(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) {
-        match &mut self.queueing {
-            Queueing::Fifo(fifo) if fifo.next_start <= now => {
-                fifo.start_due(now, self.delay, &mut self.wire, shared);
-            }
-            Queueing::Fifo(_) => {}
-            Queueing::Scheduled(_) => self.decide(now, shared),
+        if self.waiting == SCHEDULED {
+            self.decide(now, shared);
+        } else {
+            self.start_due(now, shared);
+        }
+    }
+
+    /// Counts the packets that have started by `now` out of the only queue.
+    #[inline(never)]
+    fn start_due(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
+        while self.next_start <= now {
+            let index = self.wire.len() - self.waiting as usize;
+            let first = &mut self.wire[index];
+            let port = self.queue.occupancy();
+            self.queue.release(&mut first.packet, port, shared.as_deref_mut());
+            self.waiting -= 1;
+            // The next one starts when this one has left.
+            self.next_start = if self.waiting == 0 { Instant::MAX } else { first.arrives.before(self.delay) };
         }
     }
 
     fn decide(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
         loop {
-            let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
+            let busy_until = self.busy_until;
+            let scheduled = self.scheduled_mut();
             let at = scheduled.decide_at;
             if at > now {
                 return;
             }
             match scheduled.port.dequeue(at, shared.as_deref_mut()) {
                 Next::Packet(packet) => {
-                    let start = self.busy_until.max(at);
-                    let free_at = scheduled.occupy_device(start);
-                    let busy_until = self.commit(start, packet);
-                    let Queueing::Scheduled(scheduled) = &mut self.queueing else { unreachable!("several queues") };
-                    scheduled.decide_at = at.max(free_at.unwrap_or(busy_until));
+                    let start = busy_until.max(at);
+                    let device_free_at = scheduled.occupy_device(start);
+                    let link_free_at = self.commit(start, packet);
+                    self.scheduled_mut().decide_at = at.max(device_free_at.unwrap_or(link_free_at));
                 }
                 Next::NotBefore(later) => scheduled.decide_at = later,
                 Next::Empty => return,
@@ -185,37 +213,40 @@ impl Link {
     /// Puts a packet on the wire that starts at `start`; returns when the port is free again.
     #[inline(always)]
     fn commit(&mut self, start: Instant, packet: Packet) -> Instant {
-        self.busy_until = start.after(self.serializer.transmit(u32::from(packet.wire_bytes)));
+        let bytes = u32::from(packet.wire_bytes);
+        let time = if self.ps_per_byte == 0 {
+            self.serializer.transmit(bytes)
+        } else {
+            Span::from_ps(u64::from(bytes) * self.ps_per_byte)
+        };
+        self.busy_until = start.after(time);
         self.wire.push_back(OnWire { arrives: self.busy_until.after(self.delay), packet });
         self.busy_until
     }
 
-    /// Takes the packet that arrives at the far end now. Call [`Self::catch_up`] after it if the wire is empty.
-    #[inline]
-    pub(super) fn take_arrival(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) -> Packet {
-        if let Queueing::Fifo(fifo) = &mut self.queueing
-            && fifo.queue.occupancy().packets as usize == self.wire.len()
-        {
-            fifo.start_due(now, self.delay, &mut self.wire, shared);
+    /// Takes the packet that arrives at the far end now.
+    #[inline(always)]
+    pub(super) fn take_arrival(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) -> Packet {
+        if self.waiting as usize == self.wire.len() {
+            self.start_due(now, shared.as_deref_mut());
         }
         let first = self.wire.pop_front().expect("an arrival needs a packet on the wire");
         assert!(first.arrives == now, "a packet arrives at its time");
+        self.arrived.add(u32::from(first.packet.wire_bytes));
         if self.wire.is_empty() {
             // Starts over at the ring's first place: an idle link keeps to one cache line.
             self.wire.clear();
+            if self.waiting == SCHEDULED {
+                self.decide(now, shared);
+            }
         }
-        self.arrived.add(u32::from(first.packet.wire_bytes));
         first.packet
     }
 
     /// When a port whose wire is empty must be woken because its queues wait for tokens; says so once per time.
+    #[inline]
     pub(super) fn wake_at(&mut self) -> Option<Instant> {
-        let Queueing::Scheduled(scheduled) = &mut self.queueing else { return None };
-        if !self.wire.is_empty() || scheduled.port.occupancy().packets == 0 {
-            return None;
-        }
-        let at = Some(scheduled.decide_at);
-        (scheduled.wake_at != at).then(|| scheduled.wake_at = at).and(at)
+        if self.waiting == SCHEDULED && self.wire.is_empty() { self.scheduled_mut().wake_at() } else { None }
     }
 
     /// What is queued, per queue in the plan's order; the caller has caught up.
@@ -229,9 +260,9 @@ impl Link {
     }
 
     fn queues(&self) -> Vec<&Queue> {
-        match &self.queueing {
-            Queueing::Fifo(fifo) => vec![&fifo.queue],
-            Queueing::Scheduled(scheduled) => scheduled.port.queues().collect(),
+        match &self.scheduled {
+            None => vec![&self.queue],
+            Some(scheduled) => scheduled.port.queues().collect(),
         }
     }
 
@@ -263,7 +294,7 @@ impl Link {
         for on_wire in &self.wire {
             inside.add(u32::from(on_wire.packet.wire_bytes));
         }
-        if let Queueing::Scheduled(scheduled) = &self.queueing {
+        if let Some(scheduled) = &self.scheduled {
             inside.packets += u64::from(scheduled.port.occupancy().packets);
             inside.bytes += scheduled.port.occupancy().bytes;
         }
@@ -271,28 +302,16 @@ impl Link {
     }
 }
 
-impl Fifo {
-    /// Counts the packets that have started by `now` out of the queue.
-    #[inline(never)]
-    fn start_due(
-        &mut self,
-        now: Instant,
-        delay: Span,
-        wire: &mut VecDeque<OnWire>,
-        mut shared: Option<&mut SharedBuffer>,
-    ) {
-        while self.next_start <= now {
-            let waiting = self.queue.occupancy();
-            let index = wire.len() - waiting.packets as usize;
-            let first = &mut wire[index];
-            self.queue.release(&mut first.packet, waiting, shared.as_deref_mut());
-            // The next one starts when this one has left.
-            self.next_start = if waiting.packets == 1 { Instant::MAX } else { first.arrives.before(delay) };
-        }
-    }
-}
-
 impl Scheduled {
+    /// When to wake the port if packets wait, unless that was said before.
+    fn wake_at(&mut self) -> Option<Instant> {
+        if self.port.occupancy().packets == 0 || self.wake_at == Some(self.decide_at) {
+            return None;
+        }
+        self.wake_at = Some(self.decide_at);
+        self.wake_at
+    }
+
     /// Books a packet into the device FIFO; returns when it can take the next, `None` if there is no such FIFO.
     fn occupy_device(&mut self, start: Instant) -> Option<Instant> {
         if self.device_fifo == 0 {

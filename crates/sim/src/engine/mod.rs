@@ -14,7 +14,7 @@ pub use flows::{Open, Opened};
 
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks};
 use pliant_proto::switch::QueuePlan;
-use pliant_proto::switch::queue::{Admission, QueueCounters};
+use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::time::Instant;
 use pliant_proto::transport::{Command, Deadline, Event as TransportEvent, Outlet, Transport, drain};
 
@@ -72,6 +72,8 @@ pub struct Outcome<R> {
     pub flows: Vec<FlowRow>,
     /// Counts of each queue, by link.
     pub ports: Vec<Vec<QueueCounters>>,
+    /// What each queue still holds, by link.
+    pub left: Vec<Vec<Occupancy>>,
     /// Counts of the run.
     pub totals: Totals,
     /// When the run stopped.
@@ -140,13 +142,19 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         self.now
     }
 
+    /// Packets that crossed a link so far.
+    pub fn packet_hops(&self) -> u64 {
+        self.network.packet_hops()
+    }
+
     /// Flows started and flows over so far.
     pub fn flow_counts(&self) -> (u64, u64) {
         self.flows.counts()
     }
 
     /// Ends the run. Asserts that packets and bytes were conserved on every link and from end to end.
-    pub fn finish(self) -> Outcome<R> {
+    pub fn finish(mut self) -> Outcome<R> {
+        let left = self.network.occupancies(self.now).collect();
         self.network.assert_conserved();
         let in_flight = self.network.in_flight();
         assert_eq!(in_flight, self.flows.in_flight(), "packets are conserved from end to end");
@@ -154,6 +162,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         let totals = Totals { packet_hops: self.network.packet_hops(), events: self.events, digest: self.digest };
         Outcome {
             ports: self.network.counters().collect(),
+            left,
             flows: self.flows.into_rows(),
             totals,
             ended: self.now,
@@ -200,7 +209,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             }
             Some(_) => {
                 self.mix(kind::TIMER, endpoint.index());
-                self.with_transport(endpoint, |transport, now| transport.handle_timeout(now));
+                self.with_transport(endpoint, T::handle_timeout);
             }
             None => {}
         }

@@ -19,8 +19,6 @@ pub(super) struct Network<'a> {
     topology: &'a Topology,
     routing: &'a Routing,
     links: Vec<Link>,
-    /// Node at the far end of each link; hosts come first.
-    link_to: Vec<u32>,
     hosts: u32,
     /// The shared buffer of each node that has one; empty if none has.
     shared: Vec<Option<SharedBuffer>>,
@@ -40,7 +38,7 @@ impl<'a> Network<'a> {
         let plan_of = |node: NodeId| if topology.is_host(node) { setup.host_plan } else { setup.switch_plan };
         let link = |(id, spec): (usize, &crate::topology::Link)| {
             let plan: &QueuePlan = plan_of(spec.from);
-            Link::new(spec.rate, spec.delay, plan, setup.seed, &format!("link {id}"))
+            Link::new(spec.rate, spec.delay, spec.to.0, plan, setup.seed, &format!("link {id}"))
         };
         let nodes = topology.nodes() as usize;
         let shared = |node| plan_of(NodeId(node)).shared_buffer.map(SharedBuffer::new);
@@ -49,7 +47,6 @@ impl<'a> Network<'a> {
             topology,
             routing: setup.routing,
             links: topology.links().iter().enumerate().map(link).collect(),
-            link_to: topology.links().iter().map(|link| link.to.0).collect(),
             hosts: topology.hosts(),
             shared: if shares { (0..nodes as u32).map(shared).collect() } else { Vec::new() },
             path_choice: setup.path_choice,
@@ -68,15 +65,12 @@ impl<'a> Network<'a> {
         link: u32,
         schedule: &mut Schedule,
     ) -> (Packet, Option<NodeId>) {
-        let (port, mut shared) = self.port_and_buffer(link);
-        let mut packet = port.take_arrival(now, shared.as_deref_mut());
+        let (port, shared) = self.port_and_buffer(link);
+        let mut packet = port.take_arrival(now, shared);
         packet.hops += 1;
-        if port.next_arrival().is_none() {
-            port.catch_up(now, shared);
-        }
+        let to = port.to();
         Self::schedule_next(port, link, schedule);
-        let to = self.link_to[link as usize];
-        (packet, (to >= self.hosts).then(|| NodeId(to)))
+        (packet, (to >= self.hosts).then_some(NodeId(to)))
     }
 
     /// Queues a packet on `link`.

@@ -11,7 +11,9 @@ use pliant_proto::switch::marker::MarkAt;
 use pliant_proto::time::Span;
 use pliant_proto::transport::tcp::TcpConfig;
 
-use crate::common::{MSS, Seen, TestBed, Watch, Watched, across, at_ms, bottleneck, cable, dumbbell, fifo, mark_from, tcp};
+use crate::common::{
+    MSS, Seen, TestBed, Watch, Watched, across, at_ms, bottleneck, cable, dumbbell, fifo, mark_from, tcp,
+};
 
 const WARM_UP_MS: u64 = 300;
 const END_MS: u64 = 1300;
@@ -55,11 +57,9 @@ fn assert_near(what: &str, measured: f64, expected: f64, tolerance: f64) {
 /// and the queue falls less deep.
 #[test]
 fn alpha_and_queue_follow_the_model() {
-    for (flows, threshold, theory, model, queue_p5, queue_max) in [
-        (1, 65, 0.117, 0.122, 58.0, 66.0),
-        (2, 40, 0.182, 0.174, 33.0, 42.0),
-        (2, 65, 0.166, 0.161, 56.0, 67.0),
-    ] {
+    for (flows, threshold, theory, model, queue_p5, queue_max) in
+        [(1, 65, 0.117, 0.122, 58.0, 66.0), (2, 40, 0.182, 0.174, 33.0, 42.0), (2, 65, 0.166, 0.161, 56.0, 67.0)]
+    {
         let steady = steady_state(flows, threshold, MarkAt::Enqueue);
         let Steady { alpha, utilisation, .. } = steady;
         println!(
@@ -87,7 +87,10 @@ fn marking_at_dequeue_lowers_alpha() {
     for (flows, threshold) in [(1, 65), (2, 65)] {
         let [enqueue, dequeue] = [MarkAt::Enqueue, MarkAt::Dequeue].map(|at| steady_state(flows, threshold, at));
         let fall = 1.0 - dequeue.alpha / enqueue.alpha;
-        println!("N {flows}: alpha {:.4} to {:.4}, queue {} to {}", enqueue.alpha, dequeue.alpha, dequeue.queue_p5, dequeue.queue_max);
+        println!(
+            "N {flows}: alpha {:.4} to {:.4}, queue {} to {}",
+            enqueue.alpha, dequeue.alpha, dequeue.queue_p5, dequeue.queue_max
+        );
         assert!((0.15..=0.3).contains(&fall), "alpha fell by {fall}");
         assert!((dequeue.queue_p5 - enqueue.queue_p5).abs() <= 4.0);
         assert!((dequeue.queue_max - enqueue.queue_max).abs() <= 4.0);

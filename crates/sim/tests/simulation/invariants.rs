@@ -167,10 +167,8 @@ fn schedulers() -> impl Strategy<Value = SchedulerConfig> {
 }
 
 fn plans() -> impl Strategy<Value = QueuePlan> {
-    let shaper = (100u64..9000, 84u32..4000).prop_map(|(mbit, depth_bytes)| ShaperConfig {
-        rate: Rate::from_bits_per_sec(mbit * 1_000_000),
-        depth_bytes,
-    });
+    let shaper = (100u64..9000, 84u32..4000)
+        .prop_map(|(mbit, depth_bytes)| ShaperConfig { rate: Rate::from_bits_per_sec(mbit * 1_000_000), depth_bytes });
     let several = (queues("a"), queues("b"), queues("c"), schedulers(), prop::option::weighted(0.3, shaper)).prop_map(
         |(mut a, b, c, scheduler, shaper)| {
             a.shaper = shaper.filter(|_| scheduler.strict_queues(3) > 0);
@@ -389,7 +387,11 @@ fn a_lone_flow_takes_the_ideal_time() {
             }
         }
     }
-    let known = TestBed::new(leaf_spine(10, 40).build().expect("a leaf-spine"), fifo(100, MarkerConfig::None), &TcpConfig::default());
+    let known = TestBed::new(
+        leaf_spine(10, 40).build().expect("a leaf-spine"),
+        fifo(100, MarkerConfig::None),
+        &TcpConfig::default(),
+    );
     let config = Arc::new(TcpConfig::default());
     let pair = |_: &FlowSpec| tcp(&config, Algorithm::Reno.controller(MSS));
     let outcome = known.run(&[flow(0, 1, 10_000)], pair, NoRecorder, Instant::MAX);

@@ -172,7 +172,11 @@ fn weighted_classes_get_their_shares() {
         let total = f64::from(weights[0] + weights[1]);
         for yields in [false, true] {
             let pair = |class| {
-                if yields { tcp(&tcp_config(EcnMode::Accurate, class), dctcp()) } else { udp(constant(20_000_000_000, class)) }
+                if yields {
+                    tcp(&tcp_config(EcnMode::Accurate, class), dctcp())
+                } else {
+                    udp(constant(20_000_000_000, class))
+                }
             };
             let shares = class_rates(two_classes(scheduler, weights), pair);
             println!("{scheduler:?} {weights:?}, yields {yields}: {shares:.4?}");

@@ -1,0 +1,30 @@
+//! `pliant check`: what a scenario says, defaults filled in.
+
+use clap::Args;
+
+use crate::Ending;
+use crate::error::CliError;
+use crate::run::print;
+use crate::scenarios::ScenarioArguments;
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant check rack.toml                  prints every setting; a mistake is named by line and key
+  pliant check rack.toml --set load=0.9   would that be accepted?
+  pliant check demo > mine.toml           a scenario to start from";
+
+/// Checks a scenario and prints it with every default filled in. Running what is printed gives the same results.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    scenario: ScenarioArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+    let scenario = arguments.scenario.load()?.resolve()?;
+    let estimate = scenario.estimate();
+    let described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
+    print(&(described + &scenario.to_toml()))?;
+    Ok(Ending::Done)
+}

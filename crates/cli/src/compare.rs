@@ -1,0 +1,110 @@
+//! `pliant compare`: variants of one scenario side by side.
+
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use pliant_sim::output::write_comparison;
+use pliant_sim::report::{comparison_json, text_table};
+use pliant_sim::results::RunResult;
+use pliant_sim::results::comparison::Variant;
+use pliant_sim::scenario::{Override, Resolved, Scenario};
+use rayon::prelude::*;
+
+use crate::error::CliError;
+use crate::grid::{self, Axis};
+use crate::progress::Display;
+use crate::run::{OutputArguments, print, run_one};
+use crate::scenarios::ScenarioArguments;
+use crate::{Ending, interrupt};
+
+/// Most variants in one table.
+const MAX_VARIANTS: u64 = 64;
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant compare demo                                        the variants that the scenario names
+  pliant compare rack.toml --vary queues.plan=shared,strict,dwrr-9-1
+  pliant compare rack.toml --vary backup.transport=dctcp,cubic --vary load=0.3,0.6 --out results/compared
+  pliant compare demo --json | jq '.rows[].variant'";
+
+/// Runs variants of a scenario and shows them side by side.
+///
+/// The variants are those of --vary, or those that the scenario names in its table `variants`.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    scenario: ScenarioArguments,
+    /// Gives a key several values, one variant each: `KEY=a,b,c` or `KEY=START:STOP:STEP`; several keys span a grid
+    #[arg(long, value_name = "KEY=VALUES")]
+    vary: Vec<String>,
+    /// Runs at once. Default: as many as processors
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+    let scenario = arguments.scenario.load()?;
+    let variants = variants(&scenario, &Axis::parse_all(&arguments.vary)?)?;
+    let output = &arguments.output;
+    output.check()?;
+    let name = scenario.resolve()?.name().to_owned();
+    // Every variant is checked before the first one runs.
+    let resolved: Vec<(String, Resolved)> = variants
+        .into_iter()
+        .map(|(label, overrides)| Ok((label, scenario.with(&overrides)?.resolve()?)))
+        .collect::<Result<_, CliError>>()?;
+
+    let interrupt = interrupt::listen();
+    let display = Display::new(resolved.len(), output.quiet);
+    let run = |(label, scenario): &(String, Resolved)| -> Result<Option<(String, RunResult, String)>, CliError> {
+        if interrupt.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let result = run_one(scenario, interrupt, &display)?;
+        Ok(Some((label.clone(), result, scenario.to_toml())))
+    };
+    let ran: Vec<_> = with_jobs(arguments.jobs, || resolved.par_iter().map(run).collect::<Result<_, CliError>>())??;
+    drop(display);
+    let ran: Vec<(String, RunResult, String)> = ran.into_iter().flatten().collect();
+    let variants: Vec<_> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
+    let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
+
+    if let Some(out) = &output.out {
+        write_comparison(out, &name, &variants, &scenarios, output.force)?;
+    }
+    print(&if output.json { comparison_json(&name, &variants) } else { text_table(&variants) })?;
+    if let (Some(out), false) = (&output.out, output.json) {
+        print(&format!("written to {}\n", out.display()))?;
+    }
+    Ok(if interrupt.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
+}
+
+/// Label and overrides of each variant.
+fn variants(scenario: &Scenario, axes: &[Axis]) -> Result<Vec<(String, Vec<Override>)>, CliError> {
+    if axes.is_empty() {
+        let named = scenario.variants()?;
+        if named.is_empty() {
+            let why = "nothing to compare: the scenario has no table `variants`, and no --vary is given";
+            return Err(CliError::User(why.to_owned()));
+        }
+        return Ok(named);
+    }
+    let count = grid::count(axes);
+    if count > MAX_VARIANTS {
+        return Err(CliError::User(format!("--vary: {count} variants do not fit in a table, use `pliant sweep`")));
+    }
+    grid::choices(axes).iter().map(|choice| Ok((grid::label(choice), grid::overrides(choice)?))).collect()
+}
+
+/// Does `work` on so many threads.
+pub(crate) fn with_jobs<T: Send>(jobs: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, CliError> {
+    if jobs == Some(0) {
+        return Err(CliError::User("--jobs 0: at least one run at a time".to_owned()));
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0)).build();
+    let pool = pool.map_err(|error| CliError::Machine(format!("cannot start threads: {error}")))?;
+    Ok(pool.install(work))
+}

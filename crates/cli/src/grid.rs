@@ -1,0 +1,213 @@
+//! `--vary`: the values of a key, and the grid that several keys span.
+
+use pliant_sim::scenario::Override;
+
+use crate::error::CliError;
+
+/// Most values of one axis: more is a slip of the step.
+const MAX_VALUES: u64 = 100_000;
+
+/// A key and the values it takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Axis {
+    pub(crate) key: String,
+    pub(crate) values: Vec<String>,
+}
+
+/// One choice of a value for each axis.
+pub(crate) type Choice<'a> = Vec<(&'a str, &'a str)>;
+
+impl Axis {
+    /// Reads `KEY=a,b,c` or `KEY=START:STOP:STEP`, both ends included.
+    pub(crate) fn parse(text: &str) -> Result<Self, CliError> {
+        let fail = |why: &str| CliError::User(format!("--vary {text}: {why}"));
+        let split = text.split_once('=').filter(|(key, values)| !key.trim().is_empty() && !values.trim().is_empty());
+        let Some((key, values)) = split else {
+            return Err(fail("is not of the form KEY=a,b,c or KEY=START:STOP:STEP"));
+        };
+        let values = match range(values) {
+            Some(range) => range.map_err(fail)?,
+            None => split_values(values),
+        };
+        if values.iter().any(String::is_empty) {
+            return Err(fail("has an empty value"));
+        }
+        if let Some((at, twice)) = values.iter().enumerate().find(|(at, value)| values[..*at].contains(value)) {
+            return Err(fail(&format!("value {} repeats `{twice}`", at + 1)));
+        }
+        Ok(Self { key: key.trim().to_owned(), values })
+    }
+
+    /// Reads every axis; no key may come twice.
+    pub(crate) fn parse_all(texts: &[String]) -> Result<Vec<Self>, CliError> {
+        let axes = texts.iter().map(|text| Self::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        match axes.iter().enumerate().find(|(at, axis)| axes[..*at].iter().any(|other| other.key == axis.key)) {
+            Some((_, axis)) => Err(CliError::User(format!("--vary {}: is given twice", axis.key))),
+            None => Ok(axes),
+        }
+    }
+}
+
+/// Every choice of one value per axis, the last axis fastest.
+pub(crate) fn choices(axes: &[Axis]) -> Vec<Choice<'_>> {
+    let mut choices = vec![Vec::new()];
+    for axis in axes {
+        let mut longer = Vec::with_capacity(choices.len() * axis.values.len());
+        for choice in &choices {
+            for value in &axis.values {
+                let mut choice: Choice<'_> = choice.clone();
+                choice.push((axis.key.as_str(), value.as_str()));
+                longer.push(choice);
+            }
+        }
+        choices = longer;
+    }
+    choices
+}
+
+/// Number of [`choices`], without making them.
+pub(crate) fn count(axes: &[Axis]) -> u64 {
+    axes.iter().fold(1u64, |count, axis| count.saturating_mul(axis.values.len() as u64))
+}
+
+/// A choice as people read it: `load=0.2 queues.plan=strict`.
+pub(crate) fn label(choice: &Choice<'_>) -> String {
+    choice.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+/// A choice as it is laid over a scenario.
+pub(crate) fn overrides(choice: &Choice<'_>) -> Result<Vec<Override>, CliError> {
+    let parse = |(key, value): &(&str, &str)| Override::parse("--vary", &format!("{key}={value}"));
+    Ok(choice.iter().map(parse).collect::<Result<_, _>>()?)
+}
+
+/// The values of `START:STOP:STEP`; `None` if the text is no range of numbers.
+fn range(text: &str) -> Option<Result<Vec<String>, &'static str>> {
+    let mut numbers = text.split(':').map(Decimal::parse);
+    let (start, stop, step) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    if numbers.next().is_some() {
+        return None;
+    }
+    Some(spread(start, stop, step))
+}
+
+fn spread(start: Decimal, stop: Decimal, step: Decimal) -> Result<Vec<String>, &'static str> {
+    // In units of the finest decimal given, so that 0.2 + 0.1 is 0.3.
+    let places = start.places.max(stop.places).max(step.places);
+    let units = |number: Decimal| number.in_units(places).ok_or("has too many digits");
+    let (start, stop, step) = (units(start)?, units(stop)?, units(step)?);
+    if step <= 0 {
+        return Err("needs a step above 0");
+    }
+    if start > stop {
+        return Err("begins above its end");
+    }
+    if ((stop - start) / step) as u64 >= MAX_VALUES {
+        return Err("has more than 100000 values");
+    }
+    Ok((0..=(stop - start) / step).map(|i| print(start + i * step, places)).collect())
+}
+
+/// A decimal number, exact.
+#[derive(Clone, Copy)]
+struct Decimal {
+    digits: i64,
+    places: u32,
+}
+
+impl Decimal {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let unsigned = whole.strip_prefix('-').unwrap_or(whole);
+        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if unsigned.is_empty() || !plain(unsigned) || !plain(fraction) || text.ends_with('.') {
+            return None;
+        }
+        Some(Self { digits: format!("{whole}{fraction}").parse().ok()?, places: fraction.len() as u32 })
+    }
+
+    fn in_units(self, places: u32) -> Option<i64> {
+        let number = self.digits.checked_mul(10i64.checked_pow(places - self.places)?)?;
+        // Sums of two stay in range.
+        (number.unsigned_abs() < 1 << 61).then_some(number)
+    }
+}
+
+fn print(units: i64, places: u32) -> String {
+    let sign = if units < 0 { "-" } else { "" };
+    let size = 10u64.pow(places);
+    let (whole, fraction) = (units.unsigned_abs() / size, units.unsigned_abs() % size);
+    let fraction = format!("{fraction:0width$}", width = places as usize);
+    let fraction = fraction.trim_end_matches('0');
+    if places == 0 || fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+}
+
+/// Splits at commas that are not inside brackets or quotes.
+fn split_values(text: &str) -> Vec<String> {
+    let (mut values, mut depth, mut quoted) = (vec![String::new()], 0i32, false);
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '[' | '{' if !quoted => depth += 1,
+            ']' | '}' if !quoted => depth -= 1,
+            ',' if !quoted && depth == 0 => {
+                values.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        values.last_mut().expect("there is one").push(c);
+    }
+    values.into_iter().map(|value| value.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<String> {
+        Axis::parse(text).unwrap().values
+    }
+
+    /// Steps of a tenth are exact, and the end belongs to the range.
+    #[test]
+    fn ranges_are_exact() {
+        assert_eq!(values("load=0.2:0.8:0.1"), ["0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8"]);
+        assert_eq!(values("x=-1:1:0.5"), ["-1", "-0.5", "0", "0.5", "1"]);
+        assert_eq!(values("x=1:6:2"), ["1", "3", "5"]);
+    }
+
+    #[test]
+    fn lists_keep_brackets_and_quotes() {
+        assert_eq!(values("queues.plan=shared, strict"), ["shared", "strict"]);
+        assert_eq!(values("x=[1,2],{ a = \"b,c\" }"), ["[1,2]", "{ a = \"b,c\" }"]);
+        assert_eq!(values("at=10:20"), ["10:20"], "two numbers are no range");
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for (text, why) in [
+            ("load", "KEY=a,b,c"),
+            ("load=", "KEY=a,b,c"),
+            ("load=0.8:0.2:0.1", "begins above"),
+            ("load=0:1:0", "step above 0"),
+            ("load=0:1:0.000001", "100000 values"),
+            ("load=1,,2", "empty value"),
+            ("load=1,2,1", "repeats `1`"),
+        ] {
+            let error = Axis::parse(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(Axis::parse_all(&["a=1".to_owned(), "a=2".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_grid_has_every_choice() {
+        let axes = Axis::parse_all(&["a=1,2".to_owned(), "b=x,y,z".to_owned()]).unwrap();
+        let labels: Vec<_> = choices(&axes).iter().map(label).collect();
+        assert_eq!(labels, ["a=1 b=x", "a=1 b=y", "a=1 b=z", "a=2 b=x", "a=2 b=y", "a=2 b=z"]);
+        assert_eq!(count(&axes), 6);
+        assert_eq!(choices(&[]).len(), 1);
+    }
+}

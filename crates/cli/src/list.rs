@@ -1,0 +1,59 @@
+//! `pliant list`: what scenarios can name.
+
+use clap::{Args, ValueEnum};
+use pliant_sim::scenario::{PRESETS, Scenario, TransportName};
+use pliant_sim::workload::BUILT_IN as WORKLOADS;
+
+use crate::Ending;
+use crate::error::CliError;
+use crate::run::print;
+use crate::scenarios::BUILT_IN as SCENARIOS;
+use crate::show::{TOPOLOGIES, workload};
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant list transports
+  pliant list queue-plans
+  pliant show web_search       more about one of them";
+
+/// Lists what a scenario can name.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// What to list
+    what: What,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    Transports,
+    Workloads,
+    Topologies,
+    QueuePlans,
+    Scenarios,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+    let rows: Vec<(String, String)> = match arguments.what {
+        What::Transports => rows(TransportName::ALL.map(|name| (name.name(), name.description())).iter()),
+        What::Topologies => {
+            rows(TOPOLOGIES.iter().map(|(name, description, _)| (*name, *description)).collect::<Vec<_>>().iter())
+        }
+        What::QueuePlans => rows(PRESETS.iter()),
+        What::Workloads => WORKLOADS.iter().map(|(name, text)| ((*name).to_owned(), workload(name, text))).collect(),
+        What::Scenarios => SCENARIOS.iter().map(|(name, text)| described(name, text)).collect::<Result<_, _>>()?,
+    };
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines = rows.iter().map(|(name, description)| format!("{name:width$}  {description}\n"));
+    print(&lines.collect::<String>())?;
+    Ok(Ending::Done)
+}
+
+fn rows<'a>(pairs: impl Iterator<Item = &'a (&'static str, &'static str)>) -> Vec<(String, String)> {
+    pairs.map(|(name, description)| ((*name).to_owned(), (*description).to_owned())).collect()
+}
+
+fn described(name: &str, text: &str) -> Result<(String, String), CliError> {
+    let scenario = Scenario::parse(text, std::path::Path::new(name))?.resolve()?;
+    Ok((name.to_owned(), scenario.spec.description))
+}

@@ -1,0 +1,113 @@
+//! How far runs are, on stderr: a bar on a terminal; elsewhere a line now and then, and only of what takes long.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pliant_sim::run::Progress;
+
+/// Where stderr is not a terminal: what is shorter than this needs no line.
+const FIRST_LINE: Duration = Duration::from_secs(2);
+/// Time between further lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(20);
+/// Parts of a run that the bar counts.
+const PARTS: u64 = 1000;
+
+/// The progress of one or more runs.
+pub(crate) struct Display {
+    bar: ProgressBar,
+    shows_lines: bool,
+    started: Instant,
+    next_line: Mutex<Instant>,
+    runs: u64,
+    /// Sums over all runs, of parts done and of packet-hops.
+    parts: AtomicU64,
+    packet_hops: AtomicU64,
+}
+
+/// What one run has told so far.
+#[derive(Default)]
+pub(crate) struct Told {
+    parts: u64,
+    packet_hops: u64,
+}
+
+impl Display {
+    /// A display of `runs` runs; silent if `quiet`.
+    #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
+    pub(crate) fn new(runs: usize, quiet: bool) -> Self {
+        let on_terminal = std::io::stderr().is_terminal() && !quiet;
+        let target = if on_terminal { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(runs as u64 * PARTS), target);
+        let style = ProgressStyle::with_template("{bar:30} {percent}%  {msg}  {elapsed} elapsed, {eta} left");
+        bar.set_style(style.expect("the template is fixed"));
+        let now = Instant::now();
+        Self {
+            bar,
+            shows_lines: !on_terminal && !quiet,
+            started: now,
+            next_line: Mutex::new(now + FIRST_LINE),
+            runs: runs as u64,
+            parts: AtomicU64::new(0),
+            packet_hops: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes what a run tells; `told` is what it told before.
+    pub(crate) fn update(&self, told: &mut Told, progress: &Progress) {
+        let (now, duration) = (progress.now.as_ps(), progress.duration.as_ps().max(1));
+        let parts = (u128::from(now) * u128::from(PARTS) / u128::from(duration)).min(u128::from(PARTS)) as u64;
+        self.add(parts - told.parts, progress.packet_hops - told.packet_hops);
+        (told.parts, told.packet_hops) = (parts, progress.packet_hops);
+        let state = if now < duration {
+            format!("{} of {}", progress.now, progress.duration)
+        } else {
+            format!("draining {} flows", progress.flows_started - progress.flows_over)
+        };
+        self.show(&state);
+    }
+
+    /// A run is over, or was not needed.
+    pub(crate) fn finish(&self, told: &Told) {
+        self.add(PARTS - told.parts, 0);
+        self.show("");
+    }
+
+    fn add(&self, parts: u64, packet_hops: u64) {
+        self.parts.fetch_add(parts, Ordering::Relaxed);
+        self.packet_hops.fetch_add(packet_hops, Ordering::Relaxed);
+    }
+
+    fn show(&self, state: &str) {
+        let elapsed = self.started.elapsed();
+        let parts = self.parts.load(Ordering::Relaxed);
+        let rate = self.packet_hops.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64().max(1e-9) / 1e6;
+        let state = if self.runs == 1 { state.to_owned() } else { format!("{} of {} runs", parts / PARTS, self.runs) };
+        self.bar.set_message(format!("{state}, {rate:.1} M hops/s"));
+        self.bar.set_position(parts);
+        if self.shows_lines && self.is_line_due() {
+            let done = parts as f64 / (self.runs * PARTS) as f64;
+            let left = elapsed.as_secs_f64() * (1.0 - done) / done.max(1e-3);
+            eprintln!("{:.0} %: {state}, {rate:.1} M hops/s, about {left:.0} s left", done * 100.0);
+        }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
+    fn is_line_due(&self) -> bool {
+        let Ok(mut next) = self.next_line.try_lock() else { return false };
+        let now = Instant::now();
+        let due = now >= *next;
+        if due {
+            *next = now + LINE_INTERVAL;
+        }
+        due
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,29 @@
+//! `pliant report`: the report of an output folder, made anew.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pliant_sim::output::rebuild_report;
+
+use crate::Ending;
+use crate::error::CliError;
+use crate::run::print;
+
+const AFTER_HELP: &str = "\
+Example:
+  pliant report results/rack      writes results/rack/report.html from the files beside it";
+
+/// Writes the report of an output folder anew from its other files.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The output folder of a run
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+    let path = rebuild_report(&arguments.folder)?;
+    print(&format!("{}\n", path.display()))?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,107 @@
+//! `pliant run`: one run.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use pliant_sim::output::{OutputError, summary_json, write_run};
+use pliant_sim::report::text_table;
+use pliant_sim::results::RunResult;
+use pliant_sim::results::comparison::Variant;
+use pliant_sim::scenario::Resolved;
+
+use crate::error::CliError;
+use crate::progress::{Display, Told};
+use crate::scenarios::ScenarioArguments;
+use crate::{Ending, interrupt};
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant run demo                                        a table of the run's results
+  pliant run rack.toml --out results/rack                and its files: flows, ports, summary, report.html
+  pliant run rack.toml --set load=0.7 --set queues.plan=dwrr-9-1 --seed 3
+  pliant run rack.toml --set sample_interval=10us --out results/rack
+                                                         and queue lengths and throughput over time
+  pliant run demo --json | jq .digest";
+
+/// Runs a scenario: a table on stdout, and files with --out.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    scenario: ScenarioArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// Where results go.
+#[derive(Args)]
+pub(crate) struct OutputArguments {
+    /// Writes the results into this folder, whole or not at all
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Replaces an output folder that is there already
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Prints JSON in place of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Shows no progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+impl OutputArguments {
+    /// Refuses a folder that could not be written at the end, before anything runs.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        match &self.out {
+            Some(out) if !self.force && is_occupied(out) => Err(OutputError::Exists(out.clone()).into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_occupied(folder: &Path) -> bool {
+    match folder.read_dir() {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => folder.exists(),
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+    let scenario = arguments.scenario.load()?.resolve()?;
+    let output = &arguments.output;
+    output.check()?;
+    let display = Display::new(1, output.quiet);
+    let result = run_one(&scenario, interrupt::listen(), &display)?;
+    drop(display);
+    if let Some(out) = &output.out {
+        write_run(out, &result, &scenario.to_toml(), output.force)?;
+    }
+    let text = if output.json { summary_json(&result) } else { text_table(&[Variant { label: "", result: &result }]) };
+    print(&text)?;
+    if !output.json {
+        match &output.out {
+            Some(out) => print(&format!("written to {}\n", out.display()))?,
+            None => print("nothing written: --out DIR keeps flows, ports and a report\n")?,
+        }
+    }
+    Ok(if result.interrupted { Ending::Interrupted } else { Ending::Done })
+}
+
+/// Runs a scenario, telling `display` how far it is.
+pub(crate) fn run_one(scenario: &Resolved, interrupt: &AtomicBool, display: &Display) -> Result<RunResult, CliError> {
+    let mut told = Told::default();
+    let result = pliant_sim::run::run(scenario, interrupt, &mut |progress| display.update(&mut told, progress))?;
+    display.finish(&told);
+    Ok(result)
+}
+
+/// Prints to stdout; a reader that has gone is an error like any other.
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    write!(out, "{text}{end}")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,53 @@
+//! Scenarios on the command line: a file or a built-in name, and what is laid over it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use pliant_sim::scenario::{Override, Scenario, nearest};
+
+use crate::error::CliError;
+
+/// Scenarios that are part of the program: name and text.
+pub(crate) const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../../../experiments/demo.toml"))];
+
+/// Arguments that name a scenario.
+#[derive(Args)]
+pub(crate) struct ScenarioArguments {
+    /// A scenario file, or the name of a built-in scenario (`pliant list scenarios`)
+    scenario: PathBuf,
+    /// Sets a key of the scenario, such as `queues.plan=strict` or `load=0.7`; the last part of a key is enough where
+    /// only one key ends so. Relative paths start from the scenario's folder
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    changes: Vec<String>,
+    /// Sets the seed
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+impl ScenarioArguments {
+    /// The scenario with `--set` and `--seed` laid over it.
+    pub(crate) fn load(&self) -> Result<Scenario, CliError> {
+        let mut changes =
+            self.changes.iter().map(|text| Override::parse("--set", text)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(seed) = self.seed {
+            changes.push(Override::parse("--seed", &format!("seed={seed}"))?);
+        }
+        Ok(load(&self.scenario)?.with(&changes)?)
+    }
+}
+
+/// A scenario file; if there is none, the built-in scenario of that name.
+pub(crate) fn load(path: &Path) -> Result<Scenario, CliError> {
+    let name = path.to_string_lossy();
+    if path.exists() || path.components().count() > 1 || path.extension().is_some() {
+        return Ok(Scenario::load(path)?);
+    }
+    if let Some((name, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+        return Ok(Scenario::parse(text, Path::new(&format!("{name}.toml")))?);
+    }
+    let hint = match nearest(&name, BUILT_IN.iter().map(|(name, _)| *name)) {
+        Some(near) => format!(", did you mean `{near}`?"),
+        None => String::new(),
+    };
+    Err(CliError::User(format!("{name}: no such file, and no built-in scenario of that name{hint}")))
+}

@@ -1,0 +1,103 @@
+//! `pliant sweep`: a grid of runs, each in a folder of its own, and one table of all.
+
+mod plan;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use pliant_sim::output::write_run;
+use rayon::prelude::*;
+
+use crate::compare::with_jobs;
+use crate::error::CliError;
+use crate::grid::{self, Axis};
+use crate::progress::Display;
+use crate::run::{print, run_one};
+use crate::scenarios::ScenarioArguments;
+use crate::{Ending, interrupt};
+use plan::{Point, Shard};
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant sweep demo --vary web.load=0.2:0.8:0.1 --seeds 5 --out results/load
+  pliant sweep rack.toml --vary queues.plan=shared,strict --vary load=0.3,0.6 --jobs 8 --out results/grid
+  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/grid
+                                       the second quarter of the points, beside three other machines
+
+The same command again runs only the points that are not finished. DIR/sweep.csv has a row for each point, traffic
+group and flow size.";
+
+/// Runs a scenario at every point of a grid; finished points are not run again.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    scenario: ScenarioArguments,
+    /// Gives a key several values: `KEY=a,b,c` or `KEY=START:STOP:STEP`; several keys span a grid
+    #[arg(long, value_name = "KEY=VALUES")]
+    vary: Vec<String>,
+    /// Runs every point with this many seeds: the scenario's, and those that follow it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// Runs at once. Default: as many as processors
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Runs only the I-th of N parts of the points, I from 1
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Folder of the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Runs a sweep that would take very long all the same
+    #[arg(long)]
+    allow_large: bool,
+    /// Prints the table as CSV in place of a summary
+    #[arg(long)]
+    csv: bool,
+    /// Shows no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+    let scenario = arguments.scenario.load()?;
+    let axes = Axis::parse_all(&arguments.vary)?;
+    plan::refuse_too_many(grid::count(&axes).saturating_mul(arguments.seeds))?;
+    let choices = grid::choices(&axes);
+    // Every point is checked before the first one runs.
+    let points = with_jobs(arguments.jobs, || plan::points(&scenario, &choices, arguments.seeds, &arguments.out))??;
+    let shard = arguments.shard.unwrap_or_default();
+    let due: Vec<&Point<'_>> = shard.of(&points).filter(|point| !point.is_finished()).collect();
+    plan::refuse_too_large(&due, arguments.jobs, arguments.allow_large)?;
+
+    let interrupt = interrupt::listen();
+    let display = Display::new(due.len(), arguments.quiet);
+    let run = |point: &&Point<'_>| -> Result<(), CliError> {
+        if interrupt.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let scenario = point.resolve()?;
+        let result = run_one(&scenario, interrupt, &display)?;
+        Ok(write_run(&point.folder, &result, &point.text, true)?)
+    };
+    with_jobs(arguments.jobs, || due.par_iter().with_max_len(1).try_for_each(run))??;
+    drop(display);
+
+    let (csv, rows) = table::table(&axes, &points)?;
+    let path = arguments.out.join("sweep.csv");
+    table::write_atomically(&path, &csv)?;
+    if arguments.csv {
+        print(&csv)?;
+    } else {
+        let finished = points.iter().filter(|point| point.is_finished()).count();
+        let skipped = shard.of(&points).count() - due.len();
+        let (all, ran) = (points.len(), due.iter().filter(|point| point.is_finished()).count());
+        print(&format!(
+            "{finished} of {all} points finished ({ran} now, {skipped} before)\n{rows} rows in {}\n",
+            path.display()
+        ))?;
+    }
+    Ok(if interrupt.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
+}

@@ -1,0 +1,156 @@
+//! The points of a sweep: their scenarios, their folders, whether they are finished, what they will take.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use pliant_sim::output::files;
+use pliant_sim::scenario::{Estimate, Override, Resolved, Scenario};
+use rayon::prelude::*;
+
+use crate::error::CliError;
+use crate::grid::{self, Choice};
+
+/// Most points of a sweep.
+const MAX_POINTS: u64 = 20_000;
+/// Points whose cost is estimated; the others are taken to be like these.
+const ESTIMATED_POINTS: usize = 8;
+/// A sweep beyond this needs `--allow-large`, in hours of one processor.
+const LARGE_CPU_HOURS: f64 = 24.0 * 7.0;
+
+/// One run of a sweep.
+pub(super) struct Point<'a> {
+    pub(super) choice: &'a Choice<'a>,
+    pub(super) seed: u64,
+    /// The resolved scenario: what it runs, and what it must have run to be finished.
+    pub(super) text: String,
+    pub(super) folder: PathBuf,
+}
+
+/// Every choice with every seed, checked.
+pub(super) fn points<'a>(
+    scenario: &Scenario,
+    choices: &'a [Choice<'a>],
+    seeds: u64,
+    out: &Path,
+) -> Result<Vec<Point<'a>>, CliError> {
+    let of_choice = |choice: &'a Choice<'a>| -> Result<Vec<Point<'a>>, CliError> {
+        let scenario = scenario.with(&grid::overrides(choice)?)?;
+        let first_seed = scenario.resolve()?.spec.seed;
+        let of_seed = |seed: u64| {
+            let scenario = scenario.with(&[Override::parse("--seeds", &format!("seed={seed}"))?])?;
+            let text = scenario.resolve()?.to_toml();
+            let folder = out.join("points").join(folder_name(choice, seed));
+            Ok(Point { choice, seed, text, folder })
+        };
+        (first_seed..first_seed.saturating_add(seeds)).map(of_seed).collect()
+    };
+    let points: Vec<Vec<Point<'a>>> = choices.par_iter().map(of_choice).collect::<Result<_, _>>()?;
+    Ok(points.into_iter().flatten().collect())
+}
+
+impl Point<'_> {
+    /// Its scenario. Points keep text only: built, a thousand networks would not fit in memory.
+    pub(super) fn resolve(&self) -> Result<Resolved, CliError> {
+        Ok(Scenario::parse(&self.text, &self.folder.join(files::SCENARIO))?.resolve()?)
+    }
+
+    /// Whether its folder holds a whole run of exactly this scenario by this version.
+    pub(super) fn is_finished(&self) -> bool {
+        let same = fs::read_to_string(self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);
+        same && self
+            .summary()
+            .is_some_and(|summary| summary["interrupted"] == false && summary["version"] == env!("CARGO_PKG_VERSION"))
+    }
+
+    /// `summary.json` of its folder.
+    pub(super) fn summary(&self) -> Option<serde_json::Value> {
+        serde_json::from_str(&fs::read_to_string(self.folder.join(files::SUMMARY)).ok()?).ok()
+    }
+}
+
+/// A folder's name made of a choice; where characters had to give way, a hash keeps it distinct.
+fn folder_name(choice: &Choice<'_>, seed: u64) -> String {
+    let label = grid::label(choice).replace(' ', ",");
+    let harmless = |c: char| if c.is_ascii_alphanumeric() || "-_=.,".contains(c) { c } else { '_' };
+    let mut name: String = label.chars().map(harmless).take(120).collect();
+    if name != label {
+        let hash = label
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        name = format!("{name}-{hash:016x}");
+    }
+    if name.is_empty() { format!("seed={seed}") } else { format!("{name},seed={seed}") }
+}
+
+/// Part of the points: the `index`-th, the `index + parts`-th and so on.
+#[derive(Clone, Copy)]
+pub(super) struct Shard {
+    index: usize,
+    parts: usize,
+}
+
+impl Shard {
+    pub(super) fn of<'p, 'a>(self, points: &'p [Point<'a>]) -> impl Iterator<Item = &'p Point<'a>> {
+        points.iter().skip(self.index).step_by(self.parts)
+    }
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { index: 0, parts: 1 }
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse::<usize>().ok();
+        match text.split_once('/').and_then(|(index, parts)| number(index).zip(number(parts))) {
+            Some((index, parts)) if (1..=parts).contains(&index) => Ok(Self { index: index - 1, parts }),
+            _ => Err("it must be I/N with I from 1 to N, such as 2/4".to_owned()),
+        }
+    }
+}
+
+pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
+    if points > MAX_POINTS {
+        return Err(CliError::User(format!("the sweep has {points} points, at most {MAX_POINTS} are possible")));
+    }
+    Ok(())
+}
+
+/// Refuses what would not fit in memory, and what takes very long unless that is `allowed`.
+pub(super) fn refuse_too_large(due: &[&Point<'_>], jobs: Option<usize>, allowed: bool) -> Result<(), CliError> {
+    let step = due.len().div_ceil(ESTIMATED_POINTS).max(1);
+    let estimates: Vec<Estimate> =
+        due.iter().step_by(step).map(|point| Ok(point.resolve()?.estimate())).collect::<Result<_, CliError>>()?;
+    let jobs = jobs.unwrap_or_else(rayon::current_num_threads).min(due.len()) as u64;
+    let memory = estimates.iter().map(|estimate| estimate.memory_bytes).max().unwrap_or(0).saturating_mul(jobs);
+    if let Some(available) = available_memory().filter(|&available| memory > available) {
+        return Err(CliError::User(format!(
+            "{jobs} runs at once would need about {:.1} GB of memory, {:.1} GB are free: choose fewer --jobs or a \
+             smaller scenario",
+            memory as f64 / 1e9,
+            available as f64 / 1e9
+        )));
+    }
+    let sampled: f64 = estimates.iter().map(Estimate::cpu_s).sum();
+    let hours = sampled / estimates.len().max(1) as f64 * due.len() as f64 / 3600.0;
+    if hours > LARGE_CPU_HOURS && !allowed {
+        return Err(CliError::User(format!(
+            "{} points would take about {hours:.0} hours of processor time: shorten `duration`, use --shard, or insist \
+             with --allow-large",
+            due.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Bytes of memory that are free, where the system tells (Linux).
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}

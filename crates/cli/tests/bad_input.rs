@@ -1,0 +1,87 @@
+//! Broken scenarios, distributions and traces: exit code 2, one line that names file and line or key, nothing written.
+
+mod common;
+
+use common::{pliant, stderr};
+
+/// Every file under `tests/broken`, and what must stand in the one line about it.
+const BROKEN: &[(&str, &[&str])] = &[
+    ("class_without_queue", &["class_without_queue.toml:16:", "`traffic.web.class`", "class 1"]),
+    ("contract_not_honoured", &["contract_not_honoured.toml:12:", "`traffic.web.contract.min_delivery`", "cubic"]),
+    ("duplicate_group", &["duplicate_group.toml:12:", "duplicate key `web`"]),
+    ("duplicate_queue", &["duplicate_queue.toml:13:", "`queues.queue.1`", "two queues have this name"]),
+    ("empty_distribution", &["empty_distribution.toml:10:", "traffic.web.workload", "empty.csv: no rows"]),
+    ("empty_flow", &["empty_flow.toml:10:", "empty_flow.csv:3:", "0 bytes"]),
+    ("falling_distribution", &["falling_distribution.toml:10:", "falling.csv:4:", "falls"]),
+    ("host_out_of_range", &["host_out_of_range.toml:12:", "traffic.web.receivers", "host 4"]),
+    ("missing_size", &["missing_size.toml:10:", "`load`", "size"]),
+    ("not_toml", &["not_toml.toml:8:"]),
+    ("overload", &["overload.toml:11:", "traffic.web.load", "12.000 Gbit/s"]),
+    ("unknown_key", &["unknown_key.toml:11:", "`laod`", "did you mean `load`?"]),
+    ("unknown_plan", &["unknown_plan.toml:9:", "`queues.plan`", "did you mean `strict`?"]),
+    ("unreachable", &["unreachable.toml:3:", "two_islands.csv", "no path from host0 to host1"]),
+    ("unsorted_trace", &["unsorted_trace.toml:10:", "unsorted.csv:3:", "before the line above"]),
+    ("wrong_unit", &["wrong_unit.toml:10:", "`traffic.web.size`", "\"10Mb\""]),
+];
+
+fn assert_refused(output: &std::process::Output, expected: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(output.stdout.is_empty(), "nothing on stdout");
+    assert!(text.starts_with("error: ") && text.trim_end().lines().count() == 1, "one line: {text}");
+    for part in expected {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+#[test]
+fn broken_files_are_refused_by_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, expected) in BROKEN {
+        let file = format!("{}/tests/broken/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let out = folder.path().join(name);
+        for command in ["run", "check"] {
+            let mut arguments = vec![command, &file];
+            let out = out.to_str().unwrap();
+            if command == "run" {
+                arguments.extend(["--out", out]);
+            }
+            assert_refused(&pliant(&arguments), expected);
+        }
+        assert!(!out.exists(), "{name}: nothing is written");
+    }
+}
+
+/// No broken file is forgotten above.
+#[test]
+fn every_broken_file_is_tested() {
+    let folder = std::fs::read_dir(format!("{}/tests/broken", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let files =
+        folder.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "toml"));
+    assert_eq!(files.count(), BROKEN.len());
+}
+
+#[test]
+fn broken_flags_are_refused_by_name() {
+    for (arguments, expected) in [
+        (&["run", "demo", "--set", "load"][..], "--set load: is not of the form KEY=VALUE"),
+        (&["run", "demo", "--set", "load=0.5"], "`traffic.copies.load`, `traffic.search.load`"),
+        (&["run", "demo", "--set", "topology.leaves=0"], "--set topology.leaves=0: `topology`"),
+        (&["run", "demp"], "did you mean `demo`?"),
+        (&["run", "missing/file.toml"], "missing/file.toml: "),
+        (&["run", "demo", "--frobnicate"], "--frobnicate"),
+        (&["compare", "demo", "--vary", "search.load=0.8:0.2:0.1"], "--vary search.load=0.8:0.2:0.1: begins above"),
+        (&["sweep", "demo", "--vary", "seed=1,2", "--out", "x", "--shard", "3/2"], "--shard"),
+        (
+            &["sweep", "demo", "--vary", "search.load=0.5,1.5", "--out", "x"],
+            "--vary search.load=1.5: traffic.search.load",
+        ),
+        (&["sweep", "demo", "--seeds", "1000000000", "--out", "x"], "1000000000 points"),
+        (&["sweep", "demo", "--set", "duration=10000s", "--seeds", "20", "--out", "x"], "hours of processor time"),
+        (&["list", "nothing"], "nothing"),
+        (&["show", "dctpc"], "did you mean `dctcp`?"),
+        (&["report", "missing"], "missing"),
+    ] {
+        assert_refused(&pliant(arguments), &[expected]);
+    }
+}

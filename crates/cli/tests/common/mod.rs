@@ -1,0 +1,13 @@
+//! Runs the command as a user does.
+
+use std::process::{Command, Output};
+
+/// Runs `pliant` to its end.
+pub(crate) fn pliant(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pliant")).args(arguments).output().expect("the command starts")
+}
+
+/// What it printed about itself.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

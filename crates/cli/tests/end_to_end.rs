@@ -1,0 +1,177 @@
+//! Whole commands: what they write, that they repeat, that they resume.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use common::{pliant, stderr};
+use serde_json::Value;
+
+/// The demo, made short.
+const SHORT: [&str; 8] = [
+    "demo",
+    "--set",
+    "duration=2ms",
+    "--set",
+    "topology.hosts_per_leaf=2",
+    "--set",
+    "traffic.copies.size=200kB",
+    "--quiet",
+];
+
+fn run(command: &str, more: &[&str]) -> Output {
+    let output = pliant(&[&[command], &SHORT[..], more].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn summary(folder: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(folder.join("summary.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn run_writes_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results/demo");
+    let out_text = out.to_str().unwrap();
+    let table = stdout(&run("run", &["--out", out_text]));
+    assert!(table.contains("search") && table.contains("copies"), "{table}");
+    for file in ["scenario.toml", "summary.json", "flows.csv", "flows.parquet", "ports.csv", "report.html"] {
+        assert!(out.join(file).is_file(), "{file}");
+    }
+    // What was written runs again to the same end.
+    let again = pliant(&["run", out.join("scenario.toml").to_str().unwrap(), "--json", "--quiet"]);
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["digest"], summary(&out)["digest"]);
+    // A folder is not replaced unless asked.
+    let occupied = pliant(&[&["run"], &SHORT[..], &["--out", out_text]].concat());
+    assert_eq!(occupied.status.code(), Some(2));
+    assert!(stderr(&occupied).contains("--force"));
+    run("run", &["--out", out_text, "--force"]);
+    fs::remove_file(out.join("report.html")).unwrap();
+    assert!(pliant(&["report", out_text]).status.success());
+    assert!(out.join("report.html").is_file());
+}
+
+/// The digest depends on the seed alone: not on the recorder, the number of threads, or what else runs.
+#[test]
+fn equal_seeds_give_equal_digests() {
+    let digest = |more: &[&str]| -> String {
+        let summary: Value = serde_json::from_slice(&run("run", &[&["--json"], more].concat()).stdout).unwrap();
+        summary["digest"].as_str().unwrap().to_owned()
+    };
+    let first = digest(&[]);
+    assert_eq!(digest(&["--set", "sample_interval=20us"]), first);
+    assert_ne!(digest(&["--seed", "2"]), first);
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = |jobs: &str| {
+        let out = folder.path().join(jobs);
+        run(
+            "sweep",
+            &["--vary", "queues.plan=shared,strict", "--seeds", "2", "--jobs", jobs, "--out", out.to_str().unwrap()],
+        );
+        fs::read_to_string(out.join("sweep.csv")).unwrap()
+    };
+    let (one, two) = (sweep("1"), sweep("2"));
+    assert!(one.contains(&first), "the sweep has the run");
+    assert_eq!(one, two);
+}
+
+#[test]
+fn a_sweep_resumes() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let grid = ["--vary", "search.load=0.2:0.4:0.2", "--seeds", "2", "--out", out];
+    let half = stdout(&run("sweep", &[&grid[..], &["--shard", "1/2"]].concat()));
+    assert!(half.starts_with("2 of 4 points finished (2 now, 0 before)"), "{half}");
+    let rest = stdout(&run("sweep", &grid));
+    assert!(rest.starts_with("4 of 4 points finished (2 now, 2 before)"), "{rest}");
+    let table = fs::read_to_string(folder.path().join("sweep.csv")).unwrap();
+    assert!(table.starts_with("search.load,seed,digest,group,transport,flow_size,flows,"), "{table}");
+    let rows_of_all = table.lines().filter(|line| line.contains(",all,")).count();
+    assert_eq!(rows_of_all, 2 * 2 * 2, "two loads, two seeds, two groups");
+
+    // A point whose run was interrupted, or whose scenario changed, runs again.
+    let points: Vec<_> =
+        fs::read_dir(folder.path().join("points")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let summary = points[0].join("summary.json");
+    let interrupted = fs::read_to_string(&summary).unwrap().replace("\"interrupted\": false", "\"interrupted\": true");
+    fs::write(&summary, interrupted).unwrap();
+    let repaired = stdout(&run("sweep", &grid));
+    assert!(repaired.starts_with("4 of 4 points finished (1 now, 3 before)"), "{repaired}");
+    assert_eq!(fs::read_to_string(folder.path().join("sweep.csv")).unwrap(), table);
+    let changed = stdout(&run("sweep", &[&grid[..], &["--set", "packets.mss=1000B"]].concat()));
+    assert!(changed.starts_with("4 of 4 points finished (4 now, 0 before)"), "{changed}");
+}
+
+#[test]
+fn compare_shows_the_variants_of_the_scenario() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("compared");
+    let table = stdout(&run("compare", &["--out", out.to_str().unwrap()]));
+    for variant in ["shared", "strict", "dwrr-9-1", "weight-0.25"] {
+        assert!(table.contains(variant), "{variant} in {table}");
+        assert!(out.join(variant).join("summary.json").is_file(), "{variant}");
+    }
+    let json = run("compare", &["--vary", "queues.plan=shared,strict", "--jobs", "1", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["variants"], serde_json::json!(["queues.plan=shared", "queues.plan=strict"]));
+}
+
+/// Ctrl-C ends a run early with what finished, and exit code 130.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_is_written_and_marked() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("long");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_pliant"))
+        .args(["run", "demo", "--set", "duration=100s", "--out", out.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first line of progress says that the run is under way and listens.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("hops/s"), "{first}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(summary(&out)["interrupted"], true);
+}
+
+#[test]
+fn check_prints_what_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("resolved.toml");
+    let printed = stdout(&run_check(&["demo"]));
+    assert!(printed.contains("[[queues.queue]]") && printed.contains("min_rto = \"1ms\""), "{printed}");
+    fs::write(&file, &printed).unwrap();
+    assert_eq!(stdout(&run_check(&[file.to_str().unwrap()])), printed);
+}
+
+fn run_check(arguments: &[&str]) -> Output {
+    let output = pliant(&[&["check"], arguments].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+#[test]
+fn everything_has_help_with_examples() {
+    for command in ["run", "compare", "sweep", "check", "list", "show", "report"] {
+        let output = pliant(&[command, "--help"]);
+        let text = stdout(&output);
+        assert!(output.status.success() && text.contains(&format!("  pliant {command}")), "{text}");
+    }
+    for what in ["transports", "workloads", "topologies", "queue-plans", "scenarios"] {
+        assert!(stdout(&pliant(&["list", what])).lines().count() >= 1, "{what}");
+    }
+}

@@ -1,0 +1,7 @@
+//! Real sockets on loopback: ECN, whole transfers, bad ways, hostile peers, and a replay of what happened.
+
+mod common;
+mod ecn;
+mod hostile;
+mod replay;
+mod transfer;

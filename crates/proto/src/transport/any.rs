@@ -1,0 +1,87 @@
+//! Any transport: what a driver holds that runs flows of several kinds at once.
+//!
+//! An enum, because at many flows a match costs less than a pointer to somewhere else. It is as large as its largest
+//! member, so a member keeps what few flows need behind a box.
+
+use super::tcp::{TcpReceiver, TcpSender};
+use super::udp::{UdpReceiver, UdpSender};
+use super::{Command, Deadline, Event, Statistics, Transport};
+use crate::congestion::AnyController;
+use crate::packet::{Packet, SackBlocks};
+use crate::time::Instant;
+
+/// Makes an enum of transports that is one itself.
+macro_rules! any_transport {
+    ($($(#[$doc:meta])* $name:ident($type:ty)),* $(,)?) => {
+        /// One of the transports.
+        pub enum AnyTransport {
+            $($(#[$doc])* $name($type),)*
+        }
+
+        $(impl From<$type> for AnyTransport {
+            fn from(transport: $type) -> Self {
+                Self::$name(transport)
+            }
+        })*
+
+        impl Transport for AnyTransport {
+            #[inline]
+            fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
+                match self { $(Self::$name(transport) => transport.handle_packet(now, packet, sack),)* }
+            }
+
+            fn handle_command(&mut self, now: Instant, command: Command) {
+                match self { $(Self::$name(transport) => transport.handle_command(now, command),)* }
+            }
+
+            fn handle_timeout(&mut self, now: Instant) {
+                match self { $(Self::$name(transport) => transport.handle_timeout(now),)* }
+            }
+
+            #[inline]
+            fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+                match self { $(Self::$name(transport) => transport.poll_transmit(now),)* }
+            }
+
+            fn sack_blocks(&self) -> &SackBlocks {
+                match self { $(Self::$name(transport) => transport.sack_blocks(),)* }
+            }
+
+            #[inline]
+            fn poll_event(&mut self) -> Option<Event> {
+                match self { $(Self::$name(transport) => transport.poll_event(),)* }
+            }
+
+            #[inline]
+            fn poll_timeout(&self) -> Option<Deadline> {
+                match self { $(Self::$name(transport) => transport.poll_timeout(),)* }
+            }
+
+            fn statistics(&self) -> Statistics {
+                match self { $(Self::$name(transport) => transport.statistics(),)* }
+            }
+        }
+    };
+}
+
+any_transport! {
+    /// Sends by TCP.
+    TcpSender(TcpSender<AnyController>),
+    /// Receives by TCP.
+    TcpReceiver(TcpReceiver),
+    /// Sends datagrams at a constant rate.
+    UdpSender(UdpSender),
+    /// Receives datagrams.
+    UdpReceiver(UdpReceiver),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A simulation of many flows walks through their memory: six cache lines per side are the budget.
+    #[test]
+    fn transports_stay_small() {
+        assert!(size_of::<AnyTransport>() <= 384, "{} bytes", size_of::<AnyTransport>());
+    }
+}

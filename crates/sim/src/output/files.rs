@@ -1,0 +1,20 @@
+//! Names of the files of an output folder.
+
+/// The scenario, resolved.
+pub const SCENARIO: &str = "scenario.toml";
+/// Statistics and what identifies the run.
+pub const SUMMARY: &str = "summary.json";
+/// One row per flow that started.
+pub const FLOWS_CSV: &str = "flows.csv";
+/// The same, as Parquet.
+pub const FLOWS_PARQUET: &str = "flows.parquet";
+/// One row per queue of every port.
+pub const PORTS_CSV: &str = "ports.csv";
+/// Queue lengths over time.
+pub const QUEUE_SERIES: &str = "queue_series.parquet";
+/// Throughput over time.
+pub const THROUGHPUT_SERIES: &str = "throughput_series.parquet";
+/// The report.
+pub const REPORT: &str = "report.html";
+/// The table of a comparison.
+pub const COMPARISON: &str = "comparison.json";

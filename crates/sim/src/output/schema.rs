@@ -1,0 +1,266 @@
+//! The columns of each table, from rows and back. Times that are computed with are whole picoseconds; columns for the
+//! eye (`fct_us`, `slowdown`) are derived from them and ignored when read.
+
+use std::borrow::Cow;
+
+use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
+use pliant_proto::time::{Instant, Span};
+
+use super::columns::{Column, Columns, Field, Kind};
+use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ThroughputSample};
+
+/// Columns of `flows.csv` and `flows.parquet`.
+pub(super) const FLOWS: [Field; 16] = [
+    ("flow", Kind::Integer),
+    ("group", Kind::Text),
+    ("source", Kind::Integer),
+    ("destination", Kind::Integer),
+    ("size_bytes", Kind::Integer),
+    ("start_ps", Kind::Integer),
+    ("completed_ps", Kind::OptionalInteger),
+    ("fct_us", Kind::OptionalNumber),
+    ("ideal_fct_ps", Kind::Integer),
+    ("slowdown", Kind::OptionalNumber),
+    ("delivered_bytes", Kind::Integer),
+    ("state", Kind::Text),
+    ("retransmitted_packets", Kind::Integer),
+    ("timeouts", Kind::Integer),
+    ("marked_packets", Kind::Integer),
+    ("dropped_packets", Kind::Integer),
+];
+
+/// Columns of `ports.csv`.
+pub(super) const PORTS: [Field; 20] = [
+    ("port", Kind::Integer),
+    ("queue", Kind::Integer),
+    ("port_name", Kind::Text),
+    ("queue_name", Kind::Text),
+    ("enqueued_packets", Kind::Integer),
+    ("enqueued_bytes", Kind::Integer),
+    ("dequeued_packets", Kind::Integer),
+    ("dequeued_bytes", Kind::Integer),
+    ("marked_packets", Kind::Integer),
+    ("dropped_tail_packets", Kind::Integer),
+    ("dropped_tail_bytes", Kind::Integer),
+    ("dropped_colour_packets", Kind::Integer),
+    ("dropped_colour_bytes", Kind::Integer),
+    ("dropped_shared_buffer_packets", Kind::Integer),
+    ("dropped_shared_buffer_bytes", Kind::Integer),
+    ("dropped_early_packets", Kind::Integer),
+    ("dropped_early_bytes", Kind::Integer),
+    ("left_packets", Kind::Integer),
+    ("left_bytes", Kind::Integer),
+    ("max_packets", Kind::Integer),
+];
+
+/// Columns of `queue_series.parquet`.
+pub(super) const QUEUE_SERIES: [Field; 5] = [
+    ("at_ps", Kind::Integer),
+    ("port", Kind::Integer),
+    ("queue", Kind::Integer),
+    ("packets", Kind::Integer),
+    ("bytes", Kind::Integer),
+];
+
+/// Columns of `throughput_series.parquet`.
+pub(super) const THROUGHPUT_SERIES: [Field; 3] =
+    [("at_ps", Kind::Integer), ("group", Kind::Text), ("delivered_bytes", Kind::Integer)];
+
+fn integers<T>(rows: &[T], value: impl Fn(&T) -> u64) -> Column<'static> {
+    Column::Integer(rows.iter().map(value).collect())
+}
+
+fn text<'a, T>(rows: &'a [T], value: impl Fn(&'a T) -> &'a str) -> Column<'a> {
+    Column::Text(rows.iter().map(|row| Cow::Borrowed(value(row))).collect())
+}
+
+pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns<'a> {
+    vec![
+        integers(rows, |flow| flow.id),
+        text(rows, |flow| &groups[usize::from(flow.group)].name),
+        integers(rows, |flow| u64::from(flow.source)),
+        integers(rows, |flow| u64::from(flow.destination)),
+        integers(rows, |flow| flow.bytes),
+        integers(rows, |flow| flow.start.as_ps()),
+        Column::OptionalInteger(rows.iter().map(|flow| flow.completed.map(Instant::as_ps)).collect()),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fct().map(Span::as_us_f64)).collect()),
+        integers(rows, |flow| flow.ideal_fct.as_ps()),
+        Column::OptionalNumber(rows.iter().map(FlowRow::slowdown).collect()),
+        integers(rows, |flow| flow.delivered_bytes),
+        text(rows, |flow| flow.state.name()),
+        integers(rows, |flow| u64::from(flow.retransmissions)),
+        integers(rows, |flow| u64::from(flow.timeouts)),
+        integers(rows, |flow| u64::from(flow.marks)),
+        integers(rows, |flow| u64::from(flow.drops)),
+    ]
+}
+
+pub(super) fn ports(rows: &[PortRow]) -> Columns<'_> {
+    let mut columns = vec![
+        integers(rows, |port| u64::from(port.port)),
+        integers(rows, |port| u64::from(port.queue)),
+        text(rows, |port| &port.name),
+        text(rows, |port| &port.queue_name),
+        integers(rows, |port| port.counters.admitted.packets),
+        integers(rows, |port| port.counters.admitted.bytes),
+        integers(rows, |port| port.dequeued().packets),
+        integers(rows, |port| port.dequeued().bytes),
+        integers(rows, |port| port.counters.marked_packets),
+    ];
+    for reason in DropReason::ALL {
+        columns.push(integers(rows, |port| port.dropped(reason).packets));
+        columns.push(integers(rows, |port| port.dropped(reason).bytes));
+    }
+    columns.extend([
+        integers(rows, |port| u64::from(port.left.packets)),
+        integers(rows, |port| port.left.bytes),
+        integers(rows, |port| u64::from(port.counters.max_packets)),
+    ]);
+    columns
+}
+
+pub(super) fn queue_series(rows: &[QueueSample]) -> Columns<'static> {
+    vec![
+        integers(rows, |sample| sample.at.as_ps()),
+        integers(rows, |sample| u64::from(sample.port)),
+        integers(rows, |sample| u64::from(sample.queue)),
+        integers(rows, |sample| u64::from(sample.packets)),
+        integers(rows, |sample| sample.bytes),
+    ]
+}
+
+pub(super) fn throughput_series<'a>(rows: &'a [ThroughputSample], groups: &'a [GroupInfo]) -> Columns<'a> {
+    vec![
+        integers(rows, |sample| sample.at.as_ps()),
+        text(rows, |sample| &groups[usize::from(sample.group)].name),
+        integers(rows, |sample| sample.delivered_bytes),
+    ]
+}
+
+/// Columns of a table that was read, by name.
+struct Named<'a> {
+    fields: &'a [Field],
+    columns: &'a Columns<'static>,
+}
+
+impl Named<'_> {
+    fn column(&self, name: &str) -> &Column<'static> {
+        let position = self.fields.iter().position(|(field, _)| *field == name);
+        &self.columns[position.expect("a column of the schema")]
+    }
+
+    fn rows(&self) -> usize {
+        match &self.columns[0] {
+            Column::Integer(values) => values.len(),
+            _ => unreachable!("every table starts with an integer"),
+        }
+    }
+
+    fn integer(&self, name: &str, row: usize) -> u64 {
+        match self.column(name) {
+            Column::Integer(values) => values[row],
+            _ => unreachable!("{name} is an integer in the schema"),
+        }
+    }
+
+    /// An integer that fits into `T`.
+    fn small<T: TryFrom<u64>>(&self, name: &str, row: usize) -> Result<T, String> {
+        let value = self.integer(name, row);
+        T::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
+    }
+
+    fn text(&self, name: &str, row: usize) -> &str {
+        match self.column(name) {
+            Column::Text(values) => &values[row],
+            _ => unreachable!("{name} is text in the schema"),
+        }
+    }
+
+    fn group(&self, row: usize, groups: &[GroupInfo]) -> Result<u16, String> {
+        let name = self.text("group", row);
+        let position = groups.iter().position(|group| group.name == name);
+        position
+            .map(|index| index as u16)
+            .ok_or_else(|| format!("row {}: \"{name}\" is no group of the summary", row + 1))
+    }
+}
+
+pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Result<Vec<FlowRow>, String> {
+    let table = Named { fields: &FLOWS, columns };
+    let Column::OptionalInteger(completed) = table.column("completed_ps") else {
+        unreachable!("an optional integer in the schema")
+    };
+    let row = |row: usize| {
+        let state = table.text("state", row);
+        Ok(FlowRow {
+            id: table.integer("flow", row),
+            group: table.group(row, groups)?,
+            source: table.small("source", row)?,
+            destination: table.small("destination", row)?,
+            bytes: table.integer("size_bytes", row),
+            start: Instant::from_ps(table.integer("start_ps", row)),
+            completed: completed[row].map(Instant::from_ps),
+            ideal_fct: Span::from_ps(table.integer("ideal_fct_ps", row)),
+            delivered_bytes: table.integer("delivered_bytes", row),
+            state: FlowState::from_name(state).ok_or_else(|| format!("row {}: no state \"{state}\"", row + 1))?,
+            retransmissions: table.small("retransmitted_packets", row)?,
+            timeouts: table.small("timeouts", row)?,
+            marks: table.small("marked_packets", row)?,
+            drops: table.small("dropped_packets", row)?,
+        })
+    };
+    (0..table.rows()).map(row).collect()
+}
+
+pub(super) fn read_ports(columns: &Columns<'static>) -> Result<Vec<PortRow>, String> {
+    let table = Named { fields: &PORTS, columns };
+    let tally = |what: &str, row| Tally {
+        packets: table.integer(&format!("{what}_packets"), row),
+        bytes: table.integer(&format!("{what}_bytes"), row),
+    };
+    let row = |row: usize| {
+        Ok(PortRow {
+            port: table.small("port", row)?,
+            queue: table.small("queue", row)?,
+            name: table.text("port_name", row).to_owned(),
+            queue_name: table.text("queue_name", row).to_owned(),
+            counters: QueueCounters {
+                admitted: tally("enqueued", row),
+                dropped: DropReason::ALL.map(|reason| tally(&format!("dropped_{}", reason.name()), row)),
+                marked_packets: table.integer("marked_packets", row),
+                max_packets: table.small("max_packets", row)?,
+            },
+            left: Occupancy { packets: table.small("left_packets", row)?, bytes: table.integer("left_bytes", row) },
+        })
+    };
+    (0..table.rows()).map(row).collect()
+}
+
+pub(super) fn read_queue_series(columns: &Columns<'static>) -> Result<Vec<QueueSample>, String> {
+    let table = Named { fields: &QUEUE_SERIES, columns };
+    let row = |row: usize| {
+        Ok(QueueSample {
+            at: Instant::from_ps(table.integer("at_ps", row)),
+            port: table.small("port", row)?,
+            queue: table.small("queue", row)?,
+            packets: table.small("packets", row)?,
+            bytes: table.integer("bytes", row),
+        })
+    };
+    (0..table.rows()).map(row).collect()
+}
+
+pub(super) fn read_throughput_series(
+    columns: &Columns<'static>,
+    groups: &[GroupInfo],
+) -> Result<Vec<ThroughputSample>, String> {
+    let table = Named { fields: &THROUGHPUT_SERIES, columns };
+    let row = |row: usize| {
+        Ok(ThroughputSample {
+            at: Instant::from_ps(table.integer("at_ps", row)),
+            group: table.group(row, groups)?,
+            delivered_bytes: table.integer("delivered_bytes", row),
+        })
+    };
+    (0..table.rows()).map(row).collect()
+}

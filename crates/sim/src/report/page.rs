@@ -1,0 +1,323 @@
+//! The HTML page: header, tables, plots.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::figures::{Figure, Section, colour, sections};
+use super::measures::{Better, Format, Measure, measures, number, print};
+use crate::results::comparison::{ComparisonRow, Variant, compare};
+use crate::results::statistics::{Distribution, Estimate, FlowStatistics};
+use crate::results::{PortRow, RunResult};
+use pliant_proto::switch::DropReason;
+
+const STYLE: &str = include_str!("assets/report.css");
+const SCRIPT: &str = include_str!("assets/report.js");
+/// plotly.js 4.1.1, its bundle of basic charts; licence in `assets/plotly-LICENSE`.
+pub(super) const PLOTLY: &str = include_str!("assets/plotly-basic.min.js");
+
+/// Rows of the table of queues.
+const QUEUES_LISTED: usize = 10;
+
+/// `text` with everything that HTML could take for markup made harmless, inside elements and attributes.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The whole page.
+pub(super) fn page(title: &str, variants: &[Variant<'_>]) -> String {
+    let sections = sections(variants);
+    let rows = compare(variants);
+    let title = escape(title);
+    let mut body = format!("<header><p class=\"brand\">Pliant</p><h1>{title}</h1>{}</header>\n", identity(variants));
+    body.push_str(&warnings(variants));
+    body.push_str(&main_table(&rows, variants.len()));
+    body.push_str(&size_table(&rows, variants.len()));
+    let mut figures = 0;
+    for section in &sections {
+        write!(body, "<section><h2>{}</h2><div class=\"grid\">", section.title).expect("a string takes all");
+        for figure in &section.figures {
+            body.push_str(&figure_card(figure, figures));
+            figures += 1;
+        }
+        body.push_str("</div></section>\n");
+    }
+    body.extend(variants.iter().map(queue_table));
+    // The page may run what it carries, and load nothing.
+    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title} – Pliant</title>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n{STYLE}</style>\n</head>\n\
+         <body>\n<main>\n{body}</main>\n<script>{PLOTLY}</script>\n\
+         <script type=\"application/json\" id=\"figures\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        figures_json(&sections)
+    )
+}
+
+/// The figures' data. Without `<` no text in it can end the script element that carries it.
+fn figures_json(sections: &[Section]) -> String {
+    let figures = sections.iter().flat_map(|section| &section.figures);
+    let data: Vec<Value> = figures.map(|figure| json!({ "data": figure.data, "layout": figure.layout })).collect();
+    Value::from(data).to_string().replace('<', "\\u003c")
+}
+
+fn figure_card(figure: &Figure, index: usize) -> String {
+    format!(
+        "<figure><h3>{}</h3><div class=\"plot\" id=\"figure-{index}\"></div><figcaption>{}</figcaption></figure>",
+        figure.title, figure.note
+    )
+}
+
+/// What identifies the runs: one line for a run, a table for several.
+fn identity(variants: &[Variant<'_>]) -> String {
+    if let [variant] = variants {
+        let items = facts(variant.result).map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>"));
+        return format!("<dl>{}</dl>", items.concat());
+    }
+    let Some(first) = variants.first() else { return String::new() };
+    let names = facts(first.result).map(|(name, _)| format!("<th scope=\"col\">{name}</th>")).concat();
+    let row = |(index, variant): (usize, &Variant<'_>)| {
+        let values = facts(variant.result).map(|(_, value)| format!("<td>{value}</td>")).concat();
+        format!("<tr><th scope=\"row\">{}{}</th>{values}</tr>", swatch(index), escape(variant.label))
+    };
+    let rows: String = variants.iter().enumerate().map(row).collect();
+    format!(
+        "<details><summary>{} runs: seeds, versions, cost</summary><div class=\"scroll\"><table><thead><tr>\
+         <th scope=\"col\">variant</th>{names}</tr></thead><tbody>{rows}</tbody></table></div></details>",
+        variants.len()
+    )
+}
+
+fn facts(run: &RunResult) -> [(&'static str, String); 8] {
+    [
+        ("version", escape(&run.version)),
+        ("seed", run.seed.to_string()),
+        ("digest", format!("<code>{}</code>", run.digest_text())),
+        ("simulated", format!("{} ms", number(run.simulated.as_secs_f64() * 1e3))),
+        ("flows", print_count(run.flows.len() as u64)),
+        ("wall time", format!("{} s", number(run.wall_s))),
+        ("CPU time", format!("{} s", number(run.cpu_s))),
+        (
+            "packet-hops",
+            format!("{} ({} M/CPU-s)", print_count(run.packet_hops), number(run.hops_per_cpu_second() / 1e6)),
+        ),
+    ]
+}
+
+fn print_count(count: u64) -> String {
+    print(Some(Estimate { value: count as f64, lower_bound: false }), Format::Count)
+}
+
+fn warnings(variants: &[Variant<'_>]) -> String {
+    let interrupted: Vec<_> = variants.iter().filter(|variant| variant.result.interrupted).collect();
+    let named =
+        |variant: &&Variant<'_>| if variant.label.is_empty() { "This run".into() } else { escape(variant.label) };
+    let warning = |variant: &&Variant<'_>| {
+        let ms = number(variant.result.simulated.as_secs_f64() * 1e3);
+        format!("<p class=\"warning\">{} was interrupted: results cover the first {ms} ms only.</p>\n", named(variant))
+    };
+    interrupted.iter().map(warning).collect()
+}
+
+fn swatch(index: usize) -> String {
+    format!("<span class=\"swatch\" style=\"background:{}\"></span>", colour(index))
+}
+
+/// The table of groups, and in a comparison of their variants: what this does to the traffic.
+fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
+    let columns: Vec<_> = measures(variants).collect();
+    let head = columns.iter().map(|measure| format!("<th scope=\"col\">{}{}</th>", measure.title, unit(measure.unit)));
+    let second = if variants > 1 { "variant" } else { "transport" };
+    let title = if variants > 1 { "What it does to the traffic" } else { "Result" };
+    let mut html = format!(
+        "<section><h2>{title}</h2><div class=\"scroll\"><table class=\"main\"><thead><tr><th scope=\"col\">group</th>\
+         <th scope=\"col\">{second}</th>{}</tr></thead>",
+        head.collect::<String>()
+    );
+    for (position, group) in rows.chunk_by(|a, b| a.group.name == b.group.name).enumerate() {
+        html.push_str("<tbody>");
+        for (index, row) in group.iter().enumerate() {
+            html.push_str("<tr>");
+            if index == 0 {
+                // Colours tell groups apart in a run, variants in a comparison.
+                let swatch = if variants > 1 { String::new() } else { swatch(position) };
+                html.push_str(&group_cell(&swatch, row, group.len()));
+            }
+            html.push_str(&variant_cell(row, variants));
+            let reference = (index > 0 && group[0].variant_index == 0).then(|| &group[0]);
+            html.extend(columns.iter().map(|measure| value_cell(measure, row, reference)));
+            html.push_str("</tr>");
+        }
+        html.push_str("</tbody>");
+    }
+    html.push_str("</table></div>");
+    html.push_str(&main_notes(variants));
+    html.push_str("</section>\n");
+    html
+}
+
+fn main_notes(variants: usize) -> String {
+    let compared = if variants > 1 {
+        " <b>Share kept</b>: bytes the group delivered, relative to the same group in the first variant. Changes are \
+         against the first variant."
+    } else {
+        ""
+    };
+    format!(
+        "<p class=\"note\"><b>FCT</b>: flow completion time, from the application's start to the receiver's last needed \
+         byte. <b>Slowdown</b>: FCT over the time the flow would take alone on its path; 1 is ideal. <b>Goodput</b>: \
+         payload delivered over the simulated time.{compared} <b>≥</b>: flows still under way at the end, which count with the time they have taken so far, could raise it.</p>"
+    )
+}
+
+fn unit(unit: &str) -> String {
+    if unit.is_empty() { String::new() } else { format!("<small>{unit}</small>") }
+}
+
+fn group_cell(swatch: &str, row: &ComparisonRow, span: usize) -> String {
+    format!(
+        "<th scope=\"rowgroup\" rowspan=\"{span}\">{swatch}{}<small>class {}</small></th>",
+        escape(&row.group.name),
+        escape(&row.group.class)
+    )
+}
+
+fn variant_cell(row: &ComparisonRow, variants: usize) -> String {
+    let (transport, contract) = (escape(&row.group.transport), escape(&row.group.contract));
+    if variants > 1 {
+        let (swatch, label) = (swatch(row.variant_index), escape(&row.variant));
+        format!("<th scope=\"row\">{swatch}{label}<small>{transport} · contract {contract}</small></th>")
+    } else {
+        format!("<th scope=\"row\">{transport}<small>contract {contract}</small></th>")
+    }
+}
+
+fn value_cell(measure: &Measure, row: &ComparisonRow, reference: Option<&ComparisonRow>) -> String {
+    let change = reference.and_then(|reference| change(measure, row, reference)).unwrap_or_default();
+    format!("<td>{}{change}</td>", measure.print(row))
+}
+
+/// The relative change of a measure of which less or more is better; nothing can be said of lower bounds.
+fn change(measure: &Measure, row: &ComparisonRow, reference: &ComparisonRow) -> Option<String> {
+    let (now, before) = (measure.value(row)?, measure.value(reference)?);
+    let known = !now.lower_bound && !before.lower_bound && before.value != 0.0;
+    if !known || measure.better == Better::Neither || measure.format != Format::Number {
+        return None;
+    }
+    let percent = 100.0 * (now.value / before.value - 1.0);
+    let improved = (percent < 0.0) == (measure.better == Better::Less);
+    let class = match percent.abs() {
+        size if size < 0.5 => return Some("<small>±0 %</small>".to_owned()),
+        size if size < 2.0 => "",
+        _ if improved => " class=\"better\"",
+        _ => " class=\"worse\"",
+    };
+    let text = if percent > 900.0 {
+        format!("×{}", number(now.value / before.value))
+    } else {
+        format!("{}{:.0} %", if percent > 0.0 { "+" } else { "−" }, percent.abs())
+    };
+    Some(format!("<small{class}>{text}</small>"))
+}
+
+/// Statistics by flow size, folded away.
+fn size_table(rows: &[ComparisonRow], variants: usize) -> String {
+    let mut body = String::new();
+    for row in rows {
+        for size in &row.group.by_size {
+            let variant =
+                if variants > 1 { format!("<td class=\"text\">{}</td>", escape(&row.variant)) } else { String::new() };
+            write!(
+                body,
+                "<tr><td class=\"text\">{}</td>{variant}<td class=\"text\">{}</td>{}</tr>",
+                escape(&row.group.name),
+                size_label(size.up_to_bytes),
+                size_cells(&size.statistics)
+            )
+            .expect("a string takes all");
+        }
+    }
+    let variant = if variants > 1 { "<th scope=\"col\">variant</th>" } else { "" };
+    let head = ["FCT mean", "FCT p50", "FCT p95", "FCT p99"]
+        .map(|title| format!("<th scope=\"col\">{title}{}</th>", unit("µs")));
+    let more = ["slowdown mean", "slowdown p50", "slowdown p95", "slowdown p99"];
+    let more = more.map(|title| format!("<th scope=\"col\">{title}{}</th>", unit("×")));
+    format!(
+        "<details><summary>By flow size</summary><div class=\"scroll\"><table><thead><tr><th scope=\"col\">group</th>\
+         {variant}<th scope=\"col\">flow size</th><th scope=\"col\">flows</th><th scope=\"col\">unfinished</th>{}{}\
+         </tr></thead><tbody>{body}</tbody></table></div></details>\n",
+        head.concat(),
+        more.concat()
+    )
+}
+
+fn size_cells(statistics: &FlowStatistics) -> String {
+    let values = |distribution: Option<Distribution>| match distribution {
+        Some(Distribution { mean, p50, p95, p99 }) => [Some(mean), Some(p50), Some(p95), Some(p99)],
+        None => [None; 4],
+    };
+    let counts = [statistics.flows, statistics.unfinished].map(|count| format!("<td>{}</td>", print_count(count)));
+    let numbers = values(statistics.fct_us).into_iter().chain(values(statistics.slowdown));
+    let numbers = numbers.map(|value| format!("<td>{}</td>", print(value, Format::Number)));
+    counts.into_iter().chain(numbers).collect()
+}
+
+fn size_label(up_to_bytes: Option<u64>) -> String {
+    match up_to_bytes {
+        Some(bytes) => format!("up to {}", pliant_proto::units::Bytes(bytes)),
+        None => "larger".to_owned(),
+    }
+}
+
+/// The queues that dropped, marked or held most, folded away.
+fn queue_table(variant: &Variant<'_>) -> String {
+    let mut ports: Vec<&PortRow> = variant.result.ports.iter().collect();
+    let rank = |port: &PortRow| (port.dropped_packets(), port.counters.marked_packets, port.counters.max_packets);
+    ports.sort_by_key(|port| std::cmp::Reverse(rank(port)));
+    ports.truncate(QUEUES_LISTED);
+    if ports.is_empty() {
+        return String::new();
+    }
+    let title = if variant.label.is_empty() { String::new() } else { format!(" of {}", escape(variant.label)) };
+    let heads = ["packets in", "marked", "drops", "most queued", "left at end"];
+    let units = ["", "packets", "packets", "packets", "packets"];
+    let heads = heads.iter().zip(units).map(|(head, of)| format!("<th scope=\"col\">{head}{}</th>", unit(of)));
+    format!(
+        "<details><summary>Busiest queues{title}</summary><div class=\"scroll\"><table><thead><tr>\
+         <th scope=\"col\">port</th><th scope=\"col\">queue</th>{}<th scope=\"col\">why dropped</th></tr></thead>\
+         <tbody>{}</tbody></table></div></details>\n",
+        heads.collect::<String>(),
+        ports.into_iter().map(queue_row).collect::<String>()
+    )
+}
+
+fn queue_row(port: &PortRow) -> String {
+    let reasons = DropReason::ALL.into_iter().filter(|&reason| port.dropped(reason).packets > 0);
+    let reasons = reasons
+        .map(|reason| format!("{} {}", reason.name().replace('_', " "), print_count(port.dropped(reason).packets)));
+    let reasons: Vec<_> = reasons.collect();
+    format!(
+        "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+         <td>{}</td><td class=\"text\">{}</td></tr>",
+        escape(&port.name),
+        escape(&port.queue_name),
+        print_count(port.counters.admitted.packets),
+        print_count(port.counters.marked_packets),
+        print_count(port.dropped_packets()),
+        print_count(u64::from(port.counters.max_packets)),
+        print_count(u64::from(port.left.packets)),
+        if reasons.is_empty() { "–".to_owned() } else { reasons.join(", ") }
+    )
+}

@@ -1,0 +1,265 @@
+//! Runs a resolved scenario to its end.
+//!
+//! The run is cut into slices of simulated time, after which progress is told and an interrupt is heard. Slices follow
+//! from the scenario alone and change no event, so they change no result.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cpu_time::ThreadTime;
+use pliant_proto::packet::TrafficClass;
+use pliant_proto::switch::queue::{Occupancy, QueueCounters};
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
+
+use crate::engine::{Opened, Outcome, Setup, Simulation};
+use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
+use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
+use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
+use crate::scenario::{Carrier, Group, Resolved, TcpCarrier};
+use crate::topology::LinkId;
+use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
+
+/// Slices in `duration`.
+const SLICES: u64 = 1000;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Simulated time so far.
+    pub now: Span,
+    /// Simulated time at which no more flows start.
+    pub duration: Span,
+    /// Packets that crossed a link so far.
+    pub packet_hops: u64,
+    /// Flows that started so far.
+    pub flows_started: u64,
+    /// Flows that are over.
+    pub flows_over: u64,
+}
+
+/// Why a run that was resolved failed all the same: a trace changed under it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RunError(String);
+
+/// Runs until every flow with an end is over, or `drain` after `duration`. Flows without an end run at least until
+/// `duration`. Only a trace that was changed since the scenario was resolved can fail.
+pub fn run(
+    scenario: &Resolved,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<RunResult, RunError> {
+    match scenario.spec.sample_interval {
+        Some(interval) => {
+            let recorder = SeriesRecorder::new(interval, scenario.groups.len());
+            let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
+            (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
+            Ok(result)
+        }
+        None => run_with(scenario, NoRecorder, interrupt, progress).map(|(result, _)| result),
+    }
+}
+
+fn run_with<R: Recorder>(
+    scenario: &Resolved,
+    recorder: R,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<(RunResult, R), RunError> {
+    let clock = Clock::start();
+    let setup = Setup {
+        topology: &scenario.topology,
+        routing: &scenario.routing,
+        switch_plan: &scenario.switch_plan,
+        host_plan: &scenario.host_plan,
+        path_choice: scenario.spec.routing.into(),
+        seed: scenario.spec.seed,
+    };
+    let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
+    let endless = Cell::new(0u64);
+    let mut opener = Opener::new(scenario);
+    let open = |flow: &FlowSpec, path: &[LinkId]| {
+        endless.set(endless.get() + u64::from(flow.bytes == UNLIMITED_BYTES));
+        opener.open(flow, path)
+    };
+    let mut simulation = Simulation::new(&setup, &mut traffic, open, recorder);
+    let interrupted = advance(&mut simulation, scenario, &endless, interrupt, progress);
+    let outcome = simulation.finish();
+    if let Some(error) = traffic.error() {
+        return Err(RunError(error.to_string()));
+    }
+    let Outcome { flows, ports, left, totals, ended, recorder } = outcome;
+    let (wall_s, cpu_s) = clock.read();
+    let result = RunResult {
+        scenario: scenario.name().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: scenario.spec.seed,
+        digest: totals.digest,
+        simulated: ended.since(Instant::ZERO),
+        wall_s,
+        cpu_s,
+        packet_hops: totals.packet_hops,
+        events: totals.events,
+        interrupted,
+        groups: scenario.groups.iter().map(|group| group_info(scenario, group)).collect(),
+        flows: measured(flows, scenario),
+        ports: port_rows(scenario, ports, left),
+        queue_samples: Vec::new(),
+        throughput_samples: Vec::new(),
+    };
+    result.assert_invariants();
+    Ok((result, recorder))
+}
+
+/// Advances slice by slice to the end of the run. Returns whether it was interrupted before.
+fn advance<R: Recorder>(
+    simulation: &mut Simulation<'_, AnyTransport, R>,
+    scenario: &Resolved,
+    endless: &Cell<u64>,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> bool {
+    let duration = scenario.spec.duration;
+    let end = Instant::ZERO.after(duration).after(scenario.drain());
+    let slice = duration.divided_by(SLICES).max(Span::from_ps(1));
+    let mut until = Instant::ZERO;
+    while until < end {
+        until = until.after(slice).min(end);
+        let more = simulation.run_until(until);
+        let (flows_started, flows_over) = simulation.flow_counts();
+        let now = until.since(Instant::ZERO);
+        let packet_hops = simulation.packet_hops();
+        progress(&Progress { now, duration, packet_hops, flows_started, flows_over });
+        let only_endless = flows_started - flows_over == endless.get();
+        if !more || now >= duration && only_endless {
+            break;
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Makes the transports of flows.
+struct Opener<'a> {
+    scenario: &'a Resolved,
+    /// Settings of each group in each class that its flows have asked for.
+    configs: BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>,
+}
+
+impl<'a> Opener<'a> {
+    fn new(scenario: &'a Resolved) -> Self {
+        Self { scenario, configs: BTreeMap::new() }
+    }
+
+    fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
+        let scenario = self.scenario;
+        let group = &scenario.groups[usize::from(flow.group)];
+        let links = path.iter().map(|&link| scenario.topology.link(link)).map(|link| (link.rate, link.delay));
+        let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
+        let (initiator, responder) = match &group.carrier {
+            Carrier::Tcp(tcp) => {
+                let TcpCarrier { config, controller } = &**tcp;
+                let config = self.configs.entry((flow.group, flow.class)).or_insert_with(|| {
+                    let class = flow.class.map(TrafficClass::new);
+                    Arc::new(TcpConfig {
+                        data_class: class.unwrap_or(config.data_class),
+                        ack_class: class.unwrap_or(config.ack_class),
+                        ..config.clone()
+                    })
+                });
+                let sender = TcpSender::new(Arc::clone(config), *controller);
+                (AnyTransport::from(sender), AnyTransport::from(TcpReceiver::new(Arc::clone(config))))
+            }
+            Carrier::Udp(udp) => {
+                let class = TrafficClass::new(flow.class.unwrap_or(group.class));
+                let config = UdpConfig { rate: udp.rate, payload: scenario.mss(), wire: scenario.wire(), class };
+                (UdpSender::new(config).into(), UdpReceiver::new().into())
+            }
+        };
+        Opened { initiator, responder, ideal_fct }
+    }
+}
+
+/// The flows that started after the warm-up. Those without an end are not taken for unfinished, nor those for completed
+/// whose last byte arrived after others were lost for good.
+fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
+    let measure_from = Instant::ZERO.after(scenario.spec.warmup);
+    flows.retain(|flow| flow.start >= measure_from);
+    for flow in &mut flows {
+        let needed = scenario.groups[usize::from(flow.group)].contract.min_delivery * flow.bytes as f64;
+        if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
+            (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
+        } else if flow.state == FlowState::Completed && (flow.delivered_bytes as f64) < needed {
+            (flow.state, flow.completed) = (FlowState::SentWithLoss, None);
+        }
+    }
+    flows
+}
+
+fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<Vec<Occupancy>>) -> Vec<PortRow> {
+    let topology = &scenario.topology;
+    let mut rows = Vec::new();
+    for (port, (counters, left)) in ports.into_iter().zip(left).enumerate() {
+        let link = LinkId(port as u32);
+        let of_host = topology.is_host(topology.link(link).from);
+        let plan = if of_host { &scenario.host_plan } else { &scenario.switch_plan };
+        for (queue, (counters, left)) in counters.into_iter().zip(left).enumerate() {
+            rows.push(PortRow {
+                port: link.0,
+                queue: queue as u8,
+                name: topology.link_name(link),
+                queue_name: plan.queues[queue].name.clone(),
+                counters,
+                left,
+            });
+        }
+    }
+    rows
+}
+
+fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
+    let spec = &scenario.spec.traffic[&group.name];
+    let asked = [
+        ("min_delivery", spec.contract.min_delivery),
+        ("min_share", spec.contract.min_share),
+        ("weight", spec.contract.weight),
+    ];
+    let asked: Vec<String> =
+        asked.iter().filter(|(_, value)| *value != 1.0).map(|(field, value)| format!("{field} {value}")).collect();
+    let queue = scenario.switch_plan.queue_of_class[usize::from(group.class)];
+    GroupInfo {
+        name: group.name.clone(),
+        transport: spec.transport.name().to_owned(),
+        class: format!("{} ({})", group.class, scenario.switch_plan.queues[usize::from(queue)].name),
+        contract: if asked.is_empty() { "none".to_owned() } else { asked.join(", ") },
+    }
+}
+
+/// What the run costs. Results do not depend on it.
+struct Clock {
+    wall: std::time::Instant,
+    /// A run is one thread.
+    cpu: ThreadTime,
+}
+
+impl Clock {
+    #[allow(clippy::disallowed_methods, reason = "the cost of a run is measured, its events are not")]
+    fn start() -> Self {
+        Self { wall: std::time::Instant::now(), cpu: ThreadTime::now() }
+    }
+
+    /// Seconds elapsed, and seconds computed.
+    fn read(&self) -> (f64, f64) {
+        (self.wall.elapsed().as_secs_f64(), self.cpu.elapsed().as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What can be wrong with a scenario, and where.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::topology::TopologyError;
+use crate::traffic::TrafficError;
+
+/// Where a value of a scenario came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A line of a file, counted from 1.
+    Line {
+        /// The file as it was named.
+        file: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// What the command line put over the file, such as `--set seed=2`.
+    Flag(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line { file, line } => write!(f, "{}:{line}", file.display()),
+            Self::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+/// Why a scenario was refused. Every message is one line and names the file and the key or line.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("{}: {source}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{place}: {why}")]
+    Syntax {
+        /// Where.
+        place: Place,
+        /// What the parser says.
+        why: String,
+    },
+    /// A key is not known, missing, or has a value that cannot be.
+    #[error("{place}: `{key}`: {why}")]
+    Key {
+        /// Where it was given.
+        place: Place,
+        /// The key with its tables, dotted.
+        key: String,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+    /// An override that does not lead anywhere.
+    #[error("{flag}: {why}")]
+    Override {
+        /// The flag as it was given.
+        flag: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The topology cannot be built.
+    #[error("{place}: `topology`: {source}")]
+    Topology {
+        /// Where the topology is described.
+        place: Place,
+        /// Why.
+        source: Box<TopologyError>,
+    },
+    /// The traffic cannot be made.
+    #[error("{place}: {source}")]
+    Traffic {
+        /// Where the group or its key is.
+        place: Place,
+        /// Why.
+        source: Box<TrafficError>,
+    },
+}

@@ -1,0 +1,145 @@
+//! Overrides: dotted keys and new values, and the short forms of keys.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+use super::error::{Place, ScenarioError};
+use super::{Scenario, suggest};
+
+/// A key's new value, from the command line or a variant.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Override {
+    /// The key with its tables, dotted; the last part alone where only one key ends so.
+    pub key: String,
+    /// Its value.
+    pub value: Value,
+    /// Who wants it.
+    pub place: Place,
+}
+
+/// Keys that may be set although no file gives them and no default stands for them.
+const ALWAYS: [&str; 4] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval"];
+
+/// Tables and keys at the top of a file, which need no search.
+const TOP: [&str; 14] = [
+    "name",
+    "description",
+    "seed",
+    "duration",
+    "drain",
+    "warmup",
+    "routing",
+    "sample_interval",
+    "topology",
+    "packets",
+    "queues",
+    "host_queues",
+    "transport",
+    "traffic",
+];
+
+impl Override {
+    /// Reads `KEY=VALUE` as given to `flag`. The value is TOML; what is not is taken as text, so that units and names
+    /// need no quotes.
+    pub fn parse(flag: &str, text: &str) -> Result<Self, ScenarioError> {
+        let given = format!("{flag} {text}");
+        let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
+            return Err(ScenarioError::Override { flag: given, why: "is not of the form KEY=VALUE".to_owned() });
+        };
+        Ok(Self { key: key.trim().to_owned(), value: parse_value(value), place: Place::Flag(given) })
+    }
+}
+
+/// A value of the command line: TOML if it is, text otherwise.
+pub(super) fn parse_value(text: &str) -> Value {
+    let text = text.trim();
+    text.parse().unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+impl Scenario {
+    /// Lays one override over the document; `keys` are those there are.
+    pub(super) fn apply(&mut self, change: &Override, keys: &BTreeSet<String>) -> Result<(), ScenarioError> {
+        let refuse = |why: String| match &change.place {
+            Place::Flag(flag) => ScenarioError::Override { flag: flag.clone(), why },
+            place @ Place::Line { .. } => ScenarioError::Key { place: place.clone(), key: change.key.clone(), why },
+        };
+        let key = full_key(&change.key, keys).map_err(refuse)?;
+        if let Some(group) = key.strip_prefix("traffic.").and_then(|rest| rest.split('.').next()) {
+            let groups = self.groups();
+            if !groups.iter().any(|name| name == group) {
+                return Err(refuse(suggest::unknown("traffic group", group, &groups)));
+            }
+        }
+        if key.split('.').next() == Some("queues") && (key == "queues.plan" || key == "queues.queue") {
+            self.document.forget_other_plan(&key);
+        }
+        self.document.set(&key, change.value.clone(), &change.place).map_err(refuse)
+    }
+
+    fn groups(&self) -> Vec<String> {
+        let traffic = self.document.root().get("traffic").and_then(Value::as_table);
+        traffic.map_or(Vec::new(), |groups| groups.keys().cloned().collect())
+    }
+}
+
+/// The key that `key` means: itself if it begins at the top, else the only one that ends so.
+fn full_key(key: &str, keys: &BTreeSet<String>) -> Result<String, String> {
+    let first = key.split('.').next().unwrap_or(key);
+    if TOP.contains(&first) {
+        return Ok(key.to_owned());
+    }
+    let ending = format!(".{key}");
+    let candidates: Vec<&String> = keys.iter().filter(|full| full.ends_with(&ending)).collect();
+    match candidates[..] {
+        [only] => Ok(only.clone()),
+        [] => {
+            let last_parts: BTreeSet<&str> =
+                keys.iter().filter_map(|full| full.rsplit('.').next()).chain(TOP).collect();
+            let near = suggest::nearest(key, last_parts);
+            Err(near.map_or_else(
+                || format!("no key of this scenario ends in `{key}`"),
+                |near| format!("no key of this scenario ends in `{key}`, did you mean `{near}`?"),
+            ))
+        }
+        _ => {
+            let listed = candidates.iter().map(|full| format!("`{full}`")).collect::<Vec<_>>().join(", ");
+            Err(format!("`{key}` may mean {listed}: give more of the key"))
+        }
+    }
+}
+
+/// The full keys that short ones are looked up among: those of the file, and those that have a default.
+pub(super) fn full_keys(scenario: &Scenario) -> BTreeSet<String> {
+    let given = scenario.document.root().as_table().map(leaves).unwrap_or_default();
+    let resolved = scenario.resolve().map(|resolved| leaves(&resolved.to_table())).unwrap_or_default();
+    // A named plan written out has keys that do not go with its name.
+    let defaults =
+        resolved.into_iter().filter(|(key, _)| !key.starts_with("queues.") && !key.starts_with("host_queues."));
+    let all = given.into_iter().chain(defaults).map(|(key, _)| key).chain(ALWAYS.map(str::to_owned));
+    all.filter(|key| !key.starts_with("variants.")).collect()
+}
+
+/// Every plain value below `table` with its dotted key.
+pub(super) fn leaves(table: &Table) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    collect_leaves(table, "", &mut found);
+    found
+}
+
+fn collect_leaves(table: &Table, path: &str, found: &mut Vec<(String, Value)>) {
+    for (key, value) in table {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match value {
+            Value::Table(table) => collect_leaves(table, &path, found),
+            Value::Array(items) if items.iter().all(Value::is_table) && !items.is_empty() => {
+                for (index, item) in items.iter().enumerate() {
+                    if let Value::Table(table) = item {
+                        collect_leaves(table, &format!("{path}.{index}"), found);
+                    }
+                }
+            }
+            value => found.push((path, value.clone())),
+        }
+    }
+}

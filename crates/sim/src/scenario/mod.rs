@@ -1,0 +1,97 @@
+//! Scenario files: topology, queues, traffic, transports, duration and seed, in TOML.
+//!
+//! A file becomes a run in three steps, and each has its errors, which name the file and the line or key:
+//!
+//! 1. [`Scenario::load`] reads the file and lays overrides over it (`--set`, `--vary`, a variant).
+//! 2. [`Scenario::resolve`] fills in every default, builds topology, routing and queue plans, and checks everything
+//!    against everything else.
+//! 3. [`crate::run::run`] runs the [`Resolved`] scenario, and can find nothing wrong any more.
+//!
+//! The keys are documented at [`ScenarioSpec`] and the types below it. Quantities carry their unit: `"10Gbit/s"`,
+//! `"5us"`, `"250MB"`.
+
+mod document;
+mod error;
+mod estimate;
+mod group;
+mod keys;
+mod limit;
+mod marking;
+mod presets;
+mod queues;
+mod resolved;
+mod spec;
+mod suggest;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod udp;
+
+pub use error::{Place, ScenarioError};
+pub use estimate::Estimate;
+pub use group::{ContractSpec, GroupSpec, TransportName};
+pub use keys::Override;
+pub use limit::{Length, Limit};
+pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
+pub use presets::PRESETS;
+pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
+pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
+pub use suggest::nearest;
+pub use tcp::{EcnEcho, TcpSpec};
+pub use udp::UdpSpec;
+
+use std::path::Path;
+
+use document::Document;
+
+/// A scenario as it stands in a file, with overrides laid over it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    document: Document,
+}
+
+impl Scenario {
+    /// Reads a file.
+    pub fn load(file: &Path) -> Result<Self, ScenarioError> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|source| ScenarioError::Unreadable { file: file.to_owned(), source })?;
+        Self::parse(&text, file)
+    }
+
+    /// Reads the text of a file; `file` appears in errors, and relative paths start from its folder.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
+        let mut document = Document::parse(text, file)?;
+        document.anchor_paths();
+        Ok(Self { document })
+    }
+
+    /// This scenario with overrides, in their order.
+    pub fn with(&self, overrides: &[Override]) -> Result<Self, ScenarioError> {
+        let mut scenario = self.clone();
+        if !overrides.is_empty() {
+            let keys = keys::full_keys(self);
+            for change in overrides {
+                scenario.apply(change, &keys)?;
+            }
+            scenario.document.anchor_paths();
+        }
+        Ok(scenario)
+    }
+
+    /// The overrides of each variant that the file names, in the file's order.
+    pub fn variants(&self) -> Result<Vec<(String, Vec<Override>)>, ScenarioError> {
+        let spec: ScenarioSpec = self.document.decode()?;
+        let overrides = |name: &str, table: &toml::Table| {
+            let place = |key: &str| self.document.place(&format!("variants.{name}.{key}"));
+            let leaves = keys::leaves(table);
+            leaves.into_iter().map(|(key, value)| Override { place: place(&key), key, value }).collect()
+        };
+        Ok(spec.variants.iter().map(|(name, table)| (name.clone(), overrides(name, table))).collect())
+    }
+
+    /// Every default filled in, everything built and checked.
+    pub fn resolve(&self) -> Result<Resolved, ScenarioError> {
+        resolved::resolve(&self.document)
+    }
+}

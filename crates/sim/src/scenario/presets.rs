@@ -1,0 +1,142 @@
+//! Queue plans with a name.
+
+use pliant_proto::packet::CLASSES;
+use pliant_proto::switch::marker::Level;
+use pliant_proto::units::Bytes;
+
+use super::limit::{Length, Limit};
+use super::marking::EcnSpec;
+use super::queues::{DEFAULT_QUANTUM, QueueSpec, QueuesSpec, Scheduler};
+use super::suggest;
+
+/// Names of queue plans and what they are. `W-W` stands for any weights, one queue each, such as `dwrr-9-1`.
+pub const PRESETS: &[(&str, &str)] = &[
+    ("drop-tail", "one queue of 466 packets for all classes, without marking"),
+    ("shared", "one queue of 466 packets for all classes, marking at 65 packets (DCTCP at 10 Gbit/s)"),
+    ("strict", "class 0 before all others by strict priority, each queue as in `shared`"),
+    ("strict-8", "eight queues by strict priority, class 0 first, each as in `shared`"),
+    ("dwrr-W-W", "deficit weighted round robin over two or more queues with these weights, each as in `shared`"),
+    ("wfq-W-W", "self-clocked fair queueing over two or more queues with these weights, each as in `shared`"),
+    ("reflex", "REFLEX: 9:1 deficit round robin, marking at 65 packets, behind it a device FIFO of 20 packets"),
+    ("low-priority", "low-priority TCP: strict, 128 kB before 64 kB, no marking, a device FIFO of 100 packets"),
+];
+
+/// Packets a queue holds (REFLEX).
+const LIMIT: Limit = Limit::in_packets(466);
+/// Where it marks (DCTCP, SIGCOMM 2010, at 10 Gbit/s).
+const MARKING: EcnSpec = EcnSpec::threshold(Length(Level::Packets(65)));
+
+/// The named plan written out.
+pub(super) fn queues(name: &str) -> Result<QueuesSpec, String> {
+    let two = || vec![queue("regular", 1), queue("flexible", 1)];
+    let plan = match name {
+        "drop-tail" => plan(Scheduler::Strict, vec![QueueSpec { ecn: EcnSpec::Off, ..queue("shared", 1) }]),
+        "shared" => plan(Scheduler::Strict, vec![queue("shared", 1)]),
+        "strict" => plan(Scheduler::Strict, two()),
+        "strict-8" => plan(Scheduler::Strict, numbered(&[1; 8])),
+        "reflex" => {
+            let queues = vec![queue("regular", 9), queue("flexible", 1)];
+            QueuesSpec { device_fifo_packets: Some(20), ..plan(Scheduler::Dwrr, queues) }
+        }
+        "low-priority" => {
+            let mut queues = two();
+            for (queue, bytes) in queues.iter_mut().zip([128_000, 64_000]) {
+                (queue.limit, queue.ecn) = (Limit::in_bytes(bytes), EcnSpec::Off);
+            }
+            QueuesSpec { device_fifo_packets: Some(100), ..plan(Scheduler::Strict, queues) }
+        }
+        _ => match weighted(name)? {
+            Some(plan) => plan,
+            None => return Err(unknown(name)),
+        },
+    };
+    Ok(plan)
+}
+
+/// The plan of a name such as `dwrr-9-1`; `None` if it is no such name.
+fn weighted(name: &str) -> Result<Option<QueuesSpec>, String> {
+    let Some((scheduler, weights)) = name.split_once('-') else { return Ok(None) };
+    let scheduler = match scheduler {
+        "dwrr" => Scheduler::Dwrr,
+        "wfq" => Scheduler::Wfq,
+        _ => return Ok(None),
+    };
+    let weights: Result<Vec<u32>, _> = weights.split('-').map(str::parse).collect();
+    let weights = weights.map_err(|_| format!("\"{name}\" needs whole weights, such as \"dwrr-9-1\""))?;
+    if weights.len() < 2 || weights.len() > CLASSES {
+        return Err(format!("\"{name}\" needs 2 to {CLASSES} weights, such as \"dwrr-9-1\""));
+    }
+    let queues = match weights[..] {
+        [regular, flexible] => vec![queue("regular", regular), queue("flexible", flexible)],
+        _ => numbered(&weights),
+    };
+    Ok(Some(plan(scheduler, queues)))
+}
+
+fn unknown(name: &str) -> String {
+    let names: Vec<String> = PRESETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    suggest::unknown("queue plan", name, &names)
+}
+
+fn numbered(weights: &[u32]) -> Vec<QueueSpec> {
+    weights.iter().enumerate().map(|(number, &weight)| queue(&format!("class {number}"), weight)).collect()
+}
+
+fn queue(name: &str, weight: u32) -> QueueSpec {
+    QueueSpec {
+        name: name.to_owned(),
+        classes: Vec::new(),
+        weight,
+        limit: LIMIT,
+        ecn: MARKING,
+        red: None,
+        colour_limit: None,
+        buffer_alpha: 1.0,
+        reserved: Bytes(0),
+        shaper: None,
+    }
+}
+
+/// One queue per class; the last takes all further classes.
+fn plan(scheduler: Scheduler, mut queue: Vec<QueueSpec>) -> QueuesSpec {
+    let last = queue.len() - 1;
+    for class in 0..CLASSES {
+        queue[class.min(last)].classes.push(class as u8);
+    }
+    QueuesSpec {
+        scheduler: Some(scheduler),
+        strict: (scheduler != Scheduler::Strict).then_some(0),
+        quantum: (scheduler == Scheduler::Dwrr).then_some(DEFAULT_QUANTUM),
+        device_fifo_packets: Some(0),
+        queue,
+        ..QueuesSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every name in the list is a plan that can be built, written out or not.
+    #[test]
+    fn every_listed_plan_builds() {
+        for (name, _) in PRESETS {
+            let name = name.replace("W-W", "9-1");
+            let spec = queues(&name).unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert!(spec.build().is_ok(), "{name}");
+            assert_eq!(spec.expanded().as_ref(), Ok(&spec), "{name}");
+        }
+    }
+
+    #[test]
+    fn weights_come_from_the_name() {
+        let weights = |name| queues(name).unwrap().queue.iter().map(|queue| queue.weight).collect::<Vec<_>>();
+        assert_eq!(
+            (weights("dwrr-9-1"), weights("wfq-99-1"), weights("dwrr-4-2-1")),
+            (vec![9, 1], vec![99, 1], vec![4, 2, 1])
+        );
+        assert!(queues("dwrr-9").unwrap_err().contains("2 to 32 weights"));
+        assert!(queues("dwrr-9-x").unwrap_err().contains("whole weights"));
+        assert!(queues("dwwr-9-1").unwrap_err().contains("did you mean"));
+    }
+}

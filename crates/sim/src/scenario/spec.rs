@@ -1,0 +1,134 @@
+//! The keys of a scenario file.
+
+use indexmap::IndexMap;
+use pliant_proto::packet::WireFormat;
+use pliant_proto::time::Span;
+use pliant_proto::units::Bytes;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use super::group::GroupSpec;
+use super::queues::QueuesSpec;
+use super::tcp::TcpSpec;
+use crate::engine::PathChoice;
+use crate::topology::TopologySpec;
+use crate::units_serde;
+
+/// A whole scenario file.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioSpec {
+    /// What it is called in tables and folders. Default: the file's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it shows, in a sentence. Default: empty.
+    #[serde(default)]
+    pub description: String,
+    /// Seed of every random stream, 0 to 2^63 - 1. Default: 1.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// Flows start until here; flows without an end run until here. Above 0s.
+    #[serde(with = "units_serde")]
+    pub duration: Span,
+    /// Flows under way may take this much longer before the run stops. Default: ten times `duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub drain: Option<Span>,
+    /// Flows that start before this are left out of statistics. Default: `"0s"`.
+    #[serde(default, with = "units_serde")]
+    pub warmup: Span,
+    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"` or `"spray-round-robin"` (by
+    /// packet). Default: `"ecmp"`.
+    #[serde(default)]
+    pub routing: RoutingName,
+    /// Interval at which queue lengths and throughput are recorded. Default: not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub sample_interval: Option<Span>,
+    /// Hosts, switches and cables.
+    pub topology: TopologySpec,
+    /// How payload is cut and framed.
+    #[serde(default)]
+    pub packets: PacketsSpec,
+    /// Queues of switch ports. Default: the plan `shared`.
+    #[serde(default)]
+    pub queues: QueuesSpec,
+    /// Queues of host ports. Default: as `queues`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_queues: Option<QueuesSpec>,
+    /// Settings of the TCP family for every group that does not have its own.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub transport: TcpSpec,
+    /// Traffic groups by name, at least one.
+    pub traffic: IndexMap<String, GroupSpec>,
+    /// Variants for `pliant compare`: overrides by dotted key. Default: none.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub variants: IndexMap<String, Table>,
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn is_default(spec: &TcpSpec) -> bool {
+    *spec == TcpSpec::default()
+}
+
+/// How a switch picks among equal-cost links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoutingName {
+    /// By a hash of the flow.
+    #[default]
+    Ecmp,
+    /// At random for each packet.
+    SprayRandom,
+    /// In turn for each packet.
+    SprayRoundRobin,
+}
+
+impl From<RoutingName> for PathChoice {
+    fn from(name: RoutingName) -> Self {
+        match name {
+            RoutingName::Ecmp => Self::Ecmp,
+            RoutingName::SprayRandom => Self::SprayRandom,
+            RoutingName::SprayRoundRobin => Self::SprayRoundRobin,
+        }
+    }
+}
+
+/// The table `packets`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PacketsSpec {
+    /// Most payload bytes per packet, 64 to 65000. Default: `"1460B"`, a 1500-byte IP packet.
+    #[serde(with = "units_serde")]
+    pub mss: Bytes,
+    /// What counts as on the wire: `"ethernet"` with preamble and gap (78 bytes around a payload, at least 84) or `"ip"`
+    /// (40 bytes). Default: `"ethernet"`.
+    pub framing: Framing,
+}
+
+impl Default for PacketsSpec {
+    fn default() -> Self {
+        Self { mss: Bytes(1460), framing: Framing::Ethernet }
+    }
+}
+
+/// What counts as on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Framing {
+    /// Ethernet frames with preamble and gap.
+    #[default]
+    Ethernet,
+    /// IP packets.
+    Ip,
+}
+
+impl From<Framing> for WireFormat {
+    fn from(framing: Framing) -> Self {
+        match framing {
+            Framing::Ethernet => Self::ETHERNET,
+            Framing::Ip => Self::IP,
+        }
+    }
+}

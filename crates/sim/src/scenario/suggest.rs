@@ -1,0 +1,35 @@
+//! Offers the nearest name for one that is not known.
+
+use super::group::GROUP_KEYS;
+
+/// Most names that a message lists.
+const LISTED: usize = 40;
+
+/// Says that `name` is not known as a `what`, and offers the nearest of `names`, or all of them.
+pub(super) fn unknown(what: &str, name: &str, names: &[String]) -> String {
+    match nearest(name, names.iter().map(String::as_str)) {
+        Some(near) => format!("unknown {what} `{name}`, did you mean `{near}`?"),
+        None if names.is_empty() => format!("unknown {what} `{name}`"),
+        None => {
+            let listed = names.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            format!("unknown {what} `{name}`, there are: {listed}")
+        }
+    }
+}
+
+/// The name most like `name`, if any is like it at all: few letters apart, or beginning alike.
+pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let letters = name.chars().count();
+    let judge = |candidate: &'n str| {
+        (strsim::damerau_levenshtein(name, candidate), strsim::jaro_winkler(name, candidate), candidate)
+    };
+    let alike = |&(edits, likeness, _): &(usize, f64, &str)| edits <= (letters / 3).max(1) || likeness >= 0.8;
+    let better = |a: &(usize, f64, &str), b: &(usize, f64, &str)| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1));
+    names.into_iter().map(judge).filter(alike).min_by(better).map(|(_, _, candidate)| candidate)
+}
+
+/// Keys that may stand beside an unknown key although serde, which sees only the flattened part, does not know them.
+pub(super) fn keys_beside(path: &str) -> impl Iterator<Item = String> {
+    let in_group = path.starts_with("traffic.") && path.matches('.').count() == 2;
+    GROUP_KEYS.iter().filter(move |_| in_group).map(|&key| key.to_owned())
+}
