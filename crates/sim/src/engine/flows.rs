@@ -72,6 +72,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         mut traffic: Box<dyn Iterator<Item = FlowSpec> + 'a>,
         open: Open<'a, T>,
     ) -> Self {
+        assert!(u8::try_from(max_hops).is_ok(), "a path of {max_hops} links: packets count them in an octet");
         let next = traffic.next();
         Self {
             endpoints: Vec::new(),

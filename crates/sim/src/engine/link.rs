@@ -55,7 +55,9 @@ const SCHEDULED: u32 = u32::MAX;
 #[derive(Debug)]
 struct Scheduled {
     port: EgressPort,
-    /// When the next scheduling decision may be taken.
+    /// When the link, or the device FIFO before it, can take the next packet.
+    free_at: Instant,
+    /// When to take the next scheduling decision: not before `free_at`, later where tokens are missing.
     decide_at: Instant,
     /// Times at which the packets in the device FIFO start, oldest first; at most as many as it holds.
     device_starts: VecDeque<Instant>,
@@ -73,6 +75,7 @@ impl Link {
         let scheduled = (!simple).then(|| {
             Box::new(Scheduled {
                 port,
+                free_at: Instant::ZERO,
                 decide_at: Instant::ZERO,
                 device_starts: VecDeque::new(),
                 device_fifo: plan.device_fifo_packets as usize,
@@ -150,11 +153,13 @@ impl Link {
         let scheduled = self.scheduled_mut();
         let idle = busy_until <= now && scheduled.device_fifo == 0;
         if idle && shared.is_none() && scheduled.port.pass_through(&packet) {
-            self.scheduled_mut().decide_at = self.commit(now, packet);
+            let free_at = self.commit(now, packet);
+            self.scheduled_mut().occupied_until(free_at);
             return Admission::Queued;
         }
         let admission = scheduled.port.enqueue(now, packet, shared.as_deref_mut());
-        if admission == Admission::Queued && (idle || scheduled.decide_at <= now) {
+        // Others may be waiting for tokens; this packet need not.
+        if admission == Admission::Queued && scheduled.free_at <= now {
             scheduled.decide_at = now;
             self.decide(now, shared);
         }
@@ -202,7 +207,7 @@ impl Link {
                     let start = busy_until.max(at);
                     let device_free_at = scheduled.occupy_device(start);
                     let link_free_at = self.commit(start, packet);
-                    self.scheduled_mut().decide_at = at.max(device_free_at.unwrap_or(link_free_at));
+                    self.scheduled_mut().occupied_until(at.max(device_free_at.unwrap_or(link_free_at)));
                 }
                 Next::NotBefore(later) => scheduled.decide_at = later,
                 Next::Empty => return,
@@ -303,6 +308,12 @@ impl Link {
 }
 
 impl Scheduled {
+    /// No further packet can be taken before `free_at`.
+    fn occupied_until(&mut self, free_at: Instant) {
+        self.free_at = free_at;
+        self.decide_at = free_at;
+    }
+
     /// When to wake the port if packets wait, unless that was said before.
     fn wake_at(&mut self) -> Option<Instant> {
         if self.port.occupancy().packets == 0 || self.wake_at == Some(self.decide_at) {

@@ -156,7 +156,9 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     pub fn finish(mut self) -> Outcome<R> {
         let left = self.network.occupancies(self.now).collect();
         self.network.assert_conserved();
-        assert_eq!(self.network.in_flight(), self.flows.in_flight(), "packets are conserved from end to end");
+        let in_flight = self.network.in_flight();
+        assert_eq!(in_flight, self.flows.in_flight(), "packets are conserved from end to end");
+        assert!(in_flight == 0 || !self.schedule.is_empty(), "{in_flight} packets are stuck: nothing will move them");
         let totals = Totals { packet_hops: self.network.packet_hops(), events: self.events, digest: self.digest };
         Outcome {
             ports: self.network.counters().collect(),

@@ -91,7 +91,7 @@ impl<'a> Network<'a> {
     /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date.
     #[inline(never)]
     fn enqueue_shared(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
-        self.catch_up_neighbours(now, link);
+        self.catch_up_neighbours(now, link, schedule);
         let (port, shared) = self.port_and_buffer(link);
         let idle = port.next_arrival().is_none();
         let admission = port.enqueue(now, packet, shared);
@@ -130,12 +130,18 @@ impl<'a> Network<'a> {
         (&mut self.links[link as usize], shared)
     }
 
-    /// A shared buffer's free room is known only when all its node's ports are up to date.
-    fn catch_up_neighbours(&mut self, now: Instant, link: u32) {
+    /// A shared buffer's free room is known only when all its node's ports are up to date. A port whose tokens come at
+    /// this very instant may so find a packet for its idle wire before its wake-up does.
+    fn catch_up_neighbours(&mut self, now: Instant, link: u32, schedule: &mut Schedule) {
         let node = self.topology.links()[link as usize].from;
         let Some(shared) = &mut self.shared[node.index()] else { return };
         for neighbour in self.topology.outgoing(node) {
-            self.links[neighbour.index()].catch_up(now, Some(shared));
+            let port = &mut self.links[neighbour.index()];
+            let idle = port.next_arrival().is_none();
+            port.catch_up(now, Some(shared));
+            if idle {
+                Self::schedule_next(port, neighbour.0, schedule);
+            }
         }
     }
 

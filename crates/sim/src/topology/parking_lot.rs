@@ -5,14 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
 use super::spec::check_range;
-use super::{LinkSpec, MAX_HOSTS, Topology, TopologyError};
+use super::{LinkSpec, Topology, TopologyError};
+
+/// With the two hosts' links 255.
+const MAX_HOPS: u64 = 253;
 
 /// `hops` cables join `hops + 1` switches in a row. Hosts 0 and 1 sit at the two ends; hosts `2 + 2h` and `3 + 2h` sit
 /// at the two ends of hop `h`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParkingLot {
-    /// Cables between switches, 1 to 10,000.
+    /// Cables between switches, 1 to 253: packets count the links they cross in an octet.
     pub hops: u32,
     /// Cable of each host.
     pub edge_link: LinkSpec,
@@ -26,7 +29,7 @@ pub struct ParkingLot {
 impl ParkingLot {
     /// Builds it.
     pub fn build(&self) -> Result<Topology, TopologyError> {
-        let hops = check_range("hops", self.hops, 1..=MAX_HOSTS / 100)?;
+        let hops = check_range("hops", self.hops, 1..=MAX_HOPS)?;
         let edge = self.edge_link.check("edge_link")?.at_host(self.host_delay);
         let bottleneck = self.bottleneck_link.check("bottleneck_link")?;
         let size = Size { hosts: 2 + 2 * hops, switches: hops + 1, cables: 3 * hops + 2 };
