@@ -9,8 +9,8 @@
 //! | initial alpha | 1 | RFC 8257 section 4.2 |
 //! | minimum window | 2 segments | Linux; 1 spares a queue that very many flows share |
 //!
-//! The window grows on acknowledgements with ECE too, as the steady state of the SIGCOMM 2010 paper (section 3.3)
-//! assumes; RFC 3168's rule against it is for marks that halve the window.
+//! The window does not grow on acknowledgements with ECE (RFC 3168 section 6.1.2, which RFC 8257 leaves in force). The
+//! steady state of the SIGCOMM 2010 paper (section 3.3) assumes that it does, and so lies a little higher.
 
 use super::reno::{Reno, RenoConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
@@ -98,7 +98,9 @@ impl CongestionControl for Dctcp {
         if sample.unacked > self.window_end {
             self.update_alpha(sample.next);
         }
-        self.reno.grow(sample);
+        if !sample.ece {
+            self.reno.grow(sample);
+        }
     }
 
     fn on_congestion(&mut self, event: &Congestion) {

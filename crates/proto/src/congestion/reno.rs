@@ -83,12 +83,12 @@ impl Reno {
         }
     }
 
-    /// Sets the window and ends slow start there.
+    /// Sets the window and ends slow start there. Bytes counted towards the next segment stay counted: a small window
+    /// that marks cut a little every round trip would otherwise never grow, and larger ones would keep their share.
     #[inline]
     pub(super) fn cut_to(&mut self, cwnd: u64) {
         self.cwnd = cwnd;
         self.ssthresh = cwnd;
-        self.counted = 0;
     }
 
     #[inline]
@@ -121,7 +121,10 @@ impl CongestionControl for Reno {
 
     fn on_congestion(&mut self, event: &Congestion) {
         match event.cause {
-            Cause::Loss | Cause::Ecn => self.cut_to(self.half_of(event.flight)),
+            Cause::Loss | Cause::Ecn => {
+                self.cut_to(self.half_of(event.flight));
+                self.counted = 0;
+            }
             Cause::Timeout => self.on_timeout(event),
         }
     }

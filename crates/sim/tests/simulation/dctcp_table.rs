@@ -53,8 +53,7 @@ fn assert_near(what: &str, measured: f64, expected: f64, tolerance: f64) {
 }
 
 /// Alpha, the queue's 5th percentile and its maximum lie within 10 % of the packet model for one and two flows, and
-/// alpha also of the paper's fluid model. Ten flows desynchronize: alpha lies between model and theory, 0.316 and 0.401,
-/// and the queue falls less deep.
+/// alpha also of the paper's fluid model. Ten flows desynchronize: alpha is the model's 0.316, not theory's 0.401.
 #[test]
 fn alpha_and_queue_follow_the_model() {
     for (flows, threshold, theory, model, queue_p5, queue_max) in
@@ -74,8 +73,8 @@ fn alpha_and_queue_follow_the_model() {
     }
     let ten = steady_state(10, 40, MarkAt::Enqueue);
     println!("N 10, K 40: alpha {:.4}, queue {} to {}", ten.alpha, ten.queue_p5, ten.queue_max);
-    assert!((0.316..=0.401).contains(&ten.alpha), "{}", ten.alpha);
-    assert!((23.0..40.0).contains(&ten.queue_p5), "{}", ten.queue_p5);
+    assert_near("alpha of ten flows", ten.alpha, 0.316, 0.1);
+    assert_near("5th percentile of the queue of ten flows", ten.queue_p5, 23.0, 0.1);
     assert_near("longest queue of ten flows", ten.queue_max, 50.0, 0.1);
     assert!(ten.utilisation >= 0.999, "{}", ten.utilisation);
 }

@@ -35,13 +35,12 @@ fn shares(outcome: &Outcome<Watch>) -> (f64, f64) {
     (goodputs.iter().sum::<f64>() / (10e9 * 1460.0 / 1500.0), jain(&goodputs))
 }
 
-/// DCTCP keeps the link full and the queue near K without a drop. With K = 65, C * RTT = 27 packets and 8 flows the
-/// paper's steady state (SIGCOMM 2010, section 3.3) has the queue swing between 54 and 73 packets, around 63.5.
+/// DCTCP keeps the link full and the queue near K = 65 without a drop; ns-3 3.37 has a mean queue of 60 packets here.
 /// Where edges are as fast as the bottleneck, packets come in lockstep with departures, and which flow's packet comes
-/// first in each step biases the flows' marks for good (phase effects, Floyd and Jacobson 1992).
+/// first in each step biases the flows' marks for long (phase effects, Floyd and Jacobson 1992).
 #[test]
 fn eight_dctcp_flows() {
-    for (edge_gbit, least_fairness) in [(10, 0.995), (40, 0.999)] {
+    for (edge_gbit, least_fairness) in [(10, 0.998), (40, 0.999)] {
         let plan = fifo(1000, mark_from(65, MarkAt::Enqueue));
         let outcome = run(8, edge_gbit, Algorithm::Dctcp, EcnMode::Accurate, plan);
         let (utilisation, fairness) = shares(&outcome);
@@ -49,7 +48,7 @@ fn eight_dctcp_flows() {
         println!("edges {edge_gbit}: utilisation {utilisation:.5}, Jain {fairness:.5}, queue {queue:.2}");
         assert!((0.998..=1.0001).contains(&utilisation), "{utilisation}");
         assert!(fairness >= least_fairness, "{fairness}");
-        assert!((61.0..=66.0).contains(&queue), "{queue}");
+        assert!((58.0..=63.0).contains(&queue), "{queue}");
         assert!((71..=75).contains(&outcome.recorder.percentile(1.0)));
         assert_eq!(dropped(&outcome.ports), 0);
     }
