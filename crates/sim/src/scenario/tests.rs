@@ -227,3 +227,87 @@ fn settings_of_all_groups_give_way_to_those_of_one() {
     let broken = message(resolve(&text.replace("hystart = true", "gain = 2.0")));
     assert!(broken.starts_with("small.toml:13: `transport.gain`: must lie in (0, 1]"), "{broken}");
 }
+
+const REFERENCE: &str = include_str!("../../../../docs/scenario.md");
+
+/// The keys of `T`, as serde lists them when it meets one that it does not know; `kind` chooses among tagged tables.
+fn keys_of<T: serde::de::DeserializeOwned>(kind: Option<&str>) -> Vec<String> {
+    let kind = kind.map(|kind| ("kind".to_owned(), toml::Value::from(kind)));
+    let table: toml::Table = kind.into_iter().chain([("?".to_owned(), toml::Value::from(0))]).collect();
+    names(table.try_into::<T>())
+}
+
+/// The values of the enumeration `T`, likewise.
+fn values_of<T: serde::de::DeserializeOwned>() -> Vec<String> {
+    names(toml::Value::from("?").try_into::<T>())
+}
+
+/// The kinds of the tagged table `T`, likewise.
+fn kinds_of<T: serde::de::DeserializeOwned>() -> Vec<String> {
+    names(toml::Table::from_iter([("kind".to_owned(), toml::Value::from("?"))]).try_into::<T>())
+}
+
+fn names<T>(refused: Result<T, toml::de::Error>) -> Vec<String> {
+    let message = refused.err().expect("nothing is called `?`").message().to_owned();
+    let names: Vec<String> = message.split('`').skip(3).step_by(2).map(str::to_owned).collect();
+    assert!(message.starts_with("unknown") && !names.is_empty(), "{message}");
+    names
+}
+
+/// The reference of scenario files names every key in its section, every kind and every value.
+#[test]
+fn every_key_is_documented() {
+    use crate::topology::{LinkSpec, TopologySpec};
+    use crate::traffic::{DestinationChoice, LoadCounts, LoadOn, LongFlow, ReceiverOrder, TrafficSpec};
+
+    let (topologies, traffics) = (kinds_of::<TopologySpec>(), kinds_of::<TrafficSpec>());
+    let mut sections = vec![
+        ("Top level", keys_of::<ScenarioSpec>(None)),
+        ("Top level", values_of::<RoutingName>()),
+        ("Values", keys_of::<LinkSpec>(None)),
+        ("Topology", topologies.clone()),
+        ("Packets", keys_of::<PacketsSpec>(None)),
+        ("Packets", values_of::<Framing>()),
+        ("Queues", keys_of::<QueuesSpec>(None)),
+        ("Queues", values_of::<Scheduler>()),
+        ("Queues", PRESETS.iter().map(|(name, _)| (*name).to_owned()).collect()),
+        ("Queue", keys_of::<QueueSpec>(None)),
+        ("Queue", keys_of::<ShaperSpec>(None)),
+        ("ecn", keys_of::<ThresholdSpec>(None)),
+        ("ecn", [values_of::<At>(), values_of::<Of>(), values_of::<NotEct>()].concat()),
+        ("red", keys_of::<RedSpec>(None)),
+        ("Traffic groups", group::GROUP_KEYS.map(str::to_owned).to_vec()),
+        ("Traffic groups", [keys_of::<ContractSpec>(None), keys_of::<UdpSpec>(None)].concat()),
+        ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
+        ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
+        ("incast", values_of::<ReceiverOrder>()),
+        ("periodic", values_of::<DestinationChoice>()),
+        ("flows", keys_of::<LongFlow>(None)),
+        ("Flow sizes", crate::workload::BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect()),
+        ("TCP settings", [keys_of::<TcpSpec>(None), values_of::<EcnEcho>()].concat()),
+    ];
+    sections.extend(topologies.iter().map(|kind| ("Topology", keys_of::<TopologySpec>(Some(kind)))));
+    sections.extend(traffics.iter().map(|kind| (kind.as_str(), keys_of::<TrafficSpec>(Some(kind)))));
+    for (heading, names) in sections {
+        let after = REFERENCE
+            .split("\n#")
+            .find(|part| part.trim_start_matches('#').lines().next() == Some(&format!(" {heading}")));
+        let section = after.unwrap_or_else(|| panic!("no section {heading}"));
+        for name in names {
+            let written = [format!("`{name}`"), format!("`\"{name}\"`"), format!("{name} = ")];
+            assert!(written.iter().any(|text| section.contains(text)), "`{name}` is not in the section {heading}");
+        }
+    }
+}
+
+/// The reference's example is a scenario, and so are its variants.
+#[test]
+fn the_documented_example_resolves() {
+    let example = REFERENCE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let scenario = parse(example).unwrap();
+    let variants = scenario.variants().unwrap();
+    assert_eq!(variants.len(), 2);
+    for (name, overrides) in variants {
+        assert!(scenario.with(&overrides).unwrap().resolve().is_ok(), "{name}");
+    }
+}
