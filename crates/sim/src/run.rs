@@ -15,13 +15,14 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
+use pliant_proto::units::Rate;
 
-use crate::engine::{Opened, Outcome, Setup, Simulation};
+use crate::engine::{Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
 use crate::scenario::{Carrier, Group, Resolved, TcpCarrier};
-use crate::topology::LinkId;
+use crate::topology::{LinkId, NodeId};
 use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
 
 /// Slices in `duration`.
@@ -161,7 +162,13 @@ impl<'a> Opener<'a> {
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
         let scenario = self.scenario;
         let group = &scenario.groups[usize::from(flow.group)];
-        let links = path.iter().map(|&link| scenario.topology.link(link)).map(|link| (link.rate, link.delay));
+        let destination = NodeId(flow.destination);
+        let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp;
+        let links = path.iter().map(|&link| scenario.topology.link(link)).map(|link| {
+            // Sprayed packets take all equal-cost links at once: no flow is faster than over one link of their sum.
+            let parallel = if sprays { scenario.routing.next_links(link.from, destination).len() as u64 } else { 1 };
+            (Rate::from_bits_per_sec(link.rate.bits_per_sec() * parallel), link.delay)
+        });
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let (initiator, responder) = match &group.carrier {
             Carrier::Tcp(tcp) => {

@@ -219,7 +219,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         let (spec, number) = self.flows.take_next();
         let bytes = spec.bytes;
         let mut path = Vec::new();
-        self.network.path(&spec, number, &mut path);
+        self.network.path(&spec, &mut path);
         let initiator = self.flows.open(number, spec, &path);
         self.mix(kind::FLOW_START, initiator.index());
         self.with_transport(initiator.peer(), |_, _| {});

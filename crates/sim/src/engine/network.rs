@@ -167,9 +167,10 @@ impl<'a> Network<'a> {
         self.path_choice != PathChoice::Ecmp
     }
 
-    /// Pins the path of a new flow. Its number and the seed choose among equal-cost paths.
-    pub(super) fn path(&self, spec: &FlowSpec, number: u64, path: &mut Vec<LinkId>) {
-        let key = number ^ self.seed.rotate_left(32);
+    /// Pins the path of a new flow. The seed and the flow's place in its group choose among equal-cost paths, so another
+    /// group moves no flow of this one.
+    pub(super) fn path(&self, spec: &FlowSpec, path: &mut Vec<LinkId>) {
+        let key = spec.sequence ^ u64::from(spec.group) << 48 ^ self.seed.rotate_left(32);
         self.routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
     }
 
