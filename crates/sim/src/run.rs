@@ -164,10 +164,15 @@ impl<'a> Opener<'a> {
         let group = &scenario.groups[usize::from(flow.group)];
         let destination = NodeId(flow.destination);
         let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp;
+        // Sprayed packets spread over all equal-cost paths: no flow is faster than where each hop has the rate of as
+        // many links as the choices so far can reach. The last hop is the destination's one link.
+        let mut parallel = 1;
         let links = path.iter().map(|&link| scenario.topology.link(link)).map(|link| {
-            // Sprayed packets take all equal-cost links at once: no flow is faster than over one link of their sum.
-            let parallel = if sprays { scenario.routing.next_links(link.from, destination).len() as u64 } else { 1 };
-            (Rate::from_bits_per_sec(link.rate.bits_per_sec() * parallel), link.delay)
+            if sprays {
+                parallel *= scenario.routing.next_links(link.from, destination).len() as u64;
+            }
+            let width = if link.to == destination { 1 } else { parallel };
+            (Rate::from_bits_per_sec(link.rate.bits_per_sec().saturating_mul(width)), link.delay)
         });
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let (initiator, responder) = match &group.carrier {

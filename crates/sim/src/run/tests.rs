@@ -110,6 +110,7 @@ fn sprayed_flows_do_not_beat_their_ideal() {
             "topology.spines=4",
             "topology.host_link.rate=40Gbit/s",
             "topology.fabric_link={rate=\"10Gbit/s\", delay=\"1us\"}",
+            "traffic.web.load=0.2",
         ];
         let routing = format!("routing={routing}");
         let result = run_small(&[&changes[..], &[routing.as_str()]].concat());
