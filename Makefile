@@ -39,7 +39,9 @@ bench-real: $(PLIANT)
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz.
 fuzz:
 	cd fuzz && for target in wire_codec scenario_parser distribution_parser; do \
-		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+		mkdir -p artifacts/found/$$target && \
+		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target -- \
+			-max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
 clean:
 	cargo clean
