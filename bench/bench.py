@@ -83,7 +83,7 @@ def main():
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--no-peers", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     names = options.scenarios or SCENARIOS
     if unknown := [name for name in names if name not in SCENARIOS]:
         parser.error(f"unknown scenario {unknown[0]}; known: {' '.join(SCENARIOS)}")
