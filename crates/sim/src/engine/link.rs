@@ -121,26 +121,28 @@ impl Link {
         if self.waiting == SCHEDULED {
             return self.enqueue_scheduled(now, *packet, shared);
         }
-        let mut packet = *packet;
         if self.next_start <= now {
             self.start_due(now, shared.as_deref_mut());
         }
         let idle = self.busy_until <= now;
-        if !(idle && shared.is_none() && self.queue.pass_through(&packet)) {
+        if idle && shared.is_none() && self.queue.pass_through(packet) {
+            self.commit(now, *packet);
+            return Admission::Queued;
+        }
+        let mut packet = *packet;
+        let port = self.queue.occupancy();
+        let admission = self.queue.admit(now, &mut packet, port, shared.as_deref_mut());
+        if admission != Admission::Queued {
+            return admission;
+        }
+        if idle {
             let port = self.queue.occupancy();
-            let admission = self.queue.admit(now, &mut packet, port, shared.as_deref_mut());
-            if admission != Admission::Queued {
-                return admission;
+            self.queue.release(&mut packet, port, shared);
+        } else {
+            if self.waiting == 0 {
+                self.next_start = self.busy_until;
             }
-            if idle {
-                let port = self.queue.occupancy();
-                self.queue.release(&mut packet, port, shared);
-            } else {
-                if self.waiting == 0 {
-                    self.next_start = self.busy_until;
-                }
-                self.waiting += 1;
-            }
+            self.waiting += 1;
         }
         self.commit(self.busy_until.max(now), packet);
         Admission::Queued
