@@ -68,14 +68,6 @@ impl EventQueue {
         self.heap.pop().map(|key| Event::from_key(key.0))
     }
 
-    /// Replaces the earliest event by `event`: one sift instead of the two of a pop and a push.
-    #[inline]
-    pub fn replace_first(&mut self, event: Event) {
-        if let Some(mut first) = self.heap.peek_mut() {
-            *first = Reverse(event.key());
-        }
-    }
-
     /// Removes the earliest event.
     #[inline]
     pub fn remove_first(&mut self) {
@@ -116,16 +108,5 @@ mod tests {
             events.sort_unstable();
             prop_assert_eq!(out, events);
         }
-    }
-
-    #[test]
-    fn replacing_the_first_keeps_the_order() {
-        let mut queue = EventQueue::new();
-        for at in [5, 1, 3] {
-            queue.push(Event { at: Instant::from_ps(at), kind: 0, entity: at as u32 });
-        }
-        queue.replace_first(Event { at: Instant::from_ps(4), kind: 0, entity: 4 });
-        let order: Vec<u64> = core::iter::from_fn(|| queue.pop()).map(|event| event.at.as_ps()).collect();
-        assert_eq!(order, [3, 4, 5]);
     }
 }
