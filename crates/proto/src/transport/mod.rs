@@ -5,13 +5,16 @@
 //! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
 
 pub mod any;
+pub mod near_opt;
 #[cfg(test)]
 pub(crate) mod pair;
 pub mod tcp;
 pub mod udp;
 
+use self::near_opt::{OracleRequest, PacketFate};
 use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::Instant;
+use crate::units::Rate;
 
 /// What the application, or an oracle, tells a transport.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,9 +33,19 @@ pub enum Command {
     },
     /// The flow's weight is now this.
     SetWeight(f64),
+    /// An oracle's answer to `OracleRequest::FollowRate`: from now on the flow sends at this rate, on the wire. Zero
+    /// stops it.
+    SetRate(Rate),
+    /// An oracle's answer to `OracleRequest::Fate`.
+    Fate {
+        /// First byte of the data packet asked about.
+        seq: u64,
+        /// What became of it.
+        fate: PacketFate,
+    },
 }
 
-/// What a transport tells the application.
+/// What a transport tells the application, or asks an oracle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A connection stands; data may flow.
@@ -45,6 +58,8 @@ pub enum Event {
     Received,
     /// Everything was sent and acknowledged (sender).
     Finished,
+    /// A question to an oracle, for drivers that have one.
+    Ask(OracleRequest),
 }
 
 /// Why a transport wants to be called.

@@ -342,7 +342,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::Send { bytes } => self.write(now, bytes),
             Command::Finish => self.state |= FINISH,
             Command::SetWeight(weight) => self.controller.set_weight(weight),
-            Command::Consume { .. } => {}
+            Command::Consume { .. } | Command::SetRate(_) | Command::Fate { .. } => {}
         }
     }
 
