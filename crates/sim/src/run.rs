@@ -13,6 +13,7 @@ use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
@@ -79,6 +80,7 @@ fn run_with<R: Recorder>(
         switch_plan: &scenario.switch_plan,
         host_plan: &scenario.host_plan,
         path_choice: scenario.spec.routing.into(),
+        oracle_interval: scenario.oracle_interval(),
         seed: scenario.spec.seed,
     };
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
@@ -152,11 +154,12 @@ struct Opener<'a> {
     scenario: &'a Resolved,
     /// Settings of each group in each class that its flows have asked for.
     configs: BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>,
+    near_opt_configs: BTreeMap<(u16, Option<u8>), Arc<NearOptConfig>>,
 }
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
-        Self { scenario, configs: BTreeMap::new() }
+        Self { scenario, configs: BTreeMap::new(), near_opt_configs: BTreeMap::new() }
     }
 
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
@@ -193,6 +196,15 @@ impl<'a> Opener<'a> {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));
                 let config = UdpConfig { rate: udp.rate, payload: scenario.mss(), wire: scenario.wire(), class };
                 (UdpSender::new(config).into(), UdpReceiver::new().into())
+            }
+            Carrier::NearOpt(spec) => {
+                let config = self.near_opt_configs.entry((flow.group, flow.class)).or_insert_with(|| {
+                    let (mss, wire) = (scenario.mss(), scenario.wire());
+                    let data_class = TrafficClass::new(flow.class.unwrap_or(group.class));
+                    let ack_class = TrafficClass::new(flow.class.unwrap_or(group.ack_class));
+                    Arc::new(NearOptConfig { mss, wire, data_class, ack_class, rto: spec.rto() })
+                });
+                (NearOptSender::new(Arc::clone(config)).into(), NearOptReceiver::new(Arc::clone(config)).into())
             }
         };
         Opened { initiator, responder, ideal_fct }

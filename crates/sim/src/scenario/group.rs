@@ -3,12 +3,14 @@
 use pliant_proto::contract::{Contract, Field};
 use serde::{Deserialize, Serialize};
 
+use super::near_opt::NearOptSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 7] = ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp"];
+pub(super) const GROUP_KEYS: [&str; 8] =
+    ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp", "near_opt"];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -31,6 +33,9 @@ pub struct GroupSpec {
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Settings of its `near-opt` transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_opt: Option<NearOptSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -54,11 +59,14 @@ pub enum TransportName {
     WeightedFair,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// Told its rate and its losses by an oracle (arXiv 2401.08890).
+    NearOpt,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 6] = [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair, Self::Udp];
+    pub const ALL: [Self; 7] =
+        [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair, Self::Udp, Self::NearOpt];
 
     /// Its name in scenario files.
     pub const fn name(self) -> &'static str {
@@ -69,6 +77,7 @@ impl TransportName {
             Self::Dctcp => "dctcp",
             Self::WeightedFair => "weighted-fair",
             Self::Udp => "udp",
+            Self::NearOpt => "near-opt",
         }
     }
 
@@ -81,12 +90,13 @@ impl TransportName {
             Self::Dctcp => "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)",
             Self::WeightedFair => "weighted fair congestion control: shares a link by contract.weight (PPUSH)",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::NearOpt => "Near-Opt: an oracle tells it its rate and its losses; in the simulator only (low-priority TCP)",
         }
     }
 
-    /// Its settings at their defaults, as a scenario writes them; `None` for `udp`.
+    /// Its settings of TCP at their defaults, as a scenario writes them; `None` if it is none.
     pub fn default_settings(self) -> Option<TcpSpec> {
-        (self != Self::Udp).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
+        (!matches!(self, Self::Udp | Self::NearOpt)).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
     }
 
     /// Fields of the contract that it honours.

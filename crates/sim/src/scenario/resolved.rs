@@ -14,8 +14,9 @@ use toml::Table;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::near_opt::NearOptSpec;
 use super::queues::{KeyError, QueuesSpec};
-use super::spec::{PacketsSpec, ScenarioSpec};
+use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::routing::Routing;
@@ -71,6 +72,8 @@ pub enum Carrier {
     Tcp(Box<TcpCarrier>),
     /// Datagrams.
     Udp(UdpSpec),
+    /// Near-Opt.
+    NearOpt(NearOptSpec),
 }
 
 /// A member of the TCP family with its settings.
@@ -105,6 +108,11 @@ impl Resolved {
     /// Payload bytes of a full packet.
     pub fn mss(&self) -> u16 {
         self.spec.packets.mss.0 as u16
+    }
+
+    /// How often the oracle of `near-opt` flows tells rates.
+    pub fn oracle_interval(&self) -> Span {
+        self.spec.oracle.unwrap_or_default().interval
     }
 
     /// How long flows under way may take after `duration`.
@@ -160,6 +168,9 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
         groups.push(resolve_group(document, &mut spec, &name)?);
     }
     spec.transport = TcpSpec::default();
+    if groups.iter().any(|group| matches!(group.carrier, Carrier::NearOpt(_))) {
+        spec.oracle.get_or_insert_default();
+    }
 
     let fabric = fabric(&topology, spec.duration);
     let resolved = Resolved { spec, topology, routing, switch_plan, host_plan, groups, fabric, class_names };
@@ -183,6 +194,9 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
+    }
+    if let Err((key, why)) = spec.oracle.map_or(Ok(()), |oracle| oracle.check()) {
+        return refuse(&format!("oracle.{key}"), &why);
     }
     if spec.traffic.is_empty() {
         return refuse("traffic", "names no traffic group: give at least one [traffic.NAME]");
@@ -229,37 +243,60 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
-    let ScenarioSpec { packets, transport: defaults, traffic, .. } = spec;
+    let ScenarioSpec { packets, transport: defaults, traffic, routing, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
     contract.check(group.transport.honours()).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
-    let carrier = if group.transport == TransportName::Udp {
-        let (below, refused) = (format!("traffic.{name}"), udp_carrier(group));
-        refused.map_err(|(key, why)| document.error(&format!("{below}.{key}"), why))?
-    } else {
-        let tcp = tcp_carrier(group, defaults, packets, &contract);
-        let carrier = tcp.map_err(|(key, why)| {
-            // A setting for all groups is found where it is given.
-            let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
-            let is_shared = !document.gives(&own) && document.gives(&shared);
-            document.error(if is_shared { &shared } else { &own }, why)
-        })?;
-        Carrier::Tcp(Box::new(carrier))
-    };
+    let carrier = check_tables(group).and_then(|()| match group.transport {
+        TransportName::Udp => udp_carrier(group),
+        TransportName::NearOpt => near_opt_carrier(group, *routing),
+        _ => Ok(Carrier::Tcp(Box::new(tcp_carrier(group, defaults, packets, &contract)?))),
+    });
+    let carrier = carrier.map_err(|(key, why)| {
+        // A setting for all groups is found where it is given.
+        let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
+        let is_shared = shared != key && !document.gives(&own) && document.gives(&shared);
+        document.error(if is_shared { &shared } else { &own }, why)
+    })?;
     let GroupSpec { class, ack_class, ref traffic, .. } = *group;
     let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
     Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier })
 }
 
+/// Settings of another transport are a mistake.
+fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
+    let of_tcp = group.transport.default_settings().is_some();
+    let tables = [
+        ("tcp", group.tcp.is_some(), of_tcp, "TCP"),
+        ("udp", group.udp.is_some(), group.transport == TransportName::Udp, "UDP"),
+        ("near_opt", group.near_opt.is_some(), group.transport == TransportName::NearOpt, "Near-Opt"),
+    ];
+    match tables.into_iter().find(|(_, given, fits, _)| *given && !fits) {
+        Some((key, .., whose)) => {
+            Err((key.to_owned(), format!("{} has no settings of {whose}", group.transport.name())))
+        }
+        None => Ok(()),
+    }
+}
+
 fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
     let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
     match group.udp {
-        _ if group.tcp.is_some() => refuse("tcp", "udp has no settings of TCP"),
         None => refuse("udp.rate", "is missing: udp needs a rate"),
         Some(udp) if udp.rate.bits_per_sec() == 0 => refuse("udp.rate", "must be above zero"),
         Some(udp) => Ok(Carrier::Udp(udp)),
     }
+}
+
+fn near_opt_carrier(group: &mut GroupSpec, routing: RoutingName) -> Result<Carrier, KeyError> {
+    if routing != RoutingName::Ecmp {
+        let why = "near-opt needs routing = \"ecmp\": its oracle follows the one path of a flow";
+        return Err(("transport".to_owned(), why.to_owned()));
+    }
+    let spec = group.near_opt.get_or_insert_default();
+    spec.check()?;
+    Ok(Carrier::NearOpt(*spec))
 }
 
 /// Writes the group's settings out and makes its transport from them.
@@ -270,15 +307,12 @@ fn tcp_carrier(
     contract: &Contract,
 ) -> Result<TcpCarrier, KeyError> {
     let below = |(key, why): KeyError| (format!("tcp.{key}"), why);
-    if group.udp.is_some() {
-        return Err(("udp".to_owned(), format!("{} has no settings of UDP", group.transport.name())));
-    }
     let own = group.tcp.clone().unwrap_or_default();
     own.check_keys(group.transport).map_err(below)?;
     let explicit = own.explicit(defaults, group.transport);
     explicit.check_ranges().map_err(below)?;
     let mss = packets.mss.0 as u16;
-    let controller = explicit.controller(group.transport, contract, mss).expect("udp has a carrier of its own");
+    let controller = explicit.controller(group.transport, contract, mss).expect("only the TCP family comes here");
     let config = TcpConfig {
         mss,
         wire: packets.framing.into(),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::group::GroupSpec;
+use super::near_opt::OracleSpec;
 use super::queues::QueuesSpec;
 use super::tcp::TcpSpec;
 use crate::engine::PathChoice;
@@ -57,6 +58,9 @@ pub struct ScenarioSpec {
     /// Settings of the TCP family for every group that does not have its own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TcpSpec,
+    /// What `near-opt` flows are told; without such flows nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<OracleSpec>,
     /// Traffic groups by name, at least one.
     pub traffic: IndexMap<String, GroupSpec>,
     /// Variants for `pliant compare`: overrides by dotted key. Default: none.

@@ -216,7 +216,7 @@ impl TcpSpec {
             TransportName::Cubic => Cubic::new(self.cubic(), mss).into(),
             TransportName::Dctcp => Dctcp::new(self.dctcp(reno), mss).into(),
             TransportName::WeightedFair => WeightedFair::new(self.weighted_fair(contract.weight), mss).into(),
-            TransportName::Udp => return None,
+            TransportName::Udp | TransportName::NearOpt => return None,
         })
     }
 

@@ -165,6 +165,7 @@ impl TestBed {
             switch_plan: &self.switch_plan,
             host_plan: &self.host_plan,
             path_choice: self.path_choice,
+            oracle_interval: Span::from_us(25),
             seed: self.seed,
         };
         let open = move |spec: &FlowSpec, path: &[LinkId]| {

@@ -1,0 +1,247 @@
+//! The oracle of Near-Opt flows: it sees every queue they cross and every packet the network drops
+//! ([`pliant_proto::transport::near_opt`]).
+//!
+//! The class of a link's queue is its place in the port's plan, the first above all others. What waits in the device
+//! FIFO behind the scheduler leaves before any packet still in a queue, so it counts as queued whatever its class.
+//! A link is watched from the first flow on that crosses it; before, nothing counts as sent.
+
+mod rate;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use pliant_proto::packet::{Body, EndpointId, Packet, Side, TrafficClass};
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::Command;
+use pliant_proto::transport::near_opt::{OracleRequest, PacketFate};
+use pliant_proto::units::Rate;
+
+use super::network::Network;
+use rate::Load;
+
+/// Knows the flows that ask, the links they cross, and what they lost.
+pub(super) struct Oracle {
+    interval: Span,
+    /// Whether an update is pending.
+    updates: bool,
+    requests: VecDeque<(EndpointId, OracleRequest)>,
+    /// By flow.
+    flows: BTreeMap<u32, Followed>,
+    /// Data packets of such flows that were dropped and not asked about since: flow and first byte.
+    dropped: BTreeSet<(u32, u64)>,
+    links: Vec<Watched>,
+    /// Place in `links`, by link.
+    places: BTreeMap<u32, usize>,
+}
+
+/// A flow with data to send.
+struct Followed {
+    /// Place in [`Oracle::links`] and queue, of each link of its path.
+    path: Vec<(usize, usize)>,
+    rate: Rate,
+    /// The greatest number in an acknowledgement that was dropped.
+    dropped_ack: u64,
+}
+
+/// A link that such flows cross or crossed.
+struct Watched {
+    link: u32,
+    capacity: Rate,
+    /// In the order of the plan.
+    queues: Vec<QueueLoad>,
+    /// Bytes that wait in the device FIFO.
+    device_bytes: u64,
+}
+
+/// A queue, as of the last look at it.
+#[derive(Clone, Copy, Default)]
+struct QueueLoad {
+    /// Bytes that left it since the run began.
+    left: u64,
+    /// The same at the last update.
+    left_before: u64,
+    /// Bytes that left it in the interval before that.
+    sent: u64,
+    queued: u64,
+    flows: u32,
+}
+
+impl Oracle {
+    /// An oracle that computes rates every `interval`, once somebody asks for them.
+    pub(super) fn new(interval: Span) -> Self {
+        assert!(interval > Span::ZERO, "an interval takes time");
+        Self {
+            interval,
+            updates: false,
+            requests: VecDeque::new(),
+            flows: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+            links: Vec::new(),
+            places: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a request; true if it is now the only one that waits for an answer.
+    #[cold]
+    pub(super) fn ask(&mut self, endpoint: EndpointId, request: OracleRequest) -> bool {
+        if request == OracleRequest::UnfollowRate {
+            // At once: the flow's number may be given to another before answers are due.
+            self.unfollow(endpoint.flow());
+            return false;
+        }
+        self.requests.push_back((endpoint, request));
+        self.requests.len() == 1
+    }
+
+    /// The network has dropped a packet.
+    #[cold]
+    pub(super) fn on_drop(&mut self, packet: &Packet) {
+        let flow = packet.to.flow();
+        let Some(followed) = self.flows.get_mut(&flow) else { return };
+        match packet.body() {
+            Body::Data { seq, .. } => {
+                let new = self.dropped.insert((flow, seq));
+                assert!(new, "a packet is sent again only after its drop was told");
+            }
+            Body::Ack { ack, .. } => followed.dropped_ack = followed.dropped_ack.max(ack),
+            Body::Syn { .. } | Body::SynAck { .. } => {}
+        }
+    }
+
+    /// The next request that waits for its [answer](Self::answer).
+    pub(super) fn next_request(&mut self) -> Option<(EndpointId, OracleRequest)> {
+        self.requests.pop_front()
+    }
+
+    /// Answers a request of `endpoint`, whose packets' path begins with `route`.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        endpoint: EndpointId,
+        request: OracleRequest,
+        route: &[u32],
+        network: &mut Network<'_>,
+    ) -> Command {
+        let flow = endpoint.flow();
+        assert_eq!(endpoint.side(), Side::Initiator, "the sender of a flow asks");
+        match request {
+            OracleRequest::FollowRate { class } => Command::SetRate(self.follow(now, flow, class, route, network)),
+            OracleRequest::UnfollowRate => unreachable!("that needs no answer"),
+            OracleRequest::Fate { seq } => Command::Fate { seq, fate: self.fate(flow, seq) },
+        }
+    }
+
+    fn follow(&mut self, now: Instant, flow: u32, class: TrafficClass, route: &[u32], network: &mut Network<'_>) -> Rate {
+        assert!(!network.sprays(), "a flow whose rate is followed keeps to one path");
+        let crossed = network.path_of(route);
+        let path = crossed.into_iter().map(|link| (self.place(now, link, network), network.queue_of(link, class)));
+        let path: Vec<(usize, usize)> = path.collect();
+        for &(place, queue) in &path {
+            self.links[place].look(now, network);
+            self.links[place].queues[queue].flows += 1;
+        }
+        let rate = fair_rate(&self.links, self.interval, &path);
+        self.flows.insert(flow, Followed { path, rate, dropped_ack: 0 });
+        rate
+    }
+
+    fn unfollow(&mut self, flow: u32) {
+        let followed = self.flows.remove(&flow).expect("the flow was followed");
+        for (place, queue) in followed.path {
+            self.links[place].queues[queue].flows -= 1;
+        }
+        assert!(
+            self.dropped.range((flow, 0)..=(flow, u64::MAX)).next().is_none(),
+            "a flow ends only after every packet of it that was dropped was sent again"
+        );
+    }
+
+    fn fate(&mut self, flow: u32, seq: u64) -> PacketFate {
+        if self.dropped.remove(&(flow, seq)) {
+            return PacketFate::Dropped;
+        }
+        match self.flows.get(&flow) {
+            Some(&Followed { dropped_ack, .. }) if dropped_ack > seq => PacketFate::Arrived { ack: dropped_ack },
+            _ => PacketFate::UnderWay,
+        }
+    }
+
+    /// When to update next, if that was not said before.
+    pub(super) fn first_update(&mut self, now: Instant) -> Option<Instant> {
+        let starts = !self.updates && !self.flows.is_empty();
+        self.updates |= starts;
+        starts.then(|| now.after(self.interval))
+    }
+
+    /// Looks at every link and computes every rate; gives those that changed, by flow.
+    pub(super) fn update(&mut self, now: Instant, network: &mut Network<'_>) -> Vec<(u32, Rate)> {
+        for link in &mut self.links {
+            link.look(now, network);
+            link.end_interval();
+        }
+        let mut changed = Vec::new();
+        for (&flow, followed) in &mut self.flows {
+            let rate = fair_rate(&self.links, self.interval, &followed.path);
+            if rate != followed.rate {
+                followed.rate = rate;
+                changed.push((flow, rate));
+            }
+        }
+        changed
+    }
+
+    /// When to update after the update now. With nothing left to happen and nobody to tell there is none.
+    pub(super) fn next_update(&mut self, now: Instant, anything_pending: bool) -> Option<Instant> {
+        self.updates = anything_pending || !self.flows.is_empty();
+        self.updates.then(|| now.after(self.interval))
+    }
+
+    fn place(&mut self, now: Instant, link: u32, network: &mut Network<'_>) -> usize {
+        *self.places.entry(link).or_insert_with(|| {
+            let mut watched = Watched { link, capacity: network.rate(link), queues: Vec::new(), device_bytes: 0 };
+            watched.look(now, network);
+            for queue in &mut watched.queues {
+                queue.left_before = queue.left;
+            }
+            self.links.push(watched);
+            self.links.len() - 1
+        })
+    }
+}
+
+/// The least of what the links of a path offer.
+fn fair_rate(links: &[Watched], interval: Span, path: &[(usize, usize)]) -> Rate {
+    let offers = path.iter().map(|&(place, queue)| links[place].load(queue, interval).fair_rate());
+    offers.min().expect("a path has links")
+}
+
+impl Watched {
+    /// Looks at what is queued.
+    fn look(&mut self, now: Instant, network: &mut Network<'_>) {
+        let link = network.caught_up(now, self.link);
+        self.device_bytes = link.device_bytes(now);
+        for (index, queue) in link.queues().enumerate() {
+            if index == self.queues.len() {
+                self.queues.push(QueueLoad::default());
+            }
+            let load = &mut self.queues[index];
+            load.queued = queue.occupancy().bytes;
+            load.left = queue.counters().admitted.bytes - load.queued;
+        }
+    }
+
+    /// An interval ends with the look just taken.
+    fn end_interval(&mut self) {
+        for queue in &mut self.queues {
+            queue.sent = queue.left - queue.left_before;
+            queue.left_before = queue.left;
+        }
+    }
+
+    /// The link as the flows of a queue see it.
+    fn load(&self, queue: usize, interval: Span) -> Load {
+        let sent_above = self.queues[..queue].iter().map(|above| above.sent).sum();
+        let queued: u64 = self.queues[..=queue].iter().map(|waiting| waiting.queued).sum();
+        let flows = self.queues[queue].flows;
+        Load { capacity: self.capacity, interval, sent_above, queued: queued + self.device_bytes, flows }
+    }
+}
