@@ -251,9 +251,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             let answer = self.oracle.answer(self.now, endpoint, request, route, &mut self.network);
             self.with_transport(endpoint, |transport, now| transport.handle_command(now, answer));
         }
-        if let Some(at) = self.oracle.first_update(self.now) {
-            self.schedule.push(at, kind::ORACLE_UPDATE, 0);
-        }
+        self.schedule_oracle_update();
     }
 
     fn handle_oracle_update(&mut self) {
@@ -261,7 +259,11 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             let sender = EndpointId::new(flow, Side::Initiator);
             self.with_transport(sender, |transport, now| transport.handle_command(now, Command::SetRate(rate)));
         }
-        if let Some(at) = self.oracle.next_update(self.now, !self.schedule.is_empty()) {
+        self.schedule_oracle_update();
+    }
+
+    fn schedule_oracle_update(&mut self) {
+        if let Some(at) = self.oracle.schedule_update(self.now) {
             self.schedule.push(at, kind::ORACLE_UPDATE, 0);
         }
     }

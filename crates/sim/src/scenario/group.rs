@@ -90,7 +90,9 @@ impl TransportName {
             Self::Dctcp => "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)",
             Self::WeightedFair => "weighted fair congestion control: shares a link by contract.weight (PPUSH)",
             Self::Udp => "datagrams at a constant rate, never repeated",
-            Self::NearOpt => "Near-Opt: an oracle tells it its rate and its losses; in the simulator only (low-priority TCP)",
+            Self::NearOpt => {
+                "Near-Opt: an oracle tells it its rate and its losses; in the simulator only (low-priority TCP)"
+            }
         }
     }
 

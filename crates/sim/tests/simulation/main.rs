@@ -5,6 +5,7 @@ mod dctcp_table;
 mod invariants;
 mod loss_rate;
 mod maxmin;
+mod near_opt;
 mod order;
 mod s1;
 mod udp;
