@@ -5,7 +5,7 @@ use clap::Args;
 use crate::Ending;
 use crate::error::CliError;
 use crate::run::print;
-use crate::scenarios::ScenarioArguments;
+use crate::scenarios::{ScenarioArguments, warn_of_overload};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -23,6 +23,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let scenario = arguments.scenario.load()?.resolve()?;
+    warn_of_overload(scenario.name(), &scenario);
     let estimate = scenario.estimate();
     let described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
     print(&(described + &scenario.to_toml()))?;

@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::grid::{self, Axis};
 use crate::progress::Display;
 use crate::run::{OutputArguments, print, run_one};
-use crate::scenarios::ScenarioArguments;
+use crate::scenarios::{ScenarioArguments, warn_of_overload};
 use crate::{Ending, interrupt};
 
 /// Most variants in one table.
@@ -56,6 +56,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         .into_iter()
         .map(|(label, overrides)| Ok((label, scenario.with(&overrides)?.resolve()?)))
         .collect::<Result<_, CliError>>()?;
+    for (label, scenario) in &resolved {
+        warn_of_overload(label, scenario);
+    }
 
     let interrupt = interrupt::listen();
     let display = Display::new(resolved.len(), output.quiet);

@@ -13,7 +13,7 @@ use pliant_sim::scenario::Resolved;
 
 use crate::error::CliError;
 use crate::progress::{Display, Told};
-use crate::scenarios::ScenarioArguments;
+use crate::scenarios::{ScenarioArguments, warn_of_overload};
 use crate::{Ending, interrupt};
 
 const AFTER_HELP: &str = "\
@@ -73,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let scenario = arguments.scenario.load()?.resolve()?;
     let output = &arguments.output;
     output.check()?;
+    warn_of_overload(scenario.name(), &scenario);
     let display = Display::new(1, output.quiet);
     let result = run_one(&scenario, interrupt::listen(), &display)?;
     drop(display);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pliant_sim::scenario::{Override, Scenario, nearest};
+use pliant_sim::scenario::{Override, Resolved, Scenario, nearest};
 
 use crate::error::CliError;
 
@@ -33,6 +33,13 @@ impl ScenarioArguments {
             changes.push(Override::parse("--seed", &format!("seed={seed}"))?);
         }
         Ok(load(&self.scenario)?.with(&changes)?)
+    }
+}
+
+/// Warns in a line on stderr if the traffic of `scenario` overloads a link; `label` says which scenario.
+pub(crate) fn warn_of_overload(label: &str, scenario: &Resolved) {
+    if let Some(warning) = scenario.overload_warning() {
+        eprintln!("warning: {label}: {warning}");
     }
 }
 

@@ -41,12 +41,14 @@ impl FlowState {
 }
 
 /// One flow that started, finished or not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlowRow {
     /// Its number, by start time.
     pub id: u64,
     /// Index of its traffic group in [`RunResult::groups`].
     pub group: u16,
+    /// Its number within the group, from 0. A duplicate has that of its original.
+    pub request: u64,
     /// Sending host.
     pub source: u32,
     /// Receiving host.
@@ -71,6 +73,10 @@ pub struct FlowRow {
     pub marks: u32,
     /// Packets of both directions that a queue refused.
     pub drops: u32,
+    /// Bytes delivered over the flow's max-min fair rate, integrated while it was open; `None` unless asked for.
+    pub fair_share: Option<f64>,
+    /// Completion time had all flows their max-min fair rates, over the flow's own; `None` unless asked for.
+    pub fluid_share: Option<f64>,
 }
 
 impl FlowRow {
@@ -152,7 +158,7 @@ pub struct ThroughputSample {
 }
 
 /// A traffic group, in words for people.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupInfo {
     /// Its name in the scenario.
     pub name: String,
@@ -162,6 +168,8 @@ pub struct GroupInfo {
     pub class: String,
     /// Its service contract.
     pub contract: String,
+    /// The least share of their fair rate that the contract grants its flows, in [0, 1].
+    pub min_share: f64,
 }
 
 /// Everything a run yields.

@@ -18,6 +18,7 @@ use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
 use crate::engine::{Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
@@ -84,7 +85,11 @@ fn run_with<R: Recorder>(
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
     let endless = Cell::new(0u64);
     let mut opener = Opener::new(scenario);
+    let mut paths = Paths::default();
     let open = |flow: &FlowSpec, path: &[LinkId]| {
+        if scenario.spec.shares {
+            paths.push(path.iter().map(|link| link.0));
+        }
         endless.set(endless.get() + u64::from(flow.bytes == UNLIMITED_BYTES));
         opener.open(flow, path)
     };
@@ -94,7 +99,10 @@ fn run_with<R: Recorder>(
     if let Some(error) = traffic.error() {
         return Err(RunError(error.to_string()));
     }
-    let Outcome { flows, ports, left, totals, ended, recorder } = outcome;
+    let Outcome { mut flows, ports, left, totals, ended, recorder } = outcome;
+    if scenario.spec.shares {
+        shares::fill(&mut flows, &paths, scenario, ended);
+    }
     let (wall_s, cpu_s) = clock.read();
     let result = RunResult {
         scenario: scenario.name().to_owned(),
@@ -199,11 +207,12 @@ impl<'a> Opener<'a> {
     }
 }
 
-/// The flows that started after the warm-up. Those without an end are not taken for unfinished, nor those for completed
+/// The flows that started after the warm-up and before the end of the measured time. Those without an end are not taken for unfinished, nor those for completed
 /// whose last byte arrived after others were lost for good.
 fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_from = Instant::ZERO.after(scenario.spec.warmup);
-    flows.retain(|flow| flow.start >= measure_from);
+    let measure_until = Instant::ZERO.after(scenario.spec.measure_until.unwrap_or(Span::MAX));
+    flows.retain(|flow| (measure_from..measure_until).contains(&flow.start));
     for flow in &mut flows {
         let needed = scenario.groups[usize::from(flow.group)].contract.min_delivery * flow.bytes as f64;
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
@@ -250,6 +259,7 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
         name: group.name.clone(),
         transport: spec.transport.name().to_owned(),
         class: format!("{} ({})", group.class, scenario.switch_plan.queues[usize::from(queue)].name),
+        min_share: spec.contract.min_share,
         contract: if asked.is_empty() { "none".to_owned() } else { asked.join(", ") },
     }
 }
@@ -273,5 +283,6 @@ impl Clock {
     }
 }
 
+mod shares;
 #[cfg(test)]
 mod tests;

@@ -181,6 +181,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         FlowRow {
             id: slot.id,
             group: slot.group,
+            request: slot.spec.sequence,
             source: slot.spec.source,
             destination: slot.spec.destination,
             bytes: slot.spec.bytes,
@@ -197,6 +198,8 @@ impl<'a, T: Transport> Flows<'a, T> {
             timeouts: sender.timeouts as u32,
             marks: receiver.marks as u32,
             drops: slot.drops,
+            fair_share: None,
+            fluid_share: None,
         }
     }
 

@@ -10,9 +10,10 @@ use super::columns::{Column, Columns, Field, Kind};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ThroughputSample};
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 16] = [
+pub(super) const FLOWS: [Field; 19] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
+    ("request", Kind::Integer),
     ("source", Kind::Integer),
     ("destination", Kind::Integer),
     ("size_bytes", Kind::Integer),
@@ -27,6 +28,8 @@ pub(super) const FLOWS: [Field; 16] = [
     ("timeouts", Kind::Integer),
     ("marked_packets", Kind::Integer),
     ("dropped_packets", Kind::Integer),
+    ("fair_share", Kind::OptionalNumber),
+    ("fluid_share", Kind::OptionalNumber),
 ];
 
 /// Columns of `ports.csv`.
@@ -78,6 +81,7 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
     vec![
         integers(rows, |flow| flow.id),
         text(rows, |flow| &groups[usize::from(flow.group)].name),
+        integers(rows, |flow| flow.request),
         integers(rows, |flow| u64::from(flow.source)),
         integers(rows, |flow| u64::from(flow.destination)),
         integers(rows, |flow| flow.bytes),
@@ -92,6 +96,8 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| u64::from(flow.timeouts)),
         integers(rows, |flow| u64::from(flow.marks)),
         integers(rows, |flow| u64::from(flow.drops)),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fair_share).collect()),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fluid_share).collect()),
     ]
 }
 
@@ -169,6 +175,13 @@ impl Named<'_> {
         T::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
     }
 
+    fn number(&self, name: &str, row: usize) -> Option<f64> {
+        match self.column(name) {
+            Column::OptionalNumber(values) => values[row],
+            _ => unreachable!("{name} is an optional number in the schema"),
+        }
+    }
+
     fn text(&self, name: &str, row: usize) -> &str {
         match self.column(name) {
             Column::Text(values) => &values[row],
@@ -195,6 +208,7 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
         Ok(FlowRow {
             id: table.integer("flow", row),
             group: table.group(row, groups)?,
+            request: table.integer("request", row),
             source: table.small("source", row)?,
             destination: table.small("destination", row)?,
             bytes: table.integer("size_bytes", row),
@@ -207,6 +221,8 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             timeouts: table.small("timeouts", row)?,
             marks: table.small("marked_packets", row)?,
             drops: table.small("dropped_packets", row)?,
+            fair_share: table.number("fair_share", row),
+            fluid_share: table.number("fluid_share", row),
         })
     };
     (0..table.rows()).map(row).collect()

@@ -15,6 +15,7 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
     FlowRow {
         id,
         group: 0,
+        request: id,
         source: (id % 16) as u32,
         destination: (id % 15) as u32 + 16,
         bytes,
@@ -27,6 +28,8 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         timeouts: 0,
         marks: 0,
         drops: 0,
+        fair_share: None,
+        fluid_share: None,
     }
 }
 
@@ -38,7 +41,9 @@ pub(crate) fn unfinished(id: u64, bytes: u64) -> FlowRow {
 /// A group with a name.
 pub(crate) fn group(name: &str, transport: &str) -> GroupInfo {
     let contract = if transport == "reflex" { "min_share 0.3" } else { "none" };
-    GroupInfo { name: name.into(), transport: transport.into(), class: "best_effort".into(), contract: contract.into() }
+    let min_share = if transport == "reflex" { 0.3 } else { 1.0 };
+    let (name, transport, class) = (name.into(), transport.into(), "best_effort".into());
+    GroupInfo { name, transport, class, contract: contract.into(), min_share }
 }
 
 /// A spread of numbers in [0, 1) without a random generator.
@@ -88,6 +93,9 @@ fn scattered_flow(id: u64, flows: u64, load: f64) -> FlowRow {
     row.retransmissions = (congestion * 0.7) as u32;
     row.drops = row.retransmissions;
     row.timeouts = u32::from(congestion > 7.0);
+    // Shares as they would be computed: of some flows, any value.
+    row.fair_share = (!id.is_multiple_of(7)).then(|| 1.0 / (1.0 + congestion));
+    row.fluid_share = (!id.is_multiple_of(11)).then(|| 1.1 / (1.0 + congestion));
     if completed.since(Instant::ZERO) > RUN {
         row.completed = None;
         row.state = FlowState::Unfinished;

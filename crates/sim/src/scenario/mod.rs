@@ -17,6 +17,7 @@ mod group;
 mod keys;
 mod limit;
 mod marking;
+mod overload;
 mod presets;
 mod queues;
 mod resolved;

@@ -15,12 +15,14 @@ use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
 use super::queues::{KeyError, QueuesSpec};
-use super::spec::{PacketsSpec, ScenarioSpec};
+use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::routing::Routing;
 use crate::topology::{NodeId, Topology, TopologyError};
-use crate::traffic::{Environment, Fabric, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate};
+use crate::traffic::{
+    Environment, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
+};
 use crate::workload::PacketFormat;
 
 /// `drain` where a file does not say, in units of `duration`.
@@ -114,6 +116,15 @@ impl Resolved {
 
     /// The flows of all groups by start time. Only files that changed since the scenario was resolved can fail.
     pub fn traffic(&self) -> Result<Traffic, TrafficError> {
+        self.with_groups(generate)
+    }
+
+    /// What each group offers to links on average.
+    pub(super) fn offered(&self) -> Result<Vec<Offered>, TrafficError> {
+        self.with_groups(offered)
+    }
+
+    fn with_groups<T>(&self, act: impl FnOnce(&[TrafficGroup<'_>], &Environment<'_>) -> T) -> T {
         let classes: Vec<&str> = self.class_names.iter().map(String::as_str).collect();
         let environment =
             Environment { fabric: &self.fabric, seed: self.spec.seed, directory: Path::new(""), classes: &classes };
@@ -122,7 +133,7 @@ impl Resolved {
         let named: Vec<(String, TrafficSpec)> = self.groups.iter().map(group).collect();
         let groups: Vec<TrafficGroup<'_>> =
             named.iter().map(|(name, spec)| TrafficGroup { name, spec, packets }).collect();
-        generate(&groups, &environment)
+        act(&groups, &environment)
     }
 }
 
@@ -177,6 +188,14 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if spec.warmup >= spec.duration {
         return refuse("warmup", "must be shorter than `duration`");
+    }
+    if let Some(until) = spec.measure_until
+        && (until <= spec.warmup || until > spec.duration)
+    {
+        return refuse("measure_until", "must be after `warmup` and at most `duration`");
+    }
+    if spec.shares && spec.routing != RoutingName::Ecmp {
+        return refuse("shares", "needs `routing` \"ecmp\": a fair rate is that of one path");
     }
     if spec.sample_interval == Some(Span::ZERO) {
         return refuse("sample_interval", "must be longer than 0s");

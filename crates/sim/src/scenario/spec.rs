@@ -36,6 +36,12 @@ pub struct ScenarioSpec {
     /// Flows that start before this are left out of statistics. Default: `"0s"`.
     #[serde(default, with = "units_serde")]
     pub warmup: Span,
+    /// Flows that start here or later are left out of statistics. Default: `duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub measure_until: Option<Span>,
+    /// Whether each flow's share of its max-min fair rate is computed. Default: false.
+    #[serde(default)]
+    pub shares: bool,
     /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"` or `"spray-round-robin"` (by
     /// packet). Default: `"ecmp"`.
     #[serde(default)]

@@ -228,6 +228,58 @@ fn settings_of_all_groups_give_way_to_those_of_one() {
     assert!(broken.starts_with("small.toml:13: `transport.gain`: must lie in (0, 1]"), "{broken}");
 }
 
+/// Groups that each fit but together overload a link, or the uplinks, are told of; where they follow one another, or
+/// just fill a link, nothing is said.
+#[test]
+fn groups_that_overload_together_are_warned_of() {
+    let star = "duration = '10ms'\n[topology]\nkind = 'star'\nhosts = 9\nlink = { rate = '10Gbit/s', delay = '25us' }\n\
+                [traffic.updates]\nkind = 'incast'\nsources = '0..8'\nreceivers = 8\nsize = '500kB'\nload = 0.8\n\
+                [traffic.storage]\nkind = 'poisson'\nworkload = 'alibaba_storage'\ndestinations = 8\nload = 0.2\n";
+    let warning = |changes: &[&str]| set(star, changes).unwrap().overload_warning();
+    assert_eq!(warning(&[]), None);
+    assert_eq!(
+        warning(&["storage.load=0.3"]).unwrap(),
+        "traffic puts 11.000 Gbit/s (updates 8.000, storage 3.000) on the link to host 8, of 10Gbit/s: its queue grows \
+         without end"
+    );
+    assert_eq!(warning(&["storage.load=0.3", "traffic.updates.stop=5ms", "traffic.storage.start=5ms"]), None);
+    assert!(
+        warning(&["updates.load=0.1", "traffic.storage={kind=\"poisson\", size=\"1MB\", rate_per_s=12000}"]).is_some()
+    );
+    // Uplinks of half the hosts' rate: 0.3 of the hosts' fills 0.6 of them, 0.4 more is all, 0.5 too much.
+    let fabric =
+        SMALL.replace("host_link = {", "fabric_link = { rate = \"10Gbit/s\", delay = \"1us\" }\nhost_link = {");
+    let fabric = fabric.replace("load = 0.5", "load = 0.3\ninter_rack = true");
+    let warning = |changes: &[&str]| set(&fabric, changes).unwrap().overload_warning();
+    assert_eq!(warning(&["backup.period=100ms"]), None);
+    let both = |load: &str| {
+        let backup = "traffic.backup={kind=\"poisson\", size=\"1MB\", inter_rack=true, load_on=\"uplinks\"}";
+        warning(&[backup.replace('}', &format!(", load={load}}}")).as_str()])
+    };
+    assert_eq!(both("0.4"), None);
+    assert!(both("0.5").unwrap().contains("on the links above the racks together, of 40Gbit/s"));
+}
+
+/// Low-priority TCP's set-up: a star of 40 hosts with an unloaded round-trip time of 100 us, strict priority everywhere, 128 kB
+/// before 64 kB at the switch, and a device FIFO in hosts alone.
+#[test]
+fn the_set_up_of_low_priority_tcp() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 40\nlink = { rate = '10Gbit/s', delay = '25us' }\n\
+                [queues]\nplan = 'low-priority'\ndevice_fifo_packets = 0\n\
+                [host_queues]\nplan = 'strict'\nlimit = '1000 packets'\necn = false\ndevice_fifo_packets = 100\n\
+                [transport]\ninitial_window = 2\nack_every = 1\nsend_buffer = '1MB'\nreceive_buffer = '1MB'\n\
+                [traffic.a]\nkind = 'permutation'\nsize = '1MB'\ntransport = 'cubic'\n";
+    let resolved = resolve(text).unwrap();
+    let (switch, host) = (&resolved.switch_plan, &resolved.host_plan);
+    let limits: Vec<u64> = switch.queues.iter().map(|queue| queue.limit_bytes).collect();
+    assert_eq!((limits.as_slice(), switch.device_fifo_packets), (&[128_000, 64_000][..], 0));
+    let limits: Vec<u32> = host.queues.iter().map(|queue| queue.limit_packets).collect();
+    assert_eq!((limits.as_slice(), host.device_fifo_packets), (&[1000, 1000][..], 100));
+    let queues = || host.queues.iter().chain(&switch.queues);
+    assert!(queues().all(|queue| queue.marker == pliant_proto::switch::marker::MarkerConfig::None));
+    assert!([switch, host].iter().all(|plan| plan.scheduler == pliant_proto::switch::plan::SchedulerConfig::Strict));
+}
+
 const REFERENCE: &str = include_str!("../../../../docs/scenario.md");
 
 /// The keys of `T`, as serde lists them when it meets one that it does not know; `kind` chooses among tagged tables.
@@ -280,7 +332,7 @@ fn every_key_is_documented() {
         ("Traffic groups", [keys_of::<ContractSpec>(None), keys_of::<UdpSpec>(None)].concat()),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
-        ("incast", values_of::<ReceiverOrder>()),
+        ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),
         ("periodic", values_of::<DestinationChoice>()),
         ("flows", keys_of::<LongFlow>(None)),
         ("Flow sizes", crate::workload::BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect()),
