@@ -84,7 +84,10 @@ fn broken_flags_are_refused_by_name() {
             "--vary search.load=1.5: traffic.search.load",
         ),
         (&["sweep", "demo", "--seeds", "1000000000", "--out", "x"], "1000000000 points"),
-        (&["sweep", "demo", "--set", "duration=10000s", "--seeds", "20", "--out", "x"], "hours of processor time"),
+        (
+            &["sweep", "demo", "--set", "duration=10000s", "--seeds", "20", "--jobs", "1", "--out", "x"],
+            "hours of processor time",
+        ),
         (&["list", "nothing"], "nothing"),
         (&["show", "dctpc"], "did you mean `dctcp`?"),
         (&["report", "missing"], "missing"),

@@ -40,6 +40,32 @@ impl FlowState {
     }
 }
 
+/// A share of a fair rate, or none. Half the size of an `Option`, since every flow has two.
+#[derive(Clone, Copy, Debug)]
+pub struct Share(f64);
+
+impl Share {
+    /// No share is known.
+    pub const NONE: Self = Self(f64::NAN);
+
+    /// A share, which is a number.
+    pub fn new(share: Option<f64>) -> Self {
+        assert!(share.is_none_or(|share| !share.is_nan()), "a share is a number");
+        share.map_or(Self::NONE, Self)
+    }
+
+    /// The share, if there is one.
+    pub fn get(self) -> Option<f64> {
+        (!self.0.is_nan()).then_some(self.0)
+    }
+}
+
+impl PartialEq for Share {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
 /// One flow that started, finished or not.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlowRow {
@@ -73,10 +99,10 @@ pub struct FlowRow {
     pub marks: u32,
     /// Packets of both directions that a queue refused.
     pub drops: u32,
-    /// Bytes delivered over the flow's max-min fair rate, integrated while it was open; `None` unless asked for.
-    pub fair_share: Option<f64>,
-    /// Completion time had all flows their max-min fair rates, over the flow's own; `None` unless asked for.
-    pub fluid_share: Option<f64>,
+    /// Bytes delivered over the flow's max-min fair rate, integrated while it was open; none unless asked for.
+    pub fair_share: Share,
+    /// Completion time had all flows their max-min fair rates, over the flow's own; none unless asked for.
+    pub fluid_share: Share,
 }
 
 impl FlowRow {

@@ -7,7 +7,7 @@ use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport};
 
-use crate::results::{FlowRow, FlowState};
+use crate::results::{FlowRow, FlowState, Share};
 use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
@@ -198,8 +198,8 @@ impl<'a, T: Transport> Flows<'a, T> {
             timeouts: sender.timeouts as u32,
             marks: receiver.marks as u32,
             drops: slot.drops,
-            fair_share: None,
-            fluid_share: None,
+            fair_share: Share::NONE,
+            fluid_share: Share::NONE,
         }
     }
 

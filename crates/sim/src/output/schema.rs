@@ -7,7 +7,7 @@ use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 
 use super::columns::{Column, Columns, Field, Kind};
-use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ThroughputSample};
+use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, Share, ThroughputSample};
 
 /// Columns of `flows.csv` and `flows.parquet`.
 pub(super) const FLOWS: [Field; 19] = [
@@ -96,8 +96,8 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| u64::from(flow.timeouts)),
         integers(rows, |flow| u64::from(flow.marks)),
         integers(rows, |flow| u64::from(flow.drops)),
-        Column::OptionalNumber(rows.iter().map(|flow| flow.fair_share).collect()),
-        Column::OptionalNumber(rows.iter().map(|flow| flow.fluid_share).collect()),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fair_share.get()).collect()),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fluid_share.get()).collect()),
     ]
 }
 
@@ -175,9 +175,12 @@ impl Named<'_> {
         T::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
     }
 
-    fn number(&self, name: &str, row: usize) -> Option<f64> {
+    fn share(&self, name: &str, row: usize) -> Result<Share, String> {
         match self.column(name) {
-            Column::OptionalNumber(values) => values[row],
+            Column::OptionalNumber(values) if values[row].is_some_and(f64::is_nan) => {
+                Err(format!("row {}, column {name}: not a number", row + 1))
+            }
+            Column::OptionalNumber(values) => Ok(Share::new(values[row])),
             _ => unreachable!("{name} is an optional number in the schema"),
         }
     }
@@ -221,8 +224,8 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             timeouts: table.small("timeouts", row)?,
             marks: table.small("marked_packets", row)?,
             drops: table.small("dropped_packets", row)?,
-            fair_share: table.number("fair_share", row),
-            fluid_share: table.number("fluid_share", row),
+            fair_share: table.share("fair_share", row)?,
+            fluid_share: table.share("fluid_share", row)?,
         })
     };
     (0..table.rows()).map(row).collect()

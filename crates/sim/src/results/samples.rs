@@ -3,7 +3,7 @@
 use pliant_proto::switch::queue::{Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 
-use super::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, RunResult, ThroughputSample};
+use super::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, RunResult, Share, ThroughputSample};
 
 const RUN: Span = Span::from_ms(20);
 const INTERVAL: Span = Span::from_us(10);
@@ -28,8 +28,8 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         timeouts: 0,
         marks: 0,
         drops: 0,
-        fair_share: None,
-        fluid_share: None,
+        fair_share: Share::NONE,
+        fluid_share: Share::NONE,
     }
 }
 
@@ -94,8 +94,8 @@ fn scattered_flow(id: u64, flows: u64, load: f64) -> FlowRow {
     row.drops = row.retransmissions;
     row.timeouts = u32::from(congestion > 7.0);
     // Shares as they would be computed: of some flows, any value.
-    row.fair_share = (!id.is_multiple_of(7)).then(|| 1.0 / (1.0 + congestion));
-    row.fluid_share = (!id.is_multiple_of(11)).then(|| 1.1 / (1.0 + congestion));
+    row.fair_share = Share::new((!id.is_multiple_of(7)).then(|| 1.0 / (1.0 + congestion)));
+    row.fluid_share = Share::new((!id.is_multiple_of(11)).then(|| 1.1 / (1.0 + congestion)));
     if completed.since(Instant::ZERO) > RUN {
         row.completed = None;
         row.state = FlowState::Unfinished;

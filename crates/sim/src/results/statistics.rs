@@ -190,8 +190,8 @@ impl FlowStatistics {
             timeouts: sum(|flow| flow.timeouts),
             marks: sum(|flow| flow.marks),
             drops: sum(|flow| flow.drops),
-            fair_share: ShareStatistics::of(flows, result, |flow| flow.fair_share),
-            fluid_share: ShareStatistics::of(flows, result, |flow| flow.fluid_share),
+            fair_share: ShareStatistics::of(flows, result, |flow| flow.fair_share.get()),
+            fluid_share: ShareStatistics::of(flows, result, |flow| flow.fluid_share.get()),
         }
     }
 }

@@ -10,7 +10,7 @@ use pliant_proto::time::{Instant, Span};
 use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::Segmentation;
 use crate::oracle::shares::{FluidFlow, entitlements, fluid_completions};
-use crate::results::{FlowRow, FlowState};
+use crate::results::{FlowRow, FlowState, Share};
 use crate::scenario::Resolved;
 use crate::traffic::UNLIMITED_BYTES;
 
@@ -43,12 +43,12 @@ pub(super) fn fill(flows: &mut [FlowRow], paths: &Paths, scenario: &Resolved, en
         if flow.state == FlowState::SentWithLoss {
             continue;
         }
-        flow.fair_share = (entitled[number] > 0.0).then(|| flow.delivered_bytes as f64 / entitled[number]);
+        flow.fair_share = Share::new((entitled[number] > 0.0).then(|| flow.delivered_bytes as f64 / entitled[number]));
         let fluid_fct = completions[number] - flow.start.as_ps() as f64;
         let taken = flow.fct().unwrap_or_else(|| end.since(flow.start));
         // An unfinished flow has at most this share, if its turn has come at all.
         let known = flow.completed.is_some() || fluid_fct <= taken.as_ps() as f64;
-        flow.fluid_share = (known && taken > Span::ZERO).then(|| fluid_fct / taken.as_ps() as f64);
+        flow.fluid_share = Share::new((known && taken > Span::ZERO).then(|| fluid_fct / taken.as_ps() as f64));
     }
 }
 

@@ -107,7 +107,7 @@ fn shares_tell_who_was_starved() {
     let shares = |text: &str| {
         let resolved = Scenario::parse(text, Path::new("star.toml")).unwrap().resolve().unwrap();
         let result = run(&resolved, &AtomicBool::new(false), &mut |_| {}).unwrap();
-        let shares = |flow: &FlowRow| (flow.fair_share.unwrap(), flow.fluid_share.unwrap());
+        let shares = |flow: &FlowRow| (flow.fair_share.get().unwrap(), flow.fluid_share.get().unwrap());
         (shares(&result.flows[0]), shares(&result.flows[1]))
     };
     let (a, b) = shares(star);
@@ -126,10 +126,10 @@ fn shares_tell_who_was_starved() {
 fn shares_change_no_run() {
     let (without, with) = (run_small(&[]), run_small(&["shares=true"]));
     assert_eq!(without.digest, with.digest);
-    assert!(without.flows.iter().all(|flow| flow.fair_share.is_none() && flow.fluid_share.is_none()));
-    assert!(with.flows.iter().all(|flow| flow.fair_share.is_some()));
+    assert!(without.flows.iter().all(|flow| flow.fair_share.get().is_none() && flow.fluid_share.get().is_none()));
+    assert!(with.flows.iter().all(|flow| flow.fair_share.get().is_some()));
     let endless = with.flows.iter().find(|flow| flow.state == FlowState::RanToEnd).unwrap();
-    assert!(endless.fluid_share.is_none() && endless.fair_share.is_some_and(|share| share > 0.0));
+    assert!(endless.fluid_share.get().is_none() && endless.fair_share.get().is_some_and(|share| share > 0.0));
     let alone = run_small(&[
         "traffic.web.flows=1",
         "traffic.backup.flows=[{source=6,destination=7,size=\"5MB\"}]",
@@ -137,7 +137,8 @@ fn shares_change_no_run() {
     ]);
     assert_eq!(alone.flows.len(), 2);
     for flow in &alone.flows {
-        let (fair, fluid, slowdown) = (flow.fair_share.unwrap(), flow.fluid_share.unwrap(), flow.slowdown().unwrap());
+        let (fair, fluid, slowdown) =
+            (flow.fair_share.get().unwrap(), flow.fluid_share.get().unwrap(), flow.slowdown().unwrap());
         assert!(fair <= 1.0 + 1e-9 && (fluid - 1.0 / slowdown).abs() < 1e-6, "{fair} {fluid} {slowdown}");
     }
 }

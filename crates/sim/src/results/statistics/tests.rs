@@ -121,7 +121,7 @@ fn shares_are_held_against_the_contract() {
     let mut result = samples::run();
     let row = |id: u64| crate::results::FlowRow {
         group: 1,
-        fair_share: (id > 0).then_some(id as f64 / 100.0),
+        fair_share: crate::results::Share::new((id > 0).then_some(id as f64 / 100.0)),
         ..samples::flow(id, 1000)
     };
     result.flows = (0..=100).rev().map(row).collect();
