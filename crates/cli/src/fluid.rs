@@ -76,14 +76,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         gain: arguments.gain,
         flows: arguments.flows.clone(),
         duration_s,
-        sample_s: arguments.sample.map_or(duration_s / 1000.0, |sample| sample.as_secs_f64()),
+        sample_s: arguments.sample.map_or(duration_s / 1000.0, Span::as_secs_f64),
     };
     model.check().map_err(|error| CliError::User(error.to_string()))?;
     if arguments.csv {
         print(&csv(&model)?)?;
         return Ok(Ending::Done);
     }
-    let from_s = arguments.from.map_or(duration_s / 2.0, |from| from.as_secs_f64());
+    let from_s = arguments.from.map_or(duration_s / 2.0, Span::as_secs_f64);
     if from_s >= duration_s {
         return Err(CliError::User("--from must lie before --duration".to_owned()));
     }
@@ -105,10 +105,7 @@ fn parse_flow(text: &str) -> Result<Flow, String> {
     let seconds = |text: &str| text.parse::<Span>().map(Span::as_secs_f64).map_err(|error| error.to_string());
     let (weight, life) = text.split_once('@').map_or((text, None), |(weight, life)| (weight, Some(life)));
     let weight = weight.parse().map_err(|_| format!("`{weight}` is no weight"))?;
-    let (start, stop) = match life.map(|life| life.split_once("..").unwrap_or((life, ""))) {
-        None => ("0s", ""),
-        Some(life) => life,
-    };
+    let (start, stop) = life.map_or(("0s", ""), |life| life.split_once("..").unwrap_or((life, "")));
     let stop_s = if stop.is_empty() { f64::INFINITY } else { seconds(stop)? };
     Ok(Flow { weight, start_s: seconds(start)?, stop_s })
 }
@@ -119,13 +116,12 @@ fn csv(model: &Model) -> Result<String, CliError> {
         write!(text, ",window_{flow}_packets,rate_{flow}_packets_per_s").expect("a string takes all");
     }
     text.push('\n');
-    let row = |sample: Sample| {
+    let mut row = |sample: Sample| {
         write!(text, "{},{},{},{}", sample.at_s, sample.alpha, sample.queue, sample.rtt_s * 1e6)?;
         let flows = sample.windows.iter().zip(&sample.rates);
         flows.into_iter().try_for_each(|(window, rate)| write!(text, ",{window},{rate}"))?;
         writeln!(text)
     };
-    let mut row = row;
     model.run(|sample| row(sample).expect("a string takes all")).map_err(|error| CliError::User(error.to_string()))?;
     Ok(text)
 }
