@@ -208,7 +208,9 @@ mod tests {
         let (capacities, paths) = ([1.0; 3], paths(&[vec![0, 1, 2], vec![0], vec![1], vec![2]]));
         let mut rates = FairRates::new(&capacities, &paths);
         let mut changed = Vec::new();
-        (0..4).for_each(|flow| rates.open(flow));
+        for flow in 0..4 {
+            rates.open(flow);
+        }
         rates.refill(&mut changed);
         assert_eq!((0..4).map(|flow| rates.rate(flow)).collect::<Vec<_>>(), [0.5; 4]);
         assert_eq!(changed.len(), 4);

@@ -203,7 +203,9 @@ mod tests {
             }),
         ) {
             let mut paths = Paths::default();
-            flows.iter().for_each(|(links, ..)| paths.push(links.iter().copied()));
+            for (links, ..) in &flows {
+                paths.push(links.iter().copied());
+            }
             let demands: Vec<_> = flows.iter().map(|&(_, arrival, bytes)| fluid(arrival, bytes)).collect();
             let completions = fluid_completions(&capacities, &paths, &demands);
             let open: Vec<_> = demands.iter().zip(&completions).map(|(flow, &end)| Some((flow.arrival, end))).collect();

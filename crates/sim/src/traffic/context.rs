@@ -34,14 +34,12 @@ impl<'a> Context<'a> {
     /// Another group by its name, in the same surroundings.
     pub(super) fn other(&self, key: &'static str, name: &str) -> Result<Context<'a>, TrafficError> {
         let others = || self.groups.iter().filter(|group| group.name != self.group.name);
-        match others().find(|group| group.name == name) {
-            Some(group) => Ok(Context { group, ..*self }),
-            None => {
-                let names = others().map(|group| group.name).collect::<Vec<_>>().join(", ");
-                let names = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {names}") };
-                Err(self.error(key, format!("no other group is called \"{name}\", {names}")))
-            }
+        if let Some(group) = others().find(|group| group.name == name) {
+            return Ok(Context { group, ..*self });
         }
+        let names = others().map(|group| group.name).collect::<Vec<_>>().join(", ");
+        let names = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {names}") };
+        Err(self.error(key, format!("no other group is called \"{name}\", {names}")))
     }
 
     /// The hosts of a set; all hosts if the key is absent.

@@ -55,8 +55,12 @@ impl MeanFlow {
         let scaled =
             |shares: &[(u32, f64)]| shares.iter().map(|&(host, share)| (host, share * self.bits_per_s)).collect();
         let mut per_rack = vec![(0.0, 0.0); racks.iter().max().map_or(0, |&last| last as usize + 1)];
-        self.sources.iter().for_each(|&(host, share)| per_rack[racks[host as usize] as usize].0 += share);
-        self.destinations.iter().for_each(|&(host, share)| per_rack[racks[host as usize] as usize].1 += share);
+        for &(host, share) in &self.sources {
+            per_rack[racks[host as usize] as usize].0 += share;
+        }
+        for &(host, share) in &self.destinations {
+            per_rack[racks[host as usize] as usize].1 += share;
+        }
         let within: f64 = per_rack.iter().map(|(from, to)| from * to).sum();
         Offered {
             group,
