@@ -284,7 +284,7 @@ fn every_key_is_documented() {
         ("periodic", values_of::<DestinationChoice>()),
         ("flows", keys_of::<LongFlow>(None)),
         ("Flow sizes", crate::workload::BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect()),
-        ("TCP settings", [keys_of::<TcpSpec>(None), values_of::<EcnEcho>()].concat()),
+        ("TCP settings", [keys_of::<TcpSpec>(None), values_of::<EcnEcho>(), values_of::<DelayExtremes>()].concat()),
     ];
     sections.extend(topologies.iter().map(|kind| ("Topology", keys_of::<TopologySpec>(Some(kind)))));
     sections.extend(traffics.iter().map(|kind| (kind.as_str(), keys_of::<TrafficSpec>(Some(kind)))));

@@ -24,7 +24,11 @@ enum Operation {
         window_limited: bool,
         in_recovery: bool,
     },
-    Congestion { cause: Cause, flight: u64, first: bool },
+    Congestion {
+        cause: Cause,
+        flight: u64,
+        first: bool,
+    },
     Lost(u64),
     Recovered(u64),
     Idle,
@@ -161,7 +165,10 @@ fn algorithms_have_names() {
         assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
     }
     let error = "bbr".parse::<Algorithm>().unwrap_err().to_string();
-    assert_eq!(error, "\"bbr\" is no congestion control; known are reno, newreno, cubic, dctcp, weighted-fair, tcp-lp, ledbat, ledbat++");
+    assert_eq!(
+        error,
+        "\"bbr\" is no congestion control; known are reno, newreno, cubic, dctcp, weighted-fair, tcp-lp, ledbat, ledbat++"
+    );
 }
 
 #[test]
