@@ -83,9 +83,8 @@ impl Delays {
     fn update(&mut self, delay: OneWayDelay, weight: f64, extremes: Extremes) {
         self.least = self.least.min(delay);
         let kept = match extremes {
-            Extremes::Paper => delay,
             Extremes::Linux if delay.minus(self.outlier) > 0 => core::mem::replace(&mut self.outlier, delay),
-            Extremes::Linux => delay,
+            Extremes::Paper | Extremes::Linux => delay,
         };
         if kept.minus(self.greatest) > 0 {
             self.greatest = kept;
