@@ -52,13 +52,30 @@ pub enum TransportName {
     Dctcp,
     /// DCTCP's marks with a weight (PPUSH's WFCC).
     WeightedFair,
+    /// TCP-LP (INFOCOM 2003).
+    TcpLp,
+    /// LEDBAT (RFC 6817).
+    Ledbat,
+    /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus).
+    #[serde(rename = "ledbat++")]
+    LedbatPlusPlus,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 6] = [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair, Self::Udp];
+    pub const ALL: [Self; 9] = [
+        Self::Reno,
+        Self::NewReno,
+        Self::Cubic,
+        Self::Dctcp,
+        Self::WeightedFair,
+        Self::TcpLp,
+        Self::Ledbat,
+        Self::LedbatPlusPlus,
+        Self::Udp,
+    ];
 
     /// Its name in scenario files.
     pub const fn name(self) -> &'static str {
@@ -68,6 +85,9 @@ impl TransportName {
             Self::Cubic => "cubic",
             Self::Dctcp => "dctcp",
             Self::WeightedFair => "weighted-fair",
+            Self::TcpLp => "tcp-lp",
+            Self::Ledbat => "ledbat",
+            Self::LedbatPlusPlus => "ledbat++",
             Self::Udp => "udp",
         }
     }
@@ -80,6 +100,9 @@ impl TransportName {
             Self::Cubic => "TCP CUBIC, with HyStart++ if asked (RFC 9438, RFC 9406)",
             Self::Dctcp => "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)",
             Self::WeightedFair => "weighted fair congestion control: shares a link by contract.weight (PPUSH)",
+            Self::TcpLp => "TCP Low Priority: leaves bandwidth to others when one-way delays rise (INFOCOM 2003)",
+            Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
+            Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
         }
     }

@@ -39,7 +39,7 @@ pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
 pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;
-pub use tcp::{EcnEcho, TcpSpec};
+pub use tcp::{DelayExtremes, EcnEcho, TcpSpec};
 pub use udp::UdpSpec;
 
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pliant_proto::congestion::{AnyController, CongestionControl};
+use pliant_proto::congestion::AnyController;
 use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
@@ -303,7 +303,7 @@ fn tcp_carrier(
         wire: packets.framing.into(),
         data_class: TrafficClass::new(group.class),
         ack_class: TrafficClass::new(group.ack_class.unwrap_or(group.class)),
-        ..explicit.config(controller.ecn_mode())
+        ..explicit.config(&controller)
     };
     config.check().map_err(|why| ("tcp".to_owned(), why.to_string()))?;
     group.tcp = Some(explicit);

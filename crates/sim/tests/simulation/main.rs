@@ -7,4 +7,5 @@ mod loss_rate;
 mod maxmin;
 mod order;
 mod s1;
+mod scavengers;
 mod udp;

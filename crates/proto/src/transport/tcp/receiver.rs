@@ -8,7 +8,7 @@ use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::EcnMode;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::reassembly::Reassembly;
-use crate::time::Instant;
+use crate::time::{Instant, OneWayDelay};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
 /// Acknowledgements kept for the next poll; beyond it the latest replaces the one before.
@@ -44,6 +44,8 @@ pub struct TcpReceiver {
     window_end: u64,
     /// TS.Recent of RFC 7323: the earliest unacknowledged packet's timestamp.
     echo: Option<Instant>,
+    /// Of the latest packet that asked for it, until it is reported.
+    delay: Option<OneWayDelay>,
     last_ack_sent: u64,
     ack_deadline: Option<Instant>,
     /// Number of FIN, `u64::MAX` until it is known.
@@ -76,6 +78,7 @@ struct Disorder {
 struct PendingAck {
     ack: u64,
     echo: Option<Instant>,
+    delay: Option<OneWayDelay>,
     flags: Flags,
     sack: SackBlocks,
 }
@@ -99,6 +102,7 @@ impl TcpReceiver {
             delivered: 0,
             window_end: window_end(0, config.receive_buffer.map_or(WINDOW_UNLIMITED, window_field)),
             echo: None,
+            delay: None,
             last_ack_sent: 0,
             ack_deadline: None,
             fin: u64::MAX,
@@ -127,6 +131,16 @@ impl TcpReceiver {
         self.disorder.get_or_insert_with(Box::default)
     }
 
+    /// Measures a packet's one-way delay if it asks for that, on arrival: what an acknowledgement is delayed by is no
+    /// part of it. One acknowledgement reports one delay, that of the latest packet: it tells most about the queue as
+    /// it is now. Each is reported once.
+    #[inline]
+    fn measure(&mut self, now: Instant, sent_at: Instant, flags: Flags) {
+        if flags.contains(Flags::DELAY) {
+            self.delay = Some(OneWayDelay::between(sent_at, now));
+        }
+    }
+
     /// In-order data arrived: acknowledge now, or later.
     #[inline]
     fn count_in_order(&mut self, now: Instant) {
@@ -145,6 +159,7 @@ impl TcpReceiver {
         if self.is(ACK_DUE) {
             self.queue_ack(None);
         }
+        self.measure(now, segment.sent_at, segment.flags);
         let data_end = segment.seq + u64::from(segment.len);
         let whole = data_end <= self.acceptable_end();
         let fresh = ByteRange::new(segment.seq.max(self.rcv_nxt), if whole { end } else { self.acceptable_end() });
@@ -271,7 +286,7 @@ impl TcpReceiver {
     /// Queues an acknowledgement of the state as it is now.
     fn queue_ack(&mut self, duplicate: Option<ByteRange>) {
         let (limit, sack_on) = (usize::from(self.config.sack_blocks), self.config.sack);
-        let (ack, echo, ece) = (self.rcv_nxt, self.echo, self.ece);
+        let (ack, echo, delay, ece) = (self.rcv_nxt, self.echo, self.delay.take(), self.ece);
         let disorder = self.disorder();
         let mut sack = SackBlocks::EMPTY;
         let mut flags = Flags::NONE.with_if(Flags::ECE, ece);
@@ -287,7 +302,7 @@ impl TcpReceiver {
         if disorder.queue.len() >= QUEUE_MAX {
             disorder.queue.pop_back();
         }
-        disorder.queue.push_back(PendingAck { ack, echo, flags, sack });
+        disorder.queue.push_back(PendingAck { ack, echo, delay, flags, sack });
         self.state |= ACKS_QUEUED;
         self.acknowledged();
     }
@@ -336,7 +351,11 @@ impl TcpReceiver {
         if disorder.queue.is_empty() {
             self.state &= !ACKS_QUEUED;
         }
-        Some(self.ack_packet(pending.ack, pending.echo, pending.flags))
+        let mut packet = self.ack_packet(pending.ack, pending.echo, pending.flags);
+        if let Some(delay) = pending.delay {
+            packet.set_delay(delay, &mut self.disorder().sack);
+        }
+        Some(packet)
     }
 
     fn handle_syn(&mut self, sent_at: Instant) {
@@ -371,6 +390,7 @@ impl Transport for TcpReceiver {
         if self.withheld == 0 && Some(sent_at) >= self.echo {
             self.echo = Some(sent_at);
         }
+        self.measure(now, sent_at, flags);
         self.rcv_nxt = end;
         self.count_in_order(now);
     }
@@ -403,7 +423,11 @@ impl Transport for TcpReceiver {
         }
         let flags = Flags::NONE.with_if(Flags::ECE, self.ece);
         self.acknowledged();
-        Some(self.ack_packet(self.rcv_nxt, self.echo, flags))
+        let mut packet = self.ack_packet(self.rcv_nxt, self.echo, flags);
+        if let Some(delay) = self.delay.take() {
+            packet.set_delay(delay, &mut SackBlocks::default());
+        }
+        Some(packet)
     }
 
     fn sack_blocks(&self) -> &SackBlocks {

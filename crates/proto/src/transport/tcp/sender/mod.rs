@@ -16,7 +16,7 @@ use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::rack::Rack;
 use crate::recovery::rtt::RttEstimator;
-use crate::time::{Instant, Span};
+use crate::time::{Instant, OneWayDelay, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
 /// The connection is being requested.
@@ -55,6 +55,8 @@ pub struct TcpSender<C> {
     state: u8,
     /// Flags that the next new segment carries (CWR).
     next_flags: Flags,
+    /// Flags of every packet (DELAY).
+    standing_flags: Flags,
     data_class: TrafficClass,
     /// Whether the window left no room for a full segment when sending stopped.
     window_limited: bool,
@@ -98,6 +100,7 @@ struct Ack {
     echo: Option<Instant>,
     window: u16,
     flags: Flags,
+    delay: Option<OneWayDelay>,
 }
 
 impl<C: CongestionControl> TcpSender<C> {
@@ -130,6 +133,7 @@ impl<C: CongestionControl> TcpSender<C> {
             rtt: RttEstimator::new(&config.rto),
             state,
             next_flags: Flags::NONE,
+            standing_flags: Flags::NONE.with_if(Flags::DELAY, config.one_way_delay),
             data_class: config.data_class.with_ecn(ecn),
             window_limited: false,
             largest_window: first_window,
@@ -231,6 +235,7 @@ impl<C: CongestionControl> TcpSender<C> {
             flight,
             ece: ack.flags.contains(Flags::ECE),
             rtt,
+            delay: ack.delay,
             smoothed_rtt: self.rtt.smoothed(),
             window_limited: self.window_limited,
             in_recovery,
@@ -297,6 +302,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.last_sent = now;
         self.packets_sent += 1;
         self.bytes_sent += u64::from(len);
+        let flags = flags.with(self.standing_flags);
         Packet::new(class, self.config.wire.wire_bytes(len), Body::Data { seq, sent_at: now, len, flags })
     }
 
@@ -322,7 +328,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             }
             return;
         };
-        let ack = Ack { cumulative: ack, echo, window, flags };
+        let ack = Ack { cumulative: ack, echo, window, flags, delay: packet.delay(sack) };
         let flight = self.snd_nxt - self.snd_una;
         let acked = ack.cumulative.wrapping_sub(self.snd_una);
         // One comparison finds duplicates, old acknowledgements and those of bytes never sent.

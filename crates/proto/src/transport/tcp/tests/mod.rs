@@ -1,5 +1,6 @@
 //! Scenarios of a sender and a receiver over a scripted path.
 
+mod delay;
 mod ecn;
 mod handshake;
 mod loss;

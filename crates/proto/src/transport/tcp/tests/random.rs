@@ -28,12 +28,13 @@ prop_compose! {
         ack_every in 1u8..4,
         ecn in prop_oneof![Just(EcnMode::Off), Just(EcnMode::Classic), Just(EcnMode::Accurate)],
         buffer in prop_oneof![Just(None), (256u64..30_000).prop_map(Some)],
-        paced in any::<bool>(),
+        (paced, one_way_delay) in any::<(bool, bool)>(),
     ) -> TcpConfig {
         let pacing = paced.then(PacingFactors::default);
         let rack = sack && rack;
         TcpConfig {
-            sack, rack, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, ..config()
+            sack, rack, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
+            ..config()
         }
     }
 }
@@ -42,7 +43,7 @@ fn any_body() -> impl Strategy<Value = Body> {
     // Small numbers collide with the flow's state, large ones test the edges of arithmetic.
     let number = || prop_oneof![0u64..20_000, (0u64..20).prop_map(|n| n * MSS), u64::MAX - 3000..u64::MAX];
     let time = || prop_oneof![0u64..2_000_000_000, any::<u64>()].prop_map(Instant::from_ps);
-    let flags = || (0u8..64).prop_map(|bits| Flags::from_bits(bits).expect("six bits"));
+    let flags = || (0u8..128).prop_map(|bits| Flags::from_bits(bits).expect("seven bits"));
     let window = || prop_oneof![Just(WINDOW_UNLIMITED), 0u16..100, any::<u16>()];
     let length = prop_oneof![0u16..2, Just(1000u16), any::<u16>()];
     prop_oneof![
