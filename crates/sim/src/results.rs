@@ -71,6 +71,10 @@ pub struct FlowRow {
     pub marks: u32,
     /// Packets of both directions that a queue refused.
     pub drops: u32,
+    /// Times that it paused for a queue above its own.
+    pub pauses: u32,
+    /// Time for which it paused, in the pauses that are over.
+    pub paused: Span,
 }
 
 impl FlowRow {

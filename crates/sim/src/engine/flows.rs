@@ -197,6 +197,8 @@ impl<'a, T: Transport> Flows<'a, T> {
             timeouts: sender.timeouts as u32,
             marks: receiver.marks as u32,
             drops: slot.drops,
+            pauses: sender.pauses as u32,
+            paused: sender.paused,
         }
     }
 

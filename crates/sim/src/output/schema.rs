@@ -10,7 +10,7 @@ use super::columns::{Column, Columns, Field, Kind};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ThroughputSample};
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 16] = [
+pub(super) const FLOWS: [Field; 18] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("source", Kind::Integer),
@@ -27,6 +27,8 @@ pub(super) const FLOWS: [Field; 16] = [
     ("timeouts", Kind::Integer),
     ("marked_packets", Kind::Integer),
     ("dropped_packets", Kind::Integer),
+    ("pauses", Kind::Integer),
+    ("paused_ps", Kind::Integer),
 ];
 
 /// Columns of `ports.csv`.
@@ -92,6 +94,8 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| u64::from(flow.timeouts)),
         integers(rows, |flow| u64::from(flow.marks)),
         integers(rows, |flow| u64::from(flow.drops)),
+        integers(rows, |flow| u64::from(flow.pauses)),
+        integers(rows, |flow| flow.paused.as_ps()),
     ]
 }
 
@@ -207,6 +211,8 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             timeouts: table.small("timeouts", row)?,
             marks: table.small("marked_packets", row)?,
             drops: table.small("dropped_packets", row)?,
+            pauses: table.small("pauses", row)?,
+            paused: Span::from_ps(table.integer("paused_ps", row)),
         })
     };
     (0..table.rows()).map(row).collect()

@@ -27,6 +27,8 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         timeouts: 0,
         marks: 0,
         drops: 0,
+        pauses: 0,
+        paused: Span::ZERO,
     }
 }
 
