@@ -191,7 +191,7 @@ impl Flags {
     pub const CWR: Self = Self(2);
     /// Data: sent before; its timestamp still measures this transmission.
     pub const RETRANSMISSION: Self = Self(4);
-    /// Acknowledgement: echoes a congestion mark (RFC 3168, RFC 8257).
+    /// Acknowledgement, answer to a probe: echoes a congestion mark (RFC 3168, RFC 8257).
     pub const ECE: Self = Self(8);
     /// Acknowledgement: SACK blocks travel beside the packet.
     pub const SACK: Self = Self(16);
@@ -266,6 +266,18 @@ pub enum Body {
         /// The responder's receive window, as in `Ack`.
         window: u16,
     },
+    /// Asks how the queue that it goes through stands (cross-queue congestion notification).
+    Probe {
+        /// When it was sent, on the sender's clock.
+        sent_at: Instant,
+    },
+    /// Answers a probe.
+    ProbeEcho {
+        /// `sent_at` of the probe.
+        echo: Instant,
+        /// Whether the probe arrived marked CE.
+        marked: bool,
+    },
 }
 
 /// Bytes per unit of the advertised window (window scale 8, RFC 7323).
@@ -305,6 +317,8 @@ mod kind {
     pub(super) const ACK: u8 = 1;
     pub(super) const SYN: u8 = 2;
     pub(super) const SYN_ACK: u8 = 3;
+    pub(super) const PROBE: u8 = 4;
+    pub(super) const PROBE_ECHO: u8 = 5;
 }
 
 impl Packet {
@@ -316,6 +330,11 @@ impl Packet {
             Body::Ack { ack, echo, window, flags } => (kind::ACK, ack, Instant::option_to_bits(echo), window, flags),
             Body::Syn { sent_at } => (kind::SYN, 0, sent_at.to_bits(), 0, Flags::NONE),
             Body::SynAck { echo, window } => (kind::SYN_ACK, 0, echo.to_bits(), window, Flags::NONE),
+            Body::Probe { sent_at } => (kind::PROBE, 0, sent_at.to_bits(), 0, Flags::NONE),
+            Body::ProbeEcho { echo, marked } => {
+                let flags = if marked { Flags::ECE } else { Flags::NONE };
+                (kind::PROBE_ECHO, 0, echo.to_bits(), 0, flags)
+            }
         };
         Self {
             to: EndpointId(0),
@@ -352,7 +371,9 @@ impl Packet {
             kind::DATA => Body::Data { seq: offset, sent_at, len: amount, flags },
             kind::ACK => Body::Ack { ack: offset, echo, window: amount, flags },
             kind::SYN => Body::Syn { sent_at },
-            _ => Body::SynAck { echo: sent_at, window: amount },
+            kind::SYN_ACK => Body::SynAck { echo: sent_at, window: amount },
+            kind::PROBE => Body::Probe { sent_at },
+            _ => Body::ProbeEcho { echo: sent_at, marked: flags.contains(Flags::ECE) },
         }
     }
 

@@ -7,11 +7,13 @@
 //!  byte   0       1              2      3             4..8
 //!         0x50    version|kind   flags  SACK blocks   flow number * 2 + side of the receiver
 //!
-//!  Data   8..16 seq       16..24 sent_at   24..26 len      then the payload
-//!  Ack    8..16 ack       16..24 echo      24..26 window   then, with the flag DELAY, the one-way delay (4 bytes,
-//!         nanoseconds, wrapping), then each SACK block: start, end (8 bytes each)
-//!  Syn    8..16 sent_at
-//!  SynAck 8..16 echo      16..18 window
+//!  Data      8..16 seq       16..24 sent_at   24..26 len      then the payload
+//!  Ack       8..16 ack       16..24 echo      24..26 window   then, with the flag DELAY, the one-way delay (4 bytes,
+//!            nanoseconds, wrapping), then each SACK block: start, end (8 bytes each)
+//!  Syn       8..16 sent_at
+//!  SynAck    8..16 echo      16..18 window
+//!  Probe     8..16 sent_at
+//!  ProbeEcho 8..16 echo
 //! ```
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
@@ -32,6 +34,8 @@ const KIND_DATA: u8 = 0;
 const KIND_ACK: u8 = 1;
 const KIND_SYN: u8 = 2;
 const KIND_SYN_ACK: u8 = 3;
+const KIND_PROBE: u8 = 4;
+const KIND_PROBE_ECHO: u8 = 5;
 
 const COMMON_BYTES: usize = 8;
 const ACK_BYTES: usize = COMMON_BYTES + 18;
@@ -129,6 +133,14 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.u64(echo.as_ps());
             writer.u16(window);
         }
+        Body::Probe { sent_at } => {
+            writer.common(KIND_PROBE, Flags::NONE, 0, to);
+            writer.u64(sent_at.as_ps());
+        }
+        Body::ProbeEcho { echo, marked } => {
+            writer.common(KIND_PROBE_ECHO, Flags::NONE.with_if(Flags::ECE, marked), 0, to);
+            writer.u64(echo.as_ps());
+        }
     }
     writer.at
 }
@@ -142,8 +154,13 @@ pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, S
     let body = match common.kind {
         KIND_DATA => read_data(&mut reader, &common)?,
         KIND_ACK => read_ack(&mut reader, &common, &mut sack, &mut delay)?,
-        KIND_SYN => read_syn(&mut reader, &common)?,
+        KIND_SYN => Body::Syn { sent_at: read_stamp(&mut reader, &common, Flags::NONE)?.0 },
         KIND_SYN_ACK => read_syn_ack(&mut reader, &common)?,
+        KIND_PROBE => Body::Probe { sent_at: read_stamp(&mut reader, &common, Flags::NONE)?.0 },
+        KIND_PROBE_ECHO => {
+            let (echo, flags) = read_stamp(&mut reader, &common, Flags::ECE)?;
+            Body::ProbeEcho { echo, marked: flags.contains(Flags::ECE) }
+        }
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
@@ -203,16 +220,16 @@ fn read_ack(
     Ok(Body::Ack { ack, echo, window, flags })
 }
 
-fn read_syn(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.flags_among(Flags::NONE)?;
+/// What kinds with no more than a time have: it, and their flags.
+fn read_stamp(reader: &mut Reader<'_>, common: &Common, allowed: Flags) -> Result<(Instant, Flags), WireError> {
+    let flags = common.flags_among(allowed)?;
     common.no_sack()?;
-    Ok(Body::Syn { sent_at: reader.time()? })
+    Ok((reader.time()?, flags))
 }
 
 fn read_syn_ack(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.flags_among(Flags::NONE)?;
-    common.no_sack()?;
-    Ok(Body::SynAck { echo: reader.time()?, window: reader.u16()? })
+    let (echo, _) = read_stamp(reader, common, Flags::NONE)?;
+    Ok(Body::SynAck { echo, window: reader.u16()? })
 }
 
 /// What every datagram begins with.

@@ -103,6 +103,10 @@ pub struct FlowRow {
     pub fair_share: Share,
     /// Completion time had all flows their max-min fair rates, over the flow's own; none unless asked for.
     pub fluid_share: Share,
+    /// Times that it paused for a queue above its own.
+    pub pauses: u32,
+    /// Time for which it paused, in the pauses that are over.
+    pub paused: Span,
 }
 
 impl FlowRow {

@@ -13,7 +13,7 @@ use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::transport::tcp::{CrossQueueSender, TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
@@ -185,7 +185,7 @@ impl<'a> Opener<'a> {
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let (initiator, responder) = match &group.carrier {
             Carrier::Tcp(tcp) => {
-                let TcpCarrier { config, controller } = &**tcp;
+                let TcpCarrier { config, controller, cross_queue } = &**tcp;
                 let config = self.configs.entry((flow.group, flow.class)).or_insert_with(|| {
                     let class = flow.class.map(TrafficClass::new);
                     Arc::new(TcpConfig {
@@ -194,8 +194,12 @@ impl<'a> Opener<'a> {
                         ..config.clone()
                     })
                 });
-                let sender = TcpSender::new(Arc::clone(config), *controller);
-                (AnyTransport::from(sender), AnyTransport::from(TcpReceiver::new(Arc::clone(config))))
+                let receiver = TcpReceiver::new(Arc::clone(config));
+                let sender = match *cross_queue {
+                    Some(policy) => CrossQueueSender::new(Arc::clone(config), *controller, policy).into(),
+                    None => TcpSender::new(Arc::clone(config), *controller).into(),
+                };
+                (sender, AnyTransport::from(receiver))
             }
             Carrier::Udp(udp) => {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));

@@ -1,5 +1,7 @@
 //! The service contract: how far an application's traffic may bend.
 
+pub mod cross_queue_notification;
+
 use core::fmt;
 
 /// What an application accepts. Each field is a bound that the transport never exceeds.

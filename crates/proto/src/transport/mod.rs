@@ -11,7 +11,7 @@ pub mod tcp;
 pub mod udp;
 
 use crate::packet::{ByteRange, Packet, SackBlocks};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 /// What the application, or an oracle, tells a transport.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -60,6 +60,8 @@ pub enum Timer {
     Pace,
     /// RACK reordering window or tail loss probe (RFC 8985).
     LossDetection,
+    /// Next probe of the queue above, or too long a silence about it (cross-queue congestion notification).
+    Probe,
 }
 
 /// When a transport wants to be called, and why.
@@ -88,6 +90,10 @@ pub struct Statistics {
     pub marks: u64,
     /// Payload bytes that arrived more than once (receiver).
     pub duplicate_bytes: u64,
+    /// Times that the sender was told to stand still (cross-queue congestion notification).
+    pub pauses: u64,
+    /// Time for which it stood still, in the pauses that are over.
+    pub paused: Span,
 }
 
 /// One side of one flow.

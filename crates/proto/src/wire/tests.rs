@@ -78,6 +78,12 @@ fn known_encodings() {
     assert_eq!(encoded(&syn, &SackBlocks::EMPTY), expect(2, 0, 0, &[&five]));
     let syn_ack = packet(Body::SynAck { echo: Instant::from_ps(5), window: 0xffff });
     assert_eq!(encoded(&syn_ack, &SackBlocks::EMPTY), expect(3, 0, 0, &[&five, &[0xff, 0xff]]));
+    let probe = packet(Body::Probe { sent_at: Instant::from_ps(5) });
+    assert_eq!(encoded(&probe, &SackBlocks::EMPTY), expect(4, 0, 0, &[&five]));
+    for (marked, flags) in [(false, 0), (true, 0b1000)] {
+        let probe_echo = packet(Body::ProbeEcho { echo: Instant::from_ps(5), marked });
+        assert_eq!(encoded(&probe_echo, &SackBlocks::EMPTY), expect(5, flags, 0, &[&five]));
+    }
 }
 
 #[test]
@@ -136,6 +142,8 @@ fn damaged_datagrams_are_refused_by_reason() {
     assert_eq!(refused(&plain, &|bytes| bytes.extend([1; 4])), WireError::WrongLength, "a delay without DELAY");
     assert_eq!(refused(&good_data, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of data");
     assert_eq!(refused(&good_ack, &|bytes| bytes[2] = 0x20), WireError::WrongFlags(0x20), "DSACK without SACK");
+    let good_probe = encoded(&packet(Body::Probe { sent_at: Instant::ZERO }), &SackBlocks::EMPTY);
+    assert_eq!(refused(&good_probe, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of a probe");
     assert_eq!(refused(&good_data, &|bytes| bytes[3] = 1), WireError::WrongSackCount(1));
     assert_eq!(refused(&good_ack, &|bytes| bytes[3] = 0), WireError::WrongSackCount(0));
     assert_eq!(refused(&good_ack, &|bytes| bytes[2] = 0), WireError::WrongSackCount(2));
@@ -176,6 +184,8 @@ fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
         ack_body(flags_among(Flags::ECE)),
         instant().prop_map(|sent_at| Body::Syn { sent_at }),
         (instant(), any::<u16>()).prop_map(|(echo, window)| Body::SynAck { echo, window }),
+        instant().prop_map(|sent_at| Body::Probe { sent_at }),
+        (instant(), any::<bool>()).prop_map(|(echo, marked)| Body::ProbeEcho { echo, marked }),
     ];
     let with_blocks = prop_oneof![
         3 => plain.prop_map(|body| (body, SackBlocks::EMPTY)),

@@ -200,6 +200,8 @@ impl<'a, T: Transport> Flows<'a, T> {
             drops: slot.drops,
             fair_share: Share::NONE,
             fluid_share: Share::NONE,
+            pauses: sender.pauses as u32,
+            paused: sender.paused,
         }
     }
 

@@ -10,7 +10,7 @@ use super::columns::{Column, Columns, Field, Kind};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, Share, ThroughputSample};
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 19] = [
+pub(super) const FLOWS: [Field; 21] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -30,6 +30,8 @@ pub(super) const FLOWS: [Field; 19] = [
     ("dropped_packets", Kind::Integer),
     ("fair_share", Kind::OptionalNumber),
     ("fluid_share", Kind::OptionalNumber),
+    ("pauses", Kind::Integer),
+    ("paused_ps", Kind::Integer),
 ];
 
 /// Columns of `ports.csv`.
@@ -98,6 +100,8 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| u64::from(flow.drops)),
         Column::OptionalNumber(rows.iter().map(|flow| flow.fair_share.get()).collect()),
         Column::OptionalNumber(rows.iter().map(|flow| flow.fluid_share.get()).collect()),
+        integers(rows, |flow| u64::from(flow.pauses)),
+        integers(rows, |flow| flow.paused.as_ps()),
     ]
 }
 
@@ -226,6 +230,8 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             drops: table.small("dropped_packets", row)?,
             fair_share: table.share("fair_share", row)?,
             fluid_share: table.share("fluid_share", row)?,
+            pauses: table.small("pauses", row)?,
+            paused: Span::from_ps(table.integer("paused_ps", row)),
         })
     };
     (0..table.rows()).map(row).collect()

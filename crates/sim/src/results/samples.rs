@@ -30,6 +30,8 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         drops: 0,
         fair_share: Share::NONE,
         fluid_share: Share::NONE,
+        pauses: 0,
+        paused: Span::ZERO,
     }
 }
 

@@ -3,12 +3,14 @@
 use pliant_proto::contract::{Contract, Field};
 use serde::{Deserialize, Serialize};
 
+use super::cross_queue::CrossQueueSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 7] = ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp"];
+pub(super) const GROUP_KEYS: [&str; 8] =
+    ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp", "cross_queue"];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -31,6 +33,9 @@ pub struct GroupSpec {
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Pauses its flows while a queue above theirs is congested. Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_queue: Option<CrossQueueSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,

@@ -10,6 +10,7 @@
 //! The keys are documented at [`ScenarioSpec`] and the types below it. Quantities carry their unit: `"10Gbit/s"`,
 //! `"5us"`, `"250MB"`.
 
+mod cross_queue;
 mod document;
 mod error;
 mod estimate;
@@ -28,6 +29,7 @@ mod tcp;
 mod tests;
 mod udp;
 
+pub use cross_queue::CrossQueueSpec;
 pub use error::{Place, ScenarioError};
 pub use estimate::Estimate;
 pub use group::{ContractSpec, GroupSpec, TransportName};

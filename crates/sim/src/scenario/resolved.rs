@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pliant_proto::congestion::AnyController;
+use pliant_proto::contract::cross_queue_notification::CrossQueueConfig;
 use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
@@ -82,6 +83,8 @@ pub struct TcpCarrier {
     pub config: TcpConfig,
     /// The congestion controller of a new sender.
     pub controller: AnyController,
+    /// When a sender pauses for the queue above, if it does.
+    pub cross_queue: Option<CrossQueueConfig>,
 }
 
 impl Resolved {
@@ -229,7 +232,9 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 /// Every class in use must go to a queue.
 fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
-        for (key, class) in [("class", group.class), ("ack_class", group.ack_class.unwrap_or(group.class))] {
+        let own = [("class", group.class), ("ack_class", group.ack_class.unwrap_or(group.class))];
+        let probes = group.cross_queue.map(|cross_queue| ("cross_queue.probe_class", cross_queue.probe_class));
+        for (key, class) in own.into_iter().chain(probes) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
@@ -248,7 +253,7 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
-    let ScenarioSpec { packets, transport: defaults, traffic, .. } = spec;
+    let ScenarioSpec { packets, queues, transport: defaults, traffic, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
     contract.check(group.transport.honours()).map_err(|why| contract_error(document, name, group.transport, why))?;
@@ -257,7 +262,7 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
         let (below, refused) = (format!("traffic.{name}"), udp_carrier(group));
         refused.map_err(|(key, why)| document.error(&format!("{below}.{key}"), why))?
     } else {
-        let tcp = tcp_carrier(group, defaults, packets, &contract);
+        let tcp = tcp_carrier(group, defaults, packets, queues, &contract);
         let carrier = tcp.map_err(|(key, why)| {
             // A setting for all groups is found where it is given.
             let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
@@ -275,6 +280,9 @@ fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
     let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
     match group.udp {
         _ if group.tcp.is_some() => refuse("tcp", "udp has no settings of TCP"),
+        _ if group.cross_queue.is_some() => {
+            refuse("cross_queue", "udp does not pause, only transports with a window do")
+        }
         None => refuse("udp.rate", "is missing: udp needs a rate"),
         Some(udp) if udp.rate.bits_per_sec() == 0 => refuse("udp.rate", "must be above zero"),
         Some(udp) => Ok(Carrier::Udp(udp)),
@@ -286,6 +294,7 @@ fn tcp_carrier(
     group: &mut GroupSpec,
     defaults: &TcpSpec,
     packets: &PacketsSpec,
+    queues: &QueuesSpec,
     contract: &Contract,
 ) -> Result<TcpCarrier, KeyError> {
     let below = |(key, why): KeyError| (format!("tcp.{key}"), why);
@@ -307,7 +316,9 @@ fn tcp_carrier(
     };
     config.check().map_err(|why| ("tcp".to_owned(), why.to_string()))?;
     group.tcp = Some(explicit);
-    Ok(TcpCarrier { config, controller })
+    let class = group.class;
+    let cross_queue = group.cross_queue.as_mut().map(|cross_queue| cross_queue.resolve(class, queues)).transpose()?;
+    Ok(TcpCarrier { config, controller, cross_queue })
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {

@@ -330,6 +330,7 @@ fn every_key_is_documented() {
         ("red", keys_of::<RedSpec>(None)),
         ("Traffic groups", group::GROUP_KEYS.map(str::to_owned).to_vec()),
         ("Traffic groups", [keys_of::<ContractSpec>(None), keys_of::<UdpSpec>(None)].concat()),
+        ("Cross-queue congestion notification", keys_of::<CrossQueueSpec>(None)),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
         ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),

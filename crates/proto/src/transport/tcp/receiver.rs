@@ -22,8 +22,8 @@ const DISORDERED: u8 = 2;
 const ACK_DUE: u8 = 4;
 /// Acknowledgements of earlier states are queued.
 const ACKS_QUEUED: u8 = 8;
-/// A grant of the connection is due.
-const SYN_ACK_DUE: u8 = 16;
+/// A grant of the connection or the answer to a probe is due.
+const REPLY_DUE: u8 = 16;
 /// The application has yet to hear of the connection.
 const CONNECTED: u8 = 32;
 /// The application has heard that everything arrived.
@@ -72,6 +72,8 @@ struct Disorder {
     sack: SackBlocks,
     duplicate_bytes: u64,
     connection_echo: Option<Instant>,
+    /// The answer to the latest probe.
+    probe_echo: Option<Packet>,
 }
 
 /// An acknowledgement as it was when the packet that caused it arrived.
@@ -332,12 +334,18 @@ impl TcpReceiver {
 
     #[inline(never)]
     fn transmit_unusual(&mut self) -> Option<Packet> {
-        if self.is(SYN_ACK_DUE) {
-            self.state &= !SYN_ACK_DUE;
-            let window = self.advertise(0);
-            let echo = self.disorder().connection_echo.expect("a grant follows a request");
-            let wire_bytes = self.config.wire.wire_bytes(0);
-            return Some(Packet::new(self.traffic_class(), wire_bytes, Body::SynAck { echo, window }));
+        if self.is(REPLY_DUE) {
+            let disorder = self.disorder();
+            if let Some(probe_echo) = disorder.probe_echo.take() {
+                return Some(probe_echo);
+            }
+            let grant = disorder.connection_echo.take();
+            self.state &= !REPLY_DUE;
+            if let Some(echo) = grant {
+                let window = self.advertise(0);
+                let wire_bytes = self.config.wire.wire_bytes(0);
+                return Some(Packet::new(self.traffic_class(), wire_bytes, Body::SynAck { echo, window }));
+            }
         }
         if self.is(ACK_DUE) && self.is(DISORDERED | ACKS_QUEUED) {
             self.queue_ack(None);
@@ -363,10 +371,23 @@ impl TcpReceiver {
             return;
         }
         self.disorder().connection_echo = Some(sent_at);
-        self.state |= SYN_ACK_DUE;
+        self.state |= REPLY_DUE;
         if self.is(LISTENING) {
             self.state = self.state & !LISTENING | CONNECTED;
         }
+    }
+
+    /// Answers a probe in its own class, at once; of several before the next poll the latest tells enough.
+    fn handle_probe(&mut self, sent_at: Instant, probe: &Packet) {
+        if self.is(LISTENING) {
+            return;
+        }
+        let marked = probe.traffic_class.ecn() == Ecn::Ce;
+        // ECN-capable like the probe, so that no marker drops it; a mark on the way back tells nothing.
+        let class = probe.traffic_class.with_ecn(Ecn::Ect0);
+        let body = Body::ProbeEcho { echo: sent_at, marked };
+        self.disorder().probe_echo = Some(Packet::new(class, probe.wire_bytes, body));
+        self.state |= REPLY_DUE;
     }
 }
 
@@ -374,8 +395,10 @@ impl Transport for TcpReceiver {
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Data { seq, sent_at, len, flags } = packet.body() else {
-            if let Body::Syn { sent_at } = packet.body() {
-                self.handle_syn(sent_at);
+            match packet.body() {
+                Body::Syn { sent_at } => self.handle_syn(sent_at),
+                Body::Probe { sent_at } => self.handle_probe(sent_at, packet),
+                _ => {}
             }
             return;
         };
@@ -412,10 +435,10 @@ impl Transport for TcpReceiver {
 
     #[inline]
     fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
-        if !self.is(ACK_DUE | ACKS_QUEUED | SYN_ACK_DUE) {
+        if !self.is(ACK_DUE | ACKS_QUEUED | REPLY_DUE) {
             return None;
         }
-        if self.is(ACKS_QUEUED | SYN_ACK_DUE | DISORDERED) {
+        if self.is(ACKS_QUEUED | REPLY_DUE | DISORDERED) {
             let packet = self.transmit_unusual();
             if packet.is_some() || !self.is(ACK_DUE) {
                 return packet;

@@ -4,12 +4,14 @@
 //! as a bit of [`SLOW`] says that something unusual is going on.
 
 mod acknowledge;
+mod cross_queue;
 mod loss;
 mod transmit;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+pub use self::cross_queue::CrossQueueSender;
 use self::loss::Loss;
 use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};

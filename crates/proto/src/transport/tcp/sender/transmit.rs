@@ -273,6 +273,24 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
+    /// The flow's clock stood still while the network went on.
+    pub(super) fn on_clock_stopped(&mut self) {
+        if let Some(rack) = self.unusual.as_mut().and_then(|unusual| unusual.rack.as_mut()) {
+            rack.on_clock_stopped();
+        }
+    }
+
+    /// What is outstanding may have waited as long as the clock stood still: timers that time its way begin anew.
+    pub(super) fn restart_timers(&mut self, now: Instant) {
+        if self.timer.is_some() && !self.is(HANDSHAKE | PERSIST) {
+            self.timer = Some(now.after(self.rtt.rto()));
+        }
+        if let Some(mut unusual) = self.unusual.take() {
+            self.arm_loss_probe(now, &mut unusual);
+            self.unusual = Some(unusual);
+        }
+    }
+
     pub(super) fn earliest_deadline(&self) -> Option<Deadline> {
         let why = if self.is(PERSIST) { Timer::Persist } else { Timer::Retransmit };
         let timer = self.timer.map(|at| Deadline { at, why });

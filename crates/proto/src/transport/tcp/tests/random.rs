@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::congestion::EcnMode;
+use crate::contract::cross_queue_notification::CrossQueueConfig;
 use crate::packet::{ByteRange, TrafficClass};
 use crate::rng::Stream;
 use crate::units::Rate;
 use proptest::prelude::*;
 
 /// A path that loses, doubles, delays and marks packets at random, up to a time.
-fn bad_path(seed: u64, name: &str, loss: f64) -> Path {
+pub(super) fn bad_path(seed: u64, name: &str, loss: f64) -> Path {
     let mut stream = Stream::named(seed, name);
     ten_us().with_rate(Rate::from_gbit_per_sec(10)).with_fate(move |_, _, _| {
         let (draw, extra) = (stream.unit(), stream.below(30_000_000));
@@ -23,7 +24,7 @@ fn bad_path(seed: u64, name: &str, loss: f64) -> Path {
 }
 
 prop_compose! {
-    fn any_config()(
+    pub(super) fn any_config()(
         (sack, rack, limited_transmit, handshake) in any::<(bool, bool, bool, bool)>(),
         ack_every in 1u8..4,
         ecn in prop_oneof![Just(EcnMode::Off), Just(EcnMode::Classic), Just(EcnMode::Accurate)],
@@ -55,6 +56,8 @@ fn any_body() -> impl Strategy<Value = Body> {
         }),
         1 => time().prop_map(|sent_at| Body::Syn { sent_at }),
         1 => (time(), window()).prop_map(|(echo, window)| Body::SynAck { echo, window }),
+        1 => time().prop_map(|sent_at| Body::Probe { sent_at }),
+        1 => (time(), any::<bool>()).prop_map(|(echo, marked)| Body::ProbeEcho { echo, marked }),
     ]
 }
 
@@ -126,6 +129,15 @@ proptest! {
         config in any_config(), operations in prop::collection::vec(any_operation(), 0..60), window in 0u64..20,
     ) {
         operate(End::new(TcpSender::new(Arc::new(config), TestController::fixed(window))), &operations);
+    }
+
+    /// So does one that pauses.
+    #[test]
+    fn a_pausing_sender_survives_anything(
+        config in any_config(), operations in prop::collection::vec(any_operation(), 0..60), window in 0u64..20,
+    ) {
+        let cross_queue = CrossQueueConfig::default();
+        operate(End::new(CrossQueueSender::new(Arc::new(config), TestController::fixed(window), cross_queue)), &operations);
     }
 
     /// A receiver survives arbitrary packets, commands and waits.
