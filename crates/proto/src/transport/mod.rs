@@ -10,6 +10,7 @@ pub(crate) mod pair;
 pub mod tcp;
 pub mod udp;
 
+use crate::contract::policy::{Policy, PolicyCounts};
 use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::Instant;
 
@@ -60,6 +61,8 @@ pub enum Timer {
     Pace,
     /// RACK reordering window or tail loss probe (RFC 8985).
     LossDetection,
+    /// The flow's policy wants to be asked.
+    Policy,
 }
 
 /// When a transport wants to be called, and why.
@@ -88,6 +91,10 @@ pub struct Statistics {
     pub marks: u64,
     /// Payload bytes that arrived more than once (receiver).
     pub duplicate_bytes: u64,
+    /// Bytes the application gave and the policy decided not to send (sender).
+    pub given_up_bytes: u64,
+    /// What the policy counted (sender).
+    pub policy: PolicyCounts,
 }
 
 /// One side of one flow.
@@ -117,6 +124,11 @@ pub trait Transport {
 
     /// What was counted so far.
     fn statistics(&self) -> Statistics;
+
+    /// The policy that bends the flow, if it has one (sender).
+    fn policy(&self) -> Option<&Policy> {
+        None
+    }
 }
 
 /// Where a driver takes a transport's outputs.

@@ -3,6 +3,7 @@
 mod ecn;
 mod handshake;
 mod loss;
+mod policy;
 mod random;
 mod receiver;
 mod window;
