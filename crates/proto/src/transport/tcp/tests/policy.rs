@@ -85,6 +85,6 @@ fn a_closed_window_does_not_hold_up_the_end() {
     pair.command_sender(Command::Send { bytes: 10 * MSS });
     assert!(pair.run_until(Instant::MAX), "it ends");
     let delivered = pair.receiver.delivered();
-    assert!(delivered <= 4096 && delivered >= 4 * MSS, "{delivered}");
+    assert!((4 * MSS..=4096).contains(&delivered), "{delivered}");
     assert_complete(&pair, delivered);
 }
