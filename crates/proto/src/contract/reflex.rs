@@ -148,6 +148,24 @@ pub enum Phase {
     Exploit,
 }
 
+impl Phase {
+    const ALL: [Self; 3] = [Self::Warmup, Self::Measure, Self::Exploit];
+
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Warmup => "warmup",
+            Self::Measure => "measure",
+            Self::Exploit => "exploit",
+        }
+    }
+
+    /// The phase with this [`name`](Self::name).
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.name() == name)
+    }
+}
+
 /// A flow's standing at the end of an interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Standing {

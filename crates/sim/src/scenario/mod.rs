@@ -19,6 +19,7 @@ mod limit;
 mod marking;
 mod presets;
 mod queues;
+mod reflex;
 mod resolved;
 mod spec;
 mod suggest;
@@ -26,6 +27,7 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod warnings;
 
 pub use error::{Place, ScenarioError};
 pub use estimate::Estimate;
@@ -35,6 +37,7 @@ pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use presets::PRESETS;
 pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
 pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;
