@@ -17,6 +17,9 @@
 //! change of queue a flow can give way by its controller's weight ([`GiveWay::Weight`]), the paper's "wimpier
 //! congestion control" (section 8).
 
+#[cfg(test)]
+mod tests;
+
 use alloc::sync::Arc;
 use core::fmt;
 
