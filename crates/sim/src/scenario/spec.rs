@@ -103,7 +103,7 @@ pub struct PacketsSpec {
     #[serde(with = "units_serde")]
     pub mss: Bytes,
     /// What counts as on the wire: `"ethernet"` with preamble and gap (78 bytes around a payload, at least 84) or `"ip"`
-    /// (40 bytes). Default: `"ethernet"`.
+    /// (40 bytes) or `"ppp"` (54 bytes). Default: `"ethernet"`.
     pub framing: Framing,
 }
 
@@ -122,6 +122,8 @@ pub enum Framing {
     Ethernet,
     /// IP packets.
     Ip,
+    /// PPP frames of TCP with timestamps, as on ns-3's point-to-point links.
+    Ppp,
 }
 
 impl From<Framing> for WireFormat {
@@ -129,6 +131,7 @@ impl From<Framing> for WireFormat {
         match framing {
             Framing::Ethernet => Self::ETHERNET,
             Framing::Ip => Self::IP,
+            Framing::Ppp => Self::PPP,
         }
     }
 }

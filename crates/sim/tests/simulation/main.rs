@@ -7,5 +7,6 @@ mod invariants;
 mod loss_rate;
 mod maxmin;
 mod order;
+mod reflex;
 mod s1;
 mod udp;

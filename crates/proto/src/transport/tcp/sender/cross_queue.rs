@@ -11,9 +11,8 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 
-use super::{FINISH, HANDSHAKE, TcpConfig, TcpSender};
+use super::{FINISH, HANDSHAKE, TcpSender};
 use crate::congestion::CongestionControl;
 use crate::contract::cross_queue_notification::{Change, CrossQueueConfig, CrossQueueNotification};
 use crate::packet::{Body, Ecn, Packet, SackBlocks};
@@ -87,11 +86,11 @@ impl FlowClock {
 }
 
 impl<C: CongestionControl> CrossQueueSender<C> {
-    /// A sender; `config` must pass [`TcpConfig::check`], `cross_queue` [`CrossQueueConfig::check`].
-    pub fn new(config: Arc<TcpConfig>, controller: C, cross_queue: CrossQueueConfig) -> Self {
+    /// `sender`, made to pause; `config` must pass [`CrossQueueConfig::check`].
+    pub fn new(sender: TcpSender<C>, config: CrossQueueConfig) -> Self {
         Self(Box::new(Parts {
-            sender: TcpSender::new(config, controller),
-            notification: CrossQueueNotification::new(cross_queue),
+            sender,
+            notification: CrossQueueNotification::new(config),
             clock: FlowClock::new(),
             restarted_at: None,
             held: VecDeque::new(),

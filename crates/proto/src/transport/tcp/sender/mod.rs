@@ -4,6 +4,7 @@
 //! as a bit of [`SLOW`] says that something unusual is going on.
 
 mod acknowledge;
+mod bend;
 mod cross_queue;
 mod loss;
 mod transmit;
@@ -15,6 +16,7 @@ pub use self::cross_queue::CrossQueueSender;
 use self::loss::Loss;
 use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::contract::policy::Policy;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::rack::Rack;
 use crate::recovery::rtt::RttEstimator;
@@ -22,23 +24,25 @@ use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
 /// The connection is being requested.
-const HANDSHAKE: u8 = 1;
+const HANDSHAKE: u16 = 1;
 /// Duplicates or SACK blocks arrived, or a loss is being repaired.
-const LOSS: u8 = 2;
+const LOSS: u16 = 2;
 /// The peer's window is closed and nothing is in flight.
-const PERSIST: u8 = 4;
+const PERSIST: u16 = 4;
 /// Losses are detected by time.
-const RACK: u8 = 8;
+const RACK: u16 = 8;
 /// The configuration asks for pacing.
-const PACED: u8 = 16;
+const PACED: u16 = 16;
+/// The policy has stopped the flow.
+const PAUSED: u16 = 256;
 /// Any of these leaves the straight path.
-const SLOW: u8 = HANDSHAKE | LOSS | PERSIST | RACK;
+const SLOW: u16 = HANDSHAKE | LOSS | PERSIST | RACK | PAUSED;
 /// Nothing follows the bytes written so far.
-const FINISH: u8 = 32;
+const FINISH: u16 = 32;
 /// The application has yet to hear of the connection.
-const CONNECTED: u8 = 64;
+const CONNECTED: u16 = 64;
 /// The application has heard that everything is acknowledged.
-const FINISHED: u8 = 128;
+const FINISHED: u16 = 128;
 
 /// The sender of one flow under the congestion controller `C`.
 pub struct TcpSender<C> {
@@ -54,7 +58,7 @@ pub struct TcpSender<C> {
     timer: Option<Instant>,
     rtt: RttEstimator,
     config: Arc<TcpConfig>,
-    state: u8,
+    state: u16,
     /// Flags that the next new segment carries (CWR).
     next_flags: Flags,
     data_class: TrafficClass,
@@ -74,7 +78,7 @@ pub struct TcpSender<C> {
     controller: C,
 }
 
-/// What a flow without loss, pacing, handshake and closed windows does not need.
+/// What a flow without loss, pacing, handshake, policy and closed windows does not need.
 #[derive(Default)]
 struct Unusual {
     loss: Loss,
@@ -87,6 +91,10 @@ struct Unusual {
     /// A zero-window probe or a connection request is due.
     probe_due: bool,
     syn_lost: bool,
+    /// Bends the flow.
+    policy: Option<Box<Policy>>,
+    paused_at: Option<Instant>,
+    given_up_bytes: u64,
     retransmissions: u64,
     timeouts: u64,
     fast_recoveries: u64,
@@ -147,6 +155,12 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
+    /// The same sender, bent by `policy`. Before anything is written.
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        self.unusual().policy = Some(Box::new(policy));
+        self
+    }
+
     /// The congestion controller.
     pub fn controller(&self) -> &C {
         &self.controller
@@ -185,7 +199,7 @@ impl<C: CongestionControl> TcpSender<C> {
     }
 
     #[inline]
-    fn is(&self, bits: u8) -> bool {
+    fn is(&self, bits: u16) -> bool {
         self.state & bits != 0
     }
 
@@ -312,6 +326,7 @@ impl<C: CongestionControl> TcpSender<C> {
         if idle && now.since(self.last_sent) > self.rtt.rto() {
             self.controller.on_idle();
         }
+        self.start_policy(now);
     }
 }
 
@@ -406,7 +421,16 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             retransmissions: unusual.retransmissions,
             timeouts: unusual.timeouts,
             fast_recoveries: unusual.fast_recoveries,
+            given_up_bytes: unusual.given_up_bytes,
+            policy: unusual
+                .policy
+                .as_ref()
+                .map_or(base.policy, |policy| policy.counts(self.last_sent, self.progress())),
             ..base
         })
+    }
+
+    fn policy(&self) -> Option<&Policy> {
+        self.unusual.as_ref()?.policy.as_deref()
     }
 }

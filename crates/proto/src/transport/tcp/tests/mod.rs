@@ -4,6 +4,7 @@ mod cross_queue;
 mod ecn;
 mod handshake;
 mod loss;
+mod policy;
 mod random;
 mod receiver;
 mod window;
