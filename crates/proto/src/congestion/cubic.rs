@@ -230,11 +230,6 @@ impl CongestionControl for Cubic {
         self.epoch = None;
     }
 
-    fn on_resumed(&mut self, paused: Span) {
-        self.epoch = self.epoch.map(|epoch| epoch.after(paused));
-        self.last_ack = self.last_ack.after(paused);
-    }
-
     fn window(&self) -> u64 {
         (self.cwnd * f64::from(self.mss)) as u64
     }

@@ -109,9 +109,6 @@ pub trait CongestionControl {
     /// The sender was idle for longer than one RTO (RFC 5681 section 4.1).
     fn on_idle(&mut self) {}
 
-    /// Sending was stopped for a while and resumes: for the controller that time did not pass.
-    fn on_resumed(&mut self, _paused: Span) {}
-
     /// Bytes that may be in flight (cwnd).
     fn window(&self) -> u64;
 
@@ -166,10 +163,6 @@ macro_rules! any_controller {
 
             fn on_idle(&mut self) {
                 match self { $(Self::$name(controller) => controller.on_idle(),)* }
-            }
-
-            fn on_resumed(&mut self, paused: Span) {
-                match self { $(Self::$name(controller) => controller.on_resumed(paused),)* }
             }
 
             #[inline]

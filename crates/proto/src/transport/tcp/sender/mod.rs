@@ -24,25 +24,23 @@ use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
 /// The connection is being requested.
-const HANDSHAKE: u16 = 1;
+const HANDSHAKE: u8 = 1;
 /// Duplicates or SACK blocks arrived, or a loss is being repaired.
-const LOSS: u16 = 2;
+const LOSS: u8 = 2;
 /// The peer's window is closed and nothing is in flight.
-const PERSIST: u16 = 4;
+const PERSIST: u8 = 4;
 /// Losses are detected by time.
-const RACK: u16 = 8;
+const RACK: u8 = 8;
 /// The configuration asks for pacing.
-const PACED: u16 = 16;
-/// The policy has stopped the flow.
-const PAUSED: u16 = 256;
+const PACED: u8 = 16;
 /// Any of these leaves the straight path.
-const SLOW: u16 = HANDSHAKE | LOSS | PERSIST | RACK | PAUSED;
+const SLOW: u8 = HANDSHAKE | LOSS | PERSIST | RACK;
 /// Nothing follows the bytes written so far.
-const FINISH: u16 = 32;
+const FINISH: u8 = 32;
 /// The application has yet to hear of the connection.
-const CONNECTED: u16 = 64;
+const CONNECTED: u8 = 64;
 /// The application has heard that everything is acknowledged.
-const FINISHED: u16 = 128;
+const FINISHED: u8 = 128;
 
 /// The sender of one flow under the congestion controller `C`.
 pub struct TcpSender<C> {
@@ -58,7 +56,7 @@ pub struct TcpSender<C> {
     timer: Option<Instant>,
     rtt: RttEstimator,
     config: Arc<TcpConfig>,
-    state: u16,
+    state: u8,
     /// Flags that the next new segment carries (CWR).
     next_flags: Flags,
     data_class: TrafficClass,
@@ -93,7 +91,6 @@ struct Unusual {
     syn_lost: bool,
     /// Bends the flow.
     policy: Option<Box<Policy>>,
-    paused_at: Option<Instant>,
     given_up_bytes: u64,
     retransmissions: u64,
     timeouts: u64,
@@ -199,7 +196,7 @@ impl<C: CongestionControl> TcpSender<C> {
     }
 
     #[inline]
-    fn is(&self, bits: u16) -> bool {
+    fn is(&self, bits: u8) -> bool {
         self.state & bits != 0
     }
 
