@@ -471,6 +471,8 @@ pub struct WireFormat {
 impl WireFormat {
     /// IP and TCP headers only: 1460 bytes of payload make 1500, an acknowledgement 40.
     pub const IP: Self = Self { header_bytes: 40, minimum_bytes: 40 };
+    /// As on ns-3's point-to-point links: PPP (2 bytes), IP (20), TCP (20) with the timestamp option (12).
+    pub const PPP: Self = Self { header_bytes: 54, minimum_bytes: 54 };
     /// With Ethernet header, FCS, preamble and gap: 1460 bytes of payload make 1538, the shortest frame takes 84.
     pub const ETHERNET: Self = Self { header_bytes: 78, minimum_bytes: 84 };
 

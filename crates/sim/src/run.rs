@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu_time::ThreadTime;
+use pliant_proto::contract::reflex::ReflexConfig;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
@@ -61,6 +62,7 @@ pub fn run(
             let recorder = SeriesRecorder::new(interval, scenario.groups.len());
             let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
             (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
+            result.reflex_samples = recorder.reflex;
             Ok(result)
         }
         None => run_with(scenario, NoRecorder, interrupt, progress).map(|(result, _)| result),
@@ -120,6 +122,7 @@ fn run_with<R: Recorder>(
         ports: port_rows(scenario, ports, left),
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
+        reflex_samples: Vec::new(),
     };
     result.assert_invariants();
     Ok((result, recorder))
@@ -158,13 +161,19 @@ fn advance<R: Recorder>(
 /// Makes the transports of flows.
 struct Opener<'a> {
     scenario: &'a Resolved,
-    /// Settings of each group in each class that its flows have asked for.
-    configs: BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>,
+    /// For each group in each class that its flows have asked for.
+    shared: BTreeMap<(u16, Option<u8>), Shared>,
+}
+
+/// Settings that flows have in common.
+struct Shared {
+    tcp: Arc<TcpConfig>,
+    reflex: Option<Arc<ReflexConfig>>,
 }
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
-        Self { scenario, configs: BTreeMap::new() }
+        Self { scenario, shared: BTreeMap::new() }
     }
 
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
@@ -186,20 +195,25 @@ impl<'a> Opener<'a> {
         let (initiator, responder) = match &group.carrier {
             Carrier::Tcp(tcp) => {
                 let TcpCarrier { config, controller, cross_queue } = &**tcp;
-                let config = self.configs.entry((flow.group, flow.class)).or_insert_with(|| {
+                let Shared { tcp, reflex } = self.shared.entry((flow.group, flow.class)).or_insert_with(|| {
                     let class = flow.class.map(TrafficClass::new);
-                    Arc::new(TcpConfig {
-                        data_class: class.unwrap_or(config.data_class),
-                        ack_class: class.unwrap_or(config.ack_class),
-                        ..config.clone()
-                    })
+                    let data_class = class.unwrap_or(config.data_class);
+                    let ack_class = class.unwrap_or(config.ack_class);
+                    Shared {
+                        tcp: Arc::new(TcpConfig { data_class, ack_class, ..config.clone() }),
+                        reflex: group.reflex.as_ref().map(|reflex| Arc::new(reflex.config_in(data_class))),
+                    }
                 });
-                let receiver = TcpReceiver::new(Arc::clone(config));
+                let mut sender = TcpSender::new(Arc::clone(tcp), *controller);
+                if let (Some(group), Some(config)) = (&group.reflex, reflex) {
+                    let policy = group.policy(Arc::clone(config), flow, scenario.spec.seed);
+                    sender = sender.with_policy(policy.into());
+                }
                 let sender = match *cross_queue {
-                    Some(policy) => CrossQueueSender::new(Arc::clone(config), *controller, policy).into(),
-                    None => TcpSender::new(Arc::clone(config), *controller).into(),
+                    Some(policy) => CrossQueueSender::new(sender, policy).into(),
+                    None => AnyTransport::from(sender),
                 };
-                (sender, AnyTransport::from(receiver))
+                (sender, AnyTransport::from(TcpReceiver::new(Arc::clone(tcp))))
             }
             Carrier::Udp(udp) => {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));
@@ -218,10 +232,10 @@ fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_until = Instant::ZERO.after(scenario.spec.measure_until.unwrap_or(Span::MAX));
     flows.retain(|flow| (measure_from..measure_until).contains(&flow.start));
     for flow in &mut flows {
-        let needed = scenario.groups[usize::from(flow.group)].contract.min_delivery * flow.bytes as f64;
+        let needed = scenario.groups[usize::from(flow.group)].contract.needed_bytes(flow.bytes);
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
             (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
-        } else if flow.state == FlowState::Completed && (flow.delivered_bytes as f64) < needed {
+        } else if flow.state == FlowState::Completed && flow.delivered_bytes < needed {
             (flow.state, flow.completed) = (FlowState::SentWithLoss, None);
         }
     }
@@ -261,7 +275,7 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
     let queue = scenario.switch_plan.queue_of_class[usize::from(group.class)];
     GroupInfo {
         name: group.name.clone(),
-        transport: spec.transport.name().to_owned(),
+        transport: format!("{}{}", spec.transport.name(), if spec.reflex.is_some() { " + reflex" } else { "" }),
         class: format!("{} ({})", group.class, scenario.switch_plan.queues[usize::from(queue)].name),
         min_share: spec.contract.min_share,
         contract: if asked.is_empty() { "none".to_owned() } else { asked.join(", ") },

@@ -7,6 +7,7 @@ use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
 use crate::congestion::AnyController;
+use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
 use crate::time::Instant;
 
@@ -59,6 +60,10 @@ macro_rules! any_transport {
 
             fn statistics(&self) -> Statistics {
                 match self { $(Self::$name(transport) => transport.statistics(),)* }
+            }
+
+            fn policy(&self) -> Option<&Policy> {
+                match self { $(Self::$name(transport) => transport.policy(),)* }
             }
         }
     };

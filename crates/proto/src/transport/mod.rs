@@ -10,6 +10,7 @@ pub(crate) mod pair;
 pub mod tcp;
 pub mod udp;
 
+use crate::contract::policy::{Policy, PolicyCounts};
 use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::{Instant, Span};
 
@@ -62,6 +63,8 @@ pub enum Timer {
     LossDetection,
     /// Next probe of the queue above, or too long a silence about it (cross-queue congestion notification).
     Probe,
+    /// The flow's policy wants to be asked.
+    Policy,
 }
 
 /// When a transport wants to be called, and why.
@@ -94,6 +97,10 @@ pub struct Statistics {
     pub pauses: u64,
     /// Time for which it stood still, in the pauses that are over.
     pub paused: Span,
+    /// Bytes the application gave and the policy decided not to send (sender).
+    pub given_up_bytes: u64,
+    /// What the policy counted (sender).
+    pub policy: PolicyCounts,
 }
 
 /// One side of one flow.
@@ -123,6 +130,11 @@ pub trait Transport {
 
     /// What was counted so far.
     fn statistics(&self) -> Statistics;
+
+    /// The policy that bends the flow, if it has one (sender).
+    fn policy(&self) -> Option<&Policy> {
+        None
+    }
 }
 
 /// Where a driver takes a transport's outputs.

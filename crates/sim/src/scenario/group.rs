@@ -4,13 +4,14 @@ use pliant_proto::contract::{Contract, Field};
 use serde::{Deserialize, Serialize};
 
 use super::cross_queue::CrossQueueSpec;
+use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 8] =
-    ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp", "cross_queue"];
+pub(super) const GROUP_KEYS: [&str; 9] =
+    ["kind", "class", "ack_class", "transport", "contract", "reflex", "tcp", "udp", "cross_queue"];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct GroupSpec {
     /// How far it may bend. Default: not at all.
     #[serde(default)]
     pub contract: ContractSpec,
+    /// Lets its flows give way within `contract`, over any transport with a window. Default: they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reflex: Option<ReflexSpec>,
     /// Settings of its TCP transport, in place of those in `[transport]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSpec>,
@@ -117,7 +121,7 @@ impl TransportName {
         (self != Self::Udp).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
     }
 
-    /// Fields of the contract that it honours.
+    /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {
             Self::WeightedFair => &[Field::Weight],

@@ -21,6 +21,7 @@ mod marking;
 mod overload;
 mod presets;
 mod queues;
+mod reflex;
 mod resolved;
 mod spec;
 mod suggest;
@@ -28,6 +29,7 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod warnings;
 
 pub use cross_queue::CrossQueueSpec;
 pub use error::{Place, ScenarioError};
@@ -38,6 +40,7 @@ pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use presets::PRESETS;
 pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
 pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;

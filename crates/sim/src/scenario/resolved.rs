@@ -16,9 +16,11 @@ use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
 use super::queues::{KeyError, QueuesSpec};
+use super::reflex::ReflexGroup;
 use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
+use super::warnings::warnings;
 use crate::routing::Routing;
 use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{
@@ -46,6 +48,8 @@ pub struct Resolved {
     pub host_plan: QueuePlan,
     /// The traffic groups, in the file's order.
     pub groups: Vec<Group>,
+    /// What can run but is hardly meant, a line each.
+    pub warnings: Vec<String>,
     pub(super) fabric: Fabric,
     class_names: Vec<String>,
 }
@@ -63,6 +67,8 @@ pub struct Group {
     pub ack_class: u8,
     /// How far it may bend.
     pub contract: Contract,
+    /// How its flows give way, if they do.
+    pub reflex: Option<ReflexGroup>,
     /// What carries it.
     pub carrier: Carrier,
 }
@@ -171,13 +177,16 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     let names: Vec<String> = spec.traffic.keys().cloned().collect();
     let mut groups = Vec::with_capacity(names.len());
     for name in names {
-        groups.push(resolve_group(document, &mut spec, &name)?);
+        let group = resolve_group(document, &mut spec, &name)?;
+        groups.push(resolve_reflex(document, &mut spec, host_key, group)?);
     }
     spec.transport = TcpSpec::default();
 
     let fabric = fabric(&topology, spec.duration);
-    let resolved = Resolved { spec, topology, routing, switch_plan, host_plan, groups, fabric, class_names };
+    let mut resolved =
+        Resolved { spec, topology, routing, switch_plan, host_plan, groups, warnings: Vec::new(), fabric, class_names };
     check_traffic(document, &resolved)?;
+    resolved.warnings = warnings(document, &resolved);
     Ok(resolved)
 }
 
@@ -256,7 +265,11 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     let ScenarioSpec { packets, queues, transport: defaults, traffic, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
-    contract.check(group.transport.honours()).map_err(|why| contract_error(document, name, group.transport, why))?;
+    let mut honours = group.transport.honours().to_vec();
+    if group.reflex.is_some() {
+        honours.extend([Field::MinDelivery, Field::MinShare]);
+    }
+    contract.check(&honours).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
     let carrier = if group.transport == TransportName::Udp {
         let (below, refused) = (format!("traffic.{name}"), udp_carrier(group));
@@ -273,7 +286,24 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     };
     let GroupSpec { class, ack_class, ref traffic, .. } = *group;
     let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
-    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier })
+    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, reflex: None, carrier })
+}
+
+/// The group with its table `reflex`, if it has one.
+fn resolve_reflex(
+    document: &Document,
+    spec: &mut ScenarioSpec,
+    host_key: &str,
+    group: Group,
+) -> Result<Group, ScenarioError> {
+    let ScenarioSpec { queues, host_queues, traffic, .. } = spec;
+    let group_spec = traffic.get_mut(&group.name).expect("the group comes from here");
+    let Some(mut reflex) = group_spec.reflex.take() else { return Ok(group) };
+    let plans = [("queues", &*queues), (host_key, host_queues.as_ref().unwrap_or(queues))];
+    let built = reflex.build(group_spec, &plans);
+    let built = built.map_err(|(key, why)| document.error(&format!("traffic.{}.{key}", group.name), why))?;
+    group_spec.reflex = Some(reflex);
+    Ok(Group { reflex: Some(built), ..group })
 }
 
 fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
@@ -283,6 +313,7 @@ fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
         _ if group.cross_queue.is_some() => {
             refuse("cross_queue", "udp does not pause, only transports with a window do")
         }
+        _ if group.reflex.is_some() => refuse("reflex", "udp has no window that could give way"),
         None => refuse("udp.rate", "is missing: udp needs a rate"),
         Some(udp) if udp.rate.bits_per_sec() == 0 => refuse("udp.rate", "must be above zero"),
         Some(udp) => Ok(Carrier::Udp(udp)),
@@ -316,6 +347,13 @@ fn tcp_carrier(
     };
     config.check().map_err(|why| ("tcp".to_owned(), why.to_string()))?;
     group.tcp = Some(explicit);
+    if group.reflex.is_some() && group.cross_queue.is_some() {
+        // Bounds on a flow's rate say nothing of time in which it may not send.
+        return Err((
+            "cross_queue".to_owned(),
+            "a flow follows one policy, and this group has a table reflex".to_owned(),
+        ));
+    }
     let class = group.class;
     let cross_queue = group.cross_queue.as_mut().map(|cross_queue| cross_queue.resolve(class, queues)).transpose()?;
     Ok(TcpCarrier { config, controller, cross_queue })
@@ -326,13 +364,12 @@ fn contract_error(document: &Document, name: &str, transport: TransportName, why
     let honours = |field: Field| TransportName::ALL.into_iter().filter(move |name| name.honours().contains(&field));
     let why = match why {
         ContractError::OutOfRange(_) => why.to_string(),
+        ContractError::NotHonoured(field @ (Field::MinDelivery | Field::MinShare)) => {
+            format!("{} honours {field} only with a table [traffic.{name}.reflex]", transport.name())
+        }
         ContractError::NotHonoured(field) => {
-            let others: Vec<_> = honours(field).map(TransportName::name).collect();
-            let who = if others.is_empty() {
-                "no transport does yet".to_owned()
-            } else {
-                format!("these do: {}", others.join(", "))
-            };
+            let who: Vec<_> = honours(field).map(TransportName::name).collect();
+            let who = format!("these do: {}", who.join(", "));
             format!("{} does not honour {field} ({who})", transport.name())
         }
     };

@@ -109,7 +109,7 @@ pub struct PacketsSpec {
     #[serde(with = "units_serde")]
     pub mss: Bytes,
     /// What counts as on the wire: `"ethernet"` with preamble and gap (78 bytes around a payload, at least 84) or `"ip"`
-    /// (40 bytes). Default: `"ethernet"`.
+    /// (40 bytes) or `"ppp"` (54 bytes). Default: `"ethernet"`.
     pub framing: Framing,
 }
 
@@ -128,6 +128,8 @@ pub enum Framing {
     Ethernet,
     /// IP packets.
     Ip,
+    /// PPP frames of TCP with timestamps, as on ns-3's point-to-point links.
+    Ppp,
 }
 
 impl From<Framing> for WireFormat {
@@ -135,6 +137,7 @@ impl From<Framing> for WireFormat {
         match framing {
             Framing::Ethernet => Self::ETHERNET,
             Framing::Ip => Self::IP,
+            Framing::Ppp => Self::PPP,
         }
     }
 }

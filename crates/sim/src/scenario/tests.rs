@@ -332,6 +332,7 @@ fn every_key_is_documented() {
         ("Traffic groups", [keys_of::<ContractSpec>(None), keys_of::<UdpSpec>(None)].concat()),
         ("Cross-queue congestion notification", keys_of::<CrossQueueSpec>(None)),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
+        ("reflex", [keys_of::<ReflexSpec>(None), values_of::<GiveWayName>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
         ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),
         ("periodic", values_of::<DestinationChoice>()),

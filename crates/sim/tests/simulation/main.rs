@@ -7,6 +7,7 @@ mod invariants;
 mod loss_rate;
 mod maxmin;
 mod order;
+mod reflex;
 mod s1;
 mod scavengers;
 mod udp;

@@ -11,9 +11,8 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 
-use super::{FINISH, HANDSHAKE, TcpConfig, TcpSender};
+use super::{FINISH, HANDSHAKE, TcpSender};
 use crate::congestion::CongestionControl;
 use crate::contract::cross_queue_notification::{Change, CrossQueueConfig, CrossQueueNotification};
 use crate::packet::{Body, Ecn, Packet, SackBlocks};
@@ -82,16 +81,19 @@ impl FlowClock {
     fn localise(&self, packet: &Packet) -> Packet {
         let Body::Ack { ack, echo, window, flags } = packet.body() else { return *packet };
         let echo = echo.filter(|echo| *echo >= self.resumed_at).map(|echo| echo.before(self.behind));
-        Packet::new(packet.traffic_class, packet.wire_bytes, Body::Ack { ack, echo, window, flags })
+        let mut local = Packet::new(packet.traffic_class, packet.wire_bytes, Body::Ack { ack, echo, window, flags });
+        // Where the one-way delay travels.
+        local.set_attachment(packet.attachment());
+        local
     }
 }
 
 impl<C: CongestionControl> CrossQueueSender<C> {
-    /// A sender; `config` must pass [`TcpConfig::check`], `cross_queue` [`CrossQueueConfig::check`].
-    pub fn new(config: Arc<TcpConfig>, controller: C, cross_queue: CrossQueueConfig) -> Self {
+    /// `sender`, made to pause; `config` must pass [`CrossQueueConfig::check`].
+    pub fn new(sender: TcpSender<C>, config: CrossQueueConfig) -> Self {
         Self(Box::new(Parts {
-            sender: TcpSender::new(config, controller),
-            notification: CrossQueueNotification::new(cross_queue),
+            sender,
+            notification: CrossQueueNotification::new(config),
             clock: FlowClock::new(),
             restarted_at: None,
             held: VecDeque::new(),

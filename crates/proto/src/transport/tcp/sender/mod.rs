@@ -4,6 +4,7 @@
 //! as a bit of [`SLOW`] says that something unusual is going on.
 
 mod acknowledge;
+mod bend;
 mod cross_queue;
 mod loss;
 mod transmit;
@@ -15,6 +16,7 @@ pub use self::cross_queue::CrossQueueSender;
 use self::loss::Loss;
 use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::contract::policy::Policy;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::rack::Rack;
 use crate::recovery::rtt::RttEstimator;
@@ -76,7 +78,7 @@ pub struct TcpSender<C> {
     controller: C,
 }
 
-/// What a flow without loss, pacing, handshake and closed windows does not need.
+/// What a flow without loss, pacing, handshake, policy and closed windows does not need.
 #[derive(Default)]
 struct Unusual {
     loss: Loss,
@@ -89,6 +91,9 @@ struct Unusual {
     /// A zero-window probe or a connection request is due.
     probe_due: bool,
     syn_lost: bool,
+    /// Bends the flow.
+    policy: Option<Box<Policy>>,
+    given_up_bytes: u64,
     retransmissions: u64,
     timeouts: u64,
     fast_recoveries: u64,
@@ -149,6 +154,12 @@ impl<C: CongestionControl> TcpSender<C> {
             config,
             controller,
         }
+    }
+
+    /// The same sender, bent by `policy`. Before anything is written.
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        self.unusual().policy = Some(Box::new(policy));
+        self
     }
 
     /// The congestion controller.
@@ -318,6 +329,7 @@ impl<C: CongestionControl> TcpSender<C> {
         if idle && now.since(self.last_sent) > self.rtt.rto() {
             self.controller.on_idle();
         }
+        self.start_policy(now);
     }
 }
 
@@ -412,7 +424,16 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             retransmissions: unusual.retransmissions,
             timeouts: unusual.timeouts,
             fast_recoveries: unusual.fast_recoveries,
+            given_up_bytes: unusual.given_up_bytes,
+            policy: unusual
+                .policy
+                .as_ref()
+                .map_or(base.policy, |policy| policy.counts(self.last_sent, self.progress())),
             ..base
         })
+    }
+
+    fn policy(&self) -> Option<&Policy> {
+        self.unusual.as_ref()?.policy.as_deref()
     }
 }

@@ -295,10 +295,11 @@ impl<C: CongestionControl> TcpSender<C> {
         let why = if self.is(PERSIST) { Timer::Persist } else { Timer::Retransmit };
         let timer = self.timer.map(|at| Deadline { at, why });
         let Some(unusual) = &self.unusual else { return timer };
+        let policy = self.policy_deadline(unusual).map(|at| Deadline { at, why: Timer::Policy });
         let pace = unusual.pace_timer.map(|at| Deadline { at, why: Timer::Pace });
         let rack = unusual.rack.as_ref().and_then(Rack::deadline);
         let loss = rack.map(|at| Deadline { at, why: Timer::LossDetection });
-        [timer, pace, loss].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        [policy, timer, pace, loss].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
     /// The one timer that every flow has expired.
@@ -342,6 +343,7 @@ impl<C: CongestionControl> TcpSender<C> {
     #[inline(never)]
     pub(super) fn handle_unusual_timeout(&mut self, now: Instant) {
         let Some(mut unusual) = self.unusual.take() else { return };
+        self.ask_policy(now, &mut unusual);
         unusual.pace_timer = unusual.pace_timer.filter(|at| *at > now);
         let (smoothed, repairing) = (self.rtt.smoothed(), unusual.loss.phase != Phase::Open);
         let (mut lost, mut probe) = (false, false);

@@ -15,8 +15,16 @@ fn low_priority() -> TcpConfig {
     TcpConfig { data_class: TrafficClass::new(1), ack_class: TrafficClass::new(1), ..config() }
 }
 
+fn pausing_by<C: CongestionControl>(
+    config: &TcpConfig,
+    controller: C,
+    cross_queue: CrossQueueConfig,
+) -> CrossQueueSender<C> {
+    CrossQueueSender::new(TcpSender::new(Arc::new(config.clone()), controller), cross_queue)
+}
+
 fn pausing<C: CongestionControl>(config: &TcpConfig, controller: C) -> CrossQueueSender<C> {
-    CrossQueueSender::new(Arc::new(config.clone()), controller, CrossQueueConfig::default())
+    pausing_by(config, controller, CrossQueueConfig::default())
 }
 
 fn pausing_pair(config: &TcpConfig, controller: TestController, forth: Path, back: Path) -> CrossQueuePair {
@@ -202,7 +210,7 @@ fn a_starved_flow_survives() {
         complete(&mut plain, 100 * MSS);
         assert!(plain.sender.transport.statistics().timeouts > 60, "a timeout a minute");
         let seldom = CrossQueueConfig::every(Span::from_secs(1));
-        let sender = CrossQueueSender::new(Arc::new(low_priority()), TestController::aimd(4), seldom);
+        let sender = pausing_by(&low_priority(), TestController::aimd(4), seldom);
         let receiver = TcpReceiver::new(Arc::new(low_priority()));
         let mut pausing = Pair::new(sender, receiver, starving(), ten_us());
         complete(&mut pausing, 100 * MSS);
@@ -271,7 +279,7 @@ proptest! {
         let (inputs, sent, controller) = recorded(seed, &config);
         let patient = CrossQueueConfig { silence: Span::from_secs(3600), ..CrossQueueConfig::default() };
         let cubic = Cubic::new(CubicConfig::default(), config.mss);
-        let mut end = End::new(CrossQueueSender::new(Arc::new(config.clone()), cubic, patient));
+        let mut end = End::new(pausing_by(&config, cubic, patient));
         let mut behind = Span::ZERO;
         // When the clock showed a time first, and by how much it was behind then.
         let mut behind_at: Vec<(Instant, Span)> = Vec::new();
@@ -354,9 +362,7 @@ proptest! {
         config in any_config(), seed in any::<u64>(), loss in 0.0f64..0.3, bytes in 0u64..150_000,
     ) {
         let (forth, back) = (bad_path(seed, "forth", loss), bad_path(seed, "back", loss));
-        let config = Arc::new(config);
-        let seldom = CrossQueueConfig::every(Span::from_ms(1));
-        let sender = CrossQueueSender::new(config.clone(), TestController::aimd(4), seldom);
-        complete(&mut Pair::new(sender, TcpReceiver::new(config), forth, back), bytes);
+        let sender = pausing_by(&config, TestController::aimd(4), CrossQueueConfig::every(Span::from_ms(1)));
+        complete(&mut Pair::new(sender, TcpReceiver::new(Arc::new(config)), forth, back), bytes);
     }
 }

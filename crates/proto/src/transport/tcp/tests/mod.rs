@@ -1,10 +1,11 @@
 //! Scenarios of a sender and a receiver over a scripted path.
 
-mod delay;
 mod cross_queue;
+mod delay;
 mod ecn;
 mod handshake;
 mod loss;
+mod policy;
 mod random;
 mod receiver;
 mod window;

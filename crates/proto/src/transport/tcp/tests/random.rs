@@ -137,7 +137,8 @@ proptest! {
         config in any_config(), operations in prop::collection::vec(any_operation(), 0..60), window in 0u64..20,
     ) {
         let cross_queue = CrossQueueConfig::default();
-        operate(End::new(CrossQueueSender::new(Arc::new(config), TestController::fixed(window), cross_queue)), &operations);
+        let sender = TcpSender::new(Arc::new(config), TestController::fixed(window));
+        operate(End::new(CrossQueueSender::new(sender, cross_queue)), &operations);
     }
 
     /// A receiver survives arbitrary packets, commands and waits.
