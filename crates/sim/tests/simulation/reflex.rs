@@ -188,9 +188,7 @@ flows = [
 /// Without queues to switch between, a flow gives way by its weight.
 #[test]
 fn a_flow_gives_way_by_weight() {
-    let text = ONE_LINK
-        .replace("[traffic.", "[traffic.")
-        .replace("kind = \"flows\"", "kind = \"flows\"\ntransport = \"weighted-fair\"");
+    let text = ONE_LINK.replace("kind = \"flows\"", "kind = \"flows\"\ntransport = \"weighted-fair\"");
     let shared = ["queues.plan=shared", "traffic.flexible.flows.0.size=2.5GB", "traffic.regular.flows.0.start=1s"];
     let plain = run_with(&text.replace("contract = { min_share = 0.9 }\nreflex = {}\n", ""), &shared);
     let bent = run_with(&text, &[&shared[..], &["give_way=weight"]].concat());
