@@ -4,10 +4,11 @@
 //! member, so a member keeps what few flows need behind a box.
 
 use super::near_opt::{NearOptReceiver, NearOptSender};
-use super::tcp::{TcpReceiver, TcpSender};
+use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
 use crate::congestion::AnyController;
+use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
 use crate::time::Instant;
 
@@ -61,6 +62,10 @@ macro_rules! any_transport {
             fn statistics(&self) -> Statistics {
                 match self { $(Self::$name(transport) => transport.statistics(),)* }
             }
+
+            fn policy(&self) -> Option<&Policy> {
+                match self { $(Self::$name(transport) => transport.policy(),)* }
+            }
         }
     };
 }
@@ -68,6 +73,8 @@ macro_rules! any_transport {
 any_transport! {
     /// Sends by TCP.
     TcpSender(TcpSender<AnyController>),
+    /// Sends by TCP that pauses while a queue above is congested.
+    CrossQueueSender(CrossQueueSender<AnyController>),
     /// Receives by TCP.
     TcpReceiver(TcpReceiver),
     /// Sends datagrams at a constant rate.

@@ -12,8 +12,9 @@ pub mod tcp;
 pub mod udp;
 
 use self::near_opt::{OracleRequest, PacketFate};
+use crate::contract::policy::{Policy, PolicyCounts};
 use crate::packet::{ByteRange, Packet, SackBlocks};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 use crate::units::Rate;
 
 /// What the application, or an oracle, tells a transport.
@@ -75,6 +76,10 @@ pub enum Timer {
     Pace,
     /// RACK reordering window or tail loss probe (RFC 8985).
     LossDetection,
+    /// Next probe of the queue above, or too long a silence about it (cross-queue congestion notification).
+    Probe,
+    /// The flow's policy wants to be asked.
+    Policy,
 }
 
 /// When a transport wants to be called, and why.
@@ -103,6 +108,14 @@ pub struct Statistics {
     pub marks: u64,
     /// Payload bytes that arrived more than once (receiver).
     pub duplicate_bytes: u64,
+    /// Times that the sender was told to stand still (cross-queue congestion notification).
+    pub pauses: u64,
+    /// Time for which it stood still, in the pauses that are over.
+    pub paused: Span,
+    /// Bytes the application gave and the policy decided not to send (sender).
+    pub given_up_bytes: u64,
+    /// What the policy counted (sender).
+    pub policy: PolicyCounts,
 }
 
 /// One side of one flow.
@@ -132,6 +145,11 @@ pub trait Transport {
 
     /// What was counted so far.
     fn statistics(&self) -> Statistics;
+
+    /// The policy that bends the flow, if it has one (sender).
+    fn policy(&self) -> Option<&Policy> {
+        None
+    }
 }
 
 /// Where a driver takes a transport's outputs.

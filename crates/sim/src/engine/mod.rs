@@ -13,6 +13,7 @@ mod schedule;
 
 pub use flows::{Open, Opened};
 
+use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
@@ -219,8 +220,22 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             Some(_) => {
                 self.mix(kind::TIMER, endpoint.index());
                 self.with_transport(endpoint, T::handle_timeout);
+                if R::ON {
+                    self.record_policy(endpoint);
+                }
             }
             None => {}
+        }
+    }
+
+    /// Tells the recorder if the endpoint's policy has just ended an interval.
+    fn record_policy(&mut self, endpoint: EndpointId) {
+        let Some(Policy::Reflex(reflex)) = self.flows.endpoints[endpoint.index() as usize].transport.policy() else {
+            return;
+        };
+        if let Some(standing) = reflex.standing().filter(|standing| standing.at == self.now) {
+            let slot = &self.flows.slots[endpoint.flow() as usize];
+            self.recorder.reflex(slot.id, slot.group, standing);
         }
     }
 

@@ -122,7 +122,7 @@ impl Oracle {
                 assert!(new, "a packet is sent again only after its drop was told");
             }
             Body::Ack { ack, .. } => followed.dropped_ack = followed.dropped_ack.max(ack),
-            Body::Syn { .. } | Body::SynAck { .. } => {}
+            _ => {}
         }
     }
 

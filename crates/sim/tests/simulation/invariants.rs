@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use pliant_proto::congestion::reno::{Reno, RenoConfig};
-use pliant_proto::congestion::{Algorithm, AnyController, EcnMode};
+use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, EcnMode};
 use pliant_proto::packet::{TrafficClass, WireFormat};
 use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, RedConfig, Scope, Threshold};
 use pliant_proto::switch::plan::{SchedulerConfig, ShaperConfig};
@@ -204,6 +204,7 @@ fn tcp_carriers() -> impl Strategy<Value = Carrier> {
             limited_transmit,
             ack_every,
             receive_buffer: buffer,
+            one_way_delay: algorithm.controller(MSS).needs_one_way_delay(),
             pacing: paced.then(PacingFactors::default),
             ..TcpConfig::default()
         };

@@ -348,8 +348,8 @@ fn all_over_fluid(delay: Span, interval: Span) -> Vec<f64> {
     let mut ratios = Vec::new();
     for (mean, until_ms) in [(128_000, 200), (1_000_000, 200), (5_000_000, 1000)] {
         for load in [0.3, 0.5, 0.8] {
-            let [high, low] =
-                [(HIGH, load, 1), (LOW, 0.1, 9)].map(|(group, load, first)| poisson(group, load, mean, first, at_ms(until_ms)));
+            let [high, low] = [(HIGH, load, 1), (LOW, 0.1, 9)]
+                .map(|(group, load, first)| poisson(group, load, mean, first, at_ms(until_ms)));
             ratios.push(over_fluid(delay, interval, high, low));
             println!("flows of {mean} B, {load}: {:.4}", ratios.last().expect("one was added"));
         }
