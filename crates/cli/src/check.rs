@@ -25,6 +25,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let scenario = arguments.scenario.load()?.resolve()?;
     let estimate = scenario.estimate();
     let described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
-    print(&(described + &scenario.to_toml()))?;
+    print(&(described + scenario.to_toml().as_str()))?;
     Ok(Ending::Done)
 }

@@ -18,3 +18,5 @@ pub const THROUGHPUT_SERIES: &str = "throughput_series.parquet";
 pub const REPORT: &str = "report.html";
 /// The table of a comparison.
 pub const COMPARISON: &str = "comparison.json";
+/// The verdicts of a reproduction.
+pub const VERDICTS: &str = "verdicts.json";
