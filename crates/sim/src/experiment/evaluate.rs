@@ -226,7 +226,7 @@ impl Evaluator {
                 let names: Vec<String> = scope.iter().map(|(name, ..)| name.to_owned()).collect();
                 suggest::unknown("name", name, &names)
             }
-            error => error.to_string(),
+            _ => error.to_string().replace('\n', " "),
         })?;
         let value =
             self.engine.eval_ast_with_scope::<Dynamic>(&mut scope, &compiled).map_err(|error| explain(*error))?;
@@ -254,6 +254,14 @@ fn engine(context: &Rc<Context>) -> Engine {
         (measure.register)(&mut engine);
     }
     engine
+}
+
+/// Why `name` cannot be a variable of expressions.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let compiles = || Engine::new_raw().compile(format!("let {name} = 0;")).is_ok();
+    let taken = ["x", "seed"].contains(&name);
+    if is_word && !taken && compiles() { Ok(()) } else { Err(format!("`{name}` cannot be a variable of expressions")) }
 }
 
 /// A constant of a file.

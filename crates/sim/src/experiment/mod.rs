@@ -160,6 +160,13 @@ impl Experiment {
         if let Some(twice) = (1..texts.len()).find(|&index| texts[..index].contains(&texts[index])) {
             return Err(document.error(&format!("claims.{twice}.claim"), "says the same as another claim"));
         }
+        let parameters_and_axes =
+            [("parameters", &spec.parameters.keys().collect::<Vec<_>>()), ("axes", &spec.axes.keys().collect())];
+        for (table, names) in parameters_and_axes {
+            for name in names {
+                evaluate::check_name(name).map_err(|why| document.error(&format!("{table}.{name}"), why))?;
+            }
+        }
         let claim = |(index, spec): (usize, &ClaimSpec)| Claim::new(&document, &format!("claims.{index}"), spec);
         let claims = spec.claims.iter().enumerate().map(claim).collect::<Result<_, _>>()?;
         let mut parameters = spec.parameters.clone();
