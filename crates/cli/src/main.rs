@@ -10,6 +10,7 @@ mod files;
 mod grid;
 mod interrupt;
 mod list;
+mod memory;
 mod progress;
 mod report;
 mod reproduce;

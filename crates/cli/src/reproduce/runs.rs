@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pliant_sim::experiment::{Cache, Experiment, Job};
+use pliant_sim::scenario::Estimate;
 use rayon::prelude::*;
 
 use crate::compare::with_jobs;
 use crate::error::CliError;
 use crate::interrupt;
-use crate::progress::Display;
-use crate::run::run_one;
+use crate::memory::refuse_too_little;
+use crate::progress::{Display, Told};
+use crate::run::run_told;
 
 /// Does every run that the cache does not have. Returns whether all are there: an interrupt ends it before.
 pub(super) fn run_all(
@@ -24,21 +26,23 @@ pub(super) fn run_all(
     let interrupt = interrupt::listen();
     let due = with_jobs(jobs, || {
         let due: Vec<Arc<Job>> = all.into_par_iter().filter(|job| !cache.has(job)).collect();
-        let cost = |job: Arc<Job>| Ok((job.resolve()?.estimate().packet_hops, job));
-        let mut due: Vec<(f64, Arc<Job>)> = due.into_par_iter().map(cost).collect::<Result<_, CliError>>()?;
+        let estimated = |job: Arc<Job>| Ok((job.resolve()?.estimate(), job));
+        let mut due: Vec<(Estimate, Arc<Job>)> = due.into_par_iter().map(estimated).collect::<Result<_, CliError>>()?;
         // A long run that began last would have a processor to itself.
-        due.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        due.sort_by(|(a, _), (b, _)| b.packet_hops.total_cmp(&a.packet_hops));
         Ok::<_, CliError>(due)
     })??;
-    if due.is_empty() {
-        return Ok(true);
-    }
-    let display = Display::new(due.len(), quiet);
-    let run = |(_, job): &(f64, Arc<Job>)| -> Result<(), CliError> {
+    let Some((longest, _)) = due.first() else { return Ok(true) };
+    let memory = due.iter().map(|(estimate, _)| estimate.memory_bytes).max().unwrap_or(0);
+    refuse_too_little(memory, jobs, due.len())?;
+    let weight = |estimate: &Estimate| estimate.packet_hops / longest.packet_hops.max(1.0);
+    let weights: Vec<f64> = due.iter().map(|(estimate, _)| weight(estimate)).collect();
+    let display = Display::weighing(&weights, quiet);
+    let run = |(estimate, job): &(Estimate, Arc<Job>)| -> Result<(), CliError> {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let result = run_one(&job.resolve()?, interrupt, &display)?;
+        let result = run_told(&job.resolve()?, interrupt, &display, Told::weighing(weight(estimate)))?;
         if !result.interrupted {
             cache.write(job, &result)?;
         }
