@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::compare::with_jobs;
 use crate::error::CliError;
+use crate::files::write_atomically;
 use crate::grid::{self, Axis};
 use crate::progress::Display;
 use crate::run::{print, run_one};
@@ -88,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
 
     let (csv, rows) = table::table(&axes, &points)?;
     let path = arguments.out.join("sweep.csv");
-    table::write_atomically(&path, &csv)?;
+    write_atomically(&path, &csv)?;
     if arguments.csv {
         print(&csv)?;
     } else {

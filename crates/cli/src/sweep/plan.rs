@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::CliError;
 use crate::grid::{self, Choice};
+use crate::memory::refuse_too_little;
 
 /// Most points of a sweep.
 const MAX_POINTS: u64 = 20_000;
@@ -142,16 +143,8 @@ pub(super) fn refuse_too_large(due: &[&Point<'_>], jobs: Option<usize>, allowed:
     let step = due.len().div_ceil(ESTIMATED_POINTS).max(1);
     let estimates: Vec<Estimate> =
         due.iter().step_by(step).map(|point| Ok(point.resolve()?.estimate())).collect::<Result<_, CliError>>()?;
-    let jobs = jobs.unwrap_or_else(rayon::current_num_threads).min(due.len()) as u64;
-    let memory = estimates.iter().map(|estimate| estimate.memory_bytes).max().unwrap_or(0).saturating_mul(jobs);
-    if let Some(available) = available_memory().filter(|&available| memory > available) {
-        return Err(CliError::User(format!(
-            "{jobs} runs at once would need about {:.1} GB of memory, {:.1} GB are free: choose fewer --jobs or a \
-             smaller scenario",
-            memory as f64 / 1e9,
-            available as f64 / 1e9
-        )));
-    }
+    let memory = estimates.iter().map(|estimate| estimate.memory_bytes).max().unwrap_or(0);
+    refuse_too_little(memory, jobs, due.len())?;
     let sampled: f64 = estimates.iter().map(Estimate::cpu_s).sum();
     let hours = sampled / estimates.len().max(1) as f64 * due.len() as f64 / 3600.0;
     if hours > LARGE_CPU_HOURS && !allowed {
@@ -162,11 +155,4 @@ pub(super) fn refuse_too_large(due: &[&Point<'_>], jobs: Option<usize>, allowed:
         )));
     }
     Ok(())
-}
-
-/// Bytes of memory that are free, where the system tells (Linux).
-fn available_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -1,8 +1,5 @@
 //! `sweep.csv`: a tidy table, one row per finished point, traffic group and flow size.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::Value;
 
 use super::plan::Point;
@@ -94,17 +91,4 @@ fn text(value: &Value) -> String {
 
 fn machine(error: impl std::fmt::Display) -> CliError {
     CliError::Machine(format!("cannot make the table: {error}"))
-}
-
-/// Writes a file whole: other shards may write it too, and the last one to finish has every point.
-pub(super) fn write_atomically(path: &Path, content: &str) -> Result<(), CliError> {
-    let fresh = path.with_extension(format!("new-{}", std::process::id()));
-    let written = fs::create_dir_all(path.parent().unwrap_or(Path::new("")))
-        .and_then(|()| fs::write(&fresh, content))
-        .and_then(|()| fs::rename(&fresh, path));
-    written.map_err(|error| {
-        // What stopped the writing is the error to tell.
-        let _ = fs::remove_file(&fresh);
-        CliError::Machine(format!("cannot write {}: {error}", path.display()))
-    })
 }

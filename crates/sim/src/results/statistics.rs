@@ -62,8 +62,13 @@ pub(crate) fn sort(values: &mut [Estimate]) {
 /// The true values behind lower bounds may be as large as they like. If all were infinite, the same rank would stand
 /// among the exact values alone: that is the percentile's upper bound.
 pub(crate) fn percentile(sorted: &[Estimate], percent: usize) -> Estimate {
-    assert!((1..=100).contains(&percent) && !sorted.is_empty(), "a percentile of something");
-    let rank = (percent * sorted.len()).div_ceil(100);
+    permille(sorted, percent * 10)
+}
+
+/// The same in tenths of a percent: 999 is the 99.9th percentile.
+pub(crate) fn permille(sorted: &[Estimate], permille: usize) -> Estimate {
+    assert!((1..=1000).contains(&permille) && !sorted.is_empty(), "a percentile of something");
+    let rank = (permille * sorted.len()).div_ceil(1000);
     let value = sorted[rank - 1].value;
     let at_most = sorted.iter().filter(|estimate| !estimate.lower_bound).nth(rank - 1);
     Estimate { value, lower_bound: at_most.is_none_or(|upper| upper.value > value * NEGLIGIBLE_RISE) }

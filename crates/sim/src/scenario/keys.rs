@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
+use super::document::Document;
 use super::error::{Place, ScenarioError};
 use super::{Scenario, suggest};
 
@@ -51,6 +52,12 @@ impl Override {
             return Err(ScenarioError::Override { flag: given, why: "is not of the form KEY=VALUE".to_owned() });
         };
         Ok(Self { key: key.trim().to_owned(), value: parse_value(value), place: Place::Flag(given) })
+    }
+
+    /// The overrides of a table that stands at `path` of a document: every plain value below it.
+    pub(crate) fn all_in(document: &Document, path: &str, table: &Table) -> Vec<Self> {
+        let place = |key: &str| document.place(&format!("{path}.{key}"));
+        leaves(table).into_iter().map(|(key, value)| Self { place: place(&key), key, value }).collect()
     }
 }
 

@@ -11,7 +11,7 @@
 //! `"5us"`, `"250MB"`.
 
 mod cross_queue;
-mod document;
+pub(crate) mod document;
 mod error;
 mod estimate;
 mod group;
@@ -22,10 +22,11 @@ mod near_opt;
 mod overload;
 mod presets;
 mod queues;
+mod range;
 mod reflex;
 mod resolved;
 mod spec;
-mod suggest;
+pub(crate) mod suggest;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use near_opt::{NearOptSpec, OracleSpec};
 pub use presets::PRESETS;
 pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+pub use range::number_range;
 pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
 pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
@@ -67,6 +69,13 @@ impl Scenario {
         Self::parse(&text, file)
     }
 
+    /// The scenario in the table `key` of another document; errors tell the document's lines.
+    pub(crate) fn within(document: &Document, key: &str) -> Option<Self> {
+        let mut document = document.table_as_document(key)?;
+        document.anchor_paths();
+        Some(Self { document })
+    }
+
     /// Reads the text of a file; `file` appears in errors, and relative paths start from its folder.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
         let mut document = Document::parse(text, file)?;
@@ -90,11 +99,8 @@ impl Scenario {
     /// The overrides of each variant that the file names, in the file's order.
     pub fn variants(&self) -> Result<Vec<(String, Vec<Override>)>, ScenarioError> {
         let spec: ScenarioSpec = self.document.decode()?;
-        let overrides = |name: &str, table: &toml::Table| {
-            let place = |key: &str| self.document.place(&format!("variants.{name}.{key}"));
-            let leaves = keys::leaves(table);
-            leaves.into_iter().map(|(key, value)| Override { place: place(&key), key, value }).collect()
-        };
+        let overrides =
+            |name: &str, table: &toml::Table| Override::all_in(&self.document, &format!("variants.{name}"), table);
         Ok(spec.variants.iter().map(|(name, table)| (name.clone(), overrides(name, table))).collect())
     }
 
