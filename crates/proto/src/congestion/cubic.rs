@@ -279,6 +279,14 @@ mod tests {
         }
     }
 
+    /// A pause moves the curve on: after it the window stands where it stood.
+    #[test]
+    fn a_pause_does_not_count() {
+        let mut cubic = after_cut(100.0);
+        cubic.on_resumed(Span::from_secs(5));
+        assert_eq!(cubic.epoch, Some(Instant::ZERO.after(Span::from_secs(5))));
+    }
+
     /// RFC 9438 section 4.7: a second cut below the old plateau lowers the new one to 0.85 of the window.
     #[test]
     fn fast_convergence_lowers_the_plateau() {
