@@ -27,6 +27,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let scenario = resolve(&arguments.scenario.load()?, &mut BTreeSet::new())?;
     let estimate = scenario.estimate();
     let described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
-    print(&(described + &scenario.to_toml()))?;
+    print(&(described + scenario.to_toml().as_str()))?;
     Ok(Ending::Done)
 }

@@ -93,7 +93,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
 
 /// Runs a scenario, telling `display` how far it is.
 pub(crate) fn run_one(scenario: &Resolved, interrupt: &AtomicBool, display: &Display) -> Result<RunResult, CliError> {
-    let mut told = Told::default();
+    run_told(scenario, interrupt, display, Told::default())
+}
+
+/// The same for a run that is not like any other in length.
+pub(crate) fn run_told(
+    scenario: &Resolved,
+    interrupt: &AtomicBool,
+    display: &Display,
+    mut told: Told,
+) -> Result<RunResult, CliError> {
     let result = pliant_sim::run::run(scenario, interrupt, &mut |progress| display.update(&mut told, progress))?;
     display.finish(&told);
     Ok(result)

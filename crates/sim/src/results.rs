@@ -41,13 +41,41 @@ impl FlowState {
     }
 }
 
+/// A share of a fair rate, or none. Half the size of an `Option`, since every flow has two.
+#[derive(Clone, Copy, Debug)]
+pub struct Share(f64);
+
+impl Share {
+    /// No share is known.
+    pub const NONE: Self = Self(f64::NAN);
+
+    /// A share, which is a number.
+    pub fn new(share: Option<f64>) -> Self {
+        assert!(share.is_none_or(|share| !share.is_nan()), "a share is a number");
+        share.map_or(Self::NONE, Self)
+    }
+
+    /// The share, if there is one.
+    pub fn get(self) -> Option<f64> {
+        (!self.0.is_nan()).then_some(self.0)
+    }
+}
+
+impl PartialEq for Share {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
 /// One flow that started, finished or not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlowRow {
     /// Its number, by start time.
     pub id: u64,
     /// Index of its traffic group in [`RunResult::groups`].
     pub group: u16,
+    /// Its number within the group, from 0. A duplicate has that of its original.
+    pub request: u64,
     /// Sending host.
     pub source: u32,
     /// Receiving host.
@@ -78,6 +106,44 @@ pub struct FlowRow {
     pub marks: u32,
     /// Packets of both directions that a queue refused.
     pub drops: u32,
+    /// Bytes delivered over the flow's max-min fair rate, integrated while it was open; none unless asked for.
+    pub fair_share: Share,
+    /// Completion time had all flows their max-min fair rates, over the flow's own; none unless asked for.
+    pub fluid_share: Share,
+    /// Times that it paused for a queue above its own.
+    pub pauses: u32,
+    /// Time for which it paused, in the pauses that are over.
+    pub paused: Span,
+}
+
+impl Default for FlowRow {
+    /// A flow of nothing that has just started.
+    fn default() -> Self {
+        Self {
+            id: 0,
+            group: 0,
+            request: 0,
+            source: 0,
+            destination: 0,
+            bytes: 0,
+            start: Instant::ZERO,
+            completed: None,
+            ideal_fct: Span::ZERO,
+            delivered_bytes: 0,
+            given_up_bytes: 0,
+            low_bytes: 0,
+            low_time: Span::ZERO,
+            state: FlowState::Unfinished,
+            retransmissions: 0,
+            timeouts: 0,
+            marks: 0,
+            drops: 0,
+            fair_share: Share::NONE,
+            fluid_share: Share::NONE,
+            pauses: 0,
+            paused: Span::ZERO,
+        }
+    }
 }
 
 impl FlowRow {
@@ -178,7 +244,7 @@ impl ReflexSample {
 }
 
 /// A traffic group, in words for people.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupInfo {
     /// Its name in the scenario.
     pub name: String,
@@ -188,6 +254,8 @@ pub struct GroupInfo {
     pub class: String,
     /// Its service contract.
     pub contract: String,
+    /// The least share of their fair rate that the contract grants its flows, in [0, 1].
+    pub min_share: f64,
 }
 
 /// Everything a run yields.

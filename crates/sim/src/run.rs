@@ -14,11 +14,13 @@ use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
+use pliant_proto::transport::tcp::{CrossQueueSender, TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
 use crate::engine::{Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
@@ -81,12 +83,17 @@ fn run_with<R: Recorder>(
         switch_plan: &scenario.switch_plan,
         host_plan: &scenario.host_plan,
         path_choice: scenario.spec.routing.into(),
+        oracle_interval: scenario.oracle_interval(),
         seed: scenario.spec.seed,
     };
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
     let endless = Cell::new(0u64);
     let mut opener = Opener::new(scenario);
+    let mut paths = Paths::default();
     let open = |flow: &FlowSpec, path: &[LinkId]| {
+        if scenario.spec.shares {
+            paths.push(path.iter().map(|link| link.0));
+        }
         endless.set(endless.get() + u64::from(flow.bytes == UNLIMITED_BYTES));
         opener.open(flow, path)
     };
@@ -96,7 +103,10 @@ fn run_with<R: Recorder>(
     if let Some(error) = traffic.error() {
         return Err(RunError(error.to_string()));
     }
-    let Outcome { flows, ports, left, totals, ended, recorder } = outcome;
+    let Outcome { mut flows, ports, left, totals, ended, recorder } = outcome;
+    if scenario.spec.shares {
+        shares::fill(&mut flows, &paths, scenario, ended);
+    }
     let (wall_s, cpu_s) = clock.read();
     let result = RunResult {
         scenario: scenario.name().to_owned(),
@@ -155,6 +165,8 @@ struct Opener<'a> {
     scenario: &'a Resolved,
     /// For each group in each class that its flows have asked for.
     shared: BTreeMap<(u16, Option<u8>), Shared>,
+    /// The same for Near-Opt.
+    near_opt: BTreeMap<(u16, Option<u8>), Arc<NearOptConfig>>,
 }
 
 /// Settings that flows have in common.
@@ -165,7 +177,7 @@ struct Shared {
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
-        Self { scenario, shared: BTreeMap::new() }
+        Self { scenario, shared: BTreeMap::new(), near_opt: BTreeMap::new() }
     }
 
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
@@ -186,7 +198,7 @@ impl<'a> Opener<'a> {
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let (initiator, responder) = match &group.carrier {
             Carrier::Tcp(tcp) => {
-                let TcpCarrier { config, controller } = &**tcp;
+                let TcpCarrier { config, controller, cross_queue } = &**tcp;
                 let Shared { tcp, reflex } = self.shared.entry((flow.group, flow.class)).or_insert_with(|| {
                     let class = flow.class.map(TrafficClass::new);
                     let data_class = class.unwrap_or(config.data_class);
@@ -201,23 +213,37 @@ impl<'a> Opener<'a> {
                     let policy = group.policy(Arc::clone(config), flow, scenario.spec.seed);
                     sender = sender.with_policy(policy.into());
                 }
-                (AnyTransport::from(sender), AnyTransport::from(TcpReceiver::new(Arc::clone(tcp))))
+                let sender = match *cross_queue {
+                    Some(policy) => CrossQueueSender::new(sender, policy).into(),
+                    None => AnyTransport::from(sender),
+                };
+                (sender, AnyTransport::from(TcpReceiver::new(Arc::clone(tcp))))
             }
             Carrier::Udp(udp) => {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));
                 let config = UdpConfig { rate: udp.rate, payload: scenario.mss(), wire: scenario.wire(), class };
                 (UdpSender::new(config).into(), UdpReceiver::new().into())
             }
+            Carrier::NearOpt(spec) => {
+                let config = self.near_opt.entry((flow.group, flow.class)).or_insert_with(|| {
+                    let (mss, wire) = (scenario.mss(), scenario.wire());
+                    let data_class = TrafficClass::new(flow.class.unwrap_or(group.class));
+                    let ack_class = TrafficClass::new(flow.class.unwrap_or(group.ack_class));
+                    Arc::new(NearOptConfig { mss, wire, data_class, ack_class, rto: spec.rto() })
+                });
+                (NearOptSender::new(Arc::clone(config)).into(), NearOptReceiver::new(Arc::clone(config)).into())
+            }
         };
         Opened { initiator, responder, ideal_fct }
     }
 }
 
-/// The flows that started after the warm-up. Those without an end are not taken for unfinished, nor those for completed
+/// The flows that started after the warm-up and before the end of the measured time. Those without an end are not taken for unfinished, nor those for completed
 /// whose last byte arrived after others were lost for good.
 fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_from = Instant::ZERO.after(scenario.spec.warmup);
-    flows.retain(|flow| flow.start >= measure_from);
+    let measure_until = Instant::ZERO.after(scenario.spec.measure_until.unwrap_or(Span::MAX));
+    flows.retain(|flow| (measure_from..measure_until).contains(&flow.start));
     for flow in &mut flows {
         let needed = scenario.groups[usize::from(flow.group)].contract.needed_bytes(flow.bytes);
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
@@ -264,6 +290,7 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
         name: group.name.clone(),
         transport: format!("{}{}", spec.transport.name(), if spec.reflex.is_some() { " + reflex" } else { "" }),
         class: format!("{} ({})", group.class, scenario.switch_plan.queues[usize::from(queue)].name),
+        min_share: spec.contract.min_share,
         contract: if asked.is_empty() { "none".to_owned() } else { asked.join(", ") },
     }
 }
@@ -287,5 +314,6 @@ impl Clock {
     }
 }
 
+mod shares;
 #[cfg(test)]
 mod tests;

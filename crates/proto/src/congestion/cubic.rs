@@ -230,11 +230,6 @@ impl CongestionControl for Cubic {
         self.epoch = None;
     }
 
-    fn on_resumed(&mut self, paused: Span) {
-        self.epoch = self.epoch.map(|epoch| epoch.after(paused));
-        self.last_ack = self.last_ack.after(paused);
-    }
-
     fn window(&self) -> u64 {
         (self.cwnd * f64::from(self.mss)) as u64
     }
@@ -277,14 +272,6 @@ mod tests {
         for (seconds, window) in [(4.0, 947.39), (10.0, 1000.31)] {
             assert!((large.curve(Span::from_secs_f64(seconds)) - window).abs() < 0.01, "W({seconds})");
         }
-    }
-
-    /// A pause moves the curve on: after it the window stands where it stood.
-    #[test]
-    fn a_pause_does_not_count() {
-        let mut cubic = after_cut(100.0);
-        cubic.on_resumed(Span::from_secs(5));
-        assert_eq!(cubic.epoch, Some(Instant::ZERO.after(Span::from_secs(5))));
     }
 
     /// RFC 9438 section 4.7: a second cut below the old plateau lowers the new one to 0.85 of the window.

@@ -3,6 +3,8 @@
 pub mod policy;
 pub mod reflex;
 
+pub mod cross_queue_notification;
+
 use core::fmt;
 
 /// What an application accepts. Each field is a bound that the transport never exceeds.

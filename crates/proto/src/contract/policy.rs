@@ -28,9 +28,6 @@ pub struct Directive {
     pub finish: bool,
     /// The controller's weight.
     pub weight: Option<f64>,
-    /// Stops or resumes sending. A paused flow sends nothing, its controller hears nothing and its retransmission timer
-    /// rests; what is outstanding stays so. On resuming the timer starts anew, the window is what it was.
-    pub pause: Option<bool>,
 }
 
 /// What a policy counted.

@@ -7,7 +7,7 @@ use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport};
 
-use crate::results::{FlowRow, FlowState};
+use crate::results::{FlowRow, FlowState, Share};
 use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
@@ -182,6 +182,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         FlowRow {
             id: slot.id,
             group: slot.group,
+            request: slot.spec.sequence,
             source: slot.spec.source,
             destination: slot.spec.destination,
             bytes: slot.spec.bytes,
@@ -201,6 +202,10 @@ impl<'a, T: Transport> Flows<'a, T> {
             timeouts: sender.timeouts as u32,
             marks: receiver.marks as u32,
             drops: slot.drops,
+            fair_share: Share::NONE,
+            fluid_share: Share::NONE,
+            pauses: sender.pauses as u32,
+            paused: sender.paused,
         }
     }
 

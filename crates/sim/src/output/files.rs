@@ -20,3 +20,5 @@ pub const REFLEX_SERIES: &str = "reflex_series.parquet";
 pub const REPORT: &str = "report.html";
 /// The table of a comparison.
 pub const COMPARISON: &str = "comparison.json";
+/// The verdicts of a reproduction.
+pub const VERDICTS: &str = "verdicts.json";

@@ -8,12 +8,13 @@ use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 
 use super::columns::{Column, Columns, Field, Kind};
-use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ReflexSample, ThroughputSample};
+use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ReflexSample, Share, ThroughputSample};
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 19] = [
+pub(super) const FLOWS: [Field; 24] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
+    ("request", Kind::Integer),
     ("source", Kind::Integer),
     ("destination", Kind::Integer),
     ("size_bytes", Kind::Integer),
@@ -31,6 +32,10 @@ pub(super) const FLOWS: [Field; 19] = [
     ("timeouts", Kind::Integer),
     ("marked_packets", Kind::Integer),
     ("dropped_packets", Kind::Integer),
+    ("fair_share", Kind::OptionalNumber),
+    ("fluid_share", Kind::OptionalNumber),
+    ("pauses", Kind::Integer),
+    ("paused_ps", Kind::Integer),
 ];
 
 /// Columns of `ports.csv`.
@@ -96,6 +101,7 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
     vec![
         integers(rows, |flow| flow.id),
         text(rows, |flow| &groups[usize::from(flow.group)].name),
+        integers(rows, |flow| flow.request),
         integers(rows, |flow| u64::from(flow.source)),
         integers(rows, |flow| u64::from(flow.destination)),
         integers(rows, |flow| flow.bytes),
@@ -113,6 +119,10 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| u64::from(flow.timeouts)),
         integers(rows, |flow| u64::from(flow.marks)),
         integers(rows, |flow| u64::from(flow.drops)),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fair_share.get()).collect()),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fluid_share.get()).collect()),
+        integers(rows, |flow| u64::from(flow.pauses)),
+        integers(rows, |flow| flow.paused.as_ps()),
     ]
 }
 
@@ -208,6 +218,16 @@ impl Named<'_> {
         T::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
     }
 
+    fn share(&self, name: &str, row: usize) -> Result<Share, String> {
+        match self.column(name) {
+            Column::OptionalNumber(values) if values[row].is_some_and(f64::is_nan) => {
+                Err(format!("row {}, column {name}: not a number", row + 1))
+            }
+            Column::OptionalNumber(values) => Ok(Share::new(values[row])),
+            _ => unreachable!("{name} is an optional number in the schema"),
+        }
+    }
+
     fn number(&self, name: &str, row: usize) -> Option<f64> {
         match self.column(name) {
             Column::OptionalNumber(values) => values[row],
@@ -241,6 +261,7 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
         Ok(FlowRow {
             id: table.integer("flow", row),
             group: table.group(row, groups)?,
+            request: table.integer("request", row),
             source: table.small("source", row)?,
             destination: table.small("destination", row)?,
             bytes: table.integer("size_bytes", row),
@@ -256,6 +277,10 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             timeouts: table.small("timeouts", row)?,
             marks: table.small("marked_packets", row)?,
             drops: table.small("dropped_packets", row)?,
+            fair_share: table.share("fair_share", row)?,
+            fluid_share: table.share("fluid_share", row)?,
+            pauses: table.small("pauses", row)?,
+            paused: Span::from_ps(table.integer("paused_ps", row)),
         })
     };
     (0..table.rows()).map(row).collect()

@@ -71,8 +71,9 @@ fn columns_keep_their_names() {
     let header = |file| fs::read_to_string(out.join(file)).unwrap().lines().next().unwrap().to_owned();
     assert_eq!(
         header(files::FLOWS_CSV),
-        "flow,group,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
-         given_up_bytes,low_sent_bytes,low_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets"
+        "flow,group,request,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
+         given_up_bytes,low_sent_bytes,low_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets,\
+         fair_share,fluid_share,pauses,paused_ps"
     );
     assert_eq!(
         header(files::PORTS_CSV),

@@ -4,7 +4,7 @@ use pliant_proto::contract::reflex::{Phase, Standing};
 use pliant_proto::switch::queue::{Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 
-use super::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ReflexSample, RunResult, ThroughputSample};
+use super::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ReflexSample, RunResult, Share, ThroughputSample};
 
 const RUN: Span = Span::from_ms(20);
 const INTERVAL: Span = Span::from_us(10);
@@ -16,6 +16,7 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
     FlowRow {
         id,
         group: 0,
+        request: id,
         source: (id % 16) as u32,
         destination: (id % 15) as u32 + 16,
         bytes,
@@ -31,6 +32,10 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         timeouts: 0,
         marks: 0,
         drops: 0,
+        fair_share: Share::NONE,
+        fluid_share: Share::NONE,
+        pauses: 0,
+        paused: Span::ZERO,
     }
 }
 
@@ -42,7 +47,9 @@ pub(crate) fn unfinished(id: u64, bytes: u64) -> FlowRow {
 /// A group with a name.
 pub(crate) fn group(name: &str, transport: &str) -> GroupInfo {
     let contract = if transport == "reflex" { "min_share 0.3" } else { "none" };
-    GroupInfo { name: name.into(), transport: transport.into(), class: "best_effort".into(), contract: contract.into() }
+    let min_share = if transport == "reflex" { 0.3 } else { 1.0 };
+    let (name, transport, class) = (name.into(), transport.into(), "best_effort".into());
+    GroupInfo { name, transport, class, contract: contract.into(), min_share }
 }
 
 /// A spread of numbers in [0, 1) without a random generator.
@@ -93,6 +100,9 @@ fn scattered_flow(id: u64, flows: u64, load: f64) -> FlowRow {
     row.retransmissions = (congestion * 0.7) as u32;
     row.drops = row.retransmissions;
     row.timeouts = u32::from(congestion > 7.0);
+    // Shares as they would be computed: of some flows, any value.
+    row.fair_share = Share::new((!id.is_multiple_of(7)).then(|| 1.0 / (1.0 + congestion)));
+    row.fluid_share = Share::new((!id.is_multiple_of(11)).then(|| 1.1 / (1.0 + congestion)));
     row.low_bytes = if training { bytes / 3 } else { 0 };
     row.low_time = Span::from_us(3 * row.low_bytes);
     if completed.since(Instant::ZERO) > RUN {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::group::GroupSpec;
+use super::near_opt::OracleSpec;
 use super::queues::QueuesSpec;
 use super::tcp::TcpSpec;
 use crate::engine::PathChoice;
@@ -36,6 +37,12 @@ pub struct ScenarioSpec {
     /// Flows that start before this are left out of statistics. Default: `"0s"`.
     #[serde(default, with = "units_serde")]
     pub warmup: Span,
+    /// Flows that start here or later are left out of statistics. Default: `duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub measure_until: Option<Span>,
+    /// Whether each flow's share of its max-min fair rate is computed. Default: false.
+    #[serde(default)]
+    pub shares: bool,
     /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"` or `"spray-round-robin"` (by
     /// packet). Default: `"ecmp"`.
     #[serde(default)]
@@ -57,6 +64,9 @@ pub struct ScenarioSpec {
     /// Settings of the TCP family for every group that does not have its own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TcpSpec,
+    /// What `near-opt` flows are told; without such flows nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<OracleSpec>,
     /// Traffic groups by name, at least one.
     pub traffic: IndexMap<String, GroupSpec>,
     /// Variants for `pliant compare`: overrides by dotted key. Default: none.

@@ -20,6 +20,7 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
             warnings.push(document.error(&format!("traffic.{name}.{key}"), why).to_string());
         }
     }
+    warnings.extend(resolved.overload_warning());
     warnings
 }
 

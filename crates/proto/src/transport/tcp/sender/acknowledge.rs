@@ -1,7 +1,7 @@
 //! Acknowledgements that are duplicates, carry SACK blocks, or come while a loss is being repaired.
 
 use super::loss::Phase;
-use super::{Ack, CONNECTED, HANDSHAKE, LOSS, PAUSED, PERSIST, TcpSender, Unusual};
+use super::{Ack, CONNECTED, HANDSHAKE, LOSS, PERSIST, TcpSender, Unusual};
 use crate::congestion::{Cause, CongestionControl};
 use crate::packet::{ByteRange, Flags, SackBlocks};
 use crate::recovery::scoreboard::DUP_THRESH;
@@ -48,12 +48,6 @@ impl<C: CongestionControl> TcpSender<C> {
         let flight = self.in_flight(&unusual);
         let news = self.read(now, &mut unusual, ack, sack, window_moved);
         let rtt = self.advance_unusual(now, &mut unusual, ack, &news);
-        if self.is(PAUSED) {
-            self.timer = None;
-            self.set_loss_state(&unusual);
-            self.unusual = Some(unusual);
-            return;
-        }
         self.report(now, ack, news.acked, flight, rtt, unusual.loss.phase == Phase::Fast);
         self.follow(now, &mut unusual, &news);
         self.set_loss_state(&unusual);
@@ -61,17 +55,6 @@ impl<C: CongestionControl> TcpSender<C> {
         if ack.flags.contains(Flags::ECE) {
             self.echo_congestion(now);
         }
-    }
-
-    /// Acts on what acknowledgements told during a pause.
-    pub(super) fn catch_up_after_pause(&mut self, now: Instant, unusual: &mut Unusual) {
-        self.follow(now, unusual, &News { acked: 0, sacked: 0, duplicate: false, dsack: None });
-        let loss = &unusual.loss;
-        let may_begin = loss.phase == Phase::Open && loss.may_begin(self.snd_una, self.config.sack);
-        if unusual.rack.is_none() && may_begin && loss.scoreboard.lost_below(self.mss()) > self.snd_una {
-            self.begin_fast_recovery(now, unusual);
-        }
-        self.set_loss_state(unusual);
     }
 
     pub(super) fn set_loss_state(&mut self, unusual: &Unusual) {

@@ -1,9 +1,9 @@
-//! Following a policy: which class, where the stream ends, when to pause.
+//! Following a policy: which class, where the stream ends.
 
-use super::{FINISH, FINISHED, HANDSHAKE, PAUSED, PERSIST, TcpSender, Unusual};
+use super::{FINISH, FINISHED, PERSIST, TcpSender, Unusual};
 use crate::congestion::CongestionControl;
 use crate::contract::policy::{Directive, Progress};
-use crate::time::{Instant, Span};
+use crate::time::Instant;
 
 impl<C: CongestionControl> TcpSender<C> {
     pub(super) fn progress(&self) -> Progress {
@@ -31,12 +31,12 @@ impl<C: CongestionControl> TcpSender<C> {
         let progress = self.progress();
         if let Some(policy) = unusual.policy.as_mut().filter(|policy| policy.deadline().is_some_and(|at| at <= now)) {
             let directive = policy.on_deadline(now, progress);
-            self.follow_directive(now, unusual, &directive);
+            self.follow_directive(unusual, &directive);
         }
     }
 
     /// Does what a policy asks.
-    pub(super) fn follow_directive(&mut self, now: Instant, unusual: &mut Unusual, directive: &Directive) {
+    pub(super) fn follow_directive(&mut self, unusual: &mut Unusual, directive: &Directive) {
         if let Some(class) = directive.class {
             self.set_data_class(class);
         }
@@ -48,11 +48,6 @@ impl<C: CongestionControl> TcpSender<C> {
         }
         if directive.finish {
             self.state |= FINISH;
-        }
-        match directive.pause {
-            Some(true) => self.pause(now, unusual),
-            Some(false) => self.resume(now, unusual),
-            None => {}
         }
     }
 
@@ -66,25 +61,5 @@ impl<C: CongestionControl> TcpSender<C> {
             self.state &= !PERSIST;
             self.timer = None;
         }
-    }
-
-    fn pause(&mut self, now: Instant, unusual: &mut Unusual) {
-        if !self.is(PAUSED) {
-            self.state |= PAUSED;
-            self.timer = None;
-            unusual.paused_at = Some(now);
-        }
-    }
-
-    fn resume(&mut self, now: Instant, unusual: &mut Unusual) {
-        if !self.is(PAUSED) {
-            return;
-        }
-        self.state &= !PAUSED;
-        self.controller.on_resumed(unusual.paused_at.take().map_or(Span::ZERO, |at| now.since(at)));
-        if self.snd_una < self.snd_nxt || self.is(HANDSHAKE | PERSIST) {
-            self.timer = Some(now.after(self.rtt.rto()));
-        }
-        self.catch_up_after_pause(now, unusual);
     }
 }

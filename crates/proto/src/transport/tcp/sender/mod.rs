@@ -5,12 +5,14 @@
 
 mod acknowledge;
 mod bend;
+mod cross_queue;
 mod loss;
 mod transmit;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+pub use self::cross_queue::CrossQueueSender;
 use self::loss::Loss;
 use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
@@ -18,29 +20,27 @@ use crate::contract::policy::Policy;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::rack::Rack;
 use crate::recovery::rtt::RttEstimator;
-use crate::time::{Instant, Span};
+use crate::time::{Instant, OneWayDelay, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
 /// The connection is being requested.
-const HANDSHAKE: u16 = 1;
+const HANDSHAKE: u8 = 1;
 /// Duplicates or SACK blocks arrived, or a loss is being repaired.
-const LOSS: u16 = 2;
+const LOSS: u8 = 2;
 /// The peer's window is closed and nothing is in flight.
-const PERSIST: u16 = 4;
+const PERSIST: u8 = 4;
 /// Losses are detected by time.
-const RACK: u16 = 8;
+const RACK: u8 = 8;
 /// The configuration asks for pacing.
-const PACED: u16 = 16;
-/// The policy has stopped the flow.
-const PAUSED: u16 = 256;
+const PACED: u8 = 16;
 /// Any of these leaves the straight path.
-const SLOW: u16 = HANDSHAKE | LOSS | PERSIST | RACK | PAUSED;
+const SLOW: u8 = HANDSHAKE | LOSS | PERSIST | RACK;
 /// Nothing follows the bytes written so far.
-const FINISH: u16 = 32;
+const FINISH: u8 = 32;
 /// The application has yet to hear of the connection.
-const CONNECTED: u16 = 64;
+const CONNECTED: u8 = 64;
 /// The application has heard that everything is acknowledged.
-const FINISHED: u16 = 128;
+const FINISHED: u8 = 128;
 
 /// The sender of one flow under the congestion controller `C`.
 pub struct TcpSender<C> {
@@ -56,9 +56,11 @@ pub struct TcpSender<C> {
     timer: Option<Instant>,
     rtt: RttEstimator,
     config: Arc<TcpConfig>,
-    state: u16,
+    state: u8,
     /// Flags that the next new segment carries (CWR).
     next_flags: Flags,
+    /// Flags of every packet (DELAY).
+    standing_flags: Flags,
     data_class: TrafficClass,
     /// Whether the window left no room for a full segment when sending stopped.
     window_limited: bool,
@@ -91,7 +93,6 @@ struct Unusual {
     syn_lost: bool,
     /// Bends the flow.
     policy: Option<Box<Policy>>,
-    paused_at: Option<Instant>,
     given_up_bytes: u64,
     retransmissions: u64,
     timeouts: u64,
@@ -106,6 +107,7 @@ struct Ack {
     echo: Option<Instant>,
     window: u16,
     flags: Flags,
+    delay: Option<OneWayDelay>,
 }
 
 impl<C: CongestionControl> TcpSender<C> {
@@ -138,6 +140,7 @@ impl<C: CongestionControl> TcpSender<C> {
             rtt: RttEstimator::new(&config.rto),
             state,
             next_flags: Flags::NONE,
+            standing_flags: Flags::NONE.with_if(Flags::DELAY, config.one_way_delay),
             data_class: config.data_class.with_ecn(ecn),
             window_limited: false,
             largest_window: first_window,
@@ -197,7 +200,7 @@ impl<C: CongestionControl> TcpSender<C> {
     }
 
     #[inline]
-    fn is(&self, bits: u16) -> bool {
+    fn is(&self, bits: u8) -> bool {
         self.state & bits != 0
     }
 
@@ -245,6 +248,7 @@ impl<C: CongestionControl> TcpSender<C> {
             flight,
             ece: ack.flags.contains(Flags::ECE),
             rtt,
+            delay: ack.delay,
             smoothed_rtt: self.rtt.smoothed(),
             window_limited: self.window_limited,
             in_recovery,
@@ -311,6 +315,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.last_sent = now;
         self.packets_sent += 1;
         self.bytes_sent += u64::from(len);
+        let flags = flags.with(self.standing_flags);
         Packet::new(class, self.config.wire.wire_bytes(len), Body::Data { seq, sent_at: now, len, flags })
     }
 
@@ -337,7 +342,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             }
             return;
         };
-        let ack = Ack { cumulative: ack, echo, window, flags };
+        let ack = Ack { cumulative: ack, echo, window, flags, delay: packet.delay(sack) };
         let flight = self.snd_nxt - self.snd_una;
         let acked = ack.cumulative.wrapping_sub(self.snd_una);
         // One comparison finds duplicates, old acknowledgements and those of bytes never sent.
@@ -357,7 +362,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::Send { bytes } => self.write(now, bytes),
             Command::Finish => self.state |= FINISH,
             Command::SetWeight(weight) => self.controller.set_weight(weight),
-            Command::Consume { .. } => {}
+            Command::Consume { .. } | Command::SetRate(_) | Command::Fate { .. } => {}
         }
     }
 

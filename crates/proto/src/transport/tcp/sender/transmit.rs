@@ -1,7 +1,7 @@
 //! Sending while something unusual goes on: retransmissions, pacing, probes, the connection request. And the timers.
 
 use super::loss::Phase;
-use super::{HANDSHAKE, PACED, PAUSED, PERSIST, TcpSender, Unusual};
+use super::{HANDSHAKE, PACED, PERSIST, TcpSender, Unusual};
 use crate::congestion::{Cause, CongestionControl, EcnMode};
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, TrafficClass};
 use crate::recovery::rack::Rack;
@@ -22,9 +22,6 @@ enum Next {
 impl<C: CongestionControl> TcpSender<C> {
     #[inline(never)]
     pub(super) fn transmit_unusual(&mut self, now: Instant) -> Option<Packet> {
-        if self.is(PAUSED) {
-            return None;
-        }
         let mut unusual = self.unusual.take().unwrap_or_default();
         let packet = if self.is(HANDSHAKE) {
             self.transmit_request(now, &mut unusual)
@@ -276,14 +273,29 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
+    /// The flow's clock stood still while the network went on.
+    pub(super) fn on_clock_stopped(&mut self) {
+        if let Some(rack) = self.unusual.as_mut().and_then(|unusual| unusual.rack.as_mut()) {
+            rack.on_clock_stopped();
+        }
+    }
+
+    /// What is outstanding may have waited as long as the clock stood still: timers that time its way begin anew.
+    pub(super) fn restart_timers(&mut self, now: Instant) {
+        if self.timer.is_some() && !self.is(HANDSHAKE | PERSIST) {
+            self.timer = Some(now.after(self.rtt.rto()));
+        }
+        if let Some(mut unusual) = self.unusual.take() {
+            self.arm_loss_probe(now, &mut unusual);
+            self.unusual = Some(unusual);
+        }
+    }
+
     pub(super) fn earliest_deadline(&self) -> Option<Deadline> {
         let why = if self.is(PERSIST) { Timer::Persist } else { Timer::Retransmit };
         let timer = self.timer.map(|at| Deadline { at, why });
         let Some(unusual) = &self.unusual else { return timer };
         let policy = self.policy_deadline(unusual).map(|at| Deadline { at, why: Timer::Policy });
-        if self.is(PAUSED) {
-            return policy;
-        }
         let pace = unusual.pace_timer.map(|at| Deadline { at, why: Timer::Pace });
         let rack = unusual.rack.as_ref().and_then(Rack::deadline);
         let loss = rack.map(|at| Deadline { at, why: Timer::LossDetection });
@@ -332,10 +344,6 @@ impl<C: CongestionControl> TcpSender<C> {
     pub(super) fn handle_unusual_timeout(&mut self, now: Instant) {
         let Some(mut unusual) = self.unusual.take() else { return };
         self.ask_policy(now, &mut unusual);
-        if self.is(PAUSED) {
-            self.unusual = Some(unusual);
-            return;
-        }
         unusual.pace_timer = unusual.pace_timer.filter(|at| *at > now);
         let (smoothed, repairing) = (self.rtt.smoothed(), unusual.loss.phase != Phase::Open);
         let (mut lost, mut probe) = (false, false);

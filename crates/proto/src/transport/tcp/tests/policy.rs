@@ -9,50 +9,11 @@ use crate::contract::reflex::{GiveWay, Reflex, ReflexConfig};
 use crate::packet::TrafficClass;
 use crate::units::Rate;
 
-fn pause(stop: bool) -> Directive {
-    Directive { pause: Some(stop), ..Directive::default() }
-}
-
 fn scripted(config: &TcpConfig, segments: u64, script: &[(Instant, Directive)], forth: Path, back: Path) -> TcpPair {
     let config = Arc::new(config.clone());
     let policy = Policy::Scripted(script.iter().copied().collect());
     let sender = TcpSender::new(config.clone(), TestController::fixed(segments)).with_policy(policy);
     Pair::new(sender, TcpReceiver::new(config), forth, back)
-}
-
-/// A paused flow sends nothing, however many acknowledgements come; on resuming it sends what the window lets go.
-#[test]
-fn a_pause_stops_sending_and_keeps_the_window() {
-    let script = [(us(5), pause(true)), (us(500), pause(false))];
-    let mut pair = scripted(&config(), 4, &script, ten_us(), ten_us());
-    complete(&mut pair, 12 * MSS);
-    let times: Vec<_> = pair.sender.sent.iter().map(|sent| sent.at).collect();
-    assert_eq!(times, [[us(0); 4], [us(500); 4], [us(520); 4]].concat());
-    assert!(pair.sender.transport.controller().samples.iter().all(|sample| sample.now >= us(500)));
-}
-
-/// The retransmission timer rests during a pause however long, and starts anew on resuming.
-#[test]
-fn no_timeout_falls_into_a_pause() {
-    let script = [(us(5), pause(true)), (us(50_000), pause(false))];
-    let mut pair = scripted(&config(), 4, &script, dropping(&[0, 1, 2, 3]), ten_us());
-    complete(&mut pair, 4 * MSS);
-    // The timeout before the first sample is 10 ms.
-    assert_eq!(pair.sender.sent[4].at, us(60_000));
-    assert_eq!(pair.sender.transport.statistics().timeouts, 1);
-}
-
-/// Losses that acknowledgements tell of during a pause are repaired on resuming, not before.
-#[test]
-fn losses_wait_for_the_end_of_a_pause() {
-    for rack in [false, true] {
-        let script = [(us(5), pause(true)), (us(900), pause(false))];
-        let mut pair = scripted(&TcpConfig { rack, ..config() }, 8, &script, dropping(&[1]), ten_us());
-        complete(&mut pair, 8 * MSS);
-        assert_eq!((pair.sender.sent[8].at, pair.sender.sent[8].packet.payload()), (us(900), 1000));
-        assert_eq!(pair.sender.transport.statistics().timeouts, 0);
-        assert_eq!(pair.sender.transport.controller().causes(), [Cause::Loss]);
-    }
 }
 
 /// The class changes for everything sent from then on, retransmissions included.
@@ -129,26 +90,5 @@ proptest! {
         let given_up = pair.sender.transport.statistics().given_up_bytes;
         assert_complete(&pair, bytes - given_up);
         prop_assert!(bytes - given_up >= contract.needed_bytes(bytes), "{given_up} of {bytes} given up");
-    }
-
-    /// Pauses, whenever they come and however long they last, lose nothing and send nothing.
-    #[test]
-    fn pauses_lose_nothing(
-        bytes in 1u64..300_000, share in 0.0..0.1f64, salt: u64, [sack, rack]: [bool; 2],
-        pauses in prop::collection::vec((0u64..2000, 1u64..3000), 0..10),
-    ) {
-        let mut at = 0;
-        let mut paused = Vec::new();
-        for (gap_us, length_us) in pauses {
-            paused.push((us(at + gap_us + 1), us(at + gap_us + 1 + length_us)));
-            at += gap_us + 1 + length_us;
-        }
-        let script: Vec<_> = paused.iter().flat_map(|(from, to)| [(*from, pause(true)), (*to, pause(false))]).collect();
-        let config = TcpConfig { sack, rack: sack && rack, ..config() };
-        let mut pair = scripted(&config, 8, &script, losing(share, salt), losing(share, !salt));
-        complete(&mut pair, bytes);
-        for sent in &pair.sender.sent {
-            prop_assert!(!paused.iter().any(|(from, to)| (*from..*to).contains(&sent.at)), "{sent:?}");
-        }
     }
 }
