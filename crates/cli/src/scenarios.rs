@@ -1,5 +1,6 @@
 //! Scenarios on the command line: a file or a built-in name, and what is laid over it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -36,11 +37,15 @@ impl ScenarioArguments {
     }
 }
 
-/// Warns in a line on stderr if the traffic of `scenario` overloads a link; `label` says which scenario.
-pub(crate) fn warn_of_overload(label: &str, scenario: &Resolved) {
-    if let Some(warning) = scenario.overload_warning() {
-        eprintln!("warning: {label}: {warning}");
+/// Resolves a scenario and says on stderr what is odd about it, unless it is `said` already.
+pub(crate) fn resolve(scenario: &Scenario, said: &mut BTreeSet<String>) -> Result<Resolved, CliError> {
+    let resolved = scenario.resolve()?;
+    for warning in &resolved.warnings {
+        if said.insert(warning.clone()) {
+            eprintln!("warning: {warning}");
+        }
     }
+    Ok(resolved)
 }
 
 /// A scenario file; if there is none, the built-in scenario of that name.

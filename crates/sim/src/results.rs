@@ -1,5 +1,6 @@
 //! What a run yields: plain data, and the statistics computed from it.
 
+use pliant_proto::contract::reflex::Standing;
 use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,12 @@ pub struct FlowRow {
     pub ideal_fct: Span,
     /// Distinct payload bytes that reached the receiving application.
     pub delivered_bytes: u64,
+    /// Payload bytes that its contract let the sender give up.
+    pub given_up_bytes: u64,
+    /// Payload bytes sent while giving way, retransmissions included.
+    pub low_bytes: u64,
+    /// Time spent giving way.
+    pub low_time: Span,
     /// How it stood at the end.
     pub state: FlowState,
     /// Data packets sent again.
@@ -103,6 +110,10 @@ pub struct FlowRow {
     pub fair_share: Share,
     /// Completion time had all flows their max-min fair rates, over the flow's own; none unless asked for.
     pub fluid_share: Share,
+    /// Times that it paused for a queue above its own.
+    pub pauses: u32,
+    /// Time for which it paused, in the pauses that are over.
+    pub paused: Span,
 }
 
 impl FlowRow {
@@ -183,6 +194,25 @@ pub struct ThroughputSample {
     pub delivered_bytes: u64,
 }
 
+/// How a flow under REFLEX stood when one of its intervals ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ReflexSample {
+    /// The flow's number, as in [`FlowRow::id`].
+    pub flow: u64,
+    /// Index of its traffic group.
+    pub group: u16,
+    /// How it stood.
+    pub standing: Standing,
+}
+
+impl ReflexSample {
+    /// The flow's rate during the interval, in bytes per second; zero for an interval of no time.
+    pub fn rate(&self) -> f64 {
+        let seconds = self.standing.interval.as_secs_f64();
+        if seconds > 0.0 { self.standing.acked_bytes as f64 / seconds } else { 0.0 }
+    }
+}
+
 /// A traffic group, in words for people.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupInfo {
@@ -231,6 +261,8 @@ pub struct RunResult {
     pub queue_samples: Vec<QueueSample>,
     /// Throughput over time, by time; empty unless asked for.
     pub throughput_samples: Vec<ThroughputSample>,
+    /// Standings of flows under REFLEX, by time; empty unless asked for.
+    pub reflex_samples: Vec<ReflexSample>,
 }
 
 impl RunResult {
@@ -249,13 +281,13 @@ impl RunResult {
         if self.cpu_s > 0.0 { self.packet_hops as f64 / self.cpu_s } else { 0.0 }
     }
 
-    /// Checks what no run may break: no flow beats its ideal, none delivers more than it has, groups exist.
+    /// Checks what no run may break: no flow beats its ideal, none delivers and gives up more than it has, groups exist.
     pub fn assert_invariants(&self) {
         for flow in &self.flows {
             assert!(usize::from(flow.group) < self.groups.len(), "flow {} has no group", flow.id);
             assert!(
-                flow.delivered_bytes <= flow.bytes,
-                "flow {} delivered more than its {} bytes",
+                flow.delivered_bytes + flow.given_up_bytes <= flow.bytes,
+                "flow {} delivered and gave up more than its {} bytes",
                 flow.id,
                 flow.bytes
             );

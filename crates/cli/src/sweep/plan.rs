@@ -25,8 +25,8 @@ pub(super) struct Point<'a> {
     /// The resolved scenario: what it runs, and what it must have run to be finished.
     pub(super) text: String,
     pub(super) folder: PathBuf,
-    /// The link that its traffic overloads, if any.
-    pub(super) overload: Option<String>,
+    /// What is odd about it.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Every choice with every seed, checked.
@@ -42,9 +42,9 @@ pub(super) fn points<'a>(
         let of_seed = |seed: u64| {
             let scenario = scenario.with(&[Override::parse("--seeds", &format!("seed={seed}"))?])?;
             let resolved = scenario.resolve()?;
-            let (text, overload) = (resolved.to_toml(), resolved.overload_warning());
+            let (text, warnings) = (resolved.to_toml(), resolved.warnings);
             let folder = out.join("points").join(folder_name(choice, seed));
-            Ok(Point { choice, seed, text, folder, overload })
+            Ok(Point { choice, seed, text, folder, warnings })
         };
         (first_seed..first_seed.saturating_add(seeds)).map(of_seed).collect()
     };
@@ -124,9 +124,9 @@ pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Warns in one line on stderr of points whose traffic overloads a link.
-pub(super) fn warn_of_overload(due: &[&Point<'_>]) {
-    let mut warned = due.iter().filter_map(|point| Some((point, point.overload.as_ref()?)));
+/// Says in one line on stderr what is odd about the points.
+pub(super) fn warn(due: &[&Point<'_>]) {
+    let mut warned = due.iter().filter_map(|point| Some((point, point.warnings.first()?)));
     if let Some((point, warning)) = warned.next() {
         let label = point.folder.file_name().unwrap_or_default().to_string_lossy();
         let others = match warned.count() {

@@ -45,7 +45,8 @@ pub(super) struct Slot {
     pub(super) finished: bool,
     /// Class the flow's traffic belongs to.
     pub(super) group: u16,
-    id: u64,
+    /// The flow's number.
+    pub(super) id: u64,
     spec: FlowSpec,
     ideal_fct: Span,
 }
@@ -189,6 +190,9 @@ impl<'a, T: Transport> Flows<'a, T> {
             completed: slot.received,
             ideal_fct: slot.ideal_fct,
             delivered_bytes: slot.delivered_bytes,
+            given_up_bytes: sender.given_up_bytes,
+            low_bytes: sender.policy.low_bytes,
+            low_time: Span::from_ps(sender.policy.low_ps),
             state: match (all_arrived, slot.finished) {
                 (true, _) => FlowState::Completed,
                 (false, true) => FlowState::SentWithLoss,
@@ -200,6 +204,8 @@ impl<'a, T: Transport> Flows<'a, T> {
             drops: slot.drops,
             fair_share: Share::NONE,
             fluid_share: Share::NONE,
+            pauses: sender.pauses as u32,
+            paused: sender.paused,
         }
     }
 

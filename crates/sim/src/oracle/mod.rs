@@ -2,6 +2,7 @@
 
 pub mod fair_rates;
 pub mod fairness;
+pub mod fluid;
 pub mod ideal_fct;
 pub mod max_min;
 pub mod shares;

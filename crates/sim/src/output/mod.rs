@@ -129,6 +129,10 @@ fn write_run_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &s
         let chunks = samples.map(|rows| schema::throughput_series(rows, groups));
         write_parquet(&folder.join(files::THROUGHPUT_SERIES), &schema::THROUGHPUT_SERIES, chunks)?;
     }
+    if !result.reflex_samples.is_empty() {
+        let chunks = result.reflex_samples.chunks(CHUNK_ROWS).map(|rows| schema::reflex_series(rows, groups));
+        write_parquet(&folder.join(files::REFLEX_SERIES), &schema::REFLEX_SERIES, chunks)?;
+    }
     write_text(&folder.join(files::REPORT), &report::render(result))
 }
 
@@ -179,6 +183,9 @@ pub fn read_run(dir: &Path) -> Result<RunResult, OutputError> {
     let series = dir.join(files::THROUGHPUT_SERIES);
     let throughput = |columns: &Columns<'static>| schema::read_throughput_series(columns, groups);
     result.throughput_samples = read_parquet(&series, &schema::THROUGHPUT_SERIES, throughput)?.unwrap_or_default();
+    let series = dir.join(files::REFLEX_SERIES);
+    let reflex = |columns: &Columns<'static>| schema::read_reflex_series(columns, groups);
+    result.reflex_samples = read_parquet(&series, &schema::REFLEX_SERIES, reflex)?.unwrap_or_default();
     Ok(result)
 }
 

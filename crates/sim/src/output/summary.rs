@@ -89,5 +89,6 @@ pub(super) fn read_summary(text: &str) -> Result<RunResult, String> {
         ports: Vec::new(),
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
+        reflex_samples: Vec::new(),
     })
 }

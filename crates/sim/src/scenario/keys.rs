@@ -22,7 +22,7 @@ pub struct Override {
 const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 16] = [
+const TOP: [&str; 17] = [
     "name",
     "description",
     "seed",
@@ -38,6 +38,7 @@ const TOP: [&str; 16] = [
     "queues",
     "host_queues",
     "transport",
+    "oracle",
     "traffic",
 ];
 

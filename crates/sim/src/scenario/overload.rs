@@ -23,7 +23,7 @@ enum Carrier {
 impl Resolved {
     /// The link, if any, that the groups at some time together offer most beyond what it carries, in a line: queues
     /// before it grow without end. Each group alone is checked when the scenario is resolved.
-    pub fn overload_warning(&self) -> Option<String> {
+    pub(super) fn overload_warning(&self) -> Option<String> {
         // A trace that vanished is told of when the scenario runs.
         let offered = self.offered().ok()?;
         let mut changes: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * offered.len());

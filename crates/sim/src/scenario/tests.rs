@@ -330,13 +330,15 @@ fn every_key_is_documented() {
         ("red", keys_of::<RedSpec>(None)),
         ("Traffic groups", group::GROUP_KEYS.map(str::to_owned).to_vec()),
         ("Traffic groups", [keys_of::<ContractSpec>(None), keys_of::<UdpSpec>(None)].concat()),
+        ("Cross-queue congestion notification", keys_of::<CrossQueueSpec>(None)),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
+        ("reflex", [keys_of::<ReflexSpec>(None), values_of::<GiveWayName>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
         ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),
         ("periodic", values_of::<DestinationChoice>()),
         ("flows", keys_of::<LongFlow>(None)),
         ("Flow sizes", crate::workload::BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect()),
-        ("TCP settings", [keys_of::<TcpSpec>(None), values_of::<EcnEcho>()].concat()),
+        ("TCP settings", [keys_of::<TcpSpec>(None), values_of::<EcnEcho>(), values_of::<DelayExtremes>()].concat()),
     ];
     sections.extend(topologies.iter().map(|kind| ("Topology", keys_of::<TopologySpec>(Some(kind)))));
     sections.extend(traffics.iter().map(|kind| (kind.as_str(), keys_of::<TrafficSpec>(Some(kind)))));
@@ -349,6 +351,48 @@ fn every_key_is_documented() {
             let written = [format!("`{name}`"), format!("`\"{name}\"`"), format!("{name} = ")];
             assert!(written.iter().any(|text| section.contains(text)), "`{name}` is not in the section {heading}");
         }
+    }
+}
+
+/// Delay-based transports: their own defaults, their ranges, and one-way delays asked for where they are needed.
+#[test]
+fn delay_based_transports_have_their_settings() {
+    let with = |transport: &str, tcp: &str| {
+        let group = format!("transport = \"{transport}\"\ntcp = {{ {tcp} }}\n");
+        let text = SMALL.replace("load = 0.5\n", &format!("load = 0.5\n{group}"));
+        resolve(&text)
+    };
+    for (transport, asks, lines) in [
+        ("tcp-lp", true, &["initial_window = 10", "delay_threshold = 0.15", "inference_rtts = 3"][..]),
+        ("ledbat", true, &["initial_window = 2", "target = \"100ms\"", "gain = 1.0", "base_interval = \"60s\""]),
+        ("ledbat++", false, &["initial_window = 2", "target = \"60ms\"", "slowdown_ratio = 9", "noise_filter = 4"]),
+        ("dctcp", false, &["initial_window = 10", "gain = 0.0625"]),
+    ] {
+        let resolved = with(transport, "").unwrap();
+        let Carrier::Tcp(carrier) = &resolved.groups[0].carrier else { panic!("TCP") };
+        assert_eq!(carrier.config.one_way_delay, asks, "{transport}");
+        let text = resolved.to_toml();
+        for line in lines {
+            assert!(text.contains(line), "{transport}: {line} in\n{text}");
+        }
+    }
+    for (transport, wrong, expected) in [
+        ("tcp-lp", "delay_threshold = 1.0", "must lie in (0, 1)"),
+        ("tcp-lp", "delay_weight = 0.0", "must lie in (0, 1]"),
+        ("tcp-lp", "inference_rtts = 0", "at least 1 round trip"),
+        ("tcp-lp", "delay_extremes = \"ns-3\"", "ns-3"),
+        ("ledbat", "target = \"0s\"", "between 1ns and 1s"),
+        ("ledbat", "base_history = 11", "1 to 10 intervals"),
+        ("ledbat", "base_interval = \"0s\"", "longer than 0s"),
+        ("ledbat", "noise_filter = 9", "1 to 8 samples"),
+        ("ledbat", "min_window = 0", "at least 1 segment"),
+        ("ledbat", "slowdowns = false", "ledbat does not have it, only ledbat++"),
+        ("ledbat++", "slowdown_ratio = 0", "at least 1"),
+        ("ledbat++", "gain = 0.5", "ledbat++ does not have it, only dctcp, weighted-fair, ledbat"),
+        ("cubic", "target = \"1ms\"", "cubic does not have it, only ledbat, ledbat++"),
+    ] {
+        let message = message(with(transport, wrong));
+        assert!(message.contains(expected) && message.contains("traffic.web.tcp"), "{transport}: {message}");
     }
 }
 
