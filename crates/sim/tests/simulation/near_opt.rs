@@ -126,7 +126,7 @@ fn alone_it_takes_its_size() {
     let bed = bed(star(4, LINK_DELAY));
     for bytes in [1, 1460, 100_000, 10_000_000] {
         let pair = |_: &FlowSpec| near_opt(LOW, LOW);
-        let row = bed.run(&[flow(1, 0, bytes)], pair, NoRecorder, Instant::MAX).flows[0].clone();
+        let row = bed.run(&[flow(1, 0, bytes)], pair, NoRecorder, Instant::MAX).flows[0];
         let fct = row.completed.expect("it completes").since(Instant::ZERO);
         assert!(fct <= RATE.time_for(bed.cut.wire_bytes(bytes)).plus(LINK_DELAY.times(4)), "{bytes} B took {fct}");
         assert_eq!((fct, row.retransmissions, row.drops), (row.ideal_fct, 0, 0));
