@@ -152,6 +152,10 @@ impl Experiment {
         let (shown, text) = library.read(&path).expect("chosen from the library");
         let document = Document::parse(text, shown)?;
         let spec: ExperimentSpec = document.decode()?;
+        let names = spec.parameters.keys().map(|name| ("parameters", name));
+        for (table, name) in names.chain(spec.axes.keys().map(|name| ("axes", name))) {
+            evaluate::check_name(name).map_err(|why| document.error(&format!("{table}.{name}"), why))?;
+        }
         let plan = Plan::new(&document, &spec, size, library, &path)?;
         if spec.claims.is_empty() {
             return Err(document.error("claims", "an experiment has at least one"));
@@ -159,13 +163,6 @@ impl Experiment {
         let texts: Vec<&str> = spec.claims.iter().map(|claim| claim.claim.as_str()).collect();
         if let Some(twice) = (1..texts.len()).find(|&index| texts[..index].contains(&texts[index])) {
             return Err(document.error(&format!("claims.{twice}.claim"), "says the same as another claim"));
-        }
-        let parameters_and_axes =
-            [("parameters", &spec.parameters.keys().collect::<Vec<_>>()), ("axes", &spec.axes.keys().collect())];
-        for (table, names) in parameters_and_axes {
-            for name in names {
-                evaluate::check_name(name).map_err(|why| document.error(&format!("{table}.{name}"), why))?;
-            }
         }
         let claim = |(index, spec): (usize, &ClaimSpec)| Claim::new(&document, &format!("claims.{index}"), spec);
         let claims = spec.claims.iter().enumerate().map(claim).collect::<Result<_, _>>()?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::{RunRef, Statistic, bytes, exact, number, seconds};
-use crate::experiment::evaluate::Failure;
+use crate::experiment::evaluate::{Failure, lacking};
 use crate::results::statistics::{self, Estimate};
 use crate::results::{FlowRow, FlowState, RunResult};
 
@@ -83,7 +83,7 @@ impl Flows {
     }
 
     fn nothing(&self) -> Failure {
-        format!("run `{}` has no such flows", self.run.label()).as_str().into()
+        lacking(format!("run `{}` has no such flows", self.run.label()))
     }
 }
 
