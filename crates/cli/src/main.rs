@@ -7,6 +7,7 @@ mod check;
 mod compare;
 mod error;
 mod files;
+mod fluid;
 mod grid;
 mod interrupt;
 mod list;
@@ -58,6 +59,7 @@ enum Command {
     List(list::Arguments),
     Show(show::Arguments),
     Report(report::Arguments),
+    Fluid(fluid::Arguments),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
 }
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::List(arguments) => list::run(arguments),
         Command::Show(arguments) => show::run(arguments),
         Command::Report(arguments) => report::run(arguments),
+        Command::Fluid(arguments) => fluid::run(arguments),
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
     };

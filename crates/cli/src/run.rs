@@ -1,5 +1,6 @@
 //! `pliant run`: one run.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -14,7 +15,7 @@ use pliant_sim::scenario::Resolved;
 use crate::error::CliError;
 use crate::progress::{Display, Told};
 use crate::scenarios::ScenarioArguments;
-use crate::{Ending, interrupt};
+use crate::{Ending, interrupt, scenarios};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -70,7 +71,7 @@ fn is_occupied(folder: &Path) -> bool {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let scenario = arguments.scenario.load()?.resolve()?;
+    let scenario = scenarios::resolve(&arguments.scenario.load()?, &mut BTreeSet::new())?;
     let output = &arguments.output;
     output.check()?;
     let display = Display::new(1, output.quiet);

@@ -1,7 +1,7 @@
 //! `pliant show`: one thing that scenarios can name.
 
 use clap::Args;
-use pliant_sim::scenario::{PRESETS, QueuesSpec, TransportName, nearest};
+use pliant_sim::scenario::{NearOptSpec, OracleSpec, PRESETS, QueuesSpec, ReflexSpec, TransportName, nearest};
 use pliant_sim::workload::{BUILT_IN as WORKLOADS, Distribution};
 
 use crate::Ending;
@@ -113,8 +113,20 @@ fn show_transport(transport: TransportName) -> String {
     let honours = if honours.is_empty() { "nothing: its traffic does not bend".to_owned() } else { honours.join(", ") };
     let settings = match transport.default_settings() {
         Some(settings) => {
+            let reflex = toml::to_string(&ReflexSpec::default()).expect("settings are plain values");
             let settings = toml::to_string(&settings).expect("settings are plain values");
-            format!("\nSettings under `[traffic.NAME.tcp]` or `[transport]`, at their defaults:\n\n{settings}")
+            format!(
+                "\nSettings under `[traffic.NAME.tcp]` or `[transport]`, at their defaults:\n\n{settings}\n\
+                 With a table `[traffic.NAME.reflex]` it honours min_delivery and min_share. Defaults:\n\n{reflex}"
+            )
+        }
+        None if transport == TransportName::NearOpt => {
+            let oracle = toml::to_string(&OracleSpec::default()).expect("settings are plain values");
+            let settings = toml::to_string(&NearOptSpec::default()).expect("settings are plain values");
+            format!(
+                "\nSettings under `[traffic.NAME.near_opt]`, at their defaults:\n\n{settings}\n\
+                 What the oracle does, under `[oracle]`:\n\n{oracle}"
+            )
         }
         None => "\nSettings under `[traffic.NAME.udp]`:\n\nrate = \"1Gbit/s\"\n".to_owned(),
     };

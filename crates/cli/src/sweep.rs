@@ -71,6 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let points = with_jobs(arguments.jobs, || plan::points(&scenario, &choices, arguments.seeds, &arguments.out))??;
     let shard = arguments.shard.unwrap_or_default();
     let due: Vec<&Point<'_>> = shard.of(&points).filter(|point| !point.is_finished()).collect();
+    plan::warn(&due);
     plan::refuse_too_large(&due, arguments.jobs, arguments.allow_large)?;
 
     let interrupt = interrupt::listen();

@@ -7,10 +7,13 @@
 //!  byte   0       1              2      3             4..8
 //!         0x50    version|kind   flags  SACK blocks   flow number * 2 + side of the receiver
 //!
-//!  Data   8..16 seq       16..24 sent_at   24..26 len      then the payload
-//!  Ack    8..16 ack       16..24 echo      24..26 window   then each SACK block: start, end (8 bytes each)
-//!  Syn    8..16 sent_at
-//!  SynAck 8..16 echo      16..18 window
+//!  Data      8..16 seq       16..24 sent_at   24..26 len      then the payload
+//!  Ack       8..16 ack       16..24 echo      24..26 window   then, with the flag DELAY, the one-way delay (4 bytes,
+//!            nanoseconds, wrapping), then each SACK block: start, end (8 bytes each)
+//!  Syn       8..16 sent_at
+//!  SynAck    8..16 echo      16..18 window
+//!  Probe     8..16 sent_at
+//!  ProbeEcho 8..16 echo
 //! ```
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
@@ -20,7 +23,7 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::packet::{Body, ByteRange, EndpointId, Flags, MAX_SACK_BLOCKS, Packet, SackBlocks, TrafficClass};
-use crate::time::Instant;
+use crate::time::{Instant, OneWayDelay};
 
 /// First byte of every datagram.
 const MAGIC: u8 = 0x50;
@@ -31,21 +34,24 @@ const KIND_DATA: u8 = 0;
 const KIND_ACK: u8 = 1;
 const KIND_SYN: u8 = 2;
 const KIND_SYN_ACK: u8 = 3;
+const KIND_PROBE: u8 = 4;
+const KIND_PROBE_ECHO: u8 = 5;
 
 const COMMON_BYTES: usize = 8;
 const ACK_BYTES: usize = COMMON_BYTES + 18;
+const DELAY_BYTES: usize = 4;
 const SACK_BLOCK_BYTES: usize = 16;
 
 /// Bytes before the payload of every Data datagram, always the same: segmentation offload needs equal sizes.
 pub const DATA_HEADER_BYTES: usize = COMMON_BYTES + 18;
-/// Most bytes that [`encode`] writes: an acknowledgement with all its SACK blocks.
-pub const MAX_HEADER_BYTES: usize = ACK_BYTES + MAX_SACK_BLOCKS * SACK_BLOCK_BYTES;
+/// Most bytes that [`encode`] writes: an acknowledgement with a delay and all its SACK blocks.
+pub const MAX_HEADER_BYTES: usize = ACK_BYTES + DELAY_BYTES + MAX_SACK_BLOCKS * SACK_BLOCK_BYTES;
 
 /// Encoding of an acknowledgement that echoes no time.
 const NO_ECHO: u64 = u64::MAX;
 
-const DATA_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION);
-const ACK_FLAGS: Flags = Flags::ECE.with(Flags::SACK).with(Flags::DSACK);
+const DATA_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION).with(Flags::DELAY);
+const ACK_FLAGS: Flags = Flags::ECE.with(Flags::SACK).with(Flags::DSACK).with(Flags::DELAY);
 
 /// Why a datagram is no packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,6 +116,9 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.u64(ack);
             writer.u64(echo.map_or(NO_ECHO, Instant::as_ps));
             writer.u16(window);
+            if let Some(delay) = packet.delay(sack) {
+                writer.put(&delay.to_bits().to_be_bytes());
+            }
             for block in blocks {
                 writer.u64(block.start);
                 writer.u64(block.end);
@@ -124,26 +133,42 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.u64(echo.as_ps());
             writer.u16(window);
         }
+        Body::Probe { sent_at } => {
+            writer.common(KIND_PROBE, Flags::NONE, 0, to);
+            writer.u64(sent_at.as_ps());
+        }
+        Body::ProbeEcho { echo, marked } => {
+            writer.common(KIND_PROBE_ECHO, Flags::NONE.with_if(Flags::ECE, marked), 0, to);
+            writer.u64(echo.as_ps());
+        }
     }
     writer.at
 }
 
 /// Reads a datagram that arrived with `traffic_class` in its IP header. Returns the packet, its SACK blocks, and where
-/// in the datagram its payload lies. The packet's size on the wire is the datagram's length; its attachment is zero.
+/// in the datagram its payload lies. The packet's size on the wire is the datagram's length; it leads to no attachment.
 pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, SackBlocks, Range<usize>), WireError> {
     let mut reader = Reader { rest: datagram };
     let common = Common::read(&mut reader)?;
-    let mut sack = SackBlocks::EMPTY;
+    let (mut sack, mut delay) = (SackBlocks::EMPTY, None);
     let body = match common.kind {
         KIND_DATA => read_data(&mut reader, &common)?,
-        KIND_ACK => read_ack(&mut reader, &common, &mut sack)?,
-        KIND_SYN => read_syn(&mut reader, &common)?,
+        KIND_ACK => read_ack(&mut reader, &common, &mut sack, &mut delay)?,
+        KIND_SYN => Body::Syn { sent_at: read_stamp(&mut reader, &common, Flags::NONE)?.0 },
         KIND_SYN_ACK => read_syn_ack(&mut reader, &common)?,
+        KIND_PROBE => Body::Probe { sent_at: read_stamp(&mut reader, &common, Flags::NONE)?.0 },
+        KIND_PROBE_ECHO => {
+            let (echo, flags) = read_stamp(&mut reader, &common, Flags::ECE)?;
+            Body::ProbeEcho { echo, marked: flags.contains(Flags::ECE) }
+        }
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
     let wire_bytes = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
-    let packet = Packet::new(traffic_class, wire_bytes, body).to(common.to);
+    let mut packet = Packet::new(traffic_class, wire_bytes, body).to(common.to);
+    if let Some(delay) = delay {
+        packet.set_delay(delay, &mut sack);
+    }
     if payload.len() == usize::from(packet.payload()) {
         Ok((packet, sack, payload))
     } else {
@@ -161,7 +186,12 @@ fn read_data(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError
     Ok(Body::Data { seq, sent_at, len, flags })
 }
 
-fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> Result<Body, WireError> {
+fn read_ack(
+    reader: &mut Reader<'_>,
+    common: &Common,
+    sack: &mut SackBlocks,
+    delay: &mut Option<OneWayDelay>,
+) -> Result<Body, WireError> {
     let flags = common.flags_among(ACK_FLAGS)?;
     if flags.contains(Flags::DSACK) && !flags.contains(Flags::SACK) {
         return Err(WireError::WrongFlags(flags.bits()));
@@ -172,6 +202,9 @@ fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> 
         ps => Some(Instant::from_ps(ps)),
     };
     let window = reader.u16()?;
+    if flags.contains(Flags::DELAY) {
+        *delay = Some(OneWayDelay::from_bits(u32::from_be_bytes(reader.take()?)));
+    }
     if (common.sack_blocks > 0) != flags.contains(Flags::SACK) {
         return Err(WireError::WrongSackCount(common.sack_blocks));
     }
@@ -187,16 +220,16 @@ fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> 
     Ok(Body::Ack { ack, echo, window, flags })
 }
 
-fn read_syn(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.flags_among(Flags::NONE)?;
+/// What kinds with no more than a time have: it, and their flags.
+fn read_stamp(reader: &mut Reader<'_>, common: &Common, allowed: Flags) -> Result<(Instant, Flags), WireError> {
+    let flags = common.flags_among(allowed)?;
     common.no_sack()?;
-    Ok(Body::Syn { sent_at: reader.time()? })
+    Ok((reader.time()?, flags))
 }
 
 fn read_syn_ack(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.flags_among(Flags::NONE)?;
-    common.no_sack()?;
-    Ok(Body::SynAck { echo: reader.time()?, window: reader.u16()? })
+    let (echo, _) = read_stamp(reader, common, Flags::NONE)?;
+    Ok(Body::SynAck { echo, window: reader.u16()? })
 }
 
 /// What every datagram begins with.

@@ -2,6 +2,7 @@
 
 pub mod engine;
 pub mod experiment;
+pub mod fluid;
 pub mod oracle;
 pub mod output;
 pub mod recorder;

@@ -26,6 +26,8 @@ pub(super) struct Point<'a> {
     /// The resolved scenario: what it runs, and what it must have run to be finished.
     pub(super) text: String,
     pub(super) folder: PathBuf,
+    /// What is odd about it.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Every choice with every seed, checked.
@@ -40,9 +42,10 @@ pub(super) fn points<'a>(
         let first_seed = scenario.resolve()?.spec.seed;
         let of_seed = |seed: u64| {
             let scenario = scenario.with(&[Override::parse("--seeds", &format!("seed={seed}"))?])?;
-            let text = scenario.resolve()?.to_toml();
+            let resolved = scenario.resolve()?;
+            let (text, warnings) = (resolved.to_toml(), resolved.warnings);
             let folder = out.join("points").join(folder_name(choice, seed));
-            Ok(Point { choice, seed, text, folder })
+            Ok(Point { choice, seed, text, folder, warnings })
         };
         (first_seed..first_seed.saturating_add(seeds)).map(of_seed).collect()
     };
@@ -120,6 +123,19 @@ pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
         return Err(CliError::User(format!("the sweep has {points} points, at most {MAX_POINTS} are possible")));
     }
     Ok(())
+}
+
+/// Says in one line on stderr what is odd about the points.
+pub(super) fn warn(due: &[&Point<'_>]) {
+    let mut warned = due.iter().filter_map(|point| Some((point, point.warnings.first()?)));
+    if let Some((point, warning)) = warned.next() {
+        let label = point.folder.file_name().unwrap_or_default().to_string_lossy();
+        let others = match warned.count() {
+            0 => String::new(),
+            others => format!(" (and {others} other points)"),
+        };
+        eprintln!("warning: {label}{others}: {warning}");
+    }
 }
 
 /// Refuses what would not fit in memory, and what takes very long unless that is `allowed`.

@@ -29,6 +29,16 @@ const STATISTICS: &[(&str, &str)] = &[
     ("timeouts", "/timeouts"),
     ("marks", "/marks"),
     ("drops", "/drops"),
+    ("fair_share_mean", "/fair_share/mean"),
+    ("fair_share_min", "/fair_share/min"),
+    ("fair_share_p1", "/fair_share/p1"),
+    ("fair_share_p5", "/fair_share/p5"),
+    ("fair_share_below_min_share", "/fair_share/below_min_share"),
+    ("fluid_share_mean", "/fluid_share/mean"),
+    ("fluid_share_min", "/fluid_share/min"),
+    ("fluid_share_p1", "/fluid_share/p1"),
+    ("fluid_share_p5", "/fluid_share/p5"),
+    ("fluid_share_below_min_share", "/fluid_share/below_min_share"),
 ];
 
 /// The table of all finished points as CSV, and its number of rows.

@@ -3,10 +3,12 @@
 //! An enum, because at many flows a match costs less than a pointer to somewhere else. It is as large as its largest
 //! member, so a member keeps what few flows need behind a box.
 
-use super::tcp::{TcpReceiver, TcpSender};
+use super::near_opt::{NearOptReceiver, NearOptSender};
+use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
 use crate::congestion::AnyController;
+use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
 use crate::time::Instant;
 
@@ -60,6 +62,10 @@ macro_rules! any_transport {
             fn statistics(&self) -> Statistics {
                 match self { $(Self::$name(transport) => transport.statistics(),)* }
             }
+
+            fn policy(&self) -> Option<&Policy> {
+                match self { $(Self::$name(transport) => transport.policy(),)* }
+            }
         }
     };
 }
@@ -67,12 +73,18 @@ macro_rules! any_transport {
 any_transport! {
     /// Sends by TCP.
     TcpSender(TcpSender<AnyController>),
+    /// Sends by TCP that pauses while a queue above is congested.
+    CrossQueueSender(CrossQueueSender<AnyController>),
     /// Receives by TCP.
     TcpReceiver(TcpReceiver),
     /// Sends datagrams at a constant rate.
     UdpSender(UdpSender),
     /// Receives datagrams.
     UdpReceiver(UdpReceiver),
+    /// Sends at the rate that an oracle tells.
+    NearOptSender(NearOptSender),
+    /// Acknowledges every packet of such a sender.
+    NearOptReceiver(NearOptReceiver),
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport};
 
-use crate::results::{FlowRow, FlowState};
+use crate::results::{FlowRow, FlowState, Share};
 use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
@@ -45,7 +45,8 @@ pub(super) struct Slot {
     pub(super) finished: bool,
     /// Class the flow's traffic belongs to.
     pub(super) group: u16,
-    id: u64,
+    /// The flow's number.
+    pub(super) id: u64,
     spec: FlowSpec,
     ideal_fct: Span,
 }
@@ -181,6 +182,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         FlowRow {
             id: slot.id,
             group: slot.group,
+            request: slot.spec.sequence,
             source: slot.spec.source,
             destination: slot.spec.destination,
             bytes: slot.spec.bytes,
@@ -188,6 +190,9 @@ impl<'a, T: Transport> Flows<'a, T> {
             completed: slot.received,
             ideal_fct: slot.ideal_fct,
             delivered_bytes: slot.delivered_bytes,
+            given_up_bytes: sender.given_up_bytes,
+            low_bytes: sender.policy.low_bytes,
+            low_time: Span::from_ps(sender.policy.low_ps),
             state: match (all_arrived, slot.finished) {
                 (true, _) => FlowState::Completed,
                 (false, true) => FlowState::SentWithLoss,
@@ -197,6 +202,10 @@ impl<'a, T: Transport> Flows<'a, T> {
             timeouts: sender.timeouts as u32,
             marks: receiver.marks as u32,
             drops: slot.drops,
+            fair_share: Share::NONE,
+            fluid_share: Share::NONE,
+            pauses: sender.pauses as u32,
+            paused: sender.paused,
         }
     }
 

@@ -68,6 +68,7 @@ pub(super) type Failure = Box<EvalAltResult>;
 struct Lacking(String);
 
 /// A failure that depends on the data.
+#[allow(clippy::unnecessary_box_returns, reason = "the engine boxes its errors")]
 pub(super) fn lacking(why: impl Into<String>) -> Failure {
     Box::new(EvalAltResult::ErrorRuntime(Dynamic::from(Lacking(why.into())), rhai::Position::NONE))
 }
@@ -144,6 +145,7 @@ fn bytes(result: &RunResult) -> usize {
         + size_of_val(&result.ports[..])
         + size_of_val(&result.queue_samples[..])
         + size_of_val(&result.throughput_samples[..])
+        + size_of_val(&result.reflex_samples[..])
 }
 
 /// Computes expressions of one experiment.

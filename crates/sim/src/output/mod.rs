@@ -156,6 +156,10 @@ fn write_data_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &
         let chunks = samples.map(|rows| schema::throughput_series(rows, groups));
         write_parquet(&folder.join(files::THROUGHPUT_SERIES), &schema::THROUGHPUT_SERIES, chunks)?;
     }
+    if !result.reflex_samples.is_empty() {
+        let chunks = result.reflex_samples.chunks(CHUNK_ROWS).map(|rows| schema::reflex_series(rows, groups));
+        write_parquet(&folder.join(files::REFLEX_SERIES), &schema::REFLEX_SERIES, chunks)?;
+    }
     Ok(())
 }
 
@@ -206,6 +210,9 @@ pub fn read_run(dir: &Path) -> Result<RunResult, OutputError> {
     let series = dir.join(files::THROUGHPUT_SERIES);
     let throughput = |columns: &Columns<'static>| schema::read_throughput_series(columns, groups);
     result.throughput_samples = read_parquet(&series, &schema::THROUGHPUT_SERIES, throughput)?.unwrap_or_default();
+    let series = dir.join(files::REFLEX_SERIES);
+    let reflex = |columns: &Columns<'static>| schema::read_reflex_series(columns, groups);
+    result.reflex_samples = read_parquet(&series, &schema::REFLEX_SERIES, reflex)?.unwrap_or_default();
     Ok(result)
 }
 

@@ -3,12 +3,16 @@
 use pliant_proto::contract::{Contract, Field};
 use serde::{Deserialize, Serialize};
 
+use super::cross_queue::CrossQueueSpec;
+use super::near_opt::NearOptSpec;
+use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 7] = ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp"];
+pub(super) const GROUP_KEYS: [&str; 10] =
+    ["kind", "class", "ack_class", "transport", "contract", "reflex", "tcp", "udp", "cross_queue", "near_opt"];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -25,12 +29,21 @@ pub struct GroupSpec {
     /// How far it may bend. Default: not at all.
     #[serde(default)]
     pub contract: ContractSpec,
+    /// Lets its flows give way within `contract`, over any transport with a window. Default: they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reflex: Option<ReflexSpec>,
     /// Settings of its TCP transport, in place of those in `[transport]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSpec>,
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Pauses its flows while a queue above theirs is congested. Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_queue: Option<CrossQueueSpec>,
+    /// Settings of its `near-opt` transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_opt: Option<NearOptSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -52,13 +65,33 @@ pub enum TransportName {
     Dctcp,
     /// DCTCP's marks with a weight (PPUSH's WFCC).
     WeightedFair,
+    /// TCP-LP (INFOCOM 2003).
+    TcpLp,
+    /// LEDBAT (RFC 6817).
+    Ledbat,
+    /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus).
+    #[serde(rename = "ledbat++")]
+    LedbatPlusPlus,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// Told its rate and its losses by an oracle (arXiv 2401.08890).
+    NearOpt,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 6] = [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair, Self::Udp];
+    pub const ALL: [Self; 10] = [
+        Self::Reno,
+        Self::NewReno,
+        Self::Cubic,
+        Self::Dctcp,
+        Self::WeightedFair,
+        Self::TcpLp,
+        Self::Ledbat,
+        Self::LedbatPlusPlus,
+        Self::Udp,
+        Self::NearOpt,
+    ];
 
     /// Its name in scenario files.
     pub const fn name(self) -> &'static str {
@@ -68,7 +101,11 @@ impl TransportName {
             Self::Cubic => "cubic",
             Self::Dctcp => "dctcp",
             Self::WeightedFair => "weighted-fair",
+            Self::TcpLp => "tcp-lp",
+            Self::Ledbat => "ledbat",
+            Self::LedbatPlusPlus => "ledbat++",
             Self::Udp => "udp",
+            Self::NearOpt => "near-opt",
         }
     }
 
@@ -80,16 +117,22 @@ impl TransportName {
             Self::Cubic => "TCP CUBIC, with HyStart++ if asked (RFC 9438, RFC 9406)",
             Self::Dctcp => "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)",
             Self::WeightedFair => "weighted fair congestion control: shares a link by contract.weight (PPUSH)",
+            Self::TcpLp => "TCP Low Priority: leaves bandwidth to others when one-way delays rise (INFOCOM 2003)",
+            Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
+            Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::NearOpt => {
+                "Near-Opt: an oracle tells it its rate and its losses; in the simulator only (low-priority TCP)"
+            }
         }
     }
 
-    /// Its settings at their defaults, as a scenario writes them; `None` for `udp`.
+    /// Its settings of TCP at their defaults, as a scenario writes them; `None` if it is none.
     pub fn default_settings(self) -> Option<TcpSpec> {
-        (self != Self::Udp).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
+        (!matches!(self, Self::Udp | Self::NearOpt)).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
     }
 
-    /// Fields of the contract that it honours.
+    /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {
             Self::WeightedFair => &[Field::Weight],

@@ -20,16 +20,18 @@ pub struct Override {
 }
 
 /// Keys that may be set although no file gives them and no default stands for them.
-const ALWAYS: [&str; 4] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval"];
+const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 14] = [
+const TOP: [&str; 17] = [
     "name",
     "description",
     "seed",
     "duration",
     "drain",
     "warmup",
+    "measure_until",
+    "shares",
     "routing",
     "sample_interval",
     "topology",
@@ -37,6 +39,7 @@ const TOP: [&str; 14] = [
     "queues",
     "host_queues",
     "transport",
+    "oracle",
     "traffic",
 ];
 

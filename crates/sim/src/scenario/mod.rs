@@ -10,6 +10,7 @@
 //! The keys are documented at [`ScenarioSpec`] and the types below it. Quantities carry their unit: `"10Gbit/s"`,
 //! `"5us"`, `"250MB"`.
 
+mod cross_queue;
 pub(crate) mod document;
 mod error;
 mod estimate;
@@ -17,9 +18,12 @@ mod group;
 mod keys;
 mod limit;
 mod marking;
+mod near_opt;
+mod overload;
 mod presets;
 mod queues;
 mod range;
+mod reflex;
 mod resolved;
 mod spec;
 pub(crate) mod suggest;
@@ -27,20 +31,24 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod warnings;
 
+pub use cross_queue::CrossQueueSpec;
 pub use error::{Place, ScenarioError};
 pub use estimate::Estimate;
 pub use group::{ContractSpec, GroupSpec, TransportName};
 pub use keys::Override;
 pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
+pub use near_opt::{NearOptSpec, OracleSpec};
 pub use presets::PRESETS;
 pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
 pub use range::number_range;
+pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
 pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;
-pub use tcp::{EcnEcho, TcpSpec};
+pub use tcp::{DelayExtremes, EcnEcho, TcpSpec};
 pub use udp::UdpSpec;
 
 use std::path::Path;

@@ -1,10 +1,14 @@
 //! The simulator against theory: known answers of controllers and schedulers, oracles, and properties of every run.
 
 mod common;
+mod cross_queue;
 mod dctcp_table;
 mod invariants;
 mod loss_rate;
 mod maxmin;
+mod near_opt;
 mod order;
+mod reflex;
 mod s1;
+mod scavengers;
 mod udp;

@@ -88,6 +88,7 @@ pub(super) fn register_occupancy(engine: &mut Engine, name: &'static str, amount
     });
 }
 
+#[allow(clippy::unnecessary_box_returns, reason = "the engine boxes its errors")]
 fn unsampled(run: &RunRef) -> Failure {
     lacking(format!("run `{}` recorded no queues: set `sample_interval` in the scenario", run.label()))
 }

@@ -5,7 +5,7 @@ use pliant_proto::time::{Instant, Span};
 
 use super::*;
 use crate::experiment::{ClaimOutcome, Experiment, Library, Quantity, Size};
-use crate::results::{FlowRow, GroupInfo, PortRow, QueueSample, ThroughputSample, samples};
+use crate::results::{FlowRow, GroupInfo, PortRow, QueueSample, Share, ThroughputSample, samples};
 
 /// Two runs, `fast` and `slow`, with seeds 1 and 2. `slow` has twice the duration, by which the results tell them apart.
 const FILE: &str = r#"
@@ -59,6 +59,11 @@ fn result(slow: bool, seed: u64) -> RunResult {
         timeouts: 3,
         marks: 7,
         drops: 5,
+        given_up_bytes: 100_000,
+        low_time: Span::from_ms(6),
+        paused: Span::from_ms(1),
+        fair_share: Share::new(Some(0.8)),
+        fluid_share: Share::new(Some(0.7)),
         ..samples::unfinished(10, 1_000_000)
     };
     let tally = |packets| Tally { packets, bytes: packets * 100 };
@@ -84,6 +89,7 @@ fn result(slow: bool, seed: u64) -> RunResult {
         simulated: Span::from_ms(20),
         groups: ["web", "bulk"]
             .map(|name| GroupInfo {
+                min_share: 1.0,
                 name: name.into(),
                 transport: String::new(),
                 class: String::new(),
@@ -163,6 +169,18 @@ fn measures_give_the_answers_worked_out_by_hand() {
         // 5/3, and those behind it longer.
         ("flows(run(\"fast\"), \"web\").speed_ups(flows(run(\"slow\"), \"web\")).statistic(\"min\")", 1.75),
         ("flows(run(\"slow\"), \"web\").speed_ups(flows(run(\"fast\"), \"web\")).share_below(0.6)", 0.9),
+        ("flows(run(\"fast\"), \"bulk\").given_up_fraction(\"mean\")", 0.1),
+        // 6 ms and 1 ms of 10 ms.
+        ("flows(run(\"fast\"), \"bulk\").low_time_fraction(\"mean\")", 0.6),
+        ("flows(run(\"fast\"), \"bulk\").paused_fraction(\"mean\")", 0.1),
+        ("flows(run(\"fast\"), \"bulk\").fair_share(\"min\")", 0.8),
+        ("flows(run(\"fast\"), \"bulk\").fluid_share(\"min\")", 0.7),
+        // One sample a 10 us: at the 8th to 10th R_fair is 5 Gbit/s, before it is not known.
+        ("reflex_values(run(\"fast\"), \"bulk\", \"fair_gbit_per_s\", 0, \"100us\").len()", 2.0),
+        ("reflex_values(run(\"fast\"), \"bulk\", \"fair_gbit_per_s\", 0, 1).statistic(\"mean\")", 5.0),
+        // 12 kB in the first 10 us.
+        ("reflex_values(run(\"fast\"), \"bulk\", \"rate_gbit_per_s\", 0, 1).statistic(\"min\")", 9.6),
+        ("reflex_series(run(\"fast\"), \"bulk\", \"low\").map(|pair| pair[1]).sum()", 2.0),
         ("throughput_gbit_per_s(run(\"fast\"), \"web\", \"1ms\", \"3ms\")", 2.5),
         // Intervals that stick out of the window do not count.
         ("throughput_gbit_per_s(run(\"fast\"), \"web\", \"0.5ms\", \"2.5ms\")", 2.0),
