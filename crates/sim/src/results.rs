@@ -116,6 +116,36 @@ pub struct FlowRow {
     pub paused: Span,
 }
 
+impl Default for FlowRow {
+    /// A flow of nothing that has just started.
+    fn default() -> Self {
+        Self {
+            id: 0,
+            group: 0,
+            request: 0,
+            source: 0,
+            destination: 0,
+            bytes: 0,
+            start: Instant::ZERO,
+            completed: None,
+            ideal_fct: Span::ZERO,
+            delivered_bytes: 0,
+            given_up_bytes: 0,
+            low_bytes: 0,
+            low_time: Span::ZERO,
+            state: FlowState::Unfinished,
+            retransmissions: 0,
+            timeouts: 0,
+            marks: 0,
+            drops: 0,
+            fair_share: Share::NONE,
+            fluid_share: Share::NONE,
+            pauses: 0,
+            paused: Span::ZERO,
+        }
+    }
+}
+
 impl FlowRow {
     /// Flow completion time: from the application's start to the receiver's last needed byte.
     pub fn fct(&self) -> Option<Span> {

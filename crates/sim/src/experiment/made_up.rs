@@ -12,26 +12,16 @@ pub(super) fn result(groups: u16) -> RunResult {
     let flow = |group: u16| FlowRow {
         id: u64::from(group),
         group,
-        request: 0,
-        source: 0,
         destination: 1,
         bytes: 1,
         start,
         completed: Some(end),
         ideal_fct: Span::from_us(1),
         delivered_bytes: 1,
-        given_up_bytes: 0,
-        low_bytes: 0,
-        low_time: Span::ZERO,
         state: FlowState::Completed,
-        retransmissions: 0,
-        timeouts: 0,
-        marks: 0,
-        drops: 0,
         fair_share: Share::new(Some(1.0)),
         fluid_share: Share::new(Some(1.0)),
-        pauses: 0,
-        paused: Span::ZERO,
+        ..FlowRow::default()
     };
     let standing = Standing {
         at: end,

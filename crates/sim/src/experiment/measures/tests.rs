@@ -89,11 +89,11 @@ fn result(slow: bool, seed: u64) -> RunResult {
         simulated: Span::from_ms(20),
         groups: ["web", "bulk"]
             .map(|name| GroupInfo {
-                min_share: 1.0,
                 name: name.into(),
                 transport: String::new(),
                 class: String::new(),
                 contract: String::new(),
+                min_share: 1.0,
             })
             .to_vec(),
         flows: (0..10).map(web).chain([bulk]).collect(),
