@@ -46,6 +46,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         What::Scenarios => SCENARIOS.iter().map(|(name, text)| described(name, text)).collect::<Result<_, _>>()?,
         What::Experiments => reproduce::titles(&reproduce::library()?)?,
     };
+    print_rows(&rows)
+}
+
+/// Names and what they are, one line each.
+pub(crate) fn print_rows(rows: &[(String, String)]) -> Result<Ending, CliError> {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines = rows.iter().map(|(name, description)| format!("{name:width$}  {description}\n"));
     print(&lines.collect::<String>())?;

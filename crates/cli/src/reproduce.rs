@@ -13,6 +13,7 @@ use pliant_sim::output::write_reproduction;
 use crate::Ending;
 use crate::error::CliError;
 use crate::files::write_atomically;
+use crate::list::print_rows;
 use crate::run::{OutputArguments, print};
 
 /// Experiments that are part of the program: path below `experiments` and text.
@@ -90,7 +91,7 @@ pub(crate) fn titles(library: &Library) -> Result<Vec<(String, String)>, CliErro
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let library = library()?;
     if arguments.list {
-        return list(&library);
+        return print_rows(&titles(&library)?);
     }
     arguments.output.check()?;
     let size = if arguments.full { Size::Full } else { Size::Quick };
@@ -136,14 +137,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         Some(recorded) => ci::hold(&recorded, &outcomes, size),
         None => Ok(Ending::Done),
     }
-}
-
-fn list(library: &Library) -> Result<Ending, CliError> {
-    let titles = titles(library)?;
-    let width = titles.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines: String = titles.iter().map(|(name, title)| format!("{name:width$}  {title}\n")).collect();
-    print(&lines)?;
-    Ok(Ending::Done)
 }
 
 /// Every file at both sizes, and how many runs each takes.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pliant_sim::experiment::{FigureOutcome, Records, Size};
+use pliant_sim::experiment::{FigureOutcome, Records, Size, Verdict};
 
 use crate::Ending;
 use crate::error::CliError;
@@ -20,8 +20,8 @@ pub(super) fn hold(recorded: &Records, outcomes: &[FigureOutcome], size: Size) -
         let (paper, figure) = (&outcome.paper, &outcome.figure);
         for claim in outcome.claims.iter().filter(|claim| claim.ci && !claim.verdict.is_within()) {
             let before = recorded.verdict(paper, figure, size, &claim.claim);
-            if before.is_none_or(|verdict| verdict.is_within()) {
-                let before = before.map_or("is not recorded", |verdict| verdict.name());
+            if before.is_none_or(Verdict::is_within) {
+                let before = before.map_or("nothing", Verdict::name);
                 worse.push(format!("{paper} {figure}, \"{}\" (recorded: {before})", claim.claim));
             }
         }

@@ -101,7 +101,7 @@ fn wrap(text: &mut String, start: &str, indent: &str, content: &str) {
     for word in content.split_whitespace() {
         if !is_fresh && line.chars().count() + word.chars().count() > WIDTH {
             writeln!(text, "{}", line.trim_end()).expect(TAKES_ALL);
-            line = indent.to_owned();
+            indent.clone_into(&mut line);
         }
         line.push_str(word);
         line.push(' ');

@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 
 /// Runs `pliant` to its end.
+#[allow(dead_code, reason = "not every test runs where it stands")]
 pub(crate) fn pliant(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pliant")).args(arguments).output().expect("the command starts")
 }

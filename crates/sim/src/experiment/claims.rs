@@ -60,6 +60,7 @@ impl Quantity {
             Outcome::Number(number) => Some(Self::Number(finite(*number))),
             Outcome::List(numbers) => Some(Self::List(numbers.iter().copied().map(finite).collect())),
             Outcome::Truth(truth) => Some(Self::Truth(*truth)),
+            Outcome::Unknown => Some(Self::Number(None)),
             Outcome::Pairs(_) => None,
         }
     }
@@ -151,6 +152,7 @@ impl Claim {
     pub(super) fn is_met(&self, ours: &Outcome) -> Result<bool, String> {
         use Outcome::{List, Number, Truth};
         let met = match (self.tolerance.as_ref().unwrap_or(&Tolerance::True), ours) {
+            (_, Outcome::Unknown) => true,
             (Tolerance::True, Truth(truth)) => *truth,
             (Tolerance::Rising, List(list)) => list.windows(2).all(|pair| pair[1] > pair[0]),
             (Tolerance::Falling, List(list)) => list.windows(2).all(|pair| pair[1] < pair[0]),

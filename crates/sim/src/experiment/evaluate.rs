@@ -63,6 +63,16 @@ pub(super) const LANGUAGE: [&str; 34] = [
 /// A measure's failure, told to the engine.
 pub(super) type Failure = Box<EvalAltResult>;
 
+/// The data lack what is asked of them. In a check, whose data are made up, that says nothing.
+#[derive(Clone)]
+struct Lacking(String);
+
+/// A failure that depends on the data.
+#[allow(clippy::unnecessary_box_returns, reason = "the engine boxes its errors")]
+pub(super) fn lacking(why: impl Into<String>) -> Failure {
+    Box::new(EvalAltResult::ErrorRuntime(Dynamic::from(Lacking(why.into())), rhai::Position::NONE))
+}
+
 /// What a run yields, or why it cannot be had.
 pub(super) type Source<'s> = Box<dyn Fn(&Job) -> Result<RunResult, String> + 's>;
 
@@ -77,6 +87,8 @@ pub(super) enum Outcome {
     Truth(bool),
     /// A list of pairs.
     Pairs(Vec<(f64, f64)>),
+    /// Only the data could tell, and in a check there are none.
+    Unknown,
 }
 
 /// The runs that expressions look at, and for which seeds.
@@ -133,6 +145,7 @@ fn bytes(result: &RunResult) -> usize {
         + size_of_val(&result.ports[..])
         + size_of_val(&result.queue_samples[..])
         + size_of_val(&result.throughput_samples[..])
+        + size_of_val(&result.reflex_samples[..])
 }
 
 /// Computes expressions of one experiment.
@@ -228,9 +241,11 @@ impl Evaluator {
             }
             _ => error.to_string().replace('\n', " "),
         })?;
-        let value =
-            self.engine.eval_ast_with_scope::<Dynamic>(&mut scope, &compiled).map_err(|error| explain(*error))?;
-        outcome(&value)
+        match self.engine.eval_ast_with_scope::<Dynamic>(&mut scope, &compiled) {
+            Ok(value) => outcome(&value),
+            Err(error) if self.context.is_check && depends_on_data(&error) => Ok(Outcome::Unknown),
+            Err(error) => Err(explain(*error)),
+        }
     }
 }
 
@@ -305,11 +320,23 @@ fn check_functions(text: &str) -> Result<(), String> {
     Ok(())
 }
 
+fn depends_on_data(error: &EvalAltResult) -> bool {
+    match error {
+        EvalAltResult::ErrorInFunctionCall(_, _, inner, _) => depends_on_data(inner),
+        EvalAltResult::ErrorRuntime(value, _) => value.is::<Lacking>(),
+        EvalAltResult::ErrorArrayBounds(..) | EvalAltResult::ErrorArithmetic(..) => true,
+        _ => false,
+    }
+}
+
 /// One line about what went wrong.
 fn explain(error: EvalAltResult) -> String {
     let text = match error {
         EvalAltResult::ErrorInFunctionCall(_, _, inner, _) => return explain(*inner),
-        EvalAltResult::ErrorRuntime(value, _) => value.to_string(),
+        EvalAltResult::ErrorRuntime(value, _) => match value.try_cast_result::<Lacking>() {
+            Ok(Lacking(why)) => why,
+            Err(value) => value.to_string(),
+        },
         EvalAltResult::ErrorFunctionNotFound(signature, _) => {
             format!("no function takes these: {}", signature.replace("rust::", "").replace(measures::TYPE_PREFIX, ""))
         }
@@ -344,6 +371,7 @@ fn mean(outcomes: &[Outcome]) -> Result<Outcome, String> {
     let seeds = outcomes.len() as f64;
     match &outcomes[0] {
         _ if outcomes.len() == 1 => Ok(outcomes[0].clone()),
+        _ if outcomes.contains(&Outcome::Unknown) => Ok(Outcome::Unknown),
         Outcome::Number(_) => {
             let numbers = outcomes.iter().map(|outcome| if let Outcome::Number(n) = outcome { Some(*n) } else { None });
             let sum: Option<f64> = numbers.sum();
@@ -363,7 +391,7 @@ fn mean(outcomes: &[Outcome]) -> Result<Outcome, String> {
             }
             Ok(Outcome::List(sums.into_iter().map(|sum| sum / seeds).collect()))
         }
-        Outcome::Pairs(_) => Ok(outcomes[0].clone()),
+        Outcome::Pairs(_) | Outcome::Unknown => Ok(outcomes[0].clone()),
     }
 }
 

@@ -11,6 +11,7 @@ mod cache;
 mod claims;
 mod evaluate;
 mod library;
+mod made_up;
 mod measures;
 mod plots;
 mod record;
@@ -32,7 +33,7 @@ pub use record::{ClaimRecord, FigureRecord, Records, SensitivityRecord};
 pub use runs::Job;
 pub use spec::{PlotAxis, PlotKind};
 
-use crate::results::{FlowRow, FlowState, RunResult, ThroughputSample};
+use crate::results::RunResult;
 use crate::scenario::document::Document;
 use crate::scenario::{ScenarioError, suggest};
 use axes::Scalar;
@@ -152,6 +153,10 @@ impl Experiment {
         let (shown, text) = library.read(&path).expect("chosen from the library");
         let document = Document::parse(text, shown)?;
         let spec: ExperimentSpec = document.decode()?;
+        let names = spec.parameters.keys().map(|name| ("parameters", name));
+        for (table, name) in names.chain(spec.axes.keys().map(|name| ("axes", name))) {
+            evaluate::check_name(name).map_err(|why| document.error(&format!("{table}.{name}"), why))?;
+        }
         let plan = Plan::new(&document, &spec, size, library, &path)?;
         if spec.claims.is_empty() {
             return Err(document.error("claims", "an experiment has at least one"));
@@ -159,13 +164,6 @@ impl Experiment {
         let texts: Vec<&str> = spec.claims.iter().map(|claim| claim.claim.as_str()).collect();
         if let Some(twice) = (1..texts.len()).find(|&index| texts[..index].contains(&texts[index])) {
             return Err(document.error(&format!("claims.{twice}.claim"), "says the same as another claim"));
-        }
-        let parameters_and_axes =
-            [("parameters", &spec.parameters.keys().collect::<Vec<_>>()), ("axes", &spec.axes.keys().collect())];
-        for (table, names) in parameters_and_axes {
-            for name in names {
-                evaluate::check_name(name).map_err(|why| document.error(&format!("{table}.{name}"), why))?;
-            }
         }
         let claim = |(index, spec): (usize, &ClaimSpec)| Claim::new(&document, &format!("claims.{index}"), spec);
         let claims = spec.claims.iter().enumerate().map(claim).collect::<Result<_, _>>()?;
@@ -217,7 +215,7 @@ impl Experiment {
     fn check(&self) -> Result<(), ScenarioError> {
         let plan = self.plan.clone();
         let groups: usize = plan.points.iter().map(|point| point.groups.len()).max().unwrap_or(0);
-        let evaluator = self.evaluator(Box::new(move |_| Ok(made_up(groups as u16))), true);
+        let evaluator = self.evaluator(Box::new(move |_| Ok(made_up::result(groups as u16))), true);
         for index in 0..self.claims.len() {
             self.claim(&evaluator, index)?;
         }
@@ -309,50 +307,4 @@ fn spread(by_seed: &[Outcome]) -> Option<(f64, f64)> {
     let numbers = numbers.collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() > 1)?;
     let ends = (f64::INFINITY, f64::NEG_INFINITY);
     Some(numbers.into_iter().fold(ends, |(least, most), number| (least.min(number), most.max(number))))
-}
-
-/// A result in which every group, queue and sample is there once, for checks of names and types.
-fn made_up(groups: u16) -> RunResult {
-    use pliant_proto::switch::queue::{Occupancy, QueueCounters};
-    use pliant_proto::time::{Instant, Span};
-
-    let (start, end) = (Instant::ZERO, Instant::ZERO.after(Span::from_ms(1)));
-    let flow = |group: u16| FlowRow {
-        id: u64::from(group),
-        group,
-        destination: 1,
-        bytes: 1,
-        start,
-        completed: Some(end),
-        ideal_fct: Span::from_us(1),
-        delivered_bytes: 1,
-        state: FlowState::Completed,
-        ..FlowRow::default()
-    };
-    let port = crate::results::PortRow {
-        port: 0,
-        queue: 0,
-        name: String::new(),
-        queue_name: String::new(),
-        counters: QueueCounters::default(),
-        left: Occupancy::default(),
-    };
-    RunResult {
-        scenario: String::new(),
-        version: String::new(),
-        seed: 0,
-        digest: 0,
-        simulated: Span::from_ms(1),
-        wall_s: 0.0,
-        cpu_s: 0.0,
-        packet_hops: 0,
-        events: 0,
-        interrupted: false,
-        groups: Vec::new(),
-        flows: (0..groups).map(flow).collect(),
-        ports: vec![port],
-        queue_samples: Vec::new(),
-        throughput_samples: (0..groups).map(|group| ThroughputSample { at: end, group, delivered_bytes: 1 }).collect(),
-        reflex_samples: Vec::new(),
-    }
 }

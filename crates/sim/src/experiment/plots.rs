@@ -164,6 +164,7 @@ impl Maker<'_> {
             self.evaluator.evaluate(text, self.over_seeds, bound, variable).map_err(refuse)?;
         match outcome {
             Outcome::Number(y) => Ok(PlotPoint { x, y, spread: super::spread(&by_seed) }),
+            Outcome::Unknown => Ok(PlotPoint { x, y: f64::NAN, spread: None }),
             _ => Err(refuse("does not give a number".to_owned())),
         }
     }
@@ -172,8 +173,10 @@ impl Maker<'_> {
     fn distribution(&self, at: &str, text: &str) -> Result<Vec<PlotPoint>, ScenarioError> {
         let refuse = |why: &str| self.document.error(at, why);
         let evaluated = self.evaluator.evaluate(text, OverSeeds::Pooled, &[], None).map_err(|why| refuse(&why))?;
-        let Outcome::List(mut values) = evaluated.outcome else {
-            return Err(refuse("does not give a list of numbers"));
+        let mut values = match evaluated.outcome {
+            Outcome::List(values) => values,
+            Outcome::Unknown => Vec::new(),
+            _ => return Err(refuse("does not give a list of numbers")),
         };
         values.retain(|value| value.is_finite());
         values.sort_unstable_by(f64::total_cmp);
@@ -192,6 +195,7 @@ impl Maker<'_> {
             Value::String(text) => match self.evaluator.evaluate_first(text).map_err(|why| refuse(&why))? {
                 Outcome::Pairs(pairs) => pairs,
                 Outcome::List(empty) if empty.is_empty() => Vec::new(),
+                Outcome::Unknown => Vec::new(),
                 _ => return Err(refuse("does not give a list of pairs")),
             },
             Value::Array(items) => {

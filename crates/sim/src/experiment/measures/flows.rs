@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use pliant_proto::time::Span;
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::{RunRef, Statistic, bytes, exact, number, seconds};
-use crate::experiment::evaluate::Failure;
+use crate::experiment::evaluate::{Failure, lacking};
 use crate::results::statistics::{self, Estimate};
 use crate::results::{FlowRow, FlowState, RunResult};
 
@@ -82,8 +83,9 @@ impl Flows {
         Ok(sum)
     }
 
+    #[allow(clippy::unnecessary_box_returns, reason = "the engine boxes its errors")]
     fn nothing(&self) -> Failure {
-        format!("run `{}` has no such flows", self.run.label()).as_str().into()
+        lacking(format!("run `{}` has no such flows", self.run.label()))
     }
 }
 
@@ -159,6 +161,36 @@ pub(super) fn register_delivered_fraction(engine: &mut Engine) {
     register_values(engine, "delivered_fraction", |flow, _, _| {
         Some(exact(flow.delivered_bytes as f64 / flow.bytes as f64))
     });
+}
+
+pub(super) fn register_given_up_fraction(engine: &mut Engine) {
+    register_values(engine, "given_up_fraction", |flow, _, _| {
+        Some(exact(flow.given_up_bytes as f64 / flow.bytes as f64))
+    });
+}
+
+pub(super) fn register_fair_share(engine: &mut Engine) {
+    register_values(engine, "fair_share", |flow, _, _| flow.fair_share.get().map(exact));
+}
+
+pub(super) fn register_fluid_share(engine: &mut Engine) {
+    register_values(engine, "fluid_share", |flow, _, _| flow.fluid_share.get().map(exact));
+}
+
+/// Registers the part of its open time that a flow spent in some way.
+fn register_part_of_time(engine: &mut Engine, name: &'static str, spent: fn(&FlowRow) -> Span) {
+    register_values(engine, name, move |flow, _, result| {
+        let open = flow.completed.unwrap_or(result.end()).since(flow.start).as_secs_f64();
+        (open > 0.0).then(|| exact(spent(flow).as_secs_f64() / open))
+    });
+}
+
+pub(super) fn register_low_time_fraction(engine: &mut Engine) {
+    register_part_of_time(engine, "low_time_fraction", |flow| flow.low_time);
+}
+
+pub(super) fn register_paused_fraction(engine: &mut Engine) {
+    register_part_of_time(engine, "paused_fraction", |flow| flow.paused);
 }
 
 pub(super) fn register_delivered_bytes(engine: &mut Engine) {

@@ -4,12 +4,12 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::flows::numbers;
 use super::{Statistic, exact, number};
-use crate::experiment::evaluate::Failure;
+use crate::experiment::evaluate::{Failure, lacking};
 use crate::oracle::fairness;
 
 /// The numbers of a list that has some.
 fn some(list: &Array) -> Result<Vec<f64>, Failure> {
-    if list.is_empty() { Err("the list is empty".into()) } else { numbers(list) }
+    if list.is_empty() { Err(lacking("the list is empty")) } else { numbers(list) }
 }
 
 pub(super) fn register_statistic(engine: &mut Engine) {

@@ -7,6 +7,7 @@
 mod flows;
 mod lists;
 mod queues;
+mod reflex;
 mod throughput;
 
 use std::rc::Rc;
@@ -17,8 +18,8 @@ use rhai::{Dynamic, Engine, ImmutableString, Map};
 
 use super::axes::Scalar;
 use super::evaluate::{Context, Failure};
-use crate::results::RunResult;
 use crate::results::statistics::{self, Estimate};
+use crate::results::{PortRow, RunResult};
 use crate::scenario::suggest;
 
 /// What the names of our types begin with, which errors leave out.
@@ -70,10 +71,18 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure { name: "marks", register: |engine| flows::register_sum(engine, "marks", |flow| flow.marks) },
     Measure { name: "drops", register: |engine| flows::register_sum(engine, "drops", |flow| flow.drops) },
     Measure { name: "speed_ups", register: flows::register_speed_ups },
+    Measure { name: "given_up_fraction", register: flows::register_given_up_fraction },
+    Measure { name: "fair_share", register: flows::register_fair_share },
+    Measure { name: "fluid_share", register: flows::register_fluid_share },
+    Measure { name: "low_time_fraction", register: flows::register_low_time_fraction },
+    Measure { name: "paused_fraction", register: flows::register_paused_fraction },
     // Groups over time.
     Measure { name: "throughput_gbit_per_s", register: throughput::register_mean },
     Measure { name: "throughputs_gbit_per_s", register: throughput::register_list },
     Measure { name: "throughput_series", register: throughput::register_series },
+    // REFLEX.
+    Measure { name: "reflex_values", register: reflex::register_values },
+    Measure { name: "reflex_series", register: reflex::register_series },
     // Queues of ports.
     Measure { name: "queues", register: queues::register_choice },
     Measure {
@@ -87,7 +96,7 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure { name: "occupancy_series", register: queues::register_series },
     Measure {
         name: "dropped_packets",
-        register: |engine| queues::register_count(engine, "dropped_packets", |row| row.dropped_packets()),
+        register: |engine| queues::register_count(engine, "dropped_packets", PortRow::dropped_packets),
     },
     Measure {
         name: "marked_packets",

@@ -6,7 +6,7 @@ use pliant_proto::time::Instant;
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::{RunRef, Statistic, exact};
-use crate::experiment::evaluate::Failure;
+use crate::experiment::evaluate::{Failure, lacking};
 use crate::results::{PortRow, QueueSample, RunResult};
 
 /// Some of the queues of a run, by the names of ports and of queues.
@@ -88,8 +88,9 @@ pub(super) fn register_occupancy(engine: &mut Engine, name: &'static str, amount
     });
 }
 
+#[allow(clippy::unnecessary_box_returns, reason = "the engine boxes its errors")]
 fn unsampled(run: &RunRef) -> Failure {
-    format!("run `{}` recorded no queues: set `sample_interval` in the scenario", run.label()).as_str().into()
+    lacking(format!("run `{}` recorded no queues: set `sample_interval` in the scenario", run.label()))
 }
 
 /// Pairs of time, in seconds, and kilobytes that the queues held together.

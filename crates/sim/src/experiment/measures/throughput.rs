@@ -3,7 +3,7 @@
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::{RunRef, seconds};
-use crate::experiment::evaluate::Failure;
+use crate::experiment::evaluate::{Failure, lacking};
 use crate::results::RunResult;
 
 /// What a group delivered in one interval.
@@ -42,7 +42,7 @@ fn chosen(run: &RunRef, group: &str, from: f64, until: f64) -> Result<Vec<Interv
         let label = run.label();
         let why =
             format!("run `{label}` has no whole sample between {from} s and {until} s: set a shorter sample_interval");
-        return Err(why.as_str().into());
+        return Err(lacking(why));
     }
     Ok(found)
 }
