@@ -7,6 +7,7 @@
 pub mod any;
 #[cfg(test)]
 pub(crate) mod pair;
+pub mod push;
 pub mod tcp;
 pub mod udp;
 
