@@ -8,6 +8,7 @@ pub mod any;
 pub mod near_opt;
 #[cfg(test)]
 pub(crate) mod pair;
+pub mod push;
 pub mod tcp;
 pub mod udp;
 

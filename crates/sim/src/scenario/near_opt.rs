@@ -28,7 +28,7 @@ impl Default for OracleSpec {
 
 impl OracleSpec {
     /// Checks every range.
-    pub(super) fn check(&self) -> Result<(), KeyError> {
+    pub(super) fn check(self) -> Result<(), KeyError> {
         let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
         if INTERVALS.contains(&self.interval) { Ok(()) } else { refuse("interval", "must be between 10us and 1s") }
     }

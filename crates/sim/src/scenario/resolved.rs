@@ -15,7 +15,7 @@ use toml::Table;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
-use super::near_opt::NearOptSpec;
+use super::near_opt::{NearOptSpec, OracleSpec};
 use super::queues::{KeyError, QueuesSpec};
 use super::reflex::ReflexGroup;
 use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
@@ -226,7 +226,7 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
     }
-    if let Err((key, why)) = spec.oracle.map_or(Ok(()), |oracle| oracle.check()) {
+    if let Err((key, why)) = spec.oracle.map_or(Ok(()), OracleSpec::check) {
         return refuse(&format!("oracle.{key}"), &why);
     }
     if spec.traffic.is_empty() {

@@ -331,6 +331,7 @@ fn every_key_is_documented() {
         ("Traffic groups", group::GROUP_KEYS.map(str::to_owned).to_vec()),
         ("Traffic groups", [keys_of::<ContractSpec>(None), keys_of::<UdpSpec>(None)].concat()),
         ("Cross-queue congestion notification", keys_of::<CrossQueueSpec>(None)),
+        ("Near-Opt", [keys_of::<OracleSpec>(None), keys_of::<NearOptSpec>(None)].concat()),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
         ("reflex", [keys_of::<ReflexSpec>(None), values_of::<GiveWayName>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
@@ -352,6 +353,22 @@ fn every_key_is_documented() {
             assert!(written.iter().any(|text| section.contains(text)), "`{name}` is not in the section {heading}");
         }
     }
+}
+
+/// Near-Opt has settings of its own, and an oracle is written out where it is asked.
+#[test]
+fn near_opt_has_its_settings() {
+    let text =
+        SMALL.replace("load = 0.5\n", "load = 0.5\ntransport = \"near-opt\"\nnear_opt = { min_rto = \"2ms\" }\n");
+    let resolved = resolve(&text).unwrap();
+    assert!(matches!(resolved.groups[0].carrier, Carrier::NearOpt(_)));
+    assert!(resolved.spec.traffic["web"].tcp.is_none());
+    let written = resolved.to_toml();
+    for line in ["[oracle]\ninterval = \"25us\"", "min_rto = \"2ms\"", "initial_rto = \"10ms\""] {
+        assert!(written.contains(line), "{line} in\n{written}");
+    }
+    assert_eq!(set(&text, &["interval=50us"]).unwrap().oracle_interval(), pliant_proto::time::Span::from_us(50));
+    assert!(!resolve(SMALL).unwrap().to_toml().contains("oracle"), "nobody asks it");
 }
 
 /// Delay-based transports: their own defaults, their ranges, and one-way delays asked for where they are needed.

@@ -126,11 +126,24 @@ fn alone_it_takes_its_size() {
     let bed = bed(star(4, LINK_DELAY));
     for bytes in [1, 1460, 100_000, 10_000_000] {
         let pair = |_: &FlowSpec| near_opt(LOW, LOW);
-        let row = bed.run(&[flow(1, 0, bytes)], pair, NoRecorder, Instant::MAX).flows[0].clone();
+        let row = bed.run(&[flow(1, 0, bytes)], pair, NoRecorder, Instant::MAX).flows[0];
         let fct = row.completed.expect("it completes").since(Instant::ZERO);
         assert!(fct <= RATE.time_for(bed.cut.wire_bytes(bytes)).plus(LINK_DELAY.times(4)), "{bytes} B took {fct}");
         assert_eq!((fct, row.retransmissions, row.drops), (row.ideal_fct, 0, 0));
     }
+}
+
+/// As the transport of the high class it takes the link at once, whatever fills the low queue: the first packet waits
+/// for one of the low class, the others for nothing.
+#[test]
+fn the_high_class_is_not_held_up() {
+    let bed = bed(star(4, LINK_DELAY));
+    let high = FlowSpec { start: at_ms(5), ..flow(1, 0, 10_000_000) };
+    let flows = [FlowSpec { group: u16::from(LOW), ..flow(2, 0, ENDLESS) }, high];
+    let pair = |spec: &FlowSpec| if spec.group == u16::from(LOW) { cubic(LOW) } else { near_opt(HIGH, HIGH) };
+    let row = bed.run(&flows, pair, NoRecorder, at_ms(20)).flows[1].clone();
+    let late = row.completed.expect("it completes").since(row.start).minus(row.ideal_fct);
+    assert!(late <= RATE.time_for(FULL), "{late} more than alone");
 }
 
 /// Endless flows between pairs of hosts, each in a group of its own, which start at random within 100 us.
