@@ -59,6 +59,10 @@ macro_rules! any_transport {
                 match self { $(Self::$name(transport) => transport.poll_timeout(),)* }
             }
 
+            fn send_space(&self) -> u64 {
+                match self { $(Self::$name(transport) => transport.send_space(),)* }
+            }
+
             fn statistics(&self) -> Statistics {
                 match self { $(Self::$name(transport) => transport.statistics(),)* }
             }

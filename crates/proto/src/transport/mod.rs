@@ -144,6 +144,11 @@ pub trait Transport {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     fn poll_timeout(&self) -> Option<Deadline>;
 
+    /// Bytes that `Command::Send` would take now; what exceeds them is not taken.
+    fn send_space(&self) -> u64 {
+        u64::MAX
+    }
+
     /// What was counted so far.
     fn statistics(&self) -> Statistics;
 

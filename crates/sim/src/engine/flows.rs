@@ -39,6 +39,8 @@ pub(super) struct Slot {
     pub(super) drops: u32,
     /// Bytes the receiver delivered, each once and in order.
     pub(super) delivered_bytes: u64,
+    /// Bytes for which the send buffer had no room yet.
+    pub(super) unwritten: u64,
     /// When the receiver had all it needs.
     pub(super) received: Option<Instant>,
     /// The sender has no more to do.
@@ -113,6 +115,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             in_flight: 0,
             drops: 0,
             delivered_bytes: 0,
+            unwritten: 0,
             received: None,
             finished: false,
             group,

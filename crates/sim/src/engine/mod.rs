@@ -247,10 +247,11 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         let initiator = self.flows.open(number, spec, &path);
         self.mix(kind::FLOW_START, initiator.index());
         self.with_transport(initiator.peer(), |_, _| {});
-        self.with_transport(initiator, |transport, now| {
-            transport.handle_command(now, Command::Send { bytes });
-            transport.handle_command(now, Command::Finish);
-        });
+        let mut unwritten = bytes;
+        self.with_transport(initiator, |transport, now| write(transport, now, &mut unwritten));
+        if unwritten > 0 {
+            self.flows.slots[initiator.flow() as usize].unwritten = unwritten;
+        }
         self.schedule_flow_start();
     }
 
@@ -311,6 +312,10 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             recorder: &mut self.recorder,
         };
         drain(transport, self.now, &mut outlet);
+        if outlet.slot.unwritten > 0 && endpoint.side() == Side::Initiator {
+            write(transport, self.now, &mut outlet.slot.unwritten);
+            drain(transport, self.now, &mut outlet);
+        }
         self.flows.close_if_over(endpoint.flow());
     }
 
@@ -318,6 +323,19 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     fn mix(&mut self, kind: u8, entity: u32) {
         let event = self.now.as_ps() ^ u64::from(entity) << 40 ^ u64::from(kind) << 56;
         self.digest = (self.digest.rotate_left(5) ^ event).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Writes what the send buffer has room for, and ends the stream behind the last byte.
+fn write<T: Transport>(transport: &mut T, now: Instant, unwritten: &mut u64) {
+    let bytes = transport.send_space().min(*unwritten);
+    if bytes == 0 {
+        return;
+    }
+    *unwritten -= bytes;
+    transport.handle_command(now, Command::Send { bytes });
+    if *unwritten == 0 {
+        transport.handle_command(now, Command::Finish);
     }
 }
 
