@@ -197,6 +197,8 @@ impl Flags {
     pub const SACK: Self = Self(16);
     /// Acknowledgement: its first SACK block reports a duplicate (RFC 2883).
     pub const DSACK: Self = Self(32);
+    /// Message or its acknowledgement: of the backup sub-flow, which counts its packets by itself.
+    pub const BACKUP: Self = Self(64);
 
     /// Whether every flag of `other` is set.
     #[inline]
@@ -223,7 +225,7 @@ impl Flags {
 
     /// From one octet; `None` if an unknown bit is set.
     pub const fn from_bits(bits: u8) -> Option<Self> {
-        if bits < 64 { Some(Self(bits)) } else { None }
+        if bits < 128 { Some(Self(bits)) } else { None }
     }
 }
 
@@ -264,6 +266,47 @@ pub enum Body {
         /// The responder's receive window, as in `Ack`.
         window: u16,
     },
+    /// A fragment of a message. All fragments of a message carry equally many bytes; only the last, which has the flag
+    /// FIN, may carry fewer.
+    Message {
+        /// Counts the packets of a sub-flow as they are sent, modulo 2³²; a retransmission has a new number.
+        number: u32,
+        /// Which message of the flow, from 0.
+        message: u32,
+        /// Which fragment of the message, from 0.
+        fragment: u32,
+        /// Bytes of the whole message.
+        length: u32,
+        /// What a [pFabric queue](crate::switch::plan::Discipline::PFabric) sorts by: the least is the most urgent.
+        priority: u32,
+        /// Payload bytes.
+        len: u16,
+        /// FIN, RETRANSMISSION, BACKUP.
+        flags: Flags,
+    },
+    /// Acknowledges packets of messages.
+    MessageAck {
+        /// Number of the packet that this answers.
+        number: u32,
+        /// Bit `i`: the packet `number - 1 - i` has arrived, too.
+        received: u64,
+        /// Messages that have arrived whole.
+        complete: u32,
+        /// Packets of the sub-flow that arrived marked CE, modulo 2¹⁶.
+        marks: u16,
+        /// BACKUP.
+        flags: Flags,
+    },
+    /// The sender of messages is done.
+    Close {
+        /// Messages that the flow had, whether sent or not.
+        messages: u32,
+    },
+    /// Answers `Close`.
+    CloseAck {
+        /// Messages of the flow that have arrived whole.
+        complete: u32,
+    },
 }
 
 /// Bytes per unit of the advertised window (window scale 8, RFC 7323).
@@ -285,12 +328,13 @@ pub struct Packet {
     pub traffic_class: TrafficClass,
     /// Ports passed so far; drivers count it.
     pub hops: u8,
-    /// `seq` or `ack`.
+    /// `seq` or `ack`; message and fragment; `received`; a count of messages.
     offset: u64,
-    /// `sent_at` or `echo`; zero for none.
+    /// `sent_at` or `echo`, zero for none; number and priority; number and `complete`.
     stamp: u64,
+    /// The driver's handle, or `length`.
     attachment: u32,
-    /// `len` or `window`.
+    /// `len`, `window` or `marks`.
     amount: u16,
     flags: Flags,
     kind: u8,
@@ -302,6 +346,15 @@ mod kind {
     pub(super) const ACK: u8 = 1;
     pub(super) const SYN: u8 = 2;
     pub(super) const SYN_ACK: u8 = 3;
+    pub(super) const MESSAGE: u8 = 4;
+    pub(super) const MESSAGE_ACK: u8 = 5;
+    pub(super) const CLOSE: u8 = 6;
+    pub(super) const CLOSE_ACK: u8 = 7;
+}
+
+/// Two halves of a field.
+const fn join(high: u32, low: u32) -> u64 {
+    (high as u64) << 32 | low as u64
 }
 
 impl Packet {
@@ -313,6 +366,18 @@ impl Packet {
             Body::Ack { ack, echo, window, flags } => (kind::ACK, ack, Instant::option_to_bits(echo), window, flags),
             Body::Syn { sent_at } => (kind::SYN, 0, sent_at.to_bits(), 0, Flags::NONE),
             Body::SynAck { echo, window } => (kind::SYN_ACK, 0, echo.to_bits(), window, Flags::NONE),
+            Body::Message { number, message, fragment, priority, len, flags, .. } => {
+                (kind::MESSAGE, join(message, fragment), join(number, priority), len, flags)
+            }
+            Body::MessageAck { number, received, complete, marks, flags } => {
+                (kind::MESSAGE_ACK, received, join(number, complete), marks, flags)
+            }
+            Body::Close { messages } => (kind::CLOSE, messages as u64, 0, 0, Flags::NONE),
+            Body::CloseAck { complete } => (kind::CLOSE_ACK, complete as u64, 0, 0, Flags::NONE),
+        };
+        let attachment = match body {
+            Body::Message { length, .. } => length,
+            _ => 0,
         };
         Self {
             to: EndpointId(0),
@@ -321,7 +386,7 @@ impl Packet {
             hops: 0,
             offset,
             stamp,
-            attachment: 0,
+            attachment,
             amount,
             flags,
             kind,
@@ -349,8 +414,33 @@ impl Packet {
             kind::DATA => Body::Data { seq: offset, sent_at, len: amount, flags },
             kind::ACK => Body::Ack { ack: offset, echo, window: amount, flags },
             kind::SYN => Body::Syn { sent_at },
-            _ => Body::SynAck { echo: sent_at, window: amount },
+            kind::SYN_ACK => Body::SynAck { echo: sent_at, window: amount },
+            kind::MESSAGE => Body::Message {
+                number: (self.stamp >> 32) as u32,
+                message: (offset >> 32) as u32,
+                fragment: offset as u32,
+                length: self.attachment,
+                priority: self.stamp as u32,
+                len: amount,
+                flags,
+            },
+            kind::MESSAGE_ACK => Body::MessageAck {
+                number: (self.stamp >> 32) as u32,
+                received: offset,
+                complete: self.stamp as u32,
+                marks: amount,
+                flags,
+            },
+            kind::CLOSE => Body::Close { messages: offset as u32 },
+            _ => Body::CloseAck { complete: offset as u32 },
         }
+    }
+
+    /// What a [pFabric queue](crate::switch::plan::Discipline::PFabric) sorts by: a message's priority, and 0, the most
+    /// urgent, of everything else.
+    #[inline]
+    pub const fn priority(&self) -> u32 {
+        if self.kind == kind::MESSAGE { self.stamp as u32 } else { 0 }
     }
 
     /// Sets the driver's handle for the SACK blocks that travel beside it.
@@ -374,7 +464,7 @@ impl Packet {
     /// Payload bytes.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        if self.kind == kind::DATA { self.amount } else { 0 }
+        if self.kind == kind::DATA || self.kind == kind::MESSAGE { self.amount } else { 0 }
     }
 }
 

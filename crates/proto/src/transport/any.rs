@@ -3,6 +3,7 @@
 //! An enum, because at many flows a match costs less than a pointer to somewhere else. It is as large as its largest
 //! member, so a member keeps what few flows need behind a box.
 
+use super::atp::{AtpReceiver, AtpSender};
 use super::tcp::{TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
@@ -73,6 +74,10 @@ any_transport! {
     UdpSender(UdpSender),
     /// Receives datagrams.
     UdpReceiver(UdpReceiver),
+    /// Sends messages of which some may be missing.
+    AtpSender(AtpSender),
+    /// Receives them.
+    AtpReceiver(AtpReceiver),
 }
 
 #[cfg(test)]
