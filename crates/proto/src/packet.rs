@@ -379,18 +379,7 @@ impl Packet {
             Body::Message { length, .. } => length,
             _ => 0,
         };
-        Self {
-            to: EndpointId(0),
-            wire_bytes,
-            traffic_class,
-            hops: 0,
-            offset,
-            stamp,
-            attachment,
-            amount,
-            flags,
-            kind,
-        }
+        Self { to: EndpointId(0), wire_bytes, traffic_class, hops: 0, offset, stamp, attachment, amount, flags, kind }
     }
 
     /// The same packet, addressed.

@@ -288,7 +288,8 @@ mod tests {
         let mut red = red(RedConfig { spread: false, ..config });
         for packets in 0..=6 {
             let drops = (0..20_000).filter(|_| red.judge(Instant::ZERO, false, occupancy(packets)) == Verdict::Drop);
-            let (share, expected) = (drops.count() as f64 / 20_000.0, f64::from(packets.saturating_sub(1).min(4)) / 4.0);
+            let (share, expected) =
+                (drops.count() as f64 / 20_000.0, f64::from(packets.saturating_sub(1).min(4)) / 4.0);
             assert!((share - expected).abs() < 0.01, "{share} of packets that find {packets}");
         }
     }

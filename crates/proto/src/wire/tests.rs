@@ -141,7 +141,7 @@ fn damaged_datagrams_are_refused_by_reason() {
     let good_message = datagram(&(message(1), SackBlocks::EMPTY));
     assert_eq!(refused(&good_message, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of a message");
     assert_eq!(refused(&good_message, &|bytes| bytes[29] = 0), WireError::OutOfRange, "an empty fragment");
-    assert_eq!(refused(&good_message, &|bytes| bytes[22] = 0), WireError::OutOfRange, "a fragment behind its message");
+    assert_eq!(refused(&good_message, &|bytes| bytes[16] = 1), WireError::OutOfRange, "a fragment behind its message");
     let five_blocks = |bytes: &mut Vec<u8>| {
         bytes[3] = 5;
         bytes.extend([[0; 15].as_slice(), &[1]].concat().repeat(3));

@@ -283,13 +283,13 @@ mod tests {
                 let rank = |message: u32, packets: u32| match order {
                     Order::Fifo => 0,
                     Order::Mrdf => u64::from(bin(packets)),
-                    Order::MrdfExact => u64::from(packets) << 32 | u64::from(message),
+                    Order::MrdfExact => u64::from(packets * 1000) << 32 | u64::from(message),
                     Order::Uniform => scatter(message),
                 };
                 let mut model: Vec<_> = (0..12).map(|message| (Some(Queue::Fresh), rank(message, 1), message)).collect();
                 for (step, &(message, queue, packets)) in (100..).zip(&steps) {
                     let queue = [None, Some(Queue::Fresh), Some(Queue::Repair)][usize::from(queue)];
-                    schedule.place(message, queue, packets, packets);
+                    schedule.place(message, queue, packets, packets * 1000);
                     let place = &mut model[message as usize];
                     if (place.0, place.1) != (queue, rank(message, packets)) {
                         *place = (queue, rank(message, packets), step);

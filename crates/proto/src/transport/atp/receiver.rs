@@ -137,14 +137,14 @@ impl Arrival {
         let len = u32::from(self.len);
         if !self.last {
             let fragments = self.length.div_ceil(len.max(1));
-            return (len > 0 && self.fragment + 1 < fragments).then_some((len, fragments));
+            return (len > 0 && self.fragment < fragments - 1).then_some((len, fragments));
         }
         let before = self.length.checked_sub(len).filter(|_| len > 0)?;
         if self.fragment == 0 {
             return (before == 0).then_some((len, 1));
         }
         let stride = before / self.fragment;
-        (before % self.fragment == 0 && stride >= len).then_some((stride, self.fragment + 1))
+        (before % self.fragment == 0 && stride >= len).then(|| (stride, self.fragment + 1))
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use super::backup::Backup;
 use super::config::{AtpConfig, LossDetection};
-use super::flight::Sent;
+use super::flight::{Flight, Sent};
 use super::messages::{Messages, Pick, SizeClass};
 use super::rate::{Knowledge, RateControl};
 use super::subflow::Subflow;
@@ -43,8 +43,10 @@ pub struct AtpSender {
     /// Whole messages that the receiver has counted.
     complete: u32,
     close_tries: u8,
-    /// Timeouts since something arrived.
+    /// Timeouts since something arrived, and when the last one was.
     back_off: u32,
+    backed_off_at: Instant,
+    last_arrival: Instant,
     /// The receiver's count of marks.
     marks: u16,
     rtt: RttEstimator,
@@ -76,6 +78,8 @@ impl AtpSender {
             complete: 0,
             close_tries: 0,
             back_off: 0,
+            backed_off_at: Instant::ZERO,
+            last_arrival: Instant::ZERO,
             marks: 0,
             rtt,
             base_rtt: None,
@@ -190,7 +194,7 @@ impl AtpSender {
             }
         }
         if news {
-            self.back_off = 0;
+            (self.back_off, self.last_arrival) = (0, now);
             self.judge_order(is_backup);
         }
         // A count that went back comes from an acknowledgement that was overtaken.
@@ -247,27 +251,39 @@ impl AtpSender {
         }
     }
 
-    /// Longest time that a packet may wait for its acknowledgement.
+    /// When the tail timer of a sub-flow expires. While acknowledgements come, order tells of losses: the timer runs from
+    /// the last one, or lost acknowledgements would make it too fast.
     #[inline]
-    fn patience(&self) -> Span {
-        match self.config.loss {
-            LossDetection::Timeout(span) => span,
-            LossDetection::Order { .. } => self.rtt.rto().times(1 << self.back_off.min(BACK_OFF_MAX)),
-        }
+    fn tail_at(&self, flight: &Flight) -> Option<Instant> {
+        let oldest = flight.oldest()?;
+        Some(match self.config.loss {
+            LossDetection::Timeout(span) => oldest.after(span),
+            LossDetection::Order { .. } => {
+                oldest.max(self.last_arrival).after(self.rtt.rto().times(1 << self.back_off.min(BACK_OFF_MAX)))
+            }
+        })
     }
 
     fn handle_tail(&mut self, now: Instant) {
-        let (patience, messages) = (self.patience(), &mut self.messages);
-        let Some(until) = now.since(Instant::ZERO).as_ps().checked_sub(patience.as_ps()) else { return };
+        // Where order should have told and did not, the packets of a whole round trip are gone. The timer alone judges
+        // each packet by itself.
+        let waited = match self.config.loss {
+            LossDetection::Timeout(span) => span,
+            LossDetection::Order { .. } => self.smoothed_rtt().min(self.rtt.rto()),
+        };
+        let messages = &mut self.messages;
+        let Some(until) = now.as_ps().checked_sub(waited.as_ps()) else { return };
         let until = Instant::from_ps(until);
-        let mut timed_out = false;
+        let mut last_sent = None;
         self.primary.flight.judge_time(until, |sent| {
             messages.lost(sent.message, sent.fragment);
-            timed_out = true;
+            last_sent = Some(sent.at);
         });
-        if timed_out {
+        // The timer doubles when what was sent after its last expiry is lost again.
+        if last_sent.is_some_and(|at| at >= self.backed_off_at) {
             self.statistics.timeouts += 1;
             self.back_off += 1;
+            self.backed_off_at = now;
         }
         if let Some(backup) = &mut self.backup {
             let mut lost = 0;
@@ -356,14 +372,12 @@ impl AtpSender {
 
     /// The earliest of what an open flow waits for.
     fn open_deadline(&self) -> Option<Deadline> {
-        let patience = self.patience();
-        let tail = |flight: &super::flight::Flight| flight.oldest().map(|at| at.after(patience));
         let paced = |at| Deadline { at, why: Timer::Pace };
         let waits = |at| Deadline { at, why: Timer::LossDetection };
         let primary = self.messages.has_next(self.repairs()).then(|| paced(self.primary.pacer.next_at()));
         let backup = self.backup_at().map(paced);
-        let lost = tail(&self.primary.flight).map(waits);
-        let backup_lost = self.backup.as_ref().and_then(|backup| tail(&backup.subflow.flight)).map(waits);
+        let lost = self.tail_at(&self.primary.flight).map(waits);
+        let backup_lost = self.backup.as_ref().and_then(|backup| self.tail_at(&backup.subflow.flight)).map(waits);
         let window = self.control.as_ref().and_then(|control| control.deadline(self.smoothed_rtt()));
         let window = window.map(|at| Deadline { at, why: Timer::RateControl });
         [primary, backup, lost, backup_lost, window].into_iter().flatten().min_by_key(|deadline| deadline.at)
@@ -409,9 +423,9 @@ impl Transport for AtpSender {
 
     fn handle_timeout(&mut self, now: Instant) {
         if self.phase == Phase::Open {
-            let tail = |flight: &super::flight::Flight| flight.oldest().is_some_and(|at| at.after(self.patience()) <= now);
-            let backup_tail = self.backup.as_ref().is_some_and(|backup| tail(&backup.subflow.flight));
-            if tail(&self.primary.flight) || backup_tail {
+            let backup = self.backup.as_ref().map(|backup| &backup.subflow.flight);
+            let expired = |flight: &Flight| self.tail_at(flight).is_some_and(|at| at <= now);
+            if expired(&self.primary.flight) || backup.is_some_and(expired) {
                 self.handle_tail(now);
             }
             self.advance_control(now);
