@@ -111,12 +111,13 @@ fn in_table(plan: &QueuesSpec) -> Result<String, CliError> {
 fn show_transport(transport: TransportName) -> String {
     let honours: Vec<String> = transport.honours().iter().map(ToString::to_string).collect();
     let honours = if honours.is_empty() { "nothing: its traffic does not bend".to_owned() } else { honours.join(", ") };
+    let table = transport.settings_table();
     let settings = match transport.default_settings() {
         Some(settings) => {
-            let settings = toml::to_string(&settings).expect("settings are plain values");
-            format!("\nSettings under `[traffic.NAME.tcp]` or `[transport]`, at their defaults:\n\n{settings}")
+            let shared = if transport.is_tcp() { " or `[transport]`" } else { "" };
+            format!("\nSettings under `[traffic.NAME.{table}]`{shared}, at their defaults:\n\n{settings}")
         }
-        None => "\nSettings under `[traffic.NAME.udp]`:\n\nrate = \"1Gbit/s\"\n".to_owned(),
+        None => format!("\nSettings under `[traffic.NAME.{table}]`:\n\nrate = \"1Gbit/s\"\n"),
     };
     format!("{}: {}\n\nOf the contract it honours: {honours}\n{settings}", transport.name(), transport.description())
 }

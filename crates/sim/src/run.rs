@@ -10,18 +10,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu_time::ThreadTime;
 use pliant_proto::packet::TrafficClass;
+use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender};
+use pliant_proto::transport::sender_drop::SenderDrop;
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
-use crate::engine::{Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
-use crate::scenario::{Carrier, Group, Resolved, TcpCarrier};
+use crate::scenario::{Carrier, Group, LINE_RATE, Resolved, TcpCarrier};
 use crate::topology::{LinkId, NodeId};
 use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
 
@@ -152,11 +155,13 @@ struct Opener<'a> {
     scenario: &'a Resolved,
     /// Settings of each group in each class that its flows have asked for.
     configs: BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>,
+    /// The same of groups that send messages, and of each rate of a sender's link.
+    message_configs: BTreeMap<(u16, Option<u8>, Rate), Arc<AtpConfig>>,
 }
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
-        Self { scenario, configs: BTreeMap::new() }
+        Self { scenario, configs: BTreeMap::new(), message_configs: BTreeMap::new() }
     }
 
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
@@ -177,7 +182,7 @@ impl<'a> Opener<'a> {
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let (initiator, responder) = match &group.carrier {
             Carrier::Tcp(tcp) => {
-                let TcpCarrier { config, controller } = &**tcp;
+                let TcpCarrier { config, controller, sender_drop } = &**tcp;
                 let config = self.configs.entry((flow.group, flow.class)).or_insert_with(|| {
                     let class = flow.class.map(TrafficClass::new);
                     Arc::new(TcpConfig {
@@ -187,15 +192,40 @@ impl<'a> Opener<'a> {
                     })
                 });
                 let sender = TcpSender::new(Arc::clone(config), *controller);
-                (AnyTransport::from(sender), AnyTransport::from(TcpReceiver::new(Arc::clone(config))))
+                let sender = match *sender_drop {
+                    None => AnyTransport::from(sender),
+                    Some(policy) => {
+                        let name = format!("traffic.{}.drop.{}", group.name, flow.sequence);
+                        let stream = Stream::named(scenario.spec.seed, &name);
+                        Box::new(SenderDrop::new(sender, scenario.mss(), policy, group.max_loss, stream)).into()
+                    }
+                };
+                (sender, AnyTransport::from(TcpReceiver::new(Arc::clone(config))))
             }
             Carrier::Udp(udp) => {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));
                 let config = UdpConfig { rate: udp.rate, payload: scenario.mss(), wire: scenario.wire(), class };
                 (UdpSender::new(config).into(), UdpReceiver::new().into())
             }
+            Carrier::Messages(config) => {
+                let line_rate = scenario.topology.link(path[0]).rate;
+                let shared = self.message_configs.entry((flow.group, flow.class, line_rate)).or_insert_with(|| {
+                    let max_rate = if config.max_rate == LINE_RATE { line_rate } else { config.max_rate };
+                    let class =
+                        |of: TrafficClass| flow.class.map_or(of, |class| TrafficClass::new(class).with_ecn(of.ecn()));
+                    let (data_class, control_class) = (class(config.data_class), class(config.control_class));
+                    Arc::new(AtpConfig { max_rate, data_class, control_class, ..(**config).clone() })
+                });
+                (AtpSender::new(Arc::clone(shared)).into(), AtpReceiver::new(Arc::clone(shared)).into())
+            }
         };
-        Opened { initiator, responder, ideal_fct }
+        let messages = group.messages.as_ref().map(|messages| {
+            let source = messages.source(flow.sequence, flow.bytes);
+            let endless = flow.bytes == UNLIMITED_BYTES;
+            let total = (!endless).then(|| source.clone().count() as u32);
+            Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
+        });
+        Opened { initiator, responder, ideal_fct, messages }
     }
 }
 
@@ -206,9 +236,11 @@ fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     flows.retain(|flow| flow.start >= measure_from);
     for flow in &mut flows {
         let needed = scenario.groups[usize::from(flow.group)].contract.min_delivery * flow.bytes as f64;
+        let lacks =
+            flow.messages.map_or((flow.delivered_bytes as f64) < needed, |counts| counts.delivered < counts.needed);
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
             (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
-        } else if flow.state == FlowState::Completed && (flow.delivered_bytes as f64) < needed {
+        } else if flow.state == FlowState::Completed && lacks {
             (flow.state, flow.completed) = (FlowState::SentWithLoss, None);
         }
     }

@@ -258,7 +258,7 @@ impl Application for Outgoing {
                 self.released = range.end;
             }
             Event::Finished => self.finished = true,
-            Event::Deliver(_) | Event::Received => {}
+            Event::Deliver(_) | Event::Received | Event::DeliverMessage { .. } | Event::GiveUp { .. } => {}
         }
         Ok(())
     }

@@ -4,12 +4,14 @@
 //! member, so a member keeps what few flows need behind a box.
 
 use super::atp::{AtpReceiver, AtpSender};
+use super::sender_drop::SenderDrop;
 use super::tcp::{TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
 use crate::congestion::AnyController;
 use crate::packet::{Packet, SackBlocks};
 use crate::time::Instant;
+use alloc::boxed::Box;
 
 /// Makes an enum of transports that is one itself.
 macro_rules! any_transport {
@@ -78,6 +80,8 @@ any_transport! {
     AtpSender(AtpSender),
     /// Receives them.
     AtpReceiver(AtpReceiver),
+    /// Leaves messages out and sends the others by TCP.
+    SenderDrop(Box<SenderDrop<AnyController>>),
 }
 
 #[cfg(test)]

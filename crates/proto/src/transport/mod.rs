@@ -9,6 +9,7 @@ pub mod atp;
 #[cfg(test)]
 pub(crate) mod pair;
 pub mod pfabric;
+pub mod sender_drop;
 pub mod tcp;
 pub mod udp;
 
@@ -57,6 +58,11 @@ pub enum Event {
         message: u32,
         /// Its bytes.
         bytes: u32,
+    },
+    /// The sender leaves this message out for good; it has sent nothing of it.
+    GiveUp {
+        /// Which, from 0.
+        message: u32,
     },
     /// These bytes need not be kept any longer: the peer has them.
     Release(ByteRange),

@@ -7,12 +7,14 @@ mod arrivals;
 mod attachments;
 mod flows;
 mod link;
+mod messages;
 mod network;
 mod schedule;
 
 pub use flows::{Open, Opened};
+pub use messages::FlowMessages;
 
-use pliant_proto::packet::{EndpointId, Packet, SackBlocks};
+use pliant_proto::packet::{EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::time::Instant;
@@ -93,6 +95,8 @@ pub struct Simulation<'a, T: Transport, R: Recorder> {
     recorder: R,
     events: u64,
     digest: u64,
+    /// Packets that a host's own port dropped to make room, while their flows are not at hand.
+    displaced: Vec<Packet>,
 }
 
 impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
@@ -111,6 +115,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             recorder,
             events: 0,
             digest: 0,
+            displaced: Vec::new(),
         };
         simulation.schedule_flow_start();
         if R::ON {
@@ -130,6 +135,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
                 kind::WAKE_PORT => self.network.wake(self.now, event.entity, &mut self.schedule),
                 kind::TIMER => self.handle_timer(EndpointId::from_index(event.entity)),
                 kind::FLOW_START => self.handle_flow_start(),
+                kind::MESSAGE => self.handle_message_due(event.entity),
                 _ => self.handle_sample(),
             }
             self.schedule.finish();
@@ -180,12 +186,28 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         } else {
             self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)]
         };
-        if let Admission::Dropped(_) = self.network.enqueue(self.now, next, &packet, &mut self.schedule) {
-            let slot = &mut self.flows.slots[packet.to.flow() as usize];
-            slot.drops += 1;
-            slot.in_flight -= 1;
-            self.network.attachments.take(&packet);
-            self.flows.close_if_over(packet.to.flow());
+        match self.network.enqueue(self.now, next, &packet, &mut self.schedule) {
+            Admission::Queued => {}
+            Admission::Dropped(_) => self.lose(&packet),
+            Admission::Displaced => self.lose_displaced(next),
+        }
+    }
+
+    /// A packet that was in the network is gone.
+    #[cold]
+    fn lose(&mut self, packet: &Packet) {
+        let slot = &mut self.flows.slots[packet.to.flow() as usize];
+        slot.drops += 1;
+        slot.in_flight -= 1;
+        self.network.attachments.take(packet);
+        self.flows.close_if_over(packet.to.flow());
+    }
+
+    /// The last packet queued on `link` took the place of another.
+    #[cold]
+    fn lose_displaced(&mut self, link: u32) {
+        if let Some(packet) = self.network.take_displaced(link) {
+            self.lose(&packet);
         }
     }
 
@@ -193,7 +215,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     fn deliver(&mut self, packet: &Packet) {
         let sack = self.network.attachments.take(packet);
         self.flows.slots[packet.to.flow() as usize].in_flight -= 1;
-        self.with_transport(packet.to, |transport, now| transport.handle_packet(now, packet, &sack));
+        self.with_transport(packet.to, |transport, _, now| transport.handle_packet(now, packet, &sack));
     }
 
     fn handle_timer(&mut self, endpoint: EndpointId) {
@@ -209,7 +231,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             }
             Some(_) => {
                 self.mix(kind::TIMER, endpoint.index());
-                self.with_transport(endpoint, T::handle_timeout);
+                self.with_transport(endpoint, |transport, _, now| transport.handle_timeout(now));
             }
             None => {}
         }
@@ -222,12 +244,35 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         self.network.path(&spec, &mut path);
         let initiator = self.flows.open(number, spec, &path);
         self.mix(kind::FLOW_START, initiator.index());
-        self.with_transport(initiator.peer(), |_, _| {});
-        self.with_transport(initiator, |transport, now| {
-            transport.handle_command(now, Command::Send { bytes });
-            transport.handle_command(now, Command::Finish);
+        self.with_transport(initiator.peer(), |_, _, _| {});
+        self.with_transport(initiator, |transport, slot, now| match &mut slot.messages {
+            Some(messages) => messages.begin(transport, now),
+            None => {
+                transport.handle_command(now, Command::Send { bytes });
+                transport.handle_command(now, Command::Finish);
+            }
         });
+        self.schedule_message(initiator.flow());
         self.schedule_flow_start();
+    }
+
+    /// The application of a flow has another message, unless the flow is over and its slot another's.
+    fn handle_message_due(&mut self, flow: u32) {
+        if self.flows.next_message(flow) == Some(self.now) {
+            self.mix(kind::MESSAGE, flow);
+            self.with_transport(EndpointId::new(flow, Side::Initiator), |transport, slot, now| {
+                if let Some(messages) = &mut slot.messages {
+                    messages.hand_over(transport, now);
+                }
+            });
+            self.schedule_message(flow);
+        }
+    }
+
+    fn schedule_message(&mut self, flow: u32) {
+        if let Some(at) = self.flows.next_message(flow) {
+            self.schedule.push(at, kind::MESSAGE, flow);
+        }
     }
 
     fn schedule_flow_start(&mut self) {
@@ -246,12 +291,12 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
 
     /// Lets a transport act, then takes all it has to say.
     #[inline]
-    fn with_transport(&mut self, endpoint: EndpointId, act: impl FnOnce(&mut T, Instant)) {
+    fn with_transport(&mut self, endpoint: EndpointId, act: impl FnOnce(&mut T, &mut Slot, Instant)) {
         let Flows { endpoints, slots, routes, stride, .. } = &mut self.flows;
         let peer = endpoint.peer();
         let Endpoint { transport, armed } = &mut endpoints[endpoint.index() as usize];
         let slot = &mut slots[endpoint.flow() as usize];
-        act(transport, self.now);
+        act(transport, slot, self.now);
         let mut outlet = SimulatedHost {
             now: self.now,
             endpoint,
@@ -261,8 +306,12 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             network: &mut self.network,
             schedule: &mut self.schedule,
             recorder: &mut self.recorder,
+            displaced: &mut self.displaced,
         };
         drain(transport, self.now, &mut outlet);
+        while let Some(packet) = self.displaced.pop() {
+            self.lose(&packet);
+        }
         self.flows.close_if_over(endpoint.flow());
     }
 
@@ -283,6 +332,17 @@ struct SimulatedHost<'s, 'a, R> {
     network: &'s mut Network<'a>,
     schedule: &'s mut Schedule,
     recorder: &'s mut R,
+    displaced: &'s mut Vec<Packet>,
+}
+
+impl<R: Recorder> SimulatedHost<'_, '_, R> {
+    #[inline]
+    fn delivered(&mut self, bytes: u64) {
+        self.slot.delivered_bytes += bytes;
+        if R::ON {
+            self.recorder.delivered(self.slot.group, bytes);
+        }
+    }
 }
 
 impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
@@ -294,6 +354,10 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
         }
         match self.network.enqueue(self.now, self.nic, &packet, self.schedule) {
             Admission::Queued => self.slot.in_flight += 1,
+            Admission::Displaced => {
+                self.slot.in_flight += 1;
+                self.displaced.extend(self.network.take_displaced(self.nic));
+            }
             Admission::Dropped(_) => {
                 self.slot.drops += 1;
                 self.network.attachments.take(&packet);
@@ -305,12 +369,24 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
     fn event(&mut self, event: TransportEvent) {
         match event {
             TransportEvent::Deliver(range) => {
-                self.slot.delivered_bytes += range.len();
-                if R::ON {
-                    self.recorder.delivered(self.slot.group, range.len());
+                self.delivered(range.len());
+                if let Some(messages) = &mut self.slot.messages {
+                    messages.on_bytes(range);
                 }
             }
-            TransportEvent::Received => self.slot.received = Some(self.now),
+            TransportEvent::DeliverMessage { bytes, .. } => {
+                self.delivered(bytes.into());
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message()) {
+                    self.slot.received = Some(self.now);
+                }
+            }
+            TransportEvent::GiveUp { message } => {
+                if let Some(messages) = &mut self.slot.messages {
+                    messages.on_given_up(message);
+                }
+            }
+            // A flow of messages may have had all it needs before its sender closed it.
+            TransportEvent::Received => _ = self.slot.received.get_or_insert(self.now),
             TransportEvent::Finished => self.slot.finished = true,
             TransportEvent::Connected | TransportEvent::Release(_) => {}
         }

@@ -88,6 +88,11 @@ impl<'a> Network<'a> {
         admission
     }
 
+    /// The packet that the last one queued on `link` displaced.
+    pub(super) fn take_displaced(&mut self, link: u32) -> Option<Packet> {
+        self.links[link as usize].take_displaced()
+    }
+
     /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date.
     #[inline(never)]
     fn enqueue_shared(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {

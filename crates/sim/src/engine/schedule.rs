@@ -20,6 +20,8 @@ pub(super) mod kind {
     pub(in crate::engine) const FLOW_START: u8 = 3;
     /// The recorder looks.
     pub(in crate::engine) const SAMPLE: u8 = 4;
+    /// The application has another message; the entity is the flow.
+    pub(in crate::engine) const MESSAGE: u8 = 5;
 }
 
 /// The pending events of a run.

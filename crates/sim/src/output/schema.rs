@@ -7,10 +7,10 @@ use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 
 use super::columns::{Column, Columns, Field, Kind};
-use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ThroughputSample};
+use crate::results::{FlowRow, FlowState, GroupInfo, MessageCounts, PortRow, QueueSample, ThroughputSample};
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 16] = [
+pub(super) const FLOWS: [Field; 19] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("source", Kind::Integer),
@@ -27,6 +27,9 @@ pub(super) const FLOWS: [Field; 16] = [
     ("timeouts", Kind::Integer),
     ("marked_packets", Kind::Integer),
     ("dropped_packets", Kind::Integer),
+    ("messages", Kind::OptionalInteger),
+    ("needed_messages", Kind::OptionalInteger),
+    ("delivered_messages", Kind::OptionalInteger),
 ];
 
 /// Columns of `ports.csv`.
@@ -74,6 +77,10 @@ fn text<'a, T>(rows: &'a [T], value: impl Fn(&'a T) -> &'a str) -> Column<'a> {
     Column::Text(rows.iter().map(|row| Cow::Borrowed(value(row))).collect())
 }
 
+fn of_messages(rows: &[FlowRow], value: impl Fn(MessageCounts) -> u32) -> Column<'static> {
+    Column::OptionalInteger(rows.iter().map(|flow| flow.messages.map(|counts| value(counts).into())).collect())
+}
+
 pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns<'a> {
     vec![
         integers(rows, |flow| flow.id),
@@ -92,6 +99,9 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| u64::from(flow.timeouts)),
         integers(rows, |flow| u64::from(flow.marks)),
         integers(rows, |flow| u64::from(flow.drops)),
+        of_messages(rows, |counts| counts.total),
+        of_messages(rows, |counts| counts.needed),
+        of_messages(rows, |counts| counts.delivered),
     ]
 }
 
@@ -169,6 +179,20 @@ impl Named<'_> {
         T::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
     }
 
+    fn optional(&self, name: &str, row: usize) -> Option<u64> {
+        match self.column(name) {
+            Column::OptionalInteger(values) => values[row],
+            _ => unreachable!("{name} is an optional integer in the schema"),
+        }
+    }
+
+    fn optional_small(&self, name: &str, row: usize) -> Result<Option<u32>, String> {
+        let small = |value: u64| {
+            u32::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
+        };
+        self.optional(name, row).map(small).transpose()
+    }
+
     fn text(&self, name: &str, row: usize) -> &str {
         match self.column(name) {
             Column::Text(values) => &values[row],
@@ -187,9 +211,6 @@ impl Named<'_> {
 
 pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Result<Vec<FlowRow>, String> {
     let table = Named { fields: &FLOWS, columns };
-    let Column::OptionalInteger(completed) = table.column("completed_ps") else {
-        unreachable!("an optional integer in the schema")
-    };
     let row = |row: usize| {
         let state = table.text("state", row);
         Ok(FlowRow {
@@ -199,7 +220,7 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             destination: table.small("destination", row)?,
             bytes: table.integer("size_bytes", row),
             start: Instant::from_ps(table.integer("start_ps", row)),
-            completed: completed[row].map(Instant::from_ps),
+            completed: table.optional("completed_ps", row).map(Instant::from_ps),
             ideal_fct: Span::from_ps(table.integer("ideal_fct_ps", row)),
             delivered_bytes: table.integer("delivered_bytes", row),
             state: FlowState::from_name(state).ok_or_else(|| format!("row {}: no state \"{state}\"", row + 1))?,
@@ -207,6 +228,14 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             timeouts: table.small("timeouts", row)?,
             marks: table.small("marked_packets", row)?,
             drops: table.small("dropped_packets", row)?,
+            messages: match table.optional_small("messages", row)? {
+                None => None,
+                Some(total) => Some(MessageCounts {
+                    total,
+                    needed: table.optional_small("needed_messages", row)?.unwrap_or(total),
+                    delivered: table.optional_small("delivered_messages", row)?.unwrap_or(0),
+                }),
+            },
         })
     };
     (0..table.rows()).map(row).collect()

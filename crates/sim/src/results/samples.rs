@@ -27,6 +27,7 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         timeouts: 0,
         marks: 0,
         drops: 0,
+        messages: None,
     }
 }
 

@@ -119,6 +119,10 @@ pub struct FlowStatistics {
     pub marks: u64,
     /// Packets refused by queues.
     pub drops: u64,
+    /// Messages of the flows that consist of messages.
+    pub messages: u64,
+    /// Of these: arrived whole.
+    pub delivered_messages: u64,
 }
 
 impl FlowStatistics {
@@ -146,6 +150,8 @@ impl FlowStatistics {
             timeouts: sum(|flow| flow.timeouts),
             marks: sum(|flow| flow.marks),
             drops: sum(|flow| flow.drops),
+            messages: sum(|flow| flow.messages.map_or(0, |counts| counts.total)),
+            delivered_messages: sum(|flow| flow.messages.map_or(0, |counts| counts.delivered)),
         }
     }
 }

@@ -2,13 +2,17 @@
 
 use pliant_proto::contract::{Contract, Field};
 use serde::{Deserialize, Serialize};
+use toml::Table;
 
+use super::atp::{AtpSpec, PFabricSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
+use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 7] = ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp"];
+pub(super) const GROUP_KEYS: [&str; 10] =
+    ["kind", "class", "ack_class", "transport", "contract", "messages", "tcp", "udp", "atp", "pfabric"];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -25,12 +29,21 @@ pub struct GroupSpec {
     /// How far it may bend. Default: not at all.
     #[serde(default)]
     pub contract: ContractSpec,
+    /// The messages that its flows consist of. Default: of `atp` and `pfabric` one per packet, of others none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesSpec>,
     /// Settings of its TCP transport, in place of those in `[transport]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSpec>,
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Settings of its ATP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atp: Option<AtpSpec>,
+    /// Settings of its pFabric transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pfabric: Option<PFabricSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -52,13 +65,35 @@ pub enum TransportName {
     Dctcp,
     /// DCTCP's marks with a weight (PPUSH's WFCC).
     WeightedFair,
+    /// DCTCP behind a sender that leaves a fixed share of the messages out.
+    #[serde(rename = "dctcp-sd")]
+    DctcpSenderDrop,
+    /// DCTCP behind a sender that leaves messages out while the network is congested.
+    #[serde(rename = "dctcp-bw")]
+    DctcpBandwidth,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// Approximate transmission: a bounded share of the messages may be missing.
+    Atp,
+    /// pFabric at the line rate.
+    #[serde(rename = "pfabric")]
+    PFabric,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 6] = [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair, Self::Udp];
+    pub const ALL: [Self; 10] = [
+        Self::Reno,
+        Self::NewReno,
+        Self::Cubic,
+        Self::Dctcp,
+        Self::WeightedFair,
+        Self::DctcpSenderDrop,
+        Self::DctcpBandwidth,
+        Self::Udp,
+        Self::Atp,
+        Self::PFabric,
+    ];
 
     /// Its name in scenario files.
     pub const fn name(self) -> &'static str {
@@ -68,7 +103,11 @@ impl TransportName {
             Self::Cubic => "cubic",
             Self::Dctcp => "dctcp",
             Self::WeightedFair => "weighted-fair",
+            Self::DctcpSenderDrop => "dctcp-sd",
+            Self::DctcpBandwidth => "dctcp-bw",
             Self::Udp => "udp",
+            Self::Atp => "atp",
+            Self::PFabric => "pfabric",
         }
     }
 
@@ -80,19 +119,52 @@ impl TransportName {
             Self::Cubic => "TCP CUBIC, with HyStart++ if asked (RFC 9438, RFC 9406)",
             Self::Dctcp => "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)",
             Self::WeightedFair => "weighted fair congestion control: shares a link by contract.weight (PPUSH)",
+            Self::DctcpSenderDrop => {
+                "DCTCP; the sender leaves out a share 1 - min_delivery of the messages (ATP's DCTCP-SD)"
+            }
+            Self::DctcpBandwidth => "DCTCP; the sender leaves messages out while it sees congestion (ATP's DCTCP-BW)",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
+            Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
         }
     }
 
-    /// Its settings at their defaults, as a scenario writes them; `None` for `udp`.
-    pub fn default_settings(self) -> Option<TcpSpec> {
-        (self != Self::Udp).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
+    /// Whether it is a member of the TCP family.
+    pub const fn is_tcp(self) -> bool {
+        !matches!(self, Self::Udp | Self::Atp | Self::PFabric)
+    }
+
+    /// Whether it sends messages and nothing else.
+    pub const fn sends_messages(self) -> bool {
+        matches!(self, Self::DctcpSenderDrop | Self::DctcpBandwidth | Self::Atp | Self::PFabric)
+    }
+
+    /// The table of its settings below a group.
+    pub const fn settings_table(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Atp => "atp",
+            Self::PFabric => "pfabric",
+            _ => "tcp",
+        }
+    }
+
+    /// Its settings at their defaults, as a scenario writes them; `None` for `udp`, which has no default rate.
+    pub fn default_settings(self) -> Option<Table> {
+        let settings = match self {
+            Self::Udp => return None,
+            Self::Atp => Table::try_from(AtpSpec::default().explicit()),
+            Self::PFabric => Table::try_from(PFabricSpec::default()),
+            _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
+        };
+        Some(settings.expect("settings are plain values"))
     }
 
     /// Fields of the contract that it honours.
     pub const fn honours(self) -> &'static [Field] {
         match self {
             Self::WeightedFair => &[Field::Weight],
+            _ if self.sends_messages() => &[Field::MinDelivery],
             _ => &[],
         }
     }
@@ -102,7 +174,7 @@ impl TransportName {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContractSpec {
-    /// Least fraction of the bytes that must arrive, in [0, 1]. Default: 1.
+    /// Least fraction of the bytes, of flows of messages of the messages, that must arrive, in [0, 1]. Default: 1.
     pub min_delivery: f64,
     /// Least share of the flow's fair rate, in [0, 1]. Default: 1.
     pub min_share: f64,

@@ -10,6 +10,7 @@
 //! The keys are documented at [`ScenarioSpec`] and the types below it. Quantities carry their unit: `"10Gbit/s"`,
 //! `"5us"`, `"250MB"`.
 
+mod atp;
 mod document;
 mod error;
 mod estimate;
@@ -27,6 +28,8 @@ mod tcp;
 mod tests;
 mod udp;
 
+pub(crate) use atp::LINE_RATE;
+pub use atp::{AtpSpec, OrderName, PFabricSpec, ProfileName, VariantName};
 pub use error::{Place, ScenarioError};
 pub use estimate::Estimate;
 pub use group::{ContractSpec, GroupSpec, TransportName};
@@ -34,7 +37,7 @@ pub use keys::Override;
 pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use presets::PRESETS;
-pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+pub use queues::{DisciplineName, QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
 pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;

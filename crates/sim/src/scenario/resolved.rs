@@ -7,10 +7,13 @@ use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
+use pliant_proto::transport::atp::{AtpConfig, LossBound};
+use pliant_proto::transport::sender_drop::DropPolicy;
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
 use toml::Table;
 
+use super::atp::MessageTransport;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
@@ -21,7 +24,7 @@ use super::udp::UdpSpec;
 use crate::routing::Routing;
 use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{Environment, Fabric, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate};
-use crate::workload::PacketFormat;
+use crate::workload::{Messages, PacketFormat};
 
 /// `drain` where a file does not say, in units of `duration`.
 const DEFAULT_DRAIN: u64 = 10;
@@ -62,6 +65,10 @@ pub struct Group {
     pub contract: Contract,
     /// What carries it.
     pub carrier: Carrier,
+    /// The messages that its flows consist of; `None` if they are plain sequences of bytes.
+    pub messages: Option<Messages>,
+    /// How many of these may be missing.
+    pub max_loss: LossBound,
 }
 
 /// A transport with its settings.
@@ -71,6 +78,8 @@ pub enum Carrier {
     Tcp(Box<TcpCarrier>),
     /// Datagrams.
     Udp(UdpSpec),
+    /// ATP or pFabric. The largest rate may stand for that of the sender's link.
+    Messages(Box<AtpConfig>),
 }
 
 /// A member of the TCP family with its settings.
@@ -80,6 +89,8 @@ pub struct TcpCarrier {
     pub config: TcpConfig,
     /// The congestion controller of a new sender.
     pub controller: AnyController,
+    /// Leaves messages out before they are sent.
+    pub sender_drop: Option<DropPolicy>,
 }
 
 impl Resolved {
@@ -118,10 +129,12 @@ impl Resolved {
         let environment =
             Environment { fabric: &self.fabric, seed: self.spec.seed, directory: Path::new(""), classes: &classes };
         let packets = PacketFormat::new(self.mss(), self.wire());
-        let group = |group: &'_ Group| (group.name.clone(), group.traffic.clone());
-        let named: Vec<(String, TrafficSpec)> = self.groups.iter().map(group).collect();
-        let groups: Vec<TrafficGroup<'_>> =
-            named.iter().map(|(name, spec)| TrafficGroup { name, spec, packets }).collect();
+        let group = |group: &'_ Group| (group.name.clone(), group.traffic.clone(), group.messages.clone());
+        let named: Vec<(String, TrafficSpec, Option<Messages>)> = self.groups.iter().map(group).collect();
+        let groups: Vec<TrafficGroup<'_>> = named
+            .iter()
+            .map(|(name, spec, messages)| TrafficGroup { name, spec, packets, messages: messages.as_ref() })
+            .collect();
         generate(&groups, &environment)
     }
 }
@@ -210,7 +223,12 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 /// Every class in use must go to a queue.
 fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
-        for (key, class) in [("class", group.class), ("ack_class", group.ack_class.unwrap_or(group.class))] {
+        let last = match &group.atp {
+            _ if group.transport != TransportName::Atp => group.class,
+            atp => group.class.saturating_add(atp.clone().unwrap_or_default().classes() - 1),
+        };
+        let classes = (group.class..=last.max(group.class)).map(|class| ("class", class));
+        for (key, class) in classes.chain([("ack_class", group.ack_class.unwrap_or(group.class))]) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
@@ -229,33 +247,102 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
-    let ScenarioSpec { packets, transport: defaults, traffic, .. } = spec;
+    let ScenarioSpec { packets, transport: defaults, traffic, seed, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
     contract.check(group.transport.honours()).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
-    let carrier = if group.transport == TransportName::Udp {
-        let (below, refused) = (format!("traffic.{name}"), udp_carrier(group));
-        refused.map_err(|(key, why)| document.error(&format!("{below}.{key}"), why))?
-    } else {
-        let tcp = tcp_carrier(group, defaults, packets, &contract);
-        let carrier = tcp.map_err(|(key, why)| {
-            // A setting for all groups is found where it is given.
-            let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
-            let is_shared = !document.gives(&own) && document.gives(&shared);
-            document.error(if is_shared { &shared } else { &own }, why)
-        })?;
-        Carrier::Tcp(Box::new(carrier))
+    let below = format!("traffic.{name}");
+    let refuse = |(key, why): KeyError| document.error(&format!("{below}.{key}"), why);
+    check_tables(group).map_err(refuse)?;
+    let max_loss = match group.transport {
+        transport if transport.honours().contains(&Field::MinDelivery) => {
+            let why = "must be above 0: a share of 0 asks for nothing";
+            LossBound::from_min_delivery(contract.min_delivery)
+                .ok_or_else(|| refuse(("contract.min_delivery".to_owned(), why.to_owned())))?
+        }
+        _ => LossBound::RELIABLE,
     };
+    let carrier = match group.transport {
+        TransportName::Udp => udp_carrier(group).map_err(refuse)?,
+        TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss).map_err(refuse)?,
+        _ => {
+            let tcp = tcp_carrier(group, defaults, packets, &contract);
+            let carrier = tcp.map_err(|(key, why)| {
+                // A setting for all groups is found where it is given.
+                let (own, shared) = (format!("{below}.{key}"), key.replacen("tcp.", "transport.", 1));
+                let is_shared = !document.gives(&own) && document.gives(&shared);
+                document.error(if is_shared { &shared } else { &own }, why)
+            })?;
+            Carrier::Tcp(Box::new(carrier))
+        }
+    };
+    let messages = messages(group, name, *seed, packets).map_err(refuse)?;
     let GroupSpec { class, ack_class, ref traffic, .. } = *group;
     let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
-    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier })
+    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier, messages, max_loss })
+}
+
+/// A group has settings of its own transport only.
+fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
+    let given = [
+        ("tcp", group.tcp.is_some()),
+        ("udp", group.udp.is_some()),
+        ("atp", group.atp.is_some()),
+        ("pfabric", group.pfabric.is_some()),
+    ];
+    let own = group.transport.settings_table();
+    match given.iter().find(|(table, given)| *given && *table != own) {
+        Some((table, _)) => {
+            Err(((*table).to_owned(), format!("{} has no settings of {table}, only of {own}", group.transport.name())))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Writes the settings of ATP or pFabric out and makes the transport's configuration from them.
+fn message_carrier(group: &mut GroupSpec, packets: &PacketsSpec, max_loss: LossBound) -> Result<Carrier, KeyError> {
+    let of = MessageTransport {
+        max_loss,
+        payload: packets.mss.0 as u16,
+        wire: packets.framing.into(),
+        data_class: TrafficClass::new(group.class),
+        control_class: TrafficClass::new(group.ack_class.unwrap_or(group.class)),
+    };
+    let (table, config) = if group.transport == TransportName::Atp {
+        let spec = group.atp.take().unwrap_or_default();
+        let config = spec.config(of);
+        group.atp = Some(spec.explicit());
+        ("atp", config)
+    } else {
+        ("pfabric", group.pfabric.insert(group.pfabric.unwrap_or_default()).config(of))
+    };
+    config.map(|config| Carrier::Messages(Box::new(config))).map_err(|(key, why)| (format!("{table}.{key}"), why))
+}
+
+/// The messages of a group's flows: those asked for; one per packet for transports of messages; none for others.
+fn messages(group: &GroupSpec, name: &str, seed: u64, packets: &PacketsSpec) -> Result<Option<Messages>, KeyError> {
+    let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
+    let built = group.messages.as_ref().map(|spec| spec.build(name, seed, Path::new(""))).transpose();
+    let messages = built.map_err(|(key, why)| (format!("messages.{key}"), why))?;
+    let counted = messages.as_ref().is_some_and(|messages| messages.count().is_some());
+    if counted && matches!(group.traffic, TrafficSpec::Trace(_)) {
+        return refuse("messages.count", "a trace gives the size of each flow");
+    }
+    let endless = !counted && group.traffic.has_endless_flows();
+    if endless && group.transport.sends_messages() && !messages.as_ref().is_some_and(Messages::arrive_over_time) {
+        let why = "is missing: a flow without an end would be all messages at once; give it a size, or messages a gap";
+        return refuse("messages.gap", why);
+    }
+    if endless && messages.is_some() && !group.transport.sends_messages() {
+        return refuse("messages", "need flows with an end here, or messages.count");
+    }
+    Ok(messages.or_else(|| group.transport.sends_messages().then(|| Messages::cut(packets.mss.0 as u16))))
 }
 
 fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
     let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
     match group.udp {
-        _ if group.tcp.is_some() => refuse("tcp", "udp has no settings of TCP"),
         None => refuse("udp.rate", "is missing: udp needs a rate"),
         Some(udp) if udp.rate.bits_per_sec() == 0 => refuse("udp.rate", "must be above zero"),
         Some(udp) => Ok(Carrier::Udp(udp)),
@@ -270,15 +357,12 @@ fn tcp_carrier(
     contract: &Contract,
 ) -> Result<TcpCarrier, KeyError> {
     let below = |(key, why): KeyError| (format!("tcp.{key}"), why);
-    if group.udp.is_some() {
-        return Err(("udp".to_owned(), format!("{} has no settings of UDP", group.transport.name())));
-    }
     let own = group.tcp.clone().unwrap_or_default();
     own.check_keys(group.transport).map_err(below)?;
     let explicit = own.explicit(defaults, group.transport);
     explicit.check_ranges().map_err(below)?;
     let mss = packets.mss.0 as u16;
-    let controller = explicit.controller(group.transport, contract, mss).expect("udp has a carrier of its own");
+    let controller = explicit.controller(group.transport, contract, mss).expect("a member of the family");
     let config = TcpConfig {
         mss,
         wire: packets.framing.into(),
@@ -288,7 +372,12 @@ fn tcp_carrier(
     };
     config.check().map_err(|why| ("tcp".to_owned(), why.to_string()))?;
     group.tcp = Some(explicit);
-    Ok(TcpCarrier { config, controller })
+    let sender_drop = match group.transport {
+        TransportName::DctcpSenderDrop => Some(DropPolicy::Fixed),
+        TransportName::DctcpBandwidth => Some(DropPolicy::Congested),
+        _ => None,
+    };
+    Ok(TcpCarrier { config, controller, sender_drop })
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {

@@ -107,11 +107,16 @@ pub enum EcnEcho {
     Accurate,
 }
 
+/// DCTCP, also behind a sender that leaves messages out.
+const DCTCP: &[TransportName] = &[TransportName::Dctcp, TransportName::DctcpSenderDrop, TransportName::DctcpBandwidth];
+const DCTCP_MARKS: &[TransportName] =
+    &[TransportName::Dctcp, TransportName::DctcpSenderDrop, TransportName::DctcpBandwidth, TransportName::WeightedFair];
+
 /// Settings that only some controllers have, and those.
 const OF_SOME: &[(&str, &[TransportName])] = &[
-    ("gain", &[TransportName::Dctcp, TransportName::WeightedFair]),
-    ("initial_alpha", &[TransportName::Dctcp, TransportName::WeightedFair]),
-    ("min_window", &[TransportName::Dctcp]),
+    ("gain", DCTCP_MARKS),
+    ("initial_alpha", DCTCP_MARKS),
+    ("min_window", DCTCP),
     ("loss_blind", &[TransportName::WeightedFair]),
     ("beta", &[TransportName::Cubic]),
     ("fast_convergence", &[TransportName::Cubic]),
@@ -214,9 +219,11 @@ impl TcpSpec {
         Some(match transport {
             TransportName::Reno | TransportName::NewReno => Reno::new(reno, mss).into(),
             TransportName::Cubic => Cubic::new(self.cubic(), mss).into(),
-            TransportName::Dctcp => Dctcp::new(self.dctcp(reno), mss).into(),
+            TransportName::Dctcp | TransportName::DctcpSenderDrop | TransportName::DctcpBandwidth => {
+                Dctcp::new(self.dctcp(reno), mss).into()
+            }
             TransportName::WeightedFair => WeightedFair::new(self.weighted_fair(contract.weight), mss).into(),
-            TransportName::Udp => return None,
+            TransportName::Udp | TransportName::Atp | TransportName::PFabric => return None,
         })
     }
 

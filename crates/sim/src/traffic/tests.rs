@@ -28,8 +28,11 @@ fn try_flows(fabric: &Fabric, seed: u64, groups: &[(&str, &str)]) -> Result<Traf
     let classes = ["best-effort", "scavenger"];
     let environment = Environment { fabric, seed, directory: &directory, classes: &classes };
     let specs: Vec<TrafficSpec> = groups.iter().map(|(_, text)| toml::from_str(text).expect(text)).collect();
-    let groups: Vec<_> =
-        groups.iter().zip(&specs).map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet() }).collect();
+    let groups: Vec<_> = groups
+        .iter()
+        .zip(&specs)
+        .map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet(), messages: None })
+        .collect();
     generate(&groups, &environment)
 }
 

@@ -137,6 +137,7 @@ fn markers() -> impl Strategy<Value = MarkerConfig> {
                 gentle,
                 hard_drop,
                 mean_packet_time: Span::from_ns(1200),
+                spread: true,
             })
         },
     );

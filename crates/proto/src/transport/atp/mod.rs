@@ -23,7 +23,8 @@
 //!   probe per window, while less than 5 % of it arrives.
 //!
 //! Sending small messages first makes the missing ones large. An estimate over the messages that arrived is biased if it
-//! depends on their size: [`AtpSender::by_size`] tells the delivered share by size, [`Order::Uniform`] avoids the bias.
+//! depends on their size: [`AtpSender::by_size`] tells the delivered share by size. [`Order::Uniform`] adds no bias of its
+//! own to that of the network, in which a message of more packets is more likely to lose one.
 
 mod backup;
 mod bound;

@@ -289,8 +289,11 @@ fn remaining_data_first_is_biased_by_size() {
         share
     });
     let spread = |share: [f64; 4]| f64::midpoint(share[0], share[1]) - share[3];
-    assert!(spread(shares[0]) > 0.5 && spread(shares[1]) > 0.5, "by remaining data: {shares:?}");
-    assert!(spread(shares[2]) < 0.3, "uniform: {shares:?}");
+    for share in &shares[..2] {
+        assert!(spread(*share) > 0.5 && share[3] < 0.1, "by remaining data: {shares:?}");
+    }
+    // The network itself is biased: more packets are more chances to lose one. The order need not add to it.
+    assert!(spread(shares[2]) < spread(shares[1]) - 0.2 && shares[2][3] > 0.2, "uniform: {shares:?}");
 }
 
 /// Packets that no sender sends change nothing and break nothing.
