@@ -39,6 +39,8 @@ pub enum PathChoice {
     SprayRandom,
     /// In turn for each packet.
     SprayRoundRobin,
+    /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
+    TwoPaths,
 }
 
 /// What a run is made of, beside its traffic and transports.
@@ -181,10 +183,11 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         self.mix(kind::ARRIVAL, link);
         let (packet, switch) = self.network.take_arrival(self.now, link, &mut self.schedule);
         let Some(switch) = switch else { return self.deliver(&packet) };
+        let pinned = self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)];
         let next = if self.network.sprays() {
-            self.network.spray(switch, self.flows.host(packet.to))
+            self.network.spray(switch, self.flows.host(packet.to), pinned, packet.hops)
         } else {
-            self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)]
+            pinned
         };
         match self.network.enqueue(self.now, next, &packet, &mut self.schedule) {
             Admission::Queued => {}

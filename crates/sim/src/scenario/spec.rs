@@ -36,8 +36,8 @@ pub struct ScenarioSpec {
     /// Flows that start before this are left out of statistics. Default: `"0s"`.
     #[serde(default, with = "units_serde")]
     pub warmup: Span,
-    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"` or `"spray-round-robin"` (by
-    /// packet). Default: `"ecmp"`.
+    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"`, `"spray-round-robin"` or
+    /// `"two-paths"` (by packet). Default: `"ecmp"`.
     #[serde(default)]
     pub routing: RoutingName,
     /// Interval at which queue lengths and throughput are recorded. Default: not recorded.
@@ -83,6 +83,8 @@ pub enum RoutingName {
     SprayRandom,
     /// In turn for each packet.
     SprayRoundRobin,
+    /// One of two for each packet.
+    TwoPaths,
 }
 
 impl From<RoutingName> for PathChoice {
@@ -91,6 +93,7 @@ impl From<RoutingName> for PathChoice {
             RoutingName::Ecmp => Self::Ecmp,
             RoutingName::SprayRandom => Self::SprayRandom,
             RoutingName::SprayRoundRobin => Self::SprayRoundRobin,
+            RoutingName::TwoPaths => Self::TwoPaths,
         }
     }
 }
