@@ -1,7 +1,7 @@
 //! `pliant show`: one thing that scenarios can name.
 
 use clap::Args;
-use pliant_sim::scenario::{PRESETS, QueuesSpec, TransportName, nearest};
+use pliant_sim::scenario::{OracleSpec, PRESETS, QueuesSpec, ReflexSpec, TransportName, nearest};
 use pliant_sim::workload::{BUILT_IN as WORKLOADS, Distribution};
 
 use crate::Ending;
@@ -115,7 +115,20 @@ fn show_transport(transport: TransportName) -> String {
     let settings = match transport.default_settings() {
         Some(settings) => {
             let shared = if transport.is_tcp() { " or `[transport]`" } else { "" };
-            format!("\nSettings under `[traffic.NAME.{table}]`{shared}, at their defaults:\n\n{settings}")
+            let text = format!("\nSettings under `[traffic.NAME.{table}]`{shared}, at their defaults:\n\n{settings}");
+            let more = match transport {
+                TransportName::NearOpt => {
+                    let oracle = toml::to_string(&OracleSpec::default()).expect("settings are plain values");
+                    format!("\nWhat the oracle does, under `[oracle]`:\n\n{oracle}")
+                }
+                _ if transport.is_tcp() && !transport.sends_messages() => {
+                    let reflex = toml::to_string(&ReflexSpec::default()).expect("settings are plain values");
+                    let what = "it honours min_delivery and min_share. Defaults";
+                    format!("\nWith a table `[traffic.NAME.reflex]` {what}:\n\n{reflex}")
+                }
+                _ => String::new(),
+            };
+            text + more.as_str()
         }
         None => format!("\nSettings under `[traffic.NAME.{table}]`:\n\nrate = \"1Gbit/s\"\n"),
     };

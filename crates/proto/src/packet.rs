@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use crate::time::Instant;
+use crate::time::{Instant, OneWayDelay};
 
 /// A half-open range `start..end` of a flow's byte stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord, Hash)]
@@ -191,14 +191,16 @@ impl Flags {
     pub const CWR: Self = Self(2);
     /// Data: sent before; its timestamp still measures this transmission.
     pub const RETRANSMISSION: Self = Self(4);
-    /// Acknowledgement: echoes a congestion mark (RFC 3168, RFC 8257).
+    /// Acknowledgement, answer to a probe: echoes a congestion mark (RFC 3168, RFC 8257).
     pub const ECE: Self = Self(8);
     /// Acknowledgement: SACK blocks travel beside the packet.
     pub const SACK: Self = Self(16);
     /// Acknowledgement: its first SACK block reports a duplicate (RFC 2883).
     pub const DSACK: Self = Self(32);
+    /// Data: asks for the delay of this packet. Acknowledgement: reports one ([`Packet::delay`]).
+    pub const DELAY: Self = Self(64);
     /// Message or its acknowledgement: of the backup sub-flow, which counts its packets by itself.
-    pub const BACKUP: Self = Self(64);
+    pub const BACKUP: Self = Self(128);
 
     /// Whether every flag of `other` is set.
     #[inline]
@@ -223,9 +225,9 @@ impl Flags {
         self.0
     }
 
-    /// From one octet; `None` if an unknown bit is set.
-    pub const fn from_bits(bits: u8) -> Option<Self> {
-        if bits < 128 { Some(Self(bits)) } else { None }
+    /// From one octet; every bit is a flag.
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
     }
 }
 
@@ -240,7 +242,7 @@ pub enum Body {
         sent_at: Instant,
         /// Payload bytes.
         len: u16,
-        /// FIN, CWR, RETRANSMISSION.
+        /// FIN, CWR, RETRANSMISSION, DELAY.
         flags: Flags,
     },
     /// Acknowledges everything below `ack`.
@@ -251,7 +253,7 @@ pub enum Body {
         echo: Option<Instant>,
         /// Receive window in units of [`WINDOW_UNIT`] bytes; [`WINDOW_UNLIMITED`] is no limit.
         window: u16,
-        /// ECE, SACK, DSACK.
+        /// ECE, SACK, DSACK, DELAY.
         flags: Flags,
     },
     /// Asks for a connection.
@@ -265,6 +267,18 @@ pub enum Body {
         echo: Instant,
         /// The responder's receive window, as in `Ack`.
         window: u16,
+    },
+    /// Asks how the queue that it goes through stands (cross-queue congestion notification).
+    Probe {
+        /// When it was sent, on the sender's clock.
+        sent_at: Instant,
+    },
+    /// Answers a probe.
+    ProbeEcho {
+        /// `sent_at` of the probe.
+        echo: Instant,
+        /// Whether the probe arrived marked CE.
+        marked: bool,
     },
     /// A fragment of a message. All fragments of a message carry equally many bytes; only the last, which has the flag
     /// FIN, may carry fewer.
@@ -332,7 +346,7 @@ pub struct Packet {
     offset: u64,
     /// `sent_at` or `echo`, zero for none; number and priority; number and `complete`.
     stamp: u64,
-    /// The driver's handle, or `length`.
+    /// The driver's handle for SACK blocks; in an acknowledgement without any, the one-way delay; `length`.
     attachment: u32,
     /// `len`, `window` or `marks`.
     amount: u16,
@@ -346,10 +360,12 @@ mod kind {
     pub(super) const ACK: u8 = 1;
     pub(super) const SYN: u8 = 2;
     pub(super) const SYN_ACK: u8 = 3;
-    pub(super) const MESSAGE: u8 = 4;
-    pub(super) const MESSAGE_ACK: u8 = 5;
-    pub(super) const CLOSE: u8 = 6;
-    pub(super) const CLOSE_ACK: u8 = 7;
+    pub(super) const PROBE: u8 = 4;
+    pub(super) const PROBE_ECHO: u8 = 5;
+    pub(super) const MESSAGE: u8 = 6;
+    pub(super) const MESSAGE_ACK: u8 = 7;
+    pub(super) const CLOSE: u8 = 8;
+    pub(super) const CLOSE_ACK: u8 = 9;
 }
 
 /// Two halves of a field.
@@ -366,6 +382,11 @@ impl Packet {
             Body::Ack { ack, echo, window, flags } => (kind::ACK, ack, Instant::option_to_bits(echo), window, flags),
             Body::Syn { sent_at } => (kind::SYN, 0, sent_at.to_bits(), 0, Flags::NONE),
             Body::SynAck { echo, window } => (kind::SYN_ACK, 0, echo.to_bits(), window, Flags::NONE),
+            Body::Probe { sent_at } => (kind::PROBE, 0, sent_at.to_bits(), 0, Flags::NONE),
+            Body::ProbeEcho { echo, marked } => {
+                let flags = if marked { Flags::ECE } else { Flags::NONE };
+                (kind::PROBE_ECHO, 0, echo.to_bits(), 0, flags)
+            }
             Body::Message { number, message, fragment, priority, len, flags, .. } => {
                 (kind::MESSAGE, join(message, fragment), join(number, priority), len, flags)
             }
@@ -404,6 +425,8 @@ impl Packet {
             kind::ACK => Body::Ack { ack: offset, echo, window: amount, flags },
             kind::SYN => Body::Syn { sent_at },
             kind::SYN_ACK => Body::SynAck { echo: sent_at, window: amount },
+            kind::PROBE => Body::Probe { sent_at },
+            kind::PROBE_ECHO => Body::ProbeEcho { echo: sent_at, marked: flags.contains(Flags::ECE) },
             kind::MESSAGE => Body::Message {
                 number: (self.stamp >> 32) as u32,
                 message: (offset >> 32) as u32,
@@ -444,6 +467,24 @@ impl Packet {
         self.attachment
     }
 
+    /// Makes an acknowledgement report the one-way delay of a data packet: in the field that otherwise leads to SACK
+    /// blocks, or, if it has some, in `sack`, which holds them.
+    #[inline]
+    pub const fn set_delay(&mut self, delay: OneWayDelay, sack: &mut SackBlocks) {
+        debug_assert!(self.kind == kind::ACK);
+        self.flags = self.flags.with(Flags::DELAY);
+        if self.has_sack() { sack.delay = delay.to_bits() } else { self.attachment = delay.to_bits() }
+    }
+
+    /// The one-way delay that it reports, if it does; `sack` is what travels beside it.
+    #[inline]
+    pub const fn delay(&self, sack: &SackBlocks) -> Option<OneWayDelay> {
+        if self.kind != kind::ACK || !self.flags.contains(Flags::DELAY) {
+            return None;
+        }
+        Some(OneWayDelay::from_bits(if self.has_sack() { sack.delay } else { self.attachment }))
+    }
+
     /// Whether SACK blocks travel beside it.
     #[inline]
     pub const fn has_sack(&self) -> bool {
@@ -471,12 +512,14 @@ pub const MAX_SACK_BLOCKS: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackBlocks {
     blocks: [ByteRange; MAX_SACK_BLOCKS],
+    /// The one-way delay that [`Packet::set_delay`] put here: beside blocks the packet has no room for it.
+    delay: u32,
     count: u8,
 }
 
 impl SackBlocks {
     /// No blocks.
-    pub const EMPTY: Self = Self { blocks: [ByteRange::new(0, 0); MAX_SACK_BLOCKS], count: 0 };
+    pub const EMPTY: Self = Self { blocks: [ByteRange::new(0, 0); MAX_SACK_BLOCKS], delay: 0, count: 0 };
 
     /// Adds a block after the others; false if all places are taken.
     pub fn push(&mut self, block: ByteRange) -> bool {
@@ -506,6 +549,8 @@ pub struct WireFormat {
 impl WireFormat {
     /// IP and TCP headers only: 1460 bytes of payload make 1500, an acknowledgement 40.
     pub const IP: Self = Self { header_bytes: 40, minimum_bytes: 40 };
+    /// As on ns-3's point-to-point links: PPP (2 bytes), IP (20), TCP (20) with the timestamp option (12).
+    pub const PPP: Self = Self { header_bytes: 54, minimum_bytes: 54 };
     /// With Ethernet header, FCS, preamble and gap: 1460 bytes of payload make 1538, the shortest frame takes 84.
     pub const ETHERNET: Self = Self { header_bytes: 78, minimum_bytes: 84 };
 
@@ -524,6 +569,25 @@ mod tests {
     #[test]
     fn two_packets_share_a_cache_line() {
         assert_eq!(size_of::<Packet>(), 32);
+    }
+
+    /// A delay travels with blocks and without, and costs neither the packet nor the blocks a byte.
+    #[test]
+    fn acknowledgements_report_delays() {
+        assert_eq!(size_of::<SackBlocks>(), MAX_SACK_BLOCKS * size_of::<ByteRange>() + 8);
+        let delay = OneWayDelay::from_ns(-5);
+        for flags in [Flags::ECE, Flags::SACK] {
+            let body = |flags| Body::Ack { ack: 7, echo: None, window: 1, flags };
+            let mut ack = Packet::new(TrafficClass::default(), 84, body(flags));
+            let mut sack = SackBlocks::EMPTY;
+            assert_eq!(ack.delay(&sack), None);
+            ack.set_delay(delay, &mut sack);
+            assert_eq!(ack.body(), body(flags.with(Flags::DELAY)));
+            if ack.has_sack() {
+                ack.set_attachment(9);
+            }
+            assert_eq!(ack.delay(&sack), Some(delay));
+        }
     }
 
     #[test]

@@ -7,10 +7,13 @@
 //!  byte   0       1              2      3             4..8
 //!         0x50    version|kind   flags  SACK blocks   flow number * 2 + side of the receiver
 //!
-//!  Data   8..16 seq       16..24 sent_at   24..26 len      then the payload
-//!  Ack    8..16 ack       16..24 echo      24..26 window   then each SACK block: start, end (8 bytes each)
-//!  Syn    8..16 sent_at
-//!  SynAck 8..16 echo      16..18 window
+//!  Data      8..16 seq       16..24 sent_at   24..26 len      then the payload
+//!  Ack       8..16 ack       16..24 echo      24..26 window   then, with the flag DELAY, the one-way delay (4 bytes,
+//!            nanoseconds, wrapping), then each SACK block: start, end (8 bytes each)
+//!  Syn       8..16 sent_at
+//!  SynAck    8..16 echo      16..18 window
+//!  Probe     8..16 sent_at
+//!  ProbeEcho 8..16 echo
 //!
 //!  Message    8..12 number   12..16 message    16..20 fragment  20..24 length  24..28 priority  28..30 len
 //!             then the payload
@@ -26,7 +29,7 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::packet::{Body, ByteRange, EndpointId, Flags, MAX_SACK_BLOCKS, Packet, SackBlocks, TrafficClass};
-use crate::time::Instant;
+use crate::time::{Instant, OneWayDelay};
 
 /// First byte of every datagram.
 const MAGIC: u8 = 0x50;
@@ -37,25 +40,28 @@ const KIND_DATA: u8 = 0;
 const KIND_ACK: u8 = 1;
 const KIND_SYN: u8 = 2;
 const KIND_SYN_ACK: u8 = 3;
-const KIND_MESSAGE: u8 = 4;
-const KIND_MESSAGE_ACK: u8 = 5;
-const KIND_CLOSE: u8 = 6;
-const KIND_CLOSE_ACK: u8 = 7;
+const KIND_PROBE: u8 = 4;
+const KIND_PROBE_ECHO: u8 = 5;
+const KIND_MESSAGE: u8 = 6;
+const KIND_MESSAGE_ACK: u8 = 7;
+const KIND_CLOSE: u8 = 8;
+const KIND_CLOSE_ACK: u8 = 9;
 
 const COMMON_BYTES: usize = 8;
 const ACK_BYTES: usize = COMMON_BYTES + 18;
+const DELAY_BYTES: usize = 4;
 const SACK_BLOCK_BYTES: usize = 16;
 
 /// Bytes before the payload of every Data datagram, always the same: segmentation offload needs equal sizes.
 pub const DATA_HEADER_BYTES: usize = COMMON_BYTES + 18;
-/// Most bytes that [`encode`] writes: an acknowledgement with all its SACK blocks.
-pub const MAX_HEADER_BYTES: usize = ACK_BYTES + MAX_SACK_BLOCKS * SACK_BLOCK_BYTES;
+/// Most bytes that [`encode`] writes: an acknowledgement with a delay and all its SACK blocks.
+pub const MAX_HEADER_BYTES: usize = ACK_BYTES + DELAY_BYTES + MAX_SACK_BLOCKS * SACK_BLOCK_BYTES;
 
 /// Encoding of an acknowledgement that echoes no time.
 const NO_ECHO: u64 = u64::MAX;
 
-const DATA_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION);
-const ACK_FLAGS: Flags = Flags::ECE.with(Flags::SACK).with(Flags::DSACK);
+const DATA_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION).with(Flags::DELAY);
+const ACK_FLAGS: Flags = Flags::ECE.with(Flags::SACK).with(Flags::DSACK).with(Flags::DELAY);
 const MESSAGE_FLAGS: Flags = Flags::FIN.with(Flags::RETRANSMISSION).with(Flags::BACKUP);
 
 /// Why a datagram is no packet.
@@ -121,6 +127,9 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.u64(ack);
             writer.u64(echo.map_or(NO_ECHO, Instant::as_ps));
             writer.u16(window);
+            if let Some(delay) = packet.delay(sack) {
+                writer.put(&delay.to_bits().to_be_bytes());
+            }
             for block in blocks {
                 writer.u64(block.start);
                 writer.u64(block.end);
@@ -134,6 +143,14 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.common(KIND_SYN_ACK, Flags::NONE, 0, to);
             writer.u64(echo.as_ps());
             writer.u16(window);
+        }
+        Body::Probe { sent_at } => {
+            writer.common(KIND_PROBE, Flags::NONE, 0, to);
+            writer.u64(sent_at.as_ps());
+        }
+        Body::ProbeEcho { echo, marked } => {
+            writer.common(KIND_PROBE_ECHO, Flags::NONE.with_if(Flags::ECE, marked), 0, to);
+            writer.u64(echo.as_ps());
         }
         Body::Message { number, message, fragment, length, priority, len, flags } => {
             writer.common(KIND_MESSAGE, flags, 0, to);
@@ -162,16 +179,21 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
 }
 
 /// Reads a datagram that arrived with `traffic_class` in its IP header. Returns the packet, its SACK blocks, and where
-/// in the datagram its payload lies. The packet's size on the wire is the datagram's length; its attachment is zero.
+/// in the datagram its payload lies. The packet's size on the wire is the datagram's length; it leads to no attachment.
 pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, SackBlocks, Range<usize>), WireError> {
     let mut reader = Reader { rest: datagram };
     let common = Common::read(&mut reader)?;
-    let mut sack = SackBlocks::EMPTY;
+    let (mut sack, mut delay) = (SackBlocks::EMPTY, None);
     let body = match common.kind {
         KIND_DATA => read_data(&mut reader, &common)?,
-        KIND_ACK => read_ack(&mut reader, &common, &mut sack)?,
-        KIND_SYN => read_syn(&mut reader, &common)?,
+        KIND_ACK => read_ack(&mut reader, &common, &mut sack, &mut delay)?,
+        KIND_SYN => Body::Syn { sent_at: read_stamp(&mut reader, &common, Flags::NONE)?.0 },
         KIND_SYN_ACK => read_syn_ack(&mut reader, &common)?,
+        KIND_PROBE => Body::Probe { sent_at: read_stamp(&mut reader, &common, Flags::NONE)?.0 },
+        KIND_PROBE_ECHO => {
+            let (echo, flags) = read_stamp(&mut reader, &common, Flags::ECE)?;
+            Body::ProbeEcho { echo, marked: flags.contains(Flags::ECE) }
+        }
         KIND_MESSAGE => read_message(&mut reader, &common)?,
         KIND_MESSAGE_ACK => read_message_ack(&mut reader, &common)?,
         KIND_CLOSE | KIND_CLOSE_ACK => read_close(&mut reader, &common)?,
@@ -179,7 +201,10 @@ pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, S
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
     let wire_bytes = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
-    let packet = Packet::new(traffic_class, wire_bytes, body).to(common.to);
+    let mut packet = Packet::new(traffic_class, wire_bytes, body).to(common.to);
+    if let Some(delay) = delay {
+        packet.set_delay(delay, &mut sack);
+    }
     if payload.len() == usize::from(packet.payload()) {
         Ok((packet, sack, payload))
     } else {
@@ -197,7 +222,12 @@ fn read_data(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError
     Ok(Body::Data { seq, sent_at, len, flags })
 }
 
-fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> Result<Body, WireError> {
+fn read_ack(
+    reader: &mut Reader<'_>,
+    common: &Common,
+    sack: &mut SackBlocks,
+    delay: &mut Option<OneWayDelay>,
+) -> Result<Body, WireError> {
     let flags = common.flags_among(ACK_FLAGS)?;
     if flags.contains(Flags::DSACK) && !flags.contains(Flags::SACK) {
         return Err(WireError::WrongFlags(flags.bits()));
@@ -208,6 +238,9 @@ fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> 
         ps => Some(Instant::from_ps(ps)),
     };
     let window = reader.u16()?;
+    if flags.contains(Flags::DELAY) {
+        *delay = Some(OneWayDelay::from_bits(u32::from_be_bytes(reader.take()?)));
+    }
     if (common.sack_blocks > 0) != flags.contains(Flags::SACK) {
         return Err(WireError::WrongSackCount(common.sack_blocks));
     }
@@ -223,16 +256,16 @@ fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> 
     Ok(Body::Ack { ack, echo, window, flags })
 }
 
-fn read_syn(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.flags_among(Flags::NONE)?;
+/// What kinds with no more than a time have: it, and their flags.
+fn read_stamp(reader: &mut Reader<'_>, common: &Common, allowed: Flags) -> Result<(Instant, Flags), WireError> {
+    let flags = common.flags_among(allowed)?;
     common.no_sack()?;
-    Ok(Body::Syn { sent_at: reader.time()? })
+    Ok((reader.time()?, flags))
 }
 
 fn read_syn_ack(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.flags_among(Flags::NONE)?;
-    common.no_sack()?;
-    Ok(Body::SynAck { echo: reader.time()?, window: reader.u16()? })
+    let (echo, _) = read_stamp(reader, common, Flags::NONE)?;
+    Ok(Body::SynAck { echo, window: reader.u16()? })
 }
 
 fn read_message(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
@@ -283,7 +316,8 @@ impl Common {
     }
 
     fn flags_among(&self, allowed: Flags) -> Result<Flags, WireError> {
-        Flags::from_bits(self.flags).filter(|&flags| allowed.contains(flags)).ok_or(WireError::WrongFlags(self.flags))
+        let flags = Flags::from_bits(self.flags);
+        if allowed.contains(flags) { Ok(flags) } else { Err(WireError::WrongFlags(self.flags)) }
     }
 
     fn no_sack(&self) -> Result<(), WireError> {

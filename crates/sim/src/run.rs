@@ -9,18 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu_time::ThreadTime;
+use pliant_proto::contract::reflex::ReflexConfig;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender};
+use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound};
+use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
 use pliant_proto::transport::sender_drop::SenderDrop;
-use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::transport::tcp::{CrossQueueSender, TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
 use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
@@ -63,6 +66,7 @@ pub fn run(
             let recorder = SeriesRecorder::new(interval, scenario.groups.len());
             let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
             (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
+            result.reflex_samples = recorder.reflex;
             Ok(result)
         }
         None => run_with(scenario, NoRecorder, interrupt, progress).map(|(result, _)| result),
@@ -82,12 +86,17 @@ fn run_with<R: Recorder>(
         switch_plan: &scenario.switch_plan,
         host_plan: &scenario.host_plan,
         path_choice: scenario.spec.routing.into(),
+        oracle_interval: scenario.oracle_interval(),
         seed: scenario.spec.seed,
     };
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
     let endless = Cell::new(0u64);
     let mut opener = Opener::new(scenario);
+    let mut paths = Paths::default();
     let open = |flow: &FlowSpec, path: &[LinkId]| {
+        if scenario.spec.shares {
+            paths.push(path.iter().map(|link| link.0));
+        }
         endless.set(endless.get() + u64::from(flow.bytes == UNLIMITED_BYTES));
         opener.open(flow, path)
     };
@@ -97,7 +106,10 @@ fn run_with<R: Recorder>(
     if let Some(error) = traffic.error() {
         return Err(RunError(error.to_string()));
     }
-    let Outcome { flows, ports, left, totals, ended, recorder } = outcome;
+    let Outcome { mut flows, ports, left, totals, ended, recorder } = outcome;
+    if scenario.spec.shares {
+        shares::fill(&mut flows, &paths, scenario, ended);
+    }
     let (wall_s, cpu_s) = clock.read();
     let result = RunResult {
         scenario: scenario.name().to_owned(),
@@ -115,6 +127,7 @@ fn run_with<R: Recorder>(
         ports: port_rows(scenario, ports, left),
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
+        reflex_samples: Vec::new(),
     };
     result.assert_invariants();
     Ok((result, recorder))
@@ -153,15 +166,23 @@ fn advance<R: Recorder>(
 /// Makes the transports of flows.
 struct Opener<'a> {
     scenario: &'a Resolved,
-    /// Settings of each group in each class that its flows have asked for.
-    configs: BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>,
-    /// The same of groups that send messages, and of each rate of a sender's link.
-    message_configs: BTreeMap<(u16, Option<u8>, Rate), Arc<AtpConfig>>,
+    /// For each group in each class that its flows have asked for.
+    shared: BTreeMap<(u16, Option<u8>), Shared>,
+    /// The same for Near-Opt.
+    near_opt: BTreeMap<(u16, Option<u8>), Arc<NearOptConfig>>,
+    /// The same for groups that send messages, and each rate of a sender's link.
+    messages: BTreeMap<(u16, Option<u8>, Rate), Arc<AtpConfig>>,
+}
+
+/// Settings that flows have in common.
+struct Shared {
+    tcp: Arc<TcpConfig>,
+    reflex: Option<Arc<ReflexConfig>>,
 }
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
-        Self { scenario, configs: BTreeMap::new(), message_configs: BTreeMap::new() }
+        Self { scenario, shared: BTreeMap::new(), near_opt: BTreeMap::new(), messages: BTreeMap::new() }
     }
 
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
@@ -182,25 +203,31 @@ impl<'a> Opener<'a> {
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let (initiator, responder) = match &group.carrier {
             Carrier::Tcp(tcp) => {
-                let TcpCarrier { config, controller, sender_drop } = &**tcp;
-                let config = self.configs.entry((flow.group, flow.class)).or_insert_with(|| {
+                let TcpCarrier { config, controller, cross_queue, sender_drop } = &**tcp;
+                let Shared { tcp, reflex } = self.shared.entry((flow.group, flow.class)).or_insert_with(|| {
                     let class = flow.class.map(TrafficClass::new);
-                    Arc::new(TcpConfig {
-                        data_class: class.unwrap_or(config.data_class),
-                        ack_class: class.unwrap_or(config.ack_class),
-                        ..config.clone()
-                    })
+                    let data_class = class.unwrap_or(config.data_class);
+                    let ack_class = class.unwrap_or(config.ack_class);
+                    Shared {
+                        tcp: Arc::new(TcpConfig { data_class, ack_class, ..config.clone() }),
+                        reflex: group.reflex.as_ref().map(|reflex| Arc::new(reflex.config_in(data_class))),
+                    }
                 });
-                let sender = TcpSender::new(Arc::clone(config), *controller);
-                let sender = match *sender_drop {
-                    None => AnyTransport::from(sender),
-                    Some(policy) => {
+                let mut sender = TcpSender::new(Arc::clone(tcp), *controller);
+                if let (Some(group), Some(config)) = (&group.reflex, reflex) {
+                    let policy = group.policy(Arc::clone(config), flow, scenario.spec.seed);
+                    sender = sender.with_policy(policy.into());
+                }
+                let sender = match (*cross_queue, *sender_drop) {
+                    (Some(policy), _) => CrossQueueSender::new(sender, policy).into(),
+                    (None, Some(policy)) => {
                         let name = format!("traffic.{}.drop.{}", group.name, flow.sequence);
                         let stream = Stream::named(scenario.spec.seed, &name);
                         Box::new(SenderDrop::new(sender, scenario.mss(), policy, group.max_loss, stream)).into()
                     }
+                    (None, None) => AnyTransport::from(sender),
                 };
-                (sender, AnyTransport::from(TcpReceiver::new(Arc::clone(config))))
+                (sender, AnyTransport::from(TcpReceiver::new(Arc::clone(tcp))))
             }
             Carrier::Udp(udp) => {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));
@@ -209,7 +236,7 @@ impl<'a> Opener<'a> {
             }
             Carrier::Messages(config) => {
                 let line_rate = scenario.topology.link(path[0]).rate;
-                let shared = self.message_configs.entry((flow.group, flow.class, line_rate)).or_insert_with(|| {
+                let shared = self.messages.entry((flow.group, flow.class, line_rate)).or_insert_with(|| {
                     let max_rate = if config.max_rate == LINE_RATE { line_rate } else { config.max_rate };
                     let class =
                         |of: TrafficClass| flow.class.map_or(of, |class| TrafficClass::new(class).with_ecn(of.ecn()));
@@ -217,6 +244,15 @@ impl<'a> Opener<'a> {
                     Arc::new(AtpConfig { max_rate, data_class, control_class, ..(**config).clone() })
                 });
                 (AtpSender::new(Arc::clone(shared)).into(), AtpReceiver::new(Arc::clone(shared)).into())
+            }
+            Carrier::NearOpt(spec) => {
+                let config = self.near_opt.entry((flow.group, flow.class)).or_insert_with(|| {
+                    let (mss, wire) = (scenario.mss(), scenario.wire());
+                    let data_class = TrafficClass::new(flow.class.unwrap_or(group.class));
+                    let ack_class = TrafficClass::new(flow.class.unwrap_or(group.ack_class));
+                    Arc::new(NearOptConfig { mss, wire, data_class, ack_class, rto: spec.rto() })
+                });
+                (NearOptSender::new(Arc::clone(config)).into(), NearOptReceiver::new(Arc::clone(config)).into())
             }
         };
         let messages = group.messages.as_ref().map(|messages| {
@@ -229,15 +265,18 @@ impl<'a> Opener<'a> {
     }
 }
 
-/// The flows that started after the warm-up. Those without an end are not taken for unfinished, nor those for completed
+/// The flows that started after the warm-up and before the end of the measured time. Those without an end are not taken for unfinished, nor those for completed
 /// whose last byte arrived after others were lost for good.
 fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_from = Instant::ZERO.after(scenario.spec.warmup);
-    flows.retain(|flow| flow.start >= measure_from);
+    let measure_until = Instant::ZERO.after(scenario.spec.measure_until.unwrap_or(Span::MAX));
+    flows.retain(|flow| (measure_from..measure_until).contains(&flow.start));
     for flow in &mut flows {
-        let needed = scenario.groups[usize::from(flow.group)].contract.min_delivery * flow.bytes as f64;
-        let lacks =
-            flow.messages.map_or((flow.delivered_bytes as f64) < needed, |counts| counts.delivered < counts.needed);
+        let group = &scenario.groups[usize::from(flow.group)];
+        let lacks = match flow.messages {
+            Some(counts) if group.max_loss != LossBound::RELIABLE => counts.delivered < counts.needed,
+            _ => flow.delivered_bytes < group.contract.needed_bytes(flow.bytes),
+        };
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
             (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
         } else if flow.state == FlowState::Completed && lacks {
@@ -280,8 +319,9 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
     let queue = scenario.switch_plan.queue_of_class[usize::from(group.class)];
     GroupInfo {
         name: group.name.clone(),
-        transport: spec.transport.name().to_owned(),
+        transport: format!("{}{}", spec.transport.name(), if spec.reflex.is_some() { " + reflex" } else { "" }),
         class: format!("{} ({})", group.class, scenario.switch_plan.queues[usize::from(queue)].name),
+        min_share: spec.contract.min_share,
         contract: if asked.is_empty() { "none".to_owned() } else { asked.join(", ") },
     }
 }
@@ -305,5 +345,6 @@ impl Clock {
     }
 }
 
+mod shares;
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,13 @@
 //! member, so a member keeps what few flows need behind a box.
 
 use super::atp::{AtpReceiver, AtpSender};
+use super::near_opt::{NearOptReceiver, NearOptSender};
 use super::sender_drop::SenderDrop;
-use super::tcp::{TcpReceiver, TcpSender};
+use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
 use crate::congestion::AnyController;
+use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -63,6 +65,10 @@ macro_rules! any_transport {
             fn statistics(&self) -> Statistics {
                 match self { $(Self::$name(transport) => transport.statistics(),)* }
             }
+
+            fn policy(&self) -> Option<&Policy> {
+                match self { $(Self::$name(transport) => transport.policy(),)* }
+            }
         }
     };
 }
@@ -70,12 +76,18 @@ macro_rules! any_transport {
 any_transport! {
     /// Sends by TCP.
     TcpSender(TcpSender<AnyController>),
+    /// Sends by TCP that pauses while a queue above is congested.
+    CrossQueueSender(CrossQueueSender<AnyController>),
     /// Receives by TCP.
     TcpReceiver(TcpReceiver),
     /// Sends datagrams at a constant rate.
     UdpSender(UdpSender),
     /// Receives datagrams.
     UdpReceiver(UdpReceiver),
+    /// Sends at the rate that an oracle tells.
+    NearOptSender(NearOptSender),
+    /// Acknowledges every packet of such a sender.
+    NearOptReceiver(NearOptReceiver),
     /// Sends messages of which some may be missing.
     AtpSender(AtpSender),
     /// Receives them.

@@ -6,6 +6,7 @@
 
 pub mod any;
 pub mod atp;
+pub mod near_opt;
 #[cfg(test)]
 pub(crate) mod pair;
 pub mod pfabric;
@@ -13,8 +14,11 @@ pub mod sender_drop;
 pub mod tcp;
 pub mod udp;
 
+use self::near_opt::{OracleRequest, PacketFate};
+use crate::contract::policy::{Policy, PolicyCounts};
 use crate::packet::{ByteRange, Packet, SackBlocks};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
+use crate::units::Rate;
 
 /// What the application, or an oracle, tells a transport.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -43,9 +47,19 @@ pub enum Command {
     },
     /// The flow's weight is now this.
     SetWeight(f64),
+    /// An oracle's answer to `OracleRequest::FollowRate`: from now on the flow sends at this rate, on the wire. Zero
+    /// stops it.
+    SetRate(Rate),
+    /// An oracle's answer to `OracleRequest::Fate`.
+    Fate {
+        /// First byte of the data packet asked about.
+        seq: u64,
+        /// What became of it.
+        fate: PacketFate,
+    },
 }
 
-/// What a transport tells the application.
+/// What a transport tells the application, or asks an oracle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A connection stands; data may flow.
@@ -70,6 +84,8 @@ pub enum Event {
     Received,
     /// Everything was sent and acknowledged (sender).
     Finished,
+    /// A question to an oracle, for drivers that have one.
+    Ask(OracleRequest),
 }
 
 /// Why a transport wants to be called.
@@ -85,6 +101,10 @@ pub enum Timer {
     Pace,
     /// RACK reordering window or tail loss probe (RFC 8985).
     LossDetection,
+    /// Next probe of the queue above, or too long a silence about it (cross-queue congestion notification).
+    Probe,
+    /// The flow's policy wants to be asked.
+    Policy,
     /// A window of rate control ends or is judged.
     RateControl,
 }
@@ -115,6 +135,14 @@ pub struct Statistics {
     pub marks: u64,
     /// Payload bytes that arrived more than once (receiver).
     pub duplicate_bytes: u64,
+    /// Times that the sender was told to stand still (cross-queue congestion notification).
+    pub pauses: u64,
+    /// Time for which it stood still, in the pauses that are over.
+    pub paused: Span,
+    /// Bytes the application gave and the policy decided not to send (sender).
+    pub given_up_bytes: u64,
+    /// What the policy counted (sender).
+    pub policy: PolicyCounts,
 }
 
 /// One side of one flow.
@@ -144,6 +172,11 @@ pub trait Transport {
 
     /// What was counted so far.
     fn statistics(&self) -> Statistics;
+
+    /// The policy that bends the flow, if it has one (sender).
+    fn policy(&self) -> Option<&Policy> {
+        None
+    }
 }
 
 /// Where a driver takes a transport's outputs.

@@ -8,7 +8,7 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport};
 
 use super::messages::FlowMessages;
-use crate::results::{FlowRow, FlowState};
+use crate::results::{FlowRow, FlowState, Share};
 use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
@@ -50,7 +50,8 @@ pub(super) struct Slot {
     pub(super) group: u16,
     /// The messages it consists of, if it does.
     pub(super) messages: Option<Box<FlowMessages>>,
-    id: u64,
+    /// The flow's number.
+    pub(super) id: u64,
     spec: FlowSpec,
     ideal_fct: Span,
 }
@@ -193,6 +194,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         FlowRow {
             id: slot.id,
             group: slot.group,
+            request: slot.spec.sequence,
             source: slot.spec.source,
             destination: slot.spec.destination,
             bytes: slot.spec.bytes,
@@ -200,6 +202,9 @@ impl<'a, T: Transport> Flows<'a, T> {
             completed: slot.received,
             ideal_fct: slot.ideal_fct,
             delivered_bytes: slot.delivered_bytes,
+            given_up_bytes: sender.given_up_bytes,
+            low_bytes: sender.policy.low_bytes,
+            low_time: Span::from_ps(sender.policy.low_ps),
             state: match (all_arrived, slot.finished) {
                 (true, _) => FlowState::Completed,
                 (false, true) => FlowState::SentWithLoss,
@@ -210,6 +215,10 @@ impl<'a, T: Transport> Flows<'a, T> {
             marks: receiver.marks as u32,
             drops: slot.drops,
             messages: slot.messages.as_ref().map(|messages| messages.counts()),
+            fair_share: Share::NONE,
+            fluid_share: Share::NONE,
+            pauses: sender.pauses as u32,
+            paused: sender.paused,
         }
     }
 

@@ -268,19 +268,26 @@ impl Link {
 
     /// What is queued, per queue in the plan's order; the caller has caught up.
     pub(super) fn occupancies(&self) -> Vec<Occupancy> {
-        self.queues().iter().map(|queue| queue.occupancy()).collect()
+        self.queues().map(Queue::occupancy).collect()
     }
 
     /// Each queue's counts, in the plan's order.
     pub(super) fn counters(&self) -> Vec<QueueCounters> {
-        self.queues().iter().map(|queue| queue.counters()).collect()
+        self.queues().map(Queue::counters).collect()
     }
 
-    fn queues(&self) -> Vec<&Queue> {
-        match &self.scheduled {
-            None => vec![&self.queue],
-            Some(scheduled) => scheduled.port.queues().collect(),
-        }
+    /// Its queues, in the plan's order.
+    pub(super) fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let scheduled = self.scheduled.as_ref().map(|scheduled| scheduled.port.queues());
+        let only = scheduled.is_none().then_some(&self.queue);
+        only.into_iter().chain(scheduled.into_iter().flatten())
+    }
+
+    /// Bytes that wait in the device FIFO; the caller has caught up.
+    pub(super) fn device_bytes(&self, now: Instant) -> u64 {
+        let Some(scheduled) = &self.scheduled else { return 0 };
+        let waiting = scheduled.device_starts.iter().rev().take_while(|start| **start > now).count();
+        self.wire.iter().rev().take(waiting).map(|on_wire| u64::from(on_wire.packet.wire_bytes)).sum()
     }
 
     /// Packets that arrived at the far end.

@@ -9,15 +9,17 @@ mod flows;
 mod link;
 mod messages;
 mod network;
+mod oracle;
 mod schedule;
 
 pub use flows::{Open, Opened};
 pub use messages::FlowMessages;
 
+use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
-use pliant_proto::time::Instant;
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Command, Deadline, Event as TransportEvent, Outlet, Transport, drain};
 
 use crate::recorder::Recorder;
@@ -27,6 +29,7 @@ use crate::topology::{LinkId, Topology};
 use crate::traffic::FlowSpec;
 use flows::{Endpoint, Flows, Slot};
 use network::Network;
+use oracle::Oracle;
 use schedule::{Schedule, kind};
 
 /// How a switch picks among equal-cost next hops.
@@ -55,6 +58,8 @@ pub struct Setup<'a> {
     pub host_plan: &'a QueuePlan,
     /// How switches pick among equal-cost next hops.
     pub path_choice: PathChoice,
+    /// How often an oracle tells rates to the flows that ask for them, above zero. None is computed where none asks.
+    pub oracle_interval: Span,
     /// Seed of every random stream.
     pub seed: u64,
 }
@@ -94,6 +99,7 @@ pub struct Simulation<'a, T: Transport, R: Recorder> {
     schedule: Schedule,
     network: Network<'a>,
     flows: Flows<'a, T>,
+    oracle: Oracle,
     recorder: R,
     events: u64,
     digest: u64,
@@ -114,6 +120,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             schedule: Schedule::new(setup.topology.links().len()),
             network: Network::new(setup),
             flows: Flows::new(setup.routing.max_hops(), Box::new(traffic), Box::new(open)),
+            oracle: Oracle::new(setup.oracle_interval),
             recorder,
             events: 0,
             digest: 0,
@@ -137,6 +144,8 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
                 kind::WAKE_PORT => self.network.wake(self.now, event.entity, &mut self.schedule),
                 kind::TIMER => self.handle_timer(EndpointId::from_index(event.entity)),
                 kind::FLOW_START => self.handle_flow_start(),
+                kind::ORACLE_REQUESTS => self.handle_oracle_requests(),
+                kind::ORACLE_UPDATE => self.handle_oracle_update(),
                 kind::MESSAGE => self.handle_message_due(event.entity),
                 _ => self.handle_sample(),
             }
@@ -203,6 +212,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         slot.drops += 1;
         slot.in_flight -= 1;
         self.network.attachments.take(packet);
+        self.oracle.on_drop(packet);
         self.flows.close_if_over(packet.to.flow());
     }
 
@@ -235,8 +245,22 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             Some(_) => {
                 self.mix(kind::TIMER, endpoint.index());
                 self.with_transport(endpoint, |transport, _, now| transport.handle_timeout(now));
+                if R::ON {
+                    self.record_policy(endpoint);
+                }
             }
             None => {}
+        }
+    }
+
+    /// Tells the recorder if the endpoint's policy has just ended an interval.
+    fn record_policy(&mut self, endpoint: EndpointId) {
+        let Some(Policy::Reflex(reflex)) = self.flows.endpoints[endpoint.index() as usize].transport.policy() else {
+            return;
+        };
+        if let Some(standing) = reflex.standing().filter(|standing| standing.at == self.now) {
+            let slot = &self.flows.slots[endpoint.flow() as usize];
+            self.recorder.reflex(slot.id, slot.group, standing);
         }
     }
 
@@ -284,6 +308,29 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         }
     }
 
+    fn handle_oracle_requests(&mut self) {
+        while let Some((endpoint, request)) = self.oracle.next_request() {
+            let route = &self.flows.routes[endpoint.peer().index() as usize * self.flows.stride..][..self.flows.stride];
+            let answer = self.oracle.answer(self.now, endpoint, request, route, &mut self.network);
+            self.with_transport(endpoint, |transport, _, now| transport.handle_command(now, answer));
+        }
+        self.schedule_oracle_update();
+    }
+
+    fn handle_oracle_update(&mut self) {
+        for (flow, rate) in self.oracle.update(self.now, &mut self.network) {
+            let sender = EndpointId::new(flow, Side::Initiator);
+            self.with_transport(sender, |transport, _, now| transport.handle_command(now, Command::SetRate(rate)));
+        }
+        self.schedule_oracle_update();
+    }
+
+    fn schedule_oracle_update(&mut self) {
+        if let Some(at) = self.oracle.schedule_update(self.now) {
+            self.schedule.push(at, kind::ORACLE_UPDATE, 0);
+        }
+    }
+
     fn handle_sample(&mut self) {
         let next = self.recorder.sample(self.now, self.network.occupancies(self.now));
         // Alone in the schedule, a sample would keep the run going for ever.
@@ -307,6 +354,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             armed,
             slot,
             network: &mut self.network,
+            oracle: &mut self.oracle,
             schedule: &mut self.schedule,
             recorder: &mut self.recorder,
             displaced: &mut self.displaced,
@@ -333,6 +381,7 @@ struct SimulatedHost<'s, 'a, R> {
     armed: &'s mut Instant,
     slot: &'s mut Slot,
     network: &'s mut Network<'a>,
+    oracle: &'s mut Oracle,
     schedule: &'s mut Schedule,
     recorder: &'s mut R,
     displaced: &'s mut Vec<Packet>,
@@ -364,6 +413,7 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
             Admission::Dropped(_) => {
                 self.slot.drops += 1;
                 self.network.attachments.take(&packet);
+                self.oracle.on_drop(&packet);
             }
         }
     }
@@ -391,6 +441,11 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
             // A flow of messages may have had all it needs before its sender closed it.
             TransportEvent::Received => _ = self.slot.received.get_or_insert(self.now),
             TransportEvent::Finished => self.slot.finished = true,
+            TransportEvent::Ask(request) => {
+                if self.oracle.ask(self.endpoint, request) {
+                    self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
+                }
+            }
             TransportEvent::Connected | TransportEvent::Release(_) => {}
         }
     }

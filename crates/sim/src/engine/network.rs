@@ -1,10 +1,11 @@
 //! Everything between the endpoints: links, shared buffers, the choice of paths.
 
-use pliant_proto::packet::Packet;
+use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::switch::{QueuePlan, SharedBuffer};
 use pliant_proto::time::Instant;
+use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
 use super::link::Link;
@@ -18,6 +19,8 @@ use crate::traffic::FlowSpec;
 pub(super) struct Network<'a> {
     topology: &'a Topology,
     routing: &'a Routing,
+    switch_plan: &'a QueuePlan,
+    host_plan: &'a QueuePlan,
     links: Vec<Link>,
     hosts: u32,
     /// The shared buffer of each node that has one; empty if none has.
@@ -46,6 +49,8 @@ impl<'a> Network<'a> {
         Self {
             topology,
             routing: setup.routing,
+            switch_plan: setup.switch_plan,
+            host_plan: setup.host_plan,
             links: topology.links().iter().enumerate().map(link).collect(),
             hosts: topology.hosts(),
             shared: if shares { (0..nodes as u32).map(shared).collect() } else { Vec::new() },
@@ -184,6 +189,31 @@ impl<'a> Network<'a> {
     pub(super) fn path(&self, spec: &FlowSpec, path: &mut Vec<LinkId>) {
         let key = spec.sequence ^ u64::from(spec.group) << 48 ^ self.seed.rotate_left(32);
         self.routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
+    }
+
+    /// The links of the pinned path that `route` begins with: up to the first that reaches a host.
+    pub(super) fn path_of(&self, route: &[u32]) -> Vec<u32> {
+        let last = route.iter().position(|&link| self.links[link as usize].to() < self.hosts);
+        route[..=last.expect("a path ends at a host")].to_vec()
+    }
+
+    /// A link with all decisions taken that were due.
+    pub(super) fn caught_up(&mut self, now: Instant, link: u32) -> &Link {
+        let (port, shared) = self.port_and_buffer(link);
+        port.catch_up(now, shared);
+        port
+    }
+
+    /// A link's rate.
+    pub(super) fn rate(&self, link: u32) -> Rate {
+        self.topology.links()[link as usize].rate
+    }
+
+    /// The queue of a link that takes a class.
+    pub(super) fn queue_of(&self, link: u32, class: TrafficClass) -> usize {
+        let of_host = self.topology.is_host(self.topology.links()[link as usize].from);
+        let plan = if of_host { self.host_plan } else { self.switch_plan };
+        usize::from(plan.queue_of_class[class.class()])
     }
 
     /// What each queue of each link holds at `now`.

@@ -5,14 +5,30 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::atp::{AtpSpec, PFabricSpec};
+use super::cross_queue::CrossQueueSpec;
+use super::near_opt::NearOptSpec;
+use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 10] =
-    ["kind", "class", "ack_class", "transport", "contract", "messages", "tcp", "udp", "atp", "pfabric"];
+pub(super) const GROUP_KEYS: [&str; 13] = [
+    "kind",
+    "class",
+    "ack_class",
+    "transport",
+    "contract",
+    "messages",
+    "reflex",
+    "tcp",
+    "udp",
+    "atp",
+    "pfabric",
+    "cross_queue",
+    "near_opt",
+];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,6 +45,9 @@ pub struct GroupSpec {
     /// How far it may bend. Default: not at all.
     #[serde(default)]
     pub contract: ContractSpec,
+    /// Lets its flows give way within `contract`, over any transport with a window. Default: they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reflex: Option<ReflexSpec>,
     /// The messages that its flows consist of. Default: of `atp` and `pfabric` one per packet, of others none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<MessagesSpec>,
@@ -38,6 +57,12 @@ pub struct GroupSpec {
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Pauses its flows while a queue above theirs is congested. Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_queue: Option<CrossQueueSpec>,
+    /// Settings of its `near-opt` transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_opt: Option<NearOptSpec>,
     /// Settings of its ATP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atp: Option<AtpSpec>,
@@ -65,6 +90,13 @@ pub enum TransportName {
     Dctcp,
     /// DCTCP's marks with a weight (PPUSH's WFCC).
     WeightedFair,
+    /// TCP-LP (INFOCOM 2003).
+    TcpLp,
+    /// LEDBAT (RFC 6817).
+    Ledbat,
+    /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus).
+    #[serde(rename = "ledbat++")]
+    LedbatPlusPlus,
     /// DCTCP behind a sender that leaves a fixed share of the messages out.
     #[serde(rename = "dctcp-sd")]
     DctcpSenderDrop,
@@ -78,21 +110,27 @@ pub enum TransportName {
     /// pFabric at the line rate.
     #[serde(rename = "pfabric")]
     PFabric,
+    /// Told its rate and its losses by an oracle (arXiv 2401.08890).
+    NearOpt,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
         Self::Dctcp,
         Self::WeightedFair,
+        Self::TcpLp,
+        Self::Ledbat,
+        Self::LedbatPlusPlus,
         Self::DctcpSenderDrop,
         Self::DctcpBandwidth,
         Self::Udp,
         Self::Atp,
         Self::PFabric,
+        Self::NearOpt,
     ];
 
     /// Its name in scenario files.
@@ -103,11 +141,15 @@ impl TransportName {
             Self::Cubic => "cubic",
             Self::Dctcp => "dctcp",
             Self::WeightedFair => "weighted-fair",
+            Self::TcpLp => "tcp-lp",
+            Self::Ledbat => "ledbat",
+            Self::LedbatPlusPlus => "ledbat++",
             Self::DctcpSenderDrop => "dctcp-sd",
             Self::DctcpBandwidth => "dctcp-bw",
             Self::Udp => "udp",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
+            Self::NearOpt => "near-opt",
         }
     }
 
@@ -123,15 +165,21 @@ impl TransportName {
                 "DCTCP; the sender leaves out a share 1 - min_delivery of the messages (ATP's DCTCP-SD)"
             }
             Self::DctcpBandwidth => "DCTCP; the sender leaves messages out while it sees congestion (ATP's DCTCP-BW)",
+            Self::TcpLp => "TCP Low Priority: leaves bandwidth to others when one-way delays rise (INFOCOM 2003)",
+            Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
+            Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
             Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
             Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
+            Self::NearOpt => {
+                "Near-Opt: an oracle tells it its rate and its losses; in the simulator only (low-priority TCP)"
+            }
         }
     }
 
     /// Whether it is a member of the TCP family.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Atp | Self::PFabric)
+        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt)
     }
 
     /// Whether it sends messages and nothing else.
@@ -145,6 +193,7 @@ impl TransportName {
             Self::Udp => "udp",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
+            Self::NearOpt => "near_opt",
             _ => "tcp",
         }
     }
@@ -155,12 +204,13 @@ impl TransportName {
             Self::Udp => return None,
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
+            Self::NearOpt => Table::try_from(NearOptSpec::default()),
             _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
         };
         Some(settings.expect("settings are plain values"))
     }
 
-    /// Fields of the contract that it honours.
+    /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {
             Self::WeightedFair => &[Field::Weight],

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use pliant_proto::congestion::{AnyController, CongestionControl};
+use pliant_proto::congestion::AnyController;
+use pliant_proto::contract::cross_queue_notification::CrossQueueConfig;
 use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
@@ -17,13 +18,18 @@ use super::atp::MessageTransport;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::near_opt::{NearOptSpec, OracleSpec};
 use super::queues::{KeyError, QueuesSpec};
-use super::spec::{PacketsSpec, ScenarioSpec};
+use super::reflex::ReflexGroup;
+use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
+use super::warnings::warnings;
 use crate::routing::Routing;
 use crate::topology::{NodeId, Topology, TopologyError};
-use crate::traffic::{Environment, Fabric, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate};
+use crate::traffic::{
+    Environment, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
+};
 use crate::workload::{Messages, PacketFormat};
 
 /// `drain` where a file does not say, in units of `duration`.
@@ -46,6 +52,8 @@ pub struct Resolved {
     pub host_plan: QueuePlan,
     /// The traffic groups, in the file's order.
     pub groups: Vec<Group>,
+    /// What can run but is hardly meant, a line each.
+    pub warnings: Vec<String>,
     pub(super) fabric: Fabric,
     class_names: Vec<String>,
 }
@@ -63,6 +71,8 @@ pub struct Group {
     pub ack_class: u8,
     /// How far it may bend.
     pub contract: Contract,
+    /// How its flows give way, if they do.
+    pub reflex: Option<ReflexGroup>,
     /// What carries it.
     pub carrier: Carrier,
     /// The messages that its flows consist of; `None` if they are plain sequences of bytes.
@@ -78,6 +88,8 @@ pub enum Carrier {
     Tcp(Box<TcpCarrier>),
     /// Datagrams.
     Udp(UdpSpec),
+    /// Near-Opt.
+    NearOpt(NearOptSpec),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
     Messages(Box<AtpConfig>),
 }
@@ -89,6 +101,8 @@ pub struct TcpCarrier {
     pub config: TcpConfig,
     /// The congestion controller of a new sender.
     pub controller: AnyController,
+    /// When a sender pauses for the queue above, if it does.
+    pub cross_queue: Option<CrossQueueConfig>,
     /// Leaves messages out before they are sent.
     pub sender_drop: Option<DropPolicy>,
 }
@@ -118,6 +132,11 @@ impl Resolved {
         self.spec.packets.mss.0 as u16
     }
 
+    /// How often the oracle of `near-opt` flows tells rates.
+    pub fn oracle_interval(&self) -> Span {
+        self.spec.oracle.unwrap_or_default().interval
+    }
+
     /// How long flows under way may take after `duration`.
     pub fn drain(&self) -> Span {
         self.spec.drain.unwrap_or(self.spec.duration.times(DEFAULT_DRAIN))
@@ -125,6 +144,15 @@ impl Resolved {
 
     /// The flows of all groups by start time. Only files that changed since the scenario was resolved can fail.
     pub fn traffic(&self) -> Result<Traffic, TrafficError> {
+        self.with_groups(generate)
+    }
+
+    /// What each group offers to links on average.
+    pub(super) fn offered(&self) -> Result<Vec<Offered>, TrafficError> {
+        self.with_groups(offered)
+    }
+
+    fn with_groups<T>(&self, act: impl FnOnce(&[TrafficGroup<'_>], &Environment<'_>) -> T) -> T {
         let classes: Vec<&str> = self.class_names.iter().map(String::as_str).collect();
         let environment =
             Environment { fabric: &self.fabric, seed: self.spec.seed, directory: Path::new(""), classes: &classes };
@@ -135,7 +163,7 @@ impl Resolved {
             .iter()
             .map(|(name, spec, messages)| TrafficGroup { name, spec, packets, messages: messages.as_ref() })
             .collect();
-        generate(&groups, &environment)
+        act(&groups, &environment)
     }
 }
 
@@ -170,13 +198,19 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     let names: Vec<String> = spec.traffic.keys().cloned().collect();
     let mut groups = Vec::with_capacity(names.len());
     for name in names {
-        groups.push(resolve_group(document, &mut spec, &name)?);
+        let group = resolve_group(document, &mut spec, &name)?;
+        groups.push(resolve_reflex(document, &mut spec, host_key, group)?);
     }
     spec.transport = TcpSpec::default();
+    if groups.iter().any(|group| matches!(group.carrier, Carrier::NearOpt(_))) {
+        spec.oracle.get_or_insert_default();
+    }
 
     let fabric = fabric(&topology, spec.duration);
-    let resolved = Resolved { spec, topology, routing, switch_plan, host_plan, groups, fabric, class_names };
+    let mut resolved =
+        Resolved { spec, topology, routing, switch_plan, host_plan, groups, warnings: Vec::new(), fabric, class_names };
     check_traffic(document, &resolved)?;
+    resolved.warnings = warnings(document, &resolved);
     Ok(resolved)
 }
 
@@ -191,11 +225,22 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     if spec.warmup >= spec.duration {
         return refuse("warmup", "must be shorter than `duration`");
     }
+    if let Some(until) = spec.measure_until
+        && (until <= spec.warmup || until > spec.duration)
+    {
+        return refuse("measure_until", "must be after `warmup` and at most `duration`");
+    }
+    if spec.shares && spec.routing != RoutingName::Ecmp {
+        return refuse("shares", "needs `routing` \"ecmp\": a fair rate is that of one path");
+    }
     if spec.sample_interval == Some(Span::ZERO) {
         return refuse("sample_interval", "must be longer than 0s");
     }
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
+    }
+    if let Err((key, why)) = spec.oracle.map_or(Ok(()), OracleSpec::check) {
+        return refuse(&format!("oracle.{key}"), &why);
     }
     if spec.traffic.is_empty() {
         return refuse("traffic", "names no traffic group: give at least one [traffic.NAME]");
@@ -227,8 +272,10 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
             _ if group.transport != TransportName::Atp => group.class,
             atp => group.class.saturating_add(atp.clone().unwrap_or_default().classes() - 1),
         };
-        let classes = (group.class..=last.max(group.class)).map(|class| ("class", class));
-        for (key, class) in classes.chain([("ack_class", group.ack_class.unwrap_or(group.class))]) {
+        let own = (group.class..=last.max(group.class)).map(|class| ("class", class));
+        let acks = [("ack_class", group.ack_class.unwrap_or(group.class))];
+        let probes = group.cross_queue.map(|cross_queue| ("cross_queue.probe_class", cross_queue.probe_class));
+        for (key, class) in own.chain(acks).chain(probes) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
@@ -247,57 +294,83 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
-    let ScenarioSpec { packets, transport: defaults, traffic, seed, .. } = spec;
+    let ScenarioSpec { packets, queues, transport: defaults, traffic, routing, seed, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
-    contract.check(group.transport.honours()).map_err(|why| contract_error(document, name, group.transport, why))?;
+    let mut honours = group.transport.honours().to_vec();
+    if group.reflex.is_some() {
+        honours.extend([Field::MinDelivery, Field::MinShare]);
+    }
+    contract.check(&honours).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
-    let below = format!("traffic.{name}");
-    let refuse = |(key, why): KeyError| document.error(&format!("{below}.{key}"), why);
-    check_tables(group).map_err(refuse)?;
-    let max_loss = match group.transport {
-        transport if transport.honours().contains(&Field::MinDelivery) => {
-            let why = "must be above 0: a share of 0 asks for nothing";
-            LossBound::from_min_delivery(contract.min_delivery)
-                .ok_or_else(|| refuse(("contract.min_delivery".to_owned(), why.to_owned())))?
-        }
-        _ => LossBound::RELIABLE,
-    };
-    let carrier = match group.transport {
-        TransportName::Udp => udp_carrier(group).map_err(refuse)?,
-        TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss).map_err(refuse)?,
-        _ => {
-            let tcp = tcp_carrier(group, defaults, packets, &contract);
-            let carrier = tcp.map_err(|(key, why)| {
-                // A setting for all groups is found where it is given.
-                let (own, shared) = (format!("{below}.{key}"), key.replacen("tcp.", "transport.", 1));
-                let is_shared = !document.gives(&own) && document.gives(&shared);
-                document.error(if is_shared { &shared } else { &own }, why)
-            })?;
-            Carrier::Tcp(Box::new(carrier))
-        }
-    };
-    let messages = messages(group, name, *seed, packets).map_err(refuse)?;
+    let max_loss =
+        max_loss(group, &contract).map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
+    let carrier = check_tables(group).and_then(|()| match group.transport {
+        TransportName::Udp => udp_carrier(group),
+        TransportName::NearOpt => near_opt_carrier(group, *routing),
+        TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
+        _ => Ok(Carrier::Tcp(Box::new(tcp_carrier(group, defaults, packets, queues, &contract)?))),
+    });
+    let carrier = carrier.map_err(|(key, why)| {
+        // A setting for all groups is found where it is given.
+        let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
+        let is_shared = shared != key && !document.gives(&own) && document.gives(&shared);
+        document.error(if is_shared { &shared } else { &own }, why)
+    })?;
+    let messages = messages(group, name, *seed, packets);
+    let messages = messages.map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
     let GroupSpec { class, ack_class, ref traffic, .. } = *group;
     let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
-    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier, messages, max_loss })
+    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, reflex: None, carrier, messages, max_loss })
 }
 
-/// A group has settings of its own transport only.
+/// The group with its table `reflex`, if it has one.
+fn resolve_reflex(
+    document: &Document,
+    spec: &mut ScenarioSpec,
+    host_key: &str,
+    group: Group,
+) -> Result<Group, ScenarioError> {
+    let ScenarioSpec { queues, host_queues, traffic, .. } = spec;
+    let group_spec = traffic.get_mut(&group.name).expect("the group comes from here");
+    let Some(mut reflex) = group_spec.reflex.take() else { return Ok(group) };
+    let plans = [("queues", &*queues), (host_key, host_queues.as_ref().unwrap_or(queues))];
+    let built = reflex.build(group_spec, &plans);
+    let built = built.map_err(|(key, why)| document.error(&format!("traffic.{}.{key}", group.name), why))?;
+    group_spec.reflex = Some(reflex);
+    Ok(Group { reflex: Some(built), ..group })
+}
+
+/// Tables that do not go with the transport are mistakes.
 fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
-    let given = [
-        ("tcp", group.tcp.is_some()),
-        ("udp", group.udp.is_some()),
-        ("atp", group.atp.is_some()),
-        ("pfabric", group.pfabric.is_some()),
+    let of_tcp = group.transport.is_tcp();
+    // What leaves messages out by itself cannot leave out bytes beside.
+    let bends = of_tcp && !group.transport.sends_messages();
+    let of = |transport| group.transport == transport;
+    let tables = [
+        ("tcp", group.tcp.is_some(), of_tcp, "has no settings of TCP"),
+        ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
+        ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
+        ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
+        ("pfabric", group.pfabric.is_some(), of(TransportName::PFabric), "has no settings of pFabric"),
+        ("cross_queue", group.cross_queue.is_some(), bends, "does not pause, only transports with a window do"),
+        ("reflex", group.reflex.is_some(), bends, "has no window that could give way"),
     ];
-    let own = group.transport.settings_table();
-    match given.iter().find(|(table, given)| *given && *table != own) {
-        Some((table, _)) => {
-            Err(((*table).to_owned(), format!("{} has no settings of {table}, only of {own}", group.transport.name())))
-        }
+    match tables.into_iter().find(|(_, given, fits, _)| *given && !fits) {
+        Some((key, .., why)) => Err((key.to_owned(), format!("{} {why}", group.transport.name()))),
         None => Ok(()),
     }
+}
+
+/// How many messages may be missing: for transports that leave some out, the complement of what must arrive.
+fn max_loss(group: &GroupSpec, contract: &Contract) -> Result<LossBound, KeyError> {
+    if !group.transport.honours().contains(&Field::MinDelivery) {
+        return Ok(LossBound::RELIABLE);
+    }
+    LossBound::from_min_delivery(contract.min_delivery).ok_or_else(|| {
+        let why = "must be above 0: who needs no message needs no flow";
+        ("contract.min_delivery".to_owned(), why.to_owned())
+    })
 }
 
 /// Writes the settings of ATP or pFabric out and makes the transport's configuration from them.
@@ -349,11 +422,22 @@ fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
     }
 }
 
+fn near_opt_carrier(group: &mut GroupSpec, routing: RoutingName) -> Result<Carrier, KeyError> {
+    if routing != RoutingName::Ecmp {
+        let why = "near-opt needs routing = \"ecmp\": its oracle follows the one path of a flow";
+        return Err(("transport".to_owned(), why.to_owned()));
+    }
+    let spec = group.near_opt.get_or_insert_default();
+    spec.check()?;
+    Ok(Carrier::NearOpt(*spec))
+}
+
 /// Writes the group's settings out and makes its transport from them.
 fn tcp_carrier(
     group: &mut GroupSpec,
     defaults: &TcpSpec,
     packets: &PacketsSpec,
+    queues: &QueuesSpec,
     contract: &Contract,
 ) -> Result<TcpCarrier, KeyError> {
     let below = |(key, why): KeyError| (format!("tcp.{key}"), why);
@@ -362,22 +446,31 @@ fn tcp_carrier(
     let explicit = own.explicit(defaults, group.transport);
     explicit.check_ranges().map_err(below)?;
     let mss = packets.mss.0 as u16;
-    let controller = explicit.controller(group.transport, contract, mss).expect("a member of the family");
+    let controller = explicit.controller(group.transport, contract, mss).expect("only the TCP family comes here");
     let config = TcpConfig {
         mss,
         wire: packets.framing.into(),
         data_class: TrafficClass::new(group.class),
         ack_class: TrafficClass::new(group.ack_class.unwrap_or(group.class)),
-        ..explicit.config(controller.ecn_mode())
+        ..explicit.config(&controller)
     };
     config.check().map_err(|why| ("tcp".to_owned(), why.to_string()))?;
     group.tcp = Some(explicit);
+    if group.reflex.is_some() && group.cross_queue.is_some() {
+        // Bounds on a flow's rate say nothing of time in which it may not send.
+        return Err((
+            "cross_queue".to_owned(),
+            "a flow follows one policy, and this group has a table reflex".to_owned(),
+        ));
+    }
+    let class = group.class;
+    let cross_queue = group.cross_queue.as_mut().map(|cross_queue| cross_queue.resolve(class, queues)).transpose()?;
     let sender_drop = match group.transport {
         TransportName::DctcpSenderDrop => Some(DropPolicy::Fixed),
         TransportName::DctcpBandwidth => Some(DropPolicy::Congested),
         _ => None,
     };
-    Ok(TcpCarrier { config, controller, sender_drop })
+    Ok(TcpCarrier { config, controller, cross_queue, sender_drop })
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {
@@ -385,13 +478,12 @@ fn contract_error(document: &Document, name: &str, transport: TransportName, why
     let honours = |field: Field| TransportName::ALL.into_iter().filter(move |name| name.honours().contains(&field));
     let why = match why {
         ContractError::OutOfRange(_) => why.to_string(),
+        ContractError::NotHonoured(field @ (Field::MinDelivery | Field::MinShare)) => {
+            format!("{} honours {field} only with a table [traffic.{name}.reflex]", transport.name())
+        }
         ContractError::NotHonoured(field) => {
-            let others: Vec<_> = honours(field).map(TransportName::name).collect();
-            let who = if others.is_empty() {
-                "no transport does yet".to_owned()
-            } else {
-                format!("these do: {}", others.join(", "))
-            };
+            let who: Vec<_> = honours(field).map(TransportName::name).collect();
+            let who = format!("these do: {}", who.join(", "));
             format!("{} does not honour {field} ({who})", transport.name())
         }
     };

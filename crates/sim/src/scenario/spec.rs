@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::group::GroupSpec;
+use super::near_opt::OracleSpec;
 use super::queues::QueuesSpec;
 use super::tcp::TcpSpec;
 use crate::engine::PathChoice;
@@ -36,6 +37,12 @@ pub struct ScenarioSpec {
     /// Flows that start before this are left out of statistics. Default: `"0s"`.
     #[serde(default, with = "units_serde")]
     pub warmup: Span,
+    /// Flows that start here or later are left out of statistics. Default: `duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub measure_until: Option<Span>,
+    /// Whether each flow's share of its max-min fair rate is computed. Default: false.
+    #[serde(default)]
+    pub shares: bool,
     /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"`, `"spray-round-robin"` or
     /// `"two-paths"` (by packet). Default: `"ecmp"`.
     #[serde(default)]
@@ -57,6 +64,9 @@ pub struct ScenarioSpec {
     /// Settings of the TCP family for every group that does not have its own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TcpSpec,
+    /// What `near-opt` flows are told; without such flows nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<OracleSpec>,
     /// Traffic groups by name, at least one.
     pub traffic: IndexMap<String, GroupSpec>,
     /// Variants for `pliant compare`: overrides by dotted key. Default: none.
@@ -106,7 +116,7 @@ pub struct PacketsSpec {
     #[serde(with = "units_serde")]
     pub mss: Bytes,
     /// What counts as on the wire: `"ethernet"` with preamble and gap (78 bytes around a payload, at least 84) or `"ip"`
-    /// (40 bytes). Default: `"ethernet"`.
+    /// (40 bytes) or `"ppp"` (54 bytes). Default: `"ethernet"`.
     pub framing: Framing,
 }
 
@@ -125,6 +135,8 @@ pub enum Framing {
     Ethernet,
     /// IP packets.
     Ip,
+    /// PPP frames of TCP with timestamps, as on ns-3's point-to-point links.
+    Ppp,
 }
 
 impl From<Framing> for WireFormat {
@@ -132,6 +144,7 @@ impl From<Framing> for WireFormat {
         match framing {
             Framing::Ethernet => Self::ETHERNET,
             Framing::Ip => Self::IP,
+            Framing::Ppp => Self::PPP,
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::workload::{Distribution, Size, SizeRange};
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) group: &'a TrafficGroup<'a>,
+    /// All groups, this one among them.
+    pub(super) groups: &'a [TrafficGroup<'a>],
     pub(super) environment: &'a Environment<'a>,
 }
 
@@ -27,6 +29,17 @@ impl<'a> Context<'a> {
     /// The random stream of one of the group's choices, so that (say) another load leaves the pairs as they were.
     pub(super) fn stream(&self, choice: &str) -> Stream {
         Stream::named(self.environment.seed, &format!("traffic.{}.{choice}", self.group.name))
+    }
+
+    /// Another group by its name, in the same surroundings.
+    pub(super) fn other(&self, key: &'static str, name: &str) -> Result<Context<'a>, TrafficError> {
+        let others = || self.groups.iter().filter(|group| group.name != self.group.name);
+        if let Some(group) = others().find(|group| group.name == name) {
+            return Ok(Context { group, ..*self });
+        }
+        let names = others().map(|group| group.name).collect::<Vec<_>>().join(", ");
+        let names = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {names}") };
+        Err(self.error(key, format!("no other group is called \"{name}\", {names}")))
     }
 
     /// The hosts of a set; all hosts if the key is absent.

@@ -35,7 +35,7 @@ pub enum LoadCounts {
 }
 
 /// A load of exactly one may exceed it by rounding.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 /// Arrivals per second that `rate_per_s` or `load` asks for.
 pub(super) fn arrivals_per_second(

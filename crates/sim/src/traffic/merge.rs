@@ -43,10 +43,7 @@ impl Traffic {
 
     /// Why a group ended early. Only a trace that changed after it was checked can do so: ask once the flows have ended.
     pub fn error(&self) -> Option<&TrafficError> {
-        self.groups.iter().find_map(|group| match &group.generator {
-            Generator::Trace(trace) => trace.error(),
-            _ => None,
-        })
+        self.groups.iter().find_map(|group| group.generator.error())
     }
 }
 

@@ -6,15 +6,18 @@
 
 mod all_to_all;
 mod context;
+mod duplicates;
 mod hosts;
 mod incast;
 mod load;
 mod long_flows;
 mod merge;
+mod offered;
 mod pairs;
 mod periodic;
 mod permutation;
 mod poisson;
+mod remainder;
 mod trace;
 
 use std::io;
@@ -29,14 +32,17 @@ use crate::workload::{DistributionError, MAX_SIZE_BYTES, Messages, PacketFormat}
 use context::Context;
 
 pub use all_to_all::AllToAllSpec;
+pub use duplicates::DuplicatesSpec;
 pub use hosts::HostSet;
 pub use incast::{IncastSpec, ReceiverOrder};
 pub use load::{LoadCounts, LoadOn};
 pub use long_flows::{LongFlow, LongFlowsSpec};
 pub use merge::Traffic;
+pub use offered::{Offered, offered};
 pub use periodic::{DestinationChoice, PeriodicSpec};
 pub use permutation::PermutationSpec;
 pub use poisson::PoissonSpec;
+pub use remainder::RemainderSpec;
 pub use trace::{TraceSpec, write_trace};
 
 /// Size of a flow without an end: more than any run carries.
@@ -141,6 +147,10 @@ pub enum TrafficSpec {
     Flows(LongFlowsSpec),
     /// Flows read from a file.
     Trace(TraceSpec),
+    /// Every flow of another group once more, from another source.
+    Duplicates(DuplicatesSpec),
+    /// The flows that a `poisson` group leaves out by size.
+    Remainder(RemainderSpec),
 }
 
 impl TrafficSpec {
@@ -203,9 +213,14 @@ pub enum TrafficError {
 
 /// The flows of all groups by (start, group, sequence). A group's index in `groups` is its number in the flows.
 pub fn generate(groups: &[TrafficGroup<'_>], environment: &Environment<'_>) -> Result<Traffic, TrafficError> {
-    let generators = groups.iter().map(|group| Context { group, environment }.generator()).collect::<Result<_, _>>()?;
+    let generators = contexts(groups, environment).map(|context| context.generator()).collect::<Result<_, _>>()?;
     let counted = |group: &TrafficGroup<'_>| group.messages.filter(|messages| messages.count().is_some()).cloned();
     Ok(Traffic::new(generators, groups.iter().map(counted)))
+}
+
+/// Each group in its surroundings.
+fn contexts<'a>(groups: &'a [TrafficGroup<'a>], environment: &'a Environment<'a>) -> impl Iterator<Item = Context<'a>> {
+    groups.iter().map(move |group| Context { group, groups, environment })
 }
 
 /// The running generator of one group.
@@ -217,6 +232,18 @@ enum Generator {
     AllToAll(Box<all_to_all::AllToAll>),
     Listed(std::vec::IntoIter<Arrival>),
     Trace(Box<trace::Trace>),
+    Duplicates(Box<duplicates::Duplicates>),
+}
+
+impl Generator {
+    /// Why it ended early.
+    fn error(&self) -> Option<&TrafficError> {
+        match self {
+            Self::Trace(trace) => trace.error(),
+            Self::Duplicates(duplicates) => duplicates.error(),
+            _ => None,
+        }
+    }
 }
 
 impl Iterator for Generator {
@@ -230,6 +257,7 @@ impl Iterator for Generator {
             Self::AllToAll(generator) => generator.next(),
             Self::Listed(flows) => flows.next(),
             Self::Trace(generator) => generator.next(),
+            Self::Duplicates(generator) => generator.next(),
         }
     }
 }
@@ -244,6 +272,8 @@ impl Context<'_> {
             TrafficSpec::AllToAll(spec) => Generator::AllToAll(Box::new(all_to_all::AllToAll::new(spec, self)?)),
             TrafficSpec::Flows(spec) => Generator::Listed(long_flows::flows(spec, self)?.into_iter()),
             TrafficSpec::Trace(spec) => Generator::Trace(Box::new(trace::Trace::new(spec, self)?)),
+            TrafficSpec::Duplicates(spec) => Generator::Duplicates(Box::new(duplicates::Duplicates::new(spec, self)?)),
+            TrafficSpec::Remainder(spec) => Generator::Poisson(Box::new(remainder::flows(spec, self)?)),
         })
     }
 }

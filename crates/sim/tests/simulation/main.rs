@@ -2,10 +2,14 @@
 
 mod atp;
 mod common;
+mod cross_queue;
 mod dctcp_table;
 mod invariants;
 mod loss_rate;
 mod maxmin;
+mod near_opt;
 mod order;
+mod reflex;
 mod s1;
+mod scavengers;
 mod udp;

@@ -188,6 +188,7 @@ impl RateControl {
             smoothed_rtt: know.rtt,
             window_limited: limited,
             in_recovery: false,
+            delay: None,
         });
         self.follow_window(know.rtt);
     }
