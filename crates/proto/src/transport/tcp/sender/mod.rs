@@ -353,9 +353,11 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
     fn handle_command(&mut self, now: Instant, command: Command) {
         match command {
             Command::Send { bytes } => self.write(now, bytes),
+            Command::SendMessage { bytes } => self.write(now, bytes.into()),
             Command::Finish => self.state |= FINISH,
             Command::SetWeight(weight) => self.controller.set_weight(weight),
-            Command::Consume { .. } | Command::SetRate(_) | Command::Fate { .. } => {}
+            Command::Consume { .. } | Command::SetRate(_) | Command::Fate { .. } | Command::AnnounceMessages { .. } => {
+            }
         }
     }
 
