@@ -53,7 +53,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("reflex_udp", &["reflex_udp.toml:14:", "`traffic.web.reflex`", "udp"]),
     ("reflex_weight", &["reflex_weight.toml:13:", "`traffic.web.reflex.give_way`", "weighted-fair"]),
     ("reflex_without_table", &["reflex_without_table.toml:12:", "`traffic.web.contract.min_share`", "web.reflex]"]),
-    ("settings_of_other_transport", &["other_transport.toml:17:", "`traffic.jobs.tcp`", "only of atp"]),
+    ("settings_of_other_transport", &["other_transport.toml:17:", "`traffic.jobs.tcp`", "atp has no settings of TCP"]),
     ("unknown_key", &["unknown_key.toml:11:", "`laod`", "did you mean `load`?"]),
     ("unknown_plan", &["unknown_plan.toml:9:", "`queues.plan`", "did you mean `strict`?"]),
     ("unreachable", &["unreachable.toml:3:", "two_islands.csv", "no path from host0 to host1"]),

@@ -410,7 +410,7 @@ fn delay_based_transports_have_their_settings() {
         ("ledbat", "min_window = 0", "at least 1 segment"),
         ("ledbat", "slowdowns = false", "ledbat does not have it, only ledbat++"),
         ("ledbat++", "slowdown_ratio = 0", "at least 1"),
-        ("ledbat++", "gain = 0.5", "ledbat++ does not have it, only dctcp, weighted-fair, ledbat"),
+        ("ledbat++", "gain = 0.5", "ledbat++ does not have it, only dctcp, dctcp-sd, dctcp-bw, weighted-fair, ledbat"),
         ("cubic", "target = \"1ms\"", "cubic does not have it, only ledbat, ledbat++"),
     ] {
         let message = message(with(transport, wrong));

@@ -76,7 +76,7 @@ pub(super) struct Messages {
     fragments: Vec<Fragment>,
     schedule: Schedule,
     /// Messages with unsent packets.
-    unsent_messages: u32,
+    unfinished: u32,
     /// Bytes that have not arrived.
     missing_bytes: u64,
 }
@@ -88,7 +88,7 @@ impl Messages {
             list: Vec::new(),
             fragments: Vec::new(),
             schedule: Schedule::new(order),
-            unsent_messages: 0,
+            unfinished: 0,
             missing_bytes: 0,
         }
     }
@@ -100,7 +100,7 @@ impl Messages {
 
     /// Messages of which every packet was sent.
     pub(super) fn sent(&self) -> u32 {
-        self.count() - self.unsent_messages
+        self.count() - self.unfinished
     }
 
     /// Bytes that have not arrived.
@@ -131,7 +131,7 @@ impl Messages {
             lost_last: NONE,
         });
         self.schedule.add();
-        self.unsent_messages += 1;
+        self.unfinished += 1;
         self.missing_bytes += u64::from(bytes);
         self.place(self.count() - 1);
         true
@@ -192,7 +192,7 @@ impl Messages {
             message.cursor += 1;
         }
         message.unsent -= 1;
-        self.unsent_messages -= u32::from(message.unsent == 0);
+        self.unfinished -= u32::from(message.unsent == 0);
         message.cursor
     }
 
@@ -222,7 +222,7 @@ impl Messages {
             State::Lost => message.lost -= 1,
             State::Unsent => {
                 message.unsent -= 1;
-                self.unsent_messages -= u32::from(message.unsent == 0);
+                self.unfinished -= u32::from(message.unsent == 0);
             }
             State::Primary | State::Backup => {}
         }
@@ -260,7 +260,7 @@ impl Messages {
             return;
         }
         *state = State::Unsent;
-        self.unsent_messages += u32::from(message.unsent == 0);
+        self.unfinished += u32::from(message.unsent == 0);
         message.unsent += 1;
         message.cursor = message.cursor.min(fragment);
         self.place(number);

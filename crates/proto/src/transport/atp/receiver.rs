@@ -194,7 +194,7 @@ impl AtpReceiver {
             if state.held_bytes + u64::from(length) > self.config.reassembly_limit {
                 return false;
             }
-            state.begin(message, Partial { bytes: length, stride, missing: fragments, arrived: Vec::new() });
+            state.begin(message, &Partial { bytes: length, stride, missing: fragments, arrived: Vec::new() });
         }
         let partial = &mut state.partials[state.partial_of[index] as usize];
         if (partial.bytes, partial.stride) != (length, stride) {
@@ -237,7 +237,7 @@ impl AtpReceiver {
 
 impl State {
     /// Sets a place aside for a message, used before if there is one.
-    fn begin(&mut self, message: u32, partial: Partial) {
+    fn begin(&mut self, message: u32, partial: &Partial) {
         self.held_bytes += u64::from(partial.bytes);
         let place = self.free.pop().unwrap_or(self.partials.len() as u32);
         if place as usize == self.partials.len() {
@@ -248,7 +248,7 @@ impl State {
         let mut arrived = core::mem::take(&mut slot.arrived);
         arrived.clear();
         arrived.resize(words, 0);
-        *slot = Partial { arrived, ..partial };
+        *slot = Partial { arrived, ..*partial };
         self.partial_of[message as usize] = place;
     }
 

@@ -221,7 +221,7 @@ fn adaptive_control_settles_at_the_target_loss() {
     let config = AtpConfig { priorities: 1, backup: false, ..AtpConfig::full(bound(0.5), gbit(10)) };
     let link = Rate::from_bits_per_sec(5_000_000_000);
     let mut pair = pair(config, bottleneck(link, 5));
-    hand_over(&mut pair, &[1460; 100_000], false);
+    hand_over(&mut pair, &vec![1460; 100_000], false);
     pair.run_until(at(20_000));
     let (sent_before, arrived_before) = (data_packets(&pair), delivered(&pair).len());
     pair.run_until(at(120_000));
@@ -251,7 +251,7 @@ fn backup_fills_the_rest() {
         };
         let config = AtpConfig { backup, ..AtpConfig::full(LossBound::RELIABLE, gbit(10)) };
         let mut pair = pair(config, Path::new(Span::from_us(10)).with_fate(slow));
-        hand_over(&mut pair, &[1460; 5000], true);
+        hand_over(&mut pair, &vec![1460; 5000], true);
         assert!(pair.run_until(at(1_000_000)));
         assert_eq!(delivered(&pair).len(), 5000);
         closed_at(&pair).as_secs_f64()
@@ -337,8 +337,9 @@ fn impossible_packets_change_nothing() {
 #[test]
 fn reassembly_is_bounded() {
     let config = AtpConfig { reassembly_limit: 10_000, ..AtpConfig::base(LossBound::RELIABLE, gbit(10)) };
-    let lossy =
-        |number: usize, _: Instant, _: &Packet| if number % 3 == 0 && number < 60 { Fate::Drop } else { Fate::Pass };
+    let lossy = |number: usize, _: Instant, _: &Packet| {
+        if number.is_multiple_of(3) && number < 60 { Fate::Drop } else { Fate::Pass }
+    };
     let mut pair = pair(config, Path::new(Span::from_us(10)).with_fate(lossy));
     hand_over(&mut pair, &[4380; 20], true);
     assert!(pair.run_until(at(1_000_000)));
