@@ -6,6 +6,11 @@ use common::{pliant, stderr};
 
 /// Every file under `tests/broken`, and what must stand in the one line about it.
 const BROKEN: &[(&str, &[&str])] = &[
+    ("atp_class_beyond_queues", &["atp_class_beyond_queues.toml:15:", "`traffic.jobs.class`", "class 32"]),
+    ("atp_endless", &["atp_endless.toml:11:", "`traffic.jobs.messages.gap`", "without an end"]),
+    ("atp_setting_of_part_that_is_off", &["is_off.toml:17:", "`traffic.jobs.atp.target_loss`", "no rate control"]),
+    ("atp_target_loss", &["atp_target_loss.toml:17:", "`traffic.jobs.atp.target_loss`", "must lie in (0, 1)"]),
+    ("atp_without_bound", &["atp_without_bound.toml:17:", "`traffic.jobs.contract.min_delivery`", "above 0"]),
     ("class_without_queue", &["class_without_queue.toml:16:", "`traffic.web.class`", "class 1"]),
     ("contract_not_honoured", &["contract_not_honoured.toml:12:", "`traffic.web.contract.min_delivery`", "cubic"]),
     ("duplicate_group", &["duplicate_group.toml:12:", "duplicate key `web`"]),
@@ -20,6 +25,9 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("long_jitter", &["long_jitter.toml:12:", "traffic.updates.jitter", "shorter than the period"]),
     ("measured_beyond_the_end", &["measured_beyond_the_end.toml:1:", "`measure_until`", "at most `duration`"]),
     ("long_target", &["long_target.toml:14:", "`transport.target`", "between 1ns and 1s"]),
+    ("lane_without_dwrr", &["lane_without_dwrr.toml:", "`queues.queue.0`", "only queues under DWRR have lanes"]),
+    ("messages_decide_size", &["messages_decide_size.toml:13:", "traffic.jobs.size", "messages.count decides"]),
+    ("messages_too_large", &["messages_too_large.toml:17:", "`traffic.jobs.messages.size`", "at most 4294967295B"]),
     ("missing_size", &["missing_size.toml:10:", "`load`", "size"]),
     ("near_opt_rto", &["near_opt_rto.toml:12:", "`traffic.low.near_opt.initial_rto`", "longer than 0s"]),
     (
@@ -45,6 +53,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("reflex_udp", &["reflex_udp.toml:14:", "`traffic.web.reflex`", "udp"]),
     ("reflex_weight", &["reflex_weight.toml:13:", "`traffic.web.reflex.give_way`", "weighted-fair"]),
     ("reflex_without_table", &["reflex_without_table.toml:12:", "`traffic.web.contract.min_share`", "web.reflex]"]),
+    ("settings_of_other_transport", &["other_transport.toml:17:", "`traffic.jobs.tcp`", "only of atp"]),
     ("unknown_key", &["unknown_key.toml:11:", "`laod`", "did you mean `load`?"]),
     ("unknown_plan", &["unknown_plan.toml:9:", "`queues.plan`", "did you mean `strict`?"]),
     ("unreachable", &["unreachable.toml:3:", "two_islands.csv", "no path from host0 to host1"]),

@@ -199,6 +199,8 @@ impl Flags {
     pub const DSACK: Self = Self(32);
     /// Data: asks for the delay of this packet. Acknowledgement: reports one ([`Packet::delay`]).
     pub const DELAY: Self = Self(64);
+    /// Message or its acknowledgement: of the backup sub-flow, which counts its packets by itself.
+    pub const BACKUP: Self = Self(128);
 
     /// Whether every flag of `other` is set.
     #[inline]
@@ -223,9 +225,9 @@ impl Flags {
         self.0
     }
 
-    /// From one octet; `None` if an unknown bit is set.
-    pub const fn from_bits(bits: u8) -> Option<Self> {
-        if bits < 128 { Some(Self(bits)) } else { None }
+    /// From one octet; every bit is a flag.
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
     }
 }
 
@@ -278,6 +280,47 @@ pub enum Body {
         /// Whether the probe arrived marked CE.
         marked: bool,
     },
+    /// A fragment of a message. All fragments of a message carry equally many bytes; only the last, which has the flag
+    /// FIN, may carry fewer.
+    Message {
+        /// Counts the packets of a sub-flow as they are sent, modulo 2³²; a retransmission has a new number.
+        number: u32,
+        /// Which message of the flow, from 0.
+        message: u32,
+        /// Which fragment of the message, from 0.
+        fragment: u32,
+        /// Bytes of the whole message.
+        length: u32,
+        /// What a [pFabric queue](crate::switch::plan::Discipline::PFabric) sorts by: the least is the most urgent.
+        priority: u32,
+        /// Payload bytes.
+        len: u16,
+        /// FIN, RETRANSMISSION, BACKUP.
+        flags: Flags,
+    },
+    /// Acknowledges packets of messages.
+    MessageAck {
+        /// Number of the packet that this answers.
+        number: u32,
+        /// Bit `i`: the packet `number - 1 - i` has arrived, too.
+        received: u64,
+        /// Messages that have arrived whole.
+        complete: u32,
+        /// Packets of the sub-flow that arrived marked CE, modulo 2¹⁶.
+        marks: u16,
+        /// BACKUP.
+        flags: Flags,
+    },
+    /// The sender of messages is done.
+    Close {
+        /// Messages that the flow had, whether sent or not.
+        messages: u32,
+    },
+    /// Answers `Close`.
+    CloseAck {
+        /// Messages of the flow that have arrived whole.
+        complete: u32,
+    },
 }
 
 /// Bytes per unit of the advertised window (window scale 8, RFC 7323).
@@ -299,13 +342,13 @@ pub struct Packet {
     pub traffic_class: TrafficClass,
     /// Ports passed so far; drivers count it.
     pub hops: u8,
-    /// `seq` or `ack`.
+    /// `seq` or `ack`; message and fragment; `received`; a count of messages.
     offset: u64,
-    /// `sent_at` or `echo`; zero for none.
+    /// `sent_at` or `echo`, zero for none; number and priority; number and `complete`.
     stamp: u64,
-    /// The driver's handle for SACK blocks; in an acknowledgement without any, the one-way delay.
+    /// The driver's handle for SACK blocks; in an acknowledgement without any, the one-way delay; `length`.
     attachment: u32,
-    /// `len` or `window`.
+    /// `len`, `window` or `marks`.
     amount: u16,
     flags: Flags,
     kind: u8,
@@ -319,6 +362,15 @@ mod kind {
     pub(super) const SYN_ACK: u8 = 3;
     pub(super) const PROBE: u8 = 4;
     pub(super) const PROBE_ECHO: u8 = 5;
+    pub(super) const MESSAGE: u8 = 6;
+    pub(super) const MESSAGE_ACK: u8 = 7;
+    pub(super) const CLOSE: u8 = 8;
+    pub(super) const CLOSE_ACK: u8 = 9;
+}
+
+/// Two halves of a field.
+const fn join(high: u32, low: u32) -> u64 {
+    (high as u64) << 32 | low as u64
 }
 
 impl Packet {
@@ -335,19 +387,20 @@ impl Packet {
                 let flags = if marked { Flags::ECE } else { Flags::NONE };
                 (kind::PROBE_ECHO, 0, echo.to_bits(), 0, flags)
             }
+            Body::Message { number, message, fragment, priority, len, flags, .. } => {
+                (kind::MESSAGE, join(message, fragment), join(number, priority), len, flags)
+            }
+            Body::MessageAck { number, received, complete, marks, flags } => {
+                (kind::MESSAGE_ACK, received, join(number, complete), marks, flags)
+            }
+            Body::Close { messages } => (kind::CLOSE, messages as u64, 0, 0, Flags::NONE),
+            Body::CloseAck { complete } => (kind::CLOSE_ACK, complete as u64, 0, 0, Flags::NONE),
         };
-        Self {
-            to: EndpointId(0),
-            wire_bytes,
-            traffic_class,
-            hops: 0,
-            offset,
-            stamp,
-            attachment: 0,
-            amount,
-            flags,
-            kind,
-        }
+        let attachment = match body {
+            Body::Message { length, .. } => length,
+            _ => 0,
+        };
+        Self { to: EndpointId(0), wire_bytes, traffic_class, hops: 0, offset, stamp, attachment, amount, flags, kind }
     }
 
     /// The same packet, addressed.
@@ -373,8 +426,33 @@ impl Packet {
             kind::SYN => Body::Syn { sent_at },
             kind::SYN_ACK => Body::SynAck { echo: sent_at, window: amount },
             kind::PROBE => Body::Probe { sent_at },
-            _ => Body::ProbeEcho { echo: sent_at, marked: flags.contains(Flags::ECE) },
+            kind::PROBE_ECHO => Body::ProbeEcho { echo: sent_at, marked: flags.contains(Flags::ECE) },
+            kind::MESSAGE => Body::Message {
+                number: (self.stamp >> 32) as u32,
+                message: (offset >> 32) as u32,
+                fragment: offset as u32,
+                length: self.attachment,
+                priority: self.stamp as u32,
+                len: amount,
+                flags,
+            },
+            kind::MESSAGE_ACK => Body::MessageAck {
+                number: (self.stamp >> 32) as u32,
+                received: offset,
+                complete: self.stamp as u32,
+                marks: amount,
+                flags,
+            },
+            kind::CLOSE => Body::Close { messages: offset as u32 },
+            _ => Body::CloseAck { complete: offset as u32 },
         }
+    }
+
+    /// What a [pFabric queue](crate::switch::plan::Discipline::PFabric) sorts by: a message's priority, and 0, the most
+    /// urgent, of everything else.
+    #[inline]
+    pub const fn priority(&self) -> u32 {
+        if self.kind == kind::MESSAGE { self.stamp as u32 } else { 0 }
     }
 
     /// Sets the driver's handle for the SACK blocks that travel beside it.
@@ -416,7 +494,7 @@ impl Packet {
     /// Payload bytes.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        if self.kind == kind::DATA { self.amount } else { 0 }
+        if self.kind == kind::DATA || self.kind == kind::MESSAGE { self.amount } else { 0 }
     }
 }
 

@@ -14,6 +14,12 @@
 //!  SynAck    8..16 echo      16..18 window
 //!  Probe     8..16 sent_at
 //!  ProbeEcho 8..16 echo
+//!
+//!  Message    8..12 number   12..16 message    16..20 fragment  20..24 length  24..28 priority  28..30 len
+//!             then the payload
+//!  MessageAck 8..12 number   12..20 received   20..24 complete  24..26 marks
+//!  Close      8..12 messages
+//!  CloseAck   8..12 complete
 //! ```
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
@@ -36,6 +42,10 @@ const KIND_SYN: u8 = 2;
 const KIND_SYN_ACK: u8 = 3;
 const KIND_PROBE: u8 = 4;
 const KIND_PROBE_ECHO: u8 = 5;
+const KIND_MESSAGE: u8 = 6;
+const KIND_MESSAGE_ACK: u8 = 7;
+const KIND_CLOSE: u8 = 8;
+const KIND_CLOSE_ACK: u8 = 9;
 
 const COMMON_BYTES: usize = 8;
 const ACK_BYTES: usize = COMMON_BYTES + 18;
@@ -52,6 +62,7 @@ const NO_ECHO: u64 = u64::MAX;
 
 const DATA_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION).with(Flags::DELAY);
 const ACK_FLAGS: Flags = Flags::ECE.with(Flags::SACK).with(Flags::DSACK).with(Flags::DELAY);
+const MESSAGE_FLAGS: Flags = Flags::FIN.with(Flags::RETRANSMISSION).with(Flags::BACKUP);
 
 /// Why a datagram is no packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +83,7 @@ pub enum WireError {
     WrongSackCount(u8),
     /// A SACK block holds no byte.
     EmptySackBlock,
-    /// A time or a stream offset is beyond what can be represented.
+    /// A time or a stream offset is beyond what can be represented, or a fragment beyond its message.
     OutOfRange,
 }
 
@@ -87,7 +98,7 @@ impl fmt::Display for WireError {
             Self::WrongFlags(flags) => write!(f, "flags {flags:#04x} do not belong to the packet's kind"),
             Self::WrongSackCount(count) => write!(f, "{count} SACK blocks do not fit the packet's kind and flags"),
             Self::EmptySackBlock => f.write_str("a SACK block is empty"),
-            Self::OutOfRange => f.write_str("a time or stream offset is out of range"),
+            Self::OutOfRange => f.write_str("a time, a stream offset or a fragment is out of range"),
         }
     }
 }
@@ -141,6 +152,28 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.common(KIND_PROBE_ECHO, Flags::NONE.with_if(Flags::ECE, marked), 0, to);
             writer.u64(echo.as_ps());
         }
+        Body::Message { number, message, fragment, length, priority, len, flags } => {
+            writer.common(KIND_MESSAGE, flags, 0, to);
+            for field in [number, message, fragment, length, priority] {
+                writer.u32(field);
+            }
+            writer.u16(len);
+        }
+        Body::MessageAck { number, received, complete, marks, flags } => {
+            writer.common(KIND_MESSAGE_ACK, flags, 0, to);
+            writer.u32(number);
+            writer.u64(received);
+            writer.u32(complete);
+            writer.u16(marks);
+        }
+        Body::Close { messages } => {
+            writer.common(KIND_CLOSE, Flags::NONE, 0, to);
+            writer.u32(messages);
+        }
+        Body::CloseAck { complete } => {
+            writer.common(KIND_CLOSE_ACK, Flags::NONE, 0, to);
+            writer.u32(complete);
+        }
     }
     writer.at
 }
@@ -161,6 +194,9 @@ pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, S
             let (echo, flags) = read_stamp(&mut reader, &common, Flags::ECE)?;
             Body::ProbeEcho { echo, marked: flags.contains(Flags::ECE) }
         }
+        KIND_MESSAGE => read_message(&mut reader, &common)?,
+        KIND_MESSAGE_ACK => read_message_ack(&mut reader, &common)?,
+        KIND_CLOSE | KIND_CLOSE_ACK => read_close(&mut reader, &common)?,
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
@@ -232,6 +268,32 @@ fn read_syn_ack(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireEr
     Ok(Body::SynAck { echo, window: reader.u16()? })
 }
 
+fn read_message(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
+    let flags = common.flags_among(MESSAGE_FLAGS)?;
+    common.no_sack()?;
+    let (number, message, fragment) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let (length, priority, len) = (reader.u32()?, reader.u32()?, reader.u16()?);
+    // Every fragment holds a byte at least.
+    if len == 0 || u64::from(fragment) + u64::from(len) > u64::from(length) {
+        return Err(WireError::OutOfRange);
+    }
+    Ok(Body::Message { number, message, fragment, length, priority, len, flags })
+}
+
+fn read_message_ack(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
+    let flags = common.flags_among(Flags::BACKUP)?;
+    common.no_sack()?;
+    let (number, received) = (reader.u32()?, reader.u64()?);
+    Ok(Body::MessageAck { number, received, complete: reader.u32()?, marks: reader.u16()?, flags })
+}
+
+fn read_close(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
+    common.flags_among(Flags::NONE)?;
+    common.no_sack()?;
+    let count = reader.u32()?;
+    Ok(if common.kind == KIND_CLOSE { Body::Close { messages: count } } else { Body::CloseAck { complete: count } })
+}
+
 /// What every datagram begins with.
 struct Common {
     kind: u8,
@@ -254,7 +316,8 @@ impl Common {
     }
 
     fn flags_among(&self, allowed: Flags) -> Result<Flags, WireError> {
-        Flags::from_bits(self.flags).filter(|&flags| allowed.contains(flags)).ok_or(WireError::WrongFlags(self.flags))
+        let flags = Flags::from_bits(self.flags);
+        if allowed.contains(flags) { Ok(flags) } else { Err(WireError::WrongFlags(self.flags)) }
     }
 
     fn no_sack(&self) -> Result<(), WireError> {
@@ -275,6 +338,10 @@ impl Reader<'_> {
 
     fn u16(&mut self) -> Result<u16, WireError> {
         self.take().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, WireError> {
+        self.take().map(u32::from_be_bytes)
     }
 
     fn u64(&mut self) -> Result<u64, WireError> {
@@ -304,6 +371,10 @@ impl Writer<'_> {
     }
 
     fn u16(&mut self, value: u16) {
+        self.put(&value.to_be_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
         self.put(&value.to_be_bytes());
     }
 

@@ -11,20 +11,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cpu_time::ThreadTime;
 use pliant_proto::contract::reflex::ReflexConfig;
 use pliant_proto::packet::TrafficClass;
+use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound};
 use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
+use pliant_proto::transport::sender_drop::SenderDrop;
 use pliant_proto::transport::tcp::{CrossQueueSender, TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
-use crate::engine::{Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
-use crate::scenario::{Carrier, Group, Resolved, TcpCarrier};
+use crate::scenario::{Carrier, Group, LINE_RATE, Resolved, TcpCarrier};
 use crate::topology::{LinkId, NodeId};
 use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
 
@@ -167,6 +170,8 @@ struct Opener<'a> {
     shared: BTreeMap<(u16, Option<u8>), Shared>,
     /// The same for Near-Opt.
     near_opt: BTreeMap<(u16, Option<u8>), Arc<NearOptConfig>>,
+    /// The same for groups that send messages, and each rate of a sender's link.
+    messages: BTreeMap<(u16, Option<u8>, Rate), Arc<AtpConfig>>,
 }
 
 /// Settings that flows have in common.
@@ -177,7 +182,7 @@ struct Shared {
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
-        Self { scenario, shared: BTreeMap::new(), near_opt: BTreeMap::new() }
+        Self { scenario, shared: BTreeMap::new(), near_opt: BTreeMap::new(), messages: BTreeMap::new() }
     }
 
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
@@ -198,7 +203,7 @@ impl<'a> Opener<'a> {
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let (initiator, responder) = match &group.carrier {
             Carrier::Tcp(tcp) => {
-                let TcpCarrier { config, controller, cross_queue } = &**tcp;
+                let TcpCarrier { config, controller, cross_queue, sender_drop } = &**tcp;
                 let Shared { tcp, reflex } = self.shared.entry((flow.group, flow.class)).or_insert_with(|| {
                     let class = flow.class.map(TrafficClass::new);
                     let data_class = class.unwrap_or(config.data_class);
@@ -213,9 +218,14 @@ impl<'a> Opener<'a> {
                     let policy = group.policy(Arc::clone(config), flow, scenario.spec.seed);
                     sender = sender.with_policy(policy.into());
                 }
-                let sender = match *cross_queue {
-                    Some(policy) => CrossQueueSender::new(sender, policy).into(),
-                    None => AnyTransport::from(sender),
+                let sender = match (*cross_queue, *sender_drop) {
+                    (Some(policy), _) => CrossQueueSender::new(sender, policy).into(),
+                    (None, Some(policy)) => {
+                        let name = format!("traffic.{}.drop.{}", group.name, flow.sequence);
+                        let stream = Stream::named(scenario.spec.seed, &name);
+                        Box::new(SenderDrop::new(sender, scenario.mss(), policy, group.max_loss, stream)).into()
+                    }
+                    (None, None) => AnyTransport::from(sender),
                 };
                 (sender, AnyTransport::from(TcpReceiver::new(Arc::clone(tcp))))
             }
@@ -223,6 +233,17 @@ impl<'a> Opener<'a> {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));
                 let config = UdpConfig { rate: udp.rate, payload: scenario.mss(), wire: scenario.wire(), class };
                 (UdpSender::new(config).into(), UdpReceiver::new().into())
+            }
+            Carrier::Messages(config) => {
+                let line_rate = scenario.topology.link(path[0]).rate;
+                let shared = self.messages.entry((flow.group, flow.class, line_rate)).or_insert_with(|| {
+                    let max_rate = if config.max_rate == LINE_RATE { line_rate } else { config.max_rate };
+                    let class =
+                        |of: TrafficClass| flow.class.map_or(of, |class| TrafficClass::new(class).with_ecn(of.ecn()));
+                    let (data_class, control_class) = (class(config.data_class), class(config.control_class));
+                    Arc::new(AtpConfig { max_rate, data_class, control_class, ..(**config).clone() })
+                });
+                (AtpSender::new(Arc::clone(shared)).into(), AtpReceiver::new(Arc::clone(shared)).into())
             }
             Carrier::NearOpt(spec) => {
                 let config = self.near_opt.entry((flow.group, flow.class)).or_insert_with(|| {
@@ -234,7 +255,13 @@ impl<'a> Opener<'a> {
                 (NearOptSender::new(Arc::clone(config)).into(), NearOptReceiver::new(Arc::clone(config)).into())
             }
         };
-        Opened { initiator, responder, ideal_fct }
+        let messages = group.messages.as_ref().map(|messages| {
+            let source = messages.source(flow.sequence, flow.bytes);
+            let endless = flow.bytes == UNLIMITED_BYTES;
+            let total = (!endless).then(|| source.clone().count() as u32);
+            Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
+        });
+        Opened { initiator, responder, ideal_fct, messages }
     }
 }
 
@@ -245,10 +272,14 @@ fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_until = Instant::ZERO.after(scenario.spec.measure_until.unwrap_or(Span::MAX));
     flows.retain(|flow| (measure_from..measure_until).contains(&flow.start));
     for flow in &mut flows {
-        let needed = scenario.groups[usize::from(flow.group)].contract.needed_bytes(flow.bytes);
+        let group = &scenario.groups[usize::from(flow.group)];
+        let lacks = match flow.messages {
+            Some(counts) if group.max_loss != LossBound::RELIABLE => counts.delivered < counts.needed,
+            _ => flow.delivered_bytes < group.contract.needed_bytes(flow.bytes),
+        };
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
             (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
-        } else if flow.state == FlowState::Completed && flow.delivered_bytes < needed {
+        } else if flow.state == FlowState::Completed && lacks {
             (flow.state, flow.completed) = (FlowState::SentWithLoss, None);
         }
     }

@@ -354,6 +354,8 @@ impl Application for Incoming {
                 Ok(())
             }
             Event::Connected | Event::Release(_) | Event::Finished | Event::Ask(_) => Ok(()),
+            // A transfer is a stream of bytes.
+            Event::DeliverMessage { .. } | Event::GiveUp { .. } => Ok(()),
         }
     }
 }

@@ -259,6 +259,8 @@ impl Application for Outgoing {
             }
             Event::Finished => self.finished = true,
             Event::Deliver(_) | Event::Received | Event::Ask(_) => {}
+            // A transfer is a stream of bytes.
+            Event::DeliverMessage { .. } | Event::GiveUp { .. } => {}
         }
         Ok(())
     }

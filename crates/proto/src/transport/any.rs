@@ -3,7 +3,9 @@
 //! An enum, because at many flows a match costs less than a pointer to somewhere else. It is as large as its largest
 //! member, so a member keeps what few flows need behind a box.
 
+use super::atp::{AtpReceiver, AtpSender};
 use super::near_opt::{NearOptReceiver, NearOptSender};
+use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
@@ -11,6 +13,7 @@ use crate::congestion::AnyController;
 use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
 use crate::time::Instant;
+use alloc::boxed::Box;
 
 /// Makes an enum of transports that is one itself.
 macro_rules! any_transport {
@@ -59,6 +62,10 @@ macro_rules! any_transport {
                 match self { $(Self::$name(transport) => transport.poll_timeout(),)* }
             }
 
+            fn send_space(&self) -> u64 {
+                match self { $(Self::$name(transport) => transport.send_space(),)* }
+            }
+
             fn statistics(&self) -> Statistics {
                 match self { $(Self::$name(transport) => transport.statistics(),)* }
             }
@@ -85,6 +92,12 @@ any_transport! {
     NearOptSender(NearOptSender),
     /// Acknowledges every packet of such a sender.
     NearOptReceiver(NearOptReceiver),
+    /// Sends messages of which some may be missing.
+    AtpSender(AtpSender),
+    /// Receives them.
+    AtpReceiver(AtpReceiver),
+    /// Leaves messages out and sends the others by TCP.
+    SenderDrop(Box<SenderDrop<AnyController>>),
 }
 
 #[cfg(test)]

@@ -5,9 +5,13 @@
 //! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
 
 pub mod any;
+pub mod atp;
 pub mod near_opt;
 #[cfg(test)]
 pub(crate) mod pair;
+pub mod pfabric;
+pub mod push;
+pub mod sender_drop;
 pub mod tcp;
 pub mod udp;
 
@@ -24,6 +28,16 @@ pub enum Command {
     Send {
         /// How many.
         bytes: u64,
+    },
+    /// Another message of so many bytes is there to be sent. To a transport of byte streams, more bytes.
+    SendMessage {
+        /// How many.
+        bytes: u32,
+    },
+    /// The flow will have so many messages; a transport that may leave some out need not wait for all of them.
+    AnnounceMessages {
+        /// How many.
+        messages: u32,
     },
     /// Nothing follows the bytes given so far.
     Finish,
@@ -53,9 +67,21 @@ pub enum Event {
     Connected,
     /// These bytes arrived, in order, each exactly once.
     Deliver(ByteRange),
+    /// A whole message arrived, in any order, each exactly once.
+    DeliverMessage {
+        /// Which, from 0.
+        message: u32,
+        /// Its bytes.
+        bytes: u32,
+    },
+    /// The sender leaves this message out for good; it has sent nothing of it.
+    GiveUp {
+        /// Which, from 0.
+        message: u32,
+    },
     /// These bytes need not be kept any longer: the peer has them.
     Release(ByteRange),
-    /// The peer's last byte was delivered.
+    /// The peer's last byte was delivered, or the peer has closed a flow of messages.
     Received,
     /// Everything was sent and acknowledged (sender).
     Finished,
@@ -80,6 +106,8 @@ pub enum Timer {
     Probe,
     /// The flow's policy wants to be asked.
     Policy,
+    /// A window of rate control ends or is judged.
+    RateControl,
 }
 
 /// When a transport wants to be called, and why.
@@ -142,6 +170,11 @@ pub trait Transport {
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
     fn poll_timeout(&self) -> Option<Deadline>;
+
+    /// Bytes that `Command::Send` would take now; what exceeds them is not taken.
+    fn send_space(&self) -> u64 {
+        u64::MAX
+    }
 
     /// What was counted so far.
     fn statistics(&self) -> Statistics;

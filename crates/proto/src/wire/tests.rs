@@ -31,6 +31,11 @@ fn data(len: u16) -> Packet {
     packet(Body::Data { seq: 0x0102_0304_0506_0708, sent_at: Instant::from_ps(0x1112), len, flags })
 }
 
+fn message(len: u16) -> Packet {
+    let (number, message, fragment, length, priority) = (1, 2, 3, 0x1004, 5);
+    packet(Body::Message { number, message, fragment, length, priority, len, flags: Flags::FIN.with(Flags::BACKUP) })
+}
+
 fn ack(flags: Flags) -> Packet {
     packet(Body::Ack { ack: 1000, echo: Some(Instant::from_ps(5)), window: 0xabcd, flags })
 }
@@ -84,6 +89,14 @@ fn known_encodings() {
         let probe_echo = packet(Body::ProbeEcho { echo: Instant::from_ps(5), marked });
         assert_eq!(encoded(&probe_echo, &SackBlocks::EMPTY), expect(5, flags, 0, &[&five]));
     }
+    let fields: [&[u8]; 6] = [&[0, 0, 0, 1], &[0, 0, 0, 2], &[0, 0, 0, 3], &[0, 0, 0x10, 4], &[0, 0, 0, 5], &[1, 6]];
+    assert_eq!(encoded(&message(0x106), &SackBlocks::EMPTY), expect(6, 0b1000_0001, 0, &fields));
+    let ack = Body::MessageAck { number: 9, received: 5, complete: 7, marks: 8, flags: Flags::BACKUP };
+    let fields: [&[u8]; 4] = [&[0, 0, 0, 9], &five, &[0, 0, 0, 7], &[0, 8]];
+    assert_eq!(encoded(&packet(ack), &SackBlocks::EMPTY), expect(7, 0b1000_0000, 0, &fields));
+    let (close, close_ack) = (packet(Body::Close { messages: 5 }), packet(Body::CloseAck { complete: 4 }));
+    assert_eq!(encoded(&close, &SackBlocks::EMPTY), expect(8, 0, 0, &[&[0, 0, 0, 5]]));
+    assert_eq!(encoded(&close_ack, &SackBlocks::EMPTY), expect(9, 0, 0, &[&[0, 0, 0, 4]]));
 }
 
 #[test]
@@ -150,6 +163,10 @@ fn damaged_datagrams_are_refused_by_reason() {
     assert_eq!(refused(&good_ack, &|bytes| bytes[41] = 1), WireError::EmptySackBlock);
     assert_eq!(refused(&good_data, &|bytes| bytes[8..16].fill(0xff)), WireError::OutOfRange, "no room for FIN");
     assert_eq!(refused(&good_data, &|bytes| bytes[16..24].fill(0xff)), WireError::OutOfRange);
+    let good_message = datagram(&(message(1), SackBlocks::EMPTY));
+    assert_eq!(refused(&good_message, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of a message");
+    assert_eq!(refused(&good_message, &|bytes| bytes[29] = 0), WireError::OutOfRange, "an empty fragment");
+    assert_eq!(refused(&good_message, &|bytes| bytes[16] = 1), WireError::OutOfRange, "a fragment behind its message");
     let five_blocks = |bytes: &mut Vec<u8>| {
         bytes[3] = 5;
         bytes.extend([[0; 15].as_slice(), &[1]].concat().repeat(3));
@@ -162,7 +179,7 @@ fn instant() -> impl Strategy<Value = Instant> {
 }
 
 fn flags_among(allowed: Flags) -> impl Strategy<Value = Flags> {
-    any::<u8>().prop_map(move |bits| Flags::from_bits(bits & allowed.bits()).unwrap())
+    any::<u8>().prop_map(move |bits| Flags::from_bits(bits & allowed.bits()))
 }
 
 fn data_body() -> impl Strategy<Value = Body> {
@@ -173,6 +190,21 @@ fn data_body() -> impl Strategy<Value = Body> {
 fn ack_body(flags: impl Strategy<Value = Flags>) -> impl Strategy<Value = Body> {
     (any::<u64>(), proptest::option::of(instant()), any::<u16>(), flags)
         .prop_map(|(ack, echo, window, flags)| Body::Ack { ack, echo, window, flags })
+}
+
+fn message_body() -> impl Strategy<Value = Body> {
+    let place = (any::<u32>(), any::<u32>(), 0..1000u32, any::<u32>());
+    (place, 1..2000u16, 0..5000u32, flags_among(MESSAGE_FLAGS)).prop_map(|(place, len, rest, flags)| {
+        let (number, message, fragment, priority) = place;
+        let length = fragment + u32::from(len) + rest;
+        Body::Message { number, message, fragment, length, priority, len, flags }
+    })
+}
+
+fn message_ack_body() -> impl Strategy<Value = Body> {
+    (any::<u32>(), any::<u64>(), any::<u32>(), any::<u16>(), flags_among(Flags::BACKUP)).prop_map(
+        |(number, received, complete, marks, flags)| Body::MessageAck { number, received, complete, marks, flags },
+    )
 }
 
 /// A packet as [`decode`] returns it, but for its size, with its blocks.
@@ -186,6 +218,10 @@ fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
         (instant(), any::<u16>()).prop_map(|(echo, window)| Body::SynAck { echo, window }),
         instant().prop_map(|sent_at| Body::Probe { sent_at }),
         (instant(), any::<bool>()).prop_map(|(echo, marked)| Body::ProbeEcho { echo, marked }),
+        message_body(),
+        message_ack_body(),
+        any::<u32>().prop_map(|messages| Body::Close { messages }),
+        any::<u32>().prop_map(|complete| Body::CloseAck { complete }),
     ];
     let with_blocks = prop_oneof![
         3 => plain.prop_map(|body| (body, SackBlocks::EMPTY)),

@@ -93,6 +93,11 @@ impl<'a> Network<'a> {
         admission
     }
 
+    /// The packet that the last one queued on `link` displaced.
+    pub(super) fn take_displaced(&mut self, link: u32) -> Option<Packet> {
+        self.links[link as usize].take_displaced()
+    }
+
     /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date.
     #[inline(never)]
     fn enqueue_shared(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
@@ -150,8 +155,9 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The next link of a packet at `node` towards `destination` when each packet chooses its path.
-    pub(super) fn spray(&mut self, node: NodeId, destination: u32) -> u32 {
+    /// The next link of a packet at `node` towards `destination` when each packet chooses its path. `pinned` is that which
+    /// the flow's pinned path has after so many hops.
+    pub(super) fn spray(&mut self, node: NodeId, destination: u32, pinned: u32, hops: u8) -> u32 {
         let links = self.routing.next_links(node, NodeId(destination));
         let choice = match self.path_choice {
             _ if links.len() == 1 => 0,
@@ -161,6 +167,12 @@ impl<'a> Network<'a> {
                 *turn = turn.wrapping_add(1);
                 *turn as usize % links.len()
             }
+            PathChoice::TwoPaths => match links.iter().position(|link| link.0 == pinned) {
+                Some(own) if hops == 1 && self.stream.below(2) == 1 => (own + links.len() / 2) % links.len(),
+                Some(own) => own,
+                // On the other path: a choice, but always the same.
+                None => pinned as usize % links.len(),
+            },
             PathChoice::Ecmp => unreachable!("a pinned path needs no choice"),
         };
         links[choice].0

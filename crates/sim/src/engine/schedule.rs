@@ -24,6 +24,8 @@ pub(super) mod kind {
     pub(in crate::engine) const ORACLE_REQUESTS: u8 = 5;
     /// The oracle tells new rates.
     pub(in crate::engine) const ORACLE_UPDATE: u8 = 6;
+    /// The application has another message; the entity is the flow.
+    pub(in crate::engine) const MESSAGE: u8 = 7;
 }
 
 /// The pending events of a run.

@@ -8,10 +8,12 @@ use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 
 use super::columns::{Column, Columns, Field, Kind};
-use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ReflexSample, Share, ThroughputSample};
+use crate::results::{
+    FlowRow, FlowState, GroupInfo, MessageCounts, PortRow, QueueSample, ReflexSample, Share, ThroughputSample,
+};
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 24] = [
+pub(super) const FLOWS: [Field; 27] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -36,6 +38,9 @@ pub(super) const FLOWS: [Field; 24] = [
     ("fluid_share", Kind::OptionalNumber),
     ("pauses", Kind::Integer),
     ("paused_ps", Kind::Integer),
+    ("messages", Kind::OptionalInteger),
+    ("needed_messages", Kind::OptionalInteger),
+    ("delivered_messages", Kind::OptionalInteger),
 ];
 
 /// Columns of `ports.csv`.
@@ -97,6 +102,10 @@ fn text<'a, T>(rows: &'a [T], value: impl Fn(&'a T) -> &'a str) -> Column<'a> {
     Column::Text(rows.iter().map(|row| Cow::Borrowed(value(row))).collect())
 }
 
+fn of_messages(rows: &[FlowRow], value: impl Fn(MessageCounts) -> u32) -> Column<'static> {
+    Column::OptionalInteger(rows.iter().map(|flow| flow.messages.map(|counts| value(counts).into())).collect())
+}
+
 pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns<'a> {
     vec![
         integers(rows, |flow| flow.id),
@@ -123,6 +132,9 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         Column::OptionalNumber(rows.iter().map(|flow| flow.fluid_share.get()).collect()),
         integers(rows, |flow| u64::from(flow.pauses)),
         integers(rows, |flow| flow.paused.as_ps()),
+        of_messages(rows, |counts| counts.total),
+        of_messages(rows, |counts| counts.needed),
+        of_messages(rows, |counts| counts.delivered),
     ]
 }
 
@@ -218,6 +230,20 @@ impl Named<'_> {
         T::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
     }
 
+    fn optional(&self, name: &str, row: usize) -> Option<u64> {
+        match self.column(name) {
+            Column::OptionalInteger(values) => values[row],
+            _ => unreachable!("{name} is an optional integer in the schema"),
+        }
+    }
+
+    fn optional_small(&self, name: &str, row: usize) -> Result<Option<u32>, String> {
+        let small = |value: u64| {
+            u32::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
+        };
+        self.optional(name, row).map(small).transpose()
+    }
+
     fn share(&self, name: &str, row: usize) -> Result<Share, String> {
         match self.column(name) {
             Column::OptionalNumber(values) if values[row].is_some_and(f64::is_nan) => {
@@ -253,9 +279,6 @@ impl Named<'_> {
 
 pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Result<Vec<FlowRow>, String> {
     let table = Named { fields: &FLOWS, columns };
-    let Column::OptionalInteger(completed) = table.column("completed_ps") else {
-        unreachable!("an optional integer in the schema")
-    };
     let row = |row: usize| {
         let state = table.text("state", row);
         Ok(FlowRow {
@@ -266,7 +289,7 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             destination: table.small("destination", row)?,
             bytes: table.integer("size_bytes", row),
             start: Instant::from_ps(table.integer("start_ps", row)),
-            completed: completed[row].map(Instant::from_ps),
+            completed: table.optional("completed_ps", row).map(Instant::from_ps),
             ideal_fct: Span::from_ps(table.integer("ideal_fct_ps", row)),
             delivered_bytes: table.integer("delivered_bytes", row),
             given_up_bytes: table.integer("given_up_bytes", row),
@@ -281,6 +304,14 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             fluid_share: table.share("fluid_share", row)?,
             pauses: table.small("pauses", row)?,
             paused: Span::from_ps(table.integer("paused_ps", row)),
+            messages: match table.optional_small("messages", row)? {
+                None => None,
+                Some(total) => Some(MessageCounts {
+                    total,
+                    needed: table.optional_small("needed_messages", row)?.unwrap_or(total),
+                    delivered: table.optional_small("delivered_messages", row)?.unwrap_or(0),
+                }),
+            },
         })
     };
     (0..table.rows()).map(row).collect()

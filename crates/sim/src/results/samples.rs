@@ -36,6 +36,7 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         fluid_share: Share::NONE,
         pauses: 0,
         paused: Span::ZERO,
+        messages: None,
     }
 }
 

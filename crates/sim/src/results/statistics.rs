@@ -168,6 +168,10 @@ pub struct FlowStatistics {
     pub fair_share: Option<ShareStatistics>,
     /// Completion times of the fluid system over the flows' own; `None` unless shares were asked for.
     pub fluid_share: Option<ShareStatistics>,
+    /// Messages of the flows that consist of messages.
+    pub messages: u64,
+    /// Of these: arrived whole.
+    pub delivered_messages: u64,
 }
 
 impl FlowStatistics {
@@ -197,6 +201,8 @@ impl FlowStatistics {
             drops: sum(|flow| flow.drops),
             fair_share: ShareStatistics::of(flows, result, |flow| flow.fair_share.get()),
             fluid_share: ShareStatistics::of(flows, result, |flow| flow.fluid_share.get()),
+            messages: sum(|flow| flow.messages.map_or(0, |counts| counts.total)),
+            delivered_messages: sum(|flow| flow.messages.map_or(0, |counts| counts.delivered)),
         }
     }
 }

@@ -41,6 +41,24 @@ fn a_small_scenario_runs_to_its_end() {
     assert_eq!(result.ports.len(), 2 * (8 + 4), "a queue for each direction of 8 host cables and 4 fabric cables");
 }
 
+/// A send buffer bounds what is in flight and loses nothing: 2 MB by 25 kB each 100 us takes 79 round trips and the way
+/// of the last packet.
+#[test]
+fn a_send_buffer_is_filled_again_as_it_drains() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 2\nlink = { rate = '100Gbit/s', delay = '25us' }\n\
+                [traffic.a]\nkind = 'flows'\nflows = [{ source = 0, destination = 1, size = '2MB' }]\n\
+                tcp = { send_buffer = '25kB', ack_every = 1, initial_window = 20 }\n";
+    for transport in ["dctcp", "cubic", "tcp-lp"] {
+        let scenario = Scenario::parse(text, Path::new("buffer.toml")).unwrap();
+        let change = Override::parse("--set", &format!("traffic.a.transport={transport}")).unwrap();
+        let result = run(&scenario.with(&[change]).unwrap().resolve().unwrap(), &AtomicBool::new(false), &mut |_| {});
+        let flow = result.unwrap().flows[0];
+        assert_eq!((flow.state, flow.delivered_bytes), (FlowState::Completed, 2_000_000));
+        let fct = flow.fct().unwrap().as_us_f64();
+        assert!((7950.0..8400.0).contains(&fct), "{transport}: {fct} us");
+    }
+}
+
 /// Equal seeds give equal runs, recorded or not; another seed gives another.
 #[test]
 fn the_digest_depends_on_the_seed_alone() {

@@ -2,17 +2,33 @@
 
 use pliant_proto::contract::{Contract, Field};
 use serde::{Deserialize, Serialize};
+use toml::Table;
 
+use super::atp::{AtpSpec, PFabricSpec};
 use super::cross_queue::CrossQueueSpec;
 use super::near_opt::NearOptSpec;
 use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
+use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 10] =
-    ["kind", "class", "ack_class", "transport", "contract", "reflex", "tcp", "udp", "cross_queue", "near_opt"];
+pub(super) const GROUP_KEYS: [&str; 13] = [
+    "kind",
+    "class",
+    "ack_class",
+    "transport",
+    "contract",
+    "messages",
+    "reflex",
+    "tcp",
+    "udp",
+    "atp",
+    "pfabric",
+    "cross_queue",
+    "near_opt",
+];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -32,6 +48,9 @@ pub struct GroupSpec {
     /// Lets its flows give way within `contract`, over any transport with a window. Default: they do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reflex: Option<ReflexSpec>,
+    /// The messages that its flows consist of. Default: of `atp` and `pfabric` one per packet, of others none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesSpec>,
     /// Settings of its TCP transport, in place of those in `[transport]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSpec>,
@@ -44,6 +63,12 @@ pub struct GroupSpec {
     /// Settings of its `near-opt` transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_opt: Option<NearOptSpec>,
+    /// Settings of its ATP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atp: Option<AtpSpec>,
+    /// Settings of its pFabric transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pfabric: Option<PFabricSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -72,15 +97,26 @@ pub enum TransportName {
     /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus).
     #[serde(rename = "ledbat++")]
     LedbatPlusPlus,
+    /// DCTCP behind a sender that leaves a fixed share of the messages out.
+    #[serde(rename = "dctcp-sd")]
+    DctcpSenderDrop,
+    /// DCTCP behind a sender that leaves messages out while the network is congested.
+    #[serde(rename = "dctcp-bw")]
+    DctcpBandwidth,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// Approximate transmission: a bounded share of the messages may be missing.
+    Atp,
+    /// pFabric at the line rate.
+    #[serde(rename = "pfabric")]
+    PFabric,
     /// Told its rate and its losses by an oracle (arXiv 2401.08890).
     NearOpt,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -89,7 +125,11 @@ impl TransportName {
         Self::TcpLp,
         Self::Ledbat,
         Self::LedbatPlusPlus,
+        Self::DctcpSenderDrop,
+        Self::DctcpBandwidth,
         Self::Udp,
+        Self::Atp,
+        Self::PFabric,
         Self::NearOpt,
     ];
 
@@ -104,7 +144,11 @@ impl TransportName {
             Self::TcpLp => "tcp-lp",
             Self::Ledbat => "ledbat",
             Self::LedbatPlusPlus => "ledbat++",
+            Self::DctcpSenderDrop => "dctcp-sd",
+            Self::DctcpBandwidth => "dctcp-bw",
             Self::Udp => "udp",
+            Self::Atp => "atp",
+            Self::PFabric => "pfabric",
             Self::NearOpt => "near-opt",
         }
     }
@@ -117,25 +161,60 @@ impl TransportName {
             Self::Cubic => "TCP CUBIC, with HyStart++ if asked (RFC 9438, RFC 9406)",
             Self::Dctcp => "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)",
             Self::WeightedFair => "weighted fair congestion control: shares a link by contract.weight (PPUSH)",
+            Self::DctcpSenderDrop => {
+                "DCTCP; the sender leaves out a share 1 - min_delivery of the messages (ATP's DCTCP-SD)"
+            }
+            Self::DctcpBandwidth => "DCTCP; the sender leaves messages out while it sees congestion (ATP's DCTCP-BW)",
             Self::TcpLp => "TCP Low Priority: leaves bandwidth to others when one-way delays rise (INFOCOM 2003)",
             Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
             Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
+            Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
             Self::NearOpt => {
                 "Near-Opt: an oracle tells it its rate and its losses; in the simulator only (low-priority TCP)"
             }
         }
     }
 
-    /// Its settings of TCP at their defaults, as a scenario writes them; `None` if it is none.
-    pub fn default_settings(self) -> Option<TcpSpec> {
-        (!matches!(self, Self::Udp | Self::NearOpt)).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
+    /// Whether it is a member of the TCP family.
+    pub const fn is_tcp(self) -> bool {
+        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt)
+    }
+
+    /// Whether it sends messages and nothing else.
+    pub const fn sends_messages(self) -> bool {
+        matches!(self, Self::DctcpSenderDrop | Self::DctcpBandwidth | Self::Atp | Self::PFabric)
+    }
+
+    /// The table of its settings below a group.
+    pub const fn settings_table(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Atp => "atp",
+            Self::PFabric => "pfabric",
+            Self::NearOpt => "near_opt",
+            _ => "tcp",
+        }
+    }
+
+    /// Its settings at their defaults, as a scenario writes them; `None` for `udp`, which has no default rate.
+    pub fn default_settings(self) -> Option<Table> {
+        let settings = match self {
+            Self::Udp => return None,
+            Self::Atp => Table::try_from(AtpSpec::default().explicit()),
+            Self::PFabric => Table::try_from(PFabricSpec::default()),
+            Self::NearOpt => Table::try_from(NearOptSpec::default()),
+            _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
+        };
+        Some(settings.expect("settings are plain values"))
     }
 
     /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {
             Self::WeightedFair => &[Field::Weight],
+            _ if self.sends_messages() => &[Field::MinDelivery],
             _ => &[],
         }
     }
@@ -145,7 +224,7 @@ impl TransportName {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContractSpec {
-    /// Least fraction of the bytes that must arrive, in [0, 1]. Default: 1.
+    /// Least fraction of the bytes, of flows of messages of the messages, that must arrive, in [0, 1]. Default: 1.
     pub min_delivery: f64,
     /// Least share of the flow's fair rate, in [0, 1]. Default: 1.
     pub min_share: f64,

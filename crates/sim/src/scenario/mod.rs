@@ -10,6 +10,7 @@
 //! The keys are documented at [`ScenarioSpec`] and the types below it. Quantities carry their unit: `"10Gbit/s"`,
 //! `"5us"`, `"250MB"`.
 
+mod atp;
 mod cross_queue;
 pub(crate) mod document;
 mod error;
@@ -33,6 +34,8 @@ mod tests;
 mod udp;
 mod warnings;
 
+pub(crate) use atp::LINE_RATE;
+pub use atp::{AtpSpec, OrderName, PFabricSpec, ProfileName, VariantName};
 pub use cross_queue::CrossQueueSpec;
 pub use error::{Place, ScenarioError};
 pub use estimate::Estimate;
@@ -42,7 +45,7 @@ pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use near_opt::{NearOptSpec, OracleSpec};
 pub use presets::PRESETS;
-pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+pub use queues::{DisciplineName, QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
 pub use range::number_range;
 pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
 pub use resolved::{Carrier, Group, Resolved, TcpCarrier};

@@ -8,10 +8,13 @@ use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
+use pliant_proto::transport::atp::{AtpConfig, LossBound};
+use pliant_proto::transport::sender_drop::DropPolicy;
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
 use toml::Table;
 
+use super::atp::MessageTransport;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
@@ -27,7 +30,7 @@ use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{
     Environment, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
 };
-use crate::workload::PacketFormat;
+use crate::workload::{Messages, PacketFormat};
 
 /// `drain` where a file does not say, in units of `duration`.
 const DEFAULT_DRAIN: u64 = 10;
@@ -72,6 +75,10 @@ pub struct Group {
     pub reflex: Option<ReflexGroup>,
     /// What carries it.
     pub carrier: Carrier,
+    /// The messages that its flows consist of; `None` if they are plain sequences of bytes.
+    pub messages: Option<Messages>,
+    /// How many of these may be missing.
+    pub max_loss: LossBound,
 }
 
 /// A transport with its settings.
@@ -83,6 +90,8 @@ pub enum Carrier {
     Udp(UdpSpec),
     /// Near-Opt.
     NearOpt(NearOptSpec),
+    /// ATP or pFabric. The largest rate may stand for that of the sender's link.
+    Messages(Box<AtpConfig>),
 }
 
 /// A member of the TCP family with its settings.
@@ -94,6 +103,8 @@ pub struct TcpCarrier {
     pub controller: AnyController,
     /// When a sender pauses for the queue above, if it does.
     pub cross_queue: Option<CrossQueueConfig>,
+    /// Leaves messages out before they are sent.
+    pub sender_drop: Option<DropPolicy>,
 }
 
 impl Resolved {
@@ -146,10 +157,12 @@ impl Resolved {
         let environment =
             Environment { fabric: &self.fabric, seed: self.spec.seed, directory: Path::new(""), classes: &classes };
         let packets = PacketFormat::new(self.mss(), self.wire());
-        let group = |group: &'_ Group| (group.name.clone(), group.traffic.clone());
-        let named: Vec<(String, TrafficSpec)> = self.groups.iter().map(group).collect();
-        let groups: Vec<TrafficGroup<'_>> =
-            named.iter().map(|(name, spec)| TrafficGroup { name, spec, packets }).collect();
+        let group = |group: &'_ Group| (group.name.clone(), group.traffic.clone(), group.messages.clone());
+        let named: Vec<(String, TrafficSpec, Option<Messages>)> = self.groups.iter().map(group).collect();
+        let groups: Vec<TrafficGroup<'_>> = named
+            .iter()
+            .map(|(name, spec, messages)| TrafficGroup { name, spec, packets, messages: messages.as_ref() })
+            .collect();
         act(&groups, &environment)
     }
 }
@@ -255,9 +268,14 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 /// Every class in use must go to a queue.
 fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
-        let own = [("class", group.class), ("ack_class", group.ack_class.unwrap_or(group.class))];
+        let last = match &group.atp {
+            _ if group.transport != TransportName::Atp => group.class,
+            atp => group.class.saturating_add(atp.clone().unwrap_or_default().classes() - 1),
+        };
+        let own = (group.class..=last.max(group.class)).map(|class| ("class", class));
+        let acks = [("ack_class", group.ack_class.unwrap_or(group.class))];
         let probes = group.cross_queue.map(|cross_queue| ("cross_queue.probe_class", cross_queue.probe_class));
-        for (key, class) in own.into_iter().chain(probes) {
+        for (key, class) in own.chain(acks).chain(probes) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
@@ -276,7 +294,7 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
-    let ScenarioSpec { packets, queues, transport: defaults, traffic, routing, .. } = spec;
+    let ScenarioSpec { packets, queues, transport: defaults, traffic, routing, seed, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
     let mut honours = group.transport.honours().to_vec();
@@ -285,9 +303,12 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     }
     contract.check(&honours).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
+    let max_loss =
+        max_loss(group, &contract).map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
     let carrier = check_tables(group).and_then(|()| match group.transport {
         TransportName::Udp => udp_carrier(group),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
+        TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         _ => Ok(Carrier::Tcp(Box::new(tcp_carrier(group, defaults, packets, queues, &contract)?))),
     });
     let carrier = carrier.map_err(|(key, why)| {
@@ -296,9 +317,11 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
         let is_shared = shared != key && !document.gives(&own) && document.gives(&shared);
         document.error(if is_shared { &shared } else { &own }, why)
     })?;
+    let messages = messages(group, name, *seed, packets);
+    let messages = messages.map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
     let GroupSpec { class, ack_class, ref traffic, .. } = *group;
     let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
-    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, reflex: None, carrier })
+    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, reflex: None, carrier, messages, max_loss })
 }
 
 /// The group with its table `reflex`, if it has one.
@@ -320,19 +343,74 @@ fn resolve_reflex(
 
 /// Tables that do not go with the transport are mistakes.
 fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
-    let of_tcp = group.transport.default_settings().is_some();
+    let of_tcp = group.transport.is_tcp();
+    // What leaves messages out by itself cannot leave out bytes beside.
+    let bends = of_tcp && !group.transport.sends_messages();
     let of = |transport| group.transport == transport;
     let tables = [
         ("tcp", group.tcp.is_some(), of_tcp, "has no settings of TCP"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
-        ("cross_queue", group.cross_queue.is_some(), of_tcp, "does not pause, only transports with a window do"),
-        ("reflex", group.reflex.is_some(), of_tcp, "has no window that could give way"),
+        ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
+        ("pfabric", group.pfabric.is_some(), of(TransportName::PFabric), "has no settings of pFabric"),
+        ("cross_queue", group.cross_queue.is_some(), bends, "does not pause, only transports with a window do"),
+        ("reflex", group.reflex.is_some(), bends, "has no window that could give way"),
     ];
     match tables.into_iter().find(|(_, given, fits, _)| *given && !fits) {
         Some((key, .., why)) => Err((key.to_owned(), format!("{} {why}", group.transport.name()))),
         None => Ok(()),
     }
+}
+
+/// How many messages may be missing: for transports that leave some out, the complement of what must arrive.
+fn max_loss(group: &GroupSpec, contract: &Contract) -> Result<LossBound, KeyError> {
+    if !group.transport.honours().contains(&Field::MinDelivery) {
+        return Ok(LossBound::RELIABLE);
+    }
+    LossBound::from_min_delivery(contract.min_delivery).ok_or_else(|| {
+        let why = "must be above 0: who needs no message needs no flow";
+        ("contract.min_delivery".to_owned(), why.to_owned())
+    })
+}
+
+/// Writes the settings of ATP or pFabric out and makes the transport's configuration from them.
+fn message_carrier(group: &mut GroupSpec, packets: &PacketsSpec, max_loss: LossBound) -> Result<Carrier, KeyError> {
+    let of = MessageTransport {
+        max_loss,
+        payload: packets.mss.0 as u16,
+        wire: packets.framing.into(),
+        data_class: TrafficClass::new(group.class),
+        control_class: TrafficClass::new(group.ack_class.unwrap_or(group.class)),
+    };
+    let (table, config) = if group.transport == TransportName::Atp {
+        let spec = group.atp.take().unwrap_or_default();
+        let config = spec.config(of);
+        group.atp = Some(spec.explicit());
+        ("atp", config)
+    } else {
+        ("pfabric", group.pfabric.insert(group.pfabric.unwrap_or_default()).config(of))
+    };
+    config.map(|config| Carrier::Messages(Box::new(config))).map_err(|(key, why)| (format!("{table}.{key}"), why))
+}
+
+/// The messages of a group's flows: those asked for; one per packet for transports of messages; none for others.
+fn messages(group: &GroupSpec, name: &str, seed: u64, packets: &PacketsSpec) -> Result<Option<Messages>, KeyError> {
+    let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
+    let built = group.messages.as_ref().map(|spec| spec.build(name, seed, Path::new(""))).transpose();
+    let messages = built.map_err(|(key, why)| (format!("messages.{key}"), why))?;
+    let counted = messages.as_ref().is_some_and(|messages| messages.count().is_some());
+    if counted && matches!(group.traffic, TrafficSpec::Trace(_)) {
+        return refuse("messages.count", "a trace gives the size of each flow");
+    }
+    let endless = !counted && group.traffic.has_endless_flows();
+    if endless && group.transport.sends_messages() && !messages.as_ref().is_some_and(Messages::arrive_over_time) {
+        let why = "is missing: a flow without an end would be all messages at once; give it a size, or messages a gap";
+        return refuse("messages.gap", why);
+    }
+    if endless && messages.is_some() && !group.transport.sends_messages() {
+        return refuse("messages", "need flows with an end here, or messages.count");
+    }
+    Ok(messages.or_else(|| group.transport.sends_messages().then(|| Messages::cut(packets.mss.0 as u16))))
 }
 
 fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
@@ -387,7 +465,12 @@ fn tcp_carrier(
     }
     let class = group.class;
     let cross_queue = group.cross_queue.as_mut().map(|cross_queue| cross_queue.resolve(class, queues)).transpose()?;
-    Ok(TcpCarrier { config, controller, cross_queue })
+    let sender_drop = match group.transport {
+        TransportName::DctcpSenderDrop => Some(DropPolicy::Fixed),
+        TransportName::DctcpBandwidth => Some(DropPolicy::Congested),
+        _ => None,
+    };
+    Ok(TcpCarrier { config, controller, cross_queue, sender_drop })
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {

@@ -43,8 +43,8 @@ pub struct ScenarioSpec {
     /// Whether each flow's share of its max-min fair rate is computed. Default: false.
     #[serde(default)]
     pub shares: bool,
-    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"` or `"spray-round-robin"` (by
-    /// packet). Default: `"ecmp"`.
+    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"`, `"spray-round-robin"` or
+    /// `"two-paths"` (by packet). Default: `"ecmp"`.
     #[serde(default)]
     pub routing: RoutingName,
     /// Interval at which queue lengths and throughput are recorded. Default: not recorded.
@@ -93,6 +93,8 @@ pub enum RoutingName {
     SprayRandom,
     /// In turn for each packet.
     SprayRoundRobin,
+    /// One of two for each packet.
+    TwoPaths,
 }
 
 impl From<RoutingName> for PathChoice {
@@ -101,6 +103,7 @@ impl From<RoutingName> for PathChoice {
             RoutingName::Ecmp => Self::Ecmp,
             RoutingName::SprayRandom => Self::SprayRandom,
             RoutingName::SprayRoundRobin => Self::SprayRoundRobin,
+            RoutingName::TwoPaths => Self::TwoPaths,
         }
     }
 }

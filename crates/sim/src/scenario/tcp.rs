@@ -174,9 +174,35 @@ pub enum EcnEcho {
 
 /// Settings that only some controllers have, and those.
 const OF_SOME: &[(&str, &[TransportName])] = &[
-    ("gain", &[TransportName::Dctcp, TransportName::WeightedFair, TransportName::Ledbat]),
-    ("initial_alpha", &[TransportName::Dctcp, TransportName::WeightedFair]),
-    ("min_window", &[TransportName::Dctcp, TransportName::Ledbat, TransportName::LedbatPlusPlus]),
+    (
+        "gain",
+        &[
+            TransportName::Dctcp,
+            TransportName::DctcpSenderDrop,
+            TransportName::DctcpBandwidth,
+            TransportName::WeightedFair,
+            TransportName::Ledbat,
+        ],
+    ),
+    (
+        "initial_alpha",
+        &[
+            TransportName::Dctcp,
+            TransportName::DctcpSenderDrop,
+            TransportName::DctcpBandwidth,
+            TransportName::WeightedFair,
+        ],
+    ),
+    (
+        "min_window",
+        &[
+            TransportName::Dctcp,
+            TransportName::DctcpSenderDrop,
+            TransportName::DctcpBandwidth,
+            TransportName::Ledbat,
+            TransportName::LedbatPlusPlus,
+        ],
+    ),
     ("loss_blind", &[TransportName::WeightedFair]),
     ("beta", &[TransportName::Cubic]),
     ("fast_convergence", &[TransportName::Cubic]),
@@ -305,14 +331,16 @@ impl TcpSpec {
         Some(match transport {
             TransportName::Reno | TransportName::NewReno => Reno::new(reno, mss).into(),
             TransportName::Cubic => Cubic::new(self.cubic(initial_window), mss).into(),
-            TransportName::Dctcp => Dctcp::new(self.dctcp(reno), mss).into(),
+            TransportName::Dctcp | TransportName::DctcpSenderDrop | TransportName::DctcpBandwidth => {
+                Dctcp::new(self.dctcp(reno), mss).into()
+            }
             TransportName::WeightedFair => {
                 WeightedFair::new(self.weighted_fair(initial_window, contract.weight), mss).into()
             }
             TransportName::TcpLp => TcpLp::new(self.tcp_lp(reno), mss).into(),
             TransportName::Ledbat => Ledbat::new(self.ledbat(initial_window), mss).into(),
             TransportName::LedbatPlusPlus => LedbatPlusPlus::new(self.ledbat_plus_plus(initial_window), mss).into(),
-            TransportName::Udp | TransportName::NearOpt => return None,
+            TransportName::Udp | TransportName::NearOpt | TransportName::Atp | TransportName::PFabric => return None,
         })
     }
 

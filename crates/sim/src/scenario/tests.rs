@@ -311,6 +311,7 @@ fn names<T>(refused: Result<T, toml::de::Error>) -> Vec<String> {
 fn every_key_is_documented() {
     use crate::topology::{LinkSpec, TopologySpec};
     use crate::traffic::{DestinationChoice, LoadCounts, LoadOn, LongFlow, ReceiverOrder, TrafficSpec};
+    use crate::workload::{GapLaw, MessagesSpec};
 
     let (topologies, traffics) = (kinds_of::<TopologySpec>(), kinds_of::<TrafficSpec>());
     let mut sections = vec![
@@ -324,7 +325,7 @@ fn every_key_is_documented() {
         ("Queues", values_of::<Scheduler>()),
         ("Queues", PRESETS.iter().map(|(name, _)| (*name).to_owned()).collect()),
         ("Queue", keys_of::<QueueSpec>(None)),
-        ("Queue", keys_of::<ShaperSpec>(None)),
+        ("Queue", [keys_of::<ShaperSpec>(None), values_of::<DisciplineName>()].concat()),
         ("ecn", keys_of::<ThresholdSpec>(None)),
         ("ecn", [values_of::<At>(), values_of::<Of>(), values_of::<NotEct>()].concat()),
         ("red", keys_of::<RedSpec>(None)),
@@ -333,6 +334,10 @@ fn every_key_is_documented() {
         ("Cross-queue congestion notification", keys_of::<CrossQueueSpec>(None)),
         ("Near-Opt", [keys_of::<OracleSpec>(None), keys_of::<NearOptSpec>(None)].concat()),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
+        ("Traffic groups", keys_of::<PFabricSpec>(None)),
+        ("messages", [keys_of::<MessagesSpec>(None), values_of::<GapLaw>()].concat()),
+        ("ATP settings", keys_of::<AtpSpec>(None)),
+        ("ATP settings", [values_of::<ProfileName>(), values_of::<VariantName>(), values_of::<OrderName>()].concat()),
         ("reflex", [keys_of::<ReflexSpec>(None), values_of::<GiveWayName>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
         ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),

@@ -28,7 +28,7 @@ use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::workload::{DistributionError, MAX_SIZE_BYTES, PacketFormat};
+use crate::workload::{DistributionError, MAX_SIZE_BYTES, Messages, PacketFormat};
 use context::Context;
 
 pub use all_to_all::AllToAllSpec;
@@ -125,6 +125,8 @@ pub struct TrafficGroup<'a> {
     pub spec: &'a TrafficSpec,
     /// How its transport cuts flows into packets, for loads that count bytes on the wire.
     pub packets: PacketFormat,
+    /// The messages of its flows, where they were asked for.
+    pub messages: Option<&'a Messages>,
 }
 
 /// The traffic of one group, as a scenario describes it. `kind` selects the variant.
@@ -149,6 +151,17 @@ pub enum TrafficSpec {
     Duplicates(DuplicatesSpec),
     /// The flows that a `poisson` group leaves out by size.
     Remainder(RemainderSpec),
+}
+
+impl TrafficSpec {
+    /// Whether flows have no end because none is given.
+    pub fn has_endless_flows(&self) -> bool {
+        match self {
+            Self::Permutation(spec) => spec.size.is_none() && spec.workload.is_none(),
+            Self::Flows(spec) => spec.flows.iter().any(|flow| flow.size.is_none()),
+            _ => false,
+        }
+    }
 }
 
 /// Why traffic was refused.
@@ -201,7 +214,8 @@ pub enum TrafficError {
 /// The flows of all groups by (start, group, sequence). A group's index in `groups` is its number in the flows.
 pub fn generate(groups: &[TrafficGroup<'_>], environment: &Environment<'_>) -> Result<Traffic, TrafficError> {
     let generators = contexts(groups, environment).map(|context| context.generator()).collect::<Result<_, _>>()?;
-    Ok(Traffic::new(generators))
+    let counted = |group: &TrafficGroup<'_>| group.messages.filter(|messages| messages.count().is_some()).cloned();
+    Ok(Traffic::new(generators, groups.iter().map(counted)))
 }
 
 /// Each group in its surroundings.

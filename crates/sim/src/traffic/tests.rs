@@ -28,8 +28,11 @@ fn try_flows(fabric: &Fabric, seed: u64, groups: &[(&str, &str)]) -> Result<Traf
     let classes = ["best-effort", "scavenger"];
     let environment = Environment { fabric, seed, directory: &directory, classes: &classes };
     let specs: Vec<TrafficSpec> = groups.iter().map(|(_, text)| toml::from_str(text).expect(text)).collect();
-    let groups: Vec<_> =
-        groups.iter().zip(&specs).map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet() }).collect();
+    let groups: Vec<_> = groups
+        .iter()
+        .zip(&specs)
+        .map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet(), messages: None })
+        .collect();
     generate(&groups, &environment)
 }
 
@@ -251,8 +254,11 @@ fn offered_loads_are_those_of_the_flows() {
         ("shuffle", "kind = 'all-to-all'\nsize = '100kB'\nperiod = '10ms'"),
     ];
     let texts: Vec<TrafficSpec> = specs.iter().map(|(_, text)| toml::from_str(text).unwrap()).collect();
-    let groups: Vec<_> =
-        specs.iter().zip(&texts).map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet() }).collect();
+    let groups: Vec<_> = specs
+        .iter()
+        .zip(&texts)
+        .map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet(), messages: None })
+        .collect();
     let environment = Environment { fabric: &fabric, seed: 1, directory: std::path::Path::new(""), classes: &[] };
     let offered = offered(&groups, &environment).unwrap();
     assert_eq!(offered.len(), specs.len());

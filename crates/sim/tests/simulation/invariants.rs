@@ -140,6 +140,7 @@ fn markers() -> impl Strategy<Value = MarkerConfig> {
                 gentle,
                 hard_drop,
                 mean_packet_time: Span::from_ns(1200),
+                spread: true,
             })
         },
     );

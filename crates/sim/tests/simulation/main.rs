@@ -1,5 +1,6 @@
 //! The simulator against theory: known answers of controllers and schedulers, oracles, and properties of every run.
 
+mod atp;
 mod common;
 mod cross_queue;
 mod dctcp_table;

@@ -141,7 +141,7 @@ fn the_high_class_is_not_held_up() {
     let high = FlowSpec { start: at_ms(5), ..flow(1, 0, 10_000_000) };
     let flows = [FlowSpec { group: u16::from(LOW), ..flow(2, 0, ENDLESS) }, high];
     let pair = |spec: &FlowSpec| if spec.group == u16::from(LOW) { cubic(LOW) } else { near_opt(HIGH, HIGH) };
-    let row = bed.run(&flows, pair, NoRecorder, at_ms(20)).flows[1].clone();
+    let row = bed.run(&flows, pair, NoRecorder, at_ms(20)).flows[1];
     let late = row.completed.expect("it completes").since(row.start).minus(row.ideal_fct);
     assert!(late <= RATE.time_for(FULL), "{late} more than alone");
 }

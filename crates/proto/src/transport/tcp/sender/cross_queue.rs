@@ -207,6 +207,10 @@ impl<C: CongestionControl> Transport for CrossQueueSender<C> {
         [probe, running].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
+    fn send_space(&self) -> u64 {
+        self.0.sender.send_space()
+    }
+
     fn statistics(&self) -> Statistics {
         let FlowClock { pauses, behind, .. } = self.0.clock;
         Statistics { pauses, paused: behind, ..self.0.sender.statistics() }

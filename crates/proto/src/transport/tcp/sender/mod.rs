@@ -172,13 +172,6 @@ impl<C: CongestionControl> TcpSender<C> {
         &mut self.controller
     }
 
-    /// Bytes that `Command::Send` would take now; more than that is not taken.
-    pub fn send_space(&self) -> u64 {
-        let held = self.written - self.snd_una.min(self.written);
-        let room = self.config.send_buffer.map_or(u64::MAX, |buffer| buffer.saturating_sub(held));
-        room.min(MAX_STREAM - self.written)
-    }
-
     /// First byte not acknowledged (SND.UNA).
     pub fn unacked(&self) -> u64 {
         self.snd_una
@@ -360,9 +353,11 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
     fn handle_command(&mut self, now: Instant, command: Command) {
         match command {
             Command::Send { bytes } => self.write(now, bytes),
+            Command::SendMessage { bytes } => self.write(now, bytes.into()),
             Command::Finish => self.state |= FINISH,
             Command::SetWeight(weight) => self.controller.set_weight(weight),
-            Command::Consume { .. } | Command::SetRate(_) | Command::Fate { .. } => {}
+            Command::Consume { .. } | Command::SetRate(_) | Command::Fate { .. } | Command::AnnounceMessages { .. } => {
+            }
         }
     }
 
@@ -411,6 +406,12 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             return self.earliest_deadline();
         }
         self.timer.map(|at| Deadline { at, why: Timer::Retransmit })
+    }
+
+    fn send_space(&self) -> u64 {
+        let held = self.written - self.snd_una.min(self.written);
+        let room = self.config.send_buffer.map_or(u64::MAX, |buffer| buffer.saturating_sub(held));
+        room.min(MAX_STREAM - self.written)
     }
 
     fn statistics(&self) -> Statistics {
