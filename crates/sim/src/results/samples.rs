@@ -24,19 +24,8 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         completed: Some(start.after(ideal_fct.plus(ideal_fct.divided_by(2)))),
         ideal_fct,
         delivered_bytes: bytes,
-        given_up_bytes: 0,
-        low_bytes: 0,
-        low_time: Span::ZERO,
         state: FlowState::Completed,
-        retransmissions: 0,
-        timeouts: 0,
-        marks: 0,
-        drops: 0,
-        fair_share: Share::NONE,
-        fluid_share: Share::NONE,
-        pauses: 0,
-        paused: Span::ZERO,
-        messages: None,
+        ..FlowRow::default()
     }
 }
 
