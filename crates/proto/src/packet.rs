@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 /// A half-open range `start..end` of a flow's byte stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord, Hash)]
@@ -264,6 +264,115 @@ pub enum Body {
         /// The responder's receive window, as in `Ack`.
         window: u16,
     },
+    /// Asks for credits.
+    CreditRequest {
+        /// When it was sent, on the sender's clock.
+        sent_at: Instant,
+        /// Bytes that wait to be sent.
+        backlog: u64,
+    },
+    /// Lets one data packet go.
+    Credit(CreditStamp),
+    /// Asks for no more credits: everything was sent.
+    CreditStop {
+        /// One past the last byte sent.
+        end: u64,
+        /// FIN.
+        flags: Flags,
+    },
+    /// Data that was sent on a credit.
+    Scheduled {
+        /// Offset of the first byte in the flow's stream.
+        seq: u64,
+        /// Number of the packet in its sub-flow, modulo 2³².
+        number: u32,
+        /// The credit.
+        credit: CreditStamp,
+        /// Payload bytes.
+        len: u16,
+        /// FIN, CWR, RETRANSMISSION.
+        flags: Flags,
+    },
+    /// Data that was sent without a credit.
+    Unscheduled {
+        /// Offset of the first byte in the flow's stream.
+        seq: u64,
+        /// Number of the packet in its sub-flow, modulo 2³².
+        number: u32,
+        /// Payload bytes.
+        len: u16,
+        /// FIN, RETRANSMISSION.
+        flags: Flags,
+    },
+    /// Answers a packet of a sub-flow.
+    SubflowAck {
+        /// Next byte of the flow expected.
+        ack: u64,
+        /// First packet of the latest run without a gap: zero if none was missing, else this is a selective
+        /// acknowledgement.
+        first: u32,
+        /// One past the last packet of that run.
+        end: u32,
+        /// Whose packet numbers these are.
+        subflow: Subflow,
+        /// ECE.
+        flags: Flags,
+    },
+}
+
+/// A time in units of 1.024 ns, modulo 4.4 s: as short as TCP's timestamps (RFC 7323), and enough for round-trip times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ShortTime(u32);
+
+impl ShortTime {
+    const UNIT_BITS: u32 = 10;
+
+    /// The short form of `at`.
+    #[inline]
+    pub const fn of(at: Instant) -> Self {
+        Self((at.as_ps() >> Self::UNIT_BITS) as u32)
+    }
+
+    /// As 32 bits.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// From 32 bits; all are valid.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Time from this to `now`, below 4.4 s.
+    #[inline]
+    pub const fn until(self, now: Instant) -> Span {
+        Span::from_ps((Self::of(now).0.wrapping_sub(self.0) as u64) << Self::UNIT_BITS)
+    }
+
+    /// The latest such time that is no later than `now`, rounded down to a unit.
+    #[inline]
+    pub const fn latest(self, now: Instant) -> Instant {
+        let rounded = Instant::from_ps(now.as_ps() >> Self::UNIT_BITS << Self::UNIT_BITS);
+        rounded.before(self.until(now))
+    }
+}
+
+/// What a credit is known by: the data sent on it echoes both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CreditStamp {
+    /// Its number, one more than that of the credit before, modulo 2³².
+    pub number: u32,
+    /// When it was sent, on the clock of the credits' sender.
+    pub sent_at: ShortTime,
+}
+
+/// One of the two sub-flows of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Subflow {
+    /// Sends on credits.
+    Proactive,
+    /// Sends without.
+    Reactive,
 }
 
 /// Bytes per unit of the advertised window (window scale 8, RFC 7323).
@@ -302,17 +411,46 @@ mod kind {
     pub(super) const ACK: u8 = 1;
     pub(super) const SYN: u8 = 2;
     pub(super) const SYN_ACK: u8 = 3;
+    pub(super) const CREDIT_REQUEST: u8 = 8;
+    pub(super) const CREDIT: u8 = 9;
+    pub(super) const CREDIT_STOP: u8 = 10;
+    pub(super) const SCHEDULED: u8 = 11;
+    pub(super) const UNSCHEDULED: u8 = 12;
+    pub(super) const SUBFLOW_ACK: u8 = 13;
+}
+
+/// Two halves of a 64-bit field.
+const fn join(high: u32, low: u32) -> u64 {
+    (high as u64) << 32 | low as u64
 }
 
 impl Packet {
     /// A packet as a transport makes it: the driver adds the destination.
     #[inline]
     pub const fn new(traffic_class: TrafficClass, wire_bytes: u16, body: Body) -> Self {
+        let mut attachment = 0;
         let (kind, offset, stamp, amount, flags) = match body {
             Body::Data { seq, sent_at, len, flags } => (kind::DATA, seq, sent_at.to_bits(), len, flags),
             Body::Ack { ack, echo, window, flags } => (kind::ACK, ack, Instant::option_to_bits(echo), window, flags),
             Body::Syn { sent_at } => (kind::SYN, 0, sent_at.to_bits(), 0, Flags::NONE),
             Body::SynAck { echo, window } => (kind::SYN_ACK, 0, echo.to_bits(), window, Flags::NONE),
+            Body::CreditRequest { sent_at, backlog } => {
+                (kind::CREDIT_REQUEST, backlog, sent_at.to_bits(), 0, Flags::NONE)
+            }
+            Body::Credit(stamp) => (kind::CREDIT, 0, join(stamp.number, stamp.sent_at.bits()), 0, Flags::NONE),
+            Body::CreditStop { end, flags } => (kind::CREDIT_STOP, end, 0, 0, flags),
+            Body::Scheduled { seq, number, credit, len, flags } => {
+                attachment = number;
+                (kind::SCHEDULED, seq, join(credit.number, credit.sent_at.bits()), len, flags)
+            }
+            Body::Unscheduled { seq, number, len, flags } => {
+                attachment = number;
+                (kind::UNSCHEDULED, seq, 0, len, flags)
+            }
+            Body::SubflowAck { ack, first, end, subflow, flags } => {
+                let reactive = matches!(subflow, Subflow::Reactive) as u16;
+                (kind::SUBFLOW_ACK, ack, join(first, end), reactive, flags)
+            }
         };
         Self {
             to: EndpointId(0),
@@ -321,7 +459,7 @@ impl Packet {
             hops: 0,
             offset,
             stamp,
-            attachment: 0,
+            attachment,
             amount,
             flags,
             kind,
@@ -349,7 +487,27 @@ impl Packet {
             kind::DATA => Body::Data { seq: offset, sent_at, len: amount, flags },
             kind::ACK => Body::Ack { ack: offset, echo, window: amount, flags },
             kind::SYN => Body::Syn { sent_at },
-            _ => Body::SynAck { echo: sent_at, window: amount },
+            kind::SYN_ACK => Body::SynAck { echo: sent_at, window: amount },
+            _ => self.credit_body(sent_at),
+        }
+    }
+
+    /// The body of a kind that only transports with credits have.
+    #[inline]
+    const fn credit_body(&self, sent_at: Instant) -> Body {
+        let Self { offset, amount, flags, attachment: number, .. } = *self;
+        let (high, low) = ((self.stamp >> 32) as u32, self.stamp as u32);
+        let credit = CreditStamp { number: high, sent_at: ShortTime(low) };
+        match self.kind {
+            kind::CREDIT_REQUEST => Body::CreditRequest { sent_at, backlog: offset },
+            kind::CREDIT => Body::Credit(credit),
+            kind::CREDIT_STOP => Body::CreditStop { end: offset, flags },
+            kind::SCHEDULED => Body::Scheduled { seq: offset, number, credit, len: amount, flags },
+            kind::UNSCHEDULED => Body::Unscheduled { seq: offset, number, len: amount, flags },
+            _ => {
+                let subflow = if amount == 0 { Subflow::Proactive } else { Subflow::Reactive };
+                Body::SubflowAck { ack: offset, first: high, end: low, subflow, flags }
+            }
         }
     }
 
@@ -374,7 +532,7 @@ impl Packet {
     /// Payload bytes.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        if self.kind == kind::DATA { self.amount } else { 0 }
+        if matches!(self.kind, kind::DATA | kind::SCHEDULED | kind::UNSCHEDULED) { self.amount } else { 0 }
     }
 }
 
@@ -461,6 +619,17 @@ mod tests {
         assert_eq!(WireFormat::ETHERNET.wire_bytes(1460), 1538);
         assert_eq!(WireFormat::ETHERNET.wire_bytes(0), 84);
         assert_eq!(WireFormat::IP.wire_bytes(0), 40);
+    }
+
+    /// Round-trip times survive the short form to its unit, also where it wraps.
+    #[test]
+    fn short_times_measure_round_trips() {
+        for start in [0, 5_000_000, (1 << 42) - 3_000, 7 << 42] {
+            let (sent, now) = (Instant::from_ps(start), Instant::from_ps(start + 52_000_000));
+            let measured = ShortTime::of(sent).until(now).as_ps();
+            assert!(measured.abs_diff(52_000_000) < 1024, "{measured} from {start}");
+            assert!(sent.since(ShortTime::of(sent).latest(now)).as_ps() < 1024);
+        }
     }
 
     #[test]

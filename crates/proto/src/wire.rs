@@ -11,7 +11,16 @@
 //!  Ack    8..16 ack       16..24 echo      24..26 window   then each SACK block: start, end (8 bytes each)
 //!  Syn    8..16 sent_at
 //!  SynAck 8..16 echo      16..18 window
+//!
+//!  CreditRequest 8..16 sent_at   16..24 backlog
+//!  Credit        8..12 number    12..16 sent_at
+//!  CreditStop    8..16 end
+//!  Scheduled     8..16 seq       16..20 number   20..24 credit's number   24..28 its sent_at   28..30 len   payload
+//!  Unscheduled   8..16 seq       16..20 number   20..22 len                                                 payload
+//!  SubflowAck    8..16 ack       16..20 first    20..24 end   24 sub-flow: 0 proactive, 1 reactive
 //! ```
+//!
+//! Times of credits are in units of 1.024 ns, modulo 2³².
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
 //! [`decode`] accepts nothing else, so what is accepted encodes to the same bytes again.
@@ -19,7 +28,9 @@
 use core::fmt;
 use core::ops::Range;
 
-use crate::packet::{Body, ByteRange, EndpointId, Flags, MAX_SACK_BLOCKS, Packet, SackBlocks, TrafficClass};
+use crate::packet::{
+    Body, ByteRange, CreditStamp, EndpointId, Flags, MAX_SACK_BLOCKS, Packet, SackBlocks, ShortTime, Subflow, TrafficClass,
+};
 use crate::time::Instant;
 
 /// First byte of every datagram.
@@ -31,6 +42,12 @@ const KIND_DATA: u8 = 0;
 const KIND_ACK: u8 = 1;
 const KIND_SYN: u8 = 2;
 const KIND_SYN_ACK: u8 = 3;
+const KIND_CREDIT_REQUEST: u8 = 8;
+const KIND_CREDIT: u8 = 9;
+const KIND_CREDIT_STOP: u8 = 10;
+const KIND_SCHEDULED: u8 = 11;
+const KIND_UNSCHEDULED: u8 = 12;
+const KIND_SUBFLOW_ACK: u8 = 13;
 
 const COMMON_BYTES: usize = 8;
 const ACK_BYTES: usize = COMMON_BYTES + 18;
@@ -45,6 +62,7 @@ pub const MAX_HEADER_BYTES: usize = ACK_BYTES + MAX_SACK_BLOCKS * SACK_BLOCK_BYT
 const NO_ECHO: u64 = u64::MAX;
 
 const DATA_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION);
+const UNSCHEDULED_FLAGS: Flags = Flags::FIN.with(Flags::RETRANSMISSION);
 const ACK_FLAGS: Flags = Flags::ECE.with(Flags::SACK).with(Flags::DSACK);
 
 /// Why a datagram is no packet.
@@ -124,8 +142,51 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.u64(echo.as_ps());
             writer.u16(window);
         }
+        body => encode_credit_body(&mut writer, body, to),
     }
     writer.at
+}
+
+/// Writes what only transports with credits send.
+fn encode_credit_body(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
+    match body {
+        Body::CreditRequest { sent_at, backlog } => {
+            writer.common(KIND_CREDIT_REQUEST, Flags::NONE, 0, to);
+            writer.u64(sent_at.as_ps());
+            writer.u64(backlog);
+        }
+        Body::Credit(stamp) => {
+            writer.common(KIND_CREDIT, Flags::NONE, 0, to);
+            writer.stamp(stamp);
+        }
+        Body::CreditStop { end, flags } => {
+            writer.common(KIND_CREDIT_STOP, flags, 0, to);
+            writer.u64(end);
+        }
+        Body::Scheduled { seq, number, credit, len, flags } => {
+            writer.common(KIND_SCHEDULED, flags, 0, to);
+            writer.u64(seq);
+            writer.u32(number);
+            writer.stamp(credit);
+            writer.u16(len);
+        }
+        Body::Unscheduled { seq, number, len, flags } => {
+            writer.common(KIND_UNSCHEDULED, flags, 0, to);
+            writer.u64(seq);
+            writer.u32(number);
+            writer.u16(len);
+        }
+        Body::SubflowAck { ack, first, end, subflow, flags } => {
+            writer.common(KIND_SUBFLOW_ACK, flags, 0, to);
+            writer.u64(ack);
+            writer.u32(first);
+            writer.u32(end);
+            writer.put(&[u8::from(subflow == Subflow::Reactive)]);
+        }
+        Body::Data { .. } | Body::Ack { .. } | Body::Syn { .. } | Body::SynAck { .. } => {
+            unreachable!("these need no credits")
+        }
+    }
 }
 
 /// Reads a datagram that arrived with `traffic_class` in its IP header. Returns the packet, its SACK blocks, and where
@@ -139,7 +200,7 @@ pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, S
         KIND_ACK => read_ack(&mut reader, &common, &mut sack)?,
         KIND_SYN => read_syn(&mut reader, &common)?,
         KIND_SYN_ACK => read_syn_ack(&mut reader, &common)?,
-        unknown => return Err(WireError::UnknownKind(unknown)),
+        kind => read_credit_body(&mut reader, &common, kind)?,
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
     let wire_bytes = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
@@ -155,9 +216,7 @@ fn read_data(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError
     let flags = common.flags_among(DATA_FLAGS)?;
     common.no_sack()?;
     let (seq, sent_at, len) = (reader.u64()?, reader.time()?, reader.u16()?);
-    // FIN takes a sequence number of its own.
-    let taken = u64::from(len) + u64::from(flags.contains(Flags::FIN));
-    seq.checked_add(taken).ok_or(WireError::OutOfRange)?;
+    check_end(seq, len, flags)?;
     Ok(Body::Data { seq, sent_at, len, flags })
 }
 
@@ -197,6 +256,50 @@ fn read_syn_ack(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireEr
     common.flags_among(Flags::NONE)?;
     common.no_sack()?;
     Ok(Body::SynAck { echo: reader.time()?, window: reader.u16()? })
+}
+
+/// Reads what only transports with credits send.
+fn read_credit_body(reader: &mut Reader<'_>, common: &Common, kind: u8) -> Result<Body, WireError> {
+    let allowed = match kind {
+        KIND_CREDIT_REQUEST | KIND_CREDIT => Flags::NONE,
+        KIND_CREDIT_STOP => Flags::FIN,
+        KIND_SCHEDULED => DATA_FLAGS,
+        KIND_UNSCHEDULED => UNSCHEDULED_FLAGS,
+        KIND_SUBFLOW_ACK => Flags::ECE,
+        unknown => return Err(WireError::UnknownKind(unknown)),
+    };
+    let flags = common.flags_among(allowed)?;
+    common.no_sack()?;
+    Ok(match kind {
+        KIND_CREDIT_REQUEST => Body::CreditRequest { sent_at: reader.time()?, backlog: reader.u64()? },
+        KIND_CREDIT => Body::Credit(reader.stamp()?),
+        KIND_CREDIT_STOP => Body::CreditStop { end: reader.u64()?, flags },
+        KIND_SCHEDULED => {
+            let (seq, number, credit, len) = (reader.u64()?, reader.u32()?, reader.stamp()?, reader.u16()?);
+            check_end(seq, len, flags)?;
+            Body::Scheduled { seq, number, credit, len, flags }
+        }
+        KIND_UNSCHEDULED => {
+            let (seq, number, len) = (reader.u64()?, reader.u32()?, reader.u16()?);
+            check_end(seq, len, flags)?;
+            Body::Unscheduled { seq, number, len, flags }
+        }
+        _ => {
+            let (ack, first, end) = (reader.u64()?, reader.u32()?, reader.u32()?);
+            let subflow = match reader.take()? {
+                [0] => Subflow::Proactive,
+                [1] => Subflow::Reactive,
+                _ => return Err(WireError::OutOfRange),
+            };
+            Body::SubflowAck { ack, first, end, subflow, flags }
+        }
+    })
+}
+
+/// FIN takes a sequence number of its own.
+fn check_end(seq: u64, len: u16, flags: Flags) -> Result<(), WireError> {
+    let taken = u64::from(len) + u64::from(flags.contains(Flags::FIN));
+    seq.checked_add(taken).map(|_| ()).ok_or(WireError::OutOfRange)
 }
 
 /// What every datagram begins with.
@@ -244,8 +347,16 @@ impl Reader<'_> {
         self.take().map(u16::from_be_bytes)
     }
 
+    fn u32(&mut self) -> Result<u32, WireError> {
+        self.take().map(u32::from_be_bytes)
+    }
+
     fn u64(&mut self) -> Result<u64, WireError> {
         self.take().map(u64::from_be_bytes)
+    }
+
+    fn stamp(&mut self) -> Result<CreditStamp, WireError> {
+        Ok(CreditStamp { number: self.u32()?, sent_at: ShortTime::from_bits(self.u32()?) })
     }
 
     fn time(&mut self) -> Result<Instant, WireError> {
@@ -274,8 +385,17 @@ impl Writer<'_> {
         self.put(&value.to_be_bytes());
     }
 
+    fn u32(&mut self, value: u32) {
+        self.put(&value.to_be_bytes());
+    }
+
     fn u64(&mut self, value: u64) {
         self.put(&value.to_be_bytes());
+    }
+
+    fn stamp(&mut self, stamp: CreditStamp) {
+        self.u32(stamp.number);
+        self.u32(stamp.sent_at.bits());
     }
 }
 

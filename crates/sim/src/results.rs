@@ -71,6 +71,14 @@ pub struct FlowRow {
     pub marks: u32,
     /// Packets of both directions that a queue refused.
     pub drops: u32,
+    /// Credits that the receiver sent.
+    pub credits: u64,
+    /// Credits that reached the sender when it had nothing to send.
+    pub wasted_credits: u64,
+    /// Of the delivered bytes of a transport with credits, those that came without one: FlexPass's reactive sub-flow.
+    pub reactive_bytes: u64,
+    /// Largest stretch that the receiver of two sub-flows held beyond a gap.
+    pub reorder_bytes: u64,
 }
 
 impl FlowRow {

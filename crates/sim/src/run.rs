@@ -17,6 +17,7 @@ use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
+use self::credits::CreditTransports;
 use crate::engine::{Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
@@ -57,7 +58,7 @@ pub fn run(
 ) -> Result<RunResult, RunError> {
     match scenario.spec.sample_interval {
         Some(interval) => {
-            let recorder = SeriesRecorder::new(interval, scenario.groups.len());
+            let recorder = SeriesRecorder::new(interval, group_infos(scenario).len());
             let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
             (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
             Ok(result)
@@ -107,7 +108,7 @@ fn run_with<R: Recorder>(
         packet_hops: totals.packet_hops,
         events: totals.events,
         interrupted,
-        groups: scenario.groups.iter().map(|group| group_info(scenario, group)).collect(),
+        groups: group_infos(scenario),
         flows: measured(flows, scenario),
         ports: port_rows(scenario, ports, left),
         queue_samples: Vec::new(),
@@ -147,16 +148,45 @@ fn advance<R: Recorder>(
     false
 }
 
+/// Settings of TCP of each group in each class that its flows have asked for.
+#[derive(Default)]
+struct TcpTransports(BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>);
+
+impl TcpTransports {
+    /// Both sides of `flow`.
+    fn open(&mut self, flow: &FlowSpec, TcpCarrier { config, controller }: &TcpCarrier) -> (AnyTransport, AnyTransport) {
+        let config = self.0.entry((flow.group, flow.class)).or_insert_with(|| {
+            let class = flow.class.map(TrafficClass::new);
+            Arc::new(TcpConfig {
+                data_class: class.unwrap_or(config.data_class),
+                ack_class: class.unwrap_or(config.ack_class),
+                ..config.clone()
+            })
+        });
+        let sender = TcpSender::new(Arc::clone(config), *controller);
+        (AnyTransport::from(sender), AnyTransport::from(TcpReceiver::new(Arc::clone(config))))
+    }
+}
+
 /// Makes the transports of flows.
 struct Opener<'a> {
     scenario: &'a Resolved,
-    /// Settings of each group in each class that its flows have asked for.
-    configs: BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>,
+    tcp: TcpTransports,
+    legacy: TcpTransports,
+    credits: CreditTransports,
+    /// Row of [`RunResult::groups`] for the legacy flows of each group.
+    legacy_rows: Vec<Option<u16>>,
 }
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
-        Self { scenario, configs: BTreeMap::new() }
+        Self {
+            scenario,
+            tcp: TcpTransports::default(),
+            legacy: TcpTransports::default(),
+            credits: CreditTransports::default(),
+            legacy_rows: legacy_rows(scenario),
+        }
     }
 
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
@@ -175,28 +205,34 @@ impl<'a> Opener<'a> {
             (Rate::from_bits_per_sec(link.rate.bits_per_sec().saturating_mul(width)), link.delay)
         });
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
+        let upgraded = scenario.is_upgraded(flow.source, flow.destination);
+        let row = self.legacy_rows[usize::from(flow.group)].filter(|_| !upgraded).unwrap_or(flow.group);
         let (initiator, responder) = match &group.carrier {
-            Carrier::Tcp(tcp) => {
-                let TcpCarrier { config, controller } = &**tcp;
-                let config = self.configs.entry((flow.group, flow.class)).or_insert_with(|| {
-                    let class = flow.class.map(TrafficClass::new);
-                    Arc::new(TcpConfig {
-                        data_class: class.unwrap_or(config.data_class),
-                        ack_class: class.unwrap_or(config.ack_class),
-                        ..config.clone()
-                    })
-                });
-                let sender = TcpSender::new(Arc::clone(config), *controller);
-                (AnyTransport::from(sender), AnyTransport::from(TcpReceiver::new(Arc::clone(config))))
-            }
+            Carrier::Tcp(tcp) => self.tcp.open(flow, tcp),
+            Carrier::Credit(carrier) => match group.legacy.as_ref().filter(|_| !upgraded) {
+                Some(legacy) => self.legacy.open(flow, &legacy.carrier),
+                None => self.credits.open(scenario, carrier, flow),
+            },
             Carrier::Udp(udp) => {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));
                 let config = UdpConfig { rate: udp.rate, payload: scenario.mss(), wire: scenario.wire(), class };
                 (UdpSender::new(config).into(), UdpReceiver::new().into())
             }
         };
-        Opened { initiator, responder, ideal_fct }
+        Opened { initiator, responder, ideal_fct, group: row }
     }
+}
+
+/// Rows of legacy flows follow those of all groups, in the groups' order.
+fn legacy_rows(scenario: &Resolved) -> Vec<Option<u16>> {
+    let mut next = scenario.groups.len() as u16;
+    let mut row = |group: &Group| {
+        group.legacy.as_ref().map(|_| {
+            next += 1;
+            next - 1
+        })
+    };
+    scenario.groups.iter().map(&mut row).collect()
 }
 
 /// The flows that started after the warm-up. Those without an end are not taken for unfinished, nor those for completed
@@ -205,7 +241,9 @@ fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_from = Instant::ZERO.after(scenario.spec.warmup);
     flows.retain(|flow| flow.start >= measure_from);
     for flow in &mut flows {
-        let needed = scenario.groups[usize::from(flow.group)].contract.min_delivery * flow.bytes as f64;
+        // Legacy flows repair all losses.
+        let group = scenario.groups.get(usize::from(flow.group));
+        let needed = group.map_or(1.0, |group| group.contract.min_delivery) * flow.bytes as f64;
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
             (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
         } else if flow.state == FlowState::Completed && (flow.delivered_bytes as f64) < needed {
@@ -236,6 +274,26 @@ fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<Vec<
     rows
 }
 
+/// The groups, then the legacy flows of those that have some.
+fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
+    let legacy = |group: &Group| {
+        group.legacy.as_ref().map(|legacy| GroupInfo {
+            name: format!("{}.legacy", group.name),
+            transport: legacy.transport.name().to_owned(),
+            class: class_text(scenario, legacy.class),
+            contract: "none".to_owned(),
+        })
+    };
+    let groups = scenario.groups.iter().map(|group| group_info(scenario, group));
+    groups.chain(scenario.groups.iter().filter_map(legacy)).collect()
+}
+
+/// A class with the queue that takes it.
+fn class_text(scenario: &Resolved, class: u8) -> String {
+    let queue = scenario.switch_plan.queue_of_class[usize::from(class)];
+    format!("{class} ({})", scenario.switch_plan.queues[usize::from(queue)].name)
+}
+
 fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
     let spec = &scenario.spec.traffic[&group.name];
     let asked = [
@@ -245,11 +303,10 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
     ];
     let asked: Vec<String> =
         asked.iter().filter(|(_, value)| *value != 1.0).map(|(field, value)| format!("{field} {value}")).collect();
-    let queue = scenario.switch_plan.queue_of_class[usize::from(group.class)];
     GroupInfo {
         name: group.name.clone(),
         transport: spec.transport.name().to_owned(),
-        class: format!("{} ({})", group.class, scenario.switch_plan.queues[usize::from(queue)].name),
+        class: class_text(scenario, group.class),
         contract: if asked.is_empty() { "none".to_owned() } else { asked.join(", ") },
     }
 }
@@ -273,5 +330,6 @@ impl Clock {
     }
 }
 
+mod credits;
 #[cfg(test)]
 mod tests;

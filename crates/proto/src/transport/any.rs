@@ -3,6 +3,9 @@
 //! An enum, because at many flows a match costs less than a pointer to somewhere else. It is as large as its largest
 //! member, so a member keeps what few flows need behind a box.
 
+use super::express_pass::{ExpressPassReceiver, ExpressPassSender};
+use super::flex_pass::{FlexPassReceiver, FlexPassSender};
+use super::layering::{LayeredReceiver, LayeredSender};
 use super::tcp::{TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
@@ -73,6 +76,18 @@ any_transport! {
     UdpSender(UdpSender),
     /// Receives datagrams.
     UdpReceiver(UdpReceiver),
+    /// Sends on credits.
+    ExpressPassSender(ExpressPassSender),
+    /// Sends credits and receives data on them.
+    ExpressPassReceiver(ExpressPassReceiver),
+    /// Sends on credits and by a window.
+    FlexPassSender(FlexPassSender<AnyController>),
+    /// Receives what was sent on credits and by a window.
+    FlexPassReceiver(FlexPassReceiver),
+    /// Sends by TCP on credits.
+    LayeredSender(LayeredSender<AnyController>),
+    /// Sends credits and receives by TCP.
+    LayeredReceiver(LayeredReceiver),
 }
 
 #[cfg(test)]

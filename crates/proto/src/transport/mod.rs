@@ -5,6 +5,9 @@
 //! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
 
 pub mod any;
+pub mod express_pass;
+pub mod flex_pass;
+pub mod layering;
 #[cfg(test)]
 pub(crate) mod pair;
 pub mod tcp;
@@ -88,6 +91,14 @@ pub struct Statistics {
     pub marks: u64,
     /// Payload bytes that arrived more than once (receiver).
     pub duplicate_bytes: u64,
+    /// Credits sent (receiver).
+    pub credits_sent: u64,
+    /// Credits that came when there was nothing to send (sender).
+    pub wasted_credits: u64,
+    /// Of the different payload bytes that arrived, those without a credit (receiver).
+    pub reactive_bytes: u64,
+    /// Largest distance from the next byte expected to the end of what waited beyond it (receiver of two sub-flows).
+    pub reorder_bytes: u64,
 }
 
 /// One side of one flow.

@@ -10,7 +10,7 @@ use super::columns::{Column, Columns, Field, Kind};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ThroughputSample};
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 16] = [
+pub(super) const FLOWS: [Field; 20] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("source", Kind::Integer),
@@ -27,6 +27,10 @@ pub(super) const FLOWS: [Field; 16] = [
     ("timeouts", Kind::Integer),
     ("marked_packets", Kind::Integer),
     ("dropped_packets", Kind::Integer),
+    ("credits", Kind::Integer),
+    ("wasted_credits", Kind::Integer),
+    ("reactive_bytes", Kind::Integer),
+    ("reorder_bytes", Kind::Integer),
 ];
 
 /// Columns of `ports.csv`.
@@ -92,6 +96,10 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| u64::from(flow.timeouts)),
         integers(rows, |flow| u64::from(flow.marks)),
         integers(rows, |flow| u64::from(flow.drops)),
+        integers(rows, |flow| flow.credits),
+        integers(rows, |flow| flow.wasted_credits),
+        integers(rows, |flow| flow.reactive_bytes),
+        integers(rows, |flow| flow.reorder_bytes),
     ]
 }
 
@@ -207,6 +215,10 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             timeouts: table.small("timeouts", row)?,
             marks: table.small("marked_packets", row)?,
             drops: table.small("dropped_packets", row)?,
+            credits: table.integer("credits", row),
+            wasted_credits: table.integer("wasted_credits", row),
+            reactive_bytes: table.integer("reactive_bytes", row),
+            reorder_bytes: table.integer("reorder_bytes", row),
         })
     };
     (0..table.rows()).map(row).collect()

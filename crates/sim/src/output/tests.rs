@@ -68,7 +68,7 @@ fn columns_keep_their_names() {
     assert_eq!(
         header(files::FLOWS_CSV),
         "flow,group,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
-         state,retransmitted_packets,timeouts,marked_packets,dropped_packets"
+         state,retransmitted_packets,timeouts,marked_packets,dropped_packets,credits,wasted_credits,reactive_bytes,reorder_bytes"
     );
     assert_eq!(
         header(files::PORTS_CSV),

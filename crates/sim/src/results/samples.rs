@@ -27,6 +27,10 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         timeouts: 0,
         marks: 0,
         drops: 0,
+        credits: 0,
+        wasted_credits: 0,
+        reactive_bytes: 0,
+        reorder_bytes: 0,
     }
 }
 

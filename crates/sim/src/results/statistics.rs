@@ -119,6 +119,14 @@ pub struct FlowStatistics {
     pub marks: u64,
     /// Packets refused by queues.
     pub drops: u64,
+    /// Credits sent.
+    pub credits: u64,
+    /// Credits that found nothing to send.
+    pub wasted_credits: u64,
+    /// Payload bytes that arrived without a credit, of transports with credits.
+    pub reactive_bytes: u64,
+    /// Largest stretch that one receiver held beyond a gap, in bytes.
+    pub reorder_bytes: u64,
 }
 
 impl FlowStatistics {
@@ -146,6 +154,10 @@ impl FlowStatistics {
             timeouts: sum(|flow| flow.timeouts),
             marks: sum(|flow| flow.marks),
             drops: sum(|flow| flow.drops),
+            credits: flows.iter().map(|flow| flow.credits).sum(),
+            wasted_credits: flows.iter().map(|flow| flow.wasted_credits).sum(),
+            reactive_bytes: flows.iter().map(|flow| flow.reactive_bytes).sum(),
+            reorder_bytes: flows.iter().map(|flow| flow.reorder_bytes).max().unwrap_or(0),
         }
     }
 }

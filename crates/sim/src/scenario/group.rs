@@ -3,12 +3,14 @@
 use pliant_proto::contract::{Contract, Field};
 use serde::{Deserialize, Serialize};
 
+use super::credit::CreditSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 7] = ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp"];
+pub(super) const GROUP_KEYS: [&str; 10] =
+    ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp", "credit", "legacy", "legacy_class"];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -31,6 +33,15 @@ pub struct GroupSpec {
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Settings of its transport with credits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit: Option<CreditSpec>,
+    /// What carries flows whose ends are not both deployed: a member of the TCP family. Default: `"dctcp"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legacy: Option<TransportName>,
+    /// Traffic class of those flows. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legacy_class: Option<u8>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -54,11 +65,30 @@ pub enum TransportName {
     WeightedFair,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// Data on credits of the receiver (ExpressPass).
+    #[serde(rename = "expresspass")]
+    ExpressPass,
+    /// DCTCP's window under ExpressPass's credits (layering, ExpressPass+).
+    #[serde(rename = "expresspass-layered")]
+    Layered,
+    /// Data on credits, and by DCTCP's window what is left (FlexPass).
+    #[serde(rename = "flexpass")]
+    FlexPass,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 6] = [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair, Self::Udp];
+    pub const ALL: [Self; 9] = [
+        Self::Reno,
+        Self::NewReno,
+        Self::Cubic,
+        Self::Dctcp,
+        Self::WeightedFair,
+        Self::Udp,
+        Self::ExpressPass,
+        Self::Layered,
+        Self::FlexPass,
+    ];
 
     /// Its name in scenario files.
     pub const fn name(self) -> &'static str {
@@ -69,6 +99,9 @@ impl TransportName {
             Self::Dctcp => "dctcp",
             Self::WeightedFair => "weighted-fair",
             Self::Udp => "udp",
+            Self::ExpressPass => "expresspass",
+            Self::Layered => "expresspass-layered",
+            Self::FlexPass => "flexpass",
         }
     }
 
@@ -81,12 +114,31 @@ impl TransportName {
             Self::Dctcp => "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)",
             Self::WeightedFair => "weighted fair congestion control: shares a link by contract.weight (PPUSH)",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
+            Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
+            Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
         }
     }
 
-    /// Its settings at their defaults, as a scenario writes them; `None` for `udp`.
+    /// Its settings of TCP at their defaults, as a scenario writes them; `None` if it is no TCP in any part.
     pub fn default_settings(self) -> Option<TcpSpec> {
-        (self != Self::Udp).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
+        let none = matches!(self, Self::Udp | Self::ExpressPass);
+        (!none).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
+    }
+
+    /// Its settings of credits at their defaults; `None` if it has no credits.
+    pub fn default_credit_settings(self) -> Option<CreditSpec> {
+        self.has_credits().then(|| CreditSpec::default().explicit(self, 1.0))
+    }
+
+    /// Whether its receivers send credits.
+    pub const fn has_credits(self) -> bool {
+        matches!(self, Self::ExpressPass | Self::Layered | Self::FlexPass)
+    }
+
+    /// Whether it is a member of the TCP family and nothing else.
+    pub const fn is_tcp(self) -> bool {
+        !matches!(self, Self::Udp | Self::ExpressPass | Self::Layered | Self::FlexPass)
     }
 
     /// Fields of the contract that it honours.

@@ -22,7 +22,7 @@ pub struct Override {
 const ALWAYS: [&str; 4] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 14] = [
+const TOP: [&str; 15] = [
     "name",
     "description",
     "seed",
@@ -36,6 +36,7 @@ const TOP: [&str; 14] = [
     "queues",
     "host_queues",
     "transport",
+    "deployment",
     "traffic",
 ];
 

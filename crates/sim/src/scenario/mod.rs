@@ -10,6 +10,8 @@
 //! The keys are documented at [`ScenarioSpec`] and the types below it. Quantities carry their unit: `"10Gbit/s"`,
 //! `"5us"`, `"250MB"`.
 
+mod credit;
+mod deployment;
 mod document;
 mod error;
 mod estimate;
@@ -27,6 +29,8 @@ mod tcp;
 mod tests;
 mod udp;
 
+pub use credit::{CreditCarrier, CreditKind, CreditSpec, FeedbackName, LossCutName, SplittingName, Variant};
+pub use deployment::{DeploymentSpec, Order, Unit};
 pub use error::{Place, ScenarioError};
 pub use estimate::Estimate;
 pub use group::{ContractSpec, GroupSpec, TransportName};
@@ -34,8 +38,8 @@ pub use keys::Override;
 pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use presets::PRESETS;
-pub use queues::{QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
-pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
+pub use queues::{QueueSpec, QueuesSpec, Reserve, ReserveBy, Scheduler, ShaperSpec};
+pub use resolved::{Carrier, Group, Legacy, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;
 pub use tcp::{EcnEcho, TcpSpec};

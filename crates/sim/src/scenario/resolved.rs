@@ -6,15 +6,19 @@ use pliant_proto::congestion::{AnyController, CongestionControl};
 use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
+use pliant_proto::switch::plan::ShaperRate;
 use pliant_proto::time::Span;
+use pliant_proto::transport::express_pass::{CreditConfig, credit_share};
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
 use toml::Table;
 
+use super::credit::{CreditCarrier, CreditKind, Variant};
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
-use super::queues::{KeyError, QueuesSpec};
+use super::presets::{CREDIT_BYTES, CREDIT_CLASS};
+use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::spec::{PacketsSpec, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
@@ -43,6 +47,8 @@ pub struct Resolved {
     pub host_plan: QueuePlan,
     /// The traffic groups, in the file's order.
     pub groups: Vec<Group>,
+    /// Whether each host has the transports with credits; empty if all have.
+    deployed: Vec<bool>,
     pub(super) fabric: Fabric,
     class_names: Vec<String>,
 }
@@ -62,11 +68,26 @@ pub struct Group {
     pub contract: Contract,
     /// What carries it.
     pub carrier: Carrier,
+    /// What carries flows whose ends are not both deployed, if there may be some.
+    pub legacy: Option<Legacy>,
+}
+
+/// What carries the flows of a group whose ends are not both deployed.
+#[derive(Clone, Debug)]
+pub struct Legacy {
+    /// Its transport.
+    pub transport: TransportName,
+    /// Traffic class of its data and acknowledgements.
+    pub class: u8,
+    /// Its settings.
+    pub carrier: TcpCarrier,
 }
 
 /// A transport with its settings.
 #[derive(Clone, Debug)]
 pub enum Carrier {
+    /// A transport with credits.
+    Credit(Box<CreditCarrier>),
     /// A member of the TCP family.
     Tcp(Box<TcpCarrier>),
     /// Datagrams.
@@ -112,6 +133,31 @@ impl Resolved {
         self.spec.drain.unwrap_or(self.spec.duration.times(DEFAULT_DRAIN))
     }
 
+    /// Whether both ends have the transports with credits.
+    pub fn is_upgraded(&self, source: u32, destination: u32) -> bool {
+        let has = |host: u32| self.deployed.get(host as usize).copied().unwrap_or(true);
+        has(source) && has(destination)
+    }
+
+    /// Share of the bytes of all flows of groups with credits whose ends are both deployed, in [0, 1].
+    fn upgraded_share(&self) -> f64 {
+        let (mut upgraded, mut all) = (0.0, 0.0);
+        // A trace that vanished is told of when the scenario runs.
+        for flow in self.traffic().into_iter().flatten() {
+            let moves = matches!(self.groups[usize::from(flow.group)].carrier, Carrier::Credit(_))
+                && self.is_upgraded(flow.source, flow.destination);
+            upgraded += if moves { flow.bytes as f64 } else { 0.0 };
+            all += flow.bytes as f64;
+        }
+        if all > 0.0 { upgraded / all } else { 0.0 }
+    }
+
+    /// The rate of credits that a host's port to a link of rate `link` lets through, on the wire; `None` if it shapes none.
+    pub fn credit_rate(&self, credit: &CreditConfig, link: Rate) -> Option<Rate> {
+        let queue = self.host_plan.queue_of_class[credit.credit_class.class()];
+        self.host_plan.queues[usize::from(queue)].shaper.map(|shaper| shaper.rate.at(link))
+    }
+
     /// The flows of all groups by start time. Only files that changed since the scenario was resolved can fail.
     pub fn traffic(&self) -> Result<Traffic, TrafficError> {
         let classes: Vec<&str> = self.class_names.iter().map(String::as_str).collect();
@@ -126,9 +172,30 @@ impl Resolved {
     }
 }
 
+/// Least share that is reserved for traffic, however little of it there is.
+const LEAST_SHARE: f64 = 0.01;
+
 /// Fills in, builds and checks.
 pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
-    let mut spec: ScenarioSpec = document.decode()?;
+    let spec: ScenarioSpec = document.decode()?;
+    let follows = |queues: &QueuesSpec| queues.follows_traffic();
+    let oracle = follows(&spec.queues) || spec.host_queues.as_ref().is_some_and(follows);
+    let resolved = resolve_spec(document, spec.clone())?;
+    if !oracle {
+        return Ok(resolved);
+    }
+    // Which bytes are upgraded is known once everything else is.
+    let share = Reserve::Share(resolved.upgraded_share().max(LEAST_SHARE));
+    let mut spec = spec;
+    for queues in [Some(&mut spec.queues), spec.host_queues.as_mut()].into_iter().flatten() {
+        if follows(queues) {
+            queues.reserve = Some(share);
+        }
+    }
+    resolve_spec(document, spec)
+}
+
+fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved, ScenarioError> {
     check_top(document, &spec)?;
     spec.name.get_or_insert_with(|| document.file_stem());
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
@@ -157,12 +224,13 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     let names: Vec<String> = spec.traffic.keys().cloned().collect();
     let mut groups = Vec::with_capacity(names.len());
     for name in names {
-        groups.push(resolve_group(document, &mut spec, &name)?);
+        groups.push(resolve_group(document, &mut spec, &name, &host_plan)?);
     }
+    let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     spec.transport = TcpSpec::default();
 
     let fabric = fabric(&topology, spec.duration);
-    let resolved = Resolved { spec, topology, routing, switch_plan, host_plan, groups, fabric, class_names };
+    let resolved = Resolved { spec, topology, routing, switch_plan, host_plan, groups, deployed, fabric, class_names };
     check_traffic(document, &resolved)?;
     Ok(resolved)
 }
@@ -183,6 +251,9 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
+    }
+    if spec.deployment.is_some_and(|deployment| !(0.0..=1.0).contains(&deployment.deployed)) {
+        return refuse("deployment.deployed", "must lie in [0, 1]");
     }
     if spec.traffic.is_empty() {
         return refuse("traffic", "names no traffic group: give at least one [traffic.NAME]");
@@ -210,7 +281,16 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 /// Every class in use must go to a queue.
 fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
-        for (key, class) in [("class", group.class), ("ack_class", group.ack_class.unwrap_or(group.class))] {
+        let credit = group.credit.as_ref();
+        let legacy = spec.deployment.filter(|_| group.transport.has_credits());
+        let classes = [
+            ("class", Some(group.class)),
+            ("ack_class", Some(group.ack_class.unwrap_or(group.class))),
+            ("legacy_class", legacy.map(|_| group.legacy_class.unwrap_or(LEGACY_CLASS))),
+            ("credit.class", credit.and_then(|credit| credit.class)),
+            ("credit.reactive_class", credit.and_then(|credit| credit.reactive_class)),
+        ];
+        for (key, class) in classes.into_iter().filter_map(|(key, class)| class.map(|class| (key, class))) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
@@ -225,31 +305,137 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
     Ok(())
 }
 
-fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Result<Group, ScenarioError> {
+fn resolve_group(
+    document: &Document,
+    spec: &mut ScenarioSpec,
+    name: &str,
+    host_plan: &QueuePlan,
+) -> Result<Group, ScenarioError> {
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
-    let ScenarioSpec { packets, transport: defaults, traffic, .. } = spec;
+    let ScenarioSpec { packets, transport: defaults, traffic, deployment, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
     contract.check(group.transport.honours()).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
-    let carrier = if group.transport == TransportName::Udp {
+    let place = |(key, why): KeyError| group_error(document, name, key, why);
+    let legacy = legacy_carrier(group, defaults, packets, &contract, deployment.is_some()).map_err(place)?;
+    if group.credit.is_some() && !group.transport.has_credits() {
+        let why = format!("{} has no settings of credits", group.transport.name());
+        return Err(document.error(&format!("traffic.{name}.credit"), why));
+    }
+    let carrier = if group.transport.has_credits() {
+        let carrier = credit_carrier(group, defaults, packets, &contract, host_plan);
+        Carrier::Credit(Box::new(carrier.map_err(place)?))
+    } else if group.transport == TransportName::Udp {
         let (below, refused) = (format!("traffic.{name}"), udp_carrier(group));
         refused.map_err(|(key, why)| document.error(&format!("{below}.{key}"), why))?
     } else {
-        let tcp = tcp_carrier(group, defaults, packets, &contract);
-        let carrier = tcp.map_err(|(key, why)| {
-            // A setting for all groups is found where it is given.
-            let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
-            let is_shared = !document.gives(&own) && document.gives(&shared);
-            document.error(if is_shared { &shared } else { &own }, why)
-        })?;
+        let carrier = tcp_carrier(group, defaults, packets, &contract).map_err(place)?;
         Carrier::Tcp(Box::new(carrier))
     };
     let GroupSpec { class, ack_class, ref traffic, .. } = *group;
     let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
-    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier })
+    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier, legacy })
+}
+
+/// A setting for all groups is found where it is given.
+fn group_error(document: &Document, name: &str, key: String, why: String) -> ScenarioError {
+    let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
+    let is_shared = !document.gives(&own) && document.gives(&shared);
+    document.error(if is_shared { &shared } else { own.trim_end_matches('.') }, why)
+}
+
+/// Traffic class of flows whose ends are not both deployed, unless a group says otherwise.
+const LEGACY_CLASS: u8 = 1;
+
+/// What carries the flows of `group` whose ends are not both deployed, if hosts may differ.
+fn legacy_carrier(
+    group: &mut GroupSpec,
+    defaults: &TcpSpec,
+    packets: &PacketsSpec,
+    contract: &Contract,
+    partly: bool,
+) -> Result<Option<Legacy>, KeyError> {
+    let refuse = |key: &str, why: String| Err((key.to_owned(), why));
+    if !(partly && group.transport.has_credits()) {
+        let keys = [(group.legacy.is_some(), "legacy"), (group.legacy_class.is_some(), "legacy_class")];
+        return match keys.into_iter().find(|(given, _)| *given) {
+            Some((_, key)) => {
+                refuse(key, "needs a table [deployment] and a transport with credits".to_owned())
+            }
+            None => Ok(None),
+        };
+    }
+    let transport = *group.legacy.get_or_insert(TransportName::Dctcp);
+    let class = *group.legacy_class.get_or_insert(LEGACY_CLASS);
+    if !transport.is_tcp() {
+        return refuse("legacy", format!("{} is no member of the TCP family", transport.name()));
+    }
+    let mut legacy = GroupSpec {
+        class,
+        ack_class: Some(class),
+        transport,
+        credit: None,
+        // Settings that one of the two does not have belong to the other.
+        tcp: group.tcp.as_ref().map(|tcp| tcp.without_foreign(transport)),
+        ..group.clone()
+    };
+    let carrier = tcp_carrier(&mut legacy, defaults, packets, contract)?;
+    Ok(Some(Legacy { transport, class, carrier }))
+}
+
+/// Writes the group's settings out and makes its transport with credits from them.
+fn credit_carrier(
+    group: &mut GroupSpec,
+    defaults: &TcpSpec,
+    packets: &PacketsSpec,
+    contract: &Contract,
+    host_plan: &QueuePlan,
+) -> Result<CreditCarrier, KeyError> {
+    let below = |(key, why): KeyError| (format!("credit.{key}"), why);
+    let own = group.credit.clone().unwrap_or_default();
+    own.check_keys(group.transport).map_err(below)?;
+    let transport = group.transport;
+    let class = own.class.unwrap_or(CREDIT_CLASS);
+    let queue = &host_plan.queues[usize::from(host_plan.queue_of_class[usize::from(class)])];
+    let Some(shaper) = queue.shaper else {
+        let why = format!(
+            "credits are in class {class}, but the hosts' queue \"{}\" is not shaped: use the plan expresspass or flexpass",
+            queue.name
+        );
+        return Err((if own.class.is_some() { "credit.class" } else { "transport" }.to_owned(), why));
+    };
+    let full = WireFormat::from(packets.framing).wire_bytes(packets.mss.0 as u16);
+    let reserve = match shaper.rate {
+        ShaperRate::Share(share) => share / credit_share(CREDIT_BYTES, full),
+        ShaperRate::Fixed(_) => 1.0,
+    };
+    let explicit = own.explicit(transport, reserve);
+    let tcp = if transport == TransportName::ExpressPass {
+        if group.tcp.is_some() && group.legacy.is_none() {
+            return Err(("tcp".to_owned(), "expresspass has no settings of TCP".to_owned()));
+        }
+        // Packets and classes only.
+        let mut plain = GroupSpec { transport: TransportName::Dctcp, tcp: None, ..group.clone() };
+        tcp_carrier(&mut plain, defaults, packets, contract)?
+    } else {
+        let artifact = explicit.variant == Some(Variant::Artifact);
+        let defaults = if artifact { defaults.over(&TcpSpec::flexpass_artifact()) } else { defaults.clone() };
+        tcp_carrier(group, &defaults, packets, contract)?
+    };
+    let credit = explicit.config(&tcp.config).map_err(below)?;
+    let kind = match transport {
+        TransportName::FlexPass => CreditKind::FlexPass(explicit.flex_pass(credit, &tcp.config).map_err(below)?),
+        TransportName::Layered => CreditKind::Layered(credit, tcp.config.clone()),
+        _ => match explicit.aeolus(&credit).map_err(below)? {
+            Some(aeolus) => CreditKind::FlexPass(aeolus),
+            None => CreditKind::ExpressPass(credit),
+        },
+    };
+    group.credit = Some(explicit);
+    Ok(CreditCarrier { kind, controller: tcp.controller })
 }
 
 fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {

@@ -7,6 +7,7 @@ use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use super::deployment::DeploymentSpec;
 use super::group::GroupSpec;
 use super::queues::QueuesSpec;
 use super::tcp::TcpSpec;
@@ -57,6 +58,9 @@ pub struct ScenarioSpec {
     /// Settings of the TCP family for every group that does not have its own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TcpSpec,
+    /// Which hosts have the transports with credits. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<DeploymentSpec>,
     /// Traffic groups by name, at least one.
     pub traffic: IndexMap<String, GroupSpec>,
     /// Variants for `pliant compare`: overrides by dotted key. Default: none.

@@ -109,9 +109,12 @@ pub enum EcnEcho {
 
 /// Settings that only some controllers have, and those.
 const OF_SOME: &[(&str, &[TransportName])] = &[
-    ("gain", &[TransportName::Dctcp, TransportName::WeightedFair]),
-    ("initial_alpha", &[TransportName::Dctcp, TransportName::WeightedFair]),
-    ("min_window", &[TransportName::Dctcp]),
+    ("gain", &[TransportName::Dctcp, TransportName::WeightedFair, TransportName::Layered, TransportName::FlexPass]),
+    (
+        "initial_alpha",
+        &[TransportName::Dctcp, TransportName::WeightedFair, TransportName::Layered, TransportName::FlexPass],
+    ),
+    ("min_window", &[TransportName::Dctcp, TransportName::Layered, TransportName::FlexPass]),
     ("loss_blind", &[TransportName::WeightedFair]),
     ("beta", &[TransportName::Cubic]),
     ("fast_convergence", &[TransportName::Cubic]),
@@ -145,6 +148,35 @@ impl TcpSpec {
             }
         }
         table.try_into().expect("what was written can be read")
+    }
+
+    /// These settings without those that `transport` does not have.
+    pub(super) fn without_foreign(&self, transport: TransportName) -> Self {
+        let mut table = self.to_table();
+        for (key, _) in OF_SOME.iter().filter(|(_, owners)| !owners.contains(&transport)) {
+            table.remove(*key);
+        }
+        table.try_into().expect("what was written can be read")
+    }
+
+    /// These settings, and those of `others` where they say nothing.
+    pub(super) fn over(&self, others: &Self) -> Self {
+        let mut table = others.to_table();
+        table.extend(self.to_table());
+        table.try_into().expect("what was written can be read")
+    }
+
+    /// What FlexPass's published simulator sets for DCTCP.
+    pub(super) fn flexpass_artifact() -> Self {
+        Self {
+            initial_window: Some(5),
+            min_rto: Some(Span::from_ms(4)),
+            initial_rto: Some(Span::from_ms(1)),
+            handshake: Some(true),
+            initial_alpha: Some(0.0),
+            ack_every: Some(1),
+            ..Self::default()
+        }
     }
 
     fn to_table(&self) -> Table {
@@ -214,9 +246,9 @@ impl TcpSpec {
         Some(match transport {
             TransportName::Reno | TransportName::NewReno => Reno::new(reno, mss).into(),
             TransportName::Cubic => Cubic::new(self.cubic(), mss).into(),
-            TransportName::Dctcp => Dctcp::new(self.dctcp(reno), mss).into(),
+            TransportName::Dctcp | TransportName::Layered | TransportName::FlexPass => Dctcp::new(self.dctcp(reno), mss).into(),
             TransportName::WeightedFair => WeightedFair::new(self.weighted_fair(contract.weight), mss).into(),
-            TransportName::Udp => return None,
+            TransportName::Udp | TransportName::ExpressPass => return None,
         })
     }
 

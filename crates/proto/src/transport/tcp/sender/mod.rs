@@ -172,6 +172,11 @@ impl<C: CongestionControl> TcpSender<C> {
         self.snd_nxt
     }
 
+    /// Bytes written and not sent yet.
+    pub fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.snd_nxt)
+    }
+
     /// Smoothed round-trip time; zero before the first sample.
     pub fn smoothed_rtt(&self) -> Span {
         self.rtt.smoothed()
