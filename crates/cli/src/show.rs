@@ -111,13 +111,17 @@ fn in_table(plan: &QueuesSpec) -> Result<String, CliError> {
 fn show_transport(transport: TransportName) -> String {
     let honours: Vec<String> = transport.honours().iter().map(ToString::to_string).collect();
     let honours = if honours.is_empty() { "nothing: its traffic does not bend".to_owned() } else { honours.join(", ") };
-    let settings = match transport.default_settings() {
-        Some(settings) => {
-            let settings = toml::to_string(&settings).expect("settings are plain values");
-            format!("\nSettings under `[traffic.NAME.tcp]` or `[transport]`, at their defaults:\n\n{settings}")
-        }
-        None => "\nSettings under `[traffic.NAME.udp]`:\n\nrate = \"1Gbit/s\"\n".to_owned(),
-    };
+    let tcp = transport.default_settings().map(|settings| {
+        let settings = toml::to_string(&settings).expect("settings are plain values");
+        format!("\nSettings under `[traffic.NAME.tcp]` or `[transport]`, at their defaults:\n\n{settings}")
+    });
+    let credit = transport.default_credit_settings().map(|settings| {
+        let settings = toml::to_string(&settings).expect("settings are plain values");
+        format!("\nSettings under `[traffic.NAME.credit]`, at their defaults:\n\n{settings}")
+    });
+    let udp = (transport == TransportName::Udp)
+        .then(|| "\nSettings under `[traffic.NAME.udp]`:\n\nrate = \"1Gbit/s\"\n".to_owned());
+    let settings: String = [udp, credit, tcp].into_iter().flatten().collect();
     format!("{}: {}\n\nOf the contract it honours: {honours}\n{settings}", transport.name(), transport.description())
 }
 

@@ -452,18 +452,7 @@ impl Packet {
                 (kind::SUBFLOW_ACK, ack, join(first, end), reactive, flags)
             }
         };
-        Self {
-            to: EndpointId(0),
-            wire_bytes,
-            traffic_class,
-            hops: 0,
-            offset,
-            stamp,
-            attachment,
-            amount,
-            flags,
-            kind,
-        }
+        Self { to: EndpointId(0), wire_bytes, traffic_class, hops: 0, offset, stamp, attachment, amount, flags, kind }
     }
 
     /// The same packet, addressed.

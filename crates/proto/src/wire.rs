@@ -29,7 +29,8 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::packet::{
-    Body, ByteRange, CreditStamp, EndpointId, Flags, MAX_SACK_BLOCKS, Packet, SackBlocks, ShortTime, Subflow, TrafficClass,
+    Body, ByteRange, CreditStamp, EndpointId, Flags, MAX_SACK_BLOCKS, Packet, SackBlocks, ShortTime, Subflow,
+    TrafficClass,
 };
 use crate::time::Instant;
 

@@ -154,7 +154,11 @@ struct TcpTransports(BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>);
 
 impl TcpTransports {
     /// Both sides of `flow`.
-    fn open(&mut self, flow: &FlowSpec, TcpCarrier { config, controller }: &TcpCarrier) -> (AnyTransport, AnyTransport) {
+    fn open(
+        &mut self,
+        flow: &FlowSpec,
+        TcpCarrier { config, controller }: &TcpCarrier,
+    ) -> (AnyTransport, AnyTransport) {
         let config = self.0.entry((flow.group, flow.class)).or_insert_with(|| {
             let class = flow.class.map(TrafficClass::new);
             Arc::new(TcpConfig {

@@ -121,7 +121,10 @@ fn a_shaped_queue_yields_until_it_has_tokens() {
 #[test]
 fn plans_that_cannot_work_are_refused() {
     let queue = QueueConfig::tail_drop("a", 10);
-    let shaped = QueueConfig { shaper: Some(ShaperConfig { rate: ShaperRate::Fixed(Rate::default()), depth_bytes: 1 }), ..queue.clone() };
+    let shaped = QueueConfig {
+        shaper: Some(ShaperConfig { rate: ShaperRate::Fixed(Rate::default()), depth_bytes: 1 }),
+        ..queue.clone()
+    };
     let dwrr = SchedulerConfig::Dwrr { strict: 0, quantum_bytes: 1500 };
     for (plan, word) in [
         (QueuePlan::per_class(Vec::new(), dwrr), "1 to 32"),

@@ -172,8 +172,7 @@ fn ack_body(flags: impl Strategy<Value = Flags>) -> impl Strategy<Value = Body> 
 }
 
 fn stamp() -> impl Strategy<Value = CreditStamp> {
-    any::<(u32, u32)>()
-        .prop_map(|(number, time)| CreditStamp { number, sent_at: ShortTime::from_bits(time) })
+    any::<(u32, u32)>().prop_map(|(number, time)| CreditStamp { number, sent_at: ShortTime::from_bits(time) })
 }
 
 /// What only transports with credits send.

@@ -43,15 +43,14 @@ impl CreditTransports {
         let greatest = rate.expect("a scenario with credits shapes their queue").bytes_per_sec_f64();
         let group = &scenario.groups[usize::from(flow.group)].name;
         let stream = Stream::named(scenario.spec.seed, &format!("credits/{group}/{}", flow.sequence));
-        let shared = self.shared.entry((flow.group, flow.class)).or_insert_with(|| {
-            match carrier.kind.in_class(flow.class) {
+        let shared =
+            self.shared.entry((flow.group, flow.class)).or_insert_with(|| match carrier.kind.in_class(flow.class) {
                 CreditKind::ExpressPass(credit) => Shared::ExpressPass(Arc::new(credit)),
                 CreditKind::FlexPass(config) => Shared::FlexPass(Arc::new(config), carrier.controller),
                 CreditKind::Layered(credit, tcp) => {
                     Shared::Layered(Arc::new(credit), Arc::new(tcp), carrier.controller)
                 }
-            }
-        });
+            });
         match shared.clone() {
             Shared::ExpressPass(config) => (
                 ExpressPassSender::new(Arc::clone(&config)).into(),

@@ -21,7 +21,10 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("reflex", "REFLEX: 9:1 deficit round robin, marking at 65 packets, behind it a device FIFO of 20 packets"),
     ("low-priority", "low-priority TCP: strict, 128 kB before 64 kB, no marking, a device FIFO of 100 packets"),
     ("expresspass", "a shaped queue for credits (class 31) and one for all other classes (ExpressPass beside others)"),
-    ("flexpass", "FlexPass: credits (class 31), class 0 with selective dropping, and the others, by shares (40 Gbit/s)"),
+    (
+        "flexpass",
+        "FlexPass: credits (class 31), class 0 with selective dropping, and the others, by shares (40 Gbit/s)",
+    ),
     ("flexpass-artifact", "the same as FlexPass's published simulator has it"),
 ];
 

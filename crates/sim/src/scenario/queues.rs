@@ -164,15 +164,13 @@ impl QueuesSpec {
             let preset = presets::queues_with(name, self.reserved_share()?);
             return preset.map_err(|why| ("plan".to_owned(), why))?.adjusted(self, name);
         }
-        for (given, key) in
-            [
-                (self.plan.is_some(), "plan"),
-                (self.ecn.is_some(), "ecn"),
-                (self.limit.is_some(), "limit"),
-                (self.colour_limit.is_some(), "colour_limit"),
-                (self.reserve.is_some(), "reserve"),
-            ]
-        {
+        for (given, key) in [
+            (self.plan.is_some(), "plan"),
+            (self.ecn.is_some(), "ecn"),
+            (self.limit.is_some(), "limit"),
+            (self.colour_limit.is_some(), "colour_limit"),
+            (self.reserve.is_some(), "reserve"),
+        ] {
             if given {
                 return refuse(key, "goes with a named plan, not with queues that are written out");
             }

@@ -362,9 +362,7 @@ fn legacy_carrier(
     if !(partly && group.transport.has_credits()) {
         let keys = [(group.legacy.is_some(), "legacy"), (group.legacy_class.is_some(), "legacy_class")];
         return match keys.into_iter().find(|(given, _)| *given) {
-            Some((_, key)) => {
-                refuse(key, "needs a table [deployment] and a transport with credits".to_owned())
-            }
+            Some((_, key)) => refuse(key, "needs a table [deployment] and a transport with credits".to_owned()),
             None => Ok(None),
         };
     }

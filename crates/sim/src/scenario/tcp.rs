@@ -24,7 +24,7 @@ pub struct TcpSpec {
     /// Initial window in segments, 1 to 65535. Default: 10 (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u16>,
-    /// Least retransmission timeout. Default: `"1ms"`; RFC 6298 says 1 s, datacenters use 1 to 10 ms.
+    /// Least retransmission timeout. Default: `"1ms"`, `"4ms"` for `flexpass`; RFC 6298 says 1 s, datacenters use 1 to 10 ms.
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub min_rto: Option<Span>,
     /// Greatest retransmission timeout, at least 60 s (RFC 6298). Default: `"60s"`.
@@ -189,7 +189,8 @@ impl TcpSpec {
         let (dctcp, cubic) = (DctcpConfig::default(), CubicConfig::default());
         Self {
             initial_window: Some(RenoConfig::default().initial_window),
-            min_rto: Some(tcp.rto.minimum),
+            // FlexPass's section 6.2.
+            min_rto: Some(if transport == TransportName::FlexPass { Span::from_ms(4) } else { tcp.rto.minimum }),
             max_rto: Some(tcp.rto.maximum),
             initial_rto: Some(tcp.rto.initial),
             granularity: Some(tcp.rto.granularity),
@@ -246,7 +247,9 @@ impl TcpSpec {
         Some(match transport {
             TransportName::Reno | TransportName::NewReno => Reno::new(reno, mss).into(),
             TransportName::Cubic => Cubic::new(self.cubic(), mss).into(),
-            TransportName::Dctcp | TransportName::Layered | TransportName::FlexPass => Dctcp::new(self.dctcp(reno), mss).into(),
+            TransportName::Dctcp | TransportName::Layered | TransportName::FlexPass => {
+                Dctcp::new(self.dctcp(reno), mss).into()
+            }
             TransportName::WeightedFair => WeightedFair::new(self.weighted_fair(contract.weight), mss).into(),
             TransportName::Udp | TransportName::ExpressPass => return None,
         })

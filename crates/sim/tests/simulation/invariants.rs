@@ -167,8 +167,10 @@ fn schedulers() -> impl Strategy<Value = SchedulerConfig> {
 }
 
 fn plans() -> impl Strategy<Value = QueuePlan> {
-    let shaper = (100u64..9000, 84u32..4000)
-        .prop_map(|(mbit, depth_bytes)| ShaperConfig { rate: ShaperRate::Fixed(Rate::from_bits_per_sec(mbit * 1_000_000)), depth_bytes });
+    let shaper = (100u64..9000, 84u32..4000).prop_map(|(mbit, depth_bytes)| ShaperConfig {
+        rate: ShaperRate::Fixed(Rate::from_bits_per_sec(mbit * 1_000_000)),
+        depth_bytes,
+    });
     let several = (queues("a"), queues("b"), queues("c"), schedulers(), prop::option::weighted(0.3, shaper)).prop_map(
         |(mut a, b, c, scheduler, shaper)| {
             a.shaper = shaper.filter(|_| scheduler.strict_queues(3) > 0);

@@ -33,14 +33,7 @@ pub(crate) struct Requester {
 
 impl Requester {
     pub(crate) fn new() -> Self {
-        Self {
-            phase: Phase::Closed,
-            message_due: false,
-            timer: None,
-            requested_at: None,
-            rtt: Span::ZERO,
-            wasted: 0,
-        }
+        Self { phase: Phase::Closed, message_due: false, timer: None, requested_at: None, rtt: Span::ZERO, wasted: 0 }
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -84,7 +77,9 @@ impl Requester {
                 self.timer = Some(now.after(config.recovery_timeout));
             }
             Phase::Receiving => self.timer = Some(now.after(config.recovery_timeout)),
-            Phase::Closed | Phase::Stopped => {}
+            // A request that came late has opened what was closed.
+            Phase::Closed => self.stop_again(),
+            Phase::Stopped => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use super::config::CreditConfig;
-use super::requester::Requester;
+use super::requester::{Phase, Requester};
 use crate::packet::{Body, ByteRange, CreditStamp, Flags, Packet, SackBlocks};
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -63,10 +63,11 @@ impl ExpressPassSender {
         }
         self.acked = ack.min(self.written);
         self.next = self.next.max(self.acked);
-        if ack == end {
-            self.confirmed = self.finish;
-            self.requester.stop();
+        if ack == end && self.requester.phase() == Phase::Stopped {
+            self.confirmed |= self.finish;
             self.requester.on_stopped();
+        } else if ack == end {
+            self.requester.stop();
         } else if ack < self.next {
             self.next = ack;
             self.requester.request();

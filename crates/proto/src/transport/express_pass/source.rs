@@ -95,11 +95,8 @@ impl CreditSource {
         self.total = self.total.saturating_add(skipped).saturating_add(1);
         self.dropped = self.dropped.saturating_add(skipped);
         let sample = credit.sent_at.until(now);
-        let smoothed = if self.rtt == Span::ZERO {
-            sample.as_ps()
-        } else {
-            (4 * self.rtt.as_ps() + sample.as_ps()) / 5
-        };
+        let smoothed =
+            if self.rtt == Span::ZERO { sample.as_ps() } else { (4 * self.rtt.as_ps() + sample.as_ps()) / 5 };
         self.rtt = Span::from_ps(smoothed.max(1));
     }
 

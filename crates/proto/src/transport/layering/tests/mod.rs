@@ -76,7 +76,7 @@ fn the_window_bounds_the_rate() {
     pair.run_until(Instant::ZERO.after(Span::from_ms(1)));
     let delivered = pair.receiver.delivered();
     assert!(delivered <= 2_048 * 50 && delivered > 1_000 * 30, "{delivered} bytes in 50 round trips");
-    assert!(pair.sender.transport.statistics().wasted_credits > 100);
+    assert!(pair.sender.transport.statistics().wasted_credits > 0);
 }
 
 proptest! {
