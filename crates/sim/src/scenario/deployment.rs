@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn hosts(deployed: f64, by: Unit, order: Order) -> Vec<u32> {
-        let upgraded = DeploymentSpec { deployed, by, order }.hosts(&network(), 1);
+        let upgraded = DeploymentSpec { deployed, by, order }.hosts(&network(), 2);
         (0..).zip(upgraded).filter(|(_, upgraded)| *upgraded).map(|(host, _)| host).collect()
     }
 

@@ -9,8 +9,19 @@ use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 10] =
-    ["kind", "class", "ack_class", "transport", "contract", "tcp", "udp", "credit", "legacy", "legacy_class"];
+pub(super) const GROUP_KEYS: [&str; 11] = [
+    "kind",
+    "class",
+    "ack_class",
+    "transport",
+    "contract",
+    "tcp",
+    "udp",
+    "credit",
+    "legacy",
+    "legacy_class",
+    "legacy_tcp",
+];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -42,6 +53,9 @@ pub struct GroupSpec {
     /// Traffic class of those flows. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legacy_class: Option<u8>,
+    /// Settings of TCP for those flows, in place of those in `[transport]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legacy_tcp: Option<TcpSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,

@@ -19,7 +19,7 @@ use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
 use super::presets::{CREDIT_BYTES, CREDIT_CLASS};
 use super::queues::{KeyError, QueuesSpec, Reserve};
-use super::spec::{PacketsSpec, ScenarioSpec};
+use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::routing::Routing;
@@ -224,7 +224,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     let names: Vec<String> = spec.traffic.keys().cloned().collect();
     let mut groups = Vec::with_capacity(names.len());
     for name in names {
-        groups.push(resolve_group(document, &mut spec, &name, &host_plan)?);
+        groups.push(resolve_group(document, &mut spec, &name, [&host_plan, &switch_plan])?);
     }
     let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     spec.transport = TcpSpec::default();
@@ -251,6 +251,11 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
+    }
+    let with_credits = spec.traffic.values().find(|group| group.transport.has_credits());
+    if let Some(group) = with_credits.filter(|_| spec.routing != RoutingName::Ecmp) {
+        let name = group.transport.name();
+        return refuse("routing", &format!("must be \"ecmp\": {name} needs data to take the way of its credits back"));
     }
     if spec.deployment.is_some_and(|deployment| !(0.0..=1.0).contains(&deployment.deployed)) {
         return refuse("deployment.deployed", "must lie in [0, 1]");
@@ -309,7 +314,7 @@ fn resolve_group(
     document: &Document,
     spec: &mut ScenarioSpec,
     name: &str,
-    host_plan: &QueuePlan,
+    plans: [&QueuePlan; 2],
 ) -> Result<Group, ScenarioError> {
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
@@ -326,7 +331,7 @@ fn resolve_group(
         return Err(document.error(&format!("traffic.{name}.credit"), why));
     }
     let carrier = if group.transport.has_credits() {
-        let carrier = credit_carrier(group, defaults, packets, &contract, host_plan);
+        let carrier = credit_carrier(group, defaults, packets, &contract, plans);
         Carrier::Credit(Box::new(carrier.map_err(place)?))
     } else if group.transport == TransportName::Udp {
         let (below, refused) = (format!("traffic.{name}"), udp_carrier(group));
@@ -342,7 +347,8 @@ fn resolve_group(
 
 /// A setting for all groups is found where it is given.
 fn group_error(document: &Document, name: &str, key: String, why: String) -> ScenarioError {
-    let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
+    let shared = key.replacen("legacy_tcp.", "transport.", 1).replacen("tcp.", "transport.", 1);
+    let own = format!("traffic.{name}.{key}");
     let is_shared = !document.gives(&own) && document.gives(&shared);
     document.error(if is_shared { &shared } else { own.trim_end_matches('.') }, why)
 }
@@ -360,7 +366,11 @@ fn legacy_carrier(
 ) -> Result<Option<Legacy>, KeyError> {
     let refuse = |key: &str, why: String| Err((key.to_owned(), why));
     if !(partly && group.transport.has_credits()) {
-        let keys = [(group.legacy.is_some(), "legacy"), (group.legacy_class.is_some(), "legacy_class")];
+        let keys = [
+            (group.legacy.is_some(), "legacy"),
+            (group.legacy_class.is_some(), "legacy_class"),
+            (group.legacy_tcp.is_some(), "legacy_tcp"),
+        ];
         return match keys.into_iter().find(|(given, _)| *given) {
             Some((_, key)) => refuse(key, "needs a table [deployment] and a transport with credits".to_owned()),
             None => Ok(None),
@@ -376,11 +386,12 @@ fn legacy_carrier(
         ack_class: Some(class),
         transport,
         credit: None,
-        // Settings that one of the two does not have belong to the other.
-        tcp: group.tcp.as_ref().map(|tcp| tcp.without_foreign(transport)),
+        tcp: group.legacy_tcp.take(),
         ..group.clone()
     };
-    let carrier = tcp_carrier(&mut legacy, defaults, packets, contract)?;
+    let carrier = tcp_carrier(&mut legacy, defaults, packets, contract);
+    let carrier = carrier.map_err(|(key, why)| (key.replacen("tcp", "legacy_tcp", 1), why))?;
+    group.legacy_tcp = legacy.tcp;
     Ok(Some(Legacy { transport, class, carrier }))
 }
 
@@ -390,21 +401,22 @@ fn credit_carrier(
     defaults: &TcpSpec,
     packets: &PacketsSpec,
     contract: &Contract,
-    host_plan: &QueuePlan,
+    plans: [&QueuePlan; 2],
 ) -> Result<CreditCarrier, KeyError> {
     let below = |(key, why): KeyError| (format!("credit.{key}"), why);
     let own = group.credit.clone().unwrap_or_default();
     own.check_keys(group.transport).map_err(below)?;
     let transport = group.transport;
     let class = own.class.unwrap_or(CREDIT_CLASS);
-    let queue = &host_plan.queues[usize::from(host_plan.queue_of_class[usize::from(class)])];
-    let Some(shaper) = queue.shaper else {
+    let queues = plans.map(|plan| &plan.queues[usize::from(plan.queue_of_class[usize::from(class)])]);
+    if let Some(queue) = queues.iter().find(|queue| queue.shaper.is_none()) {
         let why = format!(
-            "credits are in class {class}, but the hosts' queue \"{}\" is not shaped: use the plan expresspass or flexpass",
+            "credits are in class {class}, but its queue \"{}\" is not shaped: use the plan expresspass or flexpass",
             queue.name
         );
         return Err((if own.class.is_some() { "credit.class" } else { "transport" }.to_owned(), why));
-    };
+    }
+    let shaper = queues[0].shaper.expect("it was looked at");
     let full = WireFormat::from(packets.framing).wire_bytes(packets.mss.0 as u16);
     let reserve = match shaper.rate {
         ShaperRate::Share(share) => share / credit_share(CREDIT_BYTES, full),
@@ -412,7 +424,7 @@ fn credit_carrier(
     };
     let explicit = own.explicit(transport, reserve);
     let tcp = if transport == TransportName::ExpressPass {
-        if group.tcp.is_some() && group.legacy.is_none() {
+        if group.tcp.is_some() {
             return Err(("tcp".to_owned(), "expresspass has no settings of TCP".to_owned()));
         }
         // Packets and classes only.

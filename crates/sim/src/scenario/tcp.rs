@@ -150,15 +150,6 @@ impl TcpSpec {
         table.try_into().expect("what was written can be read")
     }
 
-    /// These settings without those that `transport` does not have.
-    pub(super) fn without_foreign(&self, transport: TransportName) -> Self {
-        let mut table = self.to_table();
-        for (key, _) in OF_SOME.iter().filter(|(_, owners)| !owners.contains(&transport)) {
-            table.remove(*key);
-        }
-        table.try_into().expect("what was written can be read")
-    }
-
     /// These settings, and those of `others` where they say nothing.
     pub(super) fn over(&self, others: &Self) -> Self {
         let mut table = others.to_table();

@@ -1,13 +1,13 @@
 //! Layering: ExpressPass's credits on top of TCP's window (ExpressPass+, Wei et al., SIGCOMM 2019 posters; LY of FlexPass,
 //! EuroSys 2023, section 6.2). A data packet leaves when a credit arrives and the window allows it.
 //!
-//! TCP is whole: handshake, acknowledgements, loss recovery, timers. One segment that its window lets go is held until a
-//! credit comes; the next is made when that one has left. Acknowledgements and connection requests leave at once. A
-//! credit that finds no segment is wasted. The credit loop is [`express_pass`](super::express_pass)' own; a stop is
-//! answered with a stop.
+//! TCP is whole: handshake, acknowledgements, loss recovery, timers. A credit asks it for its next segment, new or lost;
+//! if the window is closed the credit is wasted. Acknowledgements and connection requests leave at once. The credit loop
+//! is [`express_pass`](super::express_pass)' own; a stop is answered with a stop, and when a loss must be repaired after
+//! it, credits are asked for anew.
 //!
-//! Deviation: the published simulator moves everything the window allows into its hold queue, so there the time in it
-//! counts as round-trip time; here only that of one segment does.
+//! Deviation: the published simulator puts all that the window allows into a hold queue, where its timers run already
+//! and its round-trip times begin. Here a segment is made when its credit is there.
 //!
 //! Data on credits has no room for TCP's own time: that travels in the packet's number, in short form.
 
@@ -29,8 +29,6 @@ mod tests;
 pub struct LayeredSender<C> {
     config: Arc<CreditConfig>,
     requester: Requester,
-    /// The segment that waits for a credit.
-    held: Option<Packet>,
     credit: Option<CreditStamp>,
     /// TCP has nothing more to do; told once the credits have stopped.
     over: bool,
@@ -42,7 +40,7 @@ impl<C: CongestionControl> LayeredSender<C> {
     /// stops, data keeps TCP's class.
     pub fn new(config: Arc<CreditConfig>, tcp: TcpSender<C>) -> Self {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
-        Self { config, requester: Requester::new(), held: None, credit: None, over: false, tcp: Box::new(tcp) }
+        Self { config, requester: Requester::new(), credit: None, over: false, tcp: Box::new(tcp) }
     }
 
     /// The TCP sender below.
@@ -77,23 +75,19 @@ impl<C: CongestionControl> Transport for LayeredSender<C> {
 
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        if self.held.is_none()
-            && let Some(packet) = self.tcp.poll_transmit(now)
-        {
-            if !matches!(packet.body(), Body::Data { .. }) {
-                return Some(packet);
-            }
-            self.held = Some(packet);
-            self.requester.request();
+        if self.tcp.is_connecting() {
+            return self.tcp.poll_transmit(now);
         }
         if let Some(credit) = self.credit.take() {
-            let held = self.held.take();
-            self.requester.on_credit(now, &self.config, held.is_some());
-            if let Some(packet) = held {
+            let packet = self.tcp.poll_transmit(now);
+            self.requester.on_credit(now, &self.config, packet.is_some());
+            if let Some(packet) = packet {
                 return Some(scheduled(&packet, credit));
             }
         }
-        if self.held.is_none() && self.tcp.unsent() == 0 {
+        if self.tcp.has_backlog() {
+            self.requester.request();
+        } else {
             self.requester.stop();
         }
         let end = self.tcp.next();
@@ -131,7 +125,7 @@ impl<C: CongestionControl> Transport for LayeredSender<C> {
 
 /// TCP's data packet as one that was sent on `credit`.
 fn scheduled(packet: &Packet, credit: CreditStamp) -> Packet {
-    let Body::Data { seq, sent_at, len, flags } = packet.body() else { unreachable!("only data is held") };
+    let Body::Data { seq, sent_at, len, flags } = packet.body() else { unreachable!("a connected sender sends data") };
     let body = Body::Scheduled { seq, number: ShortTime::of(sent_at).bits(), credit, len, flags };
     Packet::new(packet.traffic_class, packet.wire_bytes, body)
 }
