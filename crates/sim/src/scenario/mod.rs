@@ -11,6 +11,7 @@
 //! `"5us"`, `"250MB"`.
 
 mod credit;
+mod credit_carrier;
 mod deployment;
 mod document;
 mod error;

@@ -61,7 +61,7 @@ use super::express_pass::CreditConfig;
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     start: u64,
-    sent_at: Instant,
+    at: Instant,
     number: u32,
     len: u16,
 }

@@ -31,7 +31,7 @@ impl Proactive {
     pub(super) fn send(&mut self, now: Instant, range: ByteRange, timeout: Span) -> u32 {
         let number = self.next;
         self.next = number.wrapping_add(1);
-        self.outstanding.push_back(Sent { start: range.start, sent_at: now, number, len: range.len() as u16 });
+        self.outstanding.push_back(Sent { start: range.start, at: now, number, len: range.len() as u16 });
         if self.timer.is_none() {
             self.timer = Some(now.after(timeout));
         }

@@ -166,7 +166,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
     pub(super) fn send(&mut self, now: Instant, range: ByteRange) -> u32 {
         let (number, len) = (self.next, range.len());
         self.next = number.wrapping_add(1);
-        self.outstanding.push_back(Sent { start: range.start, sent_at: now, number, len: len as u16 });
+        self.outstanding.push_back(Sent { start: range.start, at: now, number, len: len as u16 });
         self.sent_bytes += len;
         match self.state {
             State::Bursting(left) => self.state = State::Bursting(left - len),
@@ -232,7 +232,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         self.settled_bytes += acked + gone;
         // Nothing is sent twice here, so every echo is unambiguous.
         let sample = newest.filter(|sent| sent.number.wrapping_add(1) == ack.run.end);
-        let rtt = sample.map(|sent| now.since(sent.sent_at));
+        let rtt = sample.map(|sent| now.since(sent.at));
         if let Some(rtt) = rtt {
             self.rtt.sample(&rto_bounds(config), rtt);
         }

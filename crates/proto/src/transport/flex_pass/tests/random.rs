@@ -49,7 +49,7 @@ fn config() -> impl Strategy<Value = FlexPassConfig> {
     let law = select(&[FeedbackLaw::Bic, FeedbackLaw::Delivered, FeedbackLaw::Multiplicative][..]);
     let window = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(handshake, red_acks, as_mark)| {
         let loss_cut = if as_mark { LossCut::AsMark } else { LossCut::Halve };
-        Reactive::Window(Window { handshake, red_acks, loss_cut, ..Window::default() })
+        Reactive::Window(Window { handshake, loss_cut, red_acks, ..Window::default() })
     });
     let burst = (1u64..40).prop_map(|packets| Reactive::Burst {
         bytes: packets * MSS,
