@@ -2,7 +2,7 @@
 PLIANT := target/release/pliant
 FUZZ_SECONDS ?= 60
 
-.PHONY: all demo test lint doc bench bench-real fuzz release clean
+.PHONY: all demo test lint doc reproduce bench bench-real fuzz release clean
 
 all: release
 
@@ -27,6 +27,10 @@ lint:
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+## The papers' claims that CI holds, against docs/reproduction.json.
+reproduce: $(PLIANT)
+	$(PLIANT) reproduce --ci
 
 ## Packet-hops per CPU-second beside ns-3 and ns-2; installs both on Debian. Writes target/bench.json.
 bench: $(PLIANT)

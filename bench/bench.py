@@ -2,7 +2,7 @@
 """Packet-hops per CPU second of pliant beside ns-3 and ns-2, in one sitting.
 
 Usage: bench.py PLIANT [--runs N] [--no-peers] [SCENARIO]...
-SCENARIO: S1 S1c S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
+SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n reflex S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
 
 Runs of pliant are whole processes, set-up included, the median of N (default 3); a peer runs once per scenario, without
 its set-up, shortened where it is slow. Writes target/bench.json and prints a table. See README.md beside this file.
@@ -19,8 +19,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / "target" / "bench"
-SCENARIOS = ["S1", "S1c", "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr"]
+SCENARIOS = ["S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "reflex", "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr"]
 PEERS = ["ns-3", "ns-2"]
+# What the peers are not set up for.
+ALONE = ["S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "reflex"]
 # Longer than any run: pliant's traces know no flow without an end.
 ENDLESS_BYTES = 10**12
 
@@ -96,7 +98,7 @@ def main():
         results.append({"scenario": name, "system": "pliant", **ours})
         print(f"{name:10} {'pliant':8} {ours['hops_per_cpu_s'] / 1e6:12.1f} {ours['user_s']:8.2f} "
               f"{ours['peak_rss_mb']:8.1f}", flush=True)
-        for peer in [] if options.no_peers else PEERS:
+        for peer in [] if options.no_peers or name in ALONE else PEERS:
             row = measure_peer(peer, name)
             if "unavailable" in row:
                 print(f"{name:10} {peer:8} not available: {row['unavailable']}", flush=True)

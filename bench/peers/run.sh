@@ -5,7 +5,7 @@ set -euo pipefail
 usage() {
     cat <<'USAGE'
 Usage: run.sh [OPTION]... [SCENARIO]...
-SCENARIO: S1 S1c S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: S1 S1c S2 S3)
+SCENARIO: S1 S1c S1q S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: S1 S1c S2 S3)
   --peer NAME          ns-3 or ns-2; may be repeated (default: both)
   --simulated SECONDS  simulated time (default: short for ns-3, full length for ns-2)
   --full               full length for both: 1 s on dumbbells, 0.1 s on fat-trees
@@ -45,7 +45,7 @@ while (($#)); do
             ;;
         --full) full=1 && shift ;;
         -h | --help) usage && exit 0 ;;
-        S1 | S1c | S2 | S3 | S[123]-dwrr) scenarios+=("$1") && shift ;;
+        S1 | S1c | S1q | S2 | S3 | S[123]-dwrr) scenarios+=("$1") && shift ;;
         *) refuse "unknown argument $1; see --help" ;;
     esac
 done
@@ -103,6 +103,10 @@ length() {
 
 run() {
     local scenario=$1 peer=$2 seconds list
+    if [[ $scenario == S1q ]]; then
+        unavailable "$scenario" "$peer" "cross-queue congestion notification: not available in $peer"
+        return
+    fi
     if [[ $scenario == *-dwrr ]]; then
         unavailable "$scenario" "$peer" "two-class DWRR: not available in $peer"
         return

@@ -1,11 +1,13 @@
 //! `pliant check`: what a scenario says, defaults filled in.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 
 use crate::Ending;
 use crate::error::CliError;
 use crate::run::print;
-use crate::scenarios::ScenarioArguments;
+use crate::scenarios::{ScenarioArguments, resolve};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -22,9 +24,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let scenario = arguments.scenario.load()?.resolve()?;
+    let scenario = resolve(&arguments.scenario.load()?, &mut BTreeSet::new())?;
     let estimate = scenario.estimate();
     let described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
-    print(&(described + &scenario.to_toml()))?;
+    print(&(described + scenario.to_toml().as_str()))?;
     Ok(Ending::Done)
 }

@@ -1,5 +1,6 @@
 //! `pliant compare`: variants of one scenario side by side.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
@@ -14,7 +15,7 @@ use crate::error::CliError;
 use crate::grid::{self, Axis};
 use crate::progress::Display;
 use crate::run::{OutputArguments, print, run_one};
-use crate::scenarios::ScenarioArguments;
+use crate::scenarios::{self, ScenarioArguments};
 use crate::{Ending, interrupt};
 
 /// Most variants in one table.
@@ -52,9 +53,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     output.check()?;
     let name = scenario.resolve()?.name().to_owned();
     // Every variant is checked before the first one runs.
+    let mut said = BTreeSet::new();
     let resolved: Vec<(String, Resolved)> = variants
         .into_iter()
-        .map(|(label, overrides)| Ok((label, scenario.with(&overrides)?.resolve()?)))
+        .map(|(label, overrides)| Ok((label, scenarios::resolve(&scenario.with(&overrides)?, &mut said)?)))
         .collect::<Result<_, CliError>>()?;
 
     let interrupt = interrupt::listen();

@@ -1,4 +1,4 @@
-//! `pliant list`: what scenarios can name.
+//! `pliant list`: what scenarios can name, and the scenarios and experiments there are.
 
 use clap::{Args, ValueEnum};
 use pliant_sim::scenario::{PRESETS, Scenario, TransportName};
@@ -6,6 +6,7 @@ use pliant_sim::workload::BUILT_IN as WORKLOADS;
 
 use crate::Ending;
 use crate::error::CliError;
+use crate::reproduce;
 use crate::run::print;
 use crate::scenarios::BUILT_IN as SCENARIOS;
 use crate::show::{TOPOLOGIES, workload};
@@ -16,7 +17,7 @@ Examples:
   pliant list queue-plans
   pliant show web_search       more about one of them";
 
-/// Lists what a scenario can name.
+/// Lists what a scenario can name, built-in scenarios, or the experiments of `pliant reproduce`.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -31,6 +32,7 @@ enum What {
     Topologies,
     QueuePlans,
     Scenarios,
+    Experiments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
@@ -42,7 +44,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         What::QueuePlans => rows(PRESETS.iter()),
         What::Workloads => WORKLOADS.iter().map(|(name, text)| ((*name).to_owned(), workload(name, text))).collect(),
         What::Scenarios => SCENARIOS.iter().map(|(name, text)| described(name, text)).collect::<Result<_, _>>()?,
+        What::Experiments => reproduce::titles(&reproduce::library()?)?,
     };
+    print_rows(&rows)
+}
+
+/// Names and what they are, one line each.
+pub(crate) fn print_rows(rows: &[(String, String)]) -> Result<Ending, CliError> {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines = rows.iter().map(|(name, description)| format!("{name:width$}  {description}\n"));
     print(&lines.collect::<String>())?;

@@ -6,11 +6,15 @@
 mod check;
 mod compare;
 mod error;
+mod files;
+mod fluid;
 mod grid;
 mod interrupt;
 mod list;
+mod memory;
 mod progress;
 mod report;
+mod reproduce;
 mod run;
 mod scenarios;
 mod show;
@@ -30,6 +34,7 @@ Examples:
   pliant run rack.toml --set load=0.7 --out results/rack
   pliant compare demo                               the scenario's variants side by side
   pliant sweep demo --vary web.load=0.2:0.8:0.2 --seeds 3 --out results/sweep
+  pliant reproduce reflex                           a paper's figures: what it says, what comes out here
   pliant check rack.toml                            every setting, defaults filled in
   pliant list transports
   pliant recv & pliant send model.bin 127.0.0.1:7410
@@ -49,10 +54,12 @@ enum Command {
     Run(run::Arguments),
     Compare(compare::Arguments),
     Sweep(sweep::Arguments),
+    Reproduce(reproduce::Arguments),
     Check(check::Arguments),
     List(list::Arguments),
     Show(show::Arguments),
     Report(report::Arguments),
+    Fluid(fluid::Arguments),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
 }
@@ -73,10 +80,12 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Sweep(arguments) => sweep::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Show(arguments) => show::run(arguments),
         Command::Report(arguments) => report::run(arguments),
+        Command::Fluid(arguments) => fluid::run(arguments),
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
     };

@@ -12,7 +12,7 @@ use pliant_sim::run::Progress;
 const FIRST_LINE: Duration = Duration::from_secs(2);
 /// Time between further lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(20);
-/// Parts of a run that the bar counts.
+/// Parts that the bar counts of a run like any other.
 const PARTS: u64 = 1000;
 
 /// The progress of one or more runs.
@@ -22,25 +22,48 @@ pub(crate) struct Display {
     started: Instant,
     next_line: Mutex<Instant>,
     runs: u64,
+    all_parts: u64,
+    /// Runs that are over.
+    finished: AtomicU64,
     /// Sums over all runs, of parts done and of packet-hops.
     parts: AtomicU64,
     packet_hops: AtomicU64,
 }
 
 /// What one run has told so far.
-#[derive(Default)]
 pub(crate) struct Told {
+    /// Parts of the whole that the run is.
+    share: u64,
     parts: u64,
     packet_hops: u64,
 }
 
+impl Told {
+    /// A run that is `weight` times as long as one like any other.
+    pub(crate) fn weighing(weight: f64) -> Self {
+        Self { share: (weight * PARTS as f64).ceil().max(1.0) as u64, parts: 0, packet_hops: 0 }
+    }
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self::weighing(1.0)
+    }
+}
+
 impl Display {
     /// A display of `runs` runs; silent if `quiet`.
-    #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
     pub(crate) fn new(runs: usize, quiet: bool) -> Self {
+        Self::weighing(&vec![1.0; runs], quiet)
+    }
+
+    /// A display of runs that differ in length: one weight each.
+    #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
+    pub(crate) fn weighing(weights: &[f64], quiet: bool) -> Self {
+        let all_parts = weights.iter().map(|&weight| Told::weighing(weight).share).sum();
         let on_terminal = std::io::stderr().is_terminal() && !quiet;
         let target = if on_terminal { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(runs as u64 * PARTS), target);
+        let bar = ProgressBar::with_draw_target(Some(all_parts), target);
         let style = ProgressStyle::with_template("{bar:30} {percent}%  {msg}  {elapsed} elapsed, {eta} left");
         bar.set_style(style.expect("the template is fixed"));
         let now = Instant::now();
@@ -49,7 +72,9 @@ impl Display {
             shows_lines: !on_terminal && !quiet,
             started: now,
             next_line: Mutex::new(now + FIRST_LINE),
-            runs: runs as u64,
+            runs: weights.len() as u64,
+            all_parts,
+            finished: AtomicU64::new(0),
             parts: AtomicU64::new(0),
             packet_hops: AtomicU64::new(0),
         }
@@ -58,7 +83,8 @@ impl Display {
     /// Takes what a run tells; `told` is what it told before.
     pub(crate) fn update(&self, told: &mut Told, progress: &Progress) {
         let (now, duration) = (progress.now.as_ps(), progress.duration.as_ps().max(1));
-        let parts = (u128::from(now) * u128::from(PARTS) / u128::from(duration)).min(u128::from(PARTS)) as u64;
+        let parts =
+            (u128::from(now) * u128::from(told.share) / u128::from(duration)).min(u128::from(told.share)) as u64;
         self.add(parts - told.parts, progress.packet_hops - told.packet_hops);
         (told.parts, told.packet_hops) = (parts, progress.packet_hops);
         let state = if now < duration {
@@ -71,7 +97,8 @@ impl Display {
 
     /// A run is over, or was not needed.
     pub(crate) fn finish(&self, told: &Told) {
-        self.add(PARTS - told.parts, 0);
+        self.add(told.share - told.parts, 0);
+        self.finished.fetch_add(1, Ordering::Relaxed);
         self.show("");
     }
 
@@ -84,11 +111,12 @@ impl Display {
         let elapsed = self.started.elapsed();
         let parts = self.parts.load(Ordering::Relaxed);
         let rate = self.packet_hops.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64().max(1e-9) / 1e6;
-        let state = if self.runs == 1 { state.to_owned() } else { format!("{} of {} runs", parts / PARTS, self.runs) };
+        let finished = self.finished.load(Ordering::Relaxed);
+        let state = if self.runs == 1 { state.to_owned() } else { format!("{finished} of {} runs", self.runs) };
         self.bar.set_message(format!("{state}, {rate:.1} M hops/s"));
         self.bar.set_position(parts);
         if self.shows_lines && self.is_line_due() {
-            let done = parts as f64 / (self.runs * PARTS) as f64;
+            let done = parts as f64 / self.all_parts.max(1) as f64;
             let left = elapsed.as_secs_f64() * (1.0 - done) / done.max(1e-3);
             eprintln!("{:.0} %: {state}, {rate:.1} M hops/s, about {left:.0} s left", done * 100.0);
         }

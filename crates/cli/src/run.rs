@@ -1,5 +1,6 @@
 //! `pliant run`: one run.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -14,7 +15,7 @@ use pliant_sim::scenario::Resolved;
 use crate::error::CliError;
 use crate::progress::{Display, Told};
 use crate::scenarios::ScenarioArguments;
-use crate::{Ending, interrupt};
+use crate::{Ending, interrupt, scenarios};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -70,7 +71,7 @@ fn is_occupied(folder: &Path) -> bool {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let scenario = arguments.scenario.load()?.resolve()?;
+    let scenario = scenarios::resolve(&arguments.scenario.load()?, &mut BTreeSet::new())?;
     let output = &arguments.output;
     output.check()?;
     let display = Display::new(1, output.quiet);
@@ -92,7 +93,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
 
 /// Runs a scenario, telling `display` how far it is.
 pub(crate) fn run_one(scenario: &Resolved, interrupt: &AtomicBool, display: &Display) -> Result<RunResult, CliError> {
-    let mut told = Told::default();
+    run_told(scenario, interrupt, display, Told::default())
+}
+
+/// The same for a run that is not like any other in length.
+pub(crate) fn run_told(
+    scenario: &Resolved,
+    interrupt: &AtomicBool,
+    display: &Display,
+    mut told: Told,
+) -> Result<RunResult, CliError> {
     let result = pliant_sim::run::run(scenario, interrupt, &mut |progress| display.update(&mut told, progress))?;
     display.finish(&told);
     Ok(result)

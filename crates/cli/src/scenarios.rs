@@ -1,9 +1,10 @@
 //! Scenarios on the command line: a file or a built-in name, and what is laid over it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pliant_sim::scenario::{Override, Scenario, nearest};
+use pliant_sim::scenario::{Override, Resolved, Scenario, nearest};
 
 use crate::error::CliError;
 
@@ -34,6 +35,17 @@ impl ScenarioArguments {
         }
         Ok(load(&self.scenario)?.with(&changes)?)
     }
+}
+
+/// Resolves a scenario and says on stderr what is odd about it, unless it is `said` already.
+pub(crate) fn resolve(scenario: &Scenario, said: &mut BTreeSet<String>) -> Result<Resolved, CliError> {
+    let resolved = scenario.resolve()?;
+    for warning in &resolved.warnings {
+        if said.insert(warning.clone()) {
+            eprintln!("warning: {warning}");
+        }
+    }
+    Ok(resolved)
 }
 
 /// A scenario file; if there is none, the built-in scenario of that name.

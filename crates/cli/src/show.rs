@@ -1,7 +1,7 @@
 //! `pliant show`: one thing that scenarios can name.
 
 use clap::Args;
-use pliant_sim::scenario::{PRESETS, QueuesSpec, TransportName, nearest};
+use pliant_sim::scenario::{OracleSpec, PRESETS, QueuesSpec, ReflexSpec, TransportName, nearest};
 use pliant_sim::workload::{BUILT_IN as WORKLOADS, Distribution};
 
 use crate::Ending;
@@ -111,17 +111,27 @@ fn in_table(plan: &QueuesSpec) -> Result<String, CliError> {
 fn show_transport(transport: TransportName) -> String {
     let honours: Vec<String> = transport.honours().iter().map(ToString::to_string).collect();
     let honours = if honours.is_empty() { "nothing: its traffic does not bend".to_owned() } else { honours.join(", ") };
-    let tcp = transport.default_settings().map(|settings| {
-        let settings = toml::to_string(&settings).expect("settings are plain values");
-        format!("\nSettings under `[traffic.NAME.tcp]` or `[transport]`, at their defaults:\n\n{settings}")
-    });
-    let credit = transport.default_credit_settings().map(|settings| {
-        let settings = toml::to_string(&settings).expect("settings are plain values");
-        format!("\nSettings under `[traffic.NAME.credit]`, at their defaults:\n\n{settings}")
-    });
-    let udp = (transport == TransportName::Udp)
-        .then(|| "\nSettings under `[traffic.NAME.udp]`:\n\nrate = \"1Gbit/s\"\n".to_owned());
-    let settings: String = [udp, credit, tcp].into_iter().flatten().collect();
+    let table = transport.settings_table();
+    let settings = match transport.default_settings() {
+        Some(settings) => {
+            let shared = if transport.is_tcp() { " or `[transport]`" } else { "" };
+            let text = format!("\nSettings under `[traffic.NAME.{table}]`{shared}, at their defaults:\n\n{settings}");
+            let more = match transport {
+                TransportName::NearOpt => {
+                    let oracle = toml::to_string(&OracleSpec::default()).expect("settings are plain values");
+                    format!("\nWhat the oracle does, under `[oracle]`:\n\n{oracle}")
+                }
+                _ if transport.is_tcp() && !transport.sends_messages() => {
+                    let reflex = toml::to_string(&ReflexSpec::default()).expect("settings are plain values");
+                    let what = "it honours min_delivery and min_share. Defaults";
+                    format!("\nWith a table `[traffic.NAME.reflex]` {what}:\n\n{reflex}")
+                }
+                _ => String::new(),
+            };
+            text + more.as_str()
+        }
+        None => format!("\nSettings under `[traffic.NAME.{table}]`:\n\nrate = \"1Gbit/s\"\n"),
+    };
     format!("{}: {}\n\nOf the contract it honours: {honours}\n{settings}", transport.name(), transport.description())
 }
 

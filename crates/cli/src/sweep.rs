@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::compare::with_jobs;
 use crate::error::CliError;
+use crate::files::write_atomically;
 use crate::grid::{self, Axis};
 use crate::progress::Display;
 use crate::run::{print, run_one};
@@ -70,6 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let points = with_jobs(arguments.jobs, || plan::points(&scenario, &choices, arguments.seeds, &arguments.out))??;
     let shard = arguments.shard.unwrap_or_default();
     let due: Vec<&Point<'_>> = shard.of(&points).filter(|point| !point.is_finished()).collect();
+    plan::warn(&due);
     plan::refuse_too_large(&due, arguments.jobs, arguments.allow_large)?;
 
     let interrupt = interrupt::listen();
@@ -87,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
 
     let (csv, rows) = table::table(&axes, &points)?;
     let path = arguments.out.join("sweep.csv");
-    table::write_atomically(&path, &csv)?;
+    write_atomically(&path, &csv)?;
     if arguments.csv {
         print(&csv)?;
     } else {

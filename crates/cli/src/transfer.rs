@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pliant_net::transfer::{self, Progress, Receiver, Settings, Source, Target, TransferError};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::transport::Statistics;
+use pliant_sim::scenario::TransportName;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -50,7 +51,7 @@ pub(crate) struct SendArgs {
     #[arg(value_name = "ADDRESS")]
     to: SocketAddr,
     /// Congestion control
-    #[arg(long, value_name = "NAME", default_value = "dctcp", value_parser = PossibleValuesParser::new(CONGESTION))]
+    #[arg(long, value_name = "NAME", default_value = "dctcp", value_parser = congestion())]
     congestion: String,
     /// Weight under weighted-fair: a flow of weight 2 takes twice the rate of one of weight 1
     #[arg(long, value_name = "W", value_parser = parse_weight)]
@@ -92,6 +93,12 @@ struct OutputArgs {
 /// Names that `--congestion` takes; `weighted` is short for `weighted-fair`.
 const CONGESTION: [&str; 5] = ["dctcp", "cubic", "newreno", "weighted-fair", "weighted"];
 
+/// Those names, and one that is known but refused with its reason.
+fn congestion() -> PossibleValuesParser {
+    let simulated = PossibleValue::new(TransportName::NearOpt.name()).hide(true);
+    PossibleValuesParser::new(CONGESTION.map(PossibleValue::new).into_iter().chain([simulated]))
+}
+
 fn parse_weight(text: &str) -> Result<f64, String> {
     let weight = text.parse::<f64>().map_err(|error| error.to_string())?;
     let usable = weight.is_finite() && weight > 0.0;
@@ -115,6 +122,10 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<Ending, CliError> {
 }
 
 fn settings(arguments: &SendArgs) -> Result<Settings, CliError> {
+    if arguments.congestion == TransportName::NearOpt.name() {
+        let why = "--congestion near-opt needs an oracle, which exists in the simulator only";
+        return Err(CliError::User(why.to_owned()));
+    }
     let name = if arguments.congestion == "weighted" { "weighted-fair" } else { &arguments.congestion };
     let algorithm: Algorithm = name.parse().expect("the parser offers only known names");
     if arguments.weight.is_some() && algorithm != Algorithm::WeightedFair {

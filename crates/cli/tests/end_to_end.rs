@@ -175,3 +175,21 @@ fn everything_has_help_with_examples() {
         assert!(stdout(&pliant(&["list", what])).lines().count() >= 1, "{what}");
     }
 }
+
+/// Groups that together overload a link are told of in one line on stderr, and run all the same; a sweep tells once.
+#[test]
+fn an_overload_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("sweep");
+    let overload = ["--set", "traffic.search.load=0.8", "--set", "traffic.copies.load=0.5"];
+    let sweep = ["--vary", "seed=1,2", "--out", out.to_str().unwrap(), "--quiet"];
+    for (command, more) in [("check", &[][..]), ("run", &["--quiet"]), ("sweep", &sweep)] {
+        let short = &SHORT[..SHORT.len() - 1];
+        let output = pliant(&[&[command], short, &overload, more].concat());
+        let text = stderr(&output);
+        assert!(output.status.success() && text.lines().count() == 1, "{text}");
+        assert!(text.starts_with("warning: ") && text.contains("search 8.000, copies 5.000"), "{text}");
+        assert_eq!(text.contains("and 1 other points"), command == "sweep", "{text}");
+    }
+    assert!(stderr(&run("run", &[])).is_empty());
+}

@@ -73,7 +73,8 @@ impl Settings {
     }
 
     /// The machine's configuration: the simulator's, with the timers of a real host. A receiver takes it from the
-    /// default settings: accurate echo also answers senders that are not ECN-capable.
+    /// default settings: accurate echo also answers senders that are not ECN-capable,
+    /// and delays are reported to whoever asks.
     pub fn tcp(&self) -> Arc<TcpConfig> {
         let defaults = TcpConfig::default();
         Arc::new(TcpConfig {
@@ -81,6 +82,7 @@ impl Settings {
             wire: WireFormat { header_bytes: IP_UDP_BYTES + DATA_HEADER_BYTES as u16, minimum_bytes: 0 },
             handshake: true,
             ecn: self.controller().ecn_mode(),
+            one_way_delay: self.controller().needs_one_way_delay(),
             rto: RtoBounds {
                 // A busy host may not run a process for some ten milliseconds; its silence is no loss.
                 minimum: Span::from_ms(50),

@@ -169,6 +169,61 @@ impl Span {
     }
 }
 
+/// How long a packet was under way, in nanoseconds, between two clocks that nobody set alike: only differences mean
+/// anything.
+///
+/// 32 bits that wrap, compared as serial numbers are (RFC 1982): right as long as delays that are compared lie within
+/// 2.1 s of each other, whatever the clocks' offset, and whichever clock is ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct OneWayDelay(u32);
+
+impl OneWayDelay {
+    /// From `sent_at` on the sender's clock to `received_at` on the receiver's.
+    #[inline]
+    pub const fn between(sent_at: Instant, received_at: Instant) -> Self {
+        let ps = received_at.as_ps().wrapping_sub(sent_at.as_ps()).cast_signed();
+        Self(ps.div_euclid(1_000) as u32)
+    }
+
+    /// A delay of `ns` nanoseconds; negative where the receiver's clock is behind.
+    #[inline]
+    pub const fn from_ns(ns: i64) -> Self {
+        Self(ns as u32)
+    }
+
+    /// The delay in an acknowledgement's field; every value is one.
+    #[inline]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// As an acknowledgement's field.
+    #[inline]
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// Nanoseconds by which this delay exceeds `other`; negative if it is shorter.
+    #[inline]
+    pub const fn minus(self, other: Self) -> i64 {
+        self.0.wrapping_sub(other.0).cast_signed() as i64
+    }
+
+    /// This delay and `ns` nanoseconds.
+    #[inline]
+    #[must_use]
+    pub const fn plus_ns(self, ns: i64) -> Self {
+        Self(self.0.wrapping_add(ns as u32))
+    }
+
+    /// The shorter of two delays.
+    #[inline]
+    #[must_use]
+    pub const fn min(self, other: Self) -> Self {
+        if other.minus(self) < 0 { other } else { self }
+    }
+}
+
 impl fmt::Debug for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -232,6 +287,32 @@ mod tests {
         assert!("5".parse::<Span>().unwrap_err().to_string().contains("unit"));
         assert!("5Gbit/s".parse::<Span>().is_err());
         assert!("0.5ps".parse::<Span>().is_err(), "below one picosecond");
+    }
+
+    /// Delays differ by the same amount whatever the clocks' offset: none, the receiver's ahead, behind, and about to
+    /// wrap.
+    #[test]
+    fn one_way_delays_do_not_depend_on_the_offset_of_clocks() {
+        let sent = Instant::ZERO.after(Span::from_secs(10));
+        for offset_ns in [0, 1, -1, 3_000_000_000, -3_000_000_000, (1 << 32) - 60_000, -(1 << 32), 7_777_777_777] {
+            let received = |delay_ns: i64| {
+                let ns = 10_000_000_000 + offset_ns + delay_ns;
+                Instant::ZERO.after(Span::from_ns(ns as u64))
+            };
+            let [short, long] = [50_000, 150_000].map(|ns| OneWayDelay::between(sent, received(ns)));
+            assert_eq!((long.minus(short), short.minus(long)), (100_000, -100_000), "{offset_ns}");
+            assert_eq!((short.min(long), long.min(short)), (short, short));
+            assert_eq!(short.plus_ns(100_000), long);
+            assert_eq!(long.plus_ns(-100_000), short);
+        }
+    }
+
+    /// Whole nanoseconds, rounded down on both sides of zero, so that a step of the clock is a step of the delay.
+    #[test]
+    fn one_way_delays_round_down() {
+        let at = Instant::from_ps;
+        assert_eq!(OneWayDelay::between(at(5_000), at(6_999)), OneWayDelay::from_ns(1));
+        assert_eq!(OneWayDelay::between(at(5_000), at(4_999)), OneWayDelay::from_ns(-1));
     }
 
     #[test]

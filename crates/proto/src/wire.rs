@@ -7,20 +7,22 @@
 //!  byte   0       1              2      3             4..8
 //!         0x50    version|kind   flags  SACK blocks   flow number * 2 + side of the receiver
 //!
-//!  Data   8..16 seq       16..24 sent_at   24..26 len      then the payload
-//!  Ack    8..16 ack       16..24 echo      24..26 window   then each SACK block: start, end (8 bytes each)
-//!  Syn    8..16 sent_at
-//!  SynAck 8..16 echo      16..18 window
+//!  Data      8..16 seq       16..24 sent_at   24..26 len      then the payload
+//!  Ack       8..16 ack       16..24 echo      24..26 window   then, with the flag DELAY, the one-way delay (4 bytes,
+//!            nanoseconds, wrapping), then each SACK block: start, end (8 bytes each)
+//!  Syn       8..16 sent_at
+//!  SynAck    8..16 echo      16..18 window
+//!  Probe     8..16 sent_at
+//!  ProbeEcho 8..16 echo
 //!
-//!  CreditRequest 8..16 sent_at   16..24 backlog
-//!  Credit        8..12 number    12..16 sent_at
-//!  CreditStop    8..16 end
-//!  Scheduled     8..16 seq       16..20 number   20..24 credit's number   24..28 its sent_at   28..30 len   payload
-//!  Unscheduled   8..16 seq       16..20 number   20..22 len                                                 payload
-//!  SubflowAck    8..16 ack       16..20 first    20..24 end   24 sub-flow: 0 proactive, 1 reactive
+//!  Message    8..12 number   12..16 message    16..20 fragment  20..24 length  24..28 priority  28..30 len
+//!             then the payload
+//!  MessageAck 8..12 number   12..20 received   20..24 complete  24..26 marks
+//!  Close      8..12 messages
+//!  CloseAck   8..12 complete
+//!
+//!  CreditRequest, CreditStop, Credit, Scheduled, Unscheduled, SubflowAck: see `wire/credit.rs`
 //! ```
-//!
-//! Times of credits are in units of 1.024 ns, modulo 2³².
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
 //! [`decode`] accepts nothing else, so what is accepted encodes to the same bytes again.
@@ -28,11 +30,8 @@
 use core::fmt;
 use core::ops::Range;
 
-use crate::packet::{
-    Body, ByteRange, CreditStamp, EndpointId, Flags, MAX_SACK_BLOCKS, Packet, SackBlocks, ShortTime, Subflow,
-    TrafficClass,
-};
-use crate::time::Instant;
+use crate::packet::{Body, ByteRange, EndpointId, Flags, MAX_SACK_BLOCKS, Packet, SackBlocks, TrafficClass};
+use crate::time::{Instant, OneWayDelay};
 
 /// First byte of every datagram.
 const MAGIC: u8 = 0x50;
@@ -43,28 +42,29 @@ const KIND_DATA: u8 = 0;
 const KIND_ACK: u8 = 1;
 const KIND_SYN: u8 = 2;
 const KIND_SYN_ACK: u8 = 3;
-const KIND_CREDIT_REQUEST: u8 = 8;
-const KIND_CREDIT: u8 = 9;
-const KIND_CREDIT_STOP: u8 = 10;
-const KIND_SCHEDULED: u8 = 11;
-const KIND_UNSCHEDULED: u8 = 12;
-const KIND_SUBFLOW_ACK: u8 = 13;
+const KIND_PROBE: u8 = 4;
+const KIND_PROBE_ECHO: u8 = 5;
+const KIND_MESSAGE: u8 = 6;
+const KIND_MESSAGE_ACK: u8 = 7;
+const KIND_CLOSE: u8 = 8;
+const KIND_CLOSE_ACK: u8 = 9;
 
 const COMMON_BYTES: usize = 8;
 const ACK_BYTES: usize = COMMON_BYTES + 18;
+const DELAY_BYTES: usize = 4;
 const SACK_BLOCK_BYTES: usize = 16;
 
 /// Bytes before the payload of every Data datagram, always the same: segmentation offload needs equal sizes.
 pub const DATA_HEADER_BYTES: usize = COMMON_BYTES + 18;
-/// Most bytes that [`encode`] writes: an acknowledgement with all its SACK blocks.
-pub const MAX_HEADER_BYTES: usize = ACK_BYTES + MAX_SACK_BLOCKS * SACK_BLOCK_BYTES;
+/// Most bytes that [`encode`] writes: an acknowledgement with a delay and all its SACK blocks.
+pub const MAX_HEADER_BYTES: usize = ACK_BYTES + DELAY_BYTES + MAX_SACK_BLOCKS * SACK_BLOCK_BYTES;
 
 /// Encoding of an acknowledgement that echoes no time.
 const NO_ECHO: u64 = u64::MAX;
 
-const DATA_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION);
-const UNSCHEDULED_FLAGS: Flags = Flags::FIN.with(Flags::RETRANSMISSION);
-const ACK_FLAGS: Flags = Flags::ECE.with(Flags::SACK).with(Flags::DSACK);
+const DATA_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION).with(Flags::DELAY);
+const ACK_FLAGS: Flags = Flags::ECE.with(Flags::SACK).with(Flags::DSACK).with(Flags::DELAY);
+const MESSAGE_FLAGS: Flags = Flags::FIN.with(Flags::RETRANSMISSION).with(Flags::BACKUP);
 
 /// Why a datagram is no packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub enum WireError {
     WrongSackCount(u8),
     /// A SACK block holds no byte.
     EmptySackBlock,
-    /// A time or a stream offset is beyond what can be represented.
+    /// A time or a stream offset is beyond what can be represented, or a fragment beyond its message.
     OutOfRange,
 }
 
@@ -100,7 +100,7 @@ impl fmt::Display for WireError {
             Self::WrongFlags(flags) => write!(f, "flags {flags:#04x} do not belong to the packet's kind"),
             Self::WrongSackCount(count) => write!(f, "{count} SACK blocks do not fit the packet's kind and flags"),
             Self::EmptySackBlock => f.write_str("a SACK block is empty"),
-            Self::OutOfRange => f.write_str("a time or stream offset is out of range"),
+            Self::OutOfRange => f.write_str("a time, a stream offset or a fragment is out of range"),
         }
     }
 }
@@ -129,6 +129,9 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.u64(ack);
             writer.u64(echo.map_or(NO_ECHO, Instant::as_ps));
             writer.u16(window);
+            if let Some(delay) = packet.delay(sack) {
+                writer.put(&delay.to_bits().to_be_bytes());
+            }
             for block in blocks {
                 writer.u64(block.start);
                 writer.u64(block.end);
@@ -143,69 +146,68 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.u64(echo.as_ps());
             writer.u16(window);
         }
-        body => encode_credit_body(&mut writer, body, to),
+        Body::Probe { sent_at } => {
+            writer.common(KIND_PROBE, Flags::NONE, 0, to);
+            writer.u64(sent_at.as_ps());
+        }
+        Body::ProbeEcho { echo, marked } => {
+            writer.common(KIND_PROBE_ECHO, Flags::NONE.with_if(Flags::ECE, marked), 0, to);
+            writer.u64(echo.as_ps());
+        }
+        Body::Message { number, message, fragment, length, priority, len, flags } => {
+            writer.common(KIND_MESSAGE, flags, 0, to);
+            for field in [number, message, fragment, length, priority] {
+                writer.u32(field);
+            }
+            writer.u16(len);
+        }
+        Body::MessageAck { number, received, complete, marks, flags } => {
+            writer.common(KIND_MESSAGE_ACK, flags, 0, to);
+            writer.u32(number);
+            writer.u64(received);
+            writer.u32(complete);
+            writer.u16(marks);
+        }
+        Body::Close { messages } => {
+            writer.common(KIND_CLOSE, Flags::NONE, 0, to);
+            writer.u32(messages);
+        }
+        Body::CloseAck { complete } => {
+            writer.common(KIND_CLOSE_ACK, Flags::NONE, 0, to);
+            writer.u32(complete);
+        }
+        body => credit::encode(&mut writer, body, to),
     }
     writer.at
 }
 
-/// Writes what only transports with credits send.
-fn encode_credit_body(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
-    match body {
-        Body::CreditRequest { sent_at, backlog } => {
-            writer.common(KIND_CREDIT_REQUEST, Flags::NONE, 0, to);
-            writer.u64(sent_at.as_ps());
-            writer.u64(backlog);
-        }
-        Body::Credit(stamp) => {
-            writer.common(KIND_CREDIT, Flags::NONE, 0, to);
-            writer.stamp(stamp);
-        }
-        Body::CreditStop { end, flags } => {
-            writer.common(KIND_CREDIT_STOP, flags, 0, to);
-            writer.u64(end);
-        }
-        Body::Scheduled { seq, number, credit, len, flags } => {
-            writer.common(KIND_SCHEDULED, flags, 0, to);
-            writer.u64(seq);
-            writer.u32(number);
-            writer.stamp(credit);
-            writer.u16(len);
-        }
-        Body::Unscheduled { seq, number, len, flags } => {
-            writer.common(KIND_UNSCHEDULED, flags, 0, to);
-            writer.u64(seq);
-            writer.u32(number);
-            writer.u16(len);
-        }
-        Body::SubflowAck { ack, first, end, subflow, flags } => {
-            writer.common(KIND_SUBFLOW_ACK, flags, 0, to);
-            writer.u64(ack);
-            writer.u32(first);
-            writer.u32(end);
-            writer.put(&[u8::from(subflow == Subflow::Reactive)]);
-        }
-        Body::Data { .. } | Body::Ack { .. } | Body::Syn { .. } | Body::SynAck { .. } => {
-            unreachable!("these need no credits")
-        }
-    }
-}
-
 /// Reads a datagram that arrived with `traffic_class` in its IP header. Returns the packet, its SACK blocks, and where
-/// in the datagram its payload lies. The packet's size on the wire is the datagram's length; its attachment is zero.
+/// in the datagram its payload lies. The packet's size on the wire is the datagram's length; it leads to no attachment.
 pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, SackBlocks, Range<usize>), WireError> {
     let mut reader = Reader { rest: datagram };
     let common = Common::read(&mut reader)?;
-    let mut sack = SackBlocks::EMPTY;
+    let (mut sack, mut delay) = (SackBlocks::EMPTY, None);
     let body = match common.kind {
         KIND_DATA => read_data(&mut reader, &common)?,
-        KIND_ACK => read_ack(&mut reader, &common, &mut sack)?,
-        KIND_SYN => read_syn(&mut reader, &common)?,
+        KIND_ACK => read_ack(&mut reader, &common, &mut sack, &mut delay)?,
+        KIND_SYN => Body::Syn { sent_at: read_stamp(&mut reader, &common, Flags::NONE)?.0 },
         KIND_SYN_ACK => read_syn_ack(&mut reader, &common)?,
-        kind => read_credit_body(&mut reader, &common, kind)?,
+        KIND_PROBE => Body::Probe { sent_at: read_stamp(&mut reader, &common, Flags::NONE)?.0 },
+        KIND_PROBE_ECHO => {
+            let (echo, flags) = read_stamp(&mut reader, &common, Flags::ECE)?;
+            Body::ProbeEcho { echo, marked: flags.contains(Flags::ECE) }
+        }
+        KIND_MESSAGE => read_message(&mut reader, &common)?,
+        KIND_MESSAGE_ACK => read_message_ack(&mut reader, &common)?,
+        KIND_CLOSE | KIND_CLOSE_ACK => read_close(&mut reader, &common)?,
+        _ => credit::read(&mut reader, &common)?,
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
     let wire_bytes = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
-    let packet = Packet::new(traffic_class, wire_bytes, body).to(common.to);
+    let mut packet = Packet::new(traffic_class, wire_bytes, body).to(common.to);
+    if let Some(delay) = delay {
+        packet.set_delay(delay, &mut sack);
+    }
     if payload.len() == usize::from(packet.payload()) {
         Ok((packet, sack, payload))
     } else {
@@ -221,7 +223,12 @@ fn read_data(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError
     Ok(Body::Data { seq, sent_at, len, flags })
 }
 
-fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> Result<Body, WireError> {
+fn read_ack(
+    reader: &mut Reader<'_>,
+    common: &Common,
+    sack: &mut SackBlocks,
+    delay: &mut Option<OneWayDelay>,
+) -> Result<Body, WireError> {
     let flags = common.flags_among(ACK_FLAGS)?;
     if flags.contains(Flags::DSACK) && !flags.contains(Flags::SACK) {
         return Err(WireError::WrongFlags(flags.bits()));
@@ -232,6 +239,9 @@ fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> 
         ps => Some(Instant::from_ps(ps)),
     };
     let window = reader.u16()?;
+    if flags.contains(Flags::DELAY) {
+        *delay = Some(OneWayDelay::from_bits(u32::from_be_bytes(reader.take()?)));
+    }
     if (common.sack_blocks > 0) != flags.contains(Flags::SACK) {
         return Err(WireError::WrongSackCount(common.sack_blocks));
     }
@@ -247,54 +257,42 @@ fn read_ack(reader: &mut Reader<'_>, common: &Common, sack: &mut SackBlocks) -> 
     Ok(Body::Ack { ack, echo, window, flags })
 }
 
-fn read_syn(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.flags_among(Flags::NONE)?;
+/// What kinds with no more than a time have: it, and their flags.
+fn read_stamp(reader: &mut Reader<'_>, common: &Common, allowed: Flags) -> Result<(Instant, Flags), WireError> {
+    let flags = common.flags_among(allowed)?;
     common.no_sack()?;
-    Ok(Body::Syn { sent_at: reader.time()? })
+    Ok((reader.time()?, flags))
 }
 
 fn read_syn_ack(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.flags_among(Flags::NONE)?;
-    common.no_sack()?;
-    Ok(Body::SynAck { echo: reader.time()?, window: reader.u16()? })
+    let (echo, _) = read_stamp(reader, common, Flags::NONE)?;
+    Ok(Body::SynAck { echo, window: reader.u16()? })
 }
 
-/// Reads what only transports with credits send.
-fn read_credit_body(reader: &mut Reader<'_>, common: &Common, kind: u8) -> Result<Body, WireError> {
-    let allowed = match kind {
-        KIND_CREDIT_REQUEST | KIND_CREDIT => Flags::NONE,
-        KIND_CREDIT_STOP => Flags::FIN,
-        KIND_SCHEDULED => DATA_FLAGS,
-        KIND_UNSCHEDULED => UNSCHEDULED_FLAGS,
-        KIND_SUBFLOW_ACK => Flags::ECE,
-        unknown => return Err(WireError::UnknownKind(unknown)),
-    };
-    let flags = common.flags_among(allowed)?;
+fn read_message(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
+    let flags = common.flags_among(MESSAGE_FLAGS)?;
     common.no_sack()?;
-    Ok(match kind {
-        KIND_CREDIT_REQUEST => Body::CreditRequest { sent_at: reader.time()?, backlog: reader.u64()? },
-        KIND_CREDIT => Body::Credit(reader.stamp()?),
-        KIND_CREDIT_STOP => Body::CreditStop { end: reader.u64()?, flags },
-        KIND_SCHEDULED => {
-            let (seq, number, credit, len) = (reader.u64()?, reader.u32()?, reader.stamp()?, reader.u16()?);
-            check_end(seq, len, flags)?;
-            Body::Scheduled { seq, number, credit, len, flags }
-        }
-        KIND_UNSCHEDULED => {
-            let (seq, number, len) = (reader.u64()?, reader.u32()?, reader.u16()?);
-            check_end(seq, len, flags)?;
-            Body::Unscheduled { seq, number, len, flags }
-        }
-        _ => {
-            let (ack, first, end) = (reader.u64()?, reader.u32()?, reader.u32()?);
-            let subflow = match reader.take()? {
-                [0] => Subflow::Proactive,
-                [1] => Subflow::Reactive,
-                _ => return Err(WireError::OutOfRange),
-            };
-            Body::SubflowAck { ack, first, end, subflow, flags }
-        }
-    })
+    let (number, message, fragment) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let (length, priority, len) = (reader.u32()?, reader.u32()?, reader.u16()?);
+    // Every fragment holds a byte at least.
+    if len == 0 || u64::from(fragment) + u64::from(len) > u64::from(length) {
+        return Err(WireError::OutOfRange);
+    }
+    Ok(Body::Message { number, message, fragment, length, priority, len, flags })
+}
+
+fn read_message_ack(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
+    let flags = common.flags_among(Flags::BACKUP)?;
+    common.no_sack()?;
+    let (number, received) = (reader.u32()?, reader.u64()?);
+    Ok(Body::MessageAck { number, received, complete: reader.u32()?, marks: reader.u16()?, flags })
+}
+
+fn read_close(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
+    common.flags_among(Flags::NONE)?;
+    common.no_sack()?;
+    let count = reader.u32()?;
+    Ok(if common.kind == KIND_CLOSE { Body::Close { messages: count } } else { Body::CloseAck { complete: count } })
 }
 
 /// FIN takes a sequence number of its own.
@@ -325,7 +323,8 @@ impl Common {
     }
 
     fn flags_among(&self, allowed: Flags) -> Result<Flags, WireError> {
-        Flags::from_bits(self.flags).filter(|&flags| allowed.contains(flags)).ok_or(WireError::WrongFlags(self.flags))
+        let flags = Flags::from_bits(self.flags);
+        if allowed.contains(flags) { Ok(flags) } else { Err(WireError::WrongFlags(self.flags)) }
     }
 
     fn no_sack(&self) -> Result<(), WireError> {
@@ -354,10 +353,6 @@ impl Reader<'_> {
 
     fn u64(&mut self) -> Result<u64, WireError> {
         self.take().map(u64::from_be_bytes)
-    }
-
-    fn stamp(&mut self) -> Result<CreditStamp, WireError> {
-        Ok(CreditStamp { number: self.u32()?, sent_at: ShortTime::from_bits(self.u32()?) })
     }
 
     fn time(&mut self) -> Result<Instant, WireError> {
@@ -393,12 +388,8 @@ impl Writer<'_> {
     fn u64(&mut self, value: u64) {
         self.put(&value.to_be_bytes());
     }
-
-    fn stamp(&mut self, stamp: CreditStamp) {
-        self.u32(stamp.number);
-        self.u32(stamp.sent_at.bits());
-    }
 }
 
+mod credit;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! Pliant's packet-level simulator: a driver of the machines in `pliant_proto`.
 
 pub mod engine;
+pub mod experiment;
+pub mod fluid;
 pub mod oracle;
 pub mod output;
 pub mod recorder;

@@ -1,9 +1,10 @@
 //! What a run records beside its flows' rows: queue lengths and throughput over time.
 
+use pliant_proto::contract::reflex::Standing;
 use pliant_proto::switch::queue::Occupancy;
 use pliant_proto::time::{Instant, Span};
 
-use crate::results::{QueueSample, ThroughputSample};
+use crate::results::{QueueSample, ReflexSample, ThroughputSample};
 
 /// Listens to a run. Recording changes no result: with the recorder on or off a run has the same digest.
 pub trait Recorder {
@@ -15,6 +16,9 @@ pub trait Recorder {
 
     /// A receiver of traffic group `group` delivered `bytes` to its application.
     fn delivered(&mut self, group: u16, bytes: u64);
+
+    /// An interval of a flow under REFLEX ended.
+    fn reflex(&mut self, _flow: u64, _group: u16, _standing: &Standing) {}
 }
 
 /// Records nothing.
@@ -40,13 +44,16 @@ pub struct SeriesRecorder {
     pub queues: Vec<QueueSample>,
     /// Bytes delivered since the look before, per traffic group.
     pub throughput: Vec<ThroughputSample>,
+    /// Standings of flows under REFLEX, whenever one of their intervals ended.
+    pub reflex: Vec<ReflexSample>,
 }
 
 impl SeriesRecorder {
     /// Looks every `interval` at a run with `groups` traffic groups.
     pub fn new(interval: Span, groups: usize) -> Self {
         assert!(interval > Span::ZERO, "an interval takes time");
-        Self { interval, delivered: vec![0; groups], queues: Vec::new(), throughput: Vec::new() }
+        let delivered = vec![0; groups];
+        Self { interval, delivered, queues: Vec::new(), throughput: Vec::new(), reflex: Vec::new() }
     }
 }
 
@@ -71,5 +78,9 @@ impl Recorder for SeriesRecorder {
 
     fn delivered(&mut self, group: u16, bytes: u64) {
         self.delivered[usize::from(group)] += bytes;
+    }
+
+    fn reflex(&mut self, flow: u64, group: u16, standing: &Standing) {
+        self.reflex.push(ReflexSample { flow, group, standing: *standing });
     }
 }

@@ -1,5 +1,6 @@
 //! What a run yields: plain data, and the statistics computed from it.
 
+use pliant_proto::contract::reflex::Standing;
 use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 use serde::{Deserialize, Serialize};
@@ -40,13 +41,52 @@ impl FlowState {
     }
 }
 
-/// One flow that started, finished or not.
+/// How many messages a flow had, and what became of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessageCounts {
+    /// Messages of the flow; of one without an end, those handed over.
+    pub total: u32,
+    /// How many must arrive under its contract.
+    pub needed: u32,
+    /// How many arrived whole.
+    pub delivered: u32,
+}
+
+/// A share of a fair rate, or none. Half the size of an `Option`, since every flow has two.
+#[derive(Clone, Copy, Debug)]
+pub struct Share(f64);
+
+impl Share {
+    /// No share is known.
+    pub const NONE: Self = Self(f64::NAN);
+
+    /// A share, which is a number.
+    pub fn new(share: Option<f64>) -> Self {
+        assert!(share.is_none_or(|share| !share.is_nan()), "a share is a number");
+        share.map_or(Self::NONE, Self)
+    }
+
+    /// The share, if there is one.
+    pub fn get(self) -> Option<f64> {
+        (!self.0.is_nan()).then_some(self.0)
+    }
+}
+
+impl PartialEq for Share {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+/// One flow that started, finished or not.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlowRow {
     /// Its number, by start time.
     pub id: u64,
     /// Index of its traffic group in [`RunResult::groups`].
     pub group: u16,
+    /// Its number within the group, from 0. A duplicate has that of its original.
+    pub request: u64,
     /// Sending host.
     pub source: u32,
     /// Receiving host.
@@ -61,6 +101,12 @@ pub struct FlowRow {
     pub ideal_fct: Span,
     /// Distinct payload bytes that reached the receiving application.
     pub delivered_bytes: u64,
+    /// Payload bytes that its contract let the sender give up.
+    pub given_up_bytes: u64,
+    /// Payload bytes sent while giving way, retransmissions included.
+    pub low_bytes: u64,
+    /// Time spent giving way.
+    pub low_time: Span,
     /// How it stood at the end.
     pub state: FlowState,
     /// Data packets sent again.
@@ -79,6 +125,51 @@ pub struct FlowRow {
     pub reactive_bytes: u64,
     /// Largest stretch that the receiver of two sub-flows held beyond a gap.
     pub reorder_bytes: u64,
+    /// Bytes delivered over the flow's max-min fair rate, integrated while it was open; none unless asked for.
+    pub fair_share: Share,
+    /// Completion time had all flows their max-min fair rates, over the flow's own; none unless asked for.
+    pub fluid_share: Share,
+    /// Times that it paused for a queue above its own.
+    pub pauses: u32,
+    /// Time for which it paused, in the pauses that are over.
+    pub paused: Span,
+    /// Its messages; `None` of a plain sequence of bytes.
+    pub messages: Option<MessageCounts>,
+}
+
+impl Default for FlowRow {
+    /// A flow of nothing that has just started.
+    fn default() -> Self {
+        Self {
+            id: 0,
+            group: 0,
+            request: 0,
+            source: 0,
+            destination: 0,
+            bytes: 0,
+            start: Instant::ZERO,
+            completed: None,
+            ideal_fct: Span::ZERO,
+            delivered_bytes: 0,
+            given_up_bytes: 0,
+            low_bytes: 0,
+            low_time: Span::ZERO,
+            state: FlowState::Unfinished,
+            retransmissions: 0,
+            timeouts: 0,
+            marks: 0,
+            drops: 0,
+            fair_share: Share::NONE,
+            fluid_share: Share::NONE,
+            pauses: 0,
+            paused: Span::ZERO,
+            messages: None,
+            credits: 0,
+            wasted_credits: 0,
+            reactive_bytes: 0,
+            reorder_bytes: 0,
+        }
+    }
 }
 
 impl FlowRow {
@@ -159,8 +250,27 @@ pub struct ThroughputSample {
     pub delivered_bytes: u64,
 }
 
+/// How a flow under REFLEX stood when one of its intervals ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ReflexSample {
+    /// The flow's number, as in [`FlowRow::id`].
+    pub flow: u64,
+    /// Index of its traffic group.
+    pub group: u16,
+    /// How it stood.
+    pub standing: Standing,
+}
+
+impl ReflexSample {
+    /// The flow's rate during the interval, in bytes per second; zero for an interval of no time.
+    pub fn rate(&self) -> f64 {
+        let seconds = self.standing.interval.as_secs_f64();
+        if seconds > 0.0 { self.standing.acked_bytes as f64 / seconds } else { 0.0 }
+    }
+}
+
 /// A traffic group, in words for people.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupInfo {
     /// Its name in the scenario.
     pub name: String,
@@ -170,6 +280,8 @@ pub struct GroupInfo {
     pub class: String,
     /// Its service contract.
     pub contract: String,
+    /// The least share of their fair rate that the contract grants its flows, in [0, 1].
+    pub min_share: f64,
 }
 
 /// Everything a run yields.
@@ -205,6 +317,8 @@ pub struct RunResult {
     pub queue_samples: Vec<QueueSample>,
     /// Throughput over time, by time; empty unless asked for.
     pub throughput_samples: Vec<ThroughputSample>,
+    /// Standings of flows under REFLEX, by time; empty unless asked for.
+    pub reflex_samples: Vec<ReflexSample>,
 }
 
 impl RunResult {
@@ -223,17 +337,21 @@ impl RunResult {
         if self.cpu_s > 0.0 { self.packet_hops as f64 / self.cpu_s } else { 0.0 }
     }
 
-    /// Checks what no run may break: no flow beats its ideal, none delivers more than it has, groups exist.
+    /// Checks what no run may break: no flow beats its ideal, none delivers and gives up more than it has, groups exist.
     pub fn assert_invariants(&self) {
         for flow in &self.flows {
             assert!(usize::from(flow.group) < self.groups.len(), "flow {} has no group", flow.id);
             assert!(
-                flow.delivered_bytes <= flow.bytes,
-                "flow {} delivered more than its {} bytes",
+                flow.delivered_bytes + flow.given_up_bytes <= flow.bytes,
+                "flow {} delivered and gave up more than its {} bytes",
                 flow.id,
                 flow.bytes
             );
-            let beats_ideal = flow.delivered_bytes == flow.bytes && flow.fct().is_some_and(|fct| fct < flow.ideal_fct);
+            // Who needs only some of the messages may be through before the last byte could be.
+            let may_be_early = flow.messages.is_some_and(|messages| messages.needed < messages.total);
+            let beats_ideal = !may_be_early
+                && flow.delivered_bytes == flow.bytes
+                && flow.fct().is_some_and(|fct| fct < flow.ideal_fct);
             assert!(!beats_ideal, "flow {} took {:?}, less than the ideal {}", flow.id, flow.fct(), flow.ideal_fct);
         }
     }

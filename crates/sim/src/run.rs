@@ -9,20 +9,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu_time::ThreadTime;
+use pliant_proto::contract::reflex::ReflexConfig;
 use pliant_proto::packet::TrafficClass;
+use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound};
+use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
+use pliant_proto::transport::sender_drop::SenderDrop;
+use pliant_proto::transport::tcp::{CrossQueueSender, TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
 use self::credits::CreditTransports;
-use crate::engine::{Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
-use crate::scenario::{Carrier, Group, Resolved, TcpCarrier};
+use crate::scenario::{Carrier, Group, LINE_RATE, Resolved, TcpCarrier};
 use crate::topology::{LinkId, NodeId};
 use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
 
@@ -61,6 +67,7 @@ pub fn run(
             let recorder = SeriesRecorder::new(interval, group_infos(scenario).len());
             let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
             (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
+            result.reflex_samples = recorder.reflex;
             Ok(result)
         }
         None => run_with(scenario, NoRecorder, interrupt, progress).map(|(result, _)| result),
@@ -80,12 +87,17 @@ fn run_with<R: Recorder>(
         switch_plan: &scenario.switch_plan,
         host_plan: &scenario.host_plan,
         path_choice: scenario.spec.routing.into(),
+        oracle_interval: scenario.oracle_interval(),
         seed: scenario.spec.seed,
     };
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
     let endless = Cell::new(0u64);
     let mut opener = Opener::new(scenario);
+    let mut paths = Paths::default();
     let open = |flow: &FlowSpec, path: &[LinkId]| {
+        if scenario.spec.shares {
+            paths.push(path.iter().map(|link| link.0));
+        }
         endless.set(endless.get() + u64::from(flow.bytes == UNLIMITED_BYTES));
         opener.open(flow, path)
     };
@@ -95,7 +107,10 @@ fn run_with<R: Recorder>(
     if let Some(error) = traffic.error() {
         return Err(RunError(error.to_string()));
     }
-    let Outcome { flows, ports, left, totals, ended, recorder } = outcome;
+    let Outcome { mut flows, ports, left, totals, ended, recorder } = outcome;
+    if scenario.spec.shares {
+        shares::fill(&mut flows, &paths, scenario, ended);
+    }
     let (wall_s, cpu_s) = clock.read();
     let result = RunResult {
         scenario: scenario.name().to_owned(),
@@ -113,6 +128,7 @@ fn run_with<R: Recorder>(
         ports: port_rows(scenario, ports, left),
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
+        reflex_samples: Vec::new(),
     };
     result.assert_invariants();
     Ok((result, recorder))
@@ -148,46 +164,34 @@ fn advance<R: Recorder>(
     false
 }
 
-/// Settings of TCP of each group in each class that its flows have asked for.
-#[derive(Default)]
-struct TcpTransports(BTreeMap<(u16, Option<u8>), Arc<TcpConfig>>);
-
-impl TcpTransports {
-    /// Both sides of `flow`.
-    fn open(
-        &mut self,
-        flow: &FlowSpec,
-        TcpCarrier { config, controller }: &TcpCarrier,
-    ) -> (AnyTransport, AnyTransport) {
-        let config = self.0.entry((flow.group, flow.class)).or_insert_with(|| {
-            let class = flow.class.map(TrafficClass::new);
-            Arc::new(TcpConfig {
-                data_class: class.unwrap_or(config.data_class),
-                ack_class: class.unwrap_or(config.ack_class),
-                ..config.clone()
-            })
-        });
-        let sender = TcpSender::new(Arc::clone(config), *controller);
-        (AnyTransport::from(sender), AnyTransport::from(TcpReceiver::new(Arc::clone(config))))
-    }
-}
-
 /// Makes the transports of flows.
 struct Opener<'a> {
     scenario: &'a Resolved,
-    tcp: TcpTransports,
-    legacy: TcpTransports,
+    /// For each group in each class that its flows have asked for.
+    shared: BTreeMap<(u16, Option<u8>), Shared>,
+    /// The same for Near-Opt.
+    near_opt: BTreeMap<(u16, Option<u8>), Arc<NearOptConfig>>,
+    /// The same for groups that send messages, and each rate of a sender's link.
+    messages: BTreeMap<(u16, Option<u8>, Rate), Arc<AtpConfig>>,
+    /// The same for transports with credits, and for the flows of their groups that cannot use them.
     credits: CreditTransports,
     /// Row of [`RunResult::groups`] for the legacy flows of each group.
     legacy_rows: Vec<Option<u16>>,
+}
+
+/// Settings that flows have in common.
+struct Shared {
+    tcp: Arc<TcpConfig>,
+    reflex: Option<Arc<ReflexConfig>>,
 }
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
         Self {
             scenario,
-            tcp: TcpTransports::default(),
-            legacy: TcpTransports::default(),
+            shared: BTreeMap::new(),
+            near_opt: BTreeMap::new(),
+            messages: BTreeMap::new(),
             credits: CreditTransports::default(),
             legacy_rows: legacy_rows(scenario),
         }
@@ -212,18 +216,70 @@ impl<'a> Opener<'a> {
         let upgraded = scenario.is_upgraded(flow.source, flow.destination);
         let row = self.legacy_rows[usize::from(flow.group)].filter(|_| !upgraded).unwrap_or(flow.group);
         let (initiator, responder) = match &group.carrier {
-            Carrier::Tcp(tcp) => self.tcp.open(flow, tcp),
             Carrier::Credit(carrier) => match group.legacy.as_ref().filter(|_| !upgraded) {
-                Some(legacy) => self.legacy.open(flow, &legacy.carrier),
+                Some(legacy) => self.credits.open_legacy(&legacy.carrier, flow),
                 None => self.credits.open(scenario, carrier, flow),
             },
+            Carrier::Tcp(tcp) => {
+                let TcpCarrier { config, controller, cross_queue, sender_drop } = &**tcp;
+                let Shared { tcp, reflex } = self.shared.entry((flow.group, flow.class)).or_insert_with(|| {
+                    let class = flow.class.map(TrafficClass::new);
+                    let data_class = class.unwrap_or(config.data_class);
+                    let ack_class = class.unwrap_or(config.ack_class);
+                    Shared {
+                        tcp: Arc::new(TcpConfig { data_class, ack_class, ..config.clone() }),
+                        reflex: group.reflex.as_ref().map(|reflex| Arc::new(reflex.config_in(data_class))),
+                    }
+                });
+                let mut sender = TcpSender::new(Arc::clone(tcp), *controller);
+                if let (Some(group), Some(config)) = (&group.reflex, reflex) {
+                    let policy = group.policy(Arc::clone(config), flow, scenario.spec.seed);
+                    sender = sender.with_policy(policy.into());
+                }
+                let sender = match (*cross_queue, *sender_drop) {
+                    (Some(policy), _) => CrossQueueSender::new(sender, policy).into(),
+                    (None, Some(policy)) => {
+                        let name = format!("traffic.{}.drop.{}", group.name, flow.sequence);
+                        let stream = Stream::named(scenario.spec.seed, &name);
+                        Box::new(SenderDrop::new(sender, scenario.mss(), policy, group.max_loss, stream)).into()
+                    }
+                    (None, None) => AnyTransport::from(sender),
+                };
+                (sender, AnyTransport::from(TcpReceiver::new(Arc::clone(tcp))))
+            }
             Carrier::Udp(udp) => {
                 let class = TrafficClass::new(flow.class.unwrap_or(group.class));
                 let config = UdpConfig { rate: udp.rate, payload: scenario.mss(), wire: scenario.wire(), class };
                 (UdpSender::new(config).into(), UdpReceiver::new().into())
             }
+            Carrier::Messages(config) => {
+                let line_rate = scenario.topology.link(path[0]).rate;
+                let shared = self.messages.entry((flow.group, flow.class, line_rate)).or_insert_with(|| {
+                    let max_rate = if config.max_rate == LINE_RATE { line_rate } else { config.max_rate };
+                    let class =
+                        |of: TrafficClass| flow.class.map_or(of, |class| TrafficClass::new(class).with_ecn(of.ecn()));
+                    let (data_class, control_class) = (class(config.data_class), class(config.control_class));
+                    Arc::new(AtpConfig { max_rate, data_class, control_class, ..(**config).clone() })
+                });
+                (AtpSender::new(Arc::clone(shared)).into(), AtpReceiver::new(Arc::clone(shared)).into())
+            }
+            Carrier::NearOpt(spec) => {
+                let config = self.near_opt.entry((flow.group, flow.class)).or_insert_with(|| {
+                    let (mss, wire) = (scenario.mss(), scenario.wire());
+                    let data_class = TrafficClass::new(flow.class.unwrap_or(group.class));
+                    let ack_class = TrafficClass::new(flow.class.unwrap_or(group.ack_class));
+                    Arc::new(NearOptConfig { mss, wire, data_class, ack_class, rto: spec.rto() })
+                });
+                (NearOptSender::new(Arc::clone(config)).into(), NearOptReceiver::new(Arc::clone(config)).into())
+            }
         };
-        Opened { initiator, responder, ideal_fct, group: row }
+        let messages = group.messages.as_ref().map(|messages| {
+            let source = messages.source(flow.sequence, flow.bytes);
+            let endless = flow.bytes == UNLIMITED_BYTES;
+            let total = (!endless).then(|| source.clone().count() as u32);
+            Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
+        });
+        Opened { initiator, responder, ideal_fct, messages, group: row }
     }
 }
 
@@ -239,18 +295,22 @@ fn legacy_rows(scenario: &Resolved) -> Vec<Option<u16>> {
     scenario.groups.iter().map(&mut row).collect()
 }
 
-/// The flows that started after the warm-up. Those without an end are not taken for unfinished, nor those for completed
-/// whose last byte arrived after others were lost for good.
+/// The flows that started after the warm-up and before the end of the measured time. Those without an end are not taken
+/// for unfinished, nor those for completed whose last byte arrived after others were lost for good.
 fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_from = Instant::ZERO.after(scenario.spec.warmup);
-    flows.retain(|flow| flow.start >= measure_from);
+    let measure_until = Instant::ZERO.after(scenario.spec.measure_until.unwrap_or(Span::MAX));
+    flows.retain(|flow| (measure_from..measure_until).contains(&flow.start));
     for flow in &mut flows {
-        // Legacy flows repair all losses.
+        // Legacy flows, whose rows follow, repair all losses.
         let group = scenario.groups.get(usize::from(flow.group));
-        let needed = group.map_or(1.0, |group| group.contract.min_delivery) * flow.bytes as f64;
+        let lacks = group.is_some_and(|group| match flow.messages {
+            Some(counts) if group.max_loss != LossBound::RELIABLE => counts.delivered < counts.needed,
+            _ => flow.delivered_bytes < group.contract.needed_bytes(flow.bytes),
+        });
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
             (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
-        } else if flow.state == FlowState::Completed && (flow.delivered_bytes as f64) < needed {
+        } else if flow.state == FlowState::Completed && lacks {
             (flow.state, flow.completed) = (FlowState::SentWithLoss, None);
         }
     }
@@ -285,6 +345,7 @@ fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
             name: format!("{}.legacy", group.name),
             transport: legacy.transport.name().to_owned(),
             class: class_text(scenario, legacy.class),
+            min_share: 1.0,
             contract: "none".to_owned(),
         })
     };
@@ -309,8 +370,9 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
         asked.iter().filter(|(_, value)| *value != 1.0).map(|(field, value)| format!("{field} {value}")).collect();
     GroupInfo {
         name: group.name.clone(),
-        transport: spec.transport.name().to_owned(),
+        transport: format!("{}{}", spec.transport.name(), if spec.reflex.is_some() { " + reflex" } else { "" }),
         class: class_text(scenario, group.class),
+        min_share: spec.contract.min_share,
         contract: if asked.is_empty() { "none".to_owned() } else { asked.join(", ") },
     }
 }
@@ -335,5 +397,6 @@ impl Clock {
 }
 
 mod credits;
+mod shares;
 #[cfg(test)]
 mod tests;

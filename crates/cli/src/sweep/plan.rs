@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::CliError;
 use crate::grid::{self, Choice};
+use crate::memory::refuse_too_little;
 
 /// Most points of a sweep.
 const MAX_POINTS: u64 = 20_000;
@@ -25,6 +26,8 @@ pub(super) struct Point<'a> {
     /// The resolved scenario: what it runs, and what it must have run to be finished.
     pub(super) text: String,
     pub(super) folder: PathBuf,
+    /// What is odd about it.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Every choice with every seed, checked.
@@ -39,9 +42,10 @@ pub(super) fn points<'a>(
         let first_seed = scenario.resolve()?.spec.seed;
         let of_seed = |seed: u64| {
             let scenario = scenario.with(&[Override::parse("--seeds", &format!("seed={seed}"))?])?;
-            let text = scenario.resolve()?.to_toml();
+            let resolved = scenario.resolve()?;
+            let (text, warnings) = (resolved.to_toml(), resolved.warnings);
             let folder = out.join("points").join(folder_name(choice, seed));
-            Ok(Point { choice, seed, text, folder })
+            Ok(Point { choice, seed, text, folder, warnings })
         };
         (first_seed..first_seed.saturating_add(seeds)).map(of_seed).collect()
     };
@@ -121,21 +125,26 @@ pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Says in one line on stderr what is odd about the points.
+pub(super) fn warn(due: &[&Point<'_>]) {
+    let mut warned = due.iter().filter_map(|point| Some((point, point.warnings.first()?)));
+    if let Some((point, warning)) = warned.next() {
+        let label = point.folder.file_name().unwrap_or_default().to_string_lossy();
+        let others = match warned.count() {
+            0 => String::new(),
+            others => format!(" (and {others} other points)"),
+        };
+        eprintln!("warning: {label}{others}: {warning}");
+    }
+}
+
 /// Refuses what would not fit in memory, and what takes very long unless that is `allowed`.
 pub(super) fn refuse_too_large(due: &[&Point<'_>], jobs: Option<usize>, allowed: bool) -> Result<(), CliError> {
     let step = due.len().div_ceil(ESTIMATED_POINTS).max(1);
     let estimates: Vec<Estimate> =
         due.iter().step_by(step).map(|point| Ok(point.resolve()?.estimate())).collect::<Result<_, CliError>>()?;
-    let jobs = jobs.unwrap_or_else(rayon::current_num_threads).min(due.len()) as u64;
-    let memory = estimates.iter().map(|estimate| estimate.memory_bytes).max().unwrap_or(0).saturating_mul(jobs);
-    if let Some(available) = available_memory().filter(|&available| memory > available) {
-        return Err(CliError::User(format!(
-            "{jobs} runs at once would need about {:.1} GB of memory, {:.1} GB are free: choose fewer --jobs or a \
-             smaller scenario",
-            memory as f64 / 1e9,
-            available as f64 / 1e9
-        )));
-    }
+    let memory = estimates.iter().map(|estimate| estimate.memory_bytes).max().unwrap_or(0);
+    refuse_too_little(memory, jobs, due.len())?;
     let sampled: f64 = estimates.iter().map(Estimate::cpu_s).sum();
     let hours = sampled / estimates.len().max(1) as f64 * due.len() as f64 / 3600.0;
     if hours > LARGE_CPU_HOURS && !allowed {
@@ -146,11 +155,4 @@ pub(super) fn refuse_too_large(due: &[&Point<'_>], jobs: Option<usize>, allowed:
         )));
     }
     Ok(())
-}
-
-/// Bytes of memory that are free, where the system tells (Linux).
-fn available_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }

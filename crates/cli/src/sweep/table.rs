@@ -1,8 +1,5 @@
 //! `sweep.csv`: a tidy table, one row per finished point, traffic group and flow size.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::Value;
 
 use super::plan::Point;
@@ -32,6 +29,16 @@ const STATISTICS: &[(&str, &str)] = &[
     ("timeouts", "/timeouts"),
     ("marks", "/marks"),
     ("drops", "/drops"),
+    ("fair_share_mean", "/fair_share/mean"),
+    ("fair_share_min", "/fair_share/min"),
+    ("fair_share_p1", "/fair_share/p1"),
+    ("fair_share_p5", "/fair_share/p5"),
+    ("fair_share_below_min_share", "/fair_share/below_min_share"),
+    ("fluid_share_mean", "/fluid_share/mean"),
+    ("fluid_share_min", "/fluid_share/min"),
+    ("fluid_share_p1", "/fluid_share/p1"),
+    ("fluid_share_p5", "/fluid_share/p5"),
+    ("fluid_share_below_min_share", "/fluid_share/below_min_share"),
 ];
 
 /// The table of all finished points as CSV, and its number of rows.
@@ -84,17 +91,4 @@ fn text(value: &Value) -> String {
 
 fn machine(error: impl std::fmt::Display) -> CliError {
     CliError::Machine(format!("cannot make the table: {error}"))
-}
-
-/// Writes a file whole: other shards may write it too, and the last one to finish has every point.
-pub(super) fn write_atomically(path: &Path, content: &str) -> Result<(), CliError> {
-    let fresh = path.with_extension(format!("new-{}", std::process::id()));
-    let written = fs::create_dir_all(path.parent().unwrap_or(Path::new("")))
-        .and_then(|()| fs::write(&fresh, content))
-        .and_then(|()| fs::rename(&fresh, path));
-    written.map_err(|error| {
-        // What stopped the writing is the error to tell.
-        let _ = fs::remove_file(&fresh);
-        CliError::Machine(format!("cannot write {}: {error}", path.display()))
-    })
 }

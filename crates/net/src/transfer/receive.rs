@@ -353,7 +353,9 @@ impl Application for Incoming {
                 self.received = true;
                 Ok(())
             }
-            Event::Connected | Event::Release(_) | Event::Finished => Ok(()),
+            Event::Connected | Event::Release(_) | Event::Finished | Event::Ask(_) => Ok(()),
+            // A transfer is a stream of bytes.
+            Event::DeliverMessage { .. } | Event::GiveUp { .. } => Ok(()),
         }
     }
 }

@@ -258,7 +258,9 @@ impl Application for Outgoing {
                 self.released = range.end;
             }
             Event::Finished => self.finished = true,
-            Event::Deliver(_) | Event::Received => {}
+            Event::Deliver(_) | Event::Received | Event::Ask(_) => {}
+            // A transfer is a stream of bytes.
+            Event::DeliverMessage { .. } | Event::GiveUp { .. } => {}
         }
         Ok(())
     }

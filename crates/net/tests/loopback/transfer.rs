@@ -14,7 +14,7 @@ const MB: usize = 1 << 20;
 /// Every controller moves a large file; both sides hash the same bytes, which are those of the file.
 #[test]
 fn every_controller_moves_a_file_intact() {
-    for algorithm in [Algorithm::Dctcp, Algorithm::Cubic, Algorithm::NewReno, Algorithm::WeightedFair] {
+    for algorithm in Algorithm::ALL {
         let directory = tempfile::tempdir().unwrap();
         let path = write_file(directory.path(), "source", 8 * MB);
         let copy = directory.path().join("copy");
@@ -73,7 +73,10 @@ fn a_bad_way_is_survived_and_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = write_file(directory.path(), "source", 2 * MB);
     let faults = Faults { mark: 7, drop: 97, duplicate: 31, reorder: 53 };
-    for algorithm in [Algorithm::Dctcp, Algorithm::Cubic, Algorithm::NewReno, Algorithm::WeightedFair] {
+    let marked = [Algorithm::Dctcp, Algorithm::WeightedFair];
+    for algorithm in
+        [Algorithm::Cubic, Algorithm::NewReno, Algorithm::TcpLp, Algorithm::Ledbat].into_iter().chain(marked)
+    {
         let copy = directory.path().join("copy");
         let settings = Settings { algorithm, ..settings() };
         let (sent, received, done) = transfer_through(faults, &path, &Target::File(copy.clone()), &settings);
@@ -83,7 +86,7 @@ fn a_bad_way_is_survived_and_noticed() {
         assert!(sent.statistics.retransmissions >= done.dropped, "{algorithm}: {:?}", sent.statistics);
         assert!(received.statistics.duplicate_bytes > 0, "{algorithm}: {:?}", received.statistics);
         // Only these two send ECN-capable packets, which alone can be marked.
-        let marks = matches!(algorithm, Algorithm::Dctcp | Algorithm::WeightedFair);
+        let marks = marked.contains(&algorithm);
         assert_eq!((done.marked > 0, sent.statistics.marks > 0), (marks, marks), "{algorithm}: {done:?}");
         assert!(received.statistics.marks >= done.marked, "{algorithm}: {:?} {done:?}", received.statistics);
     }

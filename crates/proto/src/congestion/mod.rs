@@ -6,8 +6,12 @@
 
 pub mod cubic;
 pub mod dctcp;
+pub mod delay_history;
 pub mod hystart;
+pub mod ledbat;
+pub mod ledbat_plus_plus;
 pub mod reno;
+pub mod tcp_lp;
 #[cfg(test)]
 mod tests;
 pub mod weighted_fair;
@@ -18,10 +22,13 @@ use core::str::FromStr;
 
 use self::cubic::{Cubic, CubicConfig};
 use self::dctcp::{Dctcp, DctcpConfig};
+use self::ledbat::{Ledbat, LedbatConfig};
+use self::ledbat_plus_plus::{LedbatPlusPlus, LedbatPlusPlusConfig};
 use self::reno::{Reno, RenoConfig};
+use self::tcp_lp::{TcpLp, TcpLpConfig};
 use self::weighted_fair::{WeightedFair, WeightedFairConfig};
 use crate::contract::Field;
-use crate::time::{Instant, Span};
+use crate::time::{Instant, OneWayDelay, Span};
 use crate::units::Rate;
 
 /// What one acknowledgement told, after the transport has worked out its meaning.
@@ -41,6 +48,8 @@ pub struct AckSample {
     pub ece: bool,
     /// Round-trip time it measured, if it measured one.
     pub rtt: Option<Span>,
+    /// One-way delay that it reports: of the latest data packet to arrive before it was sent.
+    pub delay: Option<OneWayDelay>,
     /// Smoothed round-trip time (RFC 6298), [`Span::ZERO`] before the first sample.
     pub smoothed_rtt: Span,
     /// Whether the window limited the sender before this acknowledgement: only then may it grow (RFC 7661's concern).
@@ -123,6 +132,11 @@ pub trait CongestionControl {
     /// How the transport treats ECN for this controller, unless its configuration says otherwise.
     fn ecn_mode(&self) -> EcnMode;
 
+    /// Whether the transport must measure one-way delays for this controller.
+    fn needs_one_way_delay(&self) -> bool {
+        false
+    }
+
     /// Changes the flow's weight while it runs; controllers without a weight ignore it.
     fn set_weight(&mut self, _weight: f64) {}
 }
@@ -184,6 +198,10 @@ macro_rules! any_controller {
                 match self { $(Self::$name(controller) => controller.ecn_mode(),)* }
             }
 
+            fn needs_one_way_delay(&self) -> bool {
+                match self { $(Self::$name(controller) => controller.needs_one_way_delay(),)* }
+            }
+
             fn set_weight(&mut self, weight: f64) {
                 match self { $(Self::$name(controller) => controller.set_weight(weight),)* }
             }
@@ -200,6 +218,12 @@ any_controller! {
     Dctcp,
     /// Weighted fair congestion control.
     WeightedFair,
+    /// TCP-LP.
+    TcpLp,
+    /// LEDBAT.
+    Ledbat,
+    /// LEDBAT++.
+    LedbatPlusPlus,
 }
 
 /// The algorithms that users can name.
@@ -215,11 +239,26 @@ pub enum Algorithm {
     Dctcp,
     /// `weighted-fair` (WFCC of PPUSH).
     WeightedFair,
+    /// `tcp-lp` (INFOCOM 2003).
+    TcpLp,
+    /// `ledbat` (RFC 6817).
+    Ledbat,
+    /// `ledbat++` (draft-irtf-iccrg-ledbat-plus-plus).
+    LedbatPlusPlus,
 }
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Self; 5] = [Self::Reno, Self::NewReno, Self::Cubic, Self::Dctcp, Self::WeightedFair];
+    pub const ALL: [Self; 8] = [
+        Self::Reno,
+        Self::NewReno,
+        Self::Cubic,
+        Self::Dctcp,
+        Self::WeightedFair,
+        Self::TcpLp,
+        Self::Ledbat,
+        Self::LedbatPlusPlus,
+    ];
 
     /// The name in scenario files and on the command line.
     pub const fn name(self) -> &'static str {
@@ -229,6 +268,9 @@ impl Algorithm {
             Self::Cubic => "cubic",
             Self::Dctcp => "dctcp",
             Self::WeightedFair => "weighted-fair",
+            Self::TcpLp => "tcp-lp",
+            Self::Ledbat => "ledbat",
+            Self::LedbatPlusPlus => "ledbat++",
         }
     }
 
@@ -240,6 +282,9 @@ impl Algorithm {
             Self::Cubic => Cubic::new(CubicConfig::default(), mss).into(),
             Self::Dctcp => Dctcp::new(DctcpConfig::default(), mss).into(),
             Self::WeightedFair => WeightedFair::new(WeightedFairConfig::default(), mss).into(),
+            Self::TcpLp => TcpLp::new(TcpLpConfig::default(), mss).into(),
+            Self::Ledbat => Ledbat::new(LedbatConfig::default(), mss).into(),
+            Self::LedbatPlusPlus => LedbatPlusPlus::new(LedbatPlusPlusConfig::default(), mss).into(),
         }
     }
 
@@ -247,7 +292,7 @@ impl Algorithm {
     pub const fn honours(self) -> &'static [Field] {
         match self {
             Self::WeightedFair => &[Field::Weight],
-            Self::Reno | Self::NewReno | Self::Cubic | Self::Dctcp => &[],
+            _ => &[],
         }
     }
 }

@@ -1,4 +1,9 @@
-//! The service contract: how far an application's traffic may bend.
+//! The service contract: how far an application's traffic may bend, and the policies that bend it.
+
+pub mod policy;
+pub mod reflex;
+
+pub mod cross_queue_notification;
 
 use core::fmt;
 
@@ -63,6 +68,11 @@ impl fmt::Display for ContractError {
 impl core::error::Error for ContractError {}
 
 impl Contract {
+    /// Bytes that must arrive of `bytes`, rounded up.
+    pub fn needed_bytes(&self, bytes: u64) -> u64 {
+        if self.min_delivery >= 1.0 { bytes } else { (libm::ceil(self.min_delivery * bytes as f64) as u64).min(bytes) }
+    }
+
     /// Checks ranges, and that each field that asks for something is among those the transport `honours`.
     pub fn check(&self, honours: &[Field]) -> Result<(), ContractError> {
         let unit = |value: f64| (0.0..=1.0).contains(&value);

@@ -173,6 +173,14 @@ impl Rack {
         }
     }
 
+    /// The clock stood still while the segments in flight went on: like that of a retransmission, their time tells
+    /// nothing if it is shorter than any round trip.
+    pub fn on_clock_stopped(&mut self) {
+        for segment in &mut self.segments {
+            segment.retransmitted = true;
+        }
+    }
+
     /// A recovery ended: after enough of them the reordering window is narrow again.
     pub fn on_recovered(&mut self) {
         self.window_persists = self.window_persists.saturating_sub(1);

@@ -79,6 +79,16 @@ pub struct RedConfig {
     pub hard_drop: bool,
     /// Time to transmit one mean packet, by which the average decays while the queue is idle.
     pub mean_packet_time: Span,
+    /// Spreads marks evenly: the probability grows with the packets since the last one. Without it each packet is judged
+    /// by itself.
+    pub spread: bool,
+}
+
+impl RedConfig {
+    /// Whether a packet is judged by the queue it finds and nothing else.
+    fn is_instantaneous(&self) -> bool {
+        self.weight == 1.0 && !self.spread
+    }
 }
 
 impl MarkerConfig {
@@ -105,6 +115,7 @@ impl MarkerConfig {
         match *self {
             Self::None | Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }) => u32::MAX,
             Self::Threshold(Threshold { scope: Scope::Queue, level: Level::Packets(packets), .. }) => packets,
+            Self::Red(red) if red.is_instantaneous() => libm::ceil(red.min_packets) as u32,
             Self::Threshold(_) | Self::Red(_) => 0,
         }
     }
@@ -221,7 +232,11 @@ impl Red {
             max_probability + (1.0 - max_probability) * (self.average - max) / max
         };
         let spread = 1.0 - self.count as f64 * base;
-        let probability = if spread > 0.0 { base / spread } else { 1.0 };
+        let probability = match (self.config.spread, spread > 0.0) {
+            (false, _) => base,
+            (true, true) => base / spread,
+            (true, false) => 1.0,
+        };
         if self.stream.unit() >= probability {
             return Verdict::Pass;
         }
@@ -262,7 +277,22 @@ mod tests {
         gentle: false,
         hard_drop: false,
         mean_packet_time: Span::from_ns(1200),
+        spread: true,
     };
+
+    /// ATP's tiny queues: the instantaneous queue q decides, p = (q - 1) / 4 between 1 and 5 packets, each packet by
+    /// itself. ns-2's defaults (weight 0.002) would not notice a queue of five packets.
+    #[test]
+    fn instantaneous_red_is_linear_in_the_queue() {
+        let config = RedConfig { min_packets: 1.0, max_packets: 5.0, max_probability: 1.0, weight: 1.0, ..RED };
+        let mut red = red(RedConfig { spread: false, ..config });
+        for packets in 0..=6 {
+            let drops = (0..20_000).filter(|_| red.judge(Instant::ZERO, false, occupancy(packets)) == Verdict::Drop);
+            let (share, expected) =
+                (drops.count() as f64 / 20_000.0, f64::from(packets.saturating_sub(1).min(4)) / 4.0);
+            assert!((share - expected).abs() < 0.01, "{share} of packets that find {packets}");
+        }
+    }
 
     /// DCTCP's marking is RED with min = max = K and weight 1: marks iff the queue before the packet is at least K.
     #[test]

@@ -5,6 +5,7 @@
 //! queue, held back by its [`shaper`]. [`port`] puts them together. Every refused packet is counted by its reason.
 
 pub mod marker;
+mod pfabric;
 pub mod plan;
 pub mod port;
 pub mod queue;
@@ -12,7 +13,7 @@ pub mod scheduler;
 pub mod shaper;
 pub mod shared_buffer;
 
-pub use plan::{PlanError, QueueConfig, QueuePlan};
+pub use plan::{Discipline, PlanError, QueueConfig, QueuePlan};
 pub use port::{EgressPort, Next};
 pub use queue::{Admission, DropReason, Queue};
 pub use shared_buffer::SharedBuffer;

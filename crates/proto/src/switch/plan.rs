@@ -45,6 +45,23 @@ pub struct QueueConfig {
     pub reserved_bytes: u64,
     /// Token bucket that limits it; only on strict queues.
     pub shaper: Option<ShaperConfig>,
+    /// In which order its packets leave, and which it drops when it is full.
+    pub discipline: Discipline,
+    /// Under DWRR, queues with the same lane are one participant, which has the weight of its first queue: inside it the
+    /// first queue that holds something is served. `None`: a lane of its own.
+    pub lane: Option<u8>,
+}
+
+/// In which order a queue's packets leave, and which it drops when it is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Discipline {
+    /// First in, first out; the arriving packet is dropped.
+    #[default]
+    Fifo,
+    /// pFabric (SIGCOMM 2013, section 4.1): the packet with the least [priority](crate::packet::Packet::priority) value
+    /// picks the flow, whose earliest packet leaves; the packet with the greatest is dropped, the latest of several,
+    /// which may be the arriving one.
+    PFabric,
 }
 
 /// How the next queue is chosen.
@@ -120,6 +137,8 @@ impl QueueConfig {
             buffer_alpha: 1.0,
             reserved_bytes: 0,
             shaper: None,
+            discipline: Discipline::Fifo,
+            lane: None,
         }
     }
 }
@@ -188,6 +207,19 @@ impl QueuePlan {
                 {
                     return queue_error(index, "a shaper's share of the link must lie in (0, 1]");
                 }
+            }
+            if queue.discipline == Discipline::PFabric && self.shared_buffer.is_some() {
+                return queue_error(index, "a pFabric queue cannot share a buffer: it would drop packets of others");
+            }
+            let weighs = matches!(self.scheduler, SchedulerConfig::Wfq { .. }) && index >= strict;
+            if queue.discipline == Discipline::PFabric && (weighs || queue.marker != MarkerConfig::None) {
+                return queue_error(index, "a pFabric queue neither marks nor takes part in fair queueing");
+            }
+            if queue.lane.is_some() && (index < strict || !matches!(self.scheduler, SchedulerConfig::Dwrr { .. })) {
+                return queue_error(index, "only queues under DWRR have lanes");
+            }
+            if queue.lane.is_some_and(|lane| usize::from(lane) >= CLASSES) {
+                return queue_error(index, "lanes are 0 to 31");
             }
             if let Err(why) = queue.marker.check() {
                 return queue_error(index, why);

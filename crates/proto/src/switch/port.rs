@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 
-use super::plan::{QueueConfig, QueuePlan};
+use super::pfabric;
+use super::plan::{Discipline, QueueConfig, QueuePlan};
 use super::queue::{Admission, Occupancy, Queue};
 use super::scheduler::Weighted;
 use super::shaper::TokenBucket;
@@ -38,6 +39,8 @@ pub struct EgressPort {
     weighted: Weighted,
     queue_of_class: [u8; CLASSES],
     queues: Box<[PacketQueue]>,
+    /// The packet that made room for the last one queued.
+    displaced: Option<Packet>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +49,18 @@ struct PacketQueue {
     packets: VecDeque<Packet>,
     queue: Queue,
     shaper: Option<TokenBucket>,
+    discipline: Discipline,
+}
+
+impl PacketQueue {
+    /// The packet that leaves next.
+    #[inline]
+    fn head(&self) -> Option<&Packet> {
+        match self.discipline {
+            Discipline::Fifo => self.packets.front(),
+            Discipline::PFabric => pfabric::next(&self.packets).and_then(|index| self.packets.get(index)),
+        }
+    }
 }
 
 impl EgressPort {
@@ -57,6 +72,7 @@ impl EgressPort {
             queue: Queue::new(config, || stream(config)),
             packets: VecDeque::new(),
             shaper: config.shaper.map(|shaper| TokenBucket::new(shaper, link)),
+            discipline: config.discipline,
         });
         Self {
             occupancy: Occupancy::default(),
@@ -65,6 +81,7 @@ impl EgressPort {
             weighted: Weighted::new(plan),
             queue_of_class: plan.queue_of_class,
             queues: queues.collect(),
+            displaced: None,
         }
     }
 
@@ -85,6 +102,10 @@ impl EgressPort {
         let index = self.queue_of_class[packet.traffic_class.class()];
         let queue = &mut self.queues[usize::from(index)];
         let before = queue.queue.occupancy().packets;
+        if queue.discipline == Discipline::PFabric && !queue.queue.fits(packet.wire_bytes.into()) {
+            self.make_room(index, &packet);
+        }
+        let queue = &mut self.queues[usize::from(index)];
         let admission = queue.queue.admit(now, &mut packet, self.occupancy, shared);
         if admission == Admission::Queued {
             queue.packets.push_back(packet);
@@ -93,8 +114,31 @@ impl EgressPort {
             if index >= self.strict {
                 self.weighted.on_enqueue(index, u32::from(packet.wire_bytes), before);
             }
+            if self.displaced.is_some() {
+                return Admission::Displaced;
+            }
         }
         admission
+    }
+
+    /// Takes the packet that was displaced, once after each [`Admission::Displaced`].
+    pub fn take_displaced(&mut self) -> Option<Packet> {
+        self.displaced.take()
+    }
+
+    /// Takes a packet less urgent than `packet` out of a pFabric queue, if taking one is enough.
+    #[cold]
+    fn make_room(&mut self, index: u8, packet: &Packet) {
+        let PacketQueue { packets, queue, .. } = &mut self.queues[usize::from(index)];
+        let Some(victim) = pfabric::victim(packets, packet.priority()) else { return };
+        if !queue.fits_in_place_of(packet.wire_bytes.into(), packets[victim].wire_bytes.into()) {
+            return;
+        }
+        let victim = packets.remove(victim).expect("the victim is queued");
+        queue.displace(&victim);
+        self.occupancy.packets -= 1;
+        self.occupancy.bytes -= u64::from(victim.wire_bytes);
+        self.displaced = Some(victim);
     }
 
     /// Takes the next packet, as of `now`.
@@ -107,10 +151,10 @@ impl EgressPort {
         let mut not_before = Instant::MAX;
         for index in 0..self.strict {
             let queue = &mut self.queues[usize::from(index)];
-            let Some(head) = queue.packets.front() else { continue };
+            let Some(bytes) = queue.head().map(|head| u32::from(head.wire_bytes)) else { continue };
             if self.shaped >> index & 1 != 0
                 && let Some(shaper) = &mut queue.shaper
-                && let Err(at) = shaper.take(now, u32::from(head.wire_bytes))
+                && let Err(at) = shaper.take(now, bytes)
             {
                 not_before = not_before.min(at);
                 continue;
@@ -119,7 +163,7 @@ impl EgressPort {
         }
         let queues = &self.queues;
         let head = |index: u8| {
-            let head = queues[usize::from(index)].packets.front();
+            let head = queues[usize::from(index)].head();
             u32::from(head.expect("an active queue holds a packet").wire_bytes)
         };
         match self.weighted.next(head) {
@@ -137,7 +181,11 @@ impl EgressPort {
     #[inline]
     fn take(&mut self, index: u8, shared: Option<&mut SharedBuffer>) -> Packet {
         let queue = &mut self.queues[usize::from(index)];
-        let mut packet = queue.packets.pop_front().expect("the scheduler chose a queue that holds a packet");
+        let packet = match queue.discipline {
+            Discipline::Fifo => queue.packets.pop_front(),
+            Discipline::PFabric => pfabric::next(&queue.packets).and_then(|index| queue.packets.remove(index)),
+        };
+        let mut packet = packet.expect("the scheduler chose a queue that holds a packet");
         queue.queue.release(&mut packet, self.occupancy, shared);
         self.occupancy.packets -= 1;
         self.occupancy.bytes -= u64::from(packet.wire_bytes);

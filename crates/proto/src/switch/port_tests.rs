@@ -63,6 +63,26 @@ fn drr_weights_two_to_one() {
     assert_eq!(trace(&mut port), "A1500 A1500 B1500 A1500 A1500 B1500 A1500 A1500 B1500");
 }
 
+/// Two lanes with equal quanta: A alone against B, C and D by strict priority. A has half of the link whatever is queued
+/// beside it, and an idle lane earns nothing.
+#[test]
+fn lanes_share_and_are_strict_inside() {
+    let queue = |(index, name): (usize, &str)| QueueConfig {
+        lane: Some(u8::from(index > 0)),
+        ..QueueConfig::tail_drop(name, 1_000_000)
+    };
+    let queues = ["a", "b", "c", "d"].into_iter().enumerate().map(queue).collect();
+    let plan = QueuePlan::per_class(queues, SchedulerConfig::Dwrr { strict: 0, quantum_bytes: 1500 });
+    plan.check().expect("a valid plan");
+    let mut port = EgressPort::new(&plan, Rate::from_gbit_per_sec(10), 1, "port");
+    enqueue(&mut port, 3, &[1500; 2]);
+    enqueue(&mut port, 0, &[1500; 5]);
+    enqueue(&mut port, 2, &[1500]);
+    assert_eq!(next(&mut port).map(|packet| packet.traffic_class.class()), Some(2), "the lane that came first");
+    enqueue(&mut port, 1, &[1500]);
+    assert_eq!(trace(&mut port), "A1500 B1500 A1500 D1500 A1500 D1500 A1500 A1500");
+}
+
 /// 1500-byte against 64-byte packets with equal quanta: one large, then 23 small, later 24.
 #[test]
 fn drr_small_packets_share_by_bytes() {

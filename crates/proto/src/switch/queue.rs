@@ -53,6 +53,8 @@ impl DropReason {
 pub enum Admission {
     /// It is queued, marked if it had to be.
     Queued,
+    /// It is queued in place of another packet, which [`EgressPort::take_displaced`](super::EgressPort) gives.
+    Displaced,
     /// It is gone.
     Dropped(DropReason),
 }
@@ -75,7 +77,8 @@ impl Tally {
     }
 }
 
-/// What a queue counted. Admitted = left + still queued, in packets and in bytes, at every moment.
+/// What a queue counted. Admitted = left + still queued, in packets and in bytes, at every moment: a packet that another
+/// displaced counts as refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounters {
     /// Admitted.
@@ -211,7 +214,7 @@ impl Queue {
         if red && self.red_bytes + u64::from(bytes) > self.red_limit_bytes {
             return self.refuse(bytes, DropReason::Colour);
         }
-        if before.packets >= self.limit_packets || before.bytes + u64::from(bytes) > self.limit_bytes {
+        if !self.fits(u64::from(bytes)) {
             return self.refuse(bytes, DropReason::Tail);
         }
         match self.marker.on_enqueue(now, bytes, packet.traffic_class.is_ect(), before, port) {
@@ -232,6 +235,30 @@ impl Queue {
     #[inline]
     fn counts_red(&self) -> bool {
         self.red_limit_bytes != u64::MAX
+    }
+
+    /// Counts a queued packet that makes room for another as if it had been refused.
+    pub(super) fn displace(&mut self, packet: &Packet) {
+        let bytes = u32::from(packet.wire_bytes);
+        self.packets -= 1;
+        self.bytes -= u64::from(bytes);
+        self.admitted.packets -= 1;
+        self.admitted.bytes -= u64::from(bytes);
+        if self.counts_red() && packet.traffic_class.is_red() {
+            self.red_bytes -= u64::from(bytes);
+        }
+        self.dropped[DropReason::Tail as usize].add(bytes);
+    }
+
+    /// Whether a packet of `bytes` fits under the queue's own limits.
+    #[inline]
+    pub(super) fn fits(&self, bytes: u64) -> bool {
+        self.packets < self.limit_packets && self.bytes + bytes <= self.limit_bytes
+    }
+
+    /// Whether a packet of `bytes` would fit if one of `freed` bytes were gone.
+    pub(super) fn fits_in_place_of(&self, bytes: u64, freed: u64) -> bool {
+        self.packets <= self.limit_packets && self.bytes - freed + bytes <= self.limit_bytes
     }
 
     /// Counts a packet that leaves, and marks it if it must be marked now.

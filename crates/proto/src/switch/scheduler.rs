@@ -21,9 +21,7 @@ impl Weighted {
     pub(super) fn new(plan: &QueuePlan) -> Self {
         match plan.scheduler {
             SchedulerConfig::Strict => Self::None,
-            SchedulerConfig::Dwrr { quantum_bytes, .. } => Self::Dwrr(Dwrr::new(
-                plan.queues.iter().map(|queue| u64::from(queue.weight) * u64::from(quantum_bytes)),
-            )),
+            SchedulerConfig::Dwrr { quantum_bytes, .. } => Self::Dwrr(Dwrr::new(plan, quantum_bytes)),
             SchedulerConfig::Wfq { .. } => {
                 Self::Scfq(Scfq::new(plan.queues.iter().map(|queue| u64::from(queue.weight))))
             }
@@ -34,7 +32,7 @@ impl Weighted {
     #[inline]
     pub(super) fn on_enqueue(&mut self, queue: u8, bytes: u32, before: u32) {
         match self {
-            Self::Dwrr(dwrr) if before == 0 => dwrr.active.push(queue),
+            Self::Dwrr(dwrr) if before == 0 => dwrr.on_filled(queue),
             Self::None | Self::Dwrr(_) => {}
             Self::Scfq(scfq) => scfq.on_enqueue(queue, bytes),
         }
@@ -67,40 +65,69 @@ impl Weighted {
     }
 }
 
-/// Deficit weighted round robin.
+/// Deficit weighted round robin among lanes of queues; most lanes are a single queue.
 ///
-/// A queue that turns active joins the tail with no deficit, is given its quantum once per visit, sends while its head
-/// fits, and keeps the rest unless it runs empty.
+/// A lane that turns active joins the tail with no deficit, is given its quantum once per visit, sends while its head
+/// fits, and keeps the rest unless it runs empty. Its head is that of its first queue that holds something.
 #[derive(Clone, Debug)]
 pub(super) struct Dwrr {
     active: ActiveList,
-    /// Whether the first active queue was given its quantum on this visit.
+    /// Whether the first active lane was given its quantum on this visit.
     visiting: bool,
+    /// Bit of each queue that holds something.
+    filled: u32,
+    /// Lane of each queue: the first queue of those that share it.
+    lane_of_queue: [u8; CLASSES],
+    /// By lane.
     accounts: Box<[Account]>,
 }
 
-/// What a queue may send.
+/// What a lane may send.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     deficit: u64,
     quantum: u64,
+    /// Bits of its queues.
+    queues: u32,
 }
 
 impl Dwrr {
-    fn new(quanta: impl Iterator<Item = u64>) -> Self {
-        let accounts = quanta.map(|quantum| Account { deficit: 0, quantum }).collect();
-        Self { active: ActiveList::default(), visiting: false, accounts }
+    fn new(plan: &QueuePlan, quantum_bytes: u32) -> Self {
+        let lane_of = |index: usize| {
+            let lane = plan.queues[index].lane;
+            let shares = |other: usize| lane.is_some() && plan.queues[other].lane == lane;
+            (0..index).find(|&other| shares(other)).unwrap_or(index)
+        };
+        let mut lane_of_queue = [0; CLASSES];
+        let quantum = |weight: u32| u64::from(weight) * u64::from(quantum_bytes);
+        let mut accounts: Box<[Account]> =
+            plan.queues.iter().map(|queue| Account { deficit: 0, quantum: quantum(queue.weight), queues: 0 }).collect();
+        for index in 0..plan.queues.len() {
+            lane_of_queue[index] = lane_of(index) as u8;
+            accounts[lane_of(index)].queues |= 1 << index;
+        }
+        Self { active: ActiveList::default(), visiting: false, filled: 0, lane_of_queue, accounts }
+    }
+
+    #[inline]
+    fn on_filled(&mut self, queue: u8) {
+        let lane = self.lane_of_queue[usize::from(queue)];
+        if self.filled & self.accounts[usize::from(lane)].queues == 0 {
+            self.active.push(lane);
+        }
+        self.filled |= 1 << queue;
     }
 
     #[inline]
     fn next(&mut self, head: impl Fn(u8) -> u32) -> Option<u8> {
         loop {
-            let queue = self.active.first()?;
-            let account = &mut self.accounts[usize::from(queue)];
+            let lane = self.active.first()?;
+            let account = &mut self.accounts[usize::from(lane)];
             if !self.visiting {
                 account.deficit += account.quantum;
                 self.visiting = true;
             }
+            let queue = (account.queues & self.filled).trailing_zeros() as u8;
             let bytes = u64::from(head(queue));
             if bytes <= account.deficit {
                 account.deficit -= bytes;
@@ -108,20 +135,25 @@ impl Dwrr {
             }
             self.visiting = false;
             self.active.remove_first();
-            self.active.push(queue);
+            self.active.push(lane);
         }
     }
 
     #[inline]
     fn on_emptied(&mut self, queue: u8) {
-        assert_eq!(self.active.first(), Some(queue), "only the visited queue can run empty");
-        self.active.remove_first();
-        self.accounts[usize::from(queue)].deficit = 0;
-        self.visiting = false;
+        let lane = self.lane_of_queue[usize::from(queue)];
+        assert_eq!(self.active.first(), Some(lane), "only the visited lane can run empty");
+        self.filled &= !(1 << queue);
+        let account = &mut self.accounts[usize::from(lane)];
+        if self.filled & account.queues == 0 {
+            account.deficit = 0;
+            self.active.remove_first();
+            self.visiting = false;
+        }
     }
 }
 
-/// Queues that hold packets, in the order of their turns. In place: a port touches it for every packet.
+/// Lanes that hold packets, in the order of their turns. In place: a port touches it for every packet.
 #[derive(Clone, Debug, Default)]
 struct ActiveList {
     first: u8,
@@ -137,7 +169,7 @@ impl ActiveList {
 
     #[inline]
     fn push(&mut self, queue: u8) {
-        assert!(usize::from(self.count) < CLASSES, "a queue is active once");
+        assert!(usize::from(self.count) < CLASSES, "a lane is active once");
         self.queues[usize::from(self.first + self.count) % CLASSES] = queue;
         self.count += 1;
     }

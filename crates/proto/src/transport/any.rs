@@ -3,15 +3,20 @@
 //! An enum, because at many flows a match costs less than a pointer to somewhere else. It is as large as its largest
 //! member, so a member keeps what few flows need behind a box.
 
+use super::atp::{AtpReceiver, AtpSender};
 use super::express_pass::{ExpressPassReceiver, ExpressPassSender};
 use super::flex_pass::{FlexPassReceiver, FlexPassSender};
 use super::layering::{LayeredReceiver, LayeredSender};
-use super::tcp::{TcpReceiver, TcpSender};
+use super::near_opt::{NearOptReceiver, NearOptSender};
+use super::sender_drop::SenderDrop;
+use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport};
 use crate::congestion::AnyController;
+use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
 use crate::time::Instant;
+use alloc::boxed::Box;
 
 /// Makes an enum of transports that is one itself.
 macro_rules! any_transport {
@@ -60,8 +65,16 @@ macro_rules! any_transport {
                 match self { $(Self::$name(transport) => transport.poll_timeout(),)* }
             }
 
+            fn send_space(&self) -> u64 {
+                match self { $(Self::$name(transport) => transport.send_space(),)* }
+            }
+
             fn statistics(&self) -> Statistics {
                 match self { $(Self::$name(transport) => transport.statistics(),)* }
+            }
+
+            fn policy(&self) -> Option<&Policy> {
+                match self { $(Self::$name(transport) => transport.policy(),)* }
             }
         }
     };
@@ -70,6 +83,8 @@ macro_rules! any_transport {
 any_transport! {
     /// Sends by TCP.
     TcpSender(TcpSender<AnyController>),
+    /// Sends by TCP that pauses while a queue above is congested.
+    CrossQueueSender(CrossQueueSender<AnyController>),
     /// Receives by TCP.
     TcpReceiver(TcpReceiver),
     /// Sends datagrams at a constant rate.
@@ -88,6 +103,16 @@ any_transport! {
     LayeredSender(LayeredSender<AnyController>),
     /// Sends credits and receives by TCP.
     LayeredReceiver(LayeredReceiver),
+    /// Sends at the rate that an oracle tells.
+    NearOptSender(NearOptSender),
+    /// Acknowledges every packet of such a sender.
+    NearOptReceiver(NearOptReceiver),
+    /// Sends messages of which some may be missing.
+    AtpSender(AtpSender),
+    /// Receives them.
+    AtpReceiver(AtpReceiver),
+    /// Leaves messages out and sends the others by TCP.
+    SenderDrop(Box<SenderDrop<AnyController>>),
 }
 
 #[cfg(test)]

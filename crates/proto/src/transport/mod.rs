@@ -5,16 +5,24 @@
 //! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
 
 pub mod any;
+pub mod atp;
 pub mod express_pass;
 pub mod flex_pass;
 pub mod layering;
+pub mod near_opt;
 #[cfg(test)]
 pub(crate) mod pair;
+pub mod pfabric;
+pub mod push;
+pub mod sender_drop;
 pub mod tcp;
 pub mod udp;
 
+use self::near_opt::{OracleRequest, PacketFate};
+use crate::contract::policy::{Policy, PolicyCounts};
 use crate::packet::{ByteRange, Packet, SackBlocks};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
+use crate::units::Rate;
 
 /// What the application, or an oracle, tells a transport.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,6 +31,16 @@ pub enum Command {
     Send {
         /// How many.
         bytes: u64,
+    },
+    /// Another message of so many bytes is there to be sent. To a transport of byte streams, more bytes.
+    SendMessage {
+        /// How many.
+        bytes: u32,
+    },
+    /// The flow will have so many messages; a transport that may leave some out need not wait for all of them.
+    AnnounceMessages {
+        /// How many.
+        messages: u32,
     },
     /// Nothing follows the bytes given so far.
     Finish,
@@ -33,21 +51,45 @@ pub enum Command {
     },
     /// The flow's weight is now this.
     SetWeight(f64),
+    /// An oracle's answer to `OracleRequest::FollowRate`: from now on the flow sends at this rate, on the wire. Zero
+    /// stops it.
+    SetRate(Rate),
+    /// An oracle's answer to `OracleRequest::Fate`.
+    Fate {
+        /// First byte of the data packet asked about.
+        seq: u64,
+        /// What became of it.
+        fate: PacketFate,
+    },
 }
 
-/// What a transport tells the application.
+/// What a transport tells the application, or asks an oracle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A connection stands; data may flow.
     Connected,
     /// These bytes arrived, in order, each exactly once.
     Deliver(ByteRange),
+    /// A whole message arrived, in any order, each exactly once.
+    DeliverMessage {
+        /// Which, from 0.
+        message: u32,
+        /// Its bytes.
+        bytes: u32,
+    },
+    /// The sender leaves this message out for good; it has sent nothing of it.
+    GiveUp {
+        /// Which, from 0.
+        message: u32,
+    },
     /// These bytes need not be kept any longer: the peer has them.
     Release(ByteRange),
-    /// The peer's last byte was delivered.
+    /// The peer's last byte was delivered, or the peer has closed a flow of messages.
     Received,
     /// Everything was sent and acknowledged (sender).
     Finished,
+    /// A question to an oracle, for drivers that have one.
+    Ask(OracleRequest),
 }
 
 /// Why a transport wants to be called.
@@ -63,6 +105,12 @@ pub enum Timer {
     Pace,
     /// RACK reordering window or tail loss probe (RFC 8985).
     LossDetection,
+    /// Next probe of the queue above, or too long a silence about it (cross-queue congestion notification).
+    Probe,
+    /// The flow's policy wants to be asked.
+    Policy,
+    /// A window of rate control ends or is judged.
+    RateControl,
 }
 
 /// When a transport wants to be called, and why.
@@ -99,6 +147,14 @@ pub struct Statistics {
     pub reactive_bytes: u64,
     /// Largest distance from the next byte expected to the end of what waited beyond it (receiver of two sub-flows).
     pub reorder_bytes: u64,
+    /// Times that the sender was told to stand still (cross-queue congestion notification).
+    pub pauses: u64,
+    /// Time for which it stood still, in the pauses that are over.
+    pub paused: Span,
+    /// Bytes the application gave and the policy decided not to send (sender).
+    pub given_up_bytes: u64,
+    /// What the policy counted (sender).
+    pub policy: PolicyCounts,
 }
 
 /// One side of one flow.
@@ -126,8 +182,18 @@ pub trait Transport {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     fn poll_timeout(&self) -> Option<Deadline>;
 
+    /// Bytes that `Command::Send` would take now; what exceeds them is not taken.
+    fn send_space(&self) -> u64 {
+        u64::MAX
+    }
+
     /// What was counted so far.
     fn statistics(&self) -> Statistics;
+
+    /// The policy that bends the flow, if it has one (sender).
+    fn policy(&self) -> Option<&Policy> {
+        None
+    }
 }
 
 /// Where a driver takes a transport's outputs.

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::near_opt::OracleRequest;
 use crate::packet::{ByteRange, Ecn, Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Outlet, Transport, drain};
@@ -150,6 +151,9 @@ impl Path {
     }
 }
 
+/// Answers a sender's questions.
+type Oracle = Box<dyn FnMut(OracleRequest) -> Option<Command>>;
+
 /// A sender and a receiver.
 pub(crate) struct Pair<A, B> {
     pub(crate) now: Instant,
@@ -161,12 +165,32 @@ pub(crate) struct Pair<A, B> {
     flying: BTreeMap<(Instant, usize), (bool, Packet, SackBlocks)>,
     number: usize,
     posted: (usize, usize),
+    oracle: Option<Oracle>,
+    /// Events of the sender that the oracle has seen.
+    answered: usize,
 }
 
 impl<A: Transport, B: Transport> Pair<A, B> {
     pub(crate) fn new(sender: A, receiver: B, forth: Path, back: Path) -> Self {
         let (sender, receiver) = (End::new(sender), End::new(receiver));
-        Self { now: Instant::ZERO, sender, receiver, forth, back, flying: BTreeMap::new(), number: 0, posted: (0, 0) }
+        Self {
+            now: Instant::ZERO,
+            sender,
+            receiver,
+            forth,
+            back,
+            flying: BTreeMap::new(),
+            number: 0,
+            posted: (0, 0),
+            oracle: None,
+            answered: 0,
+        }
+    }
+
+    /// With an oracle for the sender.
+    pub(crate) fn with_oracle(mut self, oracle: impl FnMut(OracleRequest) -> Option<Command> + 'static) -> Self {
+        self.oracle = Some(Box::new(oracle));
+        self
     }
 
     /// Gives the sender a whole transfer.
@@ -219,8 +243,21 @@ impl<A: Transport, B: Transport> Pair<A, B> {
         self.post();
     }
 
-    /// Puts on the path what was sent since the last time.
+    /// Puts on the path what was sent since the last time, and answers what was asked.
     fn post(&mut self) {
+        self.post_packets();
+        while let (Some(oracle), Some((_, event))) = (&mut self.oracle, self.sender.events.get(self.answered)) {
+            self.answered += 1;
+            if let Event::Ask(request) = *event
+                && let Some(command) = oracle(request)
+            {
+                self.sender.feed(Input::Command(self.now, command));
+                self.post_packets();
+            }
+        }
+    }
+
+    fn post_packets(&mut self) {
         for sent in self.sender.sent[self.posted.0..].iter().copied() {
             post_one(&mut self.forth, sent, true, &mut self.flying, &mut self.number);
         }

@@ -32,6 +32,8 @@ pub struct UdpSender {
     written: u64,
     released: u64,
     packets_sent: u64,
+    /// Ends of the messages that were not sent yet: no packet holds parts of two.
+    message_ends: VecDeque<u64>,
     /// The next packet leaves no earlier; set while packets follow each other.
     next_at: Option<Instant>,
     finish: bool,
@@ -51,6 +53,7 @@ impl UdpSender {
             written: 0,
             released: 0,
             packets_sent: 0,
+            message_ends: VecDeque::new(),
             next_at: None,
             finish: false,
             fin_sent: false,
@@ -74,6 +77,10 @@ impl Transport for UdpSender {
             Command::Send { bytes } if !self.finish => {
                 self.written = self.written.saturating_add(bytes).min(MAX_STREAM);
             }
+            Command::SendMessage { bytes } if !self.finish => {
+                self.written = self.written.saturating_add(bytes.into()).min(MAX_STREAM);
+                self.message_ends.push_back(self.written);
+            }
             Command::Finish => self.finish = true,
             _ => {}
         }
@@ -87,9 +94,13 @@ impl Transport for UdpSender {
         if at > now || !self.has_more() {
             return None;
         }
-        let len = (self.written - self.next).min(u64::from(self.config.payload)) as u16;
+        let end = self.message_ends.front().map_or(self.written, |&end| end);
+        let len = (end - self.next).min(u64::from(self.config.payload)) as u16;
         let seq = self.next;
         self.next += u64::from(len);
+        if self.next == end {
+            self.message_ends.pop_front();
+        }
         self.fin_sent = self.finish && self.next == self.written;
         let wire_bytes = self.config.wire.wire_bytes(len);
         self.next_at = Some(at.after(self.serializer.transmit(u32::from(wire_bytes))));
@@ -272,6 +283,18 @@ mod tests {
         assert_eq!(pair.receiver.delivered(), 701 * 1460);
         assert_eq!(pair.sender.time_of(Event::Finished), Some(pair.sender.sent[700].at), "when everything is sent");
         assert_eq!(pair.receiver.time_of(Event::Received), Some(pair.sender.sent[700].at.after(Span::from_us(10))));
+    }
+
+    #[test]
+    fn no_packet_holds_parts_of_two_messages() {
+        let mut pair = pair(Rate::from_gbit_per_sec(10), path());
+        for bytes in [100, 2000, 1460] {
+            pair.command_sender(Command::SendMessage { bytes });
+        }
+        pair.command_sender(Command::Finish);
+        assert!(pair.run_until(Instant::MAX));
+        let sizes: Vec<_> = pair.sender.sent.iter().map(|sent| sent.packet.payload()).collect();
+        assert_eq!(sizes, [100, 1460, 540, 1460]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::Side;
+use crate::packet::{CreditStamp, ShortTime, Side, Subflow};
 
 const CLASS: TrafficClass = TrafficClass::from_octet(0x0a);
 
@@ -29,6 +29,11 @@ fn encoded(packet: &Packet, sack: &SackBlocks) -> Vec<u8> {
 fn data(len: u16) -> Packet {
     let flags = Flags::FIN.with(Flags::RETRANSMISSION);
     packet(Body::Data { seq: 0x0102_0304_0506_0708, sent_at: Instant::from_ps(0x1112), len, flags })
+}
+
+fn message(len: u16) -> Packet {
+    let (number, message, fragment, length, priority) = (1, 2, 3, 0x1004, 5);
+    packet(Body::Message { number, message, fragment, length, priority, len, flags: Flags::FIN.with(Flags::BACKUP) })
 }
 
 fn ack(flags: Flags) -> Packet {
@@ -62,6 +67,16 @@ fn known_encodings() {
             ]
         )
     );
+    let delay = OneWayDelay::from_ns(-2);
+    let mut delayed = (ack(Flags::ECE), SackBlocks::EMPTY);
+    delayed.0.set_delay(delay, &mut delayed.1);
+    let ack_fields = |rest: &[u8]| [&[0, 0, 0, 0, 0, 0, 3, 0xe8], &five[..], &[0xab, 0xcd], rest].concat();
+    assert_eq!(encoded(&delayed.0, &delayed.1), expect(1, 0b100_1000, 0, &[&ack_fields(&[0xff, 0xff, 0xff, 0xfe])]));
+    let mut delayed = (ack(Flags::SACK), blocks(&[(1, 2)]));
+    delayed.0.set_delay(delay, &mut delayed.1);
+    let block = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2];
+    let rest = [&[0xff, 0xff, 0xff, 0xfe], &block[..]].concat();
+    assert_eq!(encoded(&delayed.0, &delayed.1), expect(1, 0b101_0000, 1, &[&ack_fields(&rest)]), "before the blocks");
     let no_echo = packet(Body::Ack { ack: 0, echo: None, window: 1, flags: Flags::NONE });
     assert_eq!(encoded(&no_echo, &SackBlocks::EMPTY), expect(1, 0, 0, &[&[0; 8], &[0xff; 8], &[0, 1]]));
     let syn = packet(Body::Syn { sent_at: Instant::from_ps(5) });
@@ -71,19 +86,33 @@ fn known_encodings() {
     let (number, time) = ([0xa, 0xb, 0xc, 0xd], [1, 2, 3, 4]);
     let credit = CreditStamp { number: 0x0a0b_0c0d, sent_at: ShortTime::from_bits(0x0102_0304) };
     let request = packet(Body::CreditRequest { sent_at: Instant::from_ps(5), backlog: 5 });
-    assert_eq!(encoded(&request, &SackBlocks::EMPTY), expect(8, 0, 0, &[&five, &five]));
-    assert_eq!(encoded(&packet(Body::Credit(credit)), &SackBlocks::EMPTY), expect(9, 0, 0, &[&number, &time]));
+    assert_eq!(encoded(&request, &SackBlocks::EMPTY), expect(10, 0, 0, &[&[0], &five, &five]));
+    assert_eq!(encoded(&packet(Body::Credit(credit)), &SackBlocks::EMPTY), expect(11, 0, 0, &[&number, &time]));
     let stop = packet(Body::CreditStop { end: 5, flags: Flags::FIN });
-    assert_eq!(encoded(&stop, &SackBlocks::EMPTY), expect(10, 1, 0, &[&five]));
+    assert_eq!(encoded(&stop, &SackBlocks::EMPTY), expect(10, 1, 0, &[&[1], &five]));
     let flags = Flags::RETRANSMISSION;
     let scheduled = packet(Body::Scheduled { seq: 5, number: 0x0a0b_0c0d, credit, len: 0x0102, flags });
     let fields: [&[u8]; 5] = [&five, &number, &number, &time, &[1, 2]];
-    assert_eq!(encoded(&scheduled, &SackBlocks::EMPTY), expect(11, 4, 0, &fields));
+    assert_eq!(encoded(&scheduled, &SackBlocks::EMPTY), expect(12, 4, 0, &fields));
     let unscheduled = packet(Body::Unscheduled { seq: 5, number: 0x0a0b_0c0d, len: 0x0102, flags });
-    assert_eq!(encoded(&unscheduled, &SackBlocks::EMPTY), expect(12, 4, 0, &[&five, &number, &[1, 2]]));
+    assert_eq!(encoded(&unscheduled, &SackBlocks::EMPTY), expect(13, 4, 0, &[&five, &number, &[1, 2]]));
     let subflow = Subflow::Reactive;
     let ack = packet(Body::SubflowAck { ack: 5, first: 0x0a0b_0c0d, end: 0x0102_0304, subflow, flags: Flags::ECE });
-    assert_eq!(encoded(&ack, &SackBlocks::EMPTY), expect(13, 8, 0, &[&five, &number, &time, &[1]]));
+    assert_eq!(encoded(&ack, &SackBlocks::EMPTY), expect(14, 8, 0, &[&five, &number, &time, &[1]]));
+    let probe = packet(Body::Probe { sent_at: Instant::from_ps(5) });
+    assert_eq!(encoded(&probe, &SackBlocks::EMPTY), expect(4, 0, 0, &[&five]));
+    for (marked, flags) in [(false, 0), (true, 0b1000)] {
+        let probe_echo = packet(Body::ProbeEcho { echo: Instant::from_ps(5), marked });
+        assert_eq!(encoded(&probe_echo, &SackBlocks::EMPTY), expect(5, flags, 0, &[&five]));
+    }
+    let fields: [&[u8]; 6] = [&[0, 0, 0, 1], &[0, 0, 0, 2], &[0, 0, 0, 3], &[0, 0, 0x10, 4], &[0, 0, 0, 5], &[1, 6]];
+    assert_eq!(encoded(&message(0x106), &SackBlocks::EMPTY), expect(6, 0b1000_0001, 0, &fields));
+    let ack = Body::MessageAck { number: 9, received: 5, complete: 7, marks: 8, flags: Flags::BACKUP };
+    let fields: [&[u8]; 4] = [&[0, 0, 0, 9], &five, &[0, 0, 0, 7], &[0, 8]];
+    assert_eq!(encoded(&packet(ack), &SackBlocks::EMPTY), expect(7, 0b1000_0000, 0, &fields));
+    let (close, close_ack) = (packet(Body::Close { messages: 5 }), packet(Body::CloseAck { complete: 4 }));
+    assert_eq!(encoded(&close, &SackBlocks::EMPTY), expect(8, 0, 0, &[&[0, 0, 0, 5]]));
+    assert_eq!(encoded(&close_ack, &SackBlocks::EMPTY), expect(9, 0, 0, &[&[0, 0, 0, 4]]));
 }
 
 #[test]
@@ -91,7 +120,10 @@ fn header_sizes_are_the_constants() {
     assert_eq!(encoded(&data(0), &SackBlocks::EMPTY).len(), DATA_HEADER_BYTES);
     assert_eq!(DATA_HEADER_BYTES, 26);
     let full = blocks(&[(1, 2), (3, 4), (5, 6), (7, 8)]);
-    assert_eq!(encoded(&ack(Flags::SACK), &full).len(), MAX_HEADER_BYTES);
+    let (mut longest, mut with_delay) = (ack(Flags::SACK), full);
+    longest.set_delay(OneWayDelay::from_ns(1), &mut with_delay);
+    assert_eq!(encoded(&longest, &with_delay).len(), MAX_HEADER_BYTES);
+    assert_eq!(encoded(&ack(Flags::SACK), &full).len(), MAX_HEADER_BYTES - 4, "who reports no delay pays for none");
     assert_eq!(encoded(&packet(Body::Syn { sent_at: Instant::ZERO }), &SackBlocks::EMPTY).len(), 16);
     let syn_ack = packet(Body::SynAck { echo: Instant::ZERO, window: 0 });
     assert_eq!(encoded(&syn_ack, &SackBlocks::EMPTY).len(), 18);
@@ -132,9 +164,15 @@ fn damaged_datagrams_are_refused_by_reason() {
     assert_eq!(refused(&good_data, &|bytes| bytes[0] = 0), WireError::WrongMagic);
     assert_eq!(refused(&good_data, &|bytes| bytes[1] = 0x20), WireError::UnknownVersion(2));
     assert_eq!(refused(&good_data, &|bytes| bytes[1] = 0x1f), WireError::UnknownKind(15));
-    assert_eq!(refused(&good_data, &|bytes| bytes[2] = 0x40), WireError::WrongFlags(0x40));
+    assert_eq!(refused(&good_data, &|bytes| bytes[2] = 0x80), WireError::WrongFlags(0x80));
+    assert_eq!(refused(&good_ack, &|bytes| bytes[2] |= 0x40), WireError::TooShort, "DELAY without a delay");
+    let plain = encoded(&ack(Flags::NONE), &SackBlocks::EMPTY);
+    assert_eq!(refused(&plain, &|bytes| bytes[2] = 0x40), WireError::TooShort, "DELAY without a delay");
+    assert_eq!(refused(&plain, &|bytes| bytes.extend([1; 4])), WireError::WrongLength, "a delay without DELAY");
     assert_eq!(refused(&good_data, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of data");
     assert_eq!(refused(&good_ack, &|bytes| bytes[2] = 0x20), WireError::WrongFlags(0x20), "DSACK without SACK");
+    let good_probe = encoded(&packet(Body::Probe { sent_at: Instant::ZERO }), &SackBlocks::EMPTY);
+    assert_eq!(refused(&good_probe, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of a probe");
     assert_eq!(refused(&good_data, &|bytes| bytes[3] = 1), WireError::WrongSackCount(1));
     assert_eq!(refused(&good_ack, &|bytes| bytes[3] = 0), WireError::WrongSackCount(0));
     assert_eq!(refused(&good_ack, &|bytes| bytes[2] = 0), WireError::WrongSackCount(2));
@@ -146,6 +184,10 @@ fn damaged_datagrams_are_refused_by_reason() {
     let (subflow, flags) = (Subflow::Proactive, Flags::NONE);
     let ack = encoded(&packet(Body::SubflowAck { ack: 5, first: 0, end: 1, subflow, flags }), &SackBlocks::EMPTY);
     assert_eq!(refused(&ack, &|bytes| bytes[24] = 2), WireError::OutOfRange, "there are two sub-flows");
+    let good_message = datagram(&(message(1), SackBlocks::EMPTY));
+    assert_eq!(refused(&good_message, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of a message");
+    assert_eq!(refused(&good_message, &|bytes| bytes[29] = 0), WireError::OutOfRange, "an empty fragment");
+    assert_eq!(refused(&good_message, &|bytes| bytes[16] = 1), WireError::OutOfRange, "a fragment behind its message");
     let five_blocks = |bytes: &mut Vec<u8>| {
         bytes[3] = 5;
         bytes.extend([[0; 15].as_slice(), &[1]].concat().repeat(3));
@@ -158,7 +200,7 @@ fn instant() -> impl Strategy<Value = Instant> {
 }
 
 fn flags_among(allowed: Flags) -> impl Strategy<Value = Flags> {
-    any::<u8>().prop_map(move |bits| Flags::from_bits(bits & allowed.bits()).unwrap())
+    any::<u8>().prop_map(move |bits| Flags::from_bits(bits & allowed.bits()))
 }
 
 fn data_body() -> impl Strategy<Value = Body> {
@@ -182,15 +224,30 @@ fn credit_body() -> impl Strategy<Value = Body> {
         (instant(), any::<u64>()).prop_map(|(sent_at, backlog)| Body::CreditRequest { sent_at, backlog }),
         stamp().prop_map(Body::Credit),
         (any::<u64>(), flags_among(Flags::FIN)).prop_map(|(end, flags)| Body::CreditStop { end, flags }),
-        (seq(), any::<u32>(), stamp(), len(), flags_among(DATA_FLAGS))
+        (seq(), any::<u32>(), stamp(), len(), flags_among(credit::SCHEDULED_FLAGS))
             .prop_map(|(seq, number, credit, len, flags)| Body::Scheduled { seq, number, credit, len, flags }),
-        (seq(), any::<u32>(), len(), flags_among(UNSCHEDULED_FLAGS))
+        (seq(), any::<u32>(), len(), flags_among(credit::UNSCHEDULED_FLAGS))
             .prop_map(|(seq, number, len, flags)| Body::Unscheduled { seq, number, len, flags }),
         (any::<(u64, u32, u32, bool)>(), flags_among(Flags::ECE)).prop_map(|((ack, first, end, reactive), flags)| {
             let subflow = if reactive { Subflow::Reactive } else { Subflow::Proactive };
             Body::SubflowAck { ack, first, end, subflow, flags }
         }),
     ]
+}
+
+fn message_body() -> impl Strategy<Value = Body> {
+    let place = (any::<u32>(), any::<u32>(), 0..1000u32, any::<u32>());
+    (place, 1..2000u16, 0..5000u32, flags_among(MESSAGE_FLAGS)).prop_map(|(place, len, rest, flags)| {
+        let (number, message, fragment, priority) = place;
+        let length = fragment + u32::from(len) + rest;
+        Body::Message { number, message, fragment, length, priority, len, flags }
+    })
+}
+
+fn message_ack_body() -> impl Strategy<Value = Body> {
+    (any::<u32>(), any::<u64>(), any::<u32>(), any::<u16>(), flags_among(Flags::BACKUP)).prop_map(
+        |(number, received, complete, marks, flags)| Body::MessageAck { number, received, complete, marks, flags },
+    )
 }
 
 /// A packet as [`decode`] returns it, but for its size, with its blocks.
@@ -202,14 +259,24 @@ fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
         ack_body(flags_among(Flags::ECE)),
         instant().prop_map(|sent_at| Body::Syn { sent_at }),
         (instant(), any::<u16>()).prop_map(|(echo, window)| Body::SynAck { echo, window }),
-        credit_body(),
+        instant().prop_map(|sent_at| Body::Probe { sent_at }),
+        (instant(), any::<bool>()).prop_map(|(echo, marked)| Body::ProbeEcho { echo, marked }),
+        message_body(),
+        message_ack_body(),
+        any::<u32>().prop_map(|messages| Body::Close { messages }),
+        any::<u32>().prop_map(|complete| Body::CloseAck { complete }),
     ];
     let with_blocks = prop_oneof![
         3 => plain.prop_map(|body| (body, SackBlocks::EMPTY)),
+        2 => credit_body().prop_map(|body| (body, SackBlocks::EMPTY)),
         1 => (ack_body(sack_flags), vec(range, 1..=MAX_SACK_BLOCKS)).prop_map(|(body, ranges)| (body, blocks(&ranges))),
     ];
-    (with_blocks, any::<u32>(), any::<u8>()).prop_map(|((body, sack), to, octet)| {
-        let packet = Packet::new(TrafficClass::from_octet(octet), 0, body);
+    let delay = proptest::option::of(any::<u32>().prop_map(OneWayDelay::from_bits));
+    (with_blocks, delay, any::<u32>(), any::<u8>()).prop_map(|((body, mut sack), delay, to, octet)| {
+        let mut packet = Packet::new(TrafficClass::from_octet(octet), 0, body);
+        if let (Body::Ack { .. }, Some(delay)) = (body, delay) {
+            packet.set_delay(delay, &mut sack);
+        }
         (packet.to(EndpointId::from_index(to)), sack)
     })
 }

@@ -7,7 +7,8 @@ use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport};
 
-use crate::results::{FlowRow, FlowState};
+use super::messages::FlowMessages;
+use crate::results::{FlowRow, FlowState, Share};
 use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
@@ -21,6 +22,8 @@ pub struct Opened<T> {
     pub ideal_fct: Span,
     /// Group that its row and its throughput count for.
     pub group: u16,
+    /// The messages it consists of; `None` for a plain sequence of bytes.
+    pub messages: Option<Box<FlowMessages>>,
 }
 
 /// Makes both transports of a flow that starts on a path.
@@ -41,13 +44,18 @@ pub(super) struct Slot {
     pub(super) drops: u32,
     /// Bytes the receiver delivered, each once and in order.
     pub(super) delivered_bytes: u64,
+    /// Bytes for which the send buffer had no room yet.
+    pub(super) unwritten: u64,
     /// When the receiver had all it needs.
     pub(super) received: Option<Instant>,
     /// The sender has no more to do.
     pub(super) finished: bool,
     /// Class the flow's traffic belongs to.
     pub(super) group: u16,
-    id: u64,
+    /// The messages it consists of, if it does.
+    pub(super) messages: Option<Box<FlowMessages>>,
+    /// The flow's number.
+    pub(super) id: u64,
     spec: FlowSpec,
     ideal_fct: Span,
 }
@@ -108,14 +116,16 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// Opens a flow on `path`, whose reverse is the way back; returns its initiator.
     pub(super) fn open(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
-        let Opened { initiator, responder, ideal_fct, group } = (self.open)(&spec, path);
+        let Opened { initiator, responder, ideal_fct, messages, group } = (self.open)(&spec, path);
         let slot = Slot {
             in_flight: 0,
             drops: 0,
             delivered_bytes: 0,
+            unwritten: 0,
             received: None,
             finished: false,
             group,
+            messages,
             id,
             spec,
             ideal_fct,
@@ -142,6 +152,11 @@ impl<'a, T: Transport> Flows<'a, T> {
             *place = link.reverse().0;
         }
         initiator_id
+    }
+
+    /// When the application of a flow under way has another message.
+    pub(super) fn next_message(&self, flow: u32) -> Option<Instant> {
+        self.slots[flow as usize].messages.as_ref().and_then(|messages| messages.next_at())
     }
 
     /// Flows started and flows over so far.
@@ -172,6 +187,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         let row = self.row(flow);
         self.rows.push(row);
         self.slots[flow as usize].finished = false;
+        self.slots[flow as usize].messages = None;
         self.free.push(flow);
     }
 
@@ -182,6 +198,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         FlowRow {
             id: slot.id,
             group: slot.group,
+            request: slot.spec.sequence,
             source: slot.spec.source,
             destination: slot.spec.destination,
             bytes: slot.spec.bytes,
@@ -189,6 +206,9 @@ impl<'a, T: Transport> Flows<'a, T> {
             completed: slot.received,
             ideal_fct: slot.ideal_fct,
             delivered_bytes: slot.delivered_bytes,
+            given_up_bytes: sender.given_up_bytes,
+            low_bytes: sender.policy.low_bytes,
+            low_time: Span::from_ps(sender.policy.low_ps),
             state: match (all_arrived, slot.finished) {
                 (true, _) => FlowState::Completed,
                 (false, true) => FlowState::SentWithLoss,
@@ -202,6 +222,11 @@ impl<'a, T: Transport> Flows<'a, T> {
             wasted_credits: sender.wasted_credits,
             reactive_bytes: receiver.reactive_bytes,
             reorder_bytes: receiver.reorder_bytes,
+            messages: slot.messages.as_ref().map(|messages| messages.counts()),
+            fair_share: Share::NONE,
+            fluid_share: Share::NONE,
+            pauses: sender.pauses as u32,
+            paused: sender.paused,
         }
     }
 

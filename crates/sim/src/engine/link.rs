@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use pliant_proto::packet::Packet;
 use pliant_proto::switch::queue::{Admission, Occupancy, Queue, QueueCounters, Tally};
-use pliant_proto::switch::{EgressPort, Next, QueuePlan, SharedBuffer};
+use pliant_proto::switch::{Discipline, EgressPort, Next, QueuePlan, SharedBuffer};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::{Rate, Serializer};
 
@@ -71,7 +71,11 @@ impl Link {
     pub(super) fn new(rate: Rate, delay: Span, to: u32, plan: &QueuePlan, seed: u64, name: &str) -> Self {
         let port = EgressPort::new(plan, rate, seed, name);
         let queue = port.queues().next().expect("a plan has a queue").clone();
-        let simple = plan.queues.len() == 1 && plan.device_fifo_packets == 0 && plan.queues[0].shaper.is_none();
+        let only = &plan.queues[0];
+        let simple = plan.queues.len() == 1
+            && plan.device_fifo_packets == 0
+            && only.shaper.is_none()
+            && only.discipline == Discipline::Fifo;
         let scheduled = (!simple).then(|| {
             Box::new(Scheduled {
                 port,
@@ -161,11 +165,17 @@ impl Link {
         }
         let admission = scheduled.port.enqueue(now, packet, shared.as_deref_mut());
         // Others may be waiting for tokens; this packet need not.
-        if admission == Admission::Queued && scheduled.free_at <= now {
+        let queued = matches!(admission, Admission::Queued | Admission::Displaced);
+        if queued && scheduled.free_at <= now {
             scheduled.decide_at = now;
             self.decide(now, shared);
         }
         admission
+    }
+
+    /// The packet that the last one queued displaced.
+    pub(super) fn take_displaced(&mut self) -> Option<Packet> {
+        self.scheduled_mut().port.take_displaced()
     }
 
     #[inline]
@@ -258,19 +268,26 @@ impl Link {
 
     /// What is queued, per queue in the plan's order; the caller has caught up.
     pub(super) fn occupancies(&self) -> Vec<Occupancy> {
-        self.queues().iter().map(|queue| queue.occupancy()).collect()
+        self.queues().map(Queue::occupancy).collect()
     }
 
     /// Each queue's counts, in the plan's order.
     pub(super) fn counters(&self) -> Vec<QueueCounters> {
-        self.queues().iter().map(|queue| queue.counters()).collect()
+        self.queues().map(Queue::counters).collect()
     }
 
-    fn queues(&self) -> Vec<&Queue> {
-        match &self.scheduled {
-            None => vec![&self.queue],
-            Some(scheduled) => scheduled.port.queues().collect(),
-        }
+    /// Its queues, in the plan's order.
+    pub(super) fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let scheduled = self.scheduled.as_ref().map(|scheduled| scheduled.port.queues());
+        let only = scheduled.is_none().then_some(&self.queue);
+        only.into_iter().chain(scheduled.into_iter().flatten())
+    }
+
+    /// Bytes that wait in the device FIFO; the caller has caught up.
+    pub(super) fn device_bytes(&self, now: Instant) -> u64 {
+        let Some(scheduled) = &self.scheduled else { return 0 };
+        let waiting = scheduled.device_starts.iter().rev().take_while(|start| **start > now).count();
+        self.wire.iter().rev().take(waiting).map(|on_wire| u64::from(on_wire.packet.wire_bytes)).sum()
     }
 
     /// Packets that arrived at the far end.

@@ -7,15 +7,19 @@ mod arrivals;
 mod attachments;
 mod flows;
 mod link;
+mod messages;
 mod network;
+mod oracle;
 mod schedule;
 
 pub use flows::{Open, Opened};
+pub use messages::FlowMessages;
 
-use pliant_proto::packet::{EndpointId, Packet, SackBlocks};
+use pliant_proto::contract::policy::Policy;
+use pliant_proto::packet::{EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
-use pliant_proto::time::Instant;
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Command, Deadline, Event as TransportEvent, Outlet, Transport, drain};
 
 use crate::recorder::Recorder;
@@ -25,6 +29,7 @@ use crate::topology::{LinkId, Topology};
 use crate::traffic::FlowSpec;
 use flows::{Endpoint, Flows, Slot};
 use network::Network;
+use oracle::Oracle;
 use schedule::{Schedule, kind};
 
 /// How a switch picks among equal-cost next hops.
@@ -37,6 +42,8 @@ pub enum PathChoice {
     SprayRandom,
     /// In turn for each packet.
     SprayRoundRobin,
+    /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
+    TwoPaths,
 }
 
 /// What a run is made of, beside its traffic and transports.
@@ -51,6 +58,8 @@ pub struct Setup<'a> {
     pub host_plan: &'a QueuePlan,
     /// How switches pick among equal-cost next hops.
     pub path_choice: PathChoice,
+    /// How often an oracle tells rates to the flows that ask for them, above zero. None is computed where none asks.
+    pub oracle_interval: Span,
     /// Seed of every random stream.
     pub seed: u64,
 }
@@ -90,9 +99,12 @@ pub struct Simulation<'a, T: Transport, R: Recorder> {
     schedule: Schedule,
     network: Network<'a>,
     flows: Flows<'a, T>,
+    oracle: Oracle,
     recorder: R,
     events: u64,
     digest: u64,
+    /// Packets that a host's own port dropped to make room, while their flows are not at hand.
+    displaced: Vec<Packet>,
 }
 
 impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
@@ -108,9 +120,11 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             schedule: Schedule::new(setup.topology.links().len()),
             network: Network::new(setup),
             flows: Flows::new(setup.routing.max_hops(), Box::new(traffic), Box::new(open)),
+            oracle: Oracle::new(setup.oracle_interval),
             recorder,
             events: 0,
             digest: 0,
+            displaced: Vec::new(),
         };
         simulation.schedule_flow_start();
         if R::ON {
@@ -130,6 +144,9 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
                 kind::WAKE_PORT => self.network.wake(self.now, event.entity, &mut self.schedule),
                 kind::TIMER => self.handle_timer(EndpointId::from_index(event.entity)),
                 kind::FLOW_START => self.handle_flow_start(),
+                kind::ORACLE_REQUESTS => self.handle_oracle_requests(),
+                kind::ORACLE_UPDATE => self.handle_oracle_update(),
+                kind::MESSAGE => self.handle_message_due(event.entity),
                 _ => self.handle_sample(),
             }
             self.schedule.finish();
@@ -175,17 +192,35 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         self.mix(kind::ARRIVAL, link);
         let (packet, switch) = self.network.take_arrival(self.now, link, &mut self.schedule);
         let Some(switch) = switch else { return self.deliver(&packet) };
+        let pinned = self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)];
         let next = if self.network.sprays() {
-            self.network.spray(switch, self.flows.host(packet.to))
+            self.network.spray(switch, self.flows.host(packet.to), pinned, packet.hops)
         } else {
-            self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)]
+            pinned
         };
-        if let Admission::Dropped(_) = self.network.enqueue(self.now, next, &packet, &mut self.schedule) {
-            let slot = &mut self.flows.slots[packet.to.flow() as usize];
-            slot.drops += 1;
-            slot.in_flight -= 1;
-            self.network.attachments.take(&packet);
-            self.flows.close_if_over(packet.to.flow());
+        match self.network.enqueue(self.now, next, &packet, &mut self.schedule) {
+            Admission::Queued => {}
+            Admission::Dropped(_) => self.lose(&packet),
+            Admission::Displaced => self.lose_displaced(next),
+        }
+    }
+
+    /// A packet that was in the network is gone.
+    #[cold]
+    fn lose(&mut self, packet: &Packet) {
+        let slot = &mut self.flows.slots[packet.to.flow() as usize];
+        slot.drops += 1;
+        slot.in_flight -= 1;
+        self.network.attachments.take(packet);
+        self.oracle.on_drop(packet);
+        self.flows.close_if_over(packet.to.flow());
+    }
+
+    /// The last packet queued on `link` took the place of another.
+    #[cold]
+    fn lose_displaced(&mut self, link: u32) {
+        if let Some(packet) = self.network.take_displaced(link) {
+            self.lose(&packet);
         }
     }
 
@@ -193,7 +228,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     fn deliver(&mut self, packet: &Packet) {
         let sack = self.network.attachments.take(packet);
         self.flows.slots[packet.to.flow() as usize].in_flight -= 1;
-        self.with_transport(packet.to, |transport, now| transport.handle_packet(now, packet, &sack));
+        self.with_transport(packet.to, |transport, _, now| transport.handle_packet(now, packet, &sack));
     }
 
     fn handle_timer(&mut self, endpoint: EndpointId) {
@@ -209,9 +244,23 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             }
             Some(_) => {
                 self.mix(kind::TIMER, endpoint.index());
-                self.with_transport(endpoint, T::handle_timeout);
+                self.with_transport(endpoint, |transport, _, now| transport.handle_timeout(now));
+                if R::ON {
+                    self.record_policy(endpoint);
+                }
             }
             None => {}
+        }
+    }
+
+    /// Tells the recorder if the endpoint's policy has just ended an interval.
+    fn record_policy(&mut self, endpoint: EndpointId) {
+        let Some(Policy::Reflex(reflex)) = self.flows.endpoints[endpoint.index() as usize].transport.policy() else {
+            return;
+        };
+        if let Some(standing) = reflex.standing().filter(|standing| standing.at == self.now) {
+            let slot = &self.flows.slots[endpoint.flow() as usize];
+            self.recorder.reflex(slot.id, slot.group, standing);
         }
     }
 
@@ -222,17 +271,63 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         self.network.path(&spec, &mut path);
         let initiator = self.flows.open(number, spec, &path);
         self.mix(kind::FLOW_START, initiator.index());
-        self.with_transport(initiator.peer(), |_, _| {});
-        self.with_transport(initiator, |transport, now| {
-            transport.handle_command(now, Command::Send { bytes });
-            transport.handle_command(now, Command::Finish);
+        self.with_transport(initiator.peer(), |_, _, _| {});
+        self.with_transport(initiator, |transport, slot, now| match &mut slot.messages {
+            Some(messages) => messages.begin(transport, now),
+            None => {
+                slot.unwritten = bytes;
+                write(transport, now, &mut slot.unwritten);
+            }
         });
+        self.schedule_message(initiator.flow());
         self.schedule_flow_start();
+    }
+
+    /// The application of a flow has another message, unless the flow is over and its slot another's.
+    fn handle_message_due(&mut self, flow: u32) {
+        if self.flows.next_message(flow) == Some(self.now) {
+            self.mix(kind::MESSAGE, flow);
+            self.with_transport(EndpointId::new(flow, Side::Initiator), |transport, slot, now| {
+                if let Some(messages) = &mut slot.messages {
+                    messages.hand_over(transport, now);
+                }
+            });
+            self.schedule_message(flow);
+        }
+    }
+
+    fn schedule_message(&mut self, flow: u32) {
+        if let Some(at) = self.flows.next_message(flow) {
+            self.schedule.push(at, kind::MESSAGE, flow);
+        }
     }
 
     fn schedule_flow_start(&mut self) {
         if let Some(start) = self.flows.next_start() {
             self.schedule.push(start.max(self.now), kind::FLOW_START, 0);
+        }
+    }
+
+    fn handle_oracle_requests(&mut self) {
+        while let Some((endpoint, request)) = self.oracle.next_request() {
+            let route = &self.flows.routes[endpoint.peer().index() as usize * self.flows.stride..][..self.flows.stride];
+            let answer = self.oracle.answer(self.now, endpoint, request, route, &mut self.network);
+            self.with_transport(endpoint, |transport, _, now| transport.handle_command(now, answer));
+        }
+        self.schedule_oracle_update();
+    }
+
+    fn handle_oracle_update(&mut self) {
+        for (flow, rate) in self.oracle.update(self.now, &mut self.network) {
+            let sender = EndpointId::new(flow, Side::Initiator);
+            self.with_transport(sender, |transport, _, now| transport.handle_command(now, Command::SetRate(rate)));
+        }
+        self.schedule_oracle_update();
+    }
+
+    fn schedule_oracle_update(&mut self) {
+        if let Some(at) = self.oracle.schedule_update(self.now) {
+            self.schedule.push(at, kind::ORACLE_UPDATE, 0);
         }
     }
 
@@ -246,12 +341,12 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
 
     /// Lets a transport act, then takes all it has to say.
     #[inline]
-    fn with_transport(&mut self, endpoint: EndpointId, act: impl FnOnce(&mut T, Instant)) {
+    fn with_transport(&mut self, endpoint: EndpointId, act: impl FnOnce(&mut T, &mut Slot, Instant)) {
         let Flows { endpoints, slots, routes, stride, .. } = &mut self.flows;
         let peer = endpoint.peer();
         let Endpoint { transport, armed } = &mut endpoints[endpoint.index() as usize];
         let slot = &mut slots[endpoint.flow() as usize];
-        act(transport, self.now);
+        act(transport, slot, self.now);
         let mut outlet = SimulatedHost {
             now: self.now,
             endpoint,
@@ -259,10 +354,19 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             armed,
             slot,
             network: &mut self.network,
+            oracle: &mut self.oracle,
             schedule: &mut self.schedule,
             recorder: &mut self.recorder,
+            displaced: &mut self.displaced,
         };
         drain(transport, self.now, &mut outlet);
+        if outlet.slot.unwritten > 0 && endpoint.side() == Side::Initiator {
+            write(transport, self.now, &mut outlet.slot.unwritten);
+            drain(transport, self.now, &mut outlet);
+        }
+        while let Some(packet) = self.displaced.pop() {
+            self.lose(&packet);
+        }
         self.flows.close_if_over(endpoint.flow());
     }
 
@@ -270,6 +374,19 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     fn mix(&mut self, kind: u8, entity: u32) {
         let event = self.now.as_ps() ^ u64::from(entity) << 40 ^ u64::from(kind) << 56;
         self.digest = (self.digest.rotate_left(5) ^ event).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Writes what the send buffer has room for, and ends the stream behind the last byte.
+fn write<T: Transport>(transport: &mut T, now: Instant, unwritten: &mut u64) {
+    let bytes = transport.send_space().min(*unwritten);
+    if bytes == 0 {
+        return;
+    }
+    *unwritten -= bytes;
+    transport.handle_command(now, Command::Send { bytes });
+    if *unwritten == 0 {
+        transport.handle_command(now, Command::Finish);
     }
 }
 
@@ -281,8 +398,20 @@ struct SimulatedHost<'s, 'a, R> {
     armed: &'s mut Instant,
     slot: &'s mut Slot,
     network: &'s mut Network<'a>,
+    oracle: &'s mut Oracle,
     schedule: &'s mut Schedule,
     recorder: &'s mut R,
+    displaced: &'s mut Vec<Packet>,
+}
+
+impl<R: Recorder> SimulatedHost<'_, '_, R> {
+    #[inline]
+    fn delivered(&mut self, bytes: u64) {
+        self.slot.delivered_bytes += bytes;
+        if R::ON {
+            self.recorder.delivered(self.slot.group, bytes);
+        }
+    }
 }
 
 impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
@@ -294,9 +423,14 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
         }
         match self.network.enqueue(self.now, self.nic, &packet, self.schedule) {
             Admission::Queued => self.slot.in_flight += 1,
+            Admission::Displaced => {
+                self.slot.in_flight += 1;
+                self.displaced.extend(self.network.take_displaced(self.nic));
+            }
             Admission::Dropped(_) => {
                 self.slot.drops += 1;
                 self.network.attachments.take(&packet);
+                self.oracle.on_drop(&packet);
             }
         }
     }
@@ -305,13 +439,30 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
     fn event(&mut self, event: TransportEvent) {
         match event {
             TransportEvent::Deliver(range) => {
-                self.slot.delivered_bytes += range.len();
-                if R::ON {
-                    self.recorder.delivered(self.slot.group, range.len());
+                self.delivered(range.len());
+                if let Some(messages) = &mut self.slot.messages {
+                    messages.on_bytes(range);
                 }
             }
-            TransportEvent::Received => self.slot.received = Some(self.now),
+            TransportEvent::DeliverMessage { bytes, .. } => {
+                self.delivered(bytes.into());
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message()) {
+                    self.slot.received = Some(self.now);
+                }
+            }
+            TransportEvent::GiveUp { message } => {
+                if let Some(messages) = &mut self.slot.messages {
+                    messages.on_given_up(message);
+                }
+            }
+            // A flow of messages may have had all it needs before its sender closed it.
+            TransportEvent::Received => _ = self.slot.received.get_or_insert(self.now),
             TransportEvent::Finished => self.slot.finished = true,
+            TransportEvent::Ask(request) => {
+                if self.oracle.ask(self.endpoint, request) {
+                    self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
+                }
+            }
             TransportEvent::Connected | TransportEvent::Release(_) => {}
         }
     }

@@ -1,10 +1,11 @@
 //! Everything between the endpoints: links, shared buffers, the choice of paths.
 
-use pliant_proto::packet::Packet;
+use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::switch::{QueuePlan, SharedBuffer};
 use pliant_proto::time::Instant;
+use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
 use super::link::Link;
@@ -18,6 +19,8 @@ use crate::traffic::FlowSpec;
 pub(super) struct Network<'a> {
     topology: &'a Topology,
     routing: &'a Routing,
+    switch_plan: &'a QueuePlan,
+    host_plan: &'a QueuePlan,
     links: Vec<Link>,
     hosts: u32,
     /// The shared buffer of each node that has one; empty if none has.
@@ -46,6 +49,8 @@ impl<'a> Network<'a> {
         Self {
             topology,
             routing: setup.routing,
+            switch_plan: setup.switch_plan,
+            host_plan: setup.host_plan,
             links: topology.links().iter().enumerate().map(link).collect(),
             hosts: topology.hosts(),
             shared: if shares { (0..nodes as u32).map(shared).collect() } else { Vec::new() },
@@ -86,6 +91,11 @@ impl<'a> Network<'a> {
             Self::schedule_next(port, link, schedule);
         }
         admission
+    }
+
+    /// The packet that the last one queued on `link` displaced.
+    pub(super) fn take_displaced(&mut self, link: u32) -> Option<Packet> {
+        self.links[link as usize].take_displaced()
     }
 
     /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date.
@@ -145,8 +155,9 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The next link of a packet at `node` towards `destination` when each packet chooses its path.
-    pub(super) fn spray(&mut self, node: NodeId, destination: u32) -> u32 {
+    /// The next link of a packet at `node` towards `destination` when each packet chooses its path. `pinned` is that which
+    /// the flow's pinned path has after so many hops.
+    pub(super) fn spray(&mut self, node: NodeId, destination: u32, pinned: u32, hops: u8) -> u32 {
         let links = self.routing.next_links(node, NodeId(destination));
         let choice = match self.path_choice {
             _ if links.len() == 1 => 0,
@@ -156,6 +167,12 @@ impl<'a> Network<'a> {
                 *turn = turn.wrapping_add(1);
                 *turn as usize % links.len()
             }
+            PathChoice::TwoPaths => match links.iter().position(|link| link.0 == pinned) {
+                Some(own) if hops == 1 && self.stream.below(2) == 1 => (own + links.len() / 2) % links.len(),
+                Some(own) => own,
+                // On the other path: a choice, but always the same.
+                None => pinned as usize % links.len(),
+            },
             PathChoice::Ecmp => unreachable!("a pinned path needs no choice"),
         };
         links[choice].0
@@ -172,6 +189,31 @@ impl<'a> Network<'a> {
     pub(super) fn path(&self, spec: &FlowSpec, path: &mut Vec<LinkId>) {
         let key = spec.sequence ^ u64::from(spec.group) << 48 ^ self.seed.rotate_left(32);
         self.routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
+    }
+
+    /// The links of the pinned path that `route` begins with: up to the first that reaches a host.
+    pub(super) fn path_of(&self, route: &[u32]) -> Vec<u32> {
+        let last = route.iter().position(|&link| self.links[link as usize].to() < self.hosts);
+        route[..=last.expect("a path ends at a host")].to_vec()
+    }
+
+    /// A link with all decisions taken that were due.
+    pub(super) fn caught_up(&mut self, now: Instant, link: u32) -> &Link {
+        let (port, shared) = self.port_and_buffer(link);
+        port.catch_up(now, shared);
+        port
+    }
+
+    /// A link's rate.
+    pub(super) fn rate(&self, link: u32) -> Rate {
+        self.topology.links()[link as usize].rate
+    }
+
+    /// The queue of a link that takes a class.
+    pub(super) fn queue_of(&self, link: u32, class: TrafficClass) -> usize {
+        let of_host = self.topology.is_host(self.topology.links()[link as usize].from);
+        let plan = if of_host { self.host_plan } else { self.switch_plan };
+        usize::from(plan.queue_of_class[class.class()])
     }
 
     /// What each queue of each link holds at `now`.

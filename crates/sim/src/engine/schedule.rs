@@ -20,6 +20,12 @@ pub(super) mod kind {
     pub(in crate::engine) const FLOW_START: u8 = 3;
     /// The recorder looks.
     pub(in crate::engine) const SAMPLE: u8 = 4;
+    /// Transports have asked the oracle.
+    pub(in crate::engine) const ORACLE_REQUESTS: u8 = 5;
+    /// The oracle tells new rates.
+    pub(in crate::engine) const ORACLE_UPDATE: u8 = 6;
+    /// The application has another message; the entity is the flow.
+    pub(in crate::engine) const MESSAGE: u8 = 7;
 }
 
 /// The pending events of a run.

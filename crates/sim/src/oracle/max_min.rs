@@ -107,9 +107,9 @@ impl Filling<'_> {
 
 /// When a limit fills; ordered by level, then by number.
 #[derive(Clone, Copy, Debug)]
-struct Level {
-    rate_per_weight: f64,
-    limit: usize,
+pub(super) struct Level {
+    pub(super) rate_per_weight: f64,
+    pub(super) limit: usize,
 }
 
 impl Ord for Level {

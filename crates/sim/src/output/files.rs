@@ -14,7 +14,11 @@ pub const PORTS_CSV: &str = "ports.csv";
 pub const QUEUE_SERIES: &str = "queue_series.parquet";
 /// Throughput over time.
 pub const THROUGHPUT_SERIES: &str = "throughput_series.parquet";
+/// Standings of flows under REFLEX over time.
+pub const REFLEX_SERIES: &str = "reflex_series.parquet";
 /// The report.
 pub const REPORT: &str = "report.html";
 /// The table of a comparison.
 pub const COMPARISON: &str = "comparison.json";
+/// The verdicts of a reproduction.
+pub const VERDICTS: &str = "verdicts.json";

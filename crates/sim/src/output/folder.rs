@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use super::OutputError;
-use super::files::{COMPARISON, SUMMARY};
+use super::files::{COMPARISON, SUMMARY, VERDICTS};
 
 /// Writes a folder at `target`: `fill` writes into a temporary folder beside it, which then takes its place. After an
 /// error nothing is left of it, and what stood at `target` stands there still.
@@ -56,7 +56,7 @@ fn check_target(target: &Path, force: bool) -> Result<bool, OutputError> {
     if empty {
         return Ok(false);
     }
-    let written_by_pliant = [SUMMARY, COMPARISON].into_iter().any(|file| target.join(file).is_file());
+    let written_by_pliant = [SUMMARY, COMPARISON, VERDICTS].into_iter().any(|file| target.join(file).is_file());
     match (force, written_by_pliant) {
         (false, _) => Err(OutputError::Exists(target.to_path_buf())),
         (true, false) => Err(OutputError::NotAnOutput(target.to_path_buf())),

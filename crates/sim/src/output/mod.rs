@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::experiment::{FigureOutcome, Size};
 use crate::report;
 use crate::results::RunResult;
 use crate::results::comparison::Variant;
@@ -93,6 +94,20 @@ pub fn write_comparison(
     })
 }
 
+/// Writes the output folder of a reproduction, whole or not at all: `report.html`, and `verdicts.json` with `verdicts`.
+pub fn write_reproduction(
+    dir: &Path,
+    figures: &[FigureOutcome],
+    size: Size,
+    verdicts: &str,
+    force: bool,
+) -> Result<(), OutputError> {
+    folder::write_whole(dir, force, |folder| {
+        write_text(&folder.join(files::VERDICTS), verdicts)?;
+        write_text(&folder.join(files::REPORT), &report::render_reproduction(figures, size))
+    })
+}
+
 /// Folder names made of the variants' labels: harmless characters, and distinct.
 fn folder_names(variants: &[Variant<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -111,14 +126,26 @@ fn is_file_name(name: &str) -> bool {
     [files::COMPARISON, files::REPORT].contains(&name)
 }
 
+/// Writes what [`read_run`] reads into a folder, whole or not at all, replacing what stands there: a run's output folder
+/// without what is only for people.
+pub(crate) fn write_data(dir: &Path, result: &RunResult, resolved_scenario_toml: &str) -> Result<(), OutputError> {
+    folder::write_whole(dir, true, |folder| write_data_files(folder, result, resolved_scenario_toml))
+}
+
 fn write_run_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &str) -> Result<(), OutputError> {
+    write_data_files(folder, result, resolved_scenario_toml)?;
+    let flows = result.flows.chunks(CHUNK_ROWS).map(|rows| schema::flows(rows, &result.groups));
+    write_csv(&folder.join(files::FLOWS_CSV), &schema::FLOWS, flows)?;
+    write_text(&folder.join(files::REPORT), &report::render(result))
+}
+
+fn write_data_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &str) -> Result<(), OutputError> {
     let groups = &result.groups;
-    let flows = || result.flows.chunks(CHUNK_ROWS).map(|rows| schema::flows(rows, groups));
+    let flows = result.flows.chunks(CHUNK_ROWS).map(|rows| schema::flows(rows, groups));
     let ports = result.ports.chunks(CHUNK_ROWS).map(schema::ports);
     write_text(&folder.join(files::SCENARIO), resolved_scenario_toml)?;
     write_text(&folder.join(files::SUMMARY), &summary_json(result))?;
-    write_csv(&folder.join(files::FLOWS_CSV), &schema::FLOWS, flows())?;
-    write_parquet(&folder.join(files::FLOWS_PARQUET), &schema::FLOWS, flows())?;
+    write_parquet(&folder.join(files::FLOWS_PARQUET), &schema::FLOWS, flows)?;
     write_csv(&folder.join(files::PORTS_CSV), &schema::PORTS, ports)?;
     if !result.queue_samples.is_empty() {
         let chunks = result.queue_samples.chunks(CHUNK_ROWS).map(schema::queue_series);
@@ -129,7 +156,11 @@ fn write_run_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &s
         let chunks = samples.map(|rows| schema::throughput_series(rows, groups));
         write_parquet(&folder.join(files::THROUGHPUT_SERIES), &schema::THROUGHPUT_SERIES, chunks)?;
     }
-    write_text(&folder.join(files::REPORT), &report::render(result))
+    if !result.reflex_samples.is_empty() {
+        let chunks = result.reflex_samples.chunks(CHUNK_ROWS).map(|rows| schema::reflex_series(rows, groups));
+        write_parquet(&folder.join(files::REFLEX_SERIES), &schema::REFLEX_SERIES, chunks)?;
+    }
+    Ok(())
 }
 
 /// Creates the file at `path`, lets `fill` write it and makes it durable.
@@ -179,6 +210,9 @@ pub fn read_run(dir: &Path) -> Result<RunResult, OutputError> {
     let series = dir.join(files::THROUGHPUT_SERIES);
     let throughput = |columns: &Columns<'static>| schema::read_throughput_series(columns, groups);
     result.throughput_samples = read_parquet(&series, &schema::THROUGHPUT_SERIES, throughput)?.unwrap_or_default();
+    let series = dir.join(files::REFLEX_SERIES);
+    let reflex = |columns: &Columns<'static>| schema::read_reflex_series(columns, groups);
+    result.reflex_samples = read_parquet(&series, &schema::REFLEX_SERIES, reflex)?.unwrap_or_default();
     Ok(result)
 }
 

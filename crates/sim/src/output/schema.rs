@@ -3,16 +3,20 @@
 
 use std::borrow::Cow;
 
+use pliant_proto::contract::reflex::{Phase, Standing};
 use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 
 use super::columns::{Column, Columns, Field, Kind};
-use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ThroughputSample};
+use crate::results::{
+    FlowRow, FlowState, GroupInfo, MessageCounts, PortRow, QueueSample, ReflexSample, Share, ThroughputSample,
+};
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 20] = [
+pub(super) const FLOWS: [Field; 31] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
+    ("request", Kind::Integer),
     ("source", Kind::Integer),
     ("destination", Kind::Integer),
     ("size_bytes", Kind::Integer),
@@ -22,11 +26,21 @@ pub(super) const FLOWS: [Field; 20] = [
     ("ideal_fct_ps", Kind::Integer),
     ("slowdown", Kind::OptionalNumber),
     ("delivered_bytes", Kind::Integer),
+    ("given_up_bytes", Kind::Integer),
+    ("low_sent_bytes", Kind::Integer),
+    ("low_ps", Kind::Integer),
     ("state", Kind::Text),
     ("retransmitted_packets", Kind::Integer),
     ("timeouts", Kind::Integer),
     ("marked_packets", Kind::Integer),
     ("dropped_packets", Kind::Integer),
+    ("fair_share", Kind::OptionalNumber),
+    ("fluid_share", Kind::OptionalNumber),
+    ("pauses", Kind::Integer),
+    ("paused_ps", Kind::Integer),
+    ("messages", Kind::OptionalInteger),
+    ("needed_messages", Kind::OptionalInteger),
+    ("delivered_messages", Kind::OptionalInteger),
     ("credits", Kind::Integer),
     ("wasted_credits", Kind::Integer),
     ("reactive_bytes", Kind::Integer),
@@ -70,6 +84,20 @@ pub(super) const QUEUE_SERIES: [Field; 5] = [
 pub(super) const THROUGHPUT_SERIES: [Field; 3] =
     [("at_ps", Kind::Integer), ("group", Kind::Text), ("delivered_bytes", Kind::Integer)];
 
+/// Columns of `reflex_series.parquet`.
+pub(super) const REFLEX_SERIES: [Field; 10] = [
+    ("at_ps", Kind::Integer),
+    ("flow", Kind::Integer),
+    ("group", Kind::Text),
+    ("interval_ps", Kind::Integer),
+    ("acked_bytes", Kind::Integer),
+    ("fair_rate_bytes_per_s", Kind::OptionalNumber),
+    ("rate_budget_bytes", Kind::OptionalNumber),
+    ("delivery_budget_bytes", Kind::OptionalNumber),
+    ("phase", Kind::Text),
+    ("low", Kind::Integer),
+];
+
 fn integers<T>(rows: &[T], value: impl Fn(&T) -> u64) -> Column<'static> {
     Column::Integer(rows.iter().map(value).collect())
 }
@@ -78,10 +106,15 @@ fn text<'a, T>(rows: &'a [T], value: impl Fn(&'a T) -> &'a str) -> Column<'a> {
     Column::Text(rows.iter().map(|row| Cow::Borrowed(value(row))).collect())
 }
 
+fn of_messages(rows: &[FlowRow], value: impl Fn(MessageCounts) -> u32) -> Column<'static> {
+    Column::OptionalInteger(rows.iter().map(|flow| flow.messages.map(|counts| value(counts).into())).collect())
+}
+
 pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns<'a> {
     vec![
         integers(rows, |flow| flow.id),
         text(rows, |flow| &groups[usize::from(flow.group)].name),
+        integers(rows, |flow| flow.request),
         integers(rows, |flow| u64::from(flow.source)),
         integers(rows, |flow| u64::from(flow.destination)),
         integers(rows, |flow| flow.bytes),
@@ -91,11 +124,21 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| flow.ideal_fct.as_ps()),
         Column::OptionalNumber(rows.iter().map(FlowRow::slowdown).collect()),
         integers(rows, |flow| flow.delivered_bytes),
+        integers(rows, |flow| flow.given_up_bytes),
+        integers(rows, |flow| flow.low_bytes),
+        integers(rows, |flow| flow.low_time.as_ps()),
         text(rows, |flow| flow.state.name()),
         integers(rows, |flow| u64::from(flow.retransmissions)),
         integers(rows, |flow| u64::from(flow.timeouts)),
         integers(rows, |flow| u64::from(flow.marks)),
         integers(rows, |flow| u64::from(flow.drops)),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fair_share.get()).collect()),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.fluid_share.get()).collect()),
+        integers(rows, |flow| u64::from(flow.pauses)),
+        integers(rows, |flow| flow.paused.as_ps()),
+        of_messages(rows, |counts| counts.total),
+        of_messages(rows, |counts| counts.needed),
+        of_messages(rows, |counts| counts.delivered),
         integers(rows, |flow| flow.credits),
         integers(rows, |flow| flow.wasted_credits),
         integers(rows, |flow| flow.reactive_bytes),
@@ -145,6 +188,24 @@ pub(super) fn throughput_series<'a>(rows: &'a [ThroughputSample], groups: &'a [G
     ]
 }
 
+pub(super) fn reflex_series<'a>(rows: &'a [ReflexSample], groups: &'a [GroupInfo]) -> Columns<'a> {
+    let budget = |value: fn(&Standing) -> f64| {
+        Column::OptionalNumber(rows.iter().map(|sample| Some(value(&sample.standing))).collect())
+    };
+    vec![
+        integers(rows, |sample| sample.standing.at.as_ps()),
+        integers(rows, |sample| sample.flow),
+        text(rows, |sample| &groups[usize::from(sample.group)].name),
+        integers(rows, |sample| sample.standing.interval.as_ps()),
+        integers(rows, |sample| sample.standing.acked_bytes),
+        Column::OptionalNumber(rows.iter().map(|sample| sample.standing.fair_rate).collect()),
+        budget(|standing| standing.rate_budget),
+        budget(|standing| standing.delivery_budget),
+        text(rows, |sample| sample.standing.phase.name()),
+        integers(rows, |sample| u64::from(sample.standing.low)),
+    ]
+}
+
 /// Columns of a table that was read, by name.
 struct Named<'a> {
     fields: &'a [Field],
@@ -177,6 +238,37 @@ impl Named<'_> {
         T::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
     }
 
+    fn optional(&self, name: &str, row: usize) -> Option<u64> {
+        match self.column(name) {
+            Column::OptionalInteger(values) => values[row],
+            _ => unreachable!("{name} is an optional integer in the schema"),
+        }
+    }
+
+    fn optional_small(&self, name: &str, row: usize) -> Result<Option<u32>, String> {
+        let small = |value: u64| {
+            u32::try_from(value).map_err(|_| format!("row {}, column {name}: {value} is too large", row + 1))
+        };
+        self.optional(name, row).map(small).transpose()
+    }
+
+    fn share(&self, name: &str, row: usize) -> Result<Share, String> {
+        match self.column(name) {
+            Column::OptionalNumber(values) if values[row].is_some_and(f64::is_nan) => {
+                Err(format!("row {}, column {name}: not a number", row + 1))
+            }
+            Column::OptionalNumber(values) => Ok(Share::new(values[row])),
+            _ => unreachable!("{name} is an optional number in the schema"),
+        }
+    }
+
+    fn number(&self, name: &str, row: usize) -> Option<f64> {
+        match self.column(name) {
+            Column::OptionalNumber(values) => values[row],
+            _ => unreachable!("{name} is a number in the schema"),
+        }
+    }
+
     fn text(&self, name: &str, row: usize) -> &str {
         match self.column(name) {
             Column::Text(values) => &values[row],
@@ -195,26 +287,39 @@ impl Named<'_> {
 
 pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Result<Vec<FlowRow>, String> {
     let table = Named { fields: &FLOWS, columns };
-    let Column::OptionalInteger(completed) = table.column("completed_ps") else {
-        unreachable!("an optional integer in the schema")
-    };
     let row = |row: usize| {
         let state = table.text("state", row);
         Ok(FlowRow {
             id: table.integer("flow", row),
             group: table.group(row, groups)?,
+            request: table.integer("request", row),
             source: table.small("source", row)?,
             destination: table.small("destination", row)?,
             bytes: table.integer("size_bytes", row),
             start: Instant::from_ps(table.integer("start_ps", row)),
-            completed: completed[row].map(Instant::from_ps),
+            completed: table.optional("completed_ps", row).map(Instant::from_ps),
             ideal_fct: Span::from_ps(table.integer("ideal_fct_ps", row)),
             delivered_bytes: table.integer("delivered_bytes", row),
+            given_up_bytes: table.integer("given_up_bytes", row),
+            low_bytes: table.integer("low_sent_bytes", row),
+            low_time: Span::from_ps(table.integer("low_ps", row)),
             state: FlowState::from_name(state).ok_or_else(|| format!("row {}: no state \"{state}\"", row + 1))?,
             retransmissions: table.small("retransmitted_packets", row)?,
             timeouts: table.small("timeouts", row)?,
             marks: table.small("marked_packets", row)?,
             drops: table.small("dropped_packets", row)?,
+            fair_share: table.share("fair_share", row)?,
+            fluid_share: table.share("fluid_share", row)?,
+            pauses: table.small("pauses", row)?,
+            paused: Span::from_ps(table.integer("paused_ps", row)),
+            messages: match table.optional_small("messages", row)? {
+                None => None,
+                Some(total) => Some(MessageCounts {
+                    total,
+                    needed: table.optional_small("needed_messages", row)?.unwrap_or(total),
+                    delivered: table.optional_small("delivered_messages", row)?.unwrap_or(0),
+                }),
+            },
             credits: table.integer("credits", row),
             wasted_credits: table.integer("wasted_credits", row),
             reactive_bytes: table.integer("reactive_bytes", row),
@@ -273,6 +378,29 @@ pub(super) fn read_throughput_series(
             group: table.group(row, groups)?,
             delivered_bytes: table.integer("delivered_bytes", row),
         })
+    };
+    (0..table.rows()).map(row).collect()
+}
+
+pub(super) fn read_reflex_series(
+    columns: &Columns<'static>,
+    groups: &[GroupInfo],
+) -> Result<Vec<ReflexSample>, String> {
+    let table = Named { fields: &REFLEX_SERIES, columns };
+    let row = |row: usize| {
+        let budget = |name| table.number(name, row).ok_or_else(|| format!("row {}: {name} is missing", row + 1));
+        let phase = table.text("phase", row);
+        let standing = Standing {
+            at: Instant::from_ps(table.integer("at_ps", row)),
+            interval: Span::from_ps(table.integer("interval_ps", row)),
+            acked_bytes: table.integer("acked_bytes", row),
+            fair_rate: table.number("fair_rate_bytes_per_s", row),
+            rate_budget: budget("rate_budget_bytes")?,
+            delivery_budget: budget("delivery_budget_bytes")?,
+            phase: Phase::from_name(phase).ok_or_else(|| format!("row {}: no phase \"{phase}\"", row + 1))?,
+            low: table.integer("low", row) != 0,
+        };
+        Ok(ReflexSample { flow: table.integer("flow", row), group: table.group(row, groups)?, standing })
     };
     (0..table.rows()).map(row).collect()
 }

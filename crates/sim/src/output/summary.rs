@@ -7,7 +7,7 @@ use crate::results::statistics::{GroupStatistics, by_group};
 use crate::results::{GroupInfo, RunResult};
 
 /// Version of the folder's layout; a change that breaks readers raises it.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What identifies a run and what it cost.
 #[derive(Serialize, Deserialize)]
@@ -89,5 +89,6 @@ pub(super) fn read_summary(text: &str) -> Result<RunResult, String> {
         ports: Vec::new(),
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
+        reflex_samples: Vec::new(),
     })
 }

@@ -42,6 +42,7 @@ fn a_run_leaves_these_files() {
         "flows.parquet",
         "ports.csv",
         "queue_series.parquet",
+        "reflex_series.parquet",
         "report.html",
         "scenario.toml",
         "summary.json",
@@ -54,8 +55,11 @@ fn a_run_leaves_these_files() {
     let mut bare = samples::run();
     bare.queue_samples.clear();
     bare.throughput_samples.clear();
+    bare.reflex_samples.clear();
     write_run(&out, &bare, "", true).unwrap();
-    assert!(!out.join(files::QUEUE_SERIES).exists() && !out.join(files::THROUGHPUT_SERIES).exists());
+    for series in [files::QUEUE_SERIES, files::THROUGHPUT_SERIES, files::REFLEX_SERIES] {
+        assert!(!out.join(series).exists());
+    }
 }
 
 /// The schema is a promise to readers' scripts: a change here is a change of `docs/output.md` and of the format.
@@ -67,8 +71,10 @@ fn columns_keep_their_names() {
     let header = |file| fs::read_to_string(out.join(file)).unwrap().lines().next().unwrap().to_owned();
     assert_eq!(
         header(files::FLOWS_CSV),
-        "flow,group,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
-         state,retransmitted_packets,timeouts,marked_packets,dropped_packets,credits,wasted_credits,reactive_bytes,reorder_bytes"
+        "flow,group,request,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
+         given_up_bytes,low_sent_bytes,low_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets,\
+         fair_share,fluid_share,pauses,paused_ps,messages,needed_messages,delivered_messages,\
+         credits,wasted_credits,reactive_bytes,reorder_bytes"
     );
     assert_eq!(
         header(files::PORTS_CSV),
@@ -80,19 +86,25 @@ fn columns_keep_their_names() {
     let names = |fields: &[Field]| fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
     assert_eq!(names(&schema::QUEUE_SERIES), "at_ps,port,queue,packets,bytes");
     assert_eq!(names(&schema::THROUGHPUT_SERIES), "at_ps,group,delivered_bytes");
+    assert_eq!(
+        names(&schema::REFLEX_SERIES),
+        "at_ps,flow,group,interval_ps,acked_bytes,fair_rate_bytes_per_s,rate_budget_bytes,delivery_budget_bytes,\
+         phase,low"
+    );
 }
 
 #[test]
 fn every_column_is_documented() {
     let schema = include_str!("../../../../docs/output.md");
-    let tables: [&[Field]; 4] = [&schema::FLOWS, &schema::PORTS, &schema::QUEUE_SERIES, &schema::THROUGHPUT_SERIES];
-    for (name, _) in tables.concat() {
+    let series: [&[Field]; 3] = [&schema::QUEUE_SERIES, &schema::THROUGHPUT_SERIES, &schema::REFLEX_SERIES];
+    let tables: [&[Field]; 2] = [&schema::FLOWS, &schema::PORTS];
+    for (name, _) in tables.into_iter().chain(series).flatten() {
         let name = match name.strip_prefix("dropped_").and_then(|rest| rest.rsplit_once('_')) {
             Some((reason, unit)) if !reason.is_empty() => {
                 assert!(schema.contains(&format!("`{reason}`")), "reason {reason}");
                 format!("dropped_REASON_{unit}")
             }
-            _ => name.to_owned(),
+            _ => (*name).to_owned(),
         };
         assert!(schema.contains(&format!("`{name}`")), "column {name} is missing");
     }
@@ -200,7 +212,7 @@ fn a_report_is_rebuilt_from_the_other_files() {
     fs::remove_file(out.join(files::REPORT)).unwrap();
     let path = rebuild_report(&out).unwrap();
     assert_eq!(fs::read_to_string(path).unwrap(), first);
-    assert_eq!(entries(&out).len(), 8, "no temporary file stays");
+    assert_eq!(entries(&out).len(), 9, "no temporary file stays");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The plots, as data for plotly.js.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::page::escape;
@@ -24,7 +26,7 @@ const QUEUES_SHOWN: usize = 4;
 pub(super) struct Figure {
     pub(super) title: String,
     /// How to read it, in one line.
-    pub(super) note: &'static str,
+    pub(super) note: Cow<'static, str>,
     pub(super) data: Vec<Value>,
     pub(super) layout: Value,
 }
@@ -102,7 +104,8 @@ fn slowdown_by_size(curves: &[Curve<'_>]) -> Figure {
     Figure {
         title: "Slowdown by flow size".to_owned(),
         note: "Completion time over the time the flow would take alone; 1 is ideal. Circles: median. Diamonds: 99th \
-               percentile. Hollow: a lower bound.",
+               percentile. Hollow: a lower bound."
+            .into(),
         data: size_traces(curves, "×", statistics::slowdown),
         layout: layout(&size_axis(), &log_axis("slowdown (×)")),
     }
@@ -112,7 +115,8 @@ fn fct_by_size(curves: &[Curve<'_>]) -> Figure {
     Figure {
         title: "Flow completion time by flow size".to_owned(),
         note: "From the application's start to the receiver's last needed byte. Circles: median. Diamonds: 99th \
-               percentile. Hollow: a lower bound.",
+               percentile. Hollow: a lower bound."
+            .into(),
         data: size_traces(curves, " µs", statistics::fct_us),
         layout: layout(&size_axis(), &log_axis("completion time (µs)")),
     }
@@ -187,7 +191,7 @@ fn slowdown_distribution(curves: &[Curve<'_>]) -> Figure {
     y["tickformat"] = json!(".0%");
     Figure {
         title: "Distribution of slowdown".to_owned(),
-        note: "Further left is better. A curve that ends below 100 % has flows still under way at the end.",
+        note: "Further left is better. A curve that ends below 100 % has flows still under way at the end.".into(),
         data: curves.iter().filter_map(trace).collect(),
         layout: layout(&log_axis("slowdown (×)"), &y),
     }
@@ -220,7 +224,8 @@ fn counts(curves: &[Curve<'_>]) -> Figure {
     Figure {
         title: "Drops, marks, timeouts".to_owned(),
         note: "Totals over the run, on a logarithmic axis: packets dropped by queues, arrived with a congestion mark, \
-               or sent again, and retransmission timeouts.",
+               or sent again, and retransmission timeouts."
+            .into(),
         data: if largest > 0 { curves.iter().map(trace).collect() } else { Vec::new() },
         layout,
     }
@@ -247,7 +252,8 @@ fn throughput(curves: &[Curve<'_>], stacked: bool) -> Figure {
             "Payload delivered to receivers; areas stack up to the total."
         } else {
             "Payload delivered to receivers."
-        },
+        }
+        .into(),
         data: curves.iter().filter_map(trace).collect(),
         layout: layout(&axis("time (ms)"), &y),
     }
@@ -277,7 +283,7 @@ fn queue_figure(title: String, data: Vec<Value>) -> Figure {
     let mut y = axis("queued (kB)");
     y["rangemode"] = json!("tozero");
     let note = "Bytes waiting at each look; where looks are many, the longest of neighbours.";
-    Figure { title, note, data, layout: layout(&axis("time (ms)"), &y) }
+    Figure { title, note: note.into(), data, layout: layout(&axis("time (ms)"), &y) }
 }
 
 /// The queue's name, escaped; its numbers if the run lists no such port.
@@ -298,18 +304,18 @@ fn line(name: &str, colour: &str, points: &[(f64, f64)]) -> Value {
 }
 
 /// `value` with six significant digits, which is finer than any screen and halves the page.
-fn short(value: f64) -> f64 {
+pub(super) fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().expect("a number that was just printed")
 }
 
-fn axis(title: &str) -> Value {
+pub(super) fn axis(title: &str) -> Value {
     json!({
         "title": { "text": title, "standoff": 8 }, "gridcolor": "#e6eaef", "linecolor": "#9aa5b1", "showline": true,
         "zeroline": false, "ticks": "outside", "tickcolor": "#9aa5b1", "ticklen": 4, "automargin": true,
     })
 }
 
-fn log_axis(title: &str) -> Value {
+pub(super) fn log_axis(title: &str) -> Value {
     let mut axis = axis(title);
     axis["type"] = json!("log");
     axis["exponentformat"] = json!("SI");
@@ -325,7 +331,7 @@ fn size_axis() -> Value {
     axis
 }
 
-fn layout(x: &Value, y: &Value) -> Value {
+pub(super) fn layout(x: &Value, y: &Value) -> Value {
     json!({
         "xaxis": x, "yaxis": y, "height": 360, "margin": { "l": 56, "r": 40, "t": 8, "b": 44 },
         "font": { "family": "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', sans-serif", "size": 12, "color": "#334155" },

@@ -3,12 +3,14 @@
 
 use serde::Serialize;
 
+use crate::experiment::{FigureOutcome, Size};
 use crate::results::RunResult;
 use crate::results::comparison::{ComparisonRow, Variant, compare};
 
 mod figures;
 mod measures;
 mod page;
+mod reproduction;
 mod series;
 mod table;
 
@@ -22,6 +24,11 @@ pub fn render(result: &RunResult) -> String {
 /// The HTML report of several variants side by side; `title` names what they have in common.
 pub fn render_comparison(title: &str, variants: &[Variant<'_>]) -> String {
     page::page(title, variants)
+}
+
+/// The HTML report of figures that were reproduced: each drawn as the paper draws it, under it the claims.
+pub fn render_reproduction(figures: &[FigureOutcome], size: Size) -> String {
+    reproduction::page(figures, size)
 }
 
 /// The comparison's table as JSON: one object per traffic group and variant, with all statistics.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::figures::{Figure, Section, colour, sections};
+use super::figures::{Figure, colour, sections};
 use super::measures::{Better, Format, Measure, measures, number, print};
 use crate::results::comparison::{ComparisonRow, Variant, compare};
 use crate::results::statistics::{Distribution, Estimate, FlowStatistics};
@@ -54,6 +54,12 @@ pub(super) fn page(title: &str, variants: &[Variant<'_>]) -> String {
         body.push_str("</div></section>\n");
     }
     body.extend(variants.iter().map(queue_table));
+    let figures = sections.iter().flat_map(|section| &section.figures);
+    html(&title, &body, figures)
+}
+
+/// A whole page that loads nothing: `title` and `body` are markup, and the body has a place for each figure.
+pub(super) fn html<'f>(title: &str, body: &str, figures: impl Iterator<Item = &'f Figure>) -> String {
     // The page may run what it carries, and load nothing.
     let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
     format!(
@@ -62,18 +68,17 @@ pub(super) fn page(title: &str, variants: &[Variant<'_>]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n{STYLE}</style>\n</head>\n\
          <body>\n<main>\n{body}</main>\n<script>{PLOTLY}</script>\n\
          <script type=\"application/json\" id=\"figures\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        figures_json(&sections)
+        figures_json(figures)
     )
 }
 
 /// The figures' data. Without `<` no text in it can end the script element that carries it.
-fn figures_json(sections: &[Section]) -> String {
-    let figures = sections.iter().flat_map(|section| &section.figures);
+fn figures_json<'f>(figures: impl Iterator<Item = &'f Figure>) -> String {
     let data: Vec<Value> = figures.map(|figure| json!({ "data": figure.data, "layout": figure.layout })).collect();
     Value::from(data).to_string().replace('<', "\\u003c")
 }
 
-fn figure_card(figure: &Figure, index: usize) -> String {
+pub(super) fn figure_card(figure: &Figure, index: usize) -> String {
     format!(
         "<figure><h3>{}</h3><div class=\"plot\" id=\"figure-{index}\"></div><figcaption>{}</figcaption></figure>",
         figure.title, figure.note

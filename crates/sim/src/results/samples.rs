@@ -1,9 +1,10 @@
 //! Made-up results for tests.
 
+use pliant_proto::contract::reflex::{Phase, Standing};
 use pliant_proto::switch::queue::{Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 
-use super::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, RunResult, ThroughputSample};
+use super::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ReflexSample, RunResult, Share, ThroughputSample};
 
 const RUN: Span = Span::from_ms(20);
 const INTERVAL: Span = Span::from_us(10);
@@ -15,6 +16,7 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
     FlowRow {
         id,
         group: 0,
+        request: id,
         source: (id % 16) as u32,
         destination: (id % 15) as u32 + 16,
         bytes,
@@ -22,6 +24,9 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         completed: Some(start.after(ideal_fct.plus(ideal_fct.divided_by(2)))),
         ideal_fct,
         delivered_bytes: bytes,
+        given_up_bytes: 0,
+        low_bytes: 0,
+        low_time: Span::ZERO,
         state: FlowState::Completed,
         retransmissions: 0,
         timeouts: 0,
@@ -31,6 +36,11 @@ pub(crate) fn flow(id: u64, bytes: u64) -> FlowRow {
         wasted_credits: 0,
         reactive_bytes: 0,
         reorder_bytes: 0,
+        fair_share: Share::NONE,
+        fluid_share: Share::NONE,
+        pauses: 0,
+        paused: Span::ZERO,
+        messages: None,
     }
 }
 
@@ -42,7 +52,9 @@ pub(crate) fn unfinished(id: u64, bytes: u64) -> FlowRow {
 /// A group with a name.
 pub(crate) fn group(name: &str, transport: &str) -> GroupInfo {
     let contract = if transport == "reflex" { "min_share 0.3" } else { "none" };
-    GroupInfo { name: name.into(), transport: transport.into(), class: "best_effort".into(), contract: contract.into() }
+    let min_share = if transport == "reflex" { 0.3 } else { 1.0 };
+    let (name, transport, class) = (name.into(), transport.into(), "best_effort".into());
+    GroupInfo { name, transport, class, contract: contract.into(), min_share }
 }
 
 /// A spread of numbers in [0, 1) without a random generator.
@@ -71,6 +83,7 @@ pub(crate) fn run_with(flows: u64, load: f64) -> RunResult {
         throughput_samples: (1..=2000)
             .flat_map(|i| (0..2).map(move |group| throughput_sample(i, group, load)))
             .collect(),
+        reflex_samples: (1..=10).map(reflex_sample).collect(),
     }
 }
 
@@ -92,6 +105,11 @@ fn scattered_flow(id: u64, flows: u64, load: f64) -> FlowRow {
     row.retransmissions = (congestion * 0.7) as u32;
     row.drops = row.retransmissions;
     row.timeouts = u32::from(congestion > 7.0);
+    // Shares as they would be computed: of some flows, any value.
+    row.fair_share = Share::new((!id.is_multiple_of(7)).then(|| 1.0 / (1.0 + congestion)));
+    row.fluid_share = Share::new((!id.is_multiple_of(11)).then(|| 1.1 / (1.0 + congestion)));
+    row.low_bytes = if training { bytes / 3 } else { 0 };
+    row.low_time = Span::from_us(3 * row.low_bytes);
     if completed.since(Instant::ZERO) > RUN {
         row.completed = None;
         row.state = FlowState::Unfinished;
@@ -120,6 +138,20 @@ fn queue_sample(i: u64, port: u32, load: f64) -> Option<QueueSample> {
     let packets = (load * 60.0 * wave * (0.6 + 0.4 * scatter(i, u64::from(port)))) as u32 / (port + 1);
     let at = Instant::ZERO.after(INTERVAL.times(i));
     (packets > 0).then(|| QueueSample { at, port, queue: 0, packets, bytes: u64::from(packets) * 1538 })
+}
+
+fn reflex_sample(i: u64) -> ReflexSample {
+    let standing = Standing {
+        at: Instant::ZERO.after(INTERVAL.times(i)),
+        interval: INTERVAL,
+        acked_bytes: 12_000 * i,
+        fair_rate: (i > 7).then_some(6.25e8),
+        rate_budget: 1.5 * i as f64 - 7.0,
+        delivery_budget: 1e6 / i as f64,
+        phase: [Phase::Warmup, Phase::Measure, Phase::Exploit, Phase::Exploit, Phase::Exploit][(i % 5) as usize],
+        low: i % 5 > 1 && i > 7,
+    };
+    ReflexSample { flow: 0, group: 1, standing }
 }
 
 fn throughput_sample(i: u64, group: u16, load: f64) -> ThroughputSample {

@@ -62,8 +62,13 @@ pub(crate) fn sort(values: &mut [Estimate]) {
 /// The true values behind lower bounds may be as large as they like. If all were infinite, the same rank would stand
 /// among the exact values alone: that is the percentile's upper bound.
 pub(crate) fn percentile(sorted: &[Estimate], percent: usize) -> Estimate {
-    assert!((1..=100).contains(&percent) && !sorted.is_empty(), "a percentile of something");
-    let rank = (percent * sorted.len()).div_ceil(100);
+    permille(sorted, percent * 10)
+}
+
+/// The same in tenths of a percent: 999 is the 99.9th percentile.
+pub(crate) fn permille(sorted: &[Estimate], permille: usize) -> Estimate {
+    assert!((1..=1000).contains(&permille) && !sorted.is_empty(), "a percentile of something");
+    let rank = (permille * sorted.len()).div_ceil(1000);
     let value = sorted[rank - 1].value;
     let at_most = sorted.iter().filter(|estimate| !estimate.lower_bound).nth(rank - 1);
     Estimate { value, lower_bound: at_most.is_none_or(|upper| upper.value > value * NEGLIGIBLE_RISE) }
@@ -86,6 +91,46 @@ pub(crate) fn slowdown(flow: &FlowRow, result: &RunResult) -> Option<Estimate> {
 fn time_taken(flow: &FlowRow, result: &RunResult) -> Option<(pliant_proto::time::Span, bool)> {
     let unfinished = || (flow.state == FlowState::Unfinished).then(|| (result.end().since(flow.start), true));
     flow.fct().map(|fct| (fct, false)).or_else(unfinished)
+}
+
+/// Shares of the max-min fair rate that flows got.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct ShareStatistics {
+    /// Flows with a share.
+    pub flows: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Least share.
+    pub min: f64,
+    /// First percentile.
+    pub p1: f64,
+    /// Fifth percentile.
+    pub p5: f64,
+    /// Part of the flows whose share is below the `min_share` of their contract, in [0, 1].
+    pub below_min_share: f64,
+}
+
+impl ShareStatistics {
+    /// Statistics of the `share` of `flows`; `None` if none has one.
+    fn of(flows: &[&FlowRow], result: &RunResult, share: fn(&FlowRow) -> Option<f64>) -> Option<Self> {
+        let mut shares: Vec<Estimate> = Vec::new();
+        let mut below = 0u64;
+        for flow in flows {
+            let Some(value) = share(flow) else { continue };
+            shares.push(Estimate { value, lower_bound: false });
+            below += u64::from(value < result.groups[usize::from(flow.group)].min_share);
+        }
+        let count = shares.len() as f64;
+        sort(&mut shares);
+        Some(Self {
+            flows: shares.len() as u64,
+            mean: shares.iter().map(|share| share.value).sum::<f64>() / count,
+            min: shares.first()?.value,
+            p1: percentile(&shares, 1).value,
+            p5: percentile(&shares, 5).value,
+            below_min_share: below as f64 / count,
+        })
+    }
 }
 
 /// Statistics of a set of flows.
@@ -127,6 +172,14 @@ pub struct FlowStatistics {
     pub reactive_bytes: u64,
     /// Largest stretch that one receiver held beyond a gap, in bytes.
     pub reorder_bytes: u64,
+    /// What part of their entitlement flows were delivered; `None` unless shares were asked for.
+    pub fair_share: Option<ShareStatistics>,
+    /// Completion times of the fluid system over the flows' own; `None` unless shares were asked for.
+    pub fluid_share: Option<ShareStatistics>,
+    /// Messages of the flows that consist of messages.
+    pub messages: u64,
+    /// Of these: arrived whole.
+    pub delivered_messages: u64,
 }
 
 impl FlowStatistics {
@@ -158,6 +211,10 @@ impl FlowStatistics {
             wasted_credits: flows.iter().map(|flow| flow.wasted_credits).sum(),
             reactive_bytes: flows.iter().map(|flow| flow.reactive_bytes).sum(),
             reorder_bytes: flows.iter().map(|flow| flow.reorder_bytes).max().unwrap_or(0),
+            fair_share: ShareStatistics::of(flows, result, |flow| flow.fair_share.get()),
+            fluid_share: ShareStatistics::of(flows, result, |flow| flow.fluid_share.get()),
+            messages: sum(|flow| flow.messages.map_or(0, |counts| counts.total)),
+            delivered_messages: sum(|flow| flow.messages.map_or(0, |counts| counts.delivered)),
         }
     }
 }
@@ -183,6 +240,8 @@ pub struct GroupStatistics {
     pub class: String,
     /// Its service contract.
     pub contract: String,
+    /// The least share of their fair rate that the contract grants its flows.
+    pub min_share: f64,
     /// Its part of all bytes that the run delivered, in [0, 1].
     pub share_of_delivered: f64,
     /// All its flows.
@@ -204,6 +263,7 @@ pub fn by_group(result: &RunResult) -> Vec<GroupStatistics> {
                 transport: info.transport.clone(),
                 class: info.class.clone(),
                 contract: info.contract.clone(),
+                min_share: info.min_share,
                 share_of_delivered: if total > 0.0 { all.delivered_bytes as f64 / total } else { 0.0 },
                 all,
                 by_size: by_size(flows, result),

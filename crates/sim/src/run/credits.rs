@@ -11,7 +11,7 @@ use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexP
 use pliant_proto::transport::layering::{LayeredReceiver, LayeredSender};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 
-use crate::scenario::{CreditCarrier, CreditKind, Resolved};
+use crate::scenario::{CreditCarrier, CreditKind, Resolved, TcpCarrier};
 use crate::topology::NodeId;
 use crate::traffic::FlowSpec;
 
@@ -27,9 +27,17 @@ enum Shared {
 #[derive(Default)]
 pub(super) struct CreditTransports {
     shared: BTreeMap<(u16, Option<u8>), Shared>,
+    legacy: BTreeMap<u16, Arc<TcpConfig>>,
 }
 
 impl CreditTransports {
+    /// Both sides of `flow`, whose ends are not both deployed.
+    pub(super) fn open_legacy(&mut self, carrier: &TcpCarrier, flow: &FlowSpec) -> (AnyTransport, AnyTransport) {
+        let config = self.legacy.entry(flow.group).or_insert_with(|| Arc::new(carrier.config.clone()));
+        let sender = TcpSender::new(Arc::clone(config), carrier.controller);
+        (sender.into(), TcpReceiver::new(Arc::clone(config)).into())
+    }
+
     /// Both sides of `flow`.
     pub(super) fn open(
         &mut self,

@@ -41,6 +41,24 @@ fn a_small_scenario_runs_to_its_end() {
     assert_eq!(result.ports.len(), 2 * (8 + 4), "a queue for each direction of 8 host cables and 4 fabric cables");
 }
 
+/// A send buffer bounds what is in flight and loses nothing: 2 MB by 25 kB each 100 us takes 79 round trips and the way
+/// of the last packet.
+#[test]
+fn a_send_buffer_is_filled_again_as_it_drains() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 2\nlink = { rate = '100Gbit/s', delay = '25us' }\n\
+                [traffic.a]\nkind = 'flows'\nflows = [{ source = 0, destination = 1, size = '2MB' }]\n\
+                tcp = { send_buffer = '25kB', ack_every = 1, initial_window = 20 }\n";
+    for transport in ["dctcp", "cubic", "tcp-lp"] {
+        let scenario = Scenario::parse(text, Path::new("buffer.toml")).unwrap();
+        let change = Override::parse("--set", &format!("traffic.a.transport={transport}")).unwrap();
+        let result = run(&scenario.with(&[change]).unwrap().resolve().unwrap(), &AtomicBool::new(false), &mut |_| {});
+        let flow = result.unwrap().flows[0];
+        assert_eq!((flow.state, flow.delivered_bytes), (FlowState::Completed, 2_000_000));
+        let fct = flow.fct().unwrap().as_us_f64();
+        assert!((7950.0..8400.0).contains(&fct), "{transport}: {fct} us");
+    }
+}
+
 /// Equal seeds give equal runs, recorded or not; another seed gives another.
 #[test]
 fn the_digest_depends_on_the_seed_alone() {
@@ -76,6 +94,88 @@ fn flows_of_the_warm_up_have_no_row() {
     let late = all.flows.iter().filter(|flow| flow.start >= Instant::ZERO.after(Span::from_ms(1))).count();
     assert!(late < all.flows.len());
     assert_eq!(warm.flows.len(), late);
+}
+
+/// A second of warm-up, ten measured and five of cool-down, in milliseconds: only flows that start in the ten have a
+/// row, the events are the same, and flows that the end of the run cuts off count with the time they had.
+#[test]
+fn flows_of_the_cool_down_have_no_row() {
+    let times = ["duration=1600us", "warmup=100us", "drain=0s", "web.size=1MB"];
+    let (all, part) = (run_small(&times), run_small(&[&times[..], &["measure_until=1100us"]].concat()));
+    assert_eq!(all.digest, part.digest);
+    let last = Instant::ZERO.after(Span::from_us(1100));
+    assert!(all.flows.iter().any(|flow| flow.start >= last) && part.flows.iter().all(|flow| flow.start < last));
+    assert_eq!(part.flows.len(), all.flows.iter().filter(|flow| flow.start < last).count());
+    assert!(
+        part.end() > Instant::ZERO.after(Span::from_us(1500)) && part.end() <= Instant::ZERO.after(Span::from_us(1600))
+    );
+    assert!(part.flows.iter().any(|flow| flow.state == FlowState::Unfinished));
+}
+
+/// Two flows of 10 MB from different hosts share the link to a third: fair congestion control gives each nearly its
+/// share; ACK traffic and the slow start are what is missing. With the second one under strict priority below the
+/// first, it gets next to nothing until the first is through, and then all of its link: it completes when both
+/// together have been served, as in the fluid system, so only `fair_share` shows it.
+#[test]
+fn shares_tell_who_was_starved() {
+    let star = "duration = '1ms'\ndrain = '100ms'\nshares = true\n[topology]\nkind = 'star'\nhosts = 3\n\
+                link = { rate = '10Gbit/s', delay = '1us' }\n[queues]\nplan = 'strict'\n\
+                [traffic.a]\nkind = 'flows'\nflows = [{ source = 0, destination = 2, size = '10MB' }]\n\
+                [traffic.b]\nkind = 'flows'\nflows = [{ source = 1, destination = 2, size = '10MB' }]\n";
+    let shares = |text: &str| {
+        let resolved = Scenario::parse(text, Path::new("star.toml")).unwrap().resolve().unwrap();
+        let result = run(&resolved, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        let shares = |flow: &FlowRow| (flow.fair_share.get().unwrap(), flow.fluid_share.get().unwrap());
+        (shares(&result.flows[0]), shares(&result.flows[1]))
+    };
+    let (a, b) = shares(star);
+    for share in [a.0, a.1, b.0, b.1] {
+        assert!((0.9..1.1).contains(&share), "{a:?} {b:?}");
+    }
+    let (a, b) = shares(&format!("{star}class = 1\n"));
+    // The first takes 8 ms where 16 are fair and twice its rate; the second has its bytes in 16 ms, in which it was
+    // entitled to 4 ms of its link beside the first and 8 ms alone.
+    assert!((1.8..2.05).contains(&a.0) && (1.8..2.05).contains(&a.1), "{a:?}");
+    assert!((0.6..0.7).contains(&b.0) && (0.95..1.05).contains(&b.1), "{b:?}");
+}
+
+/// Shares are computed on request only, and change nothing else; no share of a flow alone is above 1.
+#[test]
+fn shares_change_no_run() {
+    let (without, with) = (run_small(&[]), run_small(&["shares=true"]));
+    assert_eq!(without.digest, with.digest);
+    assert!(without.flows.iter().all(|flow| flow.fair_share.get().is_none() && flow.fluid_share.get().is_none()));
+    assert!(with.flows.iter().all(|flow| flow.fair_share.get().is_some()));
+    let endless = with.flows.iter().find(|flow| flow.state == FlowState::RanToEnd).unwrap();
+    assert!(endless.fluid_share.get().is_none() && endless.fair_share.get().is_some_and(|share| share > 0.0));
+    let alone = run_small(&[
+        "traffic.web.flows=1",
+        "traffic.backup.flows=[{source=6,destination=7,size=\"5MB\"}]",
+        "shares=true",
+    ]);
+    assert_eq!(alone.flows.len(), 2);
+    for flow in &alone.flows {
+        let (fair, fluid, slowdown) =
+            (flow.fair_share.get().unwrap(), flow.fluid_share.get().unwrap(), flow.slowdown().unwrap());
+        assert!(fair <= 1.0 + 1e-9 && (fluid - 1.0 / slowdown).abs() < 1e-6, "{fair} {fluid} {slowdown}");
+    }
+}
+
+/// A flow and its duplicate find each other in the results.
+#[test]
+fn duplicates_share_their_request() {
+    let result = run_small(&[
+        "traffic.web.load=0.2",
+        "traffic.backup={kind=\"duplicates\", of=\"web\", class=1, transport=\"cubic\"}",
+        "queues.plan=low-priority",
+    ]);
+    let of_group = |group| result.flows.iter().filter(move |flow| flow.group == group);
+    assert!(of_group(0).count() > 30 && of_group(0).count() == of_group(1).count());
+    for (original, copy) in of_group(0).zip(of_group(1)) {
+        assert_eq!((original.request, original.start, original.bytes), (copy.request, copy.start, copy.bytes));
+        assert_eq!(original.destination, copy.destination);
+        assert_ne!(original.source, copy.source);
+    }
 }
 
 #[test]

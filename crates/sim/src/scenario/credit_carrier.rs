@@ -1,6 +1,5 @@
 //! From a group's keys to its transport with credits, and to that of its flows whose ends are not both deployed.
 
-use pliant_proto::contract::Contract;
 use pliant_proto::packet::WireFormat;
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::plan::ShaperRate;
@@ -10,8 +9,7 @@ use super::credit::{CreditCarrier, CreditKind, Variant};
 use super::group::{GroupSpec, TransportName};
 use super::presets::{CREDIT_BYTES, CREDIT_CLASS};
 use super::queues::KeyError;
-use super::resolved::{Legacy, tcp_carrier};
-use super::spec::PacketsSpec;
+use super::resolved::{Legacy, TcpParts, tcp_carrier};
 use super::tcp::TcpSpec;
 
 /// Traffic class of flows whose ends are not both deployed, unless a group says otherwise.
@@ -20,9 +18,7 @@ pub(super) const LEGACY_CLASS: u8 = 1;
 /// What carries the flows of `group` whose ends are not both deployed, if hosts may differ.
 pub(super) fn legacy_carrier(
     group: &mut GroupSpec,
-    defaults: &TcpSpec,
-    packets: &PacketsSpec,
-    contract: &Contract,
+    parts: TcpParts<'_>,
     partly: bool,
 ) -> Result<Option<Legacy>, KeyError> {
     let refuse = |key: &str, why: String| Err((key.to_owned(), why));
@@ -50,7 +46,7 @@ pub(super) fn legacy_carrier(
         tcp: group.legacy_tcp.take(),
         ..group.clone()
     };
-    let carrier = tcp_carrier(&mut legacy, defaults, packets, contract);
+    let carrier = tcp_carrier(&mut legacy, parts);
     let carrier = carrier.map_err(|(key, why)| (key.replacen("tcp", "legacy_tcp", 1), why))?;
     group.legacy_tcp = legacy.tcp;
     Ok(Some(Legacy { transport, class, carrier }))
@@ -59,9 +55,7 @@ pub(super) fn legacy_carrier(
 /// Writes the group's settings out and makes its transport with credits from them.
 pub(super) fn credit_carrier(
     group: &mut GroupSpec,
-    defaults: &TcpSpec,
-    packets: &PacketsSpec,
-    contract: &Contract,
+    parts: TcpParts<'_>,
     plans: [&QueuePlan; 2],
 ) -> Result<CreditCarrier, KeyError> {
     let below = |(key, why): KeyError| (format!("credit.{key}"), why);
@@ -78,23 +72,21 @@ pub(super) fn credit_carrier(
         return Err((if own.class.is_some() { "credit.class" } else { "transport" }.to_owned(), why));
     }
     let shaper = queues[0].shaper.expect("it was looked at");
-    let full = WireFormat::from(packets.framing).wire_bytes(packets.mss.0 as u16);
+    let full = WireFormat::from(parts.packets.framing).wire_bytes(parts.packets.mss.0 as u16);
     let reserve = match shaper.rate {
         ShaperRate::Share(share) => share / credit_share(CREDIT_BYTES, full),
         ShaperRate::Fixed(_) => 1.0,
     };
     let explicit = own.explicit(transport, reserve);
     let tcp = if transport == TransportName::ExpressPass {
-        if group.tcp.is_some() {
-            return Err(("tcp".to_owned(), "expresspass has no settings of TCP".to_owned()));
-        }
         // Packets and classes only.
         let mut plain = GroupSpec { transport: TransportName::Dctcp, tcp: None, ..group.clone() };
-        tcp_carrier(&mut plain, defaults, packets, contract)?
+        tcp_carrier(&mut plain, parts)?
     } else {
         let artifact = explicit.variant == Some(Variant::Artifact);
-        let defaults = if artifact { defaults.over(&TcpSpec::flexpass_artifact()) } else { defaults.clone() };
-        tcp_carrier(group, &defaults, packets, contract)?
+        let defaults =
+            if artifact { parts.defaults.over(&TcpSpec::flexpass_artifact()) } else { parts.defaults.clone() };
+        tcp_carrier(group, TcpParts { defaults: &defaults, ..parts })?
     };
     let credit = explicit.config(&tcp.config).map_err(below)?;
     let kind = match transport {

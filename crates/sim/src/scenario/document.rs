@@ -16,7 +16,7 @@ use super::suggest;
 
 /// A TOML file with the overrides that were laid over it.
 #[derive(Clone, Debug)]
-pub(super) struct Document {
+pub(crate) struct Document {
     file: PathBuf,
     root: Value,
     /// Place of each key, by its dotted path; elements of arrays have their number as key.
@@ -24,7 +24,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    pub(super) fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
+    pub(crate) fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
         let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
         let place = |offset: usize| Place::Line { file: file.to_owned(), line: line(offset) };
         let syntax = |error: &toml::de::Error| {
@@ -43,12 +43,24 @@ impl Document {
     }
 
     /// The whole document.
-    pub(super) fn root(&self) -> &Value {
+    pub(crate) fn root(&self) -> &Value {
         &self.root
     }
 
+    /// The table at `key` as a document of its own, at the same lines of the same file.
+    pub(crate) fn table_as_document(&self, key: &str) -> Option<Self> {
+        let root = self.root.get(key).filter(|value| value.is_table())?.clone();
+        let below = |(path, place): (&String, &Place)| {
+            path.strip_prefix(key)?.strip_prefix('.').map(|path| (path.to_owned(), place.clone()))
+        };
+        let mut places: BTreeMap<String, Place> = self.places.iter().filter_map(below).collect();
+        // What is missing in it is told where it begins.
+        places.insert(String::new(), self.place(key));
+        Some(Self { file: self.file.clone(), root, places })
+    }
+
     /// Where `key` was given, or something below it; where the nearest table around it begins otherwise.
-    pub(super) fn place(&self, key: &str) -> Place {
+    pub(crate) fn place(&self, key: &str) -> Place {
         let below = format!("{key}.");
         let first_below = self.places.range(below.clone()..).next().filter(|(key, _)| key.starts_with(&below));
         let around = || {
@@ -56,16 +68,17 @@ impl Document {
             tables.find_map(|table| self.places.get(table))
         };
         let place = self.places.get(key).or(first_below.map(|(_, place)| place)).or_else(around);
+        let place = place.or_else(|| self.places.get(""));
         place.cloned().unwrap_or_else(|| Place::Line { file: self.file.clone(), line: 1 })
     }
 
     /// Whether `key` was given.
-    pub(super) fn gives(&self, key: &str) -> bool {
+    pub(crate) fn gives(&self, key: &str) -> bool {
         self.places.contains_key(key)
     }
 
     /// An error about `key`.
-    pub(super) fn error(&self, key: &str, why: impl Into<String>) -> ScenarioError {
+    pub(crate) fn error(&self, key: &str, why: impl Into<String>) -> ScenarioError {
         ScenarioError::Key { place: self.place(key), key: key.to_owned(), why: why.into() }
     }
 
@@ -123,7 +136,7 @@ impl Document {
     }
 
     /// What the document means as a `T`.
-    pub(super) fn decode<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
         let message = |value: Value| value.try_into::<T>().err().map(|error| error.message().to_owned());
         let error = match self.root.clone().try_into::<T>() {
             Ok(value) => return Ok(value),

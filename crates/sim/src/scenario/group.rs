@@ -2,21 +2,33 @@
 
 use pliant_proto::contract::{Contract, Field};
 use serde::{Deserialize, Serialize};
+use toml::Table;
 
+use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
+use super::cross_queue::CrossQueueSpec;
+use super::near_opt::NearOptSpec;
+use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
+use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 11] = [
+pub(super) const GROUP_KEYS: [&str; 17] = [
     "kind",
     "class",
     "ack_class",
     "transport",
     "contract",
+    "messages",
+    "reflex",
     "tcp",
     "udp",
+    "atp",
+    "pfabric",
+    "cross_queue",
+    "near_opt",
     "credit",
     "legacy",
     "legacy_class",
@@ -38,12 +50,30 @@ pub struct GroupSpec {
     /// How far it may bend. Default: not at all.
     #[serde(default)]
     pub contract: ContractSpec,
+    /// Lets its flows give way within `contract`, over any transport with a window. Default: they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reflex: Option<ReflexSpec>,
+    /// The messages that its flows consist of. Default: of `atp` and `pfabric` one per packet, of others none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesSpec>,
     /// Settings of its TCP transport, in place of those in `[transport]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSpec>,
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Pauses its flows while a queue above theirs is congested. Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_queue: Option<CrossQueueSpec>,
+    /// Settings of its `near-opt` transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_opt: Option<NearOptSpec>,
+    /// Settings of its ATP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atp: Option<AtpSpec>,
+    /// Settings of its pFabric transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pfabric: Option<PFabricSpec>,
     /// Settings of its transport with credits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit: Option<CreditSpec>,
@@ -77,8 +107,28 @@ pub enum TransportName {
     Dctcp,
     /// DCTCP's marks with a weight (PPUSH's WFCC).
     WeightedFair,
+    /// TCP-LP (INFOCOM 2003).
+    TcpLp,
+    /// LEDBAT (RFC 6817).
+    Ledbat,
+    /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus).
+    #[serde(rename = "ledbat++")]
+    LedbatPlusPlus,
+    /// DCTCP behind a sender that leaves a fixed share of the messages out.
+    #[serde(rename = "dctcp-sd")]
+    DctcpSenderDrop,
+    /// DCTCP behind a sender that leaves messages out while the network is congested.
+    #[serde(rename = "dctcp-bw")]
+    DctcpBandwidth,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// Approximate transmission: a bounded share of the messages may be missing.
+    Atp,
+    /// pFabric at the line rate.
+    #[serde(rename = "pfabric")]
+    PFabric,
+    /// Told its rate and its losses by an oracle (arXiv 2401.08890).
+    NearOpt,
     /// Data on credits of the receiver (ExpressPass).
     #[serde(rename = "expresspass")]
     ExpressPass,
@@ -92,13 +142,21 @@ pub enum TransportName {
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 17] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
         Self::Dctcp,
         Self::WeightedFair,
+        Self::TcpLp,
+        Self::Ledbat,
+        Self::LedbatPlusPlus,
+        Self::DctcpSenderDrop,
+        Self::DctcpBandwidth,
         Self::Udp,
+        Self::Atp,
+        Self::PFabric,
+        Self::NearOpt,
         Self::ExpressPass,
         Self::Layered,
         Self::FlexPass,
@@ -112,7 +170,15 @@ impl TransportName {
             Self::Cubic => "cubic",
             Self::Dctcp => "dctcp",
             Self::WeightedFair => "weighted-fair",
+            Self::TcpLp => "tcp-lp",
+            Self::Ledbat => "ledbat",
+            Self::LedbatPlusPlus => "ledbat++",
+            Self::DctcpSenderDrop => "dctcp-sd",
+            Self::DctcpBandwidth => "dctcp-bw",
             Self::Udp => "udp",
+            Self::Atp => "atp",
+            Self::PFabric => "pfabric",
+            Self::NearOpt => "near-opt",
             Self::ExpressPass => "expresspass",
             Self::Layered => "expresspass-layered",
             Self::FlexPass => "flexpass",
@@ -127,22 +193,23 @@ impl TransportName {
             Self::Cubic => "TCP CUBIC, with HyStart++ if asked (RFC 9438, RFC 9406)",
             Self::Dctcp => "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)",
             Self::WeightedFair => "weighted fair congestion control: shares a link by contract.weight (PPUSH)",
+            Self::DctcpSenderDrop => {
+                "DCTCP; the sender leaves out a share 1 - min_delivery of the messages (ATP's DCTCP-SD)"
+            }
+            Self::DctcpBandwidth => "DCTCP; the sender leaves messages out while it sees congestion (ATP's DCTCP-BW)",
+            Self::TcpLp => "TCP Low Priority: leaves bandwidth to others when one-way delays rise (INFOCOM 2003)",
+            Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
+            Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
+            Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
+            Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
+            Self::NearOpt => {
+                "Near-Opt: an oracle tells it its rate and its losses; in the simulator only (low-priority TCP)"
+            }
         }
-    }
-
-    /// Its settings of TCP at their defaults, as a scenario writes them; `None` if it is no TCP in any part.
-    pub fn default_settings(self) -> Option<TcpSpec> {
-        let none = matches!(self, Self::Udp | Self::ExpressPass);
-        (!none).then(|| TcpSpec::default().explicit(&TcpSpec::default(), self))
-    }
-
-    /// Its settings of credits at their defaults; `None` if it has no credits.
-    pub fn default_credit_settings(self) -> Option<CreditSpec> {
-        self.has_credits().then(|| CreditSpec::default().explicit(self, 1.0))
     }
 
     /// Whether its receivers send credits.
@@ -152,13 +219,44 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::ExpressPass | Self::Layered | Self::FlexPass)
+        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt) && !self.has_credits()
     }
 
-    /// Fields of the contract that it honours.
+    /// Whether it sends messages and nothing else.
+    pub const fn sends_messages(self) -> bool {
+        matches!(self, Self::DctcpSenderDrop | Self::DctcpBandwidth | Self::Atp | Self::PFabric)
+    }
+
+    /// The table of its settings below a group.
+    pub const fn settings_table(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Atp => "atp",
+            Self::PFabric => "pfabric",
+            Self::NearOpt => "near_opt",
+            Self::ExpressPass | Self::Layered | Self::FlexPass => "credit",
+            _ => "tcp",
+        }
+    }
+
+    /// Its settings at their defaults, as a scenario writes them; `None` for `udp`, which has no default rate.
+    pub fn default_settings(self) -> Option<Table> {
+        let settings = match self {
+            Self::Udp => return None,
+            Self::Atp => Table::try_from(AtpSpec::default().explicit()),
+            Self::PFabric => Table::try_from(PFabricSpec::default()),
+            Self::NearOpt => Table::try_from(NearOptSpec::default()),
+            _ if self.has_credits() => Table::try_from(CreditSpec::default().explicit(self, 1.0)),
+            _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
+        };
+        Some(settings.expect("settings are plain values"))
+    }
+
+    /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {
             Self::WeightedFair => &[Field::Weight],
+            _ if self.sends_messages() => &[Field::MinDelivery],
             _ => &[],
         }
     }
@@ -168,7 +266,7 @@ impl TransportName {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContractSpec {
-    /// Least fraction of the bytes that must arrive, in [0, 1]. Default: 1.
+    /// Least fraction of the bytes, of flows of messages of the messages, that must arrive, in [0, 1]. Default: 1.
     pub min_delivery: f64,
     /// Least share of the flow's fair rate, in [0, 1]. Default: 1.
     pub min_share: f64,

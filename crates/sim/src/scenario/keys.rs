@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
+use super::document::Document;
 use super::error::{Place, ScenarioError};
 use super::{Scenario, suggest};
 
@@ -19,16 +20,18 @@ pub struct Override {
 }
 
 /// Keys that may be set although no file gives them and no default stands for them.
-const ALWAYS: [&str; 4] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval"];
+const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 15] = [
+const TOP: [&str; 18] = [
     "name",
     "description",
     "seed",
     "duration",
     "drain",
     "warmup",
+    "measure_until",
+    "shares",
     "routing",
     "sample_interval",
     "topology",
@@ -37,6 +40,7 @@ const TOP: [&str; 15] = [
     "host_queues",
     "transport",
     "deployment",
+    "oracle",
     "traffic",
 ];
 
@@ -49,6 +53,12 @@ impl Override {
             return Err(ScenarioError::Override { flag: given, why: "is not of the form KEY=VALUE".to_owned() });
         };
         Ok(Self { key: key.trim().to_owned(), value: parse_value(value), place: Place::Flag(given) })
+    }
+
+    /// The overrides of a table that stands at `path` of a document: every plain value below it.
+    pub(crate) fn all_in(document: &Document, path: &str, table: &Table) -> Vec<Self> {
+        let place = |key: &str| document.place(&format!("{path}.{key}"));
+        leaves(table).into_iter().map(|(key, value)| Self { place: place(&key), key, value }).collect()
     }
 }
 

@@ -96,6 +96,13 @@ pub struct RedSpec {
     /// Time of one mean packet, by which the average decays while idle. Default: a full frame at 10 Gbit/s.
     #[serde(default = "default_mean_packet_time", with = "units_serde")]
     pub mean_packet_time: Span,
+    /// Spreads marks evenly; otherwise each packet is judged by itself. Default: true.
+    #[serde(default = "default_spread")]
+    pub spread: bool,
+}
+
+fn default_spread() -> bool {
+    true
 }
 
 fn default_max_probability() -> f64 {
@@ -144,6 +151,20 @@ impl EcnSpec {
 }
 
 impl RedSpec {
+    /// Drops by the queue of the moment, linearly from none at `min` to all at `max` packets.
+    pub(super) fn instantaneous(min: f64, max: f64) -> Self {
+        Self {
+            min,
+            max,
+            max_probability: 1.0,
+            weight: 1.0,
+            gentle: false,
+            hard_drop: false,
+            mean_packet_time: default_mean_packet_time(),
+            spread: false,
+        }
+    }
+
     pub(super) fn marker(&self) -> MarkerConfig {
         MarkerConfig::Red(RedConfig {
             min_packets: self.min,
@@ -153,6 +174,7 @@ impl RedSpec {
             gentle: self.gentle,
             hard_drop: self.hard_drop,
             mean_packet_time: self.mean_packet_time,
+            spread: self.spread,
         })
     }
 }

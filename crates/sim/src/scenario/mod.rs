@@ -10,27 +10,37 @@
 //! The keys are documented at [`ScenarioSpec`] and the types below it. Quantities carry their unit: `"10Gbit/s"`,
 //! `"5us"`, `"250MB"`.
 
+mod atp;
 mod credit;
 mod credit_carrier;
+mod cross_queue;
 mod deployment;
-mod document;
+pub(crate) mod document;
 mod error;
 mod estimate;
 mod group;
 mod keys;
 mod limit;
 mod marking;
+mod near_opt;
+mod overload;
 mod presets;
 mod queues;
+mod range;
+mod reflex;
 mod resolved;
 mod spec;
-mod suggest;
+pub(crate) mod suggest;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod warnings;
 
+pub(crate) use atp::LINE_RATE;
+pub use atp::{AtpSpec, OrderName, PFabricSpec, ProfileName, VariantName};
 pub use credit::{CreditCarrier, CreditKind, CreditSpec, FeedbackName, LossCutName, SplittingName, Variant};
+pub use cross_queue::CrossQueueSpec;
 pub use deployment::{DeploymentSpec, Order, Unit};
 pub use error::{Place, ScenarioError};
 pub use estimate::Estimate;
@@ -38,12 +48,15 @@ pub use group::{ContractSpec, GroupSpec, TransportName};
 pub use keys::Override;
 pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
+pub use near_opt::{NearOptSpec, OracleSpec};
 pub use presets::PRESETS;
-pub use queues::{QueueSpec, QueuesSpec, Reserve, ReserveBy, Scheduler, ShaperSpec};
+pub use queues::{DisciplineName, QueueSpec, QueuesSpec, Reserve, ReserveBy, Scheduler, ShaperSpec};
+pub use range::number_range;
+pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
 pub use resolved::{Carrier, Group, Legacy, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;
-pub use tcp::{EcnEcho, TcpSpec};
+pub use tcp::{DelayExtremes, EcnEcho, TcpSpec};
 pub use udp::UdpSpec;
 
 use std::path::Path;
@@ -62,6 +75,13 @@ impl Scenario {
         let text = std::fs::read_to_string(file)
             .map_err(|source| ScenarioError::Unreadable { file: file.to_owned(), source })?;
         Self::parse(&text, file)
+    }
+
+    /// The scenario in the table `key` of another document; errors tell the document's lines.
+    pub(crate) fn within(document: &Document, key: &str) -> Option<Self> {
+        let mut document = document.table_as_document(key)?;
+        document.anchor_paths();
+        Some(Self { document })
     }
 
     /// Reads the text of a file; `file` appears in errors, and relative paths start from its folder.
@@ -87,11 +107,8 @@ impl Scenario {
     /// The overrides of each variant that the file names, in the file's order.
     pub fn variants(&self) -> Result<Vec<(String, Vec<Override>)>, ScenarioError> {
         let spec: ScenarioSpec = self.document.decode()?;
-        let overrides = |name: &str, table: &toml::Table| {
-            let place = |key: &str| self.document.place(&format!("variants.{name}.{key}"));
-            let leaves = keys::leaves(table);
-            leaves.into_iter().map(|(key, value)| Override { place: place(&key), key, value }).collect()
-        };
+        let overrides =
+            |name: &str, table: &toml::Table| Override::all_in(&self.document, &format!("variants.{name}"), table);
         Ok(spec.variants.iter().map(|(name, table)| (name.clone(), overrides(name, table))).collect())
     }
 

@@ -6,8 +6,8 @@ use pliant_proto::transport::express_pass::credit_share;
 use pliant_proto::units::Bytes;
 
 use super::limit::{Length, Limit};
-use super::marking::{At, EcnSpec, NotEct, Of, ThresholdSpec};
-use super::queues::{DEFAULT_QUANTUM, QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+use super::marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
+use super::queues::{DEFAULT_QUANTUM, DisciplineName, QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
 use super::suggest;
 
 /// Names of queue plans and what they are. `W-W` stands for any weights, one queue each, such as `dwrr-9-1`.
@@ -19,6 +19,11 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("dwrr-W-W", "deficit weighted round robin over two or more queues with these weights, each as in `shared`"),
     ("wfq-W-W", "self-clocked fair queueing over two or more queues with these weights, each as in `shared`"),
     ("reflex", "REFLEX: 9:1 deficit round robin, marking at 65 packets, behind it a device FIFO of 20 packets"),
+    (
+        "atp",
+        "ATP: class 0 as in `shared` with 1000 packets, against six queues of 5 packets and a backup queue by priority",
+    ),
+    ("pfabric", "pFabric: one queue of 24 packets that keeps and sends the most urgent (SIGCOMM 2013, at 10 Gbit/s)"),
     ("low-priority", "low-priority TCP: strict, 128 kB before 64 kB, no marking, a device FIFO of 100 packets"),
     ("expresspass", "a shaped queue for credits (class 31) and one for all other classes (ExpressPass beside others)"),
     (
@@ -63,6 +68,12 @@ pub(super) fn queues_with(name: &str, reserve: Option<f64>) -> Result<QueuesSpec
             let queues = vec![queue("regular", 9), queue("flexible", 1)];
             QueuesSpec { device_fifo_packets: Some(20), ..plan(Scheduler::Dwrr, queues) }
         }
+        "atp" => atp(),
+        "pfabric" => {
+            let limit = Limit::in_packets(24);
+            let discipline = DisciplineName::PFabric;
+            plan(Scheduler::Strict, vec![QueueSpec { limit, ecn: EcnSpec::Off, discipline, ..queue("pfabric", 1) }])
+        }
         "low-priority" => {
             let mut queues = two();
             for (queue, bytes) in queues.iter_mut().zip([128_000, 64_000]) {
@@ -91,6 +102,22 @@ pub(super) fn queues_with(name: &str, reserve: Option<f64>) -> Result<QueuesSpec
         },
     };
     Ok(plan)
+}
+
+/// ATP's eight queues (section 6.2): 0 for accurate traffic; 1 to 6 by priority, dropping from 1 to 5 packets; 7 for
+/// backups, dropping unless it is empty. Round robin between accurate and approximate.
+fn atp() -> QueuesSpec {
+    let accurate = QueueSpec { limit: Limit::in_packets(1000), lane: Some(0), ..queue("accurate", 1) };
+    let tiny = |name: &str, max: f64| QueueSpec {
+        limit: Limit::in_packets(5),
+        ecn: EcnSpec::Off,
+        red: Some(RedSpec::instantaneous(1.0, max)),
+        lane: Some(1),
+        ..queue(name, 1)
+    };
+    let primary = (1..=6).map(|number| tiny(&format!("primary {number}"), 5.0));
+    let queues = std::iter::once(accurate).chain(primary).chain([tiny("backup", 1.0)]);
+    plan(Scheduler::Dwrr, queues.collect())
 }
 
 /// The plan of a name such as `dwrr-9-1`; `None` if it is no such name.
@@ -134,6 +161,8 @@ fn queue(name: &str, weight: u32) -> QueueSpec {
         buffer_alpha: 1.0,
         reserved: Bytes(0),
         shaper: None,
+        discipline: DisciplineName::Fifo,
+        lane: None,
     }
 }
 

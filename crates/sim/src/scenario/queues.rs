@@ -2,7 +2,7 @@
 
 use pliant_proto::packet::CLASSES;
 use pliant_proto::switch::marker::MarkerConfig;
-use pliant_proto::switch::plan::{QueueConfig, QueuePlan, SchedulerConfig, ShaperConfig, ShaperRate};
+use pliant_proto::switch::plan::{Discipline, QueueConfig, QueuePlan, SchedulerConfig, ShaperConfig, ShaperRate};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
@@ -117,6 +117,23 @@ pub struct QueueSpec {
     /// Token bucket that limits it; strict queues only. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shaper: Option<ShaperSpec>,
+    /// `"fifo"` or `"pfabric"`. Default: `"fifo"`.
+    #[serde(default)]
+    pub discipline: DisciplineName,
+    /// Under DWRR: queues with the same lane, 0 to 31, are one participant, with strict priority inside it. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<u8>,
+}
+
+/// In which order packets leave a queue, and which it drops when it is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DisciplineName {
+    /// First in, first out.
+    #[default]
+    Fifo,
+    /// By the priority that packets carry (SIGCOMM 2013).
+    PFabric,
 }
 
 /// A token bucket: `{ rate = "500Mbit/s", depth = "168B" }`, or `{ share = 0.05, depth = "168B" }`.
@@ -299,6 +316,11 @@ impl QueueSpec {
                 }),
                 None => None,
             },
+            discipline: match self.discipline {
+                DisciplineName::Fifo => Discipline::Fifo,
+                DisciplineName::PFabric => Discipline::PFabric,
+            },
+            lane: self.lane,
         })
     }
 }

@@ -2,29 +2,38 @@
 
 use std::path::Path;
 
-use pliant_proto::congestion::{AnyController, CongestionControl};
+use pliant_proto::congestion::AnyController;
+use pliant_proto::contract::cross_queue_notification::CrossQueueConfig;
 use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
+use pliant_proto::transport::atp::{AtpConfig, LossBound};
 use pliant_proto::transport::express_pass::CreditConfig;
+use pliant_proto::transport::sender_drop::DropPolicy;
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
 use toml::Table;
 
+use super::atp::MessageTransport;
 use super::credit::CreditCarrier;
 use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::near_opt::{NearOptSpec, OracleSpec};
 use super::queues::{KeyError, QueuesSpec, Reserve};
+use super::reflex::ReflexGroup;
 use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
+use super::warnings::warnings;
 use crate::routing::Routing;
 use crate::topology::{NodeId, Topology, TopologyError};
-use crate::traffic::{Environment, Fabric, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate};
-use crate::workload::PacketFormat;
+use crate::traffic::{
+    Environment, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
+};
+use crate::workload::{Messages, PacketFormat};
 
 /// `drain` where a file does not say, in units of `duration`.
 const DEFAULT_DRAIN: u64 = 10;
@@ -48,6 +57,8 @@ pub struct Resolved {
     pub groups: Vec<Group>,
     /// Whether each host has the transports with credits; empty if all have.
     deployed: Vec<bool>,
+    /// What can run but is hardly meant, a line each.
+    pub warnings: Vec<String>,
     pub(super) fabric: Fabric,
     class_names: Vec<String>,
 }
@@ -65,8 +76,14 @@ pub struct Group {
     pub ack_class: u8,
     /// How far it may bend.
     pub contract: Contract,
+    /// How its flows give way, if they do.
+    pub reflex: Option<ReflexGroup>,
     /// What carries it.
     pub carrier: Carrier,
+    /// The messages that its flows consist of; `None` if they are plain sequences of bytes.
+    pub messages: Option<Messages>,
+    /// How many of these may be missing.
+    pub max_loss: LossBound,
     /// What carries flows whose ends are not both deployed, if there may be some.
     pub legacy: Option<Legacy>,
 }
@@ -91,6 +108,10 @@ pub enum Carrier {
     Tcp(Box<TcpCarrier>),
     /// Datagrams.
     Udp(UdpSpec),
+    /// Near-Opt.
+    NearOpt(NearOptSpec),
+    /// ATP or pFabric. The largest rate may stand for that of the sender's link.
+    Messages(Box<AtpConfig>),
 }
 
 /// A member of the TCP family with its settings.
@@ -100,6 +121,10 @@ pub struct TcpCarrier {
     pub config: TcpConfig,
     /// The congestion controller of a new sender.
     pub controller: AnyController,
+    /// When a sender pauses for the queue above, if it does.
+    pub cross_queue: Option<CrossQueueConfig>,
+    /// Leaves messages out before they are sent.
+    pub sender_drop: Option<DropPolicy>,
 }
 
 impl Resolved {
@@ -125,6 +150,11 @@ impl Resolved {
     /// Payload bytes of a full packet.
     pub fn mss(&self) -> u16 {
         self.spec.packets.mss.0 as u16
+    }
+
+    /// How often the oracle of `near-opt` flows tells rates.
+    pub fn oracle_interval(&self) -> Span {
+        self.spec.oracle.unwrap_or_default().interval
     }
 
     /// How long flows under way may take after `duration`.
@@ -159,15 +189,26 @@ impl Resolved {
 
     /// The flows of all groups by start time. Only files that changed since the scenario was resolved can fail.
     pub fn traffic(&self) -> Result<Traffic, TrafficError> {
+        self.with_groups(generate)
+    }
+
+    /// What each group offers to links on average.
+    pub(super) fn offered(&self) -> Result<Vec<Offered>, TrafficError> {
+        self.with_groups(offered)
+    }
+
+    fn with_groups<T>(&self, act: impl FnOnce(&[TrafficGroup<'_>], &Environment<'_>) -> T) -> T {
         let classes: Vec<&str> = self.class_names.iter().map(String::as_str).collect();
         let environment =
             Environment { fabric: &self.fabric, seed: self.spec.seed, directory: Path::new(""), classes: &classes };
         let packets = PacketFormat::new(self.mss(), self.wire());
-        let group = |group: &'_ Group| (group.name.clone(), group.traffic.clone());
-        let named: Vec<(String, TrafficSpec)> = self.groups.iter().map(group).collect();
-        let groups: Vec<TrafficGroup<'_>> =
-            named.iter().map(|(name, spec)| TrafficGroup { name, spec, packets }).collect();
-        generate(&groups, &environment)
+        let group = |group: &'_ Group| (group.name.clone(), group.traffic.clone(), group.messages.clone());
+        let named: Vec<(String, TrafficSpec, Option<Messages>)> = self.groups.iter().map(group).collect();
+        let groups: Vec<TrafficGroup<'_>> = named
+            .iter()
+            .map(|(name, spec, messages)| TrafficGroup { name, spec, packets, messages: messages.as_ref() })
+            .collect();
+        act(&groups, &environment)
     }
 }
 
@@ -223,14 +264,30 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     let names: Vec<String> = spec.traffic.keys().cloned().collect();
     let mut groups = Vec::with_capacity(names.len());
     for name in names {
-        groups.push(resolve_group(document, &mut spec, &name, [&host_plan, &switch_plan])?);
+        let group = resolve_group(document, &mut spec, &name, [&host_plan, &switch_plan])?;
+        groups.push(resolve_reflex(document, &mut spec, host_key, group)?);
     }
     let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     spec.transport = TcpSpec::default();
+    if groups.iter().any(|group| matches!(group.carrier, Carrier::NearOpt(_))) {
+        spec.oracle.get_or_insert_default();
+    }
 
     let fabric = fabric(&topology, spec.duration);
-    let resolved = Resolved { spec, topology, routing, switch_plan, host_plan, groups, deployed, fabric, class_names };
+    let mut resolved = Resolved {
+        spec,
+        topology,
+        routing,
+        switch_plan,
+        host_plan,
+        groups,
+        deployed,
+        warnings: Vec::new(),
+        fabric,
+        class_names,
+    };
     check_traffic(document, &resolved)?;
+    resolved.warnings = warnings(document, &resolved);
     Ok(resolved)
 }
 
@@ -245,6 +302,14 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     if spec.warmup >= spec.duration {
         return refuse("warmup", "must be shorter than `duration`");
     }
+    if let Some(until) = spec.measure_until
+        && (until <= spec.warmup || until > spec.duration)
+    {
+        return refuse("measure_until", "must be after `warmup` and at most `duration`");
+    }
+    if spec.shares && spec.routing != RoutingName::Ecmp {
+        return refuse("shares", "needs `routing` \"ecmp\": a fair rate is that of one path");
+    }
     if spec.sample_interval == Some(Span::ZERO) {
         return refuse("sample_interval", "must be longer than 0s");
     }
@@ -258,6 +323,9 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if spec.deployment.is_some_and(|deployment| !(0.0..=1.0).contains(&deployment.deployed)) {
         return refuse("deployment.deployed", "must lie in [0, 1]");
+    }
+    if let Err((key, why)) = spec.oracle.map_or(Ok(()), OracleSpec::check) {
+        return refuse(&format!("oracle.{key}"), &why);
     }
     if spec.traffic.is_empty() {
         return refuse("traffic", "names no traffic group: give at least one [traffic.NAME]");
@@ -285,16 +353,22 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 /// Every class in use must go to a queue.
 fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
+        let last = match &group.atp {
+            _ if group.transport != TransportName::Atp => group.class,
+            atp => group.class.saturating_add(atp.clone().unwrap_or_default().classes() - 1),
+        };
+        let own = (group.class..=last.max(group.class)).map(|class| ("class", class));
+        let acks = [("ack_class", group.ack_class.unwrap_or(group.class))];
+        let probes = group.cross_queue.map(|cross_queue| ("cross_queue.probe_class", cross_queue.probe_class));
         let credit = group.credit.as_ref();
         let legacy = spec.deployment.filter(|_| group.transport.has_credits());
-        let classes = [
-            ("class", Some(group.class)),
-            ("ack_class", Some(group.ack_class.unwrap_or(group.class))),
+        let credits = [
             ("legacy_class", legacy.map(|_| group.legacy_class.unwrap_or(LEGACY_CLASS))),
             ("credit.class", credit.and_then(|credit| credit.class)),
             ("credit.reactive_class", credit.and_then(|credit| credit.reactive_class)),
         ];
-        for (key, class) in classes.into_iter().filter_map(|(key, class)| class.map(|class| (key, class))) {
+        let credits = credits.into_iter().filter_map(|(key, class)| class.map(|class| (key, class)));
+        for (key, class) in own.chain(acks).chain(probes).chain(credits) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
@@ -318,77 +392,198 @@ fn resolve_group(
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
-    let ScenarioSpec { packets, transport: defaults, traffic, deployment, .. } = spec;
+    let ScenarioSpec { packets, queues, transport: defaults, traffic, routing, seed, deployment, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
-    contract.check(group.transport.honours()).map_err(|why| contract_error(document, name, group.transport, why))?;
-    group.ack_class.get_or_insert(group.class);
-    let place = |(key, why): KeyError| group_error(document, name, &key, why);
-    let legacy = legacy_carrier(group, defaults, packets, &contract, deployment.is_some()).map_err(place)?;
-    if group.credit.is_some() && !group.transport.has_credits() {
-        let why = format!("{} has no settings of credits", group.transport.name());
-        return Err(document.error(&format!("traffic.{name}.credit"), why));
+    let mut honours = group.transport.honours().to_vec();
+    if group.reflex.is_some() {
+        honours.extend([Field::MinDelivery, Field::MinShare]);
     }
-    let carrier = if group.transport.has_credits() {
-        let carrier = credit_carrier(group, defaults, packets, &contract, plans);
-        Carrier::Credit(Box::new(carrier.map_err(place)?))
-    } else if group.transport == TransportName::Udp {
-        let (below, refused) = (format!("traffic.{name}"), udp_carrier(group));
-        refused.map_err(|(key, why)| document.error(&format!("{below}.{key}"), why))?
-    } else {
-        let carrier = tcp_carrier(group, defaults, packets, &contract).map_err(place)?;
-        Carrier::Tcp(Box::new(carrier))
-    };
+    contract.check(&honours).map_err(|why| contract_error(document, name, group.transport, why))?;
+    group.ack_class.get_or_insert(group.class);
+    let max_loss =
+        max_loss(group, &contract).map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
+    let place = |(key, why): KeyError| group_error(document, name, &key, why);
+    let tcp = TcpParts { defaults, packets, queues, contract: &contract };
+    let legacy = legacy_carrier(group, tcp, deployment.is_some()).map_err(place)?;
+    let carrier = check_tables(group).and_then(|()| match group.transport {
+        TransportName::Udp => udp_carrier(group),
+        TransportName::NearOpt => near_opt_carrier(group, *routing),
+        TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
+        TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
+            Ok(Carrier::Credit(Box::new(credit_carrier(group, tcp, plans)?)))
+        }
+        _ => Ok(Carrier::Tcp(Box::new(tcp_carrier(group, tcp)?))),
+    });
+    let carrier = carrier.map_err(place)?;
+    let messages = messages(group, name, *seed, packets);
+    let messages = messages.map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
     let GroupSpec { class, ack_class, ref traffic, .. } = *group;
-    let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
-    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, carrier, legacy })
+    let (traffic, ack_class, name) = (traffic.clone(), ack_class.unwrap_or(class), name.to_owned());
+    Ok(Group { name, traffic, class, ack_class, contract, reflex: None, carrier, messages, max_loss, legacy })
 }
 
 /// A setting for all groups is found where it is given.
 fn group_error(document: &Document, name: &str, key: &str, why: String) -> ScenarioError {
     let shared = key.replacen("legacy_tcp.", "transport.", 1).replacen("tcp.", "transport.", 1);
     let own = format!("traffic.{name}.{key}");
-    let is_shared = !document.gives(&own) && document.gives(&shared);
+    let is_shared = shared != key && !document.gives(&own) && document.gives(&shared);
     document.error(if is_shared { &shared } else { own.trim_end_matches('.') }, why)
+}
+
+/// The group with its table `reflex`, if it has one.
+fn resolve_reflex(
+    document: &Document,
+    spec: &mut ScenarioSpec,
+    host_key: &str,
+    group: Group,
+) -> Result<Group, ScenarioError> {
+    let ScenarioSpec { queues, host_queues, traffic, .. } = spec;
+    let group_spec = traffic.get_mut(&group.name).expect("the group comes from here");
+    let Some(mut reflex) = group_spec.reflex.take() else { return Ok(group) };
+    let plans = [("queues", &*queues), (host_key, host_queues.as_ref().unwrap_or(queues))];
+    let built = reflex.build(group_spec, &plans);
+    let built = built.map_err(|(key, why)| document.error(&format!("traffic.{}.{key}", group.name), why))?;
+    group_spec.reflex = Some(reflex);
+    Ok(Group { reflex: Some(built), ..group })
+}
+
+/// Tables that do not go with the transport are mistakes.
+fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
+    let of_tcp = group.transport.is_tcp();
+    // What leaves messages out by itself cannot leave out bytes beside.
+    let bends = of_tcp && !group.transport.sends_messages();
+    let of = |transport| group.transport == transport;
+    let has_window = of_tcp || of(TransportName::Layered) || of(TransportName::FlexPass);
+    let tables = [
+        ("tcp", group.tcp.is_some(), has_window, "has no settings of TCP"),
+        ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
+        ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
+        ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
+        ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
+        ("pfabric", group.pfabric.is_some(), of(TransportName::PFabric), "has no settings of pFabric"),
+        ("cross_queue", group.cross_queue.is_some(), bends, "does not pause, only transports with a window do"),
+        ("reflex", group.reflex.is_some(), bends, "has no window that could give way"),
+    ];
+    match tables.into_iter().find(|(_, given, fits, _)| *given && !fits) {
+        Some((key, .., why)) => Err((key.to_owned(), format!("{} {why}", group.transport.name()))),
+        None => Ok(()),
+    }
+}
+
+/// How many messages may be missing: for transports that leave some out, the complement of what must arrive.
+fn max_loss(group: &GroupSpec, contract: &Contract) -> Result<LossBound, KeyError> {
+    if !group.transport.honours().contains(&Field::MinDelivery) {
+        return Ok(LossBound::RELIABLE);
+    }
+    LossBound::from_min_delivery(contract.min_delivery).ok_or_else(|| {
+        let why = "must be above 0: who needs no message needs no flow";
+        ("contract.min_delivery".to_owned(), why.to_owned())
+    })
+}
+
+/// Writes the settings of ATP or pFabric out and makes the transport's configuration from them.
+fn message_carrier(group: &mut GroupSpec, packets: &PacketsSpec, max_loss: LossBound) -> Result<Carrier, KeyError> {
+    let of = MessageTransport {
+        max_loss,
+        payload: packets.mss.0 as u16,
+        wire: packets.framing.into(),
+        data_class: TrafficClass::new(group.class),
+        control_class: TrafficClass::new(group.ack_class.unwrap_or(group.class)),
+    };
+    let (table, config) = if group.transport == TransportName::Atp {
+        let spec = group.atp.take().unwrap_or_default();
+        let config = spec.config(of);
+        group.atp = Some(spec.explicit());
+        ("atp", config)
+    } else {
+        ("pfabric", group.pfabric.insert(group.pfabric.unwrap_or_default()).config(of))
+    };
+    config.map(|config| Carrier::Messages(Box::new(config))).map_err(|(key, why)| (format!("{table}.{key}"), why))
+}
+
+/// The messages of a group's flows: those asked for; one per packet for transports of messages; none for others.
+fn messages(group: &GroupSpec, name: &str, seed: u64, packets: &PacketsSpec) -> Result<Option<Messages>, KeyError> {
+    let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
+    let built = group.messages.as_ref().map(|spec| spec.build(name, seed, Path::new(""))).transpose();
+    let messages = built.map_err(|(key, why)| (format!("messages.{key}"), why))?;
+    let counted = messages.as_ref().is_some_and(|messages| messages.count().is_some());
+    if counted && matches!(group.traffic, TrafficSpec::Trace(_)) {
+        return refuse("messages.count", "a trace gives the size of each flow");
+    }
+    let endless = !counted && group.traffic.has_endless_flows();
+    if endless && group.transport.sends_messages() && !messages.as_ref().is_some_and(Messages::arrive_over_time) {
+        let why = "is missing: a flow without an end would be all messages at once; give it a size, or messages a gap";
+        return refuse("messages.gap", why);
+    }
+    if endless && messages.is_some() && !group.transport.sends_messages() {
+        return refuse("messages", "need flows with an end here, or messages.count");
+    }
+    Ok(messages.or_else(|| group.transport.sends_messages().then(|| Messages::cut(packets.mss.0 as u16))))
 }
 
 fn udp_carrier(group: &GroupSpec) -> Result<Carrier, KeyError> {
     let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
     match group.udp {
-        _ if group.tcp.is_some() => refuse("tcp", "udp has no settings of TCP"),
         None => refuse("udp.rate", "is missing: udp needs a rate"),
         Some(udp) if udp.rate.bits_per_sec() == 0 => refuse("udp.rate", "must be above zero"),
         Some(udp) => Ok(Carrier::Udp(udp)),
     }
 }
 
-/// Writes the group's settings out and makes its transport from them.
-pub(super) fn tcp_carrier(
-    group: &mut GroupSpec,
-    defaults: &TcpSpec,
-    packets: &PacketsSpec,
-    contract: &Contract,
-) -> Result<TcpCarrier, KeyError> {
-    let below = |(key, why): KeyError| (format!("tcp.{key}"), why);
-    if group.udp.is_some() {
-        return Err(("udp".to_owned(), format!("{} has no settings of UDP", group.transport.name())));
+fn near_opt_carrier(group: &mut GroupSpec, routing: RoutingName) -> Result<Carrier, KeyError> {
+    if routing != RoutingName::Ecmp {
+        let why = "near-opt needs routing = \"ecmp\": its oracle follows the one path of a flow";
+        return Err(("transport".to_owned(), why.to_owned()));
     }
+    let spec = group.near_opt.get_or_insert_default();
+    spec.check()?;
+    Ok(Carrier::NearOpt(*spec))
+}
+
+/// What a group's TCP follows from, beside its own keys.
+#[derive(Clone, Copy)]
+pub(super) struct TcpParts<'a> {
+    pub(super) defaults: &'a TcpSpec,
+    pub(super) packets: &'a PacketsSpec,
+    pub(super) queues: &'a QueuesSpec,
+    pub(super) contract: &'a Contract,
+}
+
+/// Writes the group's settings out and makes its transport from them.
+pub(super) fn tcp_carrier(group: &mut GroupSpec, parts: TcpParts<'_>) -> Result<TcpCarrier, KeyError> {
+    let TcpParts { defaults, packets, queues, contract } = parts;
+    let below = |(key, why): KeyError| (format!("tcp.{key}"), why);
     let own = group.tcp.clone().unwrap_or_default();
     own.check_keys(group.transport).map_err(below)?;
     let explicit = own.explicit(defaults, group.transport);
     explicit.check_ranges().map_err(below)?;
     let mss = packets.mss.0 as u16;
-    let controller = explicit.controller(group.transport, contract, mss).expect("udp has a carrier of its own");
+    let controller = explicit.controller(group.transport, contract, mss).expect("only the TCP family comes here");
     let config = TcpConfig {
         mss,
         wire: packets.framing.into(),
         data_class: TrafficClass::new(group.class),
         ack_class: TrafficClass::new(group.ack_class.unwrap_or(group.class)),
-        ..explicit.config(controller.ecn_mode())
+        ..explicit.config(&controller)
     };
     config.check().map_err(|why| ("tcp".to_owned(), why.to_string()))?;
     group.tcp = Some(explicit);
-    Ok(TcpCarrier { config, controller })
+    if group.reflex.is_some() && group.cross_queue.is_some() {
+        // Bounds on a flow's rate say nothing of time in which it may not send.
+        return Err((
+            "cross_queue".to_owned(),
+            "a flow follows one policy, and this group has a table reflex".to_owned(),
+        ));
+    }
+    let class = group.class;
+    let cross_queue = group.cross_queue.as_mut().map(|cross_queue| cross_queue.resolve(class, queues)).transpose()?;
+    let sender_drop = match group.transport {
+        TransportName::DctcpSenderDrop => Some(DropPolicy::Fixed),
+        TransportName::DctcpBandwidth => Some(DropPolicy::Congested),
+        _ => None,
+    };
+    Ok(TcpCarrier { config, controller, cross_queue, sender_drop })
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {
@@ -396,13 +591,12 @@ fn contract_error(document: &Document, name: &str, transport: TransportName, why
     let honours = |field: Field| TransportName::ALL.into_iter().filter(move |name| name.honours().contains(&field));
     let why = match why {
         ContractError::OutOfRange(_) => why.to_string(),
+        ContractError::NotHonoured(field @ (Field::MinDelivery | Field::MinShare)) => {
+            format!("{} honours {field} only with a table [traffic.{name}.reflex]", transport.name())
+        }
         ContractError::NotHonoured(field) => {
-            let others: Vec<_> = honours(field).map(TransportName::name).collect();
-            let who = if others.is_empty() {
-                "no transport does yet".to_owned()
-            } else {
-                format!("these do: {}", others.join(", "))
-            };
+            let who: Vec<_> = honours(field).map(TransportName::name).collect();
+            let who = format!("these do: {}", who.join(", "));
             format!("{} does not honour {field} ({who})", transport.name())
         }
     };

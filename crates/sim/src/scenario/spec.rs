@@ -9,6 +9,7 @@ use toml::Table;
 
 use super::deployment::DeploymentSpec;
 use super::group::GroupSpec;
+use super::near_opt::OracleSpec;
 use super::queues::QueuesSpec;
 use super::tcp::TcpSpec;
 use crate::engine::PathChoice;
@@ -37,8 +38,14 @@ pub struct ScenarioSpec {
     /// Flows that start before this are left out of statistics. Default: `"0s"`.
     #[serde(default, with = "units_serde")]
     pub warmup: Span,
-    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"` or `"spray-round-robin"` (by
-    /// packet). Default: `"ecmp"`.
+    /// Flows that start here or later are left out of statistics. Default: `duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub measure_until: Option<Span>,
+    /// Whether each flow's share of its max-min fair rate is computed. Default: false.
+    #[serde(default)]
+    pub shares: bool,
+    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"`, `"spray-round-robin"` or
+    /// `"two-paths"` (by packet). Default: `"ecmp"`.
     #[serde(default)]
     pub routing: RoutingName,
     /// Interval at which queue lengths and throughput are recorded. Default: not recorded.
@@ -61,6 +68,9 @@ pub struct ScenarioSpec {
     /// Which hosts have the transports with credits. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentSpec>,
+    /// What `near-opt` flows are told; without such flows nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<OracleSpec>,
     /// Traffic groups by name, at least one.
     pub traffic: IndexMap<String, GroupSpec>,
     /// Variants for `pliant compare`: overrides by dotted key. Default: none.
@@ -87,6 +97,8 @@ pub enum RoutingName {
     SprayRandom,
     /// In turn for each packet.
     SprayRoundRobin,
+    /// One of two for each packet.
+    TwoPaths,
 }
 
 impl From<RoutingName> for PathChoice {
@@ -95,6 +107,7 @@ impl From<RoutingName> for PathChoice {
             RoutingName::Ecmp => Self::Ecmp,
             RoutingName::SprayRandom => Self::SprayRandom,
             RoutingName::SprayRoundRobin => Self::SprayRoundRobin,
+            RoutingName::TwoPaths => Self::TwoPaths,
         }
     }
 }
@@ -107,7 +120,7 @@ pub struct PacketsSpec {
     #[serde(with = "units_serde")]
     pub mss: Bytes,
     /// What counts as on the wire: `"ethernet"` with preamble and gap (78 bytes around a payload, at least 84) or `"ip"`
-    /// (40 bytes). Default: `"ethernet"`.
+    /// (40 bytes) or `"ppp"` (54 bytes). Default: `"ethernet"`.
     pub framing: Framing,
 }
 
@@ -126,6 +139,8 @@ pub enum Framing {
     Ethernet,
     /// IP packets.
     Ip,
+    /// PPP frames of TCP with timestamps, as on ns-3's point-to-point links.
+    Ppp,
 }
 
 impl From<Framing> for WireFormat {
@@ -133,6 +148,7 @@ impl From<Framing> for WireFormat {
         match framing {
             Framing::Ethernet => Self::ETHERNET,
             Framing::Ip => Self::IP,
+            Framing::Ppp => Self::PPP,
         }
     }
 }

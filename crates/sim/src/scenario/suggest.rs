@@ -6,7 +6,7 @@ use super::group::GROUP_KEYS;
 const LISTED: usize = 40;
 
 /// Says that `name` is not known as a `what`, and offers the nearest of `names`, or all of them.
-pub(super) fn unknown(what: &str, name: &str, names: &[String]) -> String {
+pub(crate) fn unknown(what: &str, name: &str, names: &[String]) -> String {
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => format!("unknown {what} `{name}`, did you mean `{near}`?"),
         None if names.is_empty() => format!("unknown {what} `{name}`"),

@@ -2,10 +2,14 @@
 
 use pliant_proto::congestion::cubic::{Cubic, CubicConfig};
 use pliant_proto::congestion::dctcp::{Dctcp, DctcpConfig};
+use pliant_proto::congestion::delay_history::{DelayHistoryConfig, MAX_BASE_HISTORY, MAX_NOISE_FILTER};
 use pliant_proto::congestion::hystart::HyStartConfig;
+use pliant_proto::congestion::ledbat::{Ledbat, LedbatConfig, MAX_TARGET};
+use pliant_proto::congestion::ledbat_plus_plus::{LedbatPlusPlus, LedbatPlusPlusConfig};
 use pliant_proto::congestion::reno::{Reno, RenoConfig};
+use pliant_proto::congestion::tcp_lp::{Extremes, TcpLp, TcpLpConfig};
 use pliant_proto::congestion::weighted_fair::{WeightedFair, WeightedFairConfig};
-use pliant_proto::congestion::{AnyController, EcnMode};
+use pliant_proto::congestion::{AnyController, CongestionControl, EcnMode};
 use pliant_proto::contract::Contract;
 use pliant_proto::time::Span;
 use pliant_proto::transport::tcp::{PacingFactors, TcpConfig};
@@ -21,7 +25,7 @@ use crate::units_serde;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpSpec {
-    /// Initial window in segments, 1 to 65535. Default: 10 (RFC 6928).
+    /// Initial window in segments, 1 to 65535. Default: 10 (RFC 6928), 2 for `ledbat` and `ledbat++` (RFC 6817).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u16>,
     /// Least retransmission timeout. Default: `"1ms"`, `"4ms"` for `flexpass`; RFC 6298 says 1 s, datacenters use 1 to 10 ms.
@@ -70,12 +74,14 @@ pub struct TcpSpec {
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub receive_buffer: Option<Bytes>,
     /// `dctcp`, `weighted-fair`: weight of the newest window in alpha, in (0, 1]. Default: 0.0625 (RFC 8257).
+    /// `ledbat`: growth without queueing delay in segments per round trip, in (0, 1]. Default: 1 (RFC 6817).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain: Option<f64>,
     /// `dctcp`, `weighted-fair`: alpha before the first window, in [0, 1]. Default: 1 (RFC 8257).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_alpha: Option<f64>,
-    /// `dctcp`: marks cut no deeper than so many segments, at least 1. Default: 2 (Linux).
+    /// `dctcp`, `ledbat`, `ledbat++`: marks, and delays, cut no deeper than so many segments, at least 1. Default: 2
+    /// (Linux, RFC 6817).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_window: Option<u16>,
     /// `weighted-fair`: ignores losses on paths that never marked, as the paper does. Default: false.
@@ -93,7 +99,66 @@ pub struct TcpSpec {
     /// `cubic` with `hystart`: least rise of the round-trip time that counts. Default: `"4ms"` (RFC 9406), inert below.
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub hystart_threshold: Option<Span>,
+    /// `tcp-lp`: where between the least one-way delay (0) and the greatest (1) congestion begins, in (0, 1). Default:
+    /// 0.15 (INFOCOM 2003).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_threshold: Option<f64>,
+    /// `tcp-lp`: weight of the newest one-way delay in the smoothed one, in (0, 1]. Default: 0.125 (INFOCOM 2003).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_weight: Option<f64>,
+    /// `tcp-lp`: round trips after an indication of congestion in which another leaves one segment, 1 to 255. Default:
+    /// 3 (INFOCOM 2003).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inference_rtts: Option<u8>,
+    /// `tcp-lp`: how the least and the greatest delay are found: `"paper"` (over the whole connection) or `"linux"`
+    /// (without the greatest, anew after each cut). Default: `"paper"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_extremes: Option<DelayExtremes>,
+    /// `ledbat`, `ledbat++`: queueing delay that is aimed at, 1 ns to 1 s. Default: `"100ms"` (RFC 6817), `"60ms"` for
+    /// `ledbat++`; datacenters need one that their queues can reach.
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub target: Option<Span>,
+    /// `ledbat`, `ledbat++`: intervals whose least delays make the base delay, 1 to 10. Default: 10 (RFC 6817).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_history: Option<u8>,
+    /// `ledbat`, `ledbat++`: length of such an interval. Default: `"60s"` (RFC 6817), longer than most runs.
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub base_interval: Option<Span>,
+    /// `ledbat`, `ledbat++`: the delay now is the least of so many samples, 1 to 8. Default: 4 (RFC 6817).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise_filter: Option<u8>,
+    /// `ledbat`: doubles the window each round trip until the target, or a loss. Default: false (RFC 6817).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_start: Option<bool>,
+    /// `ledbat++`: slows down now and then, so that all flows see the path without queue. Default: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdowns: Option<bool>,
+    /// `ledbat++`: time from one slowdown to the next in units of its length, 1 to 65535. Default: 9.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdown_ratio: Option<u16>,
 }
+
+/// How TCP-LP finds the least and the greatest delay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DelayExtremes {
+    /// Over the whole connection.
+    Paper,
+    /// Without the greatest, and anew after each cut.
+    Linux,
+}
+
+impl From<DelayExtremes> for Extremes {
+    fn from(name: DelayExtremes) -> Self {
+        match name {
+            DelayExtremes::Paper => Self::Paper,
+            DelayExtremes::Linux => Self::Linux,
+        }
+    }
+}
+
+/// The transports that aim at a queueing delay.
+const LEDBATS: &[TransportName] = &[TransportName::Ledbat, TransportName::LedbatPlusPlus];
 
 /// How congestion marks are echoed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -109,17 +174,57 @@ pub enum EcnEcho {
 
 /// Settings that only some controllers have, and those.
 const OF_SOME: &[(&str, &[TransportName])] = &[
-    ("gain", &[TransportName::Dctcp, TransportName::WeightedFair, TransportName::Layered, TransportName::FlexPass]),
+    (
+        "gain",
+        &[
+            TransportName::Dctcp,
+            TransportName::DctcpSenderDrop,
+            TransportName::DctcpBandwidth,
+            TransportName::Layered,
+            TransportName::FlexPass,
+            TransportName::WeightedFair,
+            TransportName::Ledbat,
+        ],
+    ),
     (
         "initial_alpha",
-        &[TransportName::Dctcp, TransportName::WeightedFair, TransportName::Layered, TransportName::FlexPass],
+        &[
+            TransportName::Dctcp,
+            TransportName::DctcpSenderDrop,
+            TransportName::DctcpBandwidth,
+            TransportName::Layered,
+            TransportName::FlexPass,
+            TransportName::WeightedFair,
+        ],
     ),
-    ("min_window", &[TransportName::Dctcp, TransportName::Layered, TransportName::FlexPass]),
+    (
+        "min_window",
+        &[
+            TransportName::Dctcp,
+            TransportName::DctcpSenderDrop,
+            TransportName::DctcpBandwidth,
+            TransportName::Layered,
+            TransportName::FlexPass,
+            TransportName::Ledbat,
+            TransportName::LedbatPlusPlus,
+        ],
+    ),
     ("loss_blind", &[TransportName::WeightedFair]),
     ("beta", &[TransportName::Cubic]),
     ("fast_convergence", &[TransportName::Cubic]),
     ("hystart", &[TransportName::Cubic]),
     ("hystart_threshold", &[TransportName::Cubic]),
+    ("delay_threshold", &[TransportName::TcpLp]),
+    ("delay_weight", &[TransportName::TcpLp]),
+    ("inference_rtts", &[TransportName::TcpLp]),
+    ("delay_extremes", &[TransportName::TcpLp]),
+    ("target", LEDBATS),
+    ("base_history", LEDBATS),
+    ("base_interval", LEDBATS),
+    ("noise_filter", LEDBATS),
+    ("slow_start", &[TransportName::Ledbat]),
+    ("slowdowns", &[TransportName::LedbatPlusPlus]),
+    ("slowdown_ratio", &[TransportName::LedbatPlusPlus]),
 ];
 
 impl TcpSpec {
@@ -177,9 +282,11 @@ impl TcpSpec {
     /// Every setting that has a default, at its default.
     fn built_in(transport: TransportName) -> Self {
         let tcp = TcpConfig::default();
-        let (dctcp, cubic) = (DctcpConfig::default(), CubicConfig::default());
+        let (dctcp, cubic, tcp_lp) = (DctcpConfig::default(), CubicConfig::default(), TcpLpConfig::default());
+        let (ledbat, plus_plus) = (LedbatConfig::default(), LedbatPlusPlusConfig::default());
+        let is_ledbat = transport == TransportName::Ledbat;
         Self {
-            initial_window: Some(RenoConfig::default().initial_window),
+            initial_window: Some(default_window(transport)),
             // FlexPass's section 6.2.
             min_rto: Some(if transport == TransportName::FlexPass { Span::from_ms(4) } else { tcp.rto.minimum }),
             max_rto: Some(tcp.rto.maximum),
@@ -196,7 +303,7 @@ impl TcpSpec {
             pacing: Some(false),
             send_buffer: tcp.send_buffer.map(Bytes),
             receive_buffer: tcp.receive_buffer.map(Bytes),
-            gain: Some(dctcp.gain),
+            gain: Some(if is_ledbat { ledbat.gain } else { dctcp.gain }),
             initial_alpha: Some(dctcp.initial_alpha),
             min_window: Some(dctcp.minimum_window),
             loss_blind: Some(false),
@@ -204,11 +311,22 @@ impl TcpSpec {
             fast_convergence: Some(cubic.fast_convergence),
             hystart: Some(false),
             hystart_threshold: Some(HyStartConfig::default().minimum_threshold),
+            delay_threshold: Some(tcp_lp.threshold),
+            delay_weight: Some(tcp_lp.delay_weight),
+            inference_rtts: Some(tcp_lp.inference_rtts),
+            delay_extremes: Some(DelayExtremes::Paper),
+            target: Some(if is_ledbat { ledbat.target } else { plus_plus.target }),
+            base_history: Some(ledbat.history.base_history),
+            base_interval: Some(ledbat.history.base_interval),
+            noise_filter: Some(ledbat.history.noise_filter),
+            slow_start: Some(ledbat.slow_start),
+            slowdowns: Some(plus_plus.slowdowns),
+            slowdown_ratio: Some(plus_plus.slowdown_ratio),
         }
     }
 
     /// The configuration that [explicit](Self::explicit) settings describe, but for packets and classes.
-    pub(super) fn config(&self, ecn: EcnMode) -> TcpConfig {
+    pub(super) fn config(&self, controller: &AnyController) -> TcpConfig {
         let default = TcpConfig::default();
         let mut rto = default.rto;
         rto.minimum = self.min_rto.unwrap_or(rto.minimum);
@@ -223,7 +341,8 @@ impl TcpSpec {
             limited_transmit: self.limited_transmit.unwrap_or(default.limited_transmit),
             ack_every: self.ack_every.unwrap_or(default.ack_every),
             max_ack_delay: self.delayed_ack.unwrap_or(default.max_ack_delay),
-            ecn: self.ecn.map_or(ecn, EcnEcho::mode),
+            ecn: self.ecn.map_or(controller.ecn_mode(), EcnEcho::mode),
+            one_way_delay: controller.needs_one_way_delay(),
             rto,
             send_buffer: self.send_buffer.map(|bytes| bytes.0),
             receive_buffer: self.receive_buffer.map(|bytes| bytes.0),
@@ -234,29 +353,37 @@ impl TcpSpec {
 
     /// A new controller as [explicit](Self::explicit) settings describe it; `None` if `transport` has none.
     pub(super) fn controller(&self, transport: TransportName, contract: &Contract, mss: u16) -> Option<AnyController> {
-        let reno = RenoConfig { initial_window: self.window(), ..RenoConfig::default() };
+        let initial_window = self.initial_window.unwrap_or(default_window(transport));
+        let reno = RenoConfig { initial_window, ..RenoConfig::default() };
         Some(match transport {
             TransportName::Reno | TransportName::NewReno => Reno::new(reno, mss).into(),
-            TransportName::Cubic => Cubic::new(self.cubic(), mss).into(),
-            TransportName::Dctcp | TransportName::Layered | TransportName::FlexPass => {
-                Dctcp::new(self.dctcp(reno), mss).into()
+            TransportName::Cubic => Cubic::new(self.cubic(initial_window), mss).into(),
+            TransportName::Dctcp
+            | TransportName::DctcpSenderDrop
+            | TransportName::DctcpBandwidth
+            | TransportName::Layered
+            | TransportName::FlexPass => Dctcp::new(self.dctcp(reno), mss).into(),
+            TransportName::WeightedFair => {
+                WeightedFair::new(self.weighted_fair(initial_window, contract.weight), mss).into()
             }
-            TransportName::WeightedFair => WeightedFair::new(self.weighted_fair(contract.weight), mss).into(),
-            TransportName::Udp | TransportName::ExpressPass => return None,
+            TransportName::TcpLp => TcpLp::new(self.tcp_lp(reno), mss).into(),
+            TransportName::Ledbat => Ledbat::new(self.ledbat(initial_window), mss).into(),
+            TransportName::LedbatPlusPlus => LedbatPlusPlus::new(self.ledbat_plus_plus(initial_window), mss).into(),
+            TransportName::Udp
+            | TransportName::NearOpt
+            | TransportName::Atp
+            | TransportName::PFabric
+            | TransportName::ExpressPass => return None,
         })
     }
 
-    fn window(&self) -> u16 {
-        self.initial_window.unwrap_or(RenoConfig::default().initial_window)
-    }
-
-    fn cubic(&self) -> CubicConfig {
+    fn cubic(&self, initial_window: u16) -> CubicConfig {
         let default = CubicConfig::default();
         let minimum_threshold = self.hystart_threshold.unwrap_or(HyStartConfig::default().minimum_threshold);
         let maximum_threshold = HyStartConfig::default().maximum_threshold.max(minimum_threshold);
         let hystart = HyStartConfig { minimum_threshold, maximum_threshold, ..HyStartConfig::default() };
         CubicConfig {
-            initial_window: self.window(),
+            initial_window,
             beta: self.beta.unwrap_or(default.beta),
             fast_convergence: self.fast_convergence.unwrap_or(default.fast_convergence),
             hystart: (self.hystart == Some(true)).then_some(hystart),
@@ -274,15 +401,59 @@ impl TcpSpec {
         }
     }
 
-    fn weighted_fair(&self, weight: f64) -> WeightedFairConfig {
+    fn weighted_fair(&self, initial_window: u16, weight: f64) -> WeightedFairConfig {
         let default = WeightedFairConfig::default();
         WeightedFairConfig {
             weight,
-            initial_window: self.window(),
+            initial_window,
             gain: self.gain.unwrap_or(default.gain),
             initial_alpha: self.initial_alpha.unwrap_or(default.initial_alpha),
             loss_blind: self.loss_blind.unwrap_or(default.loss_blind),
             ..default
+        }
+    }
+
+    fn tcp_lp(&self, reno: RenoConfig) -> TcpLpConfig {
+        let default = TcpLpConfig::default();
+        TcpLpConfig {
+            reno,
+            threshold: self.delay_threshold.unwrap_or(default.threshold),
+            delay_weight: self.delay_weight.unwrap_or(default.delay_weight),
+            inference_rtts: self.inference_rtts.unwrap_or(default.inference_rtts),
+            extremes: self.delay_extremes.map_or(default.extremes, Extremes::from),
+        }
+    }
+
+    fn delay_history(&self) -> DelayHistoryConfig {
+        let default = DelayHistoryConfig::default();
+        DelayHistoryConfig {
+            base_history: self.base_history.unwrap_or(default.base_history),
+            base_interval: self.base_interval.unwrap_or(default.base_interval),
+            noise_filter: self.noise_filter.unwrap_or(default.noise_filter),
+        }
+    }
+
+    fn ledbat(&self, initial_window: u16) -> LedbatConfig {
+        let default = LedbatConfig::default();
+        LedbatConfig {
+            target: self.target.unwrap_or(default.target),
+            gain: self.gain.unwrap_or(default.gain),
+            history: self.delay_history(),
+            initial_window,
+            minimum_window: self.min_window.unwrap_or(default.minimum_window),
+            slow_start: self.slow_start.unwrap_or(default.slow_start),
+        }
+    }
+
+    fn ledbat_plus_plus(&self, initial_window: u16) -> LedbatPlusPlusConfig {
+        let default = LedbatPlusPlusConfig::default();
+        LedbatPlusPlusConfig {
+            target: self.target.unwrap_or(default.target),
+            history: self.delay_history(),
+            initial_window,
+            minimum_window: self.min_window.unwrap_or(default.minimum_window),
+            slowdowns: self.slowdowns.unwrap_or(default.slowdowns),
+            slowdown_ratio: self.slowdown_ratio.unwrap_or(default.slowdown_ratio),
         }
     }
 
@@ -304,7 +475,45 @@ impl TcpSpec {
         if self.beta.is_some_and(|beta| !(beta > 0.0 && beta < 1.0)) {
             return refuse("beta", "must lie in (0, 1)");
         }
+        self.check_delay_ranges()
+    }
+
+    fn check_delay_ranges(&self) -> Result<(), KeyError> {
+        let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
+        if self.delay_threshold.is_some_and(|threshold| !(threshold > 0.0 && threshold < 1.0)) {
+            return refuse("delay_threshold", "must lie in (0, 1)");
+        }
+        if self.delay_weight.is_some_and(|weight| !(weight > 0.0 && weight <= 1.0)) {
+            return refuse("delay_weight", "must lie in (0, 1]");
+        }
+        if self.inference_rtts == Some(0) {
+            return refuse("inference_rtts", "must be at least 1 round trip");
+        }
+        if self.target.is_some_and(|target| !(Span::from_ns(1)..=MAX_TARGET).contains(&target)) {
+            return refuse("target", "must be between 1ns and 1s");
+        }
+        if self.base_history.is_some_and(|intervals| !(1..=MAX_BASE_HISTORY).contains(&intervals)) {
+            return refuse("base_history", "must be 1 to 10 intervals");
+        }
+        if self.base_interval == Some(Span::ZERO) {
+            return refuse("base_interval", "must be longer than 0s");
+        }
+        if self.noise_filter.is_some_and(|samples| !(1..=MAX_NOISE_FILTER).contains(&samples)) {
+            return refuse("noise_filter", "must be 1 to 8 samples");
+        }
+        if self.slowdown_ratio == Some(0) {
+            return refuse("slowdown_ratio", "must be at least 1");
+        }
         Ok(())
+    }
+}
+
+/// Initial window in segments where a scenario does not say.
+fn default_window(transport: TransportName) -> u16 {
+    match transport {
+        TransportName::Ledbat => LedbatConfig::default().initial_window,
+        TransportName::LedbatPlusPlus => LedbatPlusPlusConfig::default().initial_window,
+        _ => RenoConfig::default().initial_window,
     }
 }
 

@@ -228,6 +228,58 @@ fn settings_of_all_groups_give_way_to_those_of_one() {
     assert!(broken.starts_with("small.toml:13: `transport.gain`: must lie in (0, 1]"), "{broken}");
 }
 
+/// Groups that each fit but together overload a link, or the uplinks, are told of; where they follow one another, or
+/// just fill a link, nothing is said.
+#[test]
+fn groups_that_overload_together_are_warned_of() {
+    let star = "duration = '10ms'\n[topology]\nkind = 'star'\nhosts = 9\nlink = { rate = '10Gbit/s', delay = '25us' }\n\
+                [traffic.updates]\nkind = 'incast'\nsources = '0..8'\nreceivers = 8\nsize = '500kB'\nload = 0.8\n\
+                [traffic.storage]\nkind = 'poisson'\nworkload = 'alibaba_storage'\ndestinations = 8\nload = 0.2\n";
+    let warning = |changes: &[&str]| set(star, changes).unwrap().overload_warning();
+    assert_eq!(warning(&[]), None);
+    assert_eq!(
+        warning(&["storage.load=0.3"]).unwrap(),
+        "traffic puts 11.000 Gbit/s (updates 8.000, storage 3.000) on the link to host 8, of 10Gbit/s: its queue grows \
+         without end"
+    );
+    assert_eq!(warning(&["storage.load=0.3", "traffic.updates.stop=5ms", "traffic.storage.start=5ms"]), None);
+    assert!(
+        warning(&["updates.load=0.1", "traffic.storage={kind=\"poisson\", size=\"1MB\", rate_per_s=12000}"]).is_some()
+    );
+    // Uplinks of half the hosts' rate: 0.3 of the hosts' fills 0.6 of them, 0.4 more is all, 0.5 too much.
+    let fabric =
+        SMALL.replace("host_link = {", "fabric_link = { rate = \"10Gbit/s\", delay = \"1us\" }\nhost_link = {");
+    let fabric = fabric.replace("load = 0.5", "load = 0.3\ninter_rack = true");
+    let warning = |changes: &[&str]| set(&fabric, changes).unwrap().overload_warning();
+    assert_eq!(warning(&["backup.period=100ms"]), None);
+    let both = |load: &str| {
+        let backup = "traffic.backup={kind=\"poisson\", size=\"1MB\", inter_rack=true, load_on=\"uplinks\"}";
+        warning(&[backup.replace('}', &format!(", load={load}}}")).as_str()])
+    };
+    assert_eq!(both("0.4"), None);
+    assert!(both("0.5").unwrap().contains("on the links above the racks together, of 40Gbit/s"));
+}
+
+/// Low-priority TCP's set-up: a star of 40 hosts with an unloaded round-trip time of 100 us, strict priority everywhere, 128 kB
+/// before 64 kB at the switch, and a device FIFO in hosts alone.
+#[test]
+fn the_set_up_of_low_priority_tcp() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 40\nlink = { rate = '10Gbit/s', delay = '25us' }\n\
+                [queues]\nplan = 'low-priority'\ndevice_fifo_packets = 0\n\
+                [host_queues]\nplan = 'strict'\nlimit = '1000 packets'\necn = false\ndevice_fifo_packets = 100\n\
+                [transport]\ninitial_window = 2\nack_every = 1\nsend_buffer = '1MB'\nreceive_buffer = '1MB'\n\
+                [traffic.a]\nkind = 'permutation'\nsize = '1MB'\ntransport = 'cubic'\n";
+    let resolved = resolve(text).unwrap();
+    let (switch, host) = (&resolved.switch_plan, &resolved.host_plan);
+    let limits: Vec<u64> = switch.queues.iter().map(|queue| queue.limit_bytes).collect();
+    assert_eq!((limits.as_slice(), switch.device_fifo_packets), (&[128_000, 64_000][..], 0));
+    let limits: Vec<u32> = host.queues.iter().map(|queue| queue.limit_packets).collect();
+    assert_eq!((limits.as_slice(), host.device_fifo_packets), (&[1000, 1000][..], 100));
+    let queues = || host.queues.iter().chain(&switch.queues);
+    assert!(queues().all(|queue| queue.marker == pliant_proto::switch::marker::MarkerConfig::None));
+    assert!([switch, host].iter().all(|plan| plan.scheduler == pliant_proto::switch::plan::SchedulerConfig::Strict));
+}
+
 const REFERENCE: &str = include_str!("../../../../docs/scenario.md");
 
 /// The keys of `T`, as serde lists them when it meets one that it does not know; `kind` chooses among tagged tables.
@@ -259,6 +311,7 @@ fn names<T>(refused: Result<T, toml::de::Error>) -> Vec<String> {
 fn every_key_is_documented() {
     use crate::topology::{LinkSpec, TopologySpec};
     use crate::traffic::{DestinationChoice, LoadCounts, LoadOn, LongFlow, ReceiverOrder, TrafficSpec};
+    use crate::workload::{GapLaw, MessagesSpec};
 
     let (topologies, traffics) = (kinds_of::<TopologySpec>(), kinds_of::<TrafficSpec>());
     let mut sections = vec![
@@ -272,7 +325,7 @@ fn every_key_is_documented() {
         ("Queues", values_of::<Scheduler>()),
         ("Queues", PRESETS.iter().map(|(name, _)| (*name).to_owned()).collect()),
         ("Queue", keys_of::<QueueSpec>(None)),
-        ("Queue", keys_of::<ShaperSpec>(None)),
+        ("Queue", [keys_of::<ShaperSpec>(None), values_of::<DisciplineName>()].concat()),
         ("ecn", keys_of::<ThresholdSpec>(None)),
         ("ecn", [values_of::<At>(), values_of::<Of>(), values_of::<NotEct>()].concat()),
         ("red", keys_of::<RedSpec>(None)),
@@ -283,13 +336,20 @@ fn every_key_is_documented() {
         ("Credit settings", keys_of::<CreditSpec>(None)),
         ("Credit settings", [values_of::<Variant>(), values_of::<FeedbackName>()].concat()),
         ("Credit settings", [values_of::<SplittingName>(), values_of::<LossCutName>()].concat()),
+        ("Cross-queue congestion notification", keys_of::<CrossQueueSpec>(None)),
+        ("Near-Opt", [keys_of::<OracleSpec>(None), keys_of::<NearOptSpec>(None)].concat()),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
+        ("Traffic groups", keys_of::<PFabricSpec>(None)),
+        ("messages", [keys_of::<MessagesSpec>(None), values_of::<GapLaw>()].concat()),
+        ("ATP settings", keys_of::<AtpSpec>(None)),
+        ("ATP settings", [values_of::<ProfileName>(), values_of::<VariantName>(), values_of::<OrderName>()].concat()),
+        ("reflex", [keys_of::<ReflexSpec>(None), values_of::<GiveWayName>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
-        ("incast", values_of::<ReceiverOrder>()),
+        ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),
         ("periodic", values_of::<DestinationChoice>()),
         ("flows", keys_of::<LongFlow>(None)),
         ("Flow sizes", crate::workload::BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect()),
-        ("TCP settings", [keys_of::<TcpSpec>(None), values_of::<EcnEcho>()].concat()),
+        ("TCP settings", [keys_of::<TcpSpec>(None), values_of::<EcnEcho>(), values_of::<DelayExtremes>()].concat()),
     ];
     sections.extend(topologies.iter().map(|kind| ("Topology", keys_of::<TopologySpec>(Some(kind)))));
     sections.extend(traffics.iter().map(|kind| (kind.as_str(), keys_of::<TrafficSpec>(Some(kind)))));
@@ -302,6 +362,64 @@ fn every_key_is_documented() {
             let written = [format!("`{name}`"), format!("`\"{name}\"`"), format!("{name} = ")];
             assert!(written.iter().any(|text| section.contains(text)), "`{name}` is not in the section {heading}");
         }
+    }
+}
+
+/// Near-Opt has settings of its own, and an oracle is written out where it is asked.
+#[test]
+fn near_opt_has_its_settings() {
+    let text =
+        SMALL.replace("load = 0.5\n", "load = 0.5\ntransport = \"near-opt\"\nnear_opt = { min_rto = \"2ms\" }\n");
+    let resolved = resolve(&text).unwrap();
+    assert!(matches!(resolved.groups[0].carrier, Carrier::NearOpt(_)));
+    assert!(resolved.spec.traffic["web"].tcp.is_none());
+    let written = resolved.to_toml();
+    for line in ["[oracle]\ninterval = \"25us\"", "min_rto = \"2ms\"", "initial_rto = \"10ms\""] {
+        assert!(written.contains(line), "{line} in\n{written}");
+    }
+    assert_eq!(set(&text, &["interval=50us"]).unwrap().oracle_interval(), pliant_proto::time::Span::from_us(50));
+    assert!(!resolve(SMALL).unwrap().to_toml().contains("oracle"), "nobody asks it");
+}
+
+/// Delay-based transports: their own defaults, their ranges, and one-way delays asked for where they are needed.
+#[test]
+fn delay_based_transports_have_their_settings() {
+    let with = |transport: &str, tcp: &str| {
+        let group = format!("transport = \"{transport}\"\ntcp = {{ {tcp} }}\n");
+        let text = SMALL.replace("load = 0.5\n", &format!("load = 0.5\n{group}"));
+        resolve(&text)
+    };
+    for (transport, asks, lines) in [
+        ("tcp-lp", true, &["initial_window = 10", "delay_threshold = 0.15", "inference_rtts = 3"][..]),
+        ("ledbat", true, &["initial_window = 2", "target = \"100ms\"", "gain = 1.0", "base_interval = \"60s\""]),
+        ("ledbat++", false, &["initial_window = 2", "target = \"60ms\"", "slowdown_ratio = 9", "noise_filter = 4"]),
+        ("dctcp", false, &["initial_window = 10", "gain = 0.0625"]),
+    ] {
+        let resolved = with(transport, "").unwrap();
+        let Carrier::Tcp(carrier) = &resolved.groups[0].carrier else { panic!("TCP") };
+        assert_eq!(carrier.config.one_way_delay, asks, "{transport}");
+        let text = resolved.to_toml();
+        for line in lines {
+            assert!(text.contains(line), "{transport}: {line} in\n{text}");
+        }
+    }
+    for (transport, wrong, expected) in [
+        ("tcp-lp", "delay_threshold = 1.0", "must lie in (0, 1)"),
+        ("tcp-lp", "delay_weight = 0.0", "must lie in (0, 1]"),
+        ("tcp-lp", "inference_rtts = 0", "at least 1 round trip"),
+        ("tcp-lp", "delay_extremes = \"ns-3\"", "ns-3"),
+        ("ledbat", "target = \"0s\"", "between 1ns and 1s"),
+        ("ledbat", "base_history = 11", "1 to 10 intervals"),
+        ("ledbat", "base_interval = \"0s\"", "longer than 0s"),
+        ("ledbat", "noise_filter = 9", "1 to 8 samples"),
+        ("ledbat", "min_window = 0", "at least 1 segment"),
+        ("ledbat", "slowdowns = false", "ledbat does not have it, only ledbat++"),
+        ("ledbat++", "slowdown_ratio = 0", "at least 1"),
+        ("ledbat++", "gain = 0.5", "ledbat++ does not have it, only dctcp, "),
+        ("cubic", "target = \"1ms\"", "cubic does not have it, only ledbat, ledbat++"),
+    ] {
+        let message = message(with(transport, wrong));
+        assert!(message.contains(expected) && message.contains("traffic.web.tcp"), "{transport}: {message}");
     }
 }
 

@@ -12,6 +12,8 @@ use crate::workload::{Distribution, Size, SizeRange};
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) group: &'a TrafficGroup<'a>,
+    /// All groups, this one among them.
+    pub(super) groups: &'a [TrafficGroup<'a>],
     pub(super) environment: &'a Environment<'a>,
 }
 
@@ -27,6 +29,17 @@ impl<'a> Context<'a> {
     /// The random stream of one of the group's choices, so that (say) another load leaves the pairs as they were.
     pub(super) fn stream(&self, choice: &str) -> Stream {
         Stream::named(self.environment.seed, &format!("traffic.{}.{choice}", self.group.name))
+    }
+
+    /// Another group by its name, in the same surroundings.
+    pub(super) fn other(&self, key: &'static str, name: &str) -> Result<Context<'a>, TrafficError> {
+        let others = || self.groups.iter().filter(|group| group.name != self.group.name);
+        if let Some(group) = others().find(|group| group.name == name) {
+            return Ok(Context { group, ..*self });
+        }
+        let names = others().map(|group| group.name).collect::<Vec<_>>().join(", ");
+        let names = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {names}") };
+        Err(self.error(key, format!("no other group is called \"{name}\", {names}")))
     }
 
     /// The hosts of a set; all hosts if the key is absent.
@@ -63,8 +76,17 @@ impl<'a> Context<'a> {
         if period == Span::ZERO { Err(self.error("period", "must be longer than 0s")) } else { Ok(period.as_ps()) }
     }
 
-    /// The sizes that exactly one of `size` and `workload` names.
+    /// The sizes that exactly one of `size` and `workload` names, or the mean size if counted messages decide it.
     pub(super) fn sizes(&self, size: Option<SizeRange>, workload: Option<&str>) -> Result<Distribution, TrafficError> {
+        if let Some((mean, _)) = self.mean_flow_bytes() {
+            if size.is_some() || workload.is_some() {
+                let key = if size.is_some() { "size" } else { "workload" };
+                return Err(self.error(key, "messages.count decides the size of a flow"));
+            }
+            let placeholder = Size::Fixed((mean.round() as u64).clamp(1, UNLIMITED_BYTES));
+            let error = |source| TrafficError::Sizes { group: self.group.name.to_owned(), key: "size", source };
+            return placeholder.distribution(self.environment.directory).map_err(error);
+        }
         let (key, size) = match (size, workload) {
             (Some(range), None) => ("size", range.size()),
             (None, Some(name)) => ("workload", Size::Workload(name.to_owned())),
@@ -75,13 +97,18 @@ impl<'a> Context<'a> {
         sizes.map_err(|source| TrafficError::Sizes { group: self.group.name.to_owned(), key, source })
     }
 
+    /// Mean payload bytes of a flow and mean bytes on the wire, if counted messages decide its size.
+    pub(super) fn mean_flow_bytes(&self) -> Option<(f64, f64)> {
+        self.group.messages.and_then(|messages| messages.mean_flow_bytes(self.group.packets))
+    }
+
     /// As [`Context::sizes`]; without either key flows have no end.
     pub(super) fn sizes_or_unlimited(
         &self,
         size: Option<SizeRange>,
         workload: Option<&str>,
     ) -> Result<Distribution, TrafficError> {
-        let unlimited = size.is_none() && workload.is_none();
+        let unlimited = size.is_none() && workload.is_none() && self.mean_flow_bytes().is_none();
         self.sizes(if unlimited { Some(SizeRange::fixed(UNLIMITED_BYTES)) } else { size }, workload)
     }
 }

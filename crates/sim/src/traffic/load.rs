@@ -35,7 +35,7 @@ pub enum LoadCounts {
 }
 
 /// A load of exactly one may exceed it by rounding.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 /// Arrivals per second that `rate_per_s` or `load` asks for.
 pub(super) fn arrivals_per_second(
@@ -65,10 +65,12 @@ fn from_load(
 ) -> Result<f64, TrafficError> {
     let fabric = context.fabric();
     let shares = pairs.link_shares();
-    let wire_bits = 8.0 * context.group.packets.mean_wire_bytes(sizes);
+    let of_sizes = || (sizes.mean_bytes(), context.group.packets.mean_wire_bytes(sizes));
+    let (payload_bytes, wire_bytes) = context.mean_flow_bytes().unwrap_or_else(of_sizes);
+    let wire_bits = 8.0 * wire_bytes;
     let bits = match spec.load_counts {
         LoadCounts::Wire => wire_bits,
-        LoadCounts::Payload => 8.0 * sizes.mean_bytes(),
+        LoadCounts::Payload => 8.0 * payload_bytes,
     };
     let host_rate = fabric.host_rate.bits_per_sec() as f64;
     let rate = match (spec.load_on, fabric.uplinks) {

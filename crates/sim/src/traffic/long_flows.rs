@@ -46,6 +46,9 @@ fn arrival(flow: &LongFlow, context: &Context<'_>) -> Result<Arrival, TrafficErr
     if pair.0 == pair.1 {
         return Err(context.error("flows", format!("host {} would send to itself", pair.0)));
     }
+    if flow.size.is_some() && context.mean_flow_bytes().is_some() {
+        return Err(context.error("flows", "messages.count decides the size of a flow"));
+    }
     let bytes = flow.size.map_or(UNLIMITED_BYTES, |size| size.0);
     if bytes == 0 || bytes > UNLIMITED_BYTES {
         return Err(context.error("flows", format!("a flow of {bytes} bytes: sizes are 1B to 1 PiB")));

@@ -7,6 +7,7 @@ use std::collections::binary_heap::PeekMut;
 use pliant_proto::time::Instant;
 
 use super::{Arrival, FlowSpec, Generator, TrafficError};
+use crate::workload::Messages;
 
 /// The flows of all groups by (start, group, sequence). It holds one flow per group.
 #[derive(Debug)]
@@ -21,23 +22,28 @@ struct Group {
     generator: Generator,
     next: Option<Arrival>,
     sequence: u64,
+    /// The messages that decide the size of each flow.
+    messages: Option<Messages>,
 }
 
 impl Traffic {
-    pub(super) fn new(generators: Vec<Generator>) -> Self {
+    /// `counted` are the messages that decide the size of each group's flows, where they do.
+    pub(super) fn new(generators: Vec<Generator>, counted: impl Iterator<Item = Option<Messages>>) -> Self {
         assert!(u16::try_from(generators.len()).is_ok(), "a group's number has 16 bits");
-        let first = |mut generator: Generator| Group { next: generator.next(), generator, sequence: 0 };
-        let groups: Vec<Group> = generators.into_iter().map(first).collect();
+        let first = |(mut generator, messages): (Generator, _)| Group {
+            next: generator.next(),
+            generator,
+            sequence: 0,
+            messages,
+        };
+        let groups: Vec<Group> = generators.into_iter().zip(counted).map(first).collect();
         let starts = groups.iter().enumerate().filter_map(|(i, group)| Some(Reverse((group.next?.start, i as u16))));
         Self { next_starts: starts.collect(), groups }
     }
 
     /// Why a group ended early. Only a trace that changed after it was checked can do so: ask once the flows have ended.
     pub fn error(&self) -> Option<&TrafficError> {
-        self.groups.iter().find_map(|group| match &group.generator {
-            Generator::Trace(trace) => trace.error(),
-            _ => None,
-        })
+        self.groups.iter().find_map(|group| group.generator.error())
     }
 }
 
@@ -47,6 +53,7 @@ impl Group {
         let Arrival { start, source, destination, bytes, class } = self.next.take().expect("the heap names its start");
         self.next = self.generator.next();
         assert!(self.next.is_none_or(|next| next.start >= start), "generators go forward in time");
+        let bytes = self.messages.as_ref().map_or(bytes, |messages| messages.flow_bytes(self.sequence));
         self.sequence += 1;
         FlowSpec { start, source, destination, bytes, group: number, class, sequence: self.sequence - 1 }
     }

@@ -6,15 +6,18 @@
 
 mod all_to_all;
 mod context;
+mod duplicates;
 mod hosts;
 mod incast;
 mod load;
 mod long_flows;
 mod merge;
+mod offered;
 mod pairs;
 mod periodic;
 mod permutation;
 mod poisson;
+mod remainder;
 mod trace;
 
 use std::io;
@@ -25,18 +28,21 @@ use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::workload::{DistributionError, MAX_SIZE_BYTES, PacketFormat};
+use crate::workload::{DistributionError, MAX_SIZE_BYTES, Messages, PacketFormat};
 use context::Context;
 
 pub use all_to_all::AllToAllSpec;
+pub use duplicates::DuplicatesSpec;
 pub use hosts::HostSet;
 pub use incast::{IncastSpec, ReceiverOrder};
 pub use load::{LoadCounts, LoadOn};
 pub use long_flows::{LongFlow, LongFlowsSpec};
 pub use merge::Traffic;
+pub use offered::{Offered, offered};
 pub use periodic::{DestinationChoice, PeriodicSpec};
 pub use permutation::PermutationSpec;
 pub use poisson::PoissonSpec;
+pub use remainder::RemainderSpec;
 pub use trace::{TraceSpec, write_trace};
 
 /// Size of a flow without an end: more than any run carries.
@@ -119,6 +125,8 @@ pub struct TrafficGroup<'a> {
     pub spec: &'a TrafficSpec,
     /// How its transport cuts flows into packets, for loads that count bytes on the wire.
     pub packets: PacketFormat,
+    /// The messages of its flows, where they were asked for.
+    pub messages: Option<&'a Messages>,
 }
 
 /// The traffic of one group, as a scenario describes it. `kind` selects the variant.
@@ -139,6 +147,21 @@ pub enum TrafficSpec {
     Flows(LongFlowsSpec),
     /// Flows read from a file.
     Trace(TraceSpec),
+    /// Every flow of another group once more, from another source.
+    Duplicates(DuplicatesSpec),
+    /// The flows that a `poisson` group leaves out by size.
+    Remainder(RemainderSpec),
+}
+
+impl TrafficSpec {
+    /// Whether flows have no end because none is given.
+    pub fn has_endless_flows(&self) -> bool {
+        match self {
+            Self::Permutation(spec) => spec.size.is_none() && spec.workload.is_none(),
+            Self::Flows(spec) => spec.flows.iter().any(|flow| flow.size.is_none()),
+            _ => false,
+        }
+    }
 }
 
 /// Why traffic was refused.
@@ -190,8 +213,14 @@ pub enum TrafficError {
 
 /// The flows of all groups by (start, group, sequence). A group's index in `groups` is its number in the flows.
 pub fn generate(groups: &[TrafficGroup<'_>], environment: &Environment<'_>) -> Result<Traffic, TrafficError> {
-    let generators = groups.iter().map(|group| Context { group, environment }.generator()).collect::<Result<_, _>>()?;
-    Ok(Traffic::new(generators))
+    let generators = contexts(groups, environment).map(|context| context.generator()).collect::<Result<_, _>>()?;
+    let counted = |group: &TrafficGroup<'_>| group.messages.filter(|messages| messages.count().is_some()).cloned();
+    Ok(Traffic::new(generators, groups.iter().map(counted)))
+}
+
+/// Each group in its surroundings.
+fn contexts<'a>(groups: &'a [TrafficGroup<'a>], environment: &'a Environment<'a>) -> impl Iterator<Item = Context<'a>> {
+    groups.iter().map(move |group| Context { group, groups, environment })
 }
 
 /// The running generator of one group.
@@ -203,6 +232,18 @@ enum Generator {
     AllToAll(Box<all_to_all::AllToAll>),
     Listed(std::vec::IntoIter<Arrival>),
     Trace(Box<trace::Trace>),
+    Duplicates(Box<duplicates::Duplicates>),
+}
+
+impl Generator {
+    /// Why it ended early.
+    fn error(&self) -> Option<&TrafficError> {
+        match self {
+            Self::Trace(trace) => trace.error(),
+            Self::Duplicates(duplicates) => duplicates.error(),
+            _ => None,
+        }
+    }
 }
 
 impl Iterator for Generator {
@@ -216,6 +257,7 @@ impl Iterator for Generator {
             Self::AllToAll(generator) => generator.next(),
             Self::Listed(flows) => flows.next(),
             Self::Trace(generator) => generator.next(),
+            Self::Duplicates(generator) => generator.next(),
         }
     }
 }
@@ -230,6 +272,8 @@ impl Context<'_> {
             TrafficSpec::AllToAll(spec) => Generator::AllToAll(Box::new(all_to_all::AllToAll::new(spec, self)?)),
             TrafficSpec::Flows(spec) => Generator::Listed(long_flows::flows(spec, self)?.into_iter()),
             TrafficSpec::Trace(spec) => Generator::Trace(Box::new(trace::Trace::new(spec, self)?)),
+            TrafficSpec::Duplicates(spec) => Generator::Duplicates(Box::new(duplicates::Duplicates::new(spec, self)?)),
+            TrafficSpec::Remainder(spec) => Generator::Poisson(Box::new(remainder::flows(spec, self)?)),
         })
     }
 }

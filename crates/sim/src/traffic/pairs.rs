@@ -17,6 +17,9 @@ pub(super) struct Pairs {
     inter_rack: bool,
 }
 
+/// Shares of all flows that hosts send, and that hosts receive.
+pub(super) type HostShares = (Vec<(u32, f64)>, Vec<(u32, f64)>);
+
 /// Shares of all pairs that cross a link.
 pub(super) struct LinkShares {
     /// Largest share of pairs with one host in common, and that host, as a sender or as a receiver.
@@ -71,6 +74,16 @@ impl Pairs {
         let sends = sending.1 >= receiving.1;
         let (host, count) = if sends { sending } else { receiving };
         LinkShares { busiest_host: count as f64 / total, host, sends, inter_rack: crossing / total }
+    }
+
+    /// Share of all pairs that each source has, and each destination.
+    pub(super) fn host_shares(&self) -> HostShares {
+        let shares = |hosts: &[u32], others: &[u32]| {
+            let partners = self.partners(hosts, others, self.inter_rack);
+            let total = partners.iter().sum::<u64>() as f64;
+            hosts.iter().zip(partners).map(|(&host, count)| (host, count as f64 / total)).collect()
+        };
+        (shares(&self.sources, &self.destinations), shares(&self.destinations, &self.sources))
     }
 
     /// For each of `hosts`, the number of `others` it makes a pair with.

@@ -1,5 +1,7 @@
 //! Poisson arrivals between uniformly random pairs.
 
+use std::ops::Range;
+
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 use pliant_proto::units::Bytes;
@@ -31,8 +33,8 @@ pub struct PoissonSpec {
     /// Name of a flow-size distribution, or the path of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// Drops flows below this size, after the load is computed: with `size_below` one load is split by size into two
-    /// groups, small and large flows under different contracts. Default: none.
+    /// Drops flows below this size, after the load is computed. A group of kind `remainder` has what is dropped: one
+    /// load is split by size, small and large flows under different contracts. Default: none.
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units_serde::optional")]
     pub size_at_least: Option<Bytes>,
     /// Drops flows of this size and above, after the load is computed. Default: none.
@@ -57,6 +59,13 @@ pub struct PoissonSpec {
     pub flows: Option<u64>,
 }
 
+impl PoissonSpec {
+    /// Sizes that are kept after the load is computed.
+    pub(super) fn kept_sizes(&self) -> Range<u64> {
+        self.size_at_least.map_or(0, |size| size.0)..self.size_below.map_or(u64::MAX, |size| size.0)
+    }
+}
+
 /// The running generator.
 #[derive(Debug)]
 pub(super) struct Poisson {
@@ -65,7 +74,9 @@ pub(super) struct Poisson {
     size_choice: Stream,
     pairs: Pairs,
     sizes: Distribution,
-    kept: std::ops::Range<u64>,
+    /// Sizes that the group keeps, and whether this is the group, or the remainder.
+    kept: Range<u64>,
+    yields_kept: bool,
     mean_gap_ps: f64,
     /// The last arrival: whole picoseconds and the fraction that the next gap carries.
     now_ps: u64,
@@ -80,7 +91,7 @@ impl Poisson {
         let pairs = Pairs::new(context, spec.sources.as_ref(), spec.destinations.as_ref(), spec.inter_rack)?;
         let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
         let rate = arrivals_per_second(context, spec, &pairs, &sizes)?;
-        let kept = spec.size_at_least.map_or(0, |size| size.0)..spec.size_below.map_or(u64::MAX, |size| size.0);
+        let kept = spec.kept_sizes();
         if kept.is_empty() || kept.start > sizes.max_bytes() || kept.end <= sizes.quantile(0.0) {
             return Err(context.error("size_at_least", "no flow is of a size that is kept"));
         }
@@ -91,12 +102,19 @@ impl Poisson {
             pairs,
             sizes,
             kept,
+            yields_kept: true,
             mean_gap_ps: 1e12 / rate,
             now_ps: window.start,
             fraction: 0.0,
             stop_ps: window.end,
             flows_left: spec.flows.unwrap_or(u64::MAX),
         })
+    }
+
+    /// The flows that the group drops in place of those it keeps; `None` if it drops none.
+    pub(super) fn into_remainder(self) -> Option<Self> {
+        let drops = self.kept.start > self.sizes.quantile(0.0) || self.kept.end <= self.sizes.max_bytes();
+        drops.then_some(Self { yields_kept: false, ..self })
     }
 
     fn advance(&mut self) {
@@ -119,8 +137,9 @@ impl Iterator for Poisson {
             }
             let pair = self.pairs.draw(&mut self.pair_choice);
             let bytes = self.sizes.sample(&mut self.size_choice);
-            if self.kept.contains(&bytes) {
-                self.flows_left -= 1;
+            let is_kept = self.kept.contains(&bytes);
+            self.flows_left -= u64::from(is_kept);
+            if is_kept == self.yields_kept {
                 return Some(Arrival::new(self.now_ps, pair, bytes));
             }
         }

@@ -28,8 +28,11 @@ fn try_flows(fabric: &Fabric, seed: u64, groups: &[(&str, &str)]) -> Result<Traf
     let classes = ["best-effort", "scavenger"];
     let environment = Environment { fabric, seed, directory: &directory, classes: &classes };
     let specs: Vec<TrafficSpec> = groups.iter().map(|(_, text)| toml::from_str(text).expect(text)).collect();
-    let groups: Vec<_> =
-        groups.iter().zip(&specs).map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet() }).collect();
+    let groups: Vec<_> = groups
+        .iter()
+        .zip(&specs)
+        .map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet(), messages: None })
+        .collect();
     generate(&groups, &environment)
 }
 
@@ -146,6 +149,136 @@ fn a_load_split_by_size() {
     let bytes: u64 = flows.iter().map(|flow| ethernet().wire_bytes(flow.bytes)).sum();
     let load = bytes as f64 * 8.0 / 4.0 / 80e9;
     assert!((load / 0.5 - 1.0).abs() < 0.03, "{load}");
+}
+
+/// A group and its remainder are the process that is not split: the same arrivals, hosts and sizes, each once.
+#[test]
+fn a_group_and_its_remainder_are_one_process() {
+    let fabric = fabric(1, 8, 1, Span::from_secs(2));
+    let whole = "kind = 'poisson'\nload = 0.5\nworkload = 'web_search'\n";
+    for limit in ["size_below = '1MB'", "size_at_least = '1MB'"] {
+        let split = format!("{whole}{limit}");
+        let parts = flows(&fabric, &[("large", "kind = 'remainder'\nof = 'rpc'"), ("rpc", &split)]);
+        assert!(
+            parts.iter().all(|flow| (flow.group == 1) == ((flow.bytes < 1_000_000) == limit.starts_with("size_b")))
+        );
+        let seen = |flows: &[FlowSpec]| {
+            flows.iter().map(|flow| (flow.start, flow.source, flow.destination, flow.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&parts), seen(&flows(&fabric, &[("rpc", whole)])));
+        assert!(parts.len() > 1000);
+    }
+}
+
+/// Every flow has a duplicate with the same number, at the same instant, of the same size, to the same destination,
+/// from a third host; the originals are as they were without duplicates.
+#[test]
+fn duplicates_repeat_another_group() {
+    let fabric = fabric(1, 40, 1, Span::from_ms(20));
+    let requests = ("requests", "kind = 'poisson'\nload = 0.3\nsize = '1B..256kB'");
+    let all = flows(&fabric, &[("copies", "kind = 'duplicates'\nof = 'requests'\nsources = '0..20'"), requests]);
+    let (copies, originals): (Vec<FlowSpec>, Vec<FlowSpec>) = all.iter().partition(|flow| flow.group == 0);
+    let alone = flows(&fabric, &[requests]);
+    assert_eq!(originals.iter().map(|flow| FlowSpec { group: 0, ..*flow }).collect::<Vec<_>>(), alone);
+    assert!(alone.len() > 500 && copies.len() == originals.len());
+    for (copy, original) in copies.iter().zip(&originals) {
+        assert!(copy.source != original.source && copy.source != original.destination && copy.source < 20);
+        assert_eq!(FlowSpec { source: original.source, group: 1, ..*copy }, *original);
+    }
+    let mean = alone.iter().map(|flow| flow.bytes as f64).sum::<f64>() / alone.len() as f64;
+    assert!((mean / 128_000.0 - 1.0).abs() < 0.1, "sizes are uniform from 0 to twice the mean: {mean}");
+    let sources: std::collections::BTreeSet<u32> = copies.iter().map(|flow| flow.source).collect();
+    assert_eq!(sources.len(), 20, "every source sends duplicates");
+}
+
+/// 8 workers send 500 kB each to one server: 4 MB of payload per round are a load of 0.5 at 10 Gbit/s every 6.4 ms.
+#[test]
+fn the_load_of_an_incast_sets_its_period() {
+    let fabric = fabric(1, 9, 1, Span::from_ms(20));
+    let base = "kind = 'incast'\nsources = '0..8'\nreceivers = 8\nsize = '500kB'\n";
+    let text = format!("{base}load = 0.5\nload_counts = 'payload'");
+    let starts = |text: &str| flows(&fabric, &[("updates", text)]).iter().map(|flow| flow.start).collect::<Vec<_>>();
+    assert_eq!(starts(&text), starts(&format!("{base}period = '6400us'")));
+    // On the wire a packet of 1460 bytes is 1538.
+    let wire = starts(&format!("{base}load = 0.5"));
+    assert_eq!(wire[8].since(wire[0]).as_ps(), 8 * ethernet().wire_bytes(500_000) * 8 * 100 * 2);
+    // Hosts that take turns at receiving each get their load.
+    let turns = flows(&fabric, &[("updates", "kind = 'incast'\nsize = '500kB'\nload = 0.5")]);
+    assert_eq!(turns[8].start.since(turns[0].start).as_ps(), 8 * ethernet().wire_bytes(500_000) * 8 * 100 * 2 / 9);
+}
+
+/// Jitter delays each sender of a round by 0 to 20 us, and leaves rounds and receivers as they were.
+#[test]
+fn incast_jitter_is_uniform() {
+    let fabric = fabric(1, 9, 1, Span::from_ms(1000));
+    let text = "kind = 'incast'\nsources = '0..8'\nreceivers = 8\nsize = '1kB'\nperiod = '1ms'\njitter = '20us'";
+    let flows = flows(&fabric, &[("updates", text)]);
+    assert_eq!(flows.len(), 8000);
+    let delay =
+        |(place, flow): (usize, &FlowSpec)| flow.start.since(Instant::ZERO).as_us_f64() - 1000.0 * (place / 8) as f64;
+    let delays: Vec<f64> = flows.iter().enumerate().map(delay).collect();
+    assert!(delays.iter().all(|delay| (0.0..=20.0).contains(delay)));
+    let mean = delays.iter().sum::<f64>() / 8000.0;
+    assert!((mean - 10.0).abs() < 4.0 * 20.0 / f64::sqrt(12.0 * 8000.0), "{mean}");
+    for round in flows.chunks(8) {
+        let mut senders: Vec<u32> = round.iter().map(|flow| flow.source).collect();
+        senders.sort_unstable();
+        assert_eq!(senders, (0..8).collect::<Vec<_>>());
+    }
+}
+
+/// Storage traffic to one receiver: `load` is that of the link to it.
+#[test]
+fn load_of_one_destination_is_that_of_its_link() {
+    let seconds = 20;
+    let fabric = fabric(1, 9, 1, Span::from_secs(seconds));
+    let text = "kind = 'poisson'\nload = 0.1\nworkload = 'alibaba_storage'\ndestinations = 8";
+    let flows = flows(&fabric, &[("storage", text)]);
+    let bytes: u64 = flows.iter().map(|flow| ethernet().wire_bytes(flow.bytes)).sum();
+    let load = bytes as f64 * 8.0 / seconds as f64 / 10e9;
+    assert!((load / 0.1 - 1.0).abs() < 0.03 && flows.iter().all(|flow| flow.destination == 8), "{load}");
+}
+
+/// What groups offer on average is what their flows come to, on every host link.
+#[test]
+fn offered_loads_are_those_of_the_flows() {
+    let seconds = 10;
+    let fabric = fabric(2, 5, 1, Span::from_secs(seconds));
+    let small = "kind = 'poisson'\nload = 0.3\nworkload = 'hadoop'\nsize_below = '100kB'";
+    let specs = [
+        ("rpc", small),
+        ("rest", "kind = 'remainder'\nof = 'rpc'"),
+        ("copies", "kind = 'duplicates'\nof = 'rpc'\nsources = '0..9'"),
+        ("updates", "kind = 'incast'\nsources = '0..8'\nreceivers = '7..9'\nsize = '500kB'\nload = 0.4"),
+        ("backup", "kind = 'periodic'\nsources = '0..5'\ndestinations = '8..10'\nsize = '1MB'\nperiod = '10ms'"),
+        ("shuffle", "kind = 'all-to-all'\nsize = '100kB'\nperiod = '10ms'"),
+    ];
+    let texts: Vec<TrafficSpec> = specs.iter().map(|(_, text)| toml::from_str(text).unwrap()).collect();
+    let groups: Vec<_> = specs
+        .iter()
+        .zip(&texts)
+        .map(|((name, _), spec)| TrafficGroup { name, spec, packets: ethernet(), messages: None })
+        .collect();
+    let environment = Environment { fabric: &fabric, seed: 1, directory: std::path::Path::new(""), classes: &[] };
+    let offered = offered(&groups, &environment).unwrap();
+    assert_eq!(offered.len(), specs.len());
+    let mut sent = vec![[[0.0f64; 2]; 10]; specs.len()];
+    for flow in generate(&groups, &environment).unwrap() {
+        let rate = ethernet().wire_bytes(flow.bytes) as f64 * 8.0 / seconds as f64;
+        sent[usize::from(flow.group)][flow.source as usize][0] += rate;
+        sent[usize::from(flow.group)][flow.destination as usize][1] += rate;
+    }
+    for group in &offered {
+        for (direction, hosts) in [&group.from_hosts, &group.to_hosts].into_iter().enumerate() {
+            let total: f64 = hosts.iter().map(|(_, rate)| rate).sum();
+            for (host, rate) in hosts {
+                let measured = sent[usize::from(group.group)][*host as usize][direction];
+                let name = specs[usize::from(group.group)].0;
+                // Duplicates take a source other than the flow's own two, which the mean leaves aside.
+                assert!((measured - rate).abs() < 0.03 * total, "{name} {host} {direction}: {measured} {rate}");
+            }
+        }
+    }
 }
 
 /// Rounds of an incast: who sends, to whom, when, and that the rotating receiver never sends to itself.
@@ -339,6 +472,18 @@ fn errors_name_group_and_key() {
         ),
         ("kind = 'incast'\nsenders = 8\nsize = '1B'\nperiod = '1s'", "senders: 8: 1 to 7 hosts can send"),
         ("kind = 'incast'\nsize = '1B'\nperiod = '0s'", "period: must be longer than 0s"),
+        ("kind = 'incast'\nsize = '1B'", "period: give either period or load"),
+        ("kind = 'incast'\nsize = '1B'\nload = 1.5", "load: 1.5 is not above 0 and at most 1"),
+        (
+            "kind = 'incast'\nsize = '1MB'\nload = 0.5\nsources = 0\nreceivers = '1..8'",
+            "load: 0.5 would put 35.000 Gbit/s on the link from a sender",
+        ),
+        (
+            "kind = 'incast'\nsize = '1B'\nperiod = '1us'\njitter = '1us'",
+            "jitter: must be shorter than the period, 1us",
+        ),
+        ("kind = 'duplicates'\nof = 'backup'", "of: no other group is called \"backup\", there is none"),
+        ("kind = 'remainder'\nof = 'x'", "of: no other group is called \"x\""),
         ("kind = 'permutation'\nhosts = 3", "hosts: a permutation needs two hosts"),
         ("kind = 'flows'\nflows = [{ source = 1, destination = 1 }]", "flows: host 1 would send to itself"),
         ("kind = 'flows'\nflows = [{ source = 1, destination = 9 }]", "flows: host 9 does not exist"),
@@ -348,10 +493,32 @@ fn errors_name_group_and_key() {
     }
 }
 
+/// Groups that name another group are refused if it is not what they need.
+#[test]
+fn errors_about_other_groups() {
+    let fabric = fabric(1, 4, 1, Span::from_secs(1));
+    let rpc = ("rpc", "kind = 'poisson'\nload = 0.1\nsize = '1kB'");
+    for (text, message) in [
+        ("kind = 'duplicates'\nof = 'copies'", "of: copies is itself a group of duplicates"),
+        (
+            "kind = 'duplicates'\nof = 'rpc'\nsources = [0, 1]",
+            "sources: no host is left for a duplicate of a flow from",
+        ),
+        ("kind = 'remainder'\nof = 'rpc'", "of: rpc is no poisson group with size_at_least or size_below"),
+        ("kind = 'remainder'\nof = 'small'", "of: small leaves no flow out"),
+        ("kind = 'remainder'\nof = 'larch'", "of: no other group is called \"larch\", there are: rpc, copies, small"),
+    ] {
+        let copies = ("copies", "kind = 'duplicates'\nof = 'rpc'");
+        let small = ("small", "kind = 'poisson'\nload = 0.1\nsize = '1kB'\nsize_below = '2kB'");
+        let error = try_flows(&fabric, 1, &[rpc, copies, small, ("backup", text)]).err().unwrap().to_string();
+        assert!(error.starts_with(&format!("traffic.backup.{message}")), "{error}");
+    }
+}
+
 /// Unknown keys and kinds are refused; a description written out reads back the same.
 #[test]
 fn descriptions_are_strict_and_round_trip() {
-    for bad in ["kind = 'poisson'\nlaod = 0.5", "kind = 'burst'", "kind = 'incast'\nsize = '1MB'", "load = 0.5"] {
+    for bad in ["kind = 'poisson'\nlaod = 0.5", "kind = 'burst'", "kind = 'duplicates'", "load = 0.5"] {
         assert!(toml::from_str::<TrafficSpec>(bad).is_err(), "{bad}");
     }
     for good in [
@@ -363,6 +530,9 @@ fn descriptions_are_strict_and_round_trip() {
         "kind = 'permutation'",
         "kind = 'flows'\nflows = [{ source = 0, destination = 1, start = '1ms' }]",
         "kind = 'trace'\npath = 'a.csv'",
+        "kind = 'incast'\nsize = '20kB'\nload = 0.5\njitter = '20us'\nload_counts = 'payload'",
+        "kind = 'duplicates'\nof = 'rpc'\nsources = 3",
+        "kind = 'remainder'\nof = 'rpc'",
     ] {
         let spec: TrafficSpec = toml::from_str(good).unwrap();
         let written = toml::to_string(&spec).unwrap();

@@ -1,6 +1,7 @@
 //! How large flows are: the published distributions, and sizes as a scenario names them.
 
 mod distribution;
+mod messages;
 mod packets;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use distribution::{Distribution, DistributionError, MAX_LINES, MAX_SIZE_BYTES};
+pub use messages::{GapLaw, Message, MessageSource, Messages, MessagesSpec};
 pub use packets::PacketFormat;
 
 /// The distributions that are part of the program: name and table.

@@ -10,6 +10,7 @@ use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, Scope, Threshold
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::switch::{QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::transport::{Command, Deadline, Event, Statistics, Transport};
@@ -28,12 +29,14 @@ pub(crate) const MSS: u16 = 1460;
 /// Bytes of a flow that outlasts every test.
 pub(crate) const ENDLESS: u64 = 1 << 50;
 
-/// Either side of a TCP flow under the controller `C`, or of a constant-rate flow.
+/// Either side of a TCP flow under the controller `C`, of a constant-rate flow or of a Near-Opt flow.
 pub(crate) enum Endpoint<C> {
     TcpSender(TcpSender<C>),
     TcpReceiver(TcpReceiver),
     UdpSender(UdpSender),
     UdpReceiver(UdpReceiver),
+    NearOptSender(NearOptSender),
+    NearOptReceiver(NearOptReceiver),
 }
 
 macro_rules! either {
@@ -43,6 +46,8 @@ macro_rules! either {
             Self::TcpReceiver($transport) => $call,
             Self::UdpSender($transport) => $call,
             Self::UdpReceiver($transport) => $call,
+            Self::NearOptSender($transport) => $call,
+            Self::NearOptReceiver($transport) => $call,
         }
     };
 }
@@ -86,6 +91,13 @@ where
 /// Both sides of a constant-rate flow.
 pub(crate) fn udp<C>(config: UdpConfig) -> (Endpoint<C>, Endpoint<C>) {
     (Endpoint::UdpSender(UdpSender::new(config)), Endpoint::UdpReceiver(UdpReceiver::new()))
+}
+
+/// Both sides of a Near-Opt flow.
+pub(crate) fn near_opt<C>(config: NearOptConfig) -> (Endpoint<C>, Endpoint<C>) {
+    let config = Arc::new(config);
+    let sender = NearOptSender::new(Arc::clone(&config));
+    (Endpoint::NearOptSender(sender), Endpoint::NearOptReceiver(NearOptReceiver::new(config)))
 }
 
 /// A flow between two hosts.
@@ -136,6 +148,7 @@ pub(crate) struct TestBed {
     pub(crate) switch_plan: QueuePlan,
     pub(crate) host_plan: QueuePlan,
     pub(crate) path_choice: PathChoice,
+    pub(crate) oracle_interval: Span,
     pub(crate) cut: Segmentation,
     pub(crate) seed: u64,
 }
@@ -146,7 +159,8 @@ impl TestBed {
         let routing = Routing::new(&topology).expect("routes");
         let host_plan = fifo(u32::MAX, MarkerConfig::None);
         let cut = Segmentation { mss: config.mss, wire: config.wire };
-        Self { topology, routing, switch_plan, host_plan, path_choice: PathChoice::Ecmp, cut, seed: 1 }
+        let (path_choice, oracle_interval) = (PathChoice::Ecmp, Span::from_us(25));
+        Self { topology, routing, switch_plan, host_plan, path_choice, oracle_interval, cut, seed: 1 }
     }
 
     /// A run of `flows`, sorted by start; `pair` makes the two sides of each.
@@ -165,11 +179,13 @@ impl TestBed {
             switch_plan: &self.switch_plan,
             host_plan: &self.host_plan,
             path_choice: self.path_choice,
+            oracle_interval: self.oracle_interval,
             seed: self.seed,
         };
         let open = move |spec: &FlowSpec, path: &[LinkId]| {
             let (initiator, responder) = pair(spec);
-            Opened { initiator, responder, ideal_fct: self.ideal_fct(spec.bytes, path), group: spec.group }
+            let ideal_fct = self.ideal_fct(spec.bytes, path);
+            Opened { initiator, responder, ideal_fct, messages: None, group: spec.group }
         };
         Simulation::new(&setup, flows.iter().copied(), open, recorder)
     }

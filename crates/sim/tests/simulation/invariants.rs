@@ -7,13 +7,14 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use pliant_proto::congestion::reno::{Reno, RenoConfig};
-use pliant_proto::congestion::{Algorithm, AnyController, EcnMode};
+use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, EcnMode};
 use pliant_proto::packet::{TrafficClass, WireFormat};
 use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, RedConfig, Scope, Threshold};
 use pliant_proto::switch::plan::{SchedulerConfig, ShaperConfig, ShaperRate};
 use pliant_proto::switch::queue::Occupancy;
 use pliant_proto::switch::{QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::near_opt::NearOptConfig;
 use pliant_proto::transport::tcp::{PacingFactors, TcpConfig};
 use pliant_proto::transport::udp::UdpConfig;
 use pliant_proto::units::{Bytes, Rate};
@@ -24,13 +25,14 @@ use pliant_sim::results::FlowState;
 use pliant_sim::topology::{FatTree, LeafSpine, LinkSpec, ParkingLot, Star, Topology};
 use pliant_sim::traffic::FlowSpec;
 
-use crate::common::{Endpoint, MSS, TestBed, cable, dumbbell, fifo, flow, story, tcp, udp};
+use crate::common::{Endpoint, MSS, TestBed, cable, dumbbell, fifo, flow, near_opt, story, tcp, udp};
 
 /// How one flow is carried.
 #[derive(Clone, Debug)]
 enum Carrier {
     Tcp { config: Arc<TcpConfig>, algorithm: Algorithm },
     Udp(UdpConfig),
+    NearOpt(NearOptConfig),
 }
 
 impl Carrier {
@@ -38,6 +40,7 @@ impl Carrier {
         match self {
             Self::Tcp { config, algorithm } => tcp(config, algorithm.controller(MSS)),
             Self::Udp(config) => udp(*config),
+            Self::NearOpt(config) => near_opt(config.clone()),
         }
     }
 }
@@ -137,6 +140,7 @@ fn markers() -> impl Strategy<Value = MarkerConfig> {
                 gentle,
                 hard_drop,
                 mean_packet_time: Span::from_ns(1200),
+                spread: true,
             })
         },
     );
@@ -203,6 +207,7 @@ fn tcp_carriers() -> impl Strategy<Value = Carrier> {
             limited_transmit,
             ack_every,
             receive_buffer: buffer,
+            one_way_delay: algorithm.controller(MSS).needs_one_way_delay(),
             pacing: paced.then(PacingFactors::default),
             ..TcpConfig::default()
         };
@@ -218,11 +223,18 @@ fn udp_carriers() -> impl Strategy<Value = Carrier> {
     })
 }
 
+fn near_opt_carriers() -> impl Strategy<Value = Carrier> {
+    (0u8..3, 0u8..3).prop_map(|(data, ack)| {
+        let (data_class, ack_class) = (TrafficClass::new(data), TrafficClass::new(ack));
+        Carrier::NearOpt(NearOptConfig { data_class, ack_class, ..NearOptConfig::default() })
+    })
+}
+
 type Drawn = (u32, u32, u64, u64, Carrier);
 
 fn drawn_flows(most: usize) -> impl Strategy<Value = Vec<Drawn>> {
     let bytes = prop_oneof![1u64..3000, 1u64..300_000];
-    let carrier = prop_oneof![5 => tcp_carriers(), 1 => udp_carriers()];
+    let carrier = prop_oneof![5 => tcp_carriers(), 1 => udp_carriers(), 2 => near_opt_carriers()];
     prop::collection::vec((any::<u32>(), any::<u32>(), bytes, 0u64..500, carrier), 1..most)
 }
 
@@ -245,6 +257,9 @@ fn cases() -> impl Strategy<Value = Case> {
     (topologies(), plans(), host_plan, path_choice, any::<u64>(), drawn_flows(16)).prop_map(
         |(topology, switch_plan, host_plan, path_choice, seed, drawn)| {
             let (flows, carriers) = placed(drawn, 0, topology.hosts());
+            // The oracle follows the one path of a flow.
+            let follows = carriers.iter().any(|carrier| matches!(carrier, Carrier::NearOpt(_)));
+            let path_choice = if follows { PathChoice::Ecmp } else { path_choice };
             Case { topology, switch_plan, host_plan, path_choice, seed, flows, carriers }
         },
     )
@@ -253,8 +268,8 @@ fn cases() -> impl Strategy<Value = Case> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
-    /// Every flow ends: TCP delivers each byte once whatever the queues do, UDP what was not dropped. None is faster
-    /// than the ideal.
+    /// Every flow ends: TCP and Near-Opt deliver each byte once whatever the queues do, UDP what was not dropped. None
+    /// is faster than the ideal. Near-Opt repeats no packet that was not dropped.
     #[test]
     fn every_flow_ends_as_it_must(case in cases()) {
         let outcome = case.run();
@@ -270,6 +285,11 @@ proptest! {
                     prop_assert!(!matches!(row.state, FlowState::Unfinished));
                     prop_assert!(row.bytes - row.delivered_bytes <= u64::from(row.drops) * u64::from(MSS));
                     prop_assert_eq!(row.delivered_bytes == row.bytes, row.drops == 0);
+                }
+                Carrier::NearOpt(_) => {
+                    prop_assert!(matches!(row.state, FlowState::Completed));
+                    prop_assert_eq!(row.delivered_bytes, row.bytes);
+                    prop_assert!(row.retransmissions <= row.drops);
                 }
             }
             // Sprayed flows add up the rates of their paths; the ideal is one path's.

@@ -1,11 +1,16 @@
 //! The simulator against theory: known answers of controllers and schedulers, oracles, and properties of every run.
 
+mod atp;
 mod common;
 mod credits;
+mod cross_queue;
 mod dctcp_table;
 mod invariants;
 mod loss_rate;
 mod maxmin;
+mod near_opt;
 mod order;
+mod reflex;
 mod s1;
+mod scavengers;
 mod udp;

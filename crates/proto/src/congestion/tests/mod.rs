@@ -2,9 +2,13 @@
 
 mod cubic;
 mod dctcp;
+mod delay_history;
+mod ledbat;
+mod ledbat_plus_plus;
 mod model;
 mod properties;
 mod reno;
+mod tcp_lp;
 mod weighted_fair;
 
 use super::{AckSample, Cause, Congestion};
@@ -20,6 +24,7 @@ fn ack(acked: u64) -> AckSample {
         flight: 0,
         ece: false,
         rtt: None,
+        delay: None,
         smoothed_rtt: Span::ZERO,
         window_limited: true,
         in_recovery: false,

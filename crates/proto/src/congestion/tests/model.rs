@@ -73,6 +73,7 @@ impl<C: CongestionControl> Sender<C> {
             flight,
             ece,
             rtt: Some(rtt),
+            delay: None,
             smoothed_rtt: self.smoothed_rtt,
             window_limited: self.limited,
             in_recovery: false,

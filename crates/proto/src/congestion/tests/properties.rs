@@ -6,15 +6,29 @@ use proptest::prelude::*;
 
 use super::super::cubic::{Cubic, CubicConfig};
 use super::super::hystart::HyStartConfig;
+use super::super::ledbat::{Ledbat, LedbatConfig};
+use super::super::tcp_lp::{Extremes, TcpLp, TcpLpConfig};
 use super::super::{AckSample, Algorithm, AnyController, Cause, Congestion, CongestionControl, EcnMode};
 use crate::contract::Field;
-use crate::time::{Instant, Span};
+use crate::time::{Instant, OneWayDelay, Span};
 
 /// What a transport may tell a controller.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    Ack { elapsed: Span, acked: u64, ece: bool, rtt: Option<Span>, window_limited: bool, in_recovery: bool },
-    Congestion { cause: Cause, flight: u64, first: bool },
+    Ack {
+        elapsed: Span,
+        acked: u64,
+        ece: bool,
+        rtt: Option<Span>,
+        delay: Option<OneWayDelay>,
+        window_limited: bool,
+        in_recovery: bool,
+    },
+    Congestion {
+        cause: Cause,
+        flight: u64,
+        first: bool,
+    },
     Lost(u64),
     Recovered(u64),
     Idle,
@@ -30,12 +44,16 @@ fn span() -> impl Strategy<Value = Span> {
     prop_oneof![8 => 0..10_000_000_000u64, 1 => any::<u64>()].prop_map(Span::from_ps)
 }
 
+fn delay() -> impl Strategy<Value = OneWayDelay> {
+    prop_oneof![8 => -1_000_000..1_000_000i64, 1 => any::<i64>()].prop_map(OneWayDelay::from_ns)
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
     let cause = prop_oneof![Just(Cause::Loss), Just(Cause::Ecn), Just(Cause::Timeout)];
     prop_oneof![
-        12 => (span(), bytes(), any::<bool>(), proptest::option::of(span()), any::<bool>(), any::<bool>()).prop_map(
-            |(elapsed, acked, ece, rtt, window_limited, in_recovery)| Operation::Ack {
-                elapsed, acked, ece, rtt, window_limited, in_recovery
+        12 => (span(), bytes(), proptest::option::of(span()), proptest::option::of(delay()), any::<[bool; 3]>()).prop_map(
+            |(elapsed, acked, rtt, delay, [ece, window_limited, in_recovery])| Operation::Ack {
+                elapsed, acked, ece, rtt, delay, window_limited, in_recovery
             }
         ),
         3 => (cause, bytes(), any::<bool>())
@@ -58,7 +76,7 @@ impl Driven {
     fn apply(&mut self, operation: Operation) {
         let next = self.unacked.saturating_add(self.controller.window());
         match operation {
-            Operation::Ack { elapsed, acked, ece, rtt, window_limited, in_recovery } => {
+            Operation::Ack { elapsed, acked, ece, rtt, delay, window_limited, in_recovery } => {
                 self.now = self.now.after(elapsed);
                 self.unacked = self.unacked.saturating_add(acked);
                 self.controller.on_ack(&AckSample {
@@ -69,6 +87,7 @@ impl Driven {
                     flight: next.saturating_sub(self.unacked),
                     ece,
                     rtt,
+                    delay,
                     smoothed_rtt: rtt.unwrap_or_default(),
                     window_limited,
                     in_recovery,
@@ -89,7 +108,10 @@ impl Driven {
 fn every_controller(mss: u16) -> Vec<AnyController> {
     let hystart = CubicConfig { hystart: Some(HyStartConfig::default()), ..CubicConfig::default() };
     let defaults = Algorithm::ALL.iter().map(|algorithm| algorithm.controller(mss));
-    defaults.chain([Cubic::new(hystart, mss).into()]).collect()
+    let linux = TcpLpConfig { extremes: Extremes::Linux, ..TcpLpConfig::default() };
+    let near = LedbatConfig { target: Span::from_us(100), slow_start: true, ..LedbatConfig::default() };
+    let variants = [Cubic::new(hystart, mss).into(), TcpLp::new(linux, mss).into(), Ledbat::new(near, mss).into()];
+    defaults.chain(variants).collect()
 }
 
 proptest! {
@@ -143,7 +165,10 @@ fn algorithms_have_names() {
         assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
     }
     let error = "bbr".parse::<Algorithm>().unwrap_err().to_string();
-    assert_eq!(error, "\"bbr\" is no congestion control; known are reno, newreno, cubic, dctcp, weighted-fair");
+    assert_eq!(
+        error,
+        "\"bbr\" is no congestion control; known are reno, newreno, cubic, dctcp, weighted-fair, tcp-lp, ledbat, ledbat++"
+    );
 }
 
 #[test]
@@ -155,6 +180,17 @@ fn only_weighted_fair_honours_weights() {
 
 #[test]
 fn algorithms_ask_for_their_ecn() {
-    let modes = Algorithm::ALL.map(|algorithm| algorithm.controller(1460).ecn_mode());
-    assert_eq!(modes, [EcnMode::Off, EcnMode::Off, EcnMode::Off, EcnMode::Accurate, EcnMode::Accurate]);
+    for algorithm in Algorithm::ALL {
+        let accurate = matches!(algorithm, Algorithm::Dctcp | Algorithm::WeightedFair);
+        let expected = if accurate { EcnMode::Accurate } else { EcnMode::Off };
+        assert_eq!(algorithm.controller(1460).ecn_mode(), expected, "{algorithm}");
+    }
+}
+
+#[test]
+fn algorithms_ask_for_one_way_delays() {
+    for algorithm in Algorithm::ALL {
+        let needed = matches!(algorithm, Algorithm::TcpLp | Algorithm::Ledbat);
+        assert_eq!(algorithm.controller(1460).needs_one_way_delay(), needed, "{algorithm}");
+    }
 }

@@ -245,6 +245,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
             flight,
             ece: ack.ece,
             rtt,
+            delay: None,
             smoothed_rtt: self.rtt.smoothed(),
             window_limited: self.window_limited,
             in_recovery: gone > 0,

@@ -51,6 +51,10 @@ pub struct TcpConfig {
     pub max_ack_delay: Span,
     /// How congestion marks are echoed. Default off.
     pub ecn: EcnMode,
+    /// Whether the sender asks for the one-way delays of its packets, which controllers that
+    /// [need them](crate::congestion::CongestionControl::needs_one_way_delay) do not work without. A receiver answers
+    /// whoever asks. Default false.
+    pub one_way_delay: bool,
     /// Bounds of the retransmission timeout.
     pub rto: RtoBounds,
     /// Most bytes that the sender holds, sent or not; `None` is no limit. Default `None`.
@@ -84,6 +88,7 @@ impl Default for TcpConfig {
             ack_every: 2,
             max_ack_delay: Span::from_us(500),
             ecn: EcnMode::Off,
+            one_way_delay: false,
             rto: RtoBounds::default(),
             send_buffer: None,
             receive_buffer: None,

@@ -8,7 +8,7 @@ use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::EcnMode;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::reassembly::Reassembly;
-use crate::time::Instant;
+use crate::time::{Instant, OneWayDelay};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
 /// Acknowledgements kept for the next poll; beyond it the latest replaces the one before.
@@ -22,8 +22,8 @@ const DISORDERED: u8 = 2;
 const ACK_DUE: u8 = 4;
 /// Acknowledgements of earlier states are queued.
 const ACKS_QUEUED: u8 = 8;
-/// A grant of the connection is due.
-const SYN_ACK_DUE: u8 = 16;
+/// A grant of the connection or the answer to a probe is due.
+const REPLY_DUE: u8 = 16;
 /// The application has yet to hear of the connection.
 const CONNECTED: u8 = 32;
 /// The application has heard that everything arrived.
@@ -44,6 +44,8 @@ pub struct TcpReceiver {
     window_end: u64,
     /// TS.Recent of RFC 7323: the earliest unacknowledged packet's timestamp.
     echo: Option<Instant>,
+    /// Of the latest packet that asked for it, until it is reported.
+    delay: Option<OneWayDelay>,
     last_ack_sent: u64,
     ack_deadline: Option<Instant>,
     /// Number of FIN, `u64::MAX` until it is known.
@@ -70,12 +72,15 @@ struct Disorder {
     sack: SackBlocks,
     duplicate_bytes: u64,
     connection_echo: Option<Instant>,
+    /// The answer to the latest probe.
+    probe_echo: Option<Packet>,
 }
 
 /// An acknowledgement as it was when the packet that caused it arrived.
 struct PendingAck {
     ack: u64,
     echo: Option<Instant>,
+    delay: Option<OneWayDelay>,
     flags: Flags,
     sack: SackBlocks,
 }
@@ -99,6 +104,7 @@ impl TcpReceiver {
             delivered: 0,
             window_end: window_end(0, config.receive_buffer.map_or(WINDOW_UNLIMITED, window_field)),
             echo: None,
+            delay: None,
             last_ack_sent: 0,
             ack_deadline: None,
             fin: u64::MAX,
@@ -127,6 +133,16 @@ impl TcpReceiver {
         self.disorder.get_or_insert_with(Box::default)
     }
 
+    /// Measures a packet's one-way delay if it asks for that, on arrival: what an acknowledgement is delayed by is no
+    /// part of it. One acknowledgement reports one delay, that of the latest packet: it tells most about the queue as
+    /// it is now. Each is reported once.
+    #[inline]
+    fn measure(&mut self, now: Instant, sent_at: Instant, flags: Flags) {
+        if flags.contains(Flags::DELAY) {
+            self.delay = Some(OneWayDelay::between(sent_at, now));
+        }
+    }
+
     /// In-order data arrived: acknowledge now, or later.
     #[inline]
     fn count_in_order(&mut self, now: Instant) {
@@ -145,6 +161,7 @@ impl TcpReceiver {
         if self.is(ACK_DUE) {
             self.queue_ack(None);
         }
+        self.measure(now, segment.sent_at, segment.flags);
         let data_end = segment.seq + u64::from(segment.len);
         let whole = data_end <= self.acceptable_end();
         let fresh = ByteRange::new(segment.seq.max(self.rcv_nxt), if whole { end } else { self.acceptable_end() });
@@ -271,7 +288,7 @@ impl TcpReceiver {
     /// Queues an acknowledgement of the state as it is now.
     fn queue_ack(&mut self, duplicate: Option<ByteRange>) {
         let (limit, sack_on) = (usize::from(self.config.sack_blocks), self.config.sack);
-        let (ack, echo, ece) = (self.rcv_nxt, self.echo, self.ece);
+        let (ack, echo, delay, ece) = (self.rcv_nxt, self.echo, self.delay.take(), self.ece);
         let disorder = self.disorder();
         let mut sack = SackBlocks::EMPTY;
         let mut flags = Flags::NONE.with_if(Flags::ECE, ece);
@@ -287,7 +304,7 @@ impl TcpReceiver {
         if disorder.queue.len() >= QUEUE_MAX {
             disorder.queue.pop_back();
         }
-        disorder.queue.push_back(PendingAck { ack, echo, flags, sack });
+        disorder.queue.push_back(PendingAck { ack, echo, delay, flags, sack });
         self.state |= ACKS_QUEUED;
         self.acknowledged();
     }
@@ -317,12 +334,18 @@ impl TcpReceiver {
 
     #[inline(never)]
     fn transmit_unusual(&mut self) -> Option<Packet> {
-        if self.is(SYN_ACK_DUE) {
-            self.state &= !SYN_ACK_DUE;
-            let window = self.advertise(0);
-            let echo = self.disorder().connection_echo.expect("a grant follows a request");
-            let wire_bytes = self.config.wire.wire_bytes(0);
-            return Some(Packet::new(self.traffic_class(), wire_bytes, Body::SynAck { echo, window }));
+        if self.is(REPLY_DUE) {
+            let disorder = self.disorder();
+            if let Some(probe_echo) = disorder.probe_echo.take() {
+                return Some(probe_echo);
+            }
+            let grant = disorder.connection_echo.take();
+            self.state &= !REPLY_DUE;
+            if let Some(echo) = grant {
+                let window = self.advertise(0);
+                let wire_bytes = self.config.wire.wire_bytes(0);
+                return Some(Packet::new(self.traffic_class(), wire_bytes, Body::SynAck { echo, window }));
+            }
         }
         if self.is(ACK_DUE) && self.is(DISORDERED | ACKS_QUEUED) {
             self.queue_ack(None);
@@ -336,7 +359,11 @@ impl TcpReceiver {
         if disorder.queue.is_empty() {
             self.state &= !ACKS_QUEUED;
         }
-        Some(self.ack_packet(pending.ack, pending.echo, pending.flags))
+        let mut packet = self.ack_packet(pending.ack, pending.echo, pending.flags);
+        if let Some(delay) = pending.delay {
+            packet.set_delay(delay, &mut self.disorder().sack);
+        }
+        Some(packet)
     }
 
     fn handle_syn(&mut self, sent_at: Instant) {
@@ -344,10 +371,23 @@ impl TcpReceiver {
             return;
         }
         self.disorder().connection_echo = Some(sent_at);
-        self.state |= SYN_ACK_DUE;
+        self.state |= REPLY_DUE;
         if self.is(LISTENING) {
             self.state = self.state & !LISTENING | CONNECTED;
         }
+    }
+
+    /// Answers a probe in its own class, at once; of several before the next poll the latest tells enough.
+    fn handle_probe(&mut self, sent_at: Instant, probe: &Packet) {
+        if self.is(LISTENING) {
+            return;
+        }
+        let marked = probe.traffic_class.ecn() == Ecn::Ce;
+        // ECN-capable like the probe, so that no marker drops it; a mark on the way back tells nothing.
+        let class = probe.traffic_class.with_ecn(Ecn::Ect0);
+        let body = Body::ProbeEcho { echo: sent_at, marked };
+        self.disorder().probe_echo = Some(Packet::new(class, probe.wire_bytes, body));
+        self.state |= REPLY_DUE;
     }
 }
 
@@ -355,8 +395,10 @@ impl Transport for TcpReceiver {
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Data { seq, sent_at, len, flags } = packet.body() else {
-            if let Body::Syn { sent_at } = packet.body() {
-                self.handle_syn(sent_at);
+            match packet.body() {
+                Body::Syn { sent_at } => self.handle_syn(sent_at),
+                Body::Probe { sent_at } => self.handle_probe(sent_at, packet),
+                _ => {}
             }
             return;
         };
@@ -371,6 +413,7 @@ impl Transport for TcpReceiver {
         if self.withheld == 0 && Some(sent_at) >= self.echo {
             self.echo = Some(sent_at);
         }
+        self.measure(now, sent_at, flags);
         self.rcv_nxt = end;
         self.count_in_order(now);
     }
@@ -392,10 +435,10 @@ impl Transport for TcpReceiver {
 
     #[inline]
     fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
-        if !self.is(ACK_DUE | ACKS_QUEUED | SYN_ACK_DUE) {
+        if !self.is(ACK_DUE | ACKS_QUEUED | REPLY_DUE) {
             return None;
         }
-        if self.is(ACKS_QUEUED | SYN_ACK_DUE | DISORDERED) {
+        if self.is(ACKS_QUEUED | REPLY_DUE | DISORDERED) {
             let packet = self.transmit_unusual();
             if packet.is_some() || !self.is(ACK_DUE) {
                 return packet;
@@ -403,7 +446,11 @@ impl Transport for TcpReceiver {
         }
         let flags = Flags::NONE.with_if(Flags::ECE, self.ece);
         self.acknowledged();
-        Some(self.ack_packet(self.rcv_nxt, self.echo, flags))
+        let mut packet = self.ack_packet(self.rcv_nxt, self.echo, flags);
+        if let Some(delay) = self.delay.take() {
+            packet.set_delay(delay, &mut SackBlocks::default());
+        }
+        Some(packet)
     }
 
     fn sack_blocks(&self) -> &SackBlocks {

@@ -113,3 +113,22 @@ fn a_group_without_flows_has_statistics() {
     let group = &by_group(&result)[0];
     assert_eq!((group.all.flows, group.all.goodput_gbit_per_s, group.share_of_delivered), (0, 0.0, 0.0));
 }
+
+/// Shares 0.01, 0.02 ... 1 against a contract of 0.3: percentiles by nearest rank, 29 of 100 below; flows without a
+/// share are left out, and without any there is nothing to tell.
+#[test]
+fn shares_are_held_against_the_contract() {
+    let mut result = samples::run();
+    let row = |id: u64| crate::results::FlowRow {
+        group: 1,
+        fair_share: crate::results::Share::new((id > 0).then_some(id as f64 / 100.0)),
+        ..samples::flow(id, 1000)
+    };
+    result.flows = (0..=100).rev().map(row).collect();
+    let groups = by_group(&result);
+    let shares = groups[1].all.fair_share.unwrap();
+    assert_eq!((shares.flows, shares.min, shares.p1, shares.p5), (100, 0.01, 0.01, 0.05));
+    assert!((shares.mean - 0.505).abs() < 1e-12);
+    assert_eq!((groups[1].min_share, shares.below_min_share), (0.3, 0.29));
+    assert_eq!((groups[1].all.fluid_share, groups[0].all.fair_share), (None, None));
+}

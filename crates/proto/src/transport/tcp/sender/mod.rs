@@ -4,19 +4,23 @@
 //! as a bit of [`SLOW`] says that something unusual is going on.
 
 mod acknowledge;
+mod bend;
+mod cross_queue;
 mod loss;
 mod transmit;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+pub use self::cross_queue::CrossQueueSender;
 use self::loss::Loss;
 use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::contract::policy::Policy;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::rack::Rack;
 use crate::recovery::rtt::RttEstimator;
-use crate::time::{Instant, Span};
+use crate::time::{Instant, OneWayDelay, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
 /// The connection is being requested.
@@ -55,6 +59,8 @@ pub struct TcpSender<C> {
     state: u8,
     /// Flags that the next new segment carries (CWR).
     next_flags: Flags,
+    /// Flags of every packet (DELAY).
+    standing_flags: Flags,
     data_class: TrafficClass,
     /// Whether the window left no room for a full segment when sending stopped.
     window_limited: bool,
@@ -72,7 +78,7 @@ pub struct TcpSender<C> {
     controller: C,
 }
 
-/// What a flow without loss, pacing, handshake and closed windows does not need.
+/// What a flow without loss, pacing, handshake, policy and closed windows does not need.
 #[derive(Default)]
 struct Unusual {
     loss: Loss,
@@ -85,6 +91,9 @@ struct Unusual {
     /// A zero-window probe or a connection request is due.
     probe_due: bool,
     syn_lost: bool,
+    /// Bends the flow.
+    policy: Option<Box<Policy>>,
+    given_up_bytes: u64,
     retransmissions: u64,
     timeouts: u64,
     fast_recoveries: u64,
@@ -98,6 +107,7 @@ struct Ack {
     echo: Option<Instant>,
     window: u16,
     flags: Flags,
+    delay: Option<OneWayDelay>,
 }
 
 impl<C: CongestionControl> TcpSender<C> {
@@ -130,6 +140,7 @@ impl<C: CongestionControl> TcpSender<C> {
             rtt: RttEstimator::new(&config.rto),
             state,
             next_flags: Flags::NONE,
+            standing_flags: Flags::NONE.with_if(Flags::DELAY, config.one_way_delay),
             data_class: config.data_class.with_ecn(ecn),
             window_limited: false,
             largest_window: first_window,
@@ -145,6 +156,12 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
+    /// The same sender, bent by `policy`. Before anything is written.
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        self.unusual().policy = Some(Box::new(policy));
+        self
+    }
+
     /// The congestion controller.
     pub fn controller(&self) -> &C {
         &self.controller
@@ -153,13 +170,6 @@ impl<C: CongestionControl> TcpSender<C> {
     /// The congestion controller, for those who steer it from outside.
     pub fn controller_mut(&mut self) -> &mut C {
         &mut self.controller
-    }
-
-    /// Bytes that `Command::Send` would take now; more than that is not taken.
-    pub fn send_space(&self) -> u64 {
-        let held = self.written - self.snd_una.min(self.written);
-        let room = self.config.send_buffer.map_or(u64::MAX, |buffer| buffer.saturating_sub(held));
-        room.min(MAX_STREAM - self.written)
     }
 
     /// First byte not acknowledged (SND.UNA).
@@ -248,6 +258,7 @@ impl<C: CongestionControl> TcpSender<C> {
             flight,
             ece: ack.flags.contains(Flags::ECE),
             rtt,
+            delay: ack.delay,
             smoothed_rtt: self.rtt.smoothed(),
             window_limited: self.window_limited,
             in_recovery,
@@ -314,6 +325,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.last_sent = now;
         self.packets_sent += 1;
         self.bytes_sent += u64::from(len);
+        let flags = flags.with(self.standing_flags);
         Packet::new(class, self.config.wire.wire_bytes(len), Body::Data { seq, sent_at: now, len, flags })
     }
 
@@ -327,6 +339,7 @@ impl<C: CongestionControl> TcpSender<C> {
         if idle && now.since(self.last_sent) > self.rtt.rto() {
             self.controller.on_idle();
         }
+        self.start_policy(now);
     }
 }
 
@@ -339,7 +352,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             }
             return;
         };
-        let ack = Ack { cumulative: ack, echo, window, flags };
+        let ack = Ack { cumulative: ack, echo, window, flags, delay: packet.delay(sack) };
         let flight = self.snd_nxt - self.snd_una;
         let acked = ack.cumulative.wrapping_sub(self.snd_una);
         // One comparison finds duplicates, old acknowledgements and those of bytes never sent.
@@ -357,9 +370,11 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
     fn handle_command(&mut self, now: Instant, command: Command) {
         match command {
             Command::Send { bytes } => self.write(now, bytes),
+            Command::SendMessage { bytes } => self.write(now, bytes.into()),
             Command::Finish => self.state |= FINISH,
             Command::SetWeight(weight) => self.controller.set_weight(weight),
-            Command::Consume { .. } => {}
+            Command::Consume { .. } | Command::SetRate(_) | Command::Fate { .. } | Command::AnnounceMessages { .. } => {
+            }
         }
     }
 
@@ -410,6 +425,12 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
         self.timer.map(|at| Deadline { at, why: Timer::Retransmit })
     }
 
+    fn send_space(&self) -> u64 {
+        let held = self.written - self.snd_una.min(self.written);
+        let room = self.config.send_buffer.map_or(u64::MAX, |buffer| buffer.saturating_sub(held));
+        room.min(MAX_STREAM - self.written)
+    }
+
     fn statistics(&self) -> Statistics {
         let base = Statistics {
             packets_sent: self.packets_sent,
@@ -421,7 +442,16 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             retransmissions: unusual.retransmissions,
             timeouts: unusual.timeouts,
             fast_recoveries: unusual.fast_recoveries,
+            given_up_bytes: unusual.given_up_bytes,
+            policy: unusual
+                .policy
+                .as_ref()
+                .map_or(base.policy, |policy| policy.counts(self.last_sent, self.progress())),
             ..base
         })
+    }
+
+    fn policy(&self) -> Option<&Policy> {
+        self.unusual.as_ref()?.policy.as_deref()
     }
 }

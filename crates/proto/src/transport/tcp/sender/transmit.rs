@@ -273,14 +273,33 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
+    /// The flow's clock stood still while the network went on.
+    pub(super) fn on_clock_stopped(&mut self) {
+        if let Some(rack) = self.unusual.as_mut().and_then(|unusual| unusual.rack.as_mut()) {
+            rack.on_clock_stopped();
+        }
+    }
+
+    /// What is outstanding may have waited as long as the clock stood still: timers that time its way begin anew.
+    pub(super) fn restart_timers(&mut self, now: Instant) {
+        if self.timer.is_some() && !self.is(HANDSHAKE | PERSIST) {
+            self.timer = Some(now.after(self.rtt.rto()));
+        }
+        if let Some(mut unusual) = self.unusual.take() {
+            self.arm_loss_probe(now, &mut unusual);
+            self.unusual = Some(unusual);
+        }
+    }
+
     pub(super) fn earliest_deadline(&self) -> Option<Deadline> {
         let why = if self.is(PERSIST) { Timer::Persist } else { Timer::Retransmit };
         let timer = self.timer.map(|at| Deadline { at, why });
         let Some(unusual) = &self.unusual else { return timer };
+        let policy = self.policy_deadline(unusual).map(|at| Deadline { at, why: Timer::Policy });
         let pace = unusual.pace_timer.map(|at| Deadline { at, why: Timer::Pace });
         let rack = unusual.rack.as_ref().and_then(Rack::deadline);
         let loss = rack.map(|at| Deadline { at, why: Timer::LossDetection });
-        [timer, pace, loss].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        [policy, timer, pace, loss].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
     /// The one timer that every flow has expired.
@@ -324,6 +343,7 @@ impl<C: CongestionControl> TcpSender<C> {
     #[inline(never)]
     pub(super) fn handle_unusual_timeout(&mut self, now: Instant) {
         let Some(mut unusual) = self.unusual.take() else { return };
+        self.ask_policy(now, &mut unusual);
         unusual.pace_timer = unusual.pace_timer.filter(|at| *at > now);
         let (smoothed, repairing) = (self.rtt.smoothed(), unusual.loss.phase != Phase::Open);
         let (mut lost, mut probe) = (false, false);

@@ -1,8 +1,11 @@
 //! Scenarios of a sender and a receiver over a scripted path.
 
+mod cross_queue;
+mod delay;
 mod ecn;
 mod handshake;
 mod loss;
+mod policy;
 mod random;
 mod receiver;
 mod window;
@@ -113,13 +116,13 @@ pub(super) fn dropping(numbers: &'static [usize]) -> Path {
 }
 
 /// Runs a transfer to its end and checks that all of it arrived and nothing stayed armed.
-pub(super) fn complete(pair: &mut TcpPair, bytes: u64) {
+pub(super) fn complete<S: Transport>(pair: &mut Pair<S, TcpReceiver>, bytes: u64) {
     pair.transfer(bytes);
     assert!(pair.run_until(Instant::MAX), "it ends");
     assert_complete(pair, bytes);
 }
 
-pub(super) fn assert_complete(pair: &TcpPair, bytes: u64) {
+pub(super) fn assert_complete<S: Transport>(pair: &Pair<S, TcpReceiver>, bytes: u64) {
     assert_eq!(pair.receiver.delivered(), bytes);
     let last = |events: &[(Instant, Event)]| events.last().map(|(_, event)| *event);
     assert_eq!(last(&pair.receiver.events), Some(Event::Received));

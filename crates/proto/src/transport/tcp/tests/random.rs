@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::congestion::EcnMode;
+use crate::contract::cross_queue_notification::CrossQueueConfig;
 use crate::packet::{ByteRange, TrafficClass};
 use crate::rng::Stream;
 use crate::units::Rate;
 use proptest::prelude::*;
 
 /// A path that loses, doubles, delays and marks packets at random, up to a time.
-fn bad_path(seed: u64, name: &str, loss: f64) -> Path {
+pub(super) fn bad_path(seed: u64, name: &str, loss: f64) -> Path {
     let mut stream = Stream::named(seed, name);
     ten_us().with_rate(Rate::from_gbit_per_sec(10)).with_fate(move |_, _, _| {
         let (draw, extra) = (stream.unit(), stream.below(30_000_000));
@@ -23,17 +24,18 @@ fn bad_path(seed: u64, name: &str, loss: f64) -> Path {
 }
 
 prop_compose! {
-    fn any_config()(
+    pub(super) fn any_config()(
         (sack, rack, limited_transmit, handshake) in any::<(bool, bool, bool, bool)>(),
         ack_every in 1u8..4,
         ecn in prop_oneof![Just(EcnMode::Off), Just(EcnMode::Classic), Just(EcnMode::Accurate)],
         buffer in prop_oneof![Just(None), (256u64..30_000).prop_map(Some)],
-        paced in any::<bool>(),
+        (paced, one_way_delay) in any::<(bool, bool)>(),
     ) -> TcpConfig {
         let pacing = paced.then(PacingFactors::default);
         let rack = sack && rack;
         TcpConfig {
-            sack, rack, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, ..config()
+            sack, rack, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
+            ..config()
         }
     }
 }
@@ -42,7 +44,7 @@ fn any_body() -> impl Strategy<Value = Body> {
     // Small numbers collide with the flow's state, large ones test the edges of arithmetic.
     let number = || prop_oneof![0u64..20_000, (0u64..20).prop_map(|n| n * MSS), u64::MAX - 3000..u64::MAX];
     let time = || prop_oneof![0u64..2_000_000_000, any::<u64>()].prop_map(Instant::from_ps);
-    let flags = || (0u8..64).prop_map(|bits| Flags::from_bits(bits).expect("six bits"));
+    let flags = || any::<u8>().prop_map(Flags::from_bits);
     let window = || prop_oneof![Just(WINDOW_UNLIMITED), 0u16..100, any::<u16>()];
     let length = prop_oneof![0u16..2, Just(1000u16), any::<u16>()];
     prop_oneof![
@@ -54,6 +56,8 @@ fn any_body() -> impl Strategy<Value = Body> {
         }),
         1 => time().prop_map(|sent_at| Body::Syn { sent_at }),
         1 => (time(), window()).prop_map(|(echo, window)| Body::SynAck { echo, window }),
+        1 => time().prop_map(|sent_at| Body::Probe { sent_at }),
+        1 => (time(), any::<bool>()).prop_map(|(echo, marked)| Body::ProbeEcho { echo, marked }),
     ]
 }
 
@@ -125,6 +129,16 @@ proptest! {
         config in any_config(), operations in prop::collection::vec(any_operation(), 0..60), window in 0u64..20,
     ) {
         operate(End::new(TcpSender::new(Arc::new(config), TestController::fixed(window))), &operations);
+    }
+
+    /// So does one that pauses.
+    #[test]
+    fn a_pausing_sender_survives_anything(
+        config in any_config(), operations in prop::collection::vec(any_operation(), 0..60), window in 0u64..20,
+    ) {
+        let cross_queue = CrossQueueConfig::default();
+        let sender = TcpSender::new(Arc::new(config), TestController::fixed(window));
+        operate(End::new(CrossQueueSender::new(sender, cross_queue)), &operations);
     }
 
     /// A receiver survives arbitrary packets, commands and waits.

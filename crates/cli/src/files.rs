@@ -1,0 +1,19 @@
+//! Files that appear whole or not at all.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::CliError;
+
+/// Writes a file whole, in place of what is there; several processes may, and the last one to finish stays.
+pub(crate) fn write_atomically(path: &Path, content: &str) -> Result<(), CliError> {
+    let fresh = path.with_extension(format!("new-{}", std::process::id()));
+    let written = fs::create_dir_all(path.parent().unwrap_or(Path::new("")))
+        .and_then(|()| fs::write(&fresh, content))
+        .and_then(|()| fs::rename(&fresh, path));
+    written.map_err(|error| {
+        // What stopped the writing is the error to tell.
+        let _ = fs::remove_file(&fresh);
+        CliError::Machine(format!("cannot write {}: {error}", path.display()))
+    })
+}

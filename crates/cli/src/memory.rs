@@ -1,0 +1,27 @@
+//! Whether runs side by side fit in memory.
+
+use std::fs;
+
+use crate::error::CliError;
+
+/// Refuses `runs` runs, of which `jobs` are under way at once, that need more memory than is free: `bytes` each.
+pub(crate) fn refuse_too_little(bytes: u64, jobs: Option<usize>, runs: usize) -> Result<(), CliError> {
+    let jobs = jobs.unwrap_or_else(rayon::current_num_threads).min(runs) as u64;
+    let memory = bytes.saturating_mul(jobs);
+    match available_memory().filter(|&available| memory > available) {
+        Some(available) => Err(CliError::User(format!(
+            "{jobs} runs at once would need about {:.1} GB of memory, {:.1} GB are free: choose fewer --jobs or a \
+             smaller scenario",
+            memory as f64 / 1e9,
+            available as f64 / 1e9
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Bytes of memory that are free, where the system tells (Linux).
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}

@@ -1,0 +1,164 @@
+//! `pliant reproduce`: the figures of papers, what they say and what comes out here.
+
+mod ci;
+mod runs;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use pliant_sim::experiment::{Cache, Experiment, FigureOutcome, Library, Records, Size};
+use pliant_sim::output::write_reproduction;
+
+use crate::Ending;
+use crate::error::CliError;
+use crate::files::write_atomically;
+use crate::list::print_rows;
+use crate::run::{OutputArguments, print};
+
+/// Experiments that are part of the program: path below `experiments` and text.
+const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
+
+/// Where experiments are looked for first.
+const FOLDER: &str = "experiments";
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant reproduce --list                      papers and figures
+  pliant reproduce reflex                      every figure of a paper, in minutes
+  pliant reproduce reflex fig04 --full         one figure, at the paper's size
+  pliant reproduce reflex --out results/reflex  and a page that draws the figures like the paper's
+  pliant reproduce reflex fig04 --check        finds mistakes in the file, runs nothing
+  pliant reproduce --json | jq '.[] | select(.verdict == \"differs\")'
+  pliant reproduce --write-docs docs/reproduction.md   writes what was found into the document
+  pliant reproduce --ci                        fails if a claim that agreed no longer does
+
+Files in ./experiments/PAPER take the place of the papers that are part of the program; docs/experiments.md describes
+them. Finished runs are kept in --cache: the same command after Ctrl-C goes on where it was.";
+
+/// Reproduces figures of papers: the paper's value, ours, and whether they agree.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The paper. Default: all
+    paper: Option<String>,
+    /// The figure. Default: all of the paper
+    figure: Option<String>,
+    /// Runs the paper's sizes in place of quick ones
+    #[arg(long)]
+    full: bool,
+    /// Lists papers and figures, and runs nothing
+    #[arg(long)]
+    list: bool,
+    /// Checks the files, and runs nothing
+    #[arg(long)]
+    check: bool,
+    /// Runs the claims that CI holds; fails if one is worse than recorded beside --write-docs' document
+    #[arg(long, conflicts_with = "full")]
+    ci: bool,
+    /// Writes what was found into this document, and what it is made of beside it, as JSON
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "docs/reproduction.md")]
+    write_docs: Option<PathBuf>,
+    /// Verdicts that --ci holds
+    #[arg(long, value_name = "PATH", default_value = "docs/reproduction.json")]
+    recorded: PathBuf,
+    /// Folder in which finished runs are kept
+    #[arg(long, value_name = "DIR", default_value = "target/reproduce")]
+    cache: PathBuf,
+    /// Runs at once. Default: as many as processors
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// Every experiment there is.
+pub(crate) fn library() -> Result<Library, CliError> {
+    let unreadable = |error| CliError::User(format!("cannot read the experiments in {FOLDER}: {error}"));
+    Library::embedded(BUILT_IN).with_folder(Path::new(FOLDER)).map_err(unreadable)
+}
+
+/// Name and title of every experiment.
+pub(crate) fn titles(library: &Library) -> Result<Vec<(String, String)>, CliError> {
+    let figures = library.choose(None, None).map_err(CliError::User)?;
+    let title = |(paper, figure): &(String, String)| {
+        let title = library.title(paper, figure)?;
+        Ok((format!("{paper} {figure}"), title))
+    };
+    figures.iter().map(title).collect()
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+    let library = library()?;
+    if arguments.list {
+        return print_rows(&titles(&library)?);
+    }
+    arguments.output.check()?;
+    let size = if arguments.full { Size::Full } else { Size::Quick };
+    let chosen = library.choose(arguments.paper.as_deref(), arguments.figure.as_deref()).map_err(CliError::User)?;
+    let mut experiments = Vec::new();
+    // Every file is checked before the first run.
+    for (paper, figure) in &chosen {
+        let experiment = Experiment::load(&library, paper, figure, size)?;
+        if !arguments.ci || experiment.is_in_ci() {
+            experiments.push(experiment);
+        }
+    }
+    if arguments.check {
+        return check(&library, &experiments);
+    }
+    let recorded = arguments.ci.then(|| ci::read(&arguments.recorded)).transpose()?;
+
+    let cache = Cache::new(&arguments.cache);
+    let finished = runs::run_all(&experiments, &cache, arguments.jobs, arguments.output.quiet)?;
+    let mut outcomes = Vec::new();
+    // One after the other: the flows of one figure's runs are in memory at a time.
+    for experiment in &experiments {
+        if finished || runs::are_finished(experiment, &cache) {
+            let cache = cache.clone();
+            outcomes.push(experiment.evaluate(move |job| cache.read(job).map_err(|error| error.to_string()))?);
+        }
+    }
+    print(&if arguments.output.json { table::json(&outcomes) } else { table::text(&outcomes) })?;
+    if let Some(out) = &arguments.output.out {
+        write_reproduction(out, &outcomes, size, &table::json(&outcomes), arguments.output.force)?;
+        if !arguments.output.json {
+            print(&format!("written to {}\n", out.display()))?;
+        }
+    }
+    if !finished {
+        eprintln!("interrupted: the same command goes on where this one was");
+        return Ok(Ending::Interrupted);
+    }
+    if let Some(document) = &arguments.write_docs {
+        write_document(document, &library, &outcomes, size)?;
+    }
+    match recorded {
+        Some(recorded) => ci::hold(&recorded, &outcomes, size),
+        None => Ok(Ending::Done),
+    }
+}
+
+/// Every file at both sizes, and how many runs each takes.
+fn check(library: &Library, experiments: &[Experiment]) -> Result<Ending, CliError> {
+    for experiment in experiments {
+        let (paper, figure) = (&experiment.paper, &experiment.figure);
+        let count = |size| Ok::<_, CliError>(Experiment::load(library, paper, figure, size)?.jobs().len());
+        let (quick, full) = (count(Size::Quick)?, count(Size::Full)?);
+        print(&format!("{paper} {figure}: well formed, {quick} runs quick, {full} full\n"))?;
+    }
+    Ok(Ending::Done)
+}
+
+/// Takes the outcomes into the records beside the document, and writes the document from these.
+fn write_document(document: &Path, library: &Library, outcomes: &[FigureOutcome], size: Size) -> Result<(), CliError> {
+    let path = document.with_extension("json");
+    let mut records = if path.exists() { ci::read(&path)? } else { Records::default() };
+    for outcome in outcomes {
+        records.insert(outcome, size);
+    }
+    let figures = library.figures();
+    records.retain(|paper, figure| figures.get(paper).is_some_and(|figures| figures.contains(&figure)));
+    write_atomically(&path, &records.to_json())?;
+    write_atomically(document, &records.to_markdown())
+}

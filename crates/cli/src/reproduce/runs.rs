@@ -1,0 +1,58 @@
+//! The runs that experiments need: each once, the longest first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pliant_sim::experiment::{Cache, Experiment, Job};
+use pliant_sim::scenario::Estimate;
+use rayon::prelude::*;
+
+use crate::compare::with_jobs;
+use crate::error::CliError;
+use crate::interrupt;
+use crate::memory::refuse_too_little;
+use crate::progress::{Display, Told};
+use crate::run::run_told;
+
+/// Does every run that the cache does not have. Returns whether all are there: an interrupt ends it before.
+pub(super) fn run_all(
+    experiments: &[Experiment],
+    cache: &Cache,
+    jobs: Option<usize>,
+    quiet: bool,
+) -> Result<bool, CliError> {
+    let all: BTreeSet<Arc<Job>> = experiments.iter().flat_map(Experiment::jobs).collect();
+    let interrupt = interrupt::listen();
+    let due = with_jobs(jobs, || {
+        let due: Vec<Arc<Job>> = all.into_par_iter().filter(|job| !cache.has(job)).collect();
+        let estimated = |job: Arc<Job>| Ok((job.resolve()?.estimate(), job));
+        let mut due: Vec<(Estimate, Arc<Job>)> = due.into_par_iter().map(estimated).collect::<Result<_, CliError>>()?;
+        // A long run that began last would have a processor to itself.
+        due.sort_by(|(a, _), (b, _)| b.packet_hops.total_cmp(&a.packet_hops));
+        Ok::<_, CliError>(due)
+    })??;
+    let Some((longest, _)) = due.first() else { return Ok(true) };
+    let memory = due.iter().map(|(estimate, _)| estimate.memory_bytes).max().unwrap_or(0);
+    refuse_too_little(memory, jobs, due.len())?;
+    let weight = |estimate: &Estimate| estimate.packet_hops / longest.packet_hops.max(1.0);
+    let weights: Vec<f64> = due.iter().map(|(estimate, _)| weight(estimate)).collect();
+    let display = Display::weighing(&weights, quiet);
+    let run = |(estimate, job): &(Estimate, Arc<Job>)| -> Result<(), CliError> {
+        if interrupt.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let result = run_told(&job.resolve()?, interrupt, &display, Told::weighing(weight(estimate)))?;
+        if !result.interrupted {
+            cache.write(job, &result)?;
+        }
+        Ok(())
+    };
+    with_jobs(jobs, || due.par_iter().with_max_len(1).try_for_each(run))??;
+    Ok(!interrupt.load(Ordering::Relaxed))
+}
+
+/// Whether the cache has every run of an experiment.
+pub(super) fn are_finished(experiment: &Experiment, cache: &Cache) -> bool {
+    experiment.jobs().iter().all(|job| cache.has(job))
+}

@@ -1,0 +1,197 @@
+//! `pliant reproduce` as a user has it.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{pliant_in, stderr};
+use serde_json::Value;
+
+/// Two runs of a millisecond, one claim for CI.
+const FIGURE: &str = r#"
+title = "Two flows"
+section = "2"
+setup = "Two flows on one link."
+
+[scenario]
+duration = "1ms"
+topology = { kind = "star", hosts = 3, link = { rate = "10Gbit/s", delay = "1us" } }
+traffic.web = { kind = "flows", flows = [{ source = 0, destination = 2, size = "300kB" }] }
+traffic.bulk = { kind = "flows", class = 1, flows = [{ source = 1, destination = 2, size = "300kB" }] }
+
+[runs.shared]
+
+[runs.strict]
+set = { queues.plan = "strict" }
+
+[[claims]]
+claim = "sharing takes twice as long"
+paper = 2.0
+ours = 'flows(run("shared"), "web").fct_us("mean") / flows(run("strict"), "web").fct_us("mean")'
+ci = true
+
+[[claims]]
+claim = "there are <many> flows"
+paper = 100
+ours = 'flows(run("shared")).count()'
+
+[[plots]]
+title = "completion times"
+kind = "bars"
+categories = ["shared", "strict"]
+series = [{ name = "web", y = 'flows(run(x), "web").fct_us("mean")' }]
+"#;
+
+fn folder_with(figure: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write_figure(folder.path(), figure);
+    folder
+}
+
+fn write_figure(folder: &Path, figure: &str) {
+    fs::create_dir_all(folder.join("experiments/mine")).unwrap();
+    fs::write(folder.join("experiments/mine/fig1.toml"), figure).unwrap();
+}
+
+fn succeed(folder: &Path, arguments: &[&str]) -> String {
+    let output = pliant_in(folder, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// Programs find exactly these keys, and papers that are part of the program are found from anywhere.
+#[test]
+fn json_has_one_object_per_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: Value =
+        serde_json::from_str(&succeed(folder.path(), &["reproduce", "reflex", "fig03", "--json"])).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert!(!rows.is_empty());
+    for row in rows {
+        let mut keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, ["claim", "figure", "ours", "paper", "paper_value", "scaled", "verdict", "why"]);
+        assert_eq!(
+            (&row["paper"], &row["figure"], &row["verdict"]),
+            (&"reflex".into(), &"fig03".into(), &"agrees".into())
+        );
+    }
+    assert!(succeed(folder.path(), &["reproduce", "--list"]).contains("reflex fig03"));
+    assert!(succeed(folder.path(), &["list", "experiments"]).contains("reflex fig04"));
+}
+
+/// Runs that are kept are not done again, and what is missing after an interrupted reproduction is made up for.
+#[test]
+fn the_same_command_goes_on() {
+    let folder = folder_with(FIGURE);
+    let all = ["reproduce", "mine", "--json"];
+    let first = succeed(folder.path(), &all);
+    let cache = folder.path().join("target/reproduce");
+    let kept = entries(&cache);
+    assert_eq!(kept.len(), 2);
+    let written = |name: &str| fs::metadata(cache.join(name)).unwrap().modified().unwrap();
+    let (stays, goes) = (&kept[0], &kept[1]);
+    let before = written(stays);
+    fs::remove_dir_all(cache.join(goes)).unwrap();
+    assert_eq!(succeed(folder.path(), &all), first);
+    assert_eq!((entries(&cache), written(stays)), (kept.clone(), before));
+}
+
+#[test]
+fn the_page_draws_and_tells() {
+    let folder = folder_with(FIGURE);
+    let text = succeed(folder.path(), &["reproduce", "mine", "fig1", "--out", "page"]);
+    assert!(
+        text.contains("differs: not yet explained")
+            && text.contains("1 figures, claims: 1 agrees, 0 scaled, 1 differs"),
+        "{text}"
+    );
+    assert_eq!(entries(&folder.path().join("page")), ["report.html", "verdicts.json"]);
+    let page = fs::read_to_string(folder.path().join("page/report.html")).unwrap();
+    for part in ["sharing takes twice as long", "there are &lt;many&gt; flows", "\"type\":\"bar\"", "completion times"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("<many>"));
+    let again = pliant_in(folder.path(), &["reproduce", "mine", "fig1", "--out", "page"]);
+    assert_eq!(again.status.code(), Some(2), "an existing folder is not replaced");
+    succeed(folder.path(), &["reproduce", "mine", "fig1", "--out", "page", "--force"]);
+}
+
+/// What agreed when it was recorded must agree; what differed may differ.
+#[test]
+fn ci_holds_what_was_recorded() {
+    let folder = folder_with(FIGURE);
+    let ci = ["reproduce", "mine", "--ci"];
+    let unrecorded = pliant_in(folder.path(), &ci);
+    assert!(unrecorded.status.code() == Some(2) && stderr(&unrecorded).contains("docs/reproduction.json"));
+    fs::create_dir(folder.path().join("docs")).unwrap();
+    succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
+    let document = fs::read_to_string(folder.path().join("docs/reproduction.md")).unwrap();
+    assert!(document.contains("| there are <many> flows | 100 | 2 | differs: not yet explained |"), "{document}");
+    succeed(folder.path(), &ci);
+
+    let worse = FIGURE.replace("paper = 2.0", "paper = 3.0");
+    write_figure(folder.path(), &worse);
+    let output = pliant_in(folder.path(), &ci);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("\"sharing takes twice as long\" (recorded: agrees)"), "{}", stderr(&output));
+    succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
+    succeed(folder.path(), &ci);
+}
+
+/// Every file under `tests/broken_experiments`, and what must stand in the one line about it.
+const BROKEN: &[(&str, &[&str])] = &[
+    ("bad_override", &["bad_override.toml:11:", "`queues.plan`", "did you mean `strict`?"]),
+    ("bad_tolerance", &["bad_tolerance.toml:15:", "`claims.0.tolerance", "did you mean `at_most`?"]),
+    ("broken_scenario", &["broken_scenario.toml:6:", "`duration`", "\"1m\""]),
+    ("kind_of_value", &["kind_of_value.toml:15:", "`claims.0.ours`", "neither a number"]),
+    ("no_scenario", &["no_scenario.toml:5:", "`runs.shared`", "no `scenario`"]),
+    ("not_toml", &["not_toml.toml:14:"]),
+    ("unknown_group", &["unknown_group.toml:15:", "`claims.0.ours`", "did you mean `web`?", "it completes"]),
+    ("unknown_key", &["unknown_key.toml:3:", "`set_up`", "did you mean `setup`?"]),
+    ("unknown_measure", &["unknown_measure.toml:15:", "`complete`", "did you mean `completed`?"]),
+    ("unknown_run", &["unknown_run.toml:15:", "`shraed`", "did you mean `shared`?"]),
+];
+
+#[test]
+fn broken_files_are_refused_by_line_and_key() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken_experiments");
+    let refused = |arguments: &[&str], expected: &[&str]| {
+        let output = pliant_in(&folder, arguments);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(
+            output.stdout.is_empty() && text.starts_with("error: ") && text.trim_end().lines().count() == 1,
+            "{text}"
+        );
+        for part in expected {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+    };
+    for (name, expected) in BROKEN {
+        refused(&["reproduce", "broken", name], expected);
+        refused(&["reproduce", "broken", name, "--check"], expected);
+    }
+    refused(&["reproduce", "brokn"], &["no experiments of a paper `brokn`", "did you mean `broken`?"]);
+    refused(&["reproduce", "broken", "unknown_rnu"], &["did you mean `unknown_run`?"]);
+    refused(&["reproduce", "reflex", "--jobs", "0"], &["--jobs 0"]);
+    assert_eq!(fs::read_dir(folder.join("experiments/broken")).unwrap().count(), BROKEN.len(), "no file is forgotten");
+    assert!(!folder.join("target").exists(), "nothing is written");
+}
+
+/// Every experiment that is part of the program is well formed at both sizes.
+#[test]
+fn every_experiment_is_well_formed() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = succeed(&repository, &["reproduce", "--check"]);
+    assert_eq!(text.lines().count(), succeed(&repository, &["reproduce", "--list"]).lines().count());
+}

@@ -1,0 +1,117 @@
+//! What LEDBAT and LEDBAT++ remember of delays: the base delay of the path and the delay now (RFC 6817 section 3.4.2).
+//!
+//! The base delay is the least of the last intervals' minima, the delay now the least of the last samples. Their
+//! difference is the queueing delay; the clocks' offset is in both and cancels.
+
+use crate::time::{Instant, OneWayDelay, Span};
+
+/// Most intervals that a history keeps: RFC 6817's BASE_HISTORY.
+pub const MAX_BASE_HISTORY: u8 = 10;
+/// Most samples that the filter of the current delay looks at.
+pub const MAX_NOISE_FILTER: u8 = 8;
+
+/// Knobs of a history of delays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DelayHistoryConfig {
+    /// Intervals whose minima are kept, 1 to 10. Default 10 (RFC 6817 BASE_HISTORY).
+    pub base_history: u8,
+    /// Length of an interval, above zero. Default 1 minute (RFC 6817), which outlasts most runs of a datacenter.
+    pub base_interval: Span,
+    /// The delay now is the least of so many last samples, 1 to 8. Default 4 (RFC 6817 CURRENT_FILTER).
+    pub noise_filter: u8,
+}
+
+impl Default for DelayHistoryConfig {
+    fn default() -> Self {
+        Self { base_history: MAX_BASE_HISTORY, base_interval: Span::from_secs(60), noise_filter: 4 }
+    }
+}
+
+/// The delays of one flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DelayHistory {
+    /// Minima of the last intervals, a ring; before the first sample without meaning.
+    minima: [OneWayDelay; MAX_BASE_HISTORY as usize],
+    /// The last samples, a ring.
+    recent: [OneWayDelay; MAX_NOISE_FILTER as usize],
+    /// Least of `minima`.
+    base: OneWayDelay,
+    /// End of the interval under way; `None` before the first sample.
+    interval_end: Option<Instant>,
+    interval: Span,
+    minima_length: u8,
+    minima_at: u8,
+    recent_length: u8,
+    recent_at: u8,
+}
+
+impl DelayHistory {
+    pub(super) fn new(config: DelayHistoryConfig) -> Self {
+        assert!((1..=MAX_BASE_HISTORY).contains(&config.base_history), "a history keeps 1 to 10 intervals");
+        assert!((1..=MAX_NOISE_FILTER).contains(&config.noise_filter), "a filter looks at 1 to 8 samples");
+        assert!(config.base_interval > Span::ZERO, "an interval takes time");
+        let none = OneWayDelay::from_ns(0);
+        Self {
+            minima: [none; MAX_BASE_HISTORY as usize],
+            recent: [none; MAX_NOISE_FILTER as usize],
+            base: none,
+            interval_end: None,
+            interval: config.base_interval,
+            minima_length: config.base_history,
+            minima_at: 0,
+            recent_length: config.noise_filter,
+            recent_at: 0,
+        }
+    }
+
+    /// Takes a sample.
+    #[inline]
+    pub(super) fn record(&mut self, now: Instant, delay: OneWayDelay) {
+        match self.interval_end {
+            Some(end) if now < end => {
+                let minimum = &mut self.minima[usize::from(self.minima_at)];
+                *minimum = minimum.min(delay);
+                self.base = self.base.min(delay);
+            }
+            Some(_) => self.begin_interval(now, delay),
+            None => {
+                // The first sample stands in for those that are missing: it is forgotten when they would be.
+                self.minima.fill(delay);
+                self.recent.fill(delay);
+                self.begin_interval(now, delay);
+            }
+        }
+        self.recent_at += 1;
+        if self.recent_at >= self.recent_length {
+            self.recent_at = 0;
+        }
+        self.recent[usize::from(self.recent_at)] = delay;
+    }
+
+    /// The oldest minimum is forgotten: one, however long nothing was heard (RFC 6817's `update_base_delay`).
+    #[cold]
+    fn begin_interval(&mut self, now: Instant, delay: OneWayDelay) {
+        let interval = self.interval.as_ps();
+        let begun = Instant::from_ps(now.as_ps() / interval * interval);
+        self.interval_end = Some(begun.after(self.interval));
+        self.minima_at = (self.minima_at + 1) % self.minima_length;
+        self.minima[usize::from(self.minima_at)] = delay;
+        let kept = &self.minima[..usize::from(self.minima_length)];
+        self.base = kept.iter().fold(delay, |least, &minimum| least.min(minimum));
+    }
+
+    /// The least delay remembered; `None` before the first sample.
+    #[inline]
+    pub(super) fn base(&self) -> Option<OneWayDelay> {
+        self.interval_end.map(|_| self.base)
+    }
+
+    /// Nanoseconds by which the delay now exceeds the base delay; zero before the first sample.
+    #[inline]
+    pub(super) fn queueing_ns(&self) -> i64 {
+        let kept = &self.recent[..usize::from(self.recent_length)];
+        let current = kept[1..].iter().fold(kept[0], |least, &delay| least.min(delay));
+        // The filter can remember a delay that the history has forgotten.
+        current.minus(self.base).max(0)
+    }
+}

@@ -1,0 +1,103 @@
+//! Policies: what a window transport asks how far its flow bends just now.
+//!
+//! A policy is a value inside a sender. It hears when the flow starts and when its own deadline has come, and answers
+//! with a [`Directive`]; it sends nothing and touches no window itself. A flow without one does not notice that there
+//! are any.
+
+use super::reflex::Reflex;
+use crate::packet::TrafficClass;
+use crate::time::Instant;
+
+/// Where a flow stands when its policy is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Payload bytes acknowledged in sequence.
+    pub acked_bytes: u64,
+    /// Payload bytes sent, retransmissions included.
+    pub sent_bytes: u64,
+}
+
+/// What a policy tells its transport to do from now on. The default changes nothing.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Directive {
+    /// New data, retransmissions and probes take this class; what is queued already keeps its own.
+    pub class: Option<TrafficClass>,
+    /// The stream ends at this byte, or at the last one sent if that is later: unsent bytes beyond are given up.
+    pub stream_end: Option<u64>,
+    /// Nothing more is written: the stream ends once what is left of it is acknowledged.
+    pub finish: bool,
+    /// The controller's weight.
+    pub weight: Option<f64>,
+}
+
+/// What a policy counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PolicyCounts {
+    /// Payload bytes sent while giving way, retransmissions included.
+    pub low_bytes: u64,
+    /// Time spent giving way, in picoseconds.
+    pub low_ps: u64,
+}
+
+/// One of the policies.
+#[derive(Clone, Debug)]
+pub enum Policy {
+    /// Bounded degradation (REFLEX).
+    Reflex(Reflex),
+    /// Directives by time.
+    #[cfg(test)]
+    Scripted(alloc::collections::VecDeque<(Instant, Directive)>),
+}
+
+impl From<Reflex> for Policy {
+    fn from(policy: Reflex) -> Self {
+        Self::Reflex(policy)
+    }
+}
+
+impl Policy {
+    /// The application has given its first bytes.
+    pub fn on_start(&mut self, now: Instant) {
+        match self {
+            Self::Reflex(policy) => policy.on_start(now),
+            #[cfg(test)]
+            Self::Scripted(_) => {}
+        }
+    }
+
+    /// The deadline has come. Called early it does nothing.
+    pub fn on_deadline(&mut self, now: Instant, progress: Progress) -> Directive {
+        match self {
+            Self::Reflex(policy) => policy.on_deadline(now, progress),
+            #[cfg(test)]
+            Self::Scripted(script) => script.pop_front().map_or(Directive::default(), |(_, directive)| directive),
+        }
+    }
+
+    /// When it wants to be asked next.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Reflex(policy) => policy.deadline(),
+            #[cfg(test)]
+            Self::Scripted(script) => script.front().map(|(at, _)| *at),
+        }
+    }
+
+    /// No byte from here on will ever be sent, whatever the application writes; `u64::MAX` if none is given up.
+    pub fn stream_end(&self) -> u64 {
+        match self {
+            Self::Reflex(policy) => policy.stream_end(),
+            #[cfg(test)]
+            Self::Scripted(_) => u64::MAX,
+        }
+    }
+
+    /// What it counted up to `now`, with the flow standing at `progress`.
+    pub fn counts(&self, now: Instant, progress: Progress) -> PolicyCounts {
+        match self {
+            Self::Reflex(policy) => policy.counts(now, progress),
+            #[cfg(test)]
+            Self::Scripted(_) => PolicyCounts::default(),
+        }
+    }
+}

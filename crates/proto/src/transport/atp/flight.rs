@@ -1,0 +1,267 @@
+//! The packets of one sub-flow that are under way: which fragment each carries, and which are lost.
+//!
+//! A packet is lost once so many packets sent after it have arrived (the paper's dupAck, 3), or when it has waited for
+//! longer than a timer: without that the last packets of a flow would wait for ever. Order is that of sending, by packet
+//! number, never that of messages. A packet that was taken for lost and arrives after all widens the threshold to the
+//! reordering it showed, which per-packet spraying needs.
+
+use alloc::collections::VecDeque;
+
+use crate::time::Instant;
+
+/// Resolved packets kept behind the loss boundary: an acknowledgement that comes late still finds its packet.
+const KEPT: u64 = 128;
+/// Largest reordering threshold, in packets.
+const THRESHOLD_MAX: u64 = 512;
+
+/// What a packet number stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sent {
+    pub(super) at: Instant,
+    pub(super) message: u32,
+    pub(super) fragment: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    UnderWay,
+    Arrived,
+    Lost,
+}
+
+/// The packets of a sub-flow, by number.
+#[derive(Clone, Debug)]
+pub(super) struct Flight {
+    log: VecDeque<(Sent, State)>,
+    /// Number of the log's first packet.
+    base: u64,
+    /// Every packet below has arrived or is lost.
+    settled: u64,
+    /// Packets below have been judged by order: those that had not arrived are lost.
+    boundary: u64,
+    /// Packets at `boundary` and above that have arrived.
+    arrived_above: u64,
+    /// One past the highest number that has arrived.
+    highest: u64,
+    threshold: u64,
+    under_way: u64,
+}
+
+impl Flight {
+    /// Nothing sent; a packet is lost when `threshold` later ones have arrived.
+    pub(super) fn new(threshold: u32) -> Self {
+        Self {
+            log: VecDeque::new(),
+            base: 0,
+            settled: 0,
+            boundary: 0,
+            arrived_above: 0,
+            highest: 0,
+            threshold: u64::from(threshold),
+            under_way: 0,
+        }
+    }
+
+    /// Number of the next packet.
+    pub(super) fn next_number(&self) -> u64 {
+        self.base + self.log.len() as u64
+    }
+
+    /// Every packet below has arrived or is lost.
+    pub(super) fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Notes a packet; gives its number.
+    pub(super) fn push(&mut self, sent: Sent) -> u64 {
+        let number = self.next_number();
+        self.log.push_back((sent, State::UnderWay));
+        self.under_way += 1;
+        number
+    }
+
+    /// The full number of which a packet carries the low half: that nearest below what was sent last.
+    pub(super) fn expand(&self, number: u32) -> Option<u64> {
+        let next = self.next_number();
+        next.checked_sub(u64::from((next as u32).wrapping_sub(number))).filter(|&number| number < next)
+    }
+
+    /// A packet has arrived. Gives it the first time, also if it was taken for lost.
+    pub(super) fn arrived(&mut self, number: u64) -> Option<Sent> {
+        let (sent, state) = self.log.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)?;
+        let (sent, was) = (*sent, core::mem::replace(state, State::Arrived));
+        match was {
+            State::Arrived => return None,
+            State::UnderWay => self.under_way -= 1,
+            State::Lost if number < self.boundary => {
+                let seen = self.highest.saturating_sub(number);
+                self.threshold = self.threshold.max(seen + 1).min(THRESHOLD_MAX);
+            }
+            State::Lost => {}
+        }
+        if number >= self.boundary {
+            self.arrived_above += 1;
+        }
+        self.highest = self.highest.max(number + 1);
+        Some(sent)
+    }
+
+    /// Takes for lost every packet after which enough others have arrived.
+    pub(super) fn judge_order(&mut self, mut lost: impl FnMut(Sent)) {
+        while self.boundary < self.highest {
+            let index = (self.boundary - self.base) as usize;
+            let (sent, state) = &mut self.log[index];
+            let arrived = u64::from(*state == State::Arrived);
+            if self.arrived_above < self.threshold + arrived {
+                break;
+            }
+            self.arrived_above -= arrived;
+            if *state == State::UnderWay {
+                *state = State::Lost;
+                self.under_way -= 1;
+                lost(*sent);
+            }
+            self.boundary += 1;
+        }
+        self.settle();
+    }
+
+    /// Takes for lost every packet sent at `until` or before that has not arrived.
+    pub(super) fn judge_time(&mut self, until: Instant, mut lost: impl FnMut(Sent)) {
+        let from = (self.settled - self.base) as usize;
+        for (sent, state) in self.log.range_mut(from..) {
+            if sent.at > until {
+                break;
+            }
+            if *state == State::UnderWay {
+                *state = State::Lost;
+                self.under_way -= 1;
+                lost(*sent);
+            }
+        }
+        self.settle();
+    }
+
+    /// When the oldest packet under way was sent.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        (self.under_way > 0).then(|| self.log[(self.settled - self.base) as usize].0.at)
+    }
+
+    fn settle(&mut self) {
+        let next = self.next_number();
+        while self.settled < next && self.log[(self.settled - self.base) as usize].1 != State::UnderWay {
+            self.settled += 1;
+        }
+        while self.base + KEPT < self.settled.min(self.boundary) {
+            self.log.pop_front();
+            self.base += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn flight(packets: u32) -> Flight {
+        let mut flight = Flight::new(3);
+        for fragment in 0..packets {
+            let at = Instant::ZERO.after(Span::from_us(fragment.into()));
+            flight.push(Sent { at, message: 0, fragment });
+        }
+        flight
+    }
+
+    fn judged(flight: &mut Flight) -> Vec<u32> {
+        let mut lost = Vec::new();
+        flight.judge_order(|sent| lost.push(sent.fragment));
+        lost
+    }
+
+    /// The paper's rule: three acknowledgements for packets sent after it.
+    #[test]
+    fn three_later_packets_make_a_loss() {
+        let mut flight = flight(8);
+        for (number, expected) in [(2, &[][..]), (5, &[]), (6, &[0, 1]), (7, &[3, 4])] {
+            assert!(flight.arrived(number).is_some());
+            // After 2, 5 and 6 three have arrived behind 0 and 1; after 7 three behind 3 and 4.
+            assert_eq!(judged(&mut flight), expected, "after {number}");
+        }
+        assert_eq!((flight.under_way, flight.settled()), (0, 8));
+    }
+
+    #[test]
+    fn a_packet_that_comes_late_widens_the_threshold() {
+        let mut flight = flight(20);
+        for number in 1..6 {
+            flight.arrived(number);
+        }
+        assert_eq!(judged(&mut flight), [0]);
+        assert!(flight.arrived(0).is_some(), "it counts when it comes");
+        assert!(flight.arrived(0).is_none(), "once");
+        for number in 7..13 {
+            flight.arrived(number);
+        }
+        assert_eq!(judged(&mut flight), [], "six later packets are no loss any more");
+        flight.arrived(13);
+        assert_eq!(judged(&mut flight), [6], "seven are");
+    }
+
+    /// The last packets have no later ones: only time finds their loss.
+    #[test]
+    fn the_tail_is_found_by_time() {
+        let mut flight = flight(4);
+        flight.arrived(0);
+        assert_eq!(judged(&mut flight), []);
+        assert_eq!(flight.oldest(), Some(Instant::ZERO.after(Span::from_us(1))));
+        let mut lost = Vec::new();
+        flight.judge_time(Instant::ZERO.after(Span::from_us(2)), |sent| lost.push(sent.fragment));
+        assert_eq!((lost.as_slice(), flight.under_way), (&[1, 2][..], 1));
+        assert!(flight.arrived(2).is_some());
+    }
+
+    #[test]
+    fn numbers_are_expanded_across_the_wrap() {
+        let mut flight = flight(0);
+        assert_eq!(flight.expand(0), None, "nothing was sent");
+        flight.base = (1 << 32) - 1;
+        for fragment in 0..2 {
+            flight.push(Sent { at: Instant::ZERO, message: 0, fragment });
+        }
+        assert_eq!(
+            (flight.expand(u32::MAX), flight.expand(0), flight.expand(1)),
+            (Some(u32::MAX.into()), Some(1 << 32), None),
+            "1 was not sent yet"
+        );
+    }
+
+    proptest! {
+        /// Against the rule word by word: a packet under way is lost iff three later ones have arrived.
+        #[test]
+        fn losses_follow_the_rule(order in proptest::collection::vec(0..40u64, 0..120)) {
+            let mut flight = flight(40);
+            let (mut arrived, mut lost) = ([false; 40], [false; 40]);
+            for number in order {
+                let new = flight.arrived(number).is_some();
+                prop_assert_eq!(new, !arrived[number as usize]);
+                if lost[number as usize] {
+                    // From here on the threshold is another.
+                    break;
+                }
+                arrived[number as usize] = true;
+                for sent in judged(&mut flight) {
+                    lost[sent as usize] = true;
+                }
+                for packet in 0..40 {
+                    let later = arrived[packet + 1..].iter().filter(|&&arrived| arrived).count();
+                    prop_assert_eq!(lost[packet], !arrived[packet] && later >= 3, "packet {}", packet);
+                }
+                let under_way = (0..40).filter(|&packet| !arrived[packet] && !lost[packet]).count();
+                prop_assert_eq!(flight.under_way, under_way as u64);
+            }
+        }
+    }
+}

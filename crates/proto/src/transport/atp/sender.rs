@@ -1,0 +1,466 @@
+//! The sending side.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::backup::Backup;
+use super::config::{AtpConfig, LossDetection};
+use super::flight::{Flight, Sent};
+use super::messages::{Messages, Pick, SizeClass};
+use super::rate::{Knowledge, RateControl};
+use super::subflow::Subflow;
+use crate::packet::{Body, Flags, Packet, SackBlocks, TrafficClass};
+use crate::recovery::rtt::RttEstimator;
+use crate::time::{Instant, Span};
+use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
+
+/// Times that `Close` is sent before the sender takes its peer for gone.
+const CLOSE_TRIES: u8 = 8;
+/// The tail timer doubles so often at most.
+const BACK_OFF_MAX: u32 = 6;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Messages are sent.
+    Open,
+    /// `Close` is due.
+    CloseDue,
+    /// `Close` was sent, and is sent again at this time.
+    Closing(Instant),
+    /// The peer has answered, or is taken for gone; the application does not know yet.
+    Over,
+    /// The application knows.
+    Finished,
+}
+
+/// Sends messages until enough of them have arrived.
+pub struct AtpSender {
+    config: Arc<AtpConfig>,
+    phase: Phase,
+    /// Messages of the flow, once the application has said how many.
+    total: Option<u32>,
+    finish: bool,
+    /// Whole messages that the receiver has counted.
+    complete: u32,
+    close_tries: u8,
+    /// Timeouts since something arrived, and when the last one was.
+    back_off: u32,
+    backed_off_at: Instant,
+    last_arrival: Instant,
+    /// The receiver's count of marks.
+    marks: u16,
+    rtt: RttEstimator,
+    base_rtt: Option<Span>,
+    primary: Subflow,
+    control: Option<Box<RateControl>>,
+    backup: Option<Box<Backup>>,
+    messages: Box<Messages>,
+    statistics: Box<Statistics>,
+}
+
+impl AtpSender {
+    /// A sender without messages; `config` must pass [`AtpConfig::check`].
+    pub fn new(config: Arc<AtpConfig>) -> Self {
+        assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
+        let threshold = match config.loss {
+            LossDetection::Order { threshold } => threshold,
+            LossDetection::Timeout(_) => u32::MAX,
+        };
+        let rtt = RttEstimator::new(&config.timer);
+        let guess = config.timer.initial;
+        let control = config.rate_control.map(|control| Box::new(RateControl::new(&config, control, guess)));
+        let rate = control.as_ref().map_or(config.max_rate, |control| control.rate());
+        let backup = || Box::new(Backup::new(Subflow::new(threshold, config.max_rate)));
+        Self {
+            phase: Phase::Open,
+            total: None,
+            finish: false,
+            complete: 0,
+            close_tries: 0,
+            back_off: 0,
+            backed_off_at: Instant::ZERO,
+            last_arrival: Instant::ZERO,
+            marks: 0,
+            rtt,
+            base_rtt: None,
+            primary: Subflow::new(threshold, rate),
+            control,
+            backup: config.backup.then(backup),
+            messages: Box::new(Messages::new(config.payload, config.order)),
+            statistics: Box::default(),
+            config,
+        }
+    }
+
+    /// The paper's N_ack: how many messages those that arrived suffice for.
+    pub fn acknowledged(&self) -> u64 {
+        self.config.max_loss.acknowledged(self.complete)
+    }
+
+    /// Whole messages that the receiver has counted, as far as the sender knows.
+    pub fn complete(&self) -> u32 {
+        self.complete
+    }
+
+    /// What the sender knows to have arrived by size of message: class `i` holds messages of up to 2^i packets. Less than
+    /// has arrived if acknowledgements were lost: [`Self::complete`] is the receiver's own count.
+    pub fn by_size(&self) -> [SizeClass; 16] {
+        self.messages.by_size()
+    }
+
+    /// The rate of the primary sub-flow in bits per second, on the wire.
+    pub fn rate(&self) -> u64 {
+        self.control.as_ref().map_or(self.config.max_rate, |control| control.rate()).bits_per_sec()
+    }
+
+    /// The priority that follows from the rate, from 1, the highest.
+    pub fn priority(&self) -> u8 {
+        1 + self.control.as_ref().map_or(0, |control| control.priority())
+    }
+
+    fn smoothed_rtt(&self) -> Span {
+        let rtt = self.rtt.smoothed();
+        if rtt == Span::ZERO { self.config.timer.initial } else { rtt }
+    }
+
+    /// Lost packets are sent again once all new messages were sent and too few have arrived.
+    #[inline]
+    fn repairs(&self) -> bool {
+        self.complete < self.config.max_loss.needed(self.messages.sent())
+    }
+
+    /// Ends the flow as soon as enough has arrived of what it will have been.
+    fn close_if_enough(&mut self) {
+        if let Some(total) = self.total
+            && self.phase == Phase::Open
+            && self.complete >= self.config.max_loss.needed(total.max(self.messages.count()))
+        {
+            self.phase = Phase::CloseDue;
+        }
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        let flight = &self.primary.flight;
+        Knowledge {
+            rtt: self.smoothed_rtt(),
+            base_rtt: self.base_rtt,
+            settled: flight.settled(),
+            next: flight.next_number(),
+        }
+    }
+
+    /// Lets the rate control look at its windows.
+    fn advance_control(&mut self, now: Instant) {
+        let know = self.knowledge();
+        let Some(control) = &mut self.control else { return };
+        if control.advance(now, &know)
+            && let Some(backup) = &mut self.backup
+        {
+            backup.on_window();
+        }
+        self.follow_rate();
+    }
+
+    fn follow_rate(&mut self) {
+        let Some(control) = &self.control else { return };
+        self.primary.pacer.set_rate(control.rate());
+        if let Some(backup) = &mut self.backup
+            && let Some(spare) = control.spare()
+        {
+            backup.subflow.pacer.set_rate(spare);
+        }
+    }
+
+    fn handle_ack(&mut self, now: Instant, number: u32, received: u64, complete: u32, marks: u16, flags: Flags) {
+        if complete > self.messages.count() || self.phase != Phase::Open {
+            return;
+        }
+        let is_backup = flags.contains(Flags::BACKUP);
+        let subflow = match &self.backup {
+            Some(backup) if is_backup => &backup.subflow,
+            None if is_backup => return,
+            _ => &self.primary,
+        };
+        let Some(number) = subflow.flight.expand(number) else { return };
+        self.complete = self.complete.max(complete);
+        let mut news = false;
+        let mut bits = received;
+        news |= self.handle_arrival(now, number, is_backup, true);
+        while bits != 0 {
+            let below = u64::from(bits.trailing_zeros());
+            bits &= bits - 1;
+            if let Some(number) = number.checked_sub(1 + below) {
+                news |= self.handle_arrival(now, number, is_backup, false);
+            }
+        }
+        if news {
+            (self.back_off, self.last_arrival) = (0, now);
+            self.judge_order(is_backup);
+        }
+        // A count that went back comes from an acknowledgement that was overtaken.
+        let more = marks.wrapping_sub(self.marks);
+        if !is_backup && more > 0 && more < 1 << 15 {
+            self.marks = marks;
+            self.statistics.marks += u64::from(more);
+            if let Some(control) = &mut self.control {
+                control.on_marked(number);
+            }
+        }
+        self.advance_control(now);
+        self.close_if_enough();
+    }
+
+    /// Packet `number` has arrived; `answered` if this acknowledgement answers it, so that its time is known.
+    fn handle_arrival(&mut self, now: Instant, number: u64, is_backup: bool, answered: bool) -> bool {
+        let subflow = match &mut self.backup {
+            Some(backup) if is_backup => &mut backup.subflow,
+            _ => &mut self.primary,
+        };
+        let Some(Sent { at, message, fragment }) = subflow.flight.arrived(number) else { return false };
+        self.messages.arrived(message, fragment);
+        if is_backup {
+            self.backup.as_mut().expect("it sent the packet").on_arrived();
+            return true;
+        }
+        let rtt = answered.then(|| now.since(at));
+        if let Some(rtt) = rtt {
+            self.rtt.sample(&self.config.timer, rtt);
+            self.base_rtt = Some(self.base_rtt.map_or(rtt, |base| base.min(rtt)));
+        }
+        let know = self.knowledge();
+        if let Some(control) = &mut self.control {
+            control.on_arrived(number);
+            let limited = self.messages.has_next(true);
+            control.on_ack(now, self.config.payload.into(), rtt, limited, &know);
+        }
+        true
+    }
+
+    fn judge_order(&mut self, is_backup: bool) {
+        let messages = &mut self.messages;
+        match &mut self.backup {
+            Some(backup) if is_backup => {
+                let mut lost = 0;
+                backup.subflow.flight.judge_order(|sent| {
+                    messages.lost_backup(sent.message, sent.fragment);
+                    lost += 1;
+                });
+                (0..lost).for_each(|_| backup.on_lost());
+            }
+            _ => self.primary.flight.judge_order(|sent| messages.lost(sent.message, sent.fragment)),
+        }
+    }
+
+    /// When the tail timer of a sub-flow expires. While acknowledgements come, order tells of losses: the timer runs from
+    /// the last one, or lost acknowledgements would make it too fast.
+    #[inline]
+    fn tail_at(&self, flight: &Flight) -> Option<Instant> {
+        let oldest = flight.oldest()?;
+        Some(match self.config.loss {
+            LossDetection::Timeout(span) => oldest.after(span),
+            LossDetection::Order { .. } => {
+                oldest.max(self.last_arrival).after(self.rtt.rto().times(1 << self.back_off.min(BACK_OFF_MAX)))
+            }
+        })
+    }
+
+    fn handle_tail(&mut self, now: Instant) {
+        // Where order should have told and did not, the packets of a whole round trip are gone. The timer alone judges
+        // each packet by itself.
+        let waited = match self.config.loss {
+            LossDetection::Timeout(span) => span,
+            LossDetection::Order { .. } => self.smoothed_rtt().min(self.rtt.rto()),
+        };
+        let messages = &mut self.messages;
+        let Some(until) = now.as_ps().checked_sub(waited.as_ps()) else { return };
+        let until = Instant::from_ps(until);
+        let mut last_sent = None;
+        self.primary.flight.judge_time(until, |sent| {
+            messages.lost(sent.message, sent.fragment);
+            last_sent = Some(sent.at);
+        });
+        // The timer doubles when what was sent after its last expiry is lost again.
+        if last_sent.is_some_and(|at| at >= self.backed_off_at) {
+            self.statistics.timeouts += 1;
+            self.back_off += 1;
+            self.backed_off_at = now;
+        }
+        if let Some(backup) = &mut self.backup {
+            let mut lost = 0;
+            backup.subflow.flight.judge_time(until, |sent| {
+                messages.lost_backup(sent.message, sent.fragment);
+                lost += 1;
+            });
+            (0..lost).for_each(|_| backup.on_lost());
+        }
+    }
+
+    fn handle_close_timeout(&mut self, now: Instant) {
+        if let Phase::Closing(at) = self.phase
+            && at <= now
+        {
+            self.statistics.timeouts += 1;
+            self.phase = if self.close_tries < CLOSE_TRIES { Phase::CloseDue } else { Phase::Over };
+        }
+    }
+
+    fn transmit_close(&mut self, now: Instant) -> Packet {
+        let total = self.total.expect("a flow closes once its messages are counted");
+        let messages = total.max(self.messages.count());
+        let wait = self.rtt.rto().times(1 << self.close_tries);
+        self.close_tries += 1;
+        self.phase = Phase::Closing(now.after(wait));
+        Packet::new(self.config.control_class, self.config.wire.wire_bytes(0), Body::Close { messages })
+    }
+
+    fn transmit_primary(&mut self, now: Instant) -> Option<Packet> {
+        if self.primary.pacer.next_at() > now {
+            return None;
+        }
+        let pick = self.messages.next(self.repairs())?;
+        let number = self.primary.flight.push(Sent { at: now, message: pick.message, fragment: pick.fragment });
+        let class = match &mut self.control {
+            Some(control) => {
+                control.on_sent(now, number);
+                self.config.class_of(control.priority())
+            }
+            None => self.config.data_class,
+        };
+        let packet = self.packet(pick, number, class, Flags::NONE);
+        self.primary.pacer.on_sent(now, packet.wire_bytes);
+        Some(packet)
+    }
+
+    fn transmit_backup(&mut self, now: Instant) -> Option<Packet> {
+        if self.backup_at()? > now {
+            return None;
+        }
+        let pick = self.messages.next_backup()?;
+        let backup = self.backup.as_mut()?;
+        let number = backup.subflow.flight.push(Sent { at: now, message: pick.message, fragment: pick.fragment });
+        backup.on_sent();
+        let packet = self.packet(pick, number, self.config.backup_class(), Flags::BACKUP);
+        self.backup.as_mut()?.subflow.pacer.on_sent(now, packet.wire_bytes);
+        Some(packet)
+    }
+
+    /// When the backup sub-flow may send, if it may.
+    #[inline]
+    fn backup_at(&self) -> Option<Instant> {
+        let backup = self.backup.as_ref().filter(|backup| backup.may_send())?;
+        let spare = self.control.as_ref()?.spare();
+        (spare.is_some() && self.messages.has_next_backup()).then(|| backup.subflow.pacer.next_at())
+    }
+
+    fn packet(&mut self, pick: Pick, number: u64, class: TrafficClass, flags: Flags) -> Packet {
+        let Pick { message, fragment, length, len, last, retransmission } = pick;
+        self.statistics.packets_sent += 1;
+        self.statistics.bytes_sent += u64::from(len);
+        self.statistics.retransmissions += u64::from(retransmission);
+        let missing = || self.messages.missing_bytes().min(u32::MAX.into()) as u32;
+        let body = Body::Message {
+            number: number as u32,
+            message,
+            fragment,
+            length,
+            priority: if self.config.remaining_as_priority { missing() } else { 0 },
+            len,
+            flags: flags.with_if(Flags::FIN, last).with_if(Flags::RETRANSMISSION, retransmission),
+        };
+        Packet::new(class, self.config.wire.wire_bytes(len), body)
+    }
+
+    /// The earliest of what an open flow waits for.
+    fn open_deadline(&self) -> Option<Deadline> {
+        let paced = |at| Deadline { at, why: Timer::Pace };
+        let waits = |at| Deadline { at, why: Timer::LossDetection };
+        let primary = self.messages.has_next(self.repairs()).then(|| paced(self.primary.pacer.next_at()));
+        let backup = self.backup_at().map(paced);
+        let lost = self.tail_at(&self.primary.flight).map(waits);
+        let backup_lost = self.backup.as_ref().and_then(|backup| self.tail_at(&backup.subflow.flight)).map(waits);
+        let window = self.control.as_ref().and_then(|control| control.deadline(self.smoothed_rtt()));
+        let window = window.map(|at| Deadline { at, why: Timer::RateControl });
+        [primary, backup, lost, backup_lost, window].into_iter().flatten().min_by_key(|deadline| deadline.at)
+    }
+}
+
+impl Transport for AtpSender {
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
+        match packet.body() {
+            Body::MessageAck { number, received, complete, marks, flags } => {
+                self.handle_ack(now, number, received, complete, marks, flags);
+            }
+            Body::CloseAck { .. } if matches!(self.phase, Phase::Closing(_) | Phase::CloseDue) => {
+                self.phase = Phase::Over;
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_command(&mut self, _now: Instant, command: Command) {
+        match command {
+            Command::AnnounceMessages { messages } if self.total.is_none() => self.total = Some(messages),
+            Command::SendMessage { bytes } if !self.finish && self.phase == Phase::Open => {
+                self.messages.push(bytes);
+            }
+            Command::Send { bytes } if !self.finish && self.phase == Phase::Open => {
+                let payload = u64::from(self.config.payload);
+                let mut rest = bytes;
+                while rest > 0 && self.messages.push(rest.min(payload) as u32) {
+                    rest -= rest.min(payload);
+                }
+            }
+            Command::Finish => {
+                self.finish = true;
+                if self.phase == Phase::Open {
+                    self.total = Some(self.messages.count());
+                }
+            }
+            _ => {}
+        }
+        self.close_if_enough();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.phase == Phase::Open {
+            let backup = self.backup.as_ref().map(|backup| &backup.subflow.flight);
+            let expired = |flight: &Flight| self.tail_at(flight).is_some_and(|at| at <= now);
+            if expired(&self.primary.flight) || backup.is_some_and(expired) {
+                self.handle_tail(now);
+            }
+            self.advance_control(now);
+        }
+        self.handle_close_timeout(now);
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        match self.phase {
+            Phase::Open => self.transmit_primary(now).or_else(|| self.transmit_backup(now)),
+            Phase::CloseDue => Some(self.transmit_close(now)),
+            Phase::Closing(_) | Phase::Over | Phase::Finished => None,
+        }
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.phase != Phase::Over {
+            return None;
+        }
+        self.phase = Phase::Finished;
+        Some(Event::Finished)
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Deadline> {
+        match self.phase {
+            Phase::Open => self.open_deadline(),
+            Phase::Closing(at) => Some(Deadline { at, why: Timer::Retransmit }),
+            Phase::CloseDue | Phase::Over | Phase::Finished => None,
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        *self.statistics
+    }
+}

@@ -1,0 +1,3 @@
+//! Push: one object from many sources at once (PPUSH).
+
+pub mod weights;

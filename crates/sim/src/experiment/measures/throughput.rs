@@ -1,0 +1,82 @@
+//! What traffic groups deliver over time. Needs `sample_interval` in the scenario.
+
+use rhai::{Array, Dynamic, Engine, ImmutableString};
+
+use super::{RunRef, seconds};
+use crate::experiment::evaluate::{Failure, lacking};
+use crate::results::RunResult;
+
+/// What a group delivered in one interval.
+struct Interval {
+    from_s: f64,
+    until_s: f64,
+    bytes: f64,
+}
+
+impl Interval {
+    fn gbit_per_s(&self) -> f64 {
+        self.bytes * 8e-9 / (self.until_s - self.from_s)
+    }
+}
+
+fn intervals(result: &RunResult, group: u16) -> Vec<Interval> {
+    let mut before = 0.0;
+    let samples = result.throughput_samples.iter().filter(|sample| sample.group == group);
+    let interval = |sample: &crate::results::ThroughputSample| {
+        let from_s = std::mem::replace(&mut before, sample.at.as_secs_f64());
+        Interval { from_s, until_s: before, bytes: sample.delivered_bytes as f64 }
+    };
+    samples.map(interval).filter(|interval| interval.until_s > interval.from_s).collect()
+}
+
+/// The intervals of one group in [from, until), of every seed in question.
+fn chosen(run: &RunRef, group: &str, from: f64, until: f64) -> Result<Vec<Interval>, Failure> {
+    let index = run.group(group)?;
+    let mut found = Vec::new();
+    let slack = 1e-9;
+    run.each(&mut |result| {
+        let inside = |interval: &Interval| interval.from_s >= from - slack && interval.until_s <= until + slack;
+        found.extend(intervals(result, index).into_iter().filter(|interval| run.is_check() || inside(interval)));
+    })?;
+    if found.is_empty() {
+        let label = run.label();
+        let why =
+            format!("run `{label}` has no whole sample between {from} s and {until} s: set a shorter sample_interval");
+        return Err(lacking(why));
+    }
+    Ok(found)
+}
+
+/// The mean over whole intervals in a window.
+pub(super) fn register_mean(engine: &mut Engine) {
+    let mean = |run: RunRef, group: ImmutableString, from: Dynamic, until: Dynamic| {
+        let found = chosen(&run, &group, seconds(&from)?, seconds(&until)?)?;
+        let (bytes, time) = found.iter().fold((0.0, 0.0), |(bytes, time), interval| {
+            (bytes + interval.bytes, time + interval.until_s - interval.from_s)
+        });
+        Ok::<f64, Failure>(bytes * 8e-9 / time)
+    };
+    engine.register_fn("throughput_gbit_per_s", mean);
+}
+
+/// Of each interval in a window.
+pub(super) fn register_list(engine: &mut Engine) {
+    let list = |run: RunRef, group: ImmutableString, from: Dynamic, until: Dynamic| {
+        let found = chosen(&run, &group, seconds(&from)?, seconds(&until)?)?;
+        Ok::<Array, Failure>(found.iter().map(|interval| Dynamic::from_float(interval.gbit_per_s())).collect())
+    };
+    engine.register_fn("throughputs_gbit_per_s", list);
+}
+
+/// Pairs of the end of each interval, in seconds, and Gbit/s.
+pub(super) fn register_series(engine: &mut Engine) {
+    let series = |run: RunRef, group: ImmutableString| {
+        let found = chosen(&run, &group, 0.0, f64::INFINITY)?;
+        let pair = |interval: &Interval| {
+            let pair = [interval.until_s, interval.gbit_per_s()].map(Dynamic::from_float);
+            Dynamic::from_array(pair.to_vec())
+        };
+        Ok::<Array, Failure>(found.iter().map(pair).collect())
+    };
+    engine.register_fn("throughput_series", series);
+}

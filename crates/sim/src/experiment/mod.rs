@@ -1,0 +1,310 @@
+//! Experiments: a figure of a paper as a file that says what to run, what the paper says and what to draw.
+//!
+//! 1. [`Library`] has the files. [`Experiment::load`] reads one at a [`Size`] and finds what is wrong with it.
+//! 2. [`Experiment::jobs`] are the runs that it needs; several experiments may need the same.
+//! 3. [`Experiment::evaluate`] computes the claims and plots from the results, which a [`Cache`] keeps on disk.
+//!
+//! `docs/experiments.md` is the reference of the files.
+
+mod axes;
+mod cache;
+mod claims;
+mod evaluate;
+mod library;
+mod made_up;
+mod measures;
+mod plots;
+mod record;
+mod runs;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use toml::Value;
+
+pub use cache::Cache;
+pub use claims::{Quantity, Verdict, print_number};
+pub use library::Library;
+pub use plots::{PlotData, PlotPoint, SeriesData};
+pub use record::{ClaimRecord, FigureRecord, Records, SensitivityRecord};
+pub use runs::Job;
+pub use spec::{PlotAxis, PlotKind};
+
+use crate::results::RunResult;
+use crate::scenario::document::Document;
+use crate::scenario::{ScenarioError, suggest};
+use axes::Scalar;
+use claims::Claim;
+use evaluate::{Evaluated, Evaluator, Outcome, Source};
+use runs::Plan;
+use spec::{ClaimSpec, ExperimentSpec, SizeSpec};
+
+/// The two sizes of an experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Minutes for a whole paper.
+    Quick,
+    /// The paper's.
+    Full,
+}
+
+impl Size {
+    /// Its name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+
+    fn of(self, spec: &ExperimentSpec) -> &SizeSpec {
+        match self {
+            Self::Quick => &spec.quick,
+            Self::Full => &spec.full,
+        }
+    }
+}
+
+/// A figure at one size, read and checked.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The paper's name.
+    pub paper: String,
+    /// The figure's name.
+    pub figure: String,
+    document: Document,
+    spec: ExperimentSpec,
+    size: Size,
+    plan: Plan,
+    claims: Vec<Claim>,
+    parameters: toml::Table,
+}
+
+/// What became of a figure.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FigureOutcome {
+    /// The paper's name.
+    pub paper: String,
+    /// The figure's name.
+    pub figure: String,
+    /// What it shows.
+    pub title: String,
+    /// The paper's section.
+    pub section: String,
+    /// The set-up.
+    pub setup: String,
+    /// What is smaller than in the paper.
+    pub scaled: Option<String>,
+    /// Number of seeds.
+    pub seeds: usize,
+    /// The claims, in the file's order.
+    pub claims: Vec<ClaimOutcome>,
+    /// The plots, in the file's order.
+    pub plots: Vec<PlotData>,
+}
+
+/// What became of a claim.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClaimOutcome {
+    /// What the paper says.
+    pub claim: String,
+    /// The paper's value.
+    pub paper: Quantity,
+    /// Ours.
+    pub ours: Quantity,
+    /// Unit of both.
+    pub unit: String,
+    /// The smallest and largest of all seeds, of a number and more than one seed.
+    pub spread: Option<(f64, f64)>,
+    /// Whether flows still under way count with the time they have taken so far.
+    pub lower_bound: bool,
+    /// Whether they agree.
+    pub verdict: Verdict,
+    /// What is smaller than in the paper.
+    pub scaled: Option<String>,
+    /// Why ours differs, if it does and somebody knows.
+    pub why: Option<String>,
+    /// Whether CI holds it.
+    pub ci: bool,
+    /// Ours by values of settings that the paper leaves unsaid.
+    pub sensitivity: Vec<Sensitivity>,
+}
+
+/// Ours at one value of a setting.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sensitivity {
+    /// The setting.
+    pub axis: String,
+    /// Its value.
+    pub value: String,
+    /// Ours there.
+    pub ours: Quantity,
+    /// Whether that is within the claim's tolerance.
+    pub agrees: bool,
+}
+
+impl Experiment {
+    /// Reads a file of `library` and checks all of it: its keys, its runs' scenarios, every name in every expression.
+    pub fn load(library: &Library, paper: &str, figure: &str, size: Size) -> Result<Self, ScenarioError> {
+        let path = format!("{paper}/{figure}.toml");
+        let (shown, text) = library.read(&path).expect("chosen from the library");
+        let document = Document::parse(text, shown)?;
+        let spec: ExperimentSpec = document.decode()?;
+        let names = spec.parameters.keys().map(|name| ("parameters", name));
+        for (table, name) in names.chain(spec.axes.keys().map(|name| ("axes", name))) {
+            evaluate::check_name(name).map_err(|why| document.error(&format!("{table}.{name}"), why))?;
+        }
+        let plan = Plan::new(&document, &spec, size, library, &path)?;
+        if spec.claims.is_empty() {
+            return Err(document.error("claims", "an experiment has at least one"));
+        }
+        let texts: Vec<&str> = spec.claims.iter().map(|claim| claim.claim.as_str()).collect();
+        if let Some(twice) = (1..texts.len()).find(|&index| texts[..index].contains(&texts[index])) {
+            return Err(document.error(&format!("claims.{twice}.claim"), "says the same as another claim"));
+        }
+        let claim = |(index, spec): (usize, &ClaimSpec)| Claim::new(&document, &format!("claims.{index}"), spec);
+        let claims = spec.claims.iter().enumerate().map(claim).collect::<Result<_, _>>()?;
+        let mut parameters = spec.parameters.clone();
+        for (name, value) in &size.of(&spec).parameters {
+            if parameters.insert(name.clone(), value.clone()).is_none() {
+                let names: Vec<String> = spec.parameters.keys().cloned().collect();
+                let at = format!("{}.parameters.{name}", size.name());
+                return Err(document.error(&at, suggest::unknown("parameter", name, &names)));
+            }
+        }
+        let (paper, figure) = (paper.to_owned(), figure.to_owned());
+        let experiment = Self { paper, figure, document, spec, size, plan, claims, parameters };
+        experiment.check()?;
+        Ok(experiment)
+    }
+
+    /// What it shows.
+    pub fn title(&self) -> &str {
+        &self.spec.title
+    }
+
+    /// Whether CI holds any of its claims.
+    pub fn is_in_ci(&self) -> bool {
+        self.spec.claims.iter().any(|claim| claim.ci)
+    }
+
+    /// The runs that it needs.
+    pub fn jobs(&self) -> BTreeSet<Arc<Job>> {
+        self.plan.points.iter().flat_map(|point| point.jobs.iter().cloned()).collect()
+    }
+
+    /// Computes every claim and plot; `result` yields the result of a run.
+    pub fn evaluate(
+        &self,
+        result: impl Fn(&Job) -> Result<RunResult, String> + 'static,
+    ) -> Result<FigureOutcome, ScenarioError> {
+        let evaluator = self.evaluator(Box::new(result), false);
+        let claims = (0..self.claims.len()).map(|index| self.claim(&evaluator, index)).collect::<Result<_, _>>()?;
+        let plots = plots::plots(&self.document, &self.spec, &evaluator)?;
+        let (paper, figure) = (self.paper.clone(), self.figure.clone());
+        let ExperimentSpec { title, section, setup, .. } = self.spec.clone();
+        let (scaled, seeds) = (self.size.of(&self.spec).scaled.clone(), self.plan.seeds.len());
+        let setup = setup.trim().to_owned();
+        Ok(FigureOutcome { paper, figure, title, section, setup, scaled, seeds, claims, plots })
+    }
+
+    /// Computes everything with made-up results: names and types must be right, values are not looked at.
+    fn check(&self) -> Result<(), ScenarioError> {
+        let plan = self.plan.clone();
+        let groups: usize = plan.points.iter().map(|point| point.groups.len()).max().unwrap_or(0);
+        let evaluator = self.evaluator(Box::new(move |_| Ok(made_up::result(groups as u16))), true);
+        for index in 0..self.claims.len() {
+            self.claim(&evaluator, index)?;
+        }
+        plots::plots(&self.document, &self.spec, &evaluator).map(drop)
+    }
+
+    fn evaluator(&self, source: Source<'static>, is_check: bool) -> Evaluator {
+        Evaluator::new(self.plan.clone(), &self.parameters, source, is_check)
+    }
+
+    fn claim(&self, evaluator: &Evaluator, index: usize) -> Result<ClaimOutcome, ScenarioError> {
+        let (spec, claim) = (&self.spec.claims[index], &self.claims[index]);
+        let at = format!("claims.{index}");
+        let refuse = |why: String| self.document.error(&format!("{at}.ours"), format!("{why} (claim: {})", spec.claim));
+        let over_seeds = spec.over_seeds.unwrap_or(self.spec.over_seeds);
+        let compute = |bound: &[(String, Scalar)]| -> Result<(Evaluated, Quantity, bool), ScenarioError> {
+            let evaluated = evaluator.evaluate(&spec.ours, over_seeds, bound, None).map_err(refuse)?;
+            let met = claim.is_met(&evaluated.outcome).map_err(refuse)?;
+            let ours = Quantity::of(&evaluated.outcome).expect("pairs meet no claim");
+            Ok((evaluated, ours, met))
+        };
+        let (evaluated, ours, met) = compute(&[])?;
+        let mut sensitivity = Vec::new();
+        for axis in self.sensitivity_axes(&at, spec)? {
+            for value in &self.plan.axes[axis].values {
+                let name = self.plan.axes[axis].name.clone();
+                let (_, ours, agrees) = compute(&[(name.clone(), value.value.clone())])?;
+                sensitivity.push(Sensitivity { axis: name, value: value.value.to_string(), ours, agrees });
+            }
+        }
+        let scaled = spec.scaled.clone().or_else(|| self.size.of(&self.spec).scaled.clone());
+        let scaled = scaled.filter(|text| !text.is_empty());
+        let verdict = match (met, &scaled) {
+            (false, _) => Verdict::Differs,
+            (true, Some(_)) => Verdict::Scaled,
+            (true, None) => Verdict::Agrees,
+        };
+        Ok(ClaimOutcome {
+            claim: spec.claim.clone(),
+            paper: claim.paper.clone(),
+            ours,
+            unit: spec.unit.clone(),
+            spread: spread(&evaluated.by_seed),
+            lower_bound: evaluated.lower_bound,
+            verdict,
+            scaled,
+            why: self.why(&at, spec)?.filter(|_| verdict == Verdict::Differs),
+            ci: spec.ci,
+            sensitivity,
+        })
+    }
+
+    fn sensitivity_axes(&self, at: &str, spec: &ClaimSpec) -> Result<Vec<usize>, ScenarioError> {
+        let at = format!("{at}.sensitivity");
+        let names: Vec<&str> = match &spec.sensitivity {
+            None => return Ok(Vec::new()),
+            Some(Value::String(name)) => vec![name.as_str()],
+            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
+            Some(_) => return Err(self.document.error(&at, "must be an axis or a list of axes")),
+        };
+        let axes: Vec<String> = self.plan.axes.iter().map(|axis| axis.name.clone()).collect();
+        let position = |name: &str| {
+            let found = axes.iter().position(|axis| axis == name);
+            found.ok_or_else(|| self.document.error(&at, suggest::unknown("axis", name, &axes)))
+        };
+        names.into_iter().map(position).collect()
+    }
+
+    fn why(&self, at: &str, spec: &ClaimSpec) -> Result<Option<String>, ScenarioError> {
+        match &spec.why {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(Value::Table(table))
+                if table.iter().all(|(size, why)| ["quick", "full"].contains(&size.as_str()) && why.is_str()) =>
+            {
+                Ok(table.get(self.size.name()).and_then(Value::as_str).map(str::to_owned))
+            }
+            Some(_) => {
+                Err(self.document.error(&format!("{at}.why"), "must be a text, or a table of `quick` and `full`"))
+            }
+        }
+    }
+}
+
+/// The smallest and largest number of several seeds.
+fn spread(by_seed: &[Outcome]) -> Option<(f64, f64)> {
+    let numbers =
+        by_seed.iter().map(|outcome| if let Outcome::Number(number) = outcome { Some(*number) } else { None });
+    let numbers = numbers.collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() > 1)?;
+    let ends = (f64::INFINITY, f64::NEG_INFINITY);
+    Some(numbers.into_iter().fold(ends, |(least, most), number| (least.min(number), most.max(number))))
+}

@@ -1,0 +1,230 @@
+//! The verdicts of earlier reproductions, and the document made of them.
+//!
+//! `docs/reproduction.json` has, for each figure and size, what was found when it was last reproduced. From it
+//! `docs/reproduction.md` is written, and CI reads what it must not fall behind.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ClaimOutcome, FigureOutcome, Quantity, Size, Verdict};
+
+/// What is said of a claim that differs and has no `why`.
+pub(super) const UNEXPLAINED: &str = "differs: not yet explained";
+
+/// Everything recorded.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Records {
+    /// Paper, figure, size.
+    figures: BTreeMap<String, BTreeMap<String, BTreeMap<String, FigureRecord>>>,
+}
+
+/// A figure as it was reproduced once.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FigureRecord {
+    /// The version of Pliant.
+    pub version: String,
+    /// What it shows.
+    pub title: String,
+    /// The paper's section.
+    pub section: String,
+    /// The set-up.
+    pub setup: String,
+    /// Number of seeds.
+    pub seeds: usize,
+    /// The claims.
+    pub claims: Vec<ClaimRecord>,
+}
+
+/// A claim as it was found once.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ClaimRecord {
+    /// What the paper says.
+    pub claim: String,
+    /// The paper's value, printed.
+    pub paper: String,
+    /// Ours, printed.
+    pub ours: String,
+    /// Whether they agree.
+    pub verdict: Verdict,
+    /// What was smaller than in the paper.
+    pub scaled: Option<String>,
+    /// Why ours differs.
+    pub why: Option<String>,
+    /// By settings that the paper leaves unsaid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sensitivity: Vec<SensitivityRecord>,
+}
+
+/// Ours at one value of a setting.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SensitivityRecord {
+    /// The setting and its value.
+    pub setting: String,
+    /// Ours, printed.
+    pub ours: String,
+    /// Whether that is within the claim's tolerance.
+    pub agrees: bool,
+}
+
+impl ClaimOutcome {
+    /// Ours as people read it: its range over the seeds, and whether flows were still under way.
+    pub fn print_ours(&self) -> String {
+        let mut text = self.ours.print(&self.unit);
+        if let Some((least, most)) = self.spread {
+            let ends = [least, most].map(|end| super::print_number(Some(end)));
+            write!(text, " ({} to {})", ends[0], ends[1]).expect("a string takes all");
+        }
+        if self.lower_bound && !matches!(self.ours, Quantity::Truth(_)) {
+            text.push_str(", flows unfinished");
+        }
+        text
+    }
+
+    /// The verdict with what is to be said of it.
+    pub fn remark(&self) -> String {
+        remark(self.verdict, self.why.as_deref())
+    }
+
+    fn record(&self) -> ClaimRecord {
+        let setting = |row: &super::Sensitivity| SensitivityRecord {
+            setting: format!("{} = {}", row.axis, row.value),
+            ours: row.ours.print(&self.unit),
+            agrees: row.agrees,
+        };
+        ClaimRecord {
+            claim: self.claim.clone(),
+            paper: self.paper.print(&self.unit),
+            ours: self.print_ours(),
+            verdict: self.verdict,
+            scaled: self.scaled.clone(),
+            why: self.why.clone(),
+            sensitivity: self.sensitivity.iter().map(setting).collect(),
+        }
+    }
+}
+
+fn remark(verdict: Verdict, why: Option<&str>) -> String {
+    match (verdict, why) {
+        (Verdict::Differs, None) => UNEXPLAINED.to_owned(),
+        (verdict, _) => verdict.name().to_owned(),
+    }
+}
+
+impl Records {
+    /// Reads what [`to_json`](Self::to_json) wrote.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// The records as a file.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("records are plain data");
+        text.push('\n');
+        text
+    }
+
+    /// Takes a figure's outcome in place of the one of this size before.
+    pub fn insert(&mut self, outcome: &FigureOutcome, size: Size) {
+        let record = FigureRecord {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            title: outcome.title.clone(),
+            section: outcome.section.clone(),
+            setup: outcome.setup.clone(),
+            seeds: outcome.seeds,
+            claims: outcome.claims.iter().map(ClaimOutcome::record).collect(),
+        };
+        let figures = self.figures.entry(outcome.paper.clone()).or_default();
+        figures.entry(outcome.figure.clone()).or_default().insert(size.name().to_owned(), record);
+    }
+
+    /// Forgets the figures that `exists` does not know.
+    pub fn retain(&mut self, exists: impl Fn(&str, &str) -> bool) {
+        for (paper, figures) in &mut self.figures {
+            figures.retain(|figure, _| exists(paper, figure));
+        }
+        self.figures.retain(|_, figures| !figures.is_empty());
+    }
+
+    /// The verdict recorded for a claim at a size.
+    pub fn verdict(&self, paper: &str, figure: &str, size: Size, claim: &str) -> Option<Verdict> {
+        let record = self.figures.get(paper)?.get(figure)?.get(size.name())?;
+        record.claims.iter().find(|record| record.claim == claim).map(|record| record.verdict)
+    }
+
+    /// The document: papers, figures, claims. Of a figure that was reproduced at both sizes the full one counts.
+    pub fn to_markdown(&self) -> String {
+        let mut text = String::from(
+            "# Reproduction\n\nWhat papers say, what Pliant finds, and whether these agree. Written by `pliant reproduce \
+             --write-docs docs/reproduction.md`;\nthe claims and their tolerances are in `experiments/`, \
+             [experiments.md](experiments.md) explains them.\n\n**agrees**: within the claim's tolerance. **scaled**: \
+             within it, at a size smaller than the paper's. **differs**: not within it.\n",
+        );
+        for (paper, figures) in &self.figures {
+            let chosen: Vec<(&String, &str, &FigureRecord)> = figures
+                .iter()
+                .filter_map(|(figure, sizes)| preferred(sizes).map(|(size, record)| (figure, size, record)))
+                .collect();
+            let count = |verdict| {
+                chosen.iter().flat_map(|(_, _, record)| &record.claims).filter(|claim| claim.verdict == verdict).count()
+            };
+            let counts = [Verdict::Agrees, Verdict::Scaled, Verdict::Differs]
+                .map(|verdict| format!("{} {}", count(verdict), verdict.name()));
+            write!(text, "\n## {paper}\n\n{} figures, claims: {}.\n", chosen.len(), counts.join(", "))
+                .expect(TAKES_ALL);
+            for (figure, size, record) in chosen {
+                figure_section(&mut text, paper, figure, size, record);
+            }
+        }
+        text
+    }
+}
+
+const TAKES_ALL: &str = "a string takes all";
+
+fn preferred(sizes: &BTreeMap<String, FigureRecord>) -> Option<(&'static str, &FigureRecord)> {
+    let of = |size: Size| sizes.get(size.name()).map(|record| (size.name(), record));
+    of(Size::Full).or_else(|| of(Size::Quick))
+}
+
+fn figure_section(text: &mut String, paper: &str, figure: &str, size: &str, record: &FigureRecord) {
+    let seeds = if record.seeds == 1 { "one seed".to_owned() } else { format!("{} seeds", record.seeds) };
+    let full = if size == "full" { " --full" } else { "" };
+    write!(
+        text,
+        "\n### {figure}: {}\n\nSection {}. {}\n\n`pliant reproduce {paper} {figure}{full}`, {seeds}, Pliant {}.\n\n\
+         | claim | paper | ours | verdict | why |\n|---|---|---|---|---|\n",
+        record.title, record.section, record.setup, record.version
+    )
+    .expect(TAKES_ALL);
+    let mut scaled: Vec<&str> = Vec::new();
+    for claim in &record.claims {
+        let cells = [&claim.claim, &claim.paper, &claim.ours, &remark(claim.verdict, claim.why.as_deref())];
+        let why = claim.why.as_deref().unwrap_or_default();
+        let cells = cells.into_iter().map(String::as_str).chain([why]).map(cell).collect::<Vec<_>>();
+        writeln!(text, "| {} |", cells.join(" | ")).expect(TAKES_ALL);
+        scaled.extend(claim.scaled.as_deref().filter(|sentence| !scaled.contains(sentence)));
+    }
+    for sentence in scaled {
+        write!(text, "\nScaled: {sentence}\n").expect(TAKES_ALL);
+    }
+    for claim in record.claims.iter().filter(|claim| !claim.sensitivity.is_empty()) {
+        write!(
+            text,
+            "\n{} (paper: {}):\n\n| setting | ours | within tolerance |\n|---|---|---|\n",
+            claim.claim, claim.paper
+        )
+        .expect(TAKES_ALL);
+        for row in &claim.sensitivity {
+            let agrees = if row.agrees { "yes" } else { "no" };
+            writeln!(text, "| {} | {} | {agrees} |", cell(&row.setting), cell(&row.ours)).expect(TAKES_ALL);
+        }
+    }
+}
+
+/// Text that may stand in a table's cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}

@@ -1,0 +1,162 @@
+//! What groups offer to links, on average: loads of several groups on the same links add up.
+
+use std::ops::Range;
+
+use super::context::Context;
+use super::load::arrivals_per_second;
+use super::pairs::Pairs;
+use super::{DestinationChoice, Environment, PoissonSpec, TrafficError, TrafficGroup, TrafficSpec};
+use crate::workload::{Distribution, PacketFormat};
+
+/// Points at which a distribution is looked at to tell what part of its bytes a size limit keeps.
+const QUANTILES: u32 = 1 << 14;
+
+/// What a group offers while it is active: bits on the wire, sent once.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Offered {
+    /// The group's index.
+    pub group: u16,
+    /// Times at which its flows start, in picoseconds.
+    pub window: Range<u64>,
+    /// Mean bit/s that each sending host puts on its link.
+    pub from_hosts: Vec<(u32, f64)>,
+    /// Mean bit/s that each receiving host's link brings.
+    pub to_hosts: Vec<(u32, f64)>,
+    /// Mean bit/s between racks.
+    pub between_racks: f64,
+}
+
+/// What each group offers that starts flows again and again; lists, traces and single rounds have no mean.
+pub fn offered(groups: &[TrafficGroup<'_>], environment: &Environment<'_>) -> Result<Vec<Offered>, TrafficError> {
+    let mut all = Vec::new();
+    for (number, context) in super::contexts(groups, environment).enumerate() {
+        if let Some((window, flow)) = context.mean_flow()? {
+            all.push(flow.offered(number as u16, window, &environment.fabric.racks));
+        }
+    }
+    Ok(all)
+}
+
+/// A group's mean: bit/s of all its flows, and the probabilities with which a byte leaves and reaches hosts.
+struct MeanFlow {
+    bits_per_s: f64,
+    sources: Vec<(u32, f64)>,
+    destinations: Vec<(u32, f64)>,
+    /// The probability that a byte goes to another rack; `None` if that follows from the hosts' own.
+    between_racks: Option<f64>,
+}
+
+impl MeanFlow {
+    fn new(bits_per_s: f64, sources: Vec<(u32, f64)>, destinations: Vec<(u32, f64)>) -> Self {
+        Self { bits_per_s, sources, destinations, between_racks: None }
+    }
+
+    fn offered(self, group: u16, window: Range<u64>, racks: &[u32]) -> Offered {
+        let scaled =
+            |shares: &[(u32, f64)]| shares.iter().map(|&(host, share)| (host, share * self.bits_per_s)).collect();
+        let mut per_rack = vec![(0.0, 0.0); racks.iter().max().map_or(0, |&last| last as usize + 1)];
+        for &(host, share) in &self.sources {
+            per_rack[racks[host as usize] as usize].0 += share;
+        }
+        for &(host, share) in &self.destinations {
+            per_rack[racks[host as usize] as usize].1 += share;
+        }
+        let within: f64 = per_rack.iter().map(|(from, to)| from * to).sum();
+        Offered {
+            group,
+            window,
+            from_hosts: scaled(&self.sources),
+            to_hosts: scaled(&self.destinations),
+            between_racks: self.bits_per_s * self.between_racks.unwrap_or(1.0 - within),
+        }
+    }
+}
+
+impl Context<'_> {
+    fn mean_flow(&self) -> Result<Option<(Range<u64>, MeanFlow)>, TrafficError> {
+        let wire_bits = |sizes: &Distribution| 8.0 * self.group.packets.mean_wire_bytes(sizes);
+        let mean = match self.group.spec {
+            TrafficSpec::Poisson(spec) => self.poisson_mean(spec, true)?,
+            TrafficSpec::Remainder(spec) => {
+                let (whole, spec) = spec.whole(self)?;
+                whole.poisson_mean(spec, false)?
+            }
+            TrafficSpec::Duplicates(spec) => {
+                let Some((window, originals)) = self.other("of", &spec.of)?.mean_flow()? else { return Ok(None) };
+                let sources = uniform(&self.hosts("sources", spec.sources.as_ref())?);
+                (window, MeanFlow { sources, between_racks: None, ..originals })
+            }
+            TrafficSpec::Incast(spec) => {
+                let rounds = spec.rounds(self)?;
+                let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
+                let bits_per_s = rounds.flows * wire_bits(&sizes) / seconds(rounds.period_ps);
+                let (sources, destinations) = rounds.host_shares();
+                (self.window(spec.start, spec.stop)?, MeanFlow::new(bits_per_s, sources, destinations))
+            }
+            TrafficSpec::Periodic(spec) => {
+                let sources = self.hosts("sources", spec.sources.as_ref())?;
+                let destinations = self.hosts("destinations", spec.destinations.as_ref())?;
+                let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
+                let bits_per_s = sources.len() as f64 * wire_bits(&sizes) / seconds(self.period(spec.period)?);
+                let destinations = match spec.destination_choice {
+                    DestinationChoice::Random => uniform(&destinations),
+                    DestinationChoice::Paired => paired(&sources, &destinations),
+                };
+                (self.window(spec.start, spec.stop)?, MeanFlow::new(bits_per_s, uniform(&sources), destinations))
+            }
+            TrafficSpec::AllToAll(spec) => {
+                let Some(period) = spec.period else { return Ok(None) };
+                let hosts = self.hosts("hosts", spec.hosts.as_ref())?;
+                let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
+                let flows = hosts.len() as f64 * (hosts.len() as f64 - 1.0);
+                let bits_per_s = flows * wire_bits(&sizes) / seconds(self.period(period)?);
+                (self.window(spec.start, spec.stop)?, MeanFlow::new(bits_per_s, uniform(&hosts), uniform(&hosts)))
+            }
+            TrafficSpec::Permutation(_) | TrafficSpec::Flows(_) | TrafficSpec::Trace(_) => return Ok(None),
+        };
+        Ok(Some(mean))
+    }
+
+    /// The flows that a `poisson` group keeps, or those that it leaves out.
+    fn poisson_mean(&self, spec: &PoissonSpec, kept: bool) -> Result<(Range<u64>, MeanFlow), TrafficError> {
+        let pairs = Pairs::new(self, spec.sources.as_ref(), spec.destinations.as_ref(), spec.inter_rack)?;
+        let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
+        let rate = arrivals_per_second(self, spec, &pairs, &sizes)?;
+        let bits = 8.0 * self.group.packets.mean_wire_bytes(&sizes);
+        let part = part_kept(&sizes, &spec.kept_sizes(), self.group.packets);
+        let bits_per_s = rate * bits * if kept { part } else { 1.0 - part };
+        let (sources, destinations) = pairs.host_shares();
+        let between_racks = Some(pairs.link_shares().inter_rack);
+        Ok((self.window(spec.start, spec.stop)?, MeanFlow { bits_per_s, sources, destinations, between_racks }))
+    }
+}
+
+/// What part of all bytes flows of these sizes have.
+fn part_kept(sizes: &Distribution, kept: &Range<u64>, packets: PacketFormat) -> f64 {
+    if kept.contains(&sizes.quantile(0.0)) && kept.contains(&sizes.max_bytes()) {
+        return 1.0;
+    }
+    let (mut all, mut part) = (0.0, 0.0);
+    for point in 0..QUANTILES {
+        let size = sizes.quantile((f64::from(point) + 0.5) / f64::from(QUANTILES));
+        let bytes = packets.wire_bytes(size) as f64;
+        all += bytes;
+        part += if kept.contains(&size) { bytes } else { 0.0 };
+    }
+    part / all
+}
+
+fn uniform(hosts: &[u32]) -> Vec<(u32, f64)> {
+    hosts.iter().map(|&host| (host, 1.0 / hosts.len() as f64)).collect()
+}
+
+/// The n-th source sends to the n-th destination, counted round.
+fn paired(sources: &[u32], destinations: &[u32]) -> Vec<(u32, f64)> {
+    let (each, places) = (1.0 / sources.len() as f64, destinations.len());
+    let senders = |place: usize| (sources.len() + places - 1 - place) / places;
+    destinations.iter().enumerate().map(|(place, &host)| (host, each * senders(place) as f64)).collect()
+}
+
+fn seconds(ps: u64) -> f64 {
+    ps as f64 / 1e12
+}

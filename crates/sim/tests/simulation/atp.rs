@@ -1,0 +1,271 @@
+//! ATP, pFabric and the sender-drop strawmen in the simulator.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use pliant_proto::time::Span;
+use pliant_sim::oracle::fairness::jain;
+use pliant_sim::results::{FlowState, RunResult};
+use pliant_sim::run::run;
+use pliant_sim::scenario::{Override, Scenario};
+
+fn simulate(text: &str, changes: &[&str]) -> RunResult {
+    let changes: Vec<_> = changes.iter().map(|change| Override::parse("--set", change).unwrap()).collect();
+    let scenario = Scenario::parse(text, Path::new("atp.toml")).unwrap().with(&changes).unwrap();
+    run(&scenario.resolve().unwrap(), &AtomicBool::new(false), &mut |_| {}).unwrap()
+}
+
+/// Two flows of ATP_Base at 990 and 10 Mbit/s into 100 Mbit/s.
+const UNFAIR: &str = r#"
+duration = "4s"
+drain = "0s"
+[topology]
+kind = "dumbbell"
+pairs = 2
+edge_link = { rate = "1Gbit/s", delay = "1us" }
+bottleneck_link = { rate = "100Mbit/s", delay = "1us" }
+[queues]
+plan = "atp"
+[host_queues]
+plan = "drop-tail"
+[traffic.fast]
+kind = "flows"
+flows = [{ source = 0, destination = 2 }]
+transport = "atp"
+class = 1
+ack_class = 0
+contract = { min_delivery = 0.001 }
+messages = { size = "1460B", count = 400000 }
+atp = { variant = "base", rate = "990Mbit/s" }
+[traffic.slow]
+kind = "flows"
+flows = [{ source = 1, destination = 3 }]
+transport = "atp"
+class = 1
+ack_class = 0
+contract = { min_delivery = 0.001 }
+messages = { size = "1460B", count = 100000 }
+atp = { variant = "base", rate = "10Mbit/s" }
+"#;
+
+/// Section 4.3, limitation 2: without rate control the link is shared by the rates at which flows send: of 100 Mbit/s
+/// the second gets 1.
+#[test]
+fn base_shares_by_sending_rate() {
+    let changes = ["traffic.fast.messages.streaming=true", "traffic.slow.messages.streaming=true"];
+    let result = simulate(UNFAIR, &changes);
+    let mbit = |group: usize| result.flows[group].delivered_bytes as f64 * 8e-6 / 4.0 * 1538.0 / 1460.0;
+    assert!((mbit(1) - 1.0).abs() < 0.15, "{} Mbit/s", mbit(1));
+    assert!((mbit(0) - 99.0).abs() < 1.0, "{} Mbit/s", mbit(0));
+}
+
+/// `count` flows of ATP over one link of 10 Gbit/s.
+fn sharing(count: usize) -> String {
+    let flows = (0..count).map(|pair| format!("{{ source = {pair}, destination = {} }}", count + pair));
+    format!(
+        r#"
+duration = "30ms"
+drain = "0s"
+[topology]
+kind = "dumbbell"
+pairs = {count}
+edge_link = {{ rate = "10Gbit/s", delay = "5us" }}
+bottleneck_link = {{ rate = "10Gbit/s", delay = "5us" }}
+[queues]
+plan = "atp"
+[host_queues]
+plan = "drop-tail"
+[traffic.all]
+kind = "flows"
+flows = [{}]
+transport = "atp"
+class = 1
+ack_class = 0
+contract = {{ min_delivery = 0.5 }}
+messages = {{ size = "1460B", count = 30000, streaming = true }}
+atp = {{ variant = "pri" }}
+"#,
+        flows.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn goodputs(result: &RunResult) -> Vec<f64> {
+    result.flows.iter().map(|flow| flow.delivered_bytes as f64).collect()
+}
+
+/// Rate control with priorities shares a link; the link stays full.
+#[test]
+fn priorities_make_the_shares_fair() {
+    let result = simulate(&sharing(16), &[]);
+    let goodputs = goodputs(&result);
+    assert!(jain(&goodputs) > 0.9, "{goodputs:?}");
+    let utilisation = goodputs.iter().sum::<f64>() * 8.0 / (10e9 * 0.03) * 1538.0 / 1460.0;
+    assert!(utilisation > 0.97, "{utilisation}");
+}
+
+/// With more than 1/m flows fixed m overshoots: the paper's form loses more than twice what the adaptive one does.
+#[test]
+fn fixed_increase_is_not_stable_with_many_flows() {
+    let loss = |changes: &[&str]| {
+        let result = simulate(&sharing(64), changes);
+        let delivered = goodputs(&result).iter().sum::<f64>() / 1460.0;
+        let drops: u64 = result.flows.iter().map(|flow| u64::from(flow.drops)).sum();
+        drops as f64 / (delivered + drops as f64)
+    };
+    let (fixed, adaptive) = (loss(&["adaptive=false", "target_within_bound=false"]), loss(&[]));
+    assert!(fixed > 2.0 * adaptive, "fixed {fixed}, adaptive {adaptive}");
+}
+
+/// A flow of the profile for wide areas beside CUBIC, and alone.
+const SHARED_PATH: &str = r#"
+duration = "30s"
+drain = "0s"
+[topology]
+kind = "dumbbell"
+pairs = 2
+edge_link = { rate = "1Gbit/s", delay = "1us" }
+bottleneck_link = { rate = "100Mbit/s", delay = "10ms" }
+[queues]
+plan = "drop-tail"
+limit = "40 packets"
+[host_queues]
+plan = "drop-tail"
+limit = "10000 packets"
+[traffic.atp]
+kind = "flows"
+flows = [{ source = 0, destination = 2 }]
+transport = "atp"
+contract = { min_delivery = 0.9 }
+messages = { size = "1460B", count = 300000, streaming = true }
+atp = { profile = "wan" }
+"#;
+
+/// Behind a drop-tail queue within the delay target the profile for wide areas takes about what CUBIC takes.
+#[test]
+fn wan_profile_shares_with_cubic() {
+    let cubic = "[traffic.cubic]\nkind = \"flows\"\nflows = [{ source = 1, destination = 3 }]\ntransport = \"cubic\"\n";
+    let result = simulate(&format!("{SHARED_PATH}{cubic}"), &[]);
+    let goodputs = goodputs(&result);
+    assert!(jain(&goodputs) >= 0.8, "{goodputs:?}");
+    assert!(goodputs.iter().sum::<f64>() * 8.0 / 30.0 > 85e6, "{goodputs:?}");
+}
+
+/// Behind a queue of 120 ms it keeps to its delay target of 5 ms, but for the start.
+#[test]
+fn wan_profile_leaves_no_standing_queue() {
+    let result = simulate(SHARED_PATH, &["queues.limit=1000 packets", "sample_interval=10ms"]);
+    let late = result.queue_samples.iter().filter(|sample| sample.at.as_secs_f64() > 3.0);
+    let bottleneck = result.ports.iter().find(|port| port.name.contains("left") && port.name.contains("right"));
+    let port = bottleneck.expect("the bottleneck").port;
+    let mut held: Vec<u64> = late.filter(|sample| sample.port == port).map(|sample| sample.bytes).collect();
+    held.resize(2700, 0);
+    held.sort_unstable();
+    let delay_ms = |bytes: u64| bytes as f64 * 8.0 / 100e6 * 1e3;
+    assert!(delay_ms(held[1350]) <= 5.0, "median {} ms", delay_ms(held[1350]));
+    assert!(delay_ms(held[2699]) <= 10.0, "largest {} ms", delay_ms(held[2699]));
+    let rate = result.flows[0].delivered_bytes as f64 * 8.0 / 30.0;
+    assert!(rate > 75e6, "{rate} bit/s: it uses the link all the same");
+}
+
+/// Half a dozen jobs to one host, each of 200 messages.
+const JOBS: &str = r#"
+duration = "5ms"
+[topology]
+kind = "leaf-spine"
+leaves = 3
+spines = 3
+hosts_per_leaf = 4
+host_link = { rate = "1Gbit/s", delay = "1us" }
+host_delay = "10us"
+[queues]
+plan = "atp"
+[traffic.jobs]
+kind = "periodic"
+period = "5ms"
+sources = "0..8"
+destinations = "8..12"
+destination_choice = "random"
+transport = "atp"
+class = 1
+ack_class = 0
+contract = { min_delivery = 0.85 }
+messages = { workload = "key_value", count = 200, gap = "5us", gap_law = "key-value" }
+"#;
+
+/// Every transport completes its jobs with at least what the contract asks for, sprayed or not, and none delivers more
+/// than there is. The same seed gives the same messages to all.
+#[test]
+fn every_transport_keeps_the_contract() {
+    let sizes = |result: &RunResult| result.flows.iter().map(|flow| flow.bytes).collect::<Vec<_>>();
+    let reference = sizes(&simulate(JOBS, &[]));
+    assert!(reference.iter().any(|&bytes| bytes != reference[0]), "sizes are drawn");
+    for transport in ["atp", "pfabric", "dctcp-sd", "dctcp-bw"] {
+        for change in ["routing=ecmp", "routing=spray-random", "routing=two-paths", "messages.streaming=true"] {
+            let plan = if transport == "pfabric" { "queues.plan=pfabric" } else { "queues.plan=atp" };
+            let class = if transport.starts_with("dctcp") { "traffic.jobs.class=0" } else { "traffic.jobs.class=1" };
+            let transport_change = format!("traffic.jobs.transport={transport}");
+            let result = simulate(JOBS, &[&transport_change, change, plan, class]);
+            assert_eq!(sizes(&result), reference, "{transport}");
+            for flow in &result.flows {
+                let counts = flow.messages.expect("messages are counted");
+                assert_eq!((counts.total, counts.needed), (200, 170), "{transport}");
+                assert_eq!(flow.state, FlowState::Completed, "{transport} {change}: {flow:?}");
+                assert!(counts.delivered >= 170 && counts.delivered <= 200, "{transport} {change}: {counts:?}");
+            }
+            if transport == "dctcp-sd" {
+                let exact = result.flows.iter().all(|flow| flow.messages.is_some_and(|counts| counts.delivered == 170));
+                assert!(exact, "exactly the share is left out");
+            }
+        }
+    }
+}
+
+/// Reliable transports and UDP count messages, too.
+#[test]
+fn messages_are_counted_for_every_transport() {
+    for (transport, more) in [("dctcp", "seed=1"), ("cubic", "seed=1"), ("udp", "traffic.jobs.udp.rate=1Gbit/s")] {
+        let text = JOBS.replace("contract = { min_delivery = 0.85 }\n", "");
+        let changes = [&format!("traffic.jobs.transport={transport}")[..], more, "class=0", "queues.plan=shared"];
+        let result = simulate(&text, &changes);
+        for flow in &result.flows {
+            let counts = flow.messages.expect("messages are counted");
+            let whole = flow.delivered_bytes == flow.bytes;
+            assert_eq!((counts.total, whole), (200, counts.delivered == 200), "{transport}: {flow:?}");
+        }
+    }
+}
+
+/// The published example: 1 MB at 0, 100 kB at 100 us and 10 kB at 150 us over 10 Gbit/s take 888, 88 and 8 us under
+/// SRPT without headers. Headers are 40 of 1500 bytes here, two links take 2 us and a packet time each.
+#[test]
+fn pfabric_is_srpt() {
+    let text = r#"
+duration = "5ms"
+[topology]
+kind = "star"
+hosts = 4
+link = { rate = "10Gbit/s", delay = "1us" }
+[packets]
+framing = "ip"
+[queues]
+plan = "pfabric"
+[traffic.all]
+kind = "flows"
+flows = [
+  { source = 0, destination = 3, size = "1MB" },
+  { source = 1, destination = 3, size = "100kB", start = "100us" },
+  { source = 2, destination = 3, size = "10kB", start = "150us" },
+]
+transport = "pfabric"
+pfabric = { rto = "15us" }
+"#;
+    let result = simulate(text, &[]);
+    let overhead = 1500.0 / 1460.0;
+    for (flow, alone) in result.flows.iter().zip([888.0, 88.0, 8.0]) {
+        let fct = flow.fct().expect("completed").as_us_f64();
+        let expected = alone * overhead + 2.0 + 2.0 * 1.2;
+        assert!(fct > expected - 2.5 && fct < expected + 0.03 * alone + 2.5, "{fct} us, expected {expected}");
+    }
+    assert_eq!(result.flows[2].drops, 0, "the most urgent flow loses nothing");
+    assert!(result.simulated < Span::from_ms(5));
+}
