@@ -7,6 +7,10 @@ use core::fmt;
 
 use crate::time::{Instant, OneWayDelay};
 
+pub use self::credit::{CreditStamp, ShortTime, Subflow};
+
+mod credit;
+
 /// A half-open range `start..end` of a flow's byte stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord, Hash)]
 pub struct ByteRange {
@@ -321,6 +325,60 @@ pub enum Body {
         /// Messages of the flow that have arrived whole.
         complete: u32,
     },
+    /// Asks for credits.
+    CreditRequest {
+        /// When it was sent, on the sender's clock.
+        sent_at: Instant,
+        /// Bytes that wait to be sent.
+        backlog: u64,
+    },
+    /// Lets one data packet go.
+    Credit(CreditStamp),
+    /// Asks for no more credits: everything was sent.
+    CreditStop {
+        /// One past the last byte sent.
+        end: u64,
+        /// FIN.
+        flags: Flags,
+    },
+    /// Data that was sent on a credit.
+    Scheduled {
+        /// Offset of the first byte in the flow's stream.
+        seq: u64,
+        /// Number of the packet in its sub-flow, modulo 2³².
+        number: u32,
+        /// The credit.
+        credit: CreditStamp,
+        /// Payload bytes.
+        len: u16,
+        /// FIN, CWR, RETRANSMISSION.
+        flags: Flags,
+    },
+    /// Data that was sent without a credit.
+    Unscheduled {
+        /// Offset of the first byte in the flow's stream.
+        seq: u64,
+        /// Number of the packet in its sub-flow, modulo 2³².
+        number: u32,
+        /// Payload bytes.
+        len: u16,
+        /// FIN, RETRANSMISSION.
+        flags: Flags,
+    },
+    /// Answers a packet of a sub-flow.
+    SubflowAck {
+        /// Next byte of the flow expected.
+        ack: u64,
+        /// First packet of the latest run without a gap: zero if none was missing, else this is a selective
+        /// acknowledgement.
+        first: u32,
+        /// One past the last packet of that run.
+        end: u32,
+        /// Whose packet numbers these are.
+        subflow: Subflow,
+        /// ECE.
+        flags: Flags,
+    },
 }
 
 /// Bytes per unit of the advertised window (window scale 8, RFC 7323).
@@ -342,13 +400,14 @@ pub struct Packet {
     pub traffic_class: TrafficClass,
     /// Ports passed so far; drivers count it.
     pub hops: u8,
-    /// `seq` or `ack`; message and fragment; `received`; a count of messages.
+    /// `seq` or `ack`; message and fragment; `received`; a count of messages; `backlog` or `end`.
     offset: u64,
-    /// `sent_at` or `echo`, zero for none; number and priority; number and `complete`.
+    /// `sent_at` or `echo`, zero for none; number and priority; number and `complete`; a credit; a run of packets.
     stamp: u64,
-    /// The driver's handle for SACK blocks; in an acknowledgement without any, the one-way delay; `length`.
+    /// The driver's handle for SACK blocks; in an acknowledgement without any, the one-way delay; `length`; a number in a
+    /// sub-flow.
     attachment: u32,
-    /// `len`, `window` or `marks`.
+    /// `len`, `window` or `marks`; which sub-flow.
     amount: u16,
     flags: Flags,
     kind: u8,
@@ -366,6 +425,12 @@ mod kind {
     pub(super) const MESSAGE_ACK: u8 = 7;
     pub(super) const CLOSE: u8 = 8;
     pub(super) const CLOSE_ACK: u8 = 9;
+    pub(super) const CREDIT_REQUEST: u8 = 10;
+    pub(super) const CREDIT: u8 = 11;
+    pub(super) const CREDIT_STOP: u8 = 12;
+    pub(super) const SCHEDULED: u8 = 13;
+    pub(super) const UNSCHEDULED: u8 = 14;
+    pub(super) const SUBFLOW_ACK: u8 = 15;
 }
 
 /// Two halves of a field.
@@ -395,9 +460,20 @@ impl Packet {
             }
             Body::Close { messages } => (kind::CLOSE, messages as u64, 0, 0, Flags::NONE),
             Body::CloseAck { complete } => (kind::CLOSE_ACK, complete as u64, 0, 0, Flags::NONE),
+            Body::CreditRequest { sent_at, backlog } => {
+                (kind::CREDIT_REQUEST, backlog, sent_at.to_bits(), 0, Flags::NONE)
+            }
+            Body::Credit(stamp) => (kind::CREDIT, 0, stamp.to_bits(), 0, Flags::NONE),
+            Body::CreditStop { end, flags } => (kind::CREDIT_STOP, end, 0, 0, flags),
+            Body::Scheduled { seq, credit, len, flags, .. } => (kind::SCHEDULED, seq, credit.to_bits(), len, flags),
+            Body::Unscheduled { seq, len, flags, .. } => (kind::UNSCHEDULED, seq, 0, len, flags),
+            Body::SubflowAck { ack, first, end, subflow, flags } => {
+                (kind::SUBFLOW_ACK, ack, join(first, end), subflow as u16, flags)
+            }
         };
         let attachment = match body {
             Body::Message { length, .. } => length,
+            Body::Scheduled { number, .. } | Body::Unscheduled { number, .. } => number,
             _ => 0,
         };
         Self { to: EndpointId(0), wire_bytes, traffic_class, hops: 0, offset, stamp, attachment, amount, flags, kind }
@@ -444,7 +520,27 @@ impl Packet {
                 flags,
             },
             kind::CLOSE => Body::Close { messages: offset as u32 },
-            _ => Body::CloseAck { complete: offset as u32 },
+            kind::CLOSE_ACK => Body::CloseAck { complete: offset as u32 },
+            _ => self.credit_body(sent_at),
+        }
+    }
+
+    /// The body of a kind that only transports with credits have.
+    #[inline]
+    const fn credit_body(&self, sent_at: Instant) -> Body {
+        let Self { offset, stamp, attachment: number, amount, flags, .. } = *self;
+        let credit = CreditStamp::from_bits(stamp);
+        match self.kind {
+            kind::CREDIT_REQUEST => Body::CreditRequest { sent_at, backlog: offset },
+            kind::CREDIT => Body::Credit(credit),
+            kind::CREDIT_STOP => Body::CreditStop { end: offset, flags },
+            kind::SCHEDULED => Body::Scheduled { seq: offset, number, credit, len: amount, flags },
+            kind::UNSCHEDULED => Body::Unscheduled { seq: offset, number, len: amount, flags },
+            _ => {
+                let subflow = if amount == 0 { Subflow::Proactive } else { Subflow::Reactive };
+                let (first, end) = ((stamp >> 32) as u32, stamp as u32);
+                Body::SubflowAck { ack: offset, first, end, subflow, flags }
+            }
         }
     }
 
@@ -494,7 +590,8 @@ impl Packet {
     /// Payload bytes.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        if self.kind == kind::DATA || self.kind == kind::MESSAGE { self.amount } else { 0 }
+        let carries = matches!(self.kind, kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED);
+        if carries { self.amount } else { 0 }
     }
 }
 

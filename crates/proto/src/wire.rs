@@ -20,6 +20,8 @@
 //!  MessageAck 8..12 number   12..20 received   20..24 complete  24..26 marks
 //!  Close      8..12 messages
 //!  CloseAck   8..12 complete
+//!
+//!  CreditRequest, CreditStop, Credit, Scheduled, Unscheduled, SubflowAck: see `wire/credit.rs`
 //! ```
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
@@ -174,6 +176,7 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.common(KIND_CLOSE_ACK, Flags::NONE, 0, to);
             writer.u32(complete);
         }
+        body => credit::encode(&mut writer, body, to),
     }
     writer.at
 }
@@ -197,7 +200,7 @@ pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, S
         KIND_MESSAGE => read_message(&mut reader, &common)?,
         KIND_MESSAGE_ACK => read_message_ack(&mut reader, &common)?,
         KIND_CLOSE | KIND_CLOSE_ACK => read_close(&mut reader, &common)?,
-        unknown => return Err(WireError::UnknownKind(unknown)),
+        _ => credit::read(&mut reader, &common)?,
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
     let wire_bytes = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
@@ -216,9 +219,7 @@ fn read_data(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError
     let flags = common.flags_among(DATA_FLAGS)?;
     common.no_sack()?;
     let (seq, sent_at, len) = (reader.u64()?, reader.time()?, reader.u16()?);
-    // FIN takes a sequence number of its own.
-    let taken = u64::from(len) + u64::from(flags.contains(Flags::FIN));
-    seq.checked_add(taken).ok_or(WireError::OutOfRange)?;
+    check_end(seq, len, flags)?;
     Ok(Body::Data { seq, sent_at, len, flags })
 }
 
@@ -292,6 +293,12 @@ fn read_close(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireErro
     common.no_sack()?;
     let count = reader.u32()?;
     Ok(if common.kind == KIND_CLOSE { Body::Close { messages: count } } else { Body::CloseAck { complete: count } })
+}
+
+/// FIN takes a sequence number of its own.
+fn check_end(seq: u64, len: u16, flags: Flags) -> Result<(), WireError> {
+    let taken = u64::from(len) + u64::from(flags.contains(Flags::FIN));
+    seq.checked_add(taken).map(|_| ()).ok_or(WireError::OutOfRange)
 }
 
 /// What every datagram begins with.
@@ -383,5 +390,6 @@ impl Writer<'_> {
     }
 }
 
+mod credit;
 #[cfg(test)]
 mod tests;

@@ -117,6 +117,14 @@ pub struct FlowRow {
     pub marks: u32,
     /// Packets of both directions that a queue refused.
     pub drops: u32,
+    /// Credits that the receiver sent.
+    pub credits: u64,
+    /// Credits that reached the sender when it had nothing to send.
+    pub wasted_credits: u64,
+    /// Of the delivered bytes of a transport with credits, those that came without one: FlexPass's reactive sub-flow.
+    pub reactive_bytes: u64,
+    /// Largest stretch that the receiver of two sub-flows held beyond a gap.
+    pub reorder_bytes: u64,
     /// Bytes delivered over the flow's max-min fair rate, integrated while it was open; none unless asked for.
     pub fair_share: Share,
     /// Completion time had all flows their max-min fair rates, over the flow's own; none unless asked for.
@@ -156,6 +164,10 @@ impl Default for FlowRow {
             pauses: 0,
             paused: Span::ZERO,
             messages: None,
+            credits: 0,
+            wasted_credits: 0,
+            reactive_bytes: 0,
+            reorder_bytes: 0,
         }
     }
 }

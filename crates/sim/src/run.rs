@@ -22,6 +22,7 @@ use pliant_proto::transport::tcp::{CrossQueueSender, TcpConfig, TcpReceiver, Tcp
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
+use self::credits::CreditTransports;
 use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
@@ -63,7 +64,7 @@ pub fn run(
 ) -> Result<RunResult, RunError> {
     match scenario.spec.sample_interval {
         Some(interval) => {
-            let recorder = SeriesRecorder::new(interval, scenario.groups.len());
+            let recorder = SeriesRecorder::new(interval, group_infos(scenario).len());
             let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
             (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
             result.reflex_samples = recorder.reflex;
@@ -122,7 +123,7 @@ fn run_with<R: Recorder>(
         packet_hops: totals.packet_hops,
         events: totals.events,
         interrupted,
-        groups: scenario.groups.iter().map(|group| group_info(scenario, group)).collect(),
+        groups: group_infos(scenario),
         flows: measured(flows, scenario),
         ports: port_rows(scenario, ports, left),
         queue_samples: Vec::new(),
@@ -172,6 +173,10 @@ struct Opener<'a> {
     near_opt: BTreeMap<(u16, Option<u8>), Arc<NearOptConfig>>,
     /// The same for groups that send messages, and each rate of a sender's link.
     messages: BTreeMap<(u16, Option<u8>, Rate), Arc<AtpConfig>>,
+    /// The same for transports with credits, and for the flows of their groups that cannot use them.
+    credits: CreditTransports,
+    /// Row of [`RunResult::groups`] for the legacy flows of each group.
+    legacy_rows: Vec<Option<u16>>,
 }
 
 /// Settings that flows have in common.
@@ -182,7 +187,14 @@ struct Shared {
 
 impl<'a> Opener<'a> {
     fn new(scenario: &'a Resolved) -> Self {
-        Self { scenario, shared: BTreeMap::new(), near_opt: BTreeMap::new(), messages: BTreeMap::new() }
+        Self {
+            scenario,
+            shared: BTreeMap::new(),
+            near_opt: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            credits: CreditTransports::default(),
+            legacy_rows: legacy_rows(scenario),
+        }
     }
 
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
@@ -201,7 +213,13 @@ impl<'a> Opener<'a> {
             (Rate::from_bits_per_sec(link.rate.bits_per_sec().saturating_mul(width)), link.delay)
         });
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
+        let upgraded = scenario.is_upgraded(flow.source, flow.destination);
+        let row = self.legacy_rows[usize::from(flow.group)].filter(|_| !upgraded).unwrap_or(flow.group);
         let (initiator, responder) = match &group.carrier {
+            Carrier::Credit(carrier) => match group.legacy.as_ref().filter(|_| !upgraded) {
+                Some(legacy) => self.credits.open_legacy(&legacy.carrier, flow),
+                None => self.credits.open(scenario, carrier, flow),
+            },
             Carrier::Tcp(tcp) => {
                 let TcpCarrier { config, controller, cross_queue, sender_drop } = &**tcp;
                 let Shared { tcp, reflex } = self.shared.entry((flow.group, flow.class)).or_insert_with(|| {
@@ -261,22 +279,35 @@ impl<'a> Opener<'a> {
             let total = (!endless).then(|| source.clone().count() as u32);
             Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
         });
-        Opened { initiator, responder, ideal_fct, messages }
+        Opened { initiator, responder, ideal_fct, messages, group: row }
     }
 }
 
-/// The flows that started after the warm-up and before the end of the measured time. Those without an end are not taken for unfinished, nor those for completed
-/// whose last byte arrived after others were lost for good.
+/// Rows of legacy flows follow those of all groups, in the groups' order.
+fn legacy_rows(scenario: &Resolved) -> Vec<Option<u16>> {
+    let mut next = scenario.groups.len() as u16;
+    let mut row = |group: &Group| {
+        group.legacy.as_ref().map(|_| {
+            next += 1;
+            next - 1
+        })
+    };
+    scenario.groups.iter().map(&mut row).collect()
+}
+
+/// The flows that started after the warm-up and before the end of the measured time. Those without an end are not taken
+/// for unfinished, nor those for completed whose last byte arrived after others were lost for good.
 fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_from = Instant::ZERO.after(scenario.spec.warmup);
     let measure_until = Instant::ZERO.after(scenario.spec.measure_until.unwrap_or(Span::MAX));
     flows.retain(|flow| (measure_from..measure_until).contains(&flow.start));
     for flow in &mut flows {
-        let group = &scenario.groups[usize::from(flow.group)];
-        let lacks = match flow.messages {
+        // Legacy flows, whose rows follow, repair all losses.
+        let group = scenario.groups.get(usize::from(flow.group));
+        let lacks = group.is_some_and(|group| match flow.messages {
             Some(counts) if group.max_loss != LossBound::RELIABLE => counts.delivered < counts.needed,
             _ => flow.delivered_bytes < group.contract.needed_bytes(flow.bytes),
-        };
+        });
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
             (flow.state, flow.ideal_fct) = (FlowState::RanToEnd, Span::ZERO);
         } else if flow.state == FlowState::Completed && lacks {
@@ -307,6 +338,27 @@ fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<Vec<
     rows
 }
 
+/// The groups, then the legacy flows of those that have some.
+fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
+    let legacy = |group: &Group| {
+        group.legacy.as_ref().map(|legacy| GroupInfo {
+            name: format!("{}.legacy", group.name),
+            transport: legacy.transport.name().to_owned(),
+            class: class_text(scenario, legacy.class),
+            min_share: 1.0,
+            contract: "none".to_owned(),
+        })
+    };
+    let groups = scenario.groups.iter().map(|group| group_info(scenario, group));
+    groups.chain(scenario.groups.iter().filter_map(legacy)).collect()
+}
+
+/// A class with the queue that takes it.
+fn class_text(scenario: &Resolved, class: u8) -> String {
+    let queue = scenario.switch_plan.queue_of_class[usize::from(class)];
+    format!("{class} ({})", scenario.switch_plan.queues[usize::from(queue)].name)
+}
+
 fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
     let spec = &scenario.spec.traffic[&group.name];
     let asked = [
@@ -316,11 +368,10 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
     ];
     let asked: Vec<String> =
         asked.iter().filter(|(_, value)| *value != 1.0).map(|(field, value)| format!("{field} {value}")).collect();
-    let queue = scenario.switch_plan.queue_of_class[usize::from(group.class)];
     GroupInfo {
         name: group.name.clone(),
         transport: format!("{}{}", spec.transport.name(), if spec.reflex.is_some() { " + reflex" } else { "" }),
-        class: format!("{} ({})", group.class, scenario.switch_plan.queues[usize::from(queue)].name),
+        class: class_text(scenario, group.class),
         min_share: spec.contract.min_share,
         contract: if asked.is_empty() { "none".to_owned() } else { asked.join(", ") },
     }
@@ -345,6 +396,7 @@ impl Clock {
     }
 }
 
+mod credits;
 mod shares;
 #[cfg(test)]
 mod tests;

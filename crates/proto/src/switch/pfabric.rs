@@ -27,6 +27,7 @@ mod tests {
     use crate::switch::queue::DropReason;
     use crate::switch::{Admission, Discipline, EgressPort, Next, QueueConfig, QueuePlan};
     use crate::time::Instant;
+    use crate::units::Rate;
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
@@ -40,7 +41,7 @@ mod tests {
         let queue = QueueConfig { discipline: Discipline::PFabric, ..QueueConfig::tail_drop("pfabric", limit) };
         let plan = QueuePlan::single(queue);
         plan.check().expect("a valid plan");
-        EgressPort::new(&plan, 1, "port")
+        EgressPort::new(&plan, Rate::from_gbit_per_sec(10), 1, "port")
     }
 
     fn offer(port: &mut EgressPort, packet: Packet) -> Admission {

@@ -95,12 +95,33 @@ impl SchedulerConfig {
 }
 
 /// A token bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ShaperConfig {
     /// Rate at which tokens come.
-    pub rate: Rate,
+    pub rate: ShaperRate,
     /// Most tokens kept, in bytes.
     pub depth_bytes: u32,
+}
+
+/// The rate of a token bucket.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum ShaperRate {
+    /// The same at every port.
+    Fixed(Rate),
+    /// So much of the link's rate, in (0, 1]: credits of ExpressPass.
+    Share(f64),
+}
+
+impl ShaperRate {
+    /// The rate at a link of rate `link`, rounded to a bit per second, at least one.
+    pub fn at(self, link: Rate) -> Rate {
+        match self {
+            Self::Fixed(rate) => rate,
+            Self::Share(share) => {
+                Rate::from_bits_per_sec((libm::round(share * link.bits_per_sec() as f64) as u64).max(1))
+            }
+        }
+    }
 }
 
 impl QueueConfig {
@@ -178,8 +199,13 @@ impl QueuePlan {
                 if index >= strict {
                     return queue_error(index, "only a strict queue can be shaped");
                 }
-                if shaper.rate.bits_per_sec() == 0 || shaper.depth_bytes == 0 {
+                if shaper.rate == ShaperRate::Fixed(Rate::default()) || shaper.depth_bytes == 0 {
                     return queue_error(index, "a shaper needs a rate and a depth");
+                }
+                if let ShaperRate::Share(share) = shaper.rate
+                    && !(share > 0.0 && share <= 1.0)
+                {
+                    return queue_error(index, "a shaper's share of the link must lie in (0, 1]");
                 }
             }
             if queue.discipline == Discipline::PFabric && self.shared_buffer.is_some() {

@@ -13,6 +13,7 @@ use super::shared_buffer::SharedBuffer;
 use crate::packet::{CLASSES, Packet};
 use crate::rng::Stream;
 use crate::time::Instant;
+use crate::units::Rate;
 
 /// What a port has to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,14 +64,14 @@ impl PacketQueue {
 }
 
 impl EgressPort {
-    /// An empty port after `plan`, which must have passed [`QueuePlan::check`]. Markers that draw take their streams
+    /// An empty port to a link of rate `link` after `plan`, which must have passed [`QueuePlan::check`]. Markers that draw take their streams
     /// from `seed` and `name`.
-    pub fn new(plan: &QueuePlan, seed: u64, name: &str) -> Self {
+    pub fn new(plan: &QueuePlan, link: Rate, seed: u64, name: &str) -> Self {
         let stream = |config: &QueueConfig| Stream::named(seed, &format!("{name}/{}", config.name));
         let queues = plan.queues.iter().map(|config| PacketQueue {
             queue: Queue::new(config, || stream(config)),
             packets: VecDeque::new(),
-            shaper: config.shaper.map(TokenBucket::new),
+            shaper: config.shaper.map(|shaper| TokenBucket::new(shaper, link)),
             discipline: config.discipline,
         });
         Self {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::packet::{Body, EndpointId, Flags, Side, TrafficClass};
-use crate::switch::plan::{SchedulerConfig, ShaperConfig};
+use crate::switch::plan::{SchedulerConfig, ShaperConfig, ShaperRate};
 use crate::units::{Bytes, Rate};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ fn port(scheduler: SchedulerConfig, weights: &[u32]) -> EgressPort {
     };
     let plan = QueuePlan::per_class(weights.iter().enumerate().map(queue).collect(), scheduler);
     plan.check().expect("a valid plan");
-    EgressPort::new(&plan, 1, "port")
+    EgressPort::new(&plan, Rate::from_gbit_per_sec(10), 1, "port")
 }
 
 fn enqueue(port: &mut EgressPort, class: u8, sizes: &[u16]) {
@@ -74,7 +74,7 @@ fn lanes_share_and_are_strict_inside() {
     let queues = ["a", "b", "c", "d"].into_iter().enumerate().map(queue).collect();
     let plan = QueuePlan::per_class(queues, SchedulerConfig::Dwrr { strict: 0, quantum_bytes: 1500 });
     plan.check().expect("a valid plan");
-    let mut port = EgressPort::new(&plan, 1, "port");
+    let mut port = EgressPort::new(&plan, Rate::from_gbit_per_sec(10), 1, "port");
     enqueue(&mut port, 3, &[1500; 2]);
     enqueue(&mut port, 0, &[1500; 5]);
     enqueue(&mut port, 2, &[1500]);
@@ -125,11 +125,11 @@ fn strict_queues_go_first_and_do_not_preempt_the_weighted_rest() {
 
 #[test]
 fn a_shaped_queue_yields_until_it_has_tokens() {
-    let shaper = ShaperConfig { rate: Rate::from_bits_per_sec(8_000_000_000), depth_bytes: 84 };
+    let shaper = ShaperConfig { rate: ShaperRate::Fixed(Rate::from_bits_per_sec(8_000_000_000)), depth_bytes: 84 };
     let credit = QueueConfig { shaper: Some(shaper), ..QueueConfig::tail_drop("credit", 8) };
     let plan = QueuePlan::per_class(alloc::vec![credit, QueueConfig::tail_drop("data", 100)], SchedulerConfig::Strict);
     plan.check().expect("a valid plan");
-    let mut port = EgressPort::new(&plan, 1, "port");
+    let mut port = EgressPort::new(&plan, Rate::from_gbit_per_sec(10), 1, "port");
     enqueue(&mut port, 0, &[84; 3]);
     enqueue(&mut port, 1, &[1500]);
     assert_eq!(next(&mut port).unwrap().wire_bytes, 84);
@@ -141,7 +141,10 @@ fn a_shaped_queue_yields_until_it_has_tokens() {
 #[test]
 fn plans_that_cannot_work_are_refused() {
     let queue = QueueConfig::tail_drop("a", 10);
-    let shaped = QueueConfig { shaper: Some(ShaperConfig { rate: Rate::default(), depth_bytes: 1 }), ..queue.clone() };
+    let shaped = QueueConfig {
+        shaper: Some(ShaperConfig { rate: ShaperRate::Fixed(Rate::default()), depth_bytes: 1 }),
+        ..queue.clone()
+    };
     let dwrr = SchedulerConfig::Dwrr { strict: 0, quantum_bytes: 1500 };
     for (plan, word) in [
         (QueuePlan::per_class(Vec::new(), dwrr), "1 to 32"),
@@ -190,7 +193,7 @@ proptest! {
         };
         let plan = QueuePlan::per_class((0..4).map(queue).collect(), scheduler);
         let mut buffer = shared.then(|| SharedBuffer::new(Bytes(40_000)));
-        let mut port = EgressPort::new(&plan, 1, "port");
+        let mut port = EgressPort::new(&plan, Rate::from_gbit_per_sec(10), 1, "port");
         let (mut left, mut last_number, mut refused) = ([(0u64, 0u64); 4], [0u64; 4], 0u64);
         for (number, operation) in operations.into_iter().enumerate() {
             match operation {

@@ -2,6 +2,7 @@
 
 use super::plan::ShaperConfig;
 use crate::time::{Instant, Span};
+use crate::units::Rate;
 
 /// Tokens are counted in bits times picoseconds, so that `rate * time` is exact.
 const UNITS_PER_BYTE: u128 = 8_000_000_000_000;
@@ -16,10 +17,10 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket.
-    pub(super) fn new(config: ShaperConfig) -> Self {
+    /// A full bucket at a link of rate `link`.
+    pub(super) fn new(config: ShaperConfig, link: Rate) -> Self {
         let depth = u128::from(config.depth_bytes) * UNITS_PER_BYTE;
-        Self { bits_per_sec: config.rate.bits_per_sec(), depth, tokens: depth, updated: Instant::ZERO }
+        Self { bits_per_sec: config.rate.at(link).bits_per_sec(), depth, tokens: depth, updated: Instant::ZERO }
     }
 
     /// Takes tokens for `bytes`, or says when there will be enough. A packet larger than the bucket passes when the
@@ -41,12 +42,12 @@ impl TokenBucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Rate;
+    use crate::switch::plan::ShaperRate;
 
     fn credits() -> TokenBucket {
-        // 10 Gbit/s * 84 / (84 + 1538): ExpressPass's credit share.
-        let rate = Rate::from_bits_per_sec(10_000_000_000 * 84 / 1622);
-        TokenBucket::new(ShaperConfig { rate, depth_bytes: 2 * 84 })
+        // ExpressPass's credit share.
+        let rate = ShaperRate::Share(84.0 / (84.0 + 1538.0));
+        TokenBucket::new(ShaperConfig { rate, depth_bytes: 2 * 84 }, Rate::from_gbit_per_sec(10))
     }
 
     /// Backlogged for 10 ms at 10 Gbit/s: 7706 ± 2 credits, and a burst after idling of at most two.

@@ -4,6 +4,9 @@
 //! member, so a member keeps what few flows need behind a box.
 
 use super::atp::{AtpReceiver, AtpSender};
+use super::express_pass::{ExpressPassReceiver, ExpressPassSender};
+use super::flex_pass::{FlexPassReceiver, FlexPassSender};
+use super::layering::{LayeredReceiver, LayeredSender};
 use super::near_opt::{NearOptReceiver, NearOptSender};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
@@ -88,6 +91,18 @@ any_transport! {
     UdpSender(UdpSender),
     /// Receives datagrams.
     UdpReceiver(UdpReceiver),
+    /// Sends on credits.
+    ExpressPassSender(ExpressPassSender),
+    /// Sends credits and receives data on them.
+    ExpressPassReceiver(ExpressPassReceiver),
+    /// Sends on credits and by a window.
+    FlexPassSender(FlexPassSender<AnyController>),
+    /// Receives what was sent on credits and by a window.
+    FlexPassReceiver(FlexPassReceiver),
+    /// Sends by TCP on credits.
+    LayeredSender(LayeredSender<AnyController>),
+    /// Sends credits and receives by TCP.
+    LayeredReceiver(LayeredReceiver),
     /// Sends at the rate that an oracle tells.
     NearOptSender(NearOptSender),
     /// Acknowledges every packet of such a sender.

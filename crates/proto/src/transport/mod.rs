@@ -6,6 +6,9 @@
 
 pub mod any;
 pub mod atp;
+pub mod express_pass;
+pub mod flex_pass;
+pub mod layering;
 pub mod near_opt;
 #[cfg(test)]
 pub(crate) mod pair;
@@ -136,6 +139,14 @@ pub struct Statistics {
     pub marks: u64,
     /// Payload bytes that arrived more than once (receiver).
     pub duplicate_bytes: u64,
+    /// Credits sent (receiver).
+    pub credits_sent: u64,
+    /// Credits that came when there was nothing to send (sender).
+    pub wasted_credits: u64,
+    /// Of the different payload bytes that arrived, those without a credit (receiver).
+    pub reactive_bytes: u64,
+    /// Largest distance from the next byte expected to the end of what waited beyond it (receiver of two sub-flows).
+    pub reorder_bytes: u64,
     /// Times that the sender was told to stand still (cross-queue congestion notification).
     pub pauses: u64,
     /// Time for which it stood still, in the pauses that are over.

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::Side;
+use crate::packet::{CreditStamp, ShortTime, Side, Subflow};
 
 const CLASS: TrafficClass = TrafficClass::from_octet(0x0a);
 
@@ -83,6 +83,22 @@ fn known_encodings() {
     assert_eq!(encoded(&syn, &SackBlocks::EMPTY), expect(2, 0, 0, &[&five]));
     let syn_ack = packet(Body::SynAck { echo: Instant::from_ps(5), window: 0xffff });
     assert_eq!(encoded(&syn_ack, &SackBlocks::EMPTY), expect(3, 0, 0, &[&five, &[0xff, 0xff]]));
+    let (number, time) = ([0xa, 0xb, 0xc, 0xd], [1, 2, 3, 4]);
+    let credit = CreditStamp { number: 0x0a0b_0c0d, sent_at: ShortTime::from_bits(0x0102_0304) };
+    let request = packet(Body::CreditRequest { sent_at: Instant::from_ps(5), backlog: 5 });
+    assert_eq!(encoded(&request, &SackBlocks::EMPTY), expect(10, 0, 0, &[&[0], &five, &five]));
+    assert_eq!(encoded(&packet(Body::Credit(credit)), &SackBlocks::EMPTY), expect(11, 0, 0, &[&number, &time]));
+    let stop = packet(Body::CreditStop { end: 5, flags: Flags::FIN });
+    assert_eq!(encoded(&stop, &SackBlocks::EMPTY), expect(10, 1, 0, &[&[1], &five]));
+    let flags = Flags::RETRANSMISSION;
+    let scheduled = packet(Body::Scheduled { seq: 5, number: 0x0a0b_0c0d, credit, len: 0x0102, flags });
+    let fields: [&[u8]; 5] = [&five, &number, &number, &time, &[1, 2]];
+    assert_eq!(encoded(&scheduled, &SackBlocks::EMPTY), expect(12, 4, 0, &fields));
+    let unscheduled = packet(Body::Unscheduled { seq: 5, number: 0x0a0b_0c0d, len: 0x0102, flags });
+    assert_eq!(encoded(&unscheduled, &SackBlocks::EMPTY), expect(13, 4, 0, &[&five, &number, &[1, 2]]));
+    let subflow = Subflow::Reactive;
+    let ack = packet(Body::SubflowAck { ack: 5, first: 0x0a0b_0c0d, end: 0x0102_0304, subflow, flags: Flags::ECE });
+    assert_eq!(encoded(&ack, &SackBlocks::EMPTY), expect(14, 8, 0, &[&five, &number, &time, &[1]]));
     let probe = packet(Body::Probe { sent_at: Instant::from_ps(5) });
     assert_eq!(encoded(&probe, &SackBlocks::EMPTY), expect(4, 0, 0, &[&five]));
     for (marked, flags) in [(false, 0), (true, 0b1000)] {
@@ -163,6 +179,11 @@ fn damaged_datagrams_are_refused_by_reason() {
     assert_eq!(refused(&good_ack, &|bytes| bytes[41] = 1), WireError::EmptySackBlock);
     assert_eq!(refused(&good_data, &|bytes| bytes[8..16].fill(0xff)), WireError::OutOfRange, "no room for FIN");
     assert_eq!(refused(&good_data, &|bytes| bytes[16..24].fill(0xff)), WireError::OutOfRange);
+    let stop = encoded(&packet(Body::CreditStop { end: 5, flags: Flags::NONE }), &SackBlocks::EMPTY);
+    assert_eq!(refused(&stop, &|bytes| bytes[2] = 2), WireError::WrongFlags(2), "CWR is no flag of a stop");
+    let (subflow, flags) = (Subflow::Proactive, Flags::NONE);
+    let ack = encoded(&packet(Body::SubflowAck { ack: 5, first: 0, end: 1, subflow, flags }), &SackBlocks::EMPTY);
+    assert_eq!(refused(&ack, &|bytes| bytes[24] = 2), WireError::OutOfRange, "there are two sub-flows");
     let good_message = datagram(&(message(1), SackBlocks::EMPTY));
     assert_eq!(refused(&good_message, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of a message");
     assert_eq!(refused(&good_message, &|bytes| bytes[29] = 0), WireError::OutOfRange, "an empty fragment");
@@ -190,6 +211,28 @@ fn data_body() -> impl Strategy<Value = Body> {
 fn ack_body(flags: impl Strategy<Value = Flags>) -> impl Strategy<Value = Body> {
     (any::<u64>(), proptest::option::of(instant()), any::<u16>(), flags)
         .prop_map(|(ack, echo, window, flags)| Body::Ack { ack, echo, window, flags })
+}
+
+fn stamp() -> impl Strategy<Value = CreditStamp> {
+    any::<(u32, u32)>().prop_map(|(number, time)| CreditStamp { number, sent_at: ShortTime::from_bits(time) })
+}
+
+/// What only transports with credits send.
+fn credit_body() -> impl Strategy<Value = Body> {
+    let (seq, len) = (|| 0..u64::MAX >> 1, || 0..2000u16);
+    prop_oneof![
+        (instant(), any::<u64>()).prop_map(|(sent_at, backlog)| Body::CreditRequest { sent_at, backlog }),
+        stamp().prop_map(Body::Credit),
+        (any::<u64>(), flags_among(Flags::FIN)).prop_map(|(end, flags)| Body::CreditStop { end, flags }),
+        (seq(), any::<u32>(), stamp(), len(), flags_among(credit::SCHEDULED_FLAGS))
+            .prop_map(|(seq, number, credit, len, flags)| Body::Scheduled { seq, number, credit, len, flags }),
+        (seq(), any::<u32>(), len(), flags_among(credit::UNSCHEDULED_FLAGS))
+            .prop_map(|(seq, number, len, flags)| Body::Unscheduled { seq, number, len, flags }),
+        (any::<(u64, u32, u32, bool)>(), flags_among(Flags::ECE)).prop_map(|((ack, first, end, reactive), flags)| {
+            let subflow = if reactive { Subflow::Reactive } else { Subflow::Proactive };
+            Body::SubflowAck { ack, first, end, subflow, flags }
+        }),
+    ]
 }
 
 fn message_body() -> impl Strategy<Value = Body> {
@@ -225,6 +268,7 @@ fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
     ];
     let with_blocks = prop_oneof![
         3 => plain.prop_map(|body| (body, SackBlocks::EMPTY)),
+        2 => credit_body().prop_map(|body| (body, SackBlocks::EMPTY)),
         1 => (ack_body(sack_flags), vec(range, 1..=MAX_SACK_BLOCKS)).prop_map(|(body, ranges)| (body, blocks(&ranges))),
     ];
     let delay = proptest::option::of(any::<u32>().prop_map(OneWayDelay::from_bits));

@@ -20,6 +20,8 @@ pub struct Opened<T> {
     pub responder: T,
     /// Time the flow would take alone on its path.
     pub ideal_fct: Span,
+    /// Group that its row and its throughput count for.
+    pub group: u16,
     /// The messages it consists of; `None` for a plain sequence of bytes.
     pub messages: Option<Box<FlowMessages>>,
 }
@@ -114,8 +116,7 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// Opens a flow on `path`, whose reverse is the way back; returns its initiator.
     pub(super) fn open(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
-        let Opened { initiator, responder, ideal_fct, messages } = (self.open)(&spec, path);
-        let group = spec.group;
+        let Opened { initiator, responder, ideal_fct, messages, group } = (self.open)(&spec, path);
         let slot = Slot {
             in_flight: 0,
             drops: 0,
@@ -217,6 +218,10 @@ impl<'a, T: Transport> Flows<'a, T> {
             timeouts: sender.timeouts as u32,
             marks: receiver.marks as u32,
             drops: slot.drops,
+            credits: receiver.credits_sent,
+            wasted_credits: sender.wasted_credits,
+            reactive_bytes: receiver.reactive_bytes,
+            reorder_bytes: receiver.reorder_bytes,
             messages: slot.messages.as_ref().map(|messages| messages.counts()),
             fair_share: Share::NONE,
             fluid_share: Share::NONE,

@@ -69,7 +69,7 @@ struct Scheduled {
 impl Link {
     /// An idle link to node `to`. `name` names the random streams of its markers.
     pub(super) fn new(rate: Rate, delay: Span, to: u32, plan: &QueuePlan, seed: u64, name: &str) -> Self {
-        let port = EgressPort::new(plan, seed, name);
+        let port = EgressPort::new(plan, rate, seed, name);
         let queue = port.queues().next().expect("a plan has a queue").clone();
         let only = &plan.queues[0];
         let simple = plan.queues.len() == 1

@@ -13,7 +13,7 @@ use crate::results::{
 };
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 27] = [
+pub(super) const FLOWS: [Field; 31] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -41,6 +41,10 @@ pub(super) const FLOWS: [Field; 27] = [
     ("messages", Kind::OptionalInteger),
     ("needed_messages", Kind::OptionalInteger),
     ("delivered_messages", Kind::OptionalInteger),
+    ("credits", Kind::Integer),
+    ("wasted_credits", Kind::Integer),
+    ("reactive_bytes", Kind::Integer),
+    ("reorder_bytes", Kind::Integer),
 ];
 
 /// Columns of `ports.csv`.
@@ -135,6 +139,10 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         of_messages(rows, |counts| counts.total),
         of_messages(rows, |counts| counts.needed),
         of_messages(rows, |counts| counts.delivered),
+        integers(rows, |flow| flow.credits),
+        integers(rows, |flow| flow.wasted_credits),
+        integers(rows, |flow| flow.reactive_bytes),
+        integers(rows, |flow| flow.reorder_bytes),
     ]
 }
 
@@ -312,6 +320,10 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
                     delivered: table.optional_small("delivered_messages", row)?.unwrap_or(0),
                 }),
             },
+            credits: table.integer("credits", row),
+            wasted_credits: table.integer("wasted_credits", row),
+            reactive_bytes: table.integer("reactive_bytes", row),
+            reorder_bytes: table.integer("reorder_bytes", row),
         })
     };
     (0..table.rows()).map(row).collect()

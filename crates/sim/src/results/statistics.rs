@@ -164,6 +164,14 @@ pub struct FlowStatistics {
     pub marks: u64,
     /// Packets refused by queues.
     pub drops: u64,
+    /// Credits sent.
+    pub credits: u64,
+    /// Credits that found nothing to send.
+    pub wasted_credits: u64,
+    /// Payload bytes that arrived without a credit, of transports with credits.
+    pub reactive_bytes: u64,
+    /// Largest stretch that one receiver held beyond a gap, in bytes.
+    pub reorder_bytes: u64,
     /// What part of their entitlement flows were delivered; `None` unless shares were asked for.
     pub fair_share: Option<ShareStatistics>,
     /// Completion times of the fluid system over the flows' own; `None` unless shares were asked for.
@@ -199,6 +207,10 @@ impl FlowStatistics {
             timeouts: sum(|flow| flow.timeouts),
             marks: sum(|flow| flow.marks),
             drops: sum(|flow| flow.drops),
+            credits: flows.iter().map(|flow| flow.credits).sum(),
+            wasted_credits: flows.iter().map(|flow| flow.wasted_credits).sum(),
+            reactive_bytes: flows.iter().map(|flow| flow.reactive_bytes).sum(),
+            reorder_bytes: flows.iter().map(|flow| flow.reorder_bytes).max().unwrap_or(0),
             fair_share: ShareStatistics::of(flows, result, |flow| flow.fair_share.get()),
             fluid_share: ShareStatistics::of(flows, result, |flow| flow.fluid_share.get()),
             messages: sum(|flow| flow.messages.map_or(0, |counts| counts.total)),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::atp::{AtpSpec, PFabricSpec};
+use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
 use super::near_opt::NearOptSpec;
 use super::reflex::ReflexSpec;
@@ -14,7 +15,7 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 13] = [
+pub(super) const GROUP_KEYS: [&str; 17] = [
     "kind",
     "class",
     "ack_class",
@@ -28,6 +29,10 @@ pub(super) const GROUP_KEYS: [&str; 13] = [
     "pfabric",
     "cross_queue",
     "near_opt",
+    "credit",
+    "legacy",
+    "legacy_class",
+    "legacy_tcp",
 ];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
@@ -69,6 +74,18 @@ pub struct GroupSpec {
     /// Settings of its pFabric transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pfabric: Option<PFabricSpec>,
+    /// Settings of its transport with credits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit: Option<CreditSpec>,
+    /// What carries flows whose ends are not both deployed: a member of the TCP family. Default: `"dctcp"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legacy: Option<TransportName>,
+    /// Traffic class of those flows. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legacy_class: Option<u8>,
+    /// Settings of TCP for those flows, in place of those in `[transport]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legacy_tcp: Option<TcpSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -112,11 +129,20 @@ pub enum TransportName {
     PFabric,
     /// Told its rate and its losses by an oracle (arXiv 2401.08890).
     NearOpt,
+    /// Data on credits of the receiver (ExpressPass).
+    #[serde(rename = "expresspass")]
+    ExpressPass,
+    /// DCTCP's window under ExpressPass's credits (layering, ExpressPass+).
+    #[serde(rename = "expresspass-layered")]
+    Layered,
+    /// Data on credits, and by DCTCP's window what is left (FlexPass).
+    #[serde(rename = "flexpass")]
+    FlexPass,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -131,6 +157,9 @@ impl TransportName {
         Self::Atp,
         Self::PFabric,
         Self::NearOpt,
+        Self::ExpressPass,
+        Self::Layered,
+        Self::FlexPass,
     ];
 
     /// Its name in scenario files.
@@ -150,6 +179,9 @@ impl TransportName {
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near-opt",
+            Self::ExpressPass => "expresspass",
+            Self::Layered => "expresspass-layered",
+            Self::FlexPass => "flexpass",
         }
     }
 
@@ -169,6 +201,9 @@ impl TransportName {
             Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
             Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
+            Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
+            Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
             Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
             Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
             Self::NearOpt => {
@@ -177,9 +212,14 @@ impl TransportName {
         }
     }
 
-    /// Whether it is a member of the TCP family.
+    /// Whether its receivers send credits.
+    pub const fn has_credits(self) -> bool {
+        matches!(self, Self::ExpressPass | Self::Layered | Self::FlexPass)
+    }
+
+    /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt)
+        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt) && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -194,6 +234,7 @@ impl TransportName {
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
+            Self::ExpressPass | Self::Layered | Self::FlexPass => "credit",
             _ => "tcp",
         }
     }
@@ -205,6 +246,7 @@ impl TransportName {
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),
+            _ if self.has_credits() => Table::try_from(CreditSpec::default().explicit(self, 1.0)),
             _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
         };
         Some(settings.expect("settings are plain values"))

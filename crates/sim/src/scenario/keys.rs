@@ -23,7 +23,7 @@ pub struct Override {
 const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 17] = [
+const TOP: [&str; 18] = [
     "name",
     "description",
     "seed",
@@ -39,6 +39,7 @@ const TOP: [&str; 17] = [
     "queues",
     "host_queues",
     "transport",
+    "deployment",
     "oracle",
     "traffic",
 ];

@@ -11,7 +11,10 @@
 //! `"5us"`, `"250MB"`.
 
 mod atp;
+mod credit;
+mod credit_carrier;
 mod cross_queue;
+mod deployment;
 pub(crate) mod document;
 mod error;
 mod estimate;
@@ -36,7 +39,9 @@ mod warnings;
 
 pub(crate) use atp::LINE_RATE;
 pub use atp::{AtpSpec, OrderName, PFabricSpec, ProfileName, VariantName};
+pub use credit::{CreditCarrier, CreditKind, CreditSpec, FeedbackName, LossCutName, SplittingName, Variant};
 pub use cross_queue::CrossQueueSpec;
+pub use deployment::{DeploymentSpec, Order, Unit};
 pub use error::{Place, ScenarioError};
 pub use estimate::Estimate;
 pub use group::{ContractSpec, GroupSpec, TransportName};
@@ -45,10 +50,10 @@ pub use limit::{Length, Limit};
 pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use near_opt::{NearOptSpec, OracleSpec};
 pub use presets::PRESETS;
-pub use queues::{DisciplineName, QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+pub use queues::{DisciplineName, QueueSpec, QueuesSpec, Reserve, ReserveBy, Scheduler, ShaperSpec};
 pub use range::number_range;
 pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
-pub use resolved::{Carrier, Group, Resolved, TcpCarrier};
+pub use resolved::{Carrier, Group, Legacy, Resolved, TcpCarrier};
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
 pub use suggest::nearest;
 pub use tcp::{DelayExtremes, EcnEcho, TcpSpec};

@@ -2,11 +2,12 @@
 
 use pliant_proto::packet::CLASSES;
 use pliant_proto::switch::marker::Level;
+use pliant_proto::transport::express_pass::credit_share;
 use pliant_proto::units::Bytes;
 
 use super::limit::{Length, Limit};
-use super::marking::{EcnSpec, RedSpec};
-use super::queues::{DEFAULT_QUANTUM, DisciplineName, QueueSpec, QueuesSpec, Scheduler};
+use super::marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
+use super::queues::{DEFAULT_QUANTUM, DisciplineName, QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
 use super::suggest;
 
 /// Names of queue plans and what they are. `W-W` stands for any weights, one queue each, such as `dwrr-9-1`.
@@ -24,7 +25,21 @@ pub const PRESETS: &[(&str, &str)] = &[
     ),
     ("pfabric", "pFabric: one queue of 24 packets that keeps and sends the most urgent (SIGCOMM 2013, at 10 Gbit/s)"),
     ("low-priority", "low-priority TCP: strict, 128 kB before 64 kB, no marking, a device FIFO of 100 packets"),
+    ("expresspass", "a shaped queue for credits (class 31) and one for all other classes (ExpressPass beside others)"),
+    (
+        "flexpass",
+        "FlexPass: credits (class 31), class 0 with selective dropping, and the others, by shares (40 Gbit/s)",
+    ),
+    ("flexpass-artifact", "the same as FlexPass's published simulator has it"),
 ];
+
+/// Class of credits.
+pub(super) const CREDIT_CLASS: u8 = 31;
+/// Bytes on the wire of a credit and of a full packet.
+pub(super) const CREDIT_BYTES: u16 = 84;
+const FULL_BYTES: u16 = 1538;
+/// Share that FlexPass reserves for itself (EuroSys 2023, section 6.2).
+const RESERVE: f64 = 0.5;
 
 /// Packets a queue holds (REFLEX).
 const LIMIT: Limit = Limit::in_packets(466);
@@ -33,6 +48,16 @@ const MARKING: EcnSpec = EcnSpec::threshold(Length(Level::Packets(65)));
 
 /// The named plan written out.
 pub(super) fn queues(name: &str) -> Result<QueuesSpec, String> {
+    queues_with(name, None)
+}
+
+/// Whether a plan of this name reserves a share of each link for credits.
+pub(super) fn reserves(name: &str) -> bool {
+    matches!(name, "flexpass" | "flexpass-artifact")
+}
+
+/// The named plan written out, with `reserve` of each link for credits where the plan reserves a part.
+pub(super) fn queues_with(name: &str, reserve: Option<f64>) -> Result<QueuesSpec, String> {
     let two = || vec![queue("regular", 1), queue("flexible", 1)];
     let plan = match name {
         "drop-tail" => plan(Scheduler::Strict, vec![QueueSpec { ecn: EcnSpec::Off, ..queue("shared", 1) }]),
@@ -55,6 +80,21 @@ pub(super) fn queues(name: &str) -> Result<QueuesSpec, String> {
                 (queue.limit, queue.ecn) = (Limit::in_bytes(bytes), EcnSpec::Off);
             }
             QueuesSpec { device_fifo_packets: Some(100), ..plan(Scheduler::Strict, queues) }
+        }
+        "expresspass" => {
+            let data = QueueSpec { classes: (0..CREDIT_CLASS).collect(), weight: 1538, ..marked("data", 100_000) };
+            with_shared_buffer(credit_plan(1.0, vec![data]))
+        }
+        "flexpass" => {
+            let share = reserve.unwrap_or(RESERVE);
+            let plan = credit_plan(share, flexpass_queues(share, 65_000, 100_000));
+            with_shared_buffer(plan)
+        }
+        "flexpass-artifact" => {
+            let share = reserve.unwrap_or(RESERVE);
+            // Leaves room for the credits themselves; thresholds of 25 and 65 full packets; no dynamic threshold.
+            let credits = share * f64::from(FULL_BYTES - CREDIT_BYTES) / f64::from(FULL_BYTES);
+            credit_plan(credits, flexpass_queues(share, 38_450, 99_970))
         }
         _ => match weighted(name)? {
             Some(plan) => plan,
@@ -123,6 +163,63 @@ fn queue(name: &str, weight: u32) -> QueueSpec {
         shaper: None,
         discipline: DisciplineName::Fifo,
         lane: None,
+    }
+}
+
+/// A queue that marks above so many bytes, and lets pass what cannot be marked.
+fn marked(name: &str, bytes: u64) -> QueueSpec {
+    let ecn = ThresholdSpec {
+        threshold: Length(Level::Bytes(bytes)),
+        at: At::Enqueue,
+        scope: Of::Queue,
+        not_ect: NotEct::Pass,
+    };
+    QueueSpec { limit: Limit::in_bytes(SHARED_BUFFER), ecn: EcnSpec::On(ecn), ..queue(name, 1) }
+}
+
+/// Buffer of a switch, and each queue's share of what is free of it (FlexPass, section 6.2).
+const SHARED_BUFFER: u64 = 4_500_000;
+const BUFFER_ALPHA: f64 = 0.25;
+
+fn with_shared_buffer(mut plan: QueuesSpec) -> QueuesSpec {
+    plan.shared_buffer = Some(Bytes(SHARED_BUFFER));
+    for queue in plan.queue.iter_mut().filter(|queue| queue.shaper.is_none()) {
+        queue.buffer_alpha = BUFFER_ALPHA;
+    }
+    plan
+}
+
+/// The queues of data: `share` of the link for what has credits, with red packets limited, the rest for all others.
+fn flexpass_queues(share: f64, threshold: u64, legacy_threshold: u64) -> Vec<QueueSpec> {
+    // A quantum is two full packets' share (published simulator).
+    let quantum = |share: f64| ((2.0 * f64::from(FULL_BYTES) * share).round() as u32).max(1);
+    let (first, red) = (marked("flexpass", threshold), Some(Bytes(150_000)));
+    let others = (1..CREDIT_CLASS).collect();
+    vec![
+        QueueSpec { classes: vec![0], weight: quantum(share), colour_limit: red, ..first },
+        QueueSpec { classes: others, weight: quantum(1.0 - share), ..marked("legacy", legacy_threshold) },
+    ]
+}
+
+/// A queue of ten credits, of which `share` of what fills a link may leave, by strict priority before `data`.
+fn credit_plan(share: f64, data: Vec<QueueSpec>) -> QueuesSpec {
+    let credits = share * credit_share(CREDIT_BYTES, FULL_BYTES);
+    let bytes = 10 * u64::from(CREDIT_BYTES);
+    let credit = QueueSpec {
+        classes: vec![CREDIT_CLASS],
+        limit: Limit::in_bytes(bytes),
+        ecn: EcnSpec::Off,
+        reserved: Bytes(bytes),
+        shaper: Some(ShaperSpec { rate: None, share: Some(credits), depth: Bytes(2 * u64::from(CREDIT_BYTES)) }),
+        ..queue("credit", 1)
+    };
+    QueuesSpec {
+        scheduler: Some(Scheduler::Dwrr),
+        strict: Some(1),
+        quantum: Some(Bytes(1)),
+        device_fifo_packets: Some(0),
+        queue: std::iter::once(credit).chain(data).collect(),
+        ..QueuesSpec::default()
     }
 }
 

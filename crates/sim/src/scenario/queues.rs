@@ -2,7 +2,7 @@
 
 use pliant_proto::packet::CLASSES;
 use pliant_proto::switch::marker::MarkerConfig;
-use pliant_proto::switch::plan::{Discipline, QueueConfig, QueuePlan, SchedulerConfig, ShaperConfig};
+use pliant_proto::switch::plan::{Discipline, QueueConfig, QueuePlan, SchedulerConfig, ShaperConfig, ShaperRate};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,13 @@ pub struct QueuesSpec {
     /// How each queue of a named plan marks; `false` for not at all. Default: the plan's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<EcnSpec>,
+    /// Bytes of red packets that the queue of a named plan holds which limits them. Default: the plan's.
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub colour_limit: Option<Bytes>,
+    /// Share of each link that plans with credits reserve for them, FlexPass's w_q: in (0, 1], or `"traffic"` for the
+    /// share of bytes whose ends are both deployed. Default: the plan's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Reserve>,
     /// `"strict"`, `"dwrr"` (deficit weighted round robin) or `"wfq"` (self-clocked fair queueing). Default: `"strict"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
@@ -47,6 +54,24 @@ pub struct QueuesSpec {
     /// The queues, by priority where that matters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueueSpec>,
+}
+
+/// Share of each link that a plan reserves for transports with credits.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Reserve {
+    /// This share, in (0, 1].
+    Share(f64),
+    /// By what the share follows.
+    Following(ReserveBy),
+}
+
+/// What a reserved share follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReserveBy {
+    /// The share of bytes of flows whose ends are both deployed: an oracle's knowledge.
+    Traffic,
 }
 
 /// How the next queue is chosen.
@@ -111,13 +136,16 @@ pub enum DisciplineName {
     PFabric,
 }
 
-/// A token bucket: `{ rate = "500Mbit/s", depth = "168B" }`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// A token bucket: `{ rate = "500Mbit/s", depth = "168B" }`, or `{ share = 0.05, depth = "168B" }`.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShaperSpec {
     /// Rate at which tokens come, above zero.
-    #[serde(with = "units_serde")]
-    pub rate: Rate,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub rate: Option<Rate>,
+    /// In place of `rate`: so much of the link's rate, in (0, 1].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// Most tokens kept, above zero.
     #[serde(with = "units_serde")]
     pub depth: Bytes,
@@ -150,12 +178,16 @@ impl QueuesSpec {
                 }
             }
             let name = self.plan.as_deref().unwrap_or("shared");
-            let preset = presets::queues(name).map_err(|why| ("plan".to_owned(), why))?;
-            return Ok(preset.adjusted(self));
+            let preset = presets::queues_with(name, self.reserved_share()?);
+            return preset.map_err(|why| ("plan".to_owned(), why))?.adjusted(self, name);
         }
-        for (given, key) in
-            [(self.plan.is_some(), "plan"), (self.ecn.is_some(), "ecn"), (self.limit.is_some(), "limit")]
-        {
+        for (given, key) in [
+            (self.plan.is_some(), "plan"),
+            (self.ecn.is_some(), "ecn"),
+            (self.limit.is_some(), "limit"),
+            (self.colour_limit.is_some(), "colour_limit"),
+            (self.reserve.is_some(), "reserve"),
+        ] {
             if given {
                 return refuse(key, "goes with a named plan, not with queues that are written out");
             }
@@ -177,8 +209,19 @@ impl QueuesSpec {
     }
 
     /// This expanded preset with the keys of `wishes` in place of its own.
-    fn adjusted(mut self, wishes: &Self) -> Self {
-        for queue in &mut self.queue {
+    fn adjusted(mut self, wishes: &Self, name: &str) -> Result<Self, KeyError> {
+        let refuse = |key: &str, what: &str| Err((key.to_owned(), format!("the plan {name} {what}")));
+        if wishes.reserve.is_some() && !presets::reserves(name) {
+            return refuse("reserve", "reserves nothing for credits");
+        }
+        if wishes.colour_limit.is_some() && self.queue.iter().all(|queue| queue.colour_limit.is_none()) {
+            return refuse("colour_limit", "limits no red packets");
+        }
+        // The queue of credits is what it must be.
+        for queue in self.queue.iter_mut().filter(|queue| queue.shaper.is_none()) {
+            if let Some(limit) = queue.colour_limit.as_mut().zip(wishes.colour_limit) {
+                *limit.0 = limit.1;
+            }
             if let Some(limit) = wishes.limit {
                 queue.limit = limit;
             }
@@ -189,7 +232,23 @@ impl QueuesSpec {
         self.quantum = if self.scheduler == Some(Scheduler::Dwrr) { wishes.quantum.or(self.quantum) } else { None };
         self.device_fifo_packets = wishes.device_fifo_packets.or(self.device_fifo_packets);
         self.shared_buffer = wishes.shared_buffer.or(self.shared_buffer);
-        self
+        Ok(self)
+    }
+
+    /// The share that the file asks for, as a number.
+    fn reserved_share(&self) -> Result<Option<f64>, KeyError> {
+        match self.reserve {
+            Some(Reserve::Share(share)) if !(share > 0.0 && share <= 1.0) => {
+                Err(("reserve".to_owned(), "must lie in (0, 1]".to_owned()))
+            }
+            Some(Reserve::Share(share)) => Ok(Some(share)),
+            Some(Reserve::Following(ReserveBy::Traffic)) | None => Ok(None),
+        }
+    }
+
+    /// Whether the reserved share follows the traffic.
+    pub(super) fn follows_traffic(&self) -> bool {
+        self.reserve == Some(Reserve::Following(ReserveBy::Traffic))
     }
 
     /// The plan that an [expanded](Self::expanded) table describes.
@@ -251,9 +310,10 @@ impl QueueSpec {
             buffer_alpha: self.buffer_alpha,
             reserved_bytes: self.reserved.0,
             shaper: match self.shaper {
-                Some(shaper) => {
-                    Some(ShaperConfig { rate: shaper.rate, depth_bytes: narrow(shaper.depth, &below("shaper.depth"))? })
-                }
+                Some(shaper) => Some(ShaperConfig {
+                    rate: shaper.rate().map_err(|why| (below("shaper"), why.to_owned()))?,
+                    depth_bytes: narrow(shaper.depth, &below("shaper.depth"))?,
+                }),
                 None => None,
             },
             discipline: match self.discipline {
@@ -262,6 +322,16 @@ impl QueueSpec {
             },
             lane: self.lane,
         })
+    }
+}
+
+impl ShaperSpec {
+    fn rate(&self) -> Result<ShaperRate, &'static str> {
+        match (self.rate, self.share) {
+            (Some(rate), None) => Ok(ShaperRate::Fixed(rate)),
+            (None, Some(share)) => Ok(ShaperRate::Share(share)),
+            _ => Err("needs either a rate or a share of the link"),
+        }
     }
 }
 

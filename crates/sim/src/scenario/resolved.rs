@@ -9,17 +9,20 @@ use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
 use pliant_proto::transport::atp::{AtpConfig, LossBound};
+use pliant_proto::transport::express_pass::CreditConfig;
 use pliant_proto::transport::sender_drop::DropPolicy;
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
 use toml::Table;
 
 use super::atp::MessageTransport;
+use super::credit::CreditCarrier;
+use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
 use super::near_opt::{NearOptSpec, OracleSpec};
-use super::queues::{KeyError, QueuesSpec};
+use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::reflex::ReflexGroup;
 use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
@@ -52,6 +55,8 @@ pub struct Resolved {
     pub host_plan: QueuePlan,
     /// The traffic groups, in the file's order.
     pub groups: Vec<Group>,
+    /// Whether each host has the transports with credits; empty if all have.
+    deployed: Vec<bool>,
     /// What can run but is hardly meant, a line each.
     pub warnings: Vec<String>,
     pub(super) fabric: Fabric,
@@ -79,11 +84,26 @@ pub struct Group {
     pub messages: Option<Messages>,
     /// How many of these may be missing.
     pub max_loss: LossBound,
+    /// What carries flows whose ends are not both deployed, if there may be some.
+    pub legacy: Option<Legacy>,
+}
+
+/// What carries the flows of a group whose ends are not both deployed.
+#[derive(Clone, Debug)]
+pub struct Legacy {
+    /// Its transport.
+    pub transport: TransportName,
+    /// Traffic class of its data and acknowledgements.
+    pub class: u8,
+    /// Its settings.
+    pub carrier: TcpCarrier,
 }
 
 /// A transport with its settings.
 #[derive(Clone, Debug)]
 pub enum Carrier {
+    /// A transport with credits.
+    Credit(Box<CreditCarrier>),
     /// A member of the TCP family.
     Tcp(Box<TcpCarrier>),
     /// Datagrams.
@@ -142,6 +162,31 @@ impl Resolved {
         self.spec.drain.unwrap_or(self.spec.duration.times(DEFAULT_DRAIN))
     }
 
+    /// Whether both ends have the transports with credits.
+    pub fn is_upgraded(&self, source: u32, destination: u32) -> bool {
+        let has = |host: u32| self.deployed.get(host as usize).copied().unwrap_or(true);
+        has(source) && has(destination)
+    }
+
+    /// Share of the bytes of all flows of groups with credits whose ends are both deployed, in [0, 1].
+    fn upgraded_share(&self) -> f64 {
+        let (mut upgraded, mut all) = (0.0, 0.0);
+        // A trace that vanished is told of when the scenario runs.
+        for flow in self.traffic().into_iter().flatten() {
+            let moves = matches!(self.groups[usize::from(flow.group)].carrier, Carrier::Credit(_))
+                && self.is_upgraded(flow.source, flow.destination);
+            upgraded += if moves { flow.bytes as f64 } else { 0.0 };
+            all += flow.bytes as f64;
+        }
+        if all > 0.0 { upgraded / all } else { 0.0 }
+    }
+
+    /// The rate of credits that a host's port to a link of rate `link` lets through, on the wire; `None` if it shapes none.
+    pub fn credit_rate(&self, credit: &CreditConfig, link: Rate) -> Option<Rate> {
+        let queue = self.host_plan.queue_of_class[credit.credit_class.class()];
+        self.host_plan.queues[usize::from(queue)].shaper.map(|shaper| shaper.rate.at(link))
+    }
+
     /// The flows of all groups by start time. Only files that changed since the scenario was resolved can fail.
     pub fn traffic(&self) -> Result<Traffic, TrafficError> {
         self.with_groups(generate)
@@ -167,9 +212,30 @@ impl Resolved {
     }
 }
 
+/// Least share that is reserved for traffic, however little of it there is.
+const LEAST_SHARE: f64 = 0.01;
+
 /// Fills in, builds and checks.
 pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
-    let mut spec: ScenarioSpec = document.decode()?;
+    let spec: ScenarioSpec = document.decode()?;
+    let follows = |queues: &QueuesSpec| queues.follows_traffic();
+    let oracle = follows(&spec.queues) || spec.host_queues.as_ref().is_some_and(follows);
+    let resolved = resolve_spec(document, spec.clone())?;
+    if !oracle {
+        return Ok(resolved);
+    }
+    // Which bytes are upgraded is known once everything else is.
+    let share = Reserve::Share(resolved.upgraded_share().max(LEAST_SHARE));
+    let mut spec = spec;
+    for queues in [Some(&mut spec.queues), spec.host_queues.as_mut()].into_iter().flatten() {
+        if follows(queues) {
+            queues.reserve = Some(share);
+        }
+    }
+    resolve_spec(document, spec)
+}
+
+fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved, ScenarioError> {
     check_top(document, &spec)?;
     spec.name.get_or_insert_with(|| document.file_stem());
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
@@ -198,17 +264,28 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     let names: Vec<String> = spec.traffic.keys().cloned().collect();
     let mut groups = Vec::with_capacity(names.len());
     for name in names {
-        let group = resolve_group(document, &mut spec, &name)?;
+        let group = resolve_group(document, &mut spec, &name, [&host_plan, &switch_plan])?;
         groups.push(resolve_reflex(document, &mut spec, host_key, group)?);
     }
+    let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     spec.transport = TcpSpec::default();
     if groups.iter().any(|group| matches!(group.carrier, Carrier::NearOpt(_))) {
         spec.oracle.get_or_insert_default();
     }
 
     let fabric = fabric(&topology, spec.duration);
-    let mut resolved =
-        Resolved { spec, topology, routing, switch_plan, host_plan, groups, warnings: Vec::new(), fabric, class_names };
+    let mut resolved = Resolved {
+        spec,
+        topology,
+        routing,
+        switch_plan,
+        host_plan,
+        groups,
+        deployed,
+        warnings: Vec::new(),
+        fabric,
+        class_names,
+    };
     check_traffic(document, &resolved)?;
     resolved.warnings = warnings(document, &resolved);
     Ok(resolved)
@@ -238,6 +315,14 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
+    }
+    let with_credits = spec.traffic.values().find(|group| group.transport.has_credits());
+    if let Some(group) = with_credits.filter(|_| spec.routing != RoutingName::Ecmp) {
+        let name = group.transport.name();
+        return refuse("routing", &format!("must be \"ecmp\": {name} needs data to take the way of its credits back"));
+    }
+    if spec.deployment.is_some_and(|deployment| !(0.0..=1.0).contains(&deployment.deployed)) {
+        return refuse("deployment.deployed", "must lie in [0, 1]");
     }
     if let Err((key, why)) = spec.oracle.map_or(Ok(()), OracleSpec::check) {
         return refuse(&format!("oracle.{key}"), &why);
@@ -275,7 +360,15 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
         let own = (group.class..=last.max(group.class)).map(|class| ("class", class));
         let acks = [("ack_class", group.ack_class.unwrap_or(group.class))];
         let probes = group.cross_queue.map(|cross_queue| ("cross_queue.probe_class", cross_queue.probe_class));
-        for (key, class) in own.chain(acks).chain(probes) {
+        let credit = group.credit.as_ref();
+        let legacy = spec.deployment.filter(|_| group.transport.has_credits());
+        let credits = [
+            ("legacy_class", legacy.map(|_| group.legacy_class.unwrap_or(LEGACY_CLASS))),
+            ("credit.class", credit.and_then(|credit| credit.class)),
+            ("credit.reactive_class", credit.and_then(|credit| credit.reactive_class)),
+        ];
+        let credits = credits.into_iter().filter_map(|(key, class)| class.map(|class| (key, class)));
+        for (key, class) in own.chain(acks).chain(probes).chain(credits) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
@@ -290,11 +383,16 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
     Ok(())
 }
 
-fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Result<Group, ScenarioError> {
+fn resolve_group(
+    document: &Document,
+    spec: &mut ScenarioSpec,
+    name: &str,
+    plans: [&QueuePlan; 2],
+) -> Result<Group, ScenarioError> {
     if name.is_empty() || name.contains('.') {
         return Err(document.error("traffic", format!("a group cannot be called \"{name}\"")));
     }
-    let ScenarioSpec { packets, queues, transport: defaults, traffic, routing, seed, .. } = spec;
+    let ScenarioSpec { packets, queues, transport: defaults, traffic, routing, seed, deployment, .. } = spec;
     let group = traffic.get_mut(name).expect("the name comes from here");
     let contract = Contract::from(group.contract);
     let mut honours = group.transport.honours().to_vec();
@@ -305,23 +403,32 @@ fn resolve_group(document: &Document, spec: &mut ScenarioSpec, name: &str) -> Re
     group.ack_class.get_or_insert(group.class);
     let max_loss =
         max_loss(group, &contract).map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
+    let place = |(key, why): KeyError| group_error(document, name, &key, why);
+    let tcp = TcpParts { defaults, packets, queues, contract: &contract };
+    let legacy = legacy_carrier(group, tcp, deployment.is_some()).map_err(place)?;
     let carrier = check_tables(group).and_then(|()| match group.transport {
         TransportName::Udp => udp_carrier(group),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
-        _ => Ok(Carrier::Tcp(Box::new(tcp_carrier(group, defaults, packets, queues, &contract)?))),
+        TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
+            Ok(Carrier::Credit(Box::new(credit_carrier(group, tcp, plans)?)))
+        }
+        _ => Ok(Carrier::Tcp(Box::new(tcp_carrier(group, tcp)?))),
     });
-    let carrier = carrier.map_err(|(key, why)| {
-        // A setting for all groups is found where it is given.
-        let (own, shared) = (format!("traffic.{name}.{key}"), key.replacen("tcp.", "transport.", 1));
-        let is_shared = shared != key && !document.gives(&own) && document.gives(&shared);
-        document.error(if is_shared { &shared } else { &own }, why)
-    })?;
+    let carrier = carrier.map_err(place)?;
     let messages = messages(group, name, *seed, packets);
     let messages = messages.map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
     let GroupSpec { class, ack_class, ref traffic, .. } = *group;
-    let (traffic, ack_class) = (traffic.clone(), ack_class.unwrap_or(class));
-    Ok(Group { name: name.to_owned(), traffic, class, ack_class, contract, reflex: None, carrier, messages, max_loss })
+    let (traffic, ack_class, name) = (traffic.clone(), ack_class.unwrap_or(class), name.to_owned());
+    Ok(Group { name, traffic, class, ack_class, contract, reflex: None, carrier, messages, max_loss, legacy })
+}
+
+/// A setting for all groups is found where it is given.
+fn group_error(document: &Document, name: &str, key: &str, why: String) -> ScenarioError {
+    let shared = key.replacen("legacy_tcp.", "transport.", 1).replacen("tcp.", "transport.", 1);
+    let own = format!("traffic.{name}.{key}");
+    let is_shared = shared != key && !document.gives(&own) && document.gives(&shared);
+    document.error(if is_shared { &shared } else { own.trim_end_matches('.') }, why)
 }
 
 /// The group with its table `reflex`, if it has one.
@@ -347,8 +454,10 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
     // What leaves messages out by itself cannot leave out bytes beside.
     let bends = of_tcp && !group.transport.sends_messages();
     let of = |transport| group.transport == transport;
+    let has_window = of_tcp || of(TransportName::Layered) || of(TransportName::FlexPass);
     let tables = [
-        ("tcp", group.tcp.is_some(), of_tcp, "has no settings of TCP"),
+        ("tcp", group.tcp.is_some(), has_window, "has no settings of TCP"),
+        ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
@@ -432,14 +541,18 @@ fn near_opt_carrier(group: &mut GroupSpec, routing: RoutingName) -> Result<Carri
     Ok(Carrier::NearOpt(*spec))
 }
 
+/// What a group's TCP follows from, beside its own keys.
+#[derive(Clone, Copy)]
+pub(super) struct TcpParts<'a> {
+    pub(super) defaults: &'a TcpSpec,
+    pub(super) packets: &'a PacketsSpec,
+    pub(super) queues: &'a QueuesSpec,
+    pub(super) contract: &'a Contract,
+}
+
 /// Writes the group's settings out and makes its transport from them.
-fn tcp_carrier(
-    group: &mut GroupSpec,
-    defaults: &TcpSpec,
-    packets: &PacketsSpec,
-    queues: &QueuesSpec,
-    contract: &Contract,
-) -> Result<TcpCarrier, KeyError> {
+pub(super) fn tcp_carrier(group: &mut GroupSpec, parts: TcpParts<'_>) -> Result<TcpCarrier, KeyError> {
+    let TcpParts { defaults, packets, queues, contract } = parts;
     let below = |(key, why): KeyError| (format!("tcp.{key}"), why);
     let own = group.tcp.clone().unwrap_or_default();
     own.check_keys(group.transport).map_err(below)?;

@@ -7,6 +7,7 @@ use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use super::deployment::DeploymentSpec;
 use super::group::GroupSpec;
 use super::near_opt::OracleSpec;
 use super::queues::QueuesSpec;
@@ -64,6 +65,9 @@ pub struct ScenarioSpec {
     /// Settings of the TCP family for every group that does not have its own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TcpSpec,
+    /// Which hosts have the transports with credits. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<DeploymentSpec>,
     /// What `near-opt` flows are told; without such flows nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oracle: Option<OracleSpec>,

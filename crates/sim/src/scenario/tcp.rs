@@ -28,7 +28,7 @@ pub struct TcpSpec {
     /// Initial window in segments, 1 to 65535. Default: 10 (RFC 6928), 2 for `ledbat` and `ledbat++` (RFC 6817).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u16>,
-    /// Least retransmission timeout. Default: `"1ms"`; RFC 6298 says 1 s, datacenters use 1 to 10 ms.
+    /// Least retransmission timeout. Default: `"1ms"`, `"4ms"` for `flexpass`; RFC 6298 says 1 s, datacenters use 1 to 10 ms.
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub min_rto: Option<Span>,
     /// Greatest retransmission timeout, at least 60 s (RFC 6298). Default: `"60s"`.
@@ -180,6 +180,8 @@ const OF_SOME: &[(&str, &[TransportName])] = &[
             TransportName::Dctcp,
             TransportName::DctcpSenderDrop,
             TransportName::DctcpBandwidth,
+            TransportName::Layered,
+            TransportName::FlexPass,
             TransportName::WeightedFair,
             TransportName::Ledbat,
         ],
@@ -190,6 +192,8 @@ const OF_SOME: &[(&str, &[TransportName])] = &[
             TransportName::Dctcp,
             TransportName::DctcpSenderDrop,
             TransportName::DctcpBandwidth,
+            TransportName::Layered,
+            TransportName::FlexPass,
             TransportName::WeightedFair,
         ],
     ),
@@ -199,6 +203,8 @@ const OF_SOME: &[(&str, &[TransportName])] = &[
             TransportName::Dctcp,
             TransportName::DctcpSenderDrop,
             TransportName::DctcpBandwidth,
+            TransportName::Layered,
+            TransportName::FlexPass,
             TransportName::Ledbat,
             TransportName::LedbatPlusPlus,
         ],
@@ -249,6 +255,26 @@ impl TcpSpec {
         table.try_into().expect("what was written can be read")
     }
 
+    /// These settings, and those of `others` where they say nothing.
+    pub(super) fn over(&self, others: &Self) -> Self {
+        let mut table = others.to_table();
+        table.extend(self.to_table());
+        table.try_into().expect("what was written can be read")
+    }
+
+    /// What FlexPass's published simulator sets for DCTCP.
+    pub(super) fn flexpass_artifact() -> Self {
+        Self {
+            initial_window: Some(5),
+            min_rto: Some(Span::from_ms(4)),
+            initial_rto: Some(Span::from_ms(1)),
+            handshake: Some(true),
+            initial_alpha: Some(0.0),
+            ack_every: Some(1),
+            ..Self::default()
+        }
+    }
+
     fn to_table(&self) -> Table {
         Table::try_from(self).expect("settings are plain values")
     }
@@ -261,7 +287,8 @@ impl TcpSpec {
         let is_ledbat = transport == TransportName::Ledbat;
         Self {
             initial_window: Some(default_window(transport)),
-            min_rto: Some(tcp.rto.minimum),
+            // FlexPass's section 6.2.
+            min_rto: Some(if transport == TransportName::FlexPass { Span::from_ms(4) } else { tcp.rto.minimum }),
             max_rto: Some(tcp.rto.maximum),
             initial_rto: Some(tcp.rto.initial),
             granularity: Some(tcp.rto.granularity),
@@ -331,16 +358,22 @@ impl TcpSpec {
         Some(match transport {
             TransportName::Reno | TransportName::NewReno => Reno::new(reno, mss).into(),
             TransportName::Cubic => Cubic::new(self.cubic(initial_window), mss).into(),
-            TransportName::Dctcp | TransportName::DctcpSenderDrop | TransportName::DctcpBandwidth => {
-                Dctcp::new(self.dctcp(reno), mss).into()
-            }
+            TransportName::Dctcp
+            | TransportName::DctcpSenderDrop
+            | TransportName::DctcpBandwidth
+            | TransportName::Layered
+            | TransportName::FlexPass => Dctcp::new(self.dctcp(reno), mss).into(),
             TransportName::WeightedFair => {
                 WeightedFair::new(self.weighted_fair(initial_window, contract.weight), mss).into()
             }
             TransportName::TcpLp => TcpLp::new(self.tcp_lp(reno), mss).into(),
             TransportName::Ledbat => Ledbat::new(self.ledbat(initial_window), mss).into(),
             TransportName::LedbatPlusPlus => LedbatPlusPlus::new(self.ledbat_plus_plus(initial_window), mss).into(),
-            TransportName::Udp | TransportName::NearOpt | TransportName::Atp | TransportName::PFabric => return None,
+            TransportName::Udp
+            | TransportName::NearOpt
+            | TransportName::Atp
+            | TransportName::PFabric
+            | TransportName::ExpressPass => return None,
         })
     }
 

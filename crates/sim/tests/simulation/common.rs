@@ -184,7 +184,8 @@ impl TestBed {
         };
         let open = move |spec: &FlowSpec, path: &[LinkId]| {
             let (initiator, responder) = pair(spec);
-            Opened { initiator, responder, ideal_fct: self.ideal_fct(spec.bytes, path), messages: None }
+            let ideal_fct = self.ideal_fct(spec.bytes, path);
+            Opened { initiator, responder, ideal_fct, messages: None, group: spec.group }
         };
         Simulation::new(&setup, flows.iter().copied(), open, recorder)
     }

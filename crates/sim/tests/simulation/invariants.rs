@@ -10,7 +10,7 @@ use pliant_proto::congestion::reno::{Reno, RenoConfig};
 use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, EcnMode};
 use pliant_proto::packet::{TrafficClass, WireFormat};
 use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, RedConfig, Scope, Threshold};
-use pliant_proto::switch::plan::{SchedulerConfig, ShaperConfig};
+use pliant_proto::switch::plan::{SchedulerConfig, ShaperConfig, ShaperRate};
 use pliant_proto::switch::queue::Occupancy;
 use pliant_proto::switch::{QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
@@ -171,8 +171,10 @@ fn schedulers() -> impl Strategy<Value = SchedulerConfig> {
 }
 
 fn plans() -> impl Strategy<Value = QueuePlan> {
-    let shaper = (100u64..9000, 84u32..4000)
-        .prop_map(|(mbit, depth_bytes)| ShaperConfig { rate: Rate::from_bits_per_sec(mbit * 1_000_000), depth_bytes });
+    let shaper = (100u64..9000, 84u32..4000).prop_map(|(mbit, depth_bytes)| ShaperConfig {
+        rate: ShaperRate::Fixed(Rate::from_bits_per_sec(mbit * 1_000_000)),
+        depth_bytes,
+    });
     let several = (queues("a"), queues("b"), queues("c"), schedulers(), prop::option::weighted(0.3, shaper)).prop_map(
         |(mut a, b, c, scheduler, shaper)| {
             a.shaper = shaper.filter(|_| scheduler.strict_queues(3) > 0);
@@ -424,7 +426,7 @@ fn a_lone_flow_takes_the_ideal_time() {
 #[test]
 fn waiting_for_tokens_holds_nobody_up() {
     for device_fifo_packets in [0, 1, 20] {
-        let shaper = ShaperConfig { rate: Rate::from_bits_per_sec(1_000_000), depth_bytes: 1538 };
+        let shaper = ShaperConfig { rate: ShaperRate::Fixed(Rate::from_bits_per_sec(1_000_000)), depth_bytes: 1538 };
         let shaped = QueueConfig { shaper: Some(shaper), ..QueueConfig::tail_drop("shaped", 100) };
         let plan = QueuePlan::per_class(vec![shaped, QueueConfig::tail_drop("other", 100)], SchedulerConfig::Strict);
         let config = TcpConfig { data_class: TrafficClass::new(1), ..TcpConfig::default() };

@@ -2,6 +2,7 @@
 
 mod atp;
 mod common;
+mod credits;
 mod cross_queue;
 mod dctcp_table;
 mod invariants;

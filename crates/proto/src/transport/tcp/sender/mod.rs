@@ -182,6 +182,23 @@ impl<C: CongestionControl> TcpSender<C> {
         self.snd_nxt
     }
 
+    /// Bytes written and not sent yet.
+    pub fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.snd_nxt)
+    }
+
+    /// Whether a connection is still being requested.
+    pub fn is_connecting(&self) -> bool {
+        self.is(HANDSHAKE)
+    }
+
+    /// Whether anything waits to be sent, or may have to be sent again because a loss is being repaired.
+    pub fn has_backlog(&self) -> bool {
+        let fin = self.is(FINISH) && self.snd_nxt <= self.written;
+        let probe = self.unusual.as_ref().is_some_and(|unusual| unusual.probe_due);
+        self.unsent() > 0 || fin || probe || self.is(LOSS | PERSIST)
+    }
+
     /// Smoothed round-trip time; zero before the first sample.
     pub fn smoothed_rtt(&self) -> Span {
         self.rtt.smoothed()

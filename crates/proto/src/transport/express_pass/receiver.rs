@@ -1,0 +1,149 @@
+//! The receiving side of ExpressPass: credits, in-order delivery, NACKs.
+
+use alloc::sync::Arc;
+
+use super::config::CreditConfig;
+use super::source::CreditSource;
+use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, WINDOW_UNLIMITED};
+use crate::rng::Stream;
+use crate::time::Instant;
+use crate::transport::tcp::MAX_STREAM;
+use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
+
+/// Receives one flow by ExpressPass.
+pub struct ExpressPassReceiver {
+    config: Arc<CreditConfig>,
+    source: CreditSource,
+    /// Next byte expected.
+    next: u64,
+    delivered: u64,
+    /// Where the stream ends; `u64::MAX` until it is known.
+    end: u64,
+    /// While data is missing: when to ask for it again.
+    nack_at: Option<Instant>,
+    ack_due: bool,
+    received: bool,
+    marks: u64,
+    duplicate_bytes: u64,
+}
+
+impl ExpressPassReceiver {
+    /// A receiver that paces up to `greatest` bytes of credits per second; the jitter between them is drawn from
+    /// `stream`, which no other flow shares. `config` must pass [`CreditConfig::check`].
+    pub fn new(config: Arc<CreditConfig>, greatest: f64, stream: Stream) -> Self {
+        assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
+        Self {
+            source: CreditSource::new(&config, greatest, stream),
+            config,
+            next: 0,
+            delivered: 0,
+            end: u64::MAX,
+            nack_at: None,
+            ack_due: false,
+            received: false,
+            marks: 0,
+            duplicate_bytes: 0,
+        }
+    }
+
+    fn handle_data(&mut self, now: Instant, seq: u64, len: u16, fin: bool) {
+        let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM.min(self.end)) else { return };
+        if seq > self.next {
+            if self.nack_at.is_none() {
+                self.ack_due = true;
+                self.nack_at = Some(now.after(self.config.nack_interval));
+            }
+            return;
+        }
+        self.duplicate_bytes += end.min(self.next) - seq;
+        if end > self.next {
+            self.next = end;
+            self.nack_at = None;
+        }
+        if fin && end == self.next {
+            self.end = end;
+        }
+    }
+
+    fn handle_stop(&mut self, end: u64, fin: bool) {
+        if end > MAX_STREAM {
+            return;
+        }
+        self.source.stop();
+        self.ack_due = true;
+        self.nack_at = None;
+        if fin && end >= self.next {
+            self.end = end;
+        }
+    }
+}
+
+impl Transport for ExpressPassReceiver {
+    #[inline]
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
+        match packet.body() {
+            Body::Scheduled { seq, credit, len, flags, .. } => {
+                self.source.on_echo(now, credit);
+                self.marks += u64::from(packet.traffic_class.ecn() == Ecn::Ce);
+                self.handle_data(now, seq, len, flags.contains(Flags::FIN));
+            }
+            Body::CreditRequest { backlog, .. } => self.source.start(now, &self.config, backlog),
+            Body::CreditStop { end, flags } => self.handle_stop(end, flags.contains(Flags::FIN)),
+            _ => {}
+        }
+    }
+
+    fn handle_command(&mut self, _now: Instant, _command: Command) {}
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.nack_at.is_some_and(|at| at <= now) {
+            self.ack_due = true;
+            self.nack_at = Some(now.after(self.config.nack_interval));
+        }
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        if self.ack_due {
+            self.ack_due = false;
+            let ack = self.next + u64::from(self.next == self.end);
+            let body = Body::Ack { ack, echo: None, window: WINDOW_UNLIMITED, flags: Flags::NONE };
+            return Some(Packet::new(self.config.data_class, self.config.control_bytes(), body));
+        }
+        self.source.poll(now, &self.config)
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.delivered < self.next {
+            let range = ByteRange::new(self.delivered, self.next);
+            self.delivered = self.next;
+            return Some(Event::Deliver(range));
+        }
+        if self.next == self.end && !self.received {
+            self.received = true;
+            return Some(Event::Received);
+        }
+        None
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let pace = self.source.due().map(|at| Deadline { at, why: Timer::Pace });
+        match (self.nack_at, pace) {
+            (Some(at), pace) if pace.is_none_or(|pace| at < pace.at) => {
+                Some(Deadline { at, why: Timer::LossDetection })
+            }
+            (_, pace) => pace,
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics {
+            marks: self.marks,
+            duplicate_bytes: self.duplicate_bytes,
+            credits_sent: self.source.sent(),
+            ..Statistics::default()
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Where a flow's credits go: the sender's requests, stops and their timers.
+
+use super::config::CreditConfig;
+use crate::packet::{Body, Flags, Packet};
+use crate::time::{Instant, Span};
+
+/// Where a sender stands with its credits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Wants none.
+    Closed,
+    /// Has asked for some.
+    Requested,
+    /// Gets them.
+    Receiving,
+    /// Has asked for no more; the answer is awaited.
+    Stopped,
+}
+
+/// Asks for credits and for an end of them.
+pub(crate) struct Requester {
+    phase: Phase,
+    /// The request or stop must be sent now.
+    message_due: bool,
+    /// Repeats what was asked; while credits come in, asks anew if none does.
+    timer: Option<Instant>,
+    /// When credits were asked for the first time.
+    requested_at: Option<Instant>,
+    /// From then to the first credit; zero before. A repeated request makes it too long, never too short.
+    rtt: Span,
+    wasted: u64,
+}
+
+impl Requester {
+    pub(crate) fn new() -> Self {
+        Self { phase: Phase::Closed, message_due: false, timer: None, requested_at: None, rtt: Span::ZERO, wasted: 0 }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    pub(crate) fn timer(&self) -> Option<Instant> {
+        self.timer
+    }
+
+    /// Credits that came in vain.
+    pub(crate) fn wasted(&self) -> u64 {
+        self.wasted
+    }
+
+    /// There is data: asks for credits unless that was done.
+    pub(crate) fn request(&mut self) {
+        if matches!(self.phase, Phase::Closed | Phase::Stopped) {
+            self.request_anew();
+        }
+    }
+
+    /// Asks whatever was asked before: something was lost.
+    pub(crate) fn request_anew(&mut self) {
+        self.phase = Phase::Requested;
+        self.message_due = true;
+    }
+
+    /// A credit arrived; `used` tells whether data went out on it.
+    #[inline]
+    pub(crate) fn on_credit(&mut self, now: Instant, config: &CreditConfig, used: bool) {
+        self.wasted += u64::from(!used);
+        match self.phase {
+            Phase::Requested => {
+                if self.rtt == Span::ZERO {
+                    self.rtt = now.since(self.requested_at.unwrap_or(now));
+                }
+                self.phase = Phase::Receiving;
+                self.message_due = false;
+                self.timer = Some(now.after(config.recovery_timeout));
+            }
+            Phase::Receiving => self.timer = Some(now.after(config.recovery_timeout)),
+            // A request that came late has opened what was closed.
+            Phase::Closed => self.stop_again(),
+            Phase::Stopped => {}
+        }
+    }
+
+    /// Everything was sent: asks for no more credits, once.
+    pub(crate) fn stop(&mut self) {
+        if matches!(self.phase, Phase::Requested | Phase::Receiving) {
+            self.phase = Phase::Stopped;
+            self.message_due = true;
+        }
+    }
+
+    /// Says a stop again, with what has changed since.
+    pub(crate) fn stop_again(&mut self) {
+        self.phase = Phase::Stopped;
+        self.message_due = true;
+    }
+
+    /// The receiver has answered the stop.
+    pub(crate) fn on_stopped(&mut self) {
+        if self.phase == Phase::Stopped {
+            self.phase = Phase::Closed;
+            self.message_due = false;
+            self.timer = None;
+        }
+    }
+
+    /// What must be said, if anything: `backlog` bytes wait, the stream ends at `end`, and for good if `fin`.
+    #[inline]
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        config: &CreditConfig,
+        backlog: u64,
+        end: u64,
+        fin: bool,
+    ) -> Option<Packet> {
+        if !self.message_due {
+            return None;
+        }
+        self.message_due = false;
+        let body = match self.phase {
+            Phase::Requested => {
+                self.requested_at.get_or_insert(now);
+                self.timer = Some(now.after(config.request_timeout));
+                Body::CreditRequest { sent_at: now, backlog }
+            }
+            Phase::Stopped => {
+                let timeout = if self.rtt == Span::ZERO { config.stop_timeout } else { self.rtt.times(2) };
+                self.timer = Some(now.after(timeout));
+                Body::CreditStop { end, flags: Flags::NONE.with_if(Flags::FIN, fin) }
+            }
+            Phase::Closed | Phase::Receiving => return None,
+        };
+        Some(Packet::new(config.data_class, config.control_bytes(), body))
+    }
+
+    /// The timer may have expired: repeats what was asked, or asks anew because credits stopped coming.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.timer.is_none_or(|at| at > now) {
+            return;
+        }
+        self.timer = None;
+        match self.phase {
+            Phase::Requested | Phase::Stopped => self.message_due = true,
+            Phase::Receiving => self.request_anew(),
+            Phase::Closed => {}
+        }
+    }
+}

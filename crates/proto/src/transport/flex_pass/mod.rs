@@ -1,0 +1,92 @@
+//! FlexPass (Lim et al., EuroSys 2023): ExpressPass beside legacy traffic. Credits release a guaranteed share of a link,
+//! a window of DCTCP uses what is left, and the switch drops the latter first.
+//!
+//! One send buffer feeds two sub-flows. Every packet carries its place in the flow, for reassembly, and its number in
+//! its sub-flow, for loss detection.
+//!
+//! | state of a packet (figure 4) | kept as |
+//! |---|---|
+//! | pending | the range from the next byte to the end of what was written |
+//! | sent as proactive, sent as reactive | a queue per sub-flow, in the order sent |
+//! | lost | a queue |
+//! | acknowledged | gone |
+//!
+//! - A **credit** sends, in this order, what is lost, what is pending, and else the oldest reactive packet that is not
+//!   acknowledged (proactive retransmission). The last leaves the reactive window.
+//! - A **reactive acknowledgement** that reports a gap makes the packets in it lost: the network keeps the order. They
+//!   leave the window and are never sent reactively again. An open window sends what is pending.
+//! - A **timeout** of the reactive sub-flow makes all its packets lost; one of the proactive sub-flow does the same
+//!   there and asks for credits anew.
+//! - A **stop** follows when nothing is left to send or to be acknowledged.
+//!
+//! An acknowledgement names the latest run of packets without a gap (cumulative while nothing is missing, the first SACK
+//! block otherwise) and, beyond the paper, the next byte of the flow that the receiver expects: so a lost acknowledgement
+//! is made up for by the next.
+//!
+//! Options: Aeolus' burst before the first credit in place of the window ([`Reactive::Burst`]), RC3's splitting of the
+//! flow from both ends ([`Splitting::BothEnds`]), and what the published simulator does otherwise than the paper says:
+//!
+//! | published simulator | option |
+//! |---|---|
+//! | the reactive sub-flow may send after a handshake, not at once | [`Window::handshake`] |
+//! | pure acknowledgements of the reactive sub-flow are red | [`Window::red_acks`] |
+//! | the window is at most 180 segments | [`Window::maximum`] |
+//! | proactive data is answered only where something is missing (NACK) | [`FlexPassConfig::proactive_ack_every`] |
+//! | the receiver scales its rate by the queue's weight twice | [`CreditConfig::pacing_scale`] |
+//! | another law of credit feedback | [`FeedbackLaw::Delivered`](super::express_pass::FeedbackLaw::Delivered) |
+//! | credits of 78 to 90 bytes | [`CreditConfig::credit_bytes`] |
+//!
+//! Its receiver also discards what follows a gap of the proactive sub-flow (go-back-N); here it is kept. Its alternative
+//! queues for reactive data are a matter of [`Window::class`].
+
+mod config;
+mod proactive;
+mod reactive;
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use config::{FlexPassConfig, FlexPassConfigError, LossCut, Reactive, Splitting, Window};
+pub use receiver::FlexPassReceiver;
+pub use sender::FlexPassSender;
+
+use crate::packet::ByteRange;
+use crate::time::Instant;
+
+#[allow(unused_imports, reason = "named in this module's documentation")]
+use super::express_pass::CreditConfig;
+
+/// A packet that was sent and is not acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    start: u64,
+    at: Instant,
+    number: u32,
+    len: u16,
+}
+
+impl Sent {
+    fn range(&self) -> ByteRange {
+        ByteRange::new(self.start, self.start + u64::from(self.len))
+    }
+}
+
+/// The packets without a gap that an acknowledgement names: `first..end`, modulo 2³².
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Run {
+    first: u32,
+    end: u32,
+}
+
+impl Run {
+    /// Whether everything up to `number`, itself included, has arrived or is lost.
+    fn settles(self, number: u32) -> bool {
+        self.end.wrapping_sub(number) as i32 > 0
+    }
+
+    /// Whether the packet `number`, which is settled, has arrived.
+    fn holds(self, number: u32) -> bool {
+        number.wrapping_sub(self.first) as i32 >= 0
+    }
+}

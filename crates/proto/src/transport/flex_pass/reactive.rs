@@ -1,0 +1,325 @@
+//! The reactive sub-flow: a window that slides over losses, or a burst.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use super::config::{FlexPassConfig, LossCut, Reactive};
+use super::{Run, Sent};
+use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
+use crate::packet::ByteRange;
+use crate::recovery::rtt::{RtoBounds, RttEstimator};
+use crate::time::{Instant, Span};
+
+/// Where the sub-flow stands with its handshake or burst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// A connection must be requested first; true while the request is due.
+    Requesting(bool),
+    /// Sends as the window allows.
+    Open,
+    /// So many bytes of the burst are left.
+    Bursting(u64),
+    /// The burst is over and the probe is due.
+    ProbeDue,
+    /// Sends nothing any more.
+    Over,
+}
+
+/// What the sub-flow would send now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// A connection request.
+    Syn,
+    /// Pending data, this long.
+    Data(u16),
+    /// The probe behind a burst.
+    Probe,
+}
+
+/// Packets sent without credits, and the window over them.
+///
+/// Packets are settled in the order sent, by an acknowledgement, a gap, a proactive retransmission or a timeout. So the
+/// left edge of the window is a count of bytes settled, and the right edge one of bytes sent.
+pub(super) struct ReactiveSubflow<C> {
+    /// Apart: with the largest controller in place a sender would outgrow its cache lines.
+    controller: Box<C>,
+    rtt: RttEstimator,
+    outstanding: VecDeque<Sent>,
+    /// Number of the next packet.
+    next: u32,
+    state: State,
+    timer: Option<Instant>,
+    sent_bytes: u64,
+    settled_bytes: u64,
+    /// `sent_bytes` when the window was last reduced.
+    reduced_at: u64,
+    /// Whether the window left no room for a full segment when sending stopped.
+    window_limited: bool,
+    marks: u64,
+    timeouts: u64,
+}
+
+/// An acknowledgement of the sub-flow.
+#[derive(Clone, Copy)]
+pub(super) struct ReactiveAck {
+    pub(super) run: Run,
+    /// It echoes a mark.
+    pub(super) ece: bool,
+}
+
+fn rto_bounds(config: &FlexPassConfig) -> RtoBounds {
+    match &config.reactive {
+        Reactive::Window(window) => window.rto,
+        Reactive::Burst { timeout, .. } => RtoBounds { minimum: *timeout, initial: *timeout, ..RtoBounds::default() },
+    }
+}
+
+impl<C: CongestionControl> ReactiveSubflow<C> {
+    pub(super) fn new(config: &FlexPassConfig, controller: C) -> Self {
+        let state = match &config.reactive {
+            Reactive::Window(window) if window.handshake => State::Requesting(true),
+            Reactive::Window(_) => State::Open,
+            Reactive::Burst { bytes, .. } => State::Bursting(*bytes),
+        };
+        Self {
+            controller: Box::new(controller),
+            rtt: RttEstimator::new(&rto_bounds(config)),
+            outstanding: VecDeque::new(),
+            next: 0,
+            state,
+            timer: None,
+            sent_bytes: 0,
+            settled_bytes: 0,
+            reduced_at: 0,
+            window_limited: false,
+            marks: 0,
+            timeouts: 0,
+        }
+    }
+
+    pub(super) fn timer(&self) -> Option<Instant> {
+        self.timer
+    }
+
+    pub(super) fn marks(&self) -> u64 {
+        self.marks
+    }
+
+    pub(super) fn timeouts(&self) -> u64 {
+        self.timeouts
+    }
+
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// Packets sent so far, modulo 2³².
+    pub(super) fn sent(&self) -> u32 {
+        self.next
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.outstanding.is_empty() && !matches!(self.state, State::ProbeDue)
+    }
+
+    fn flight(&self) -> u64 {
+        self.sent_bytes - self.settled_bytes
+    }
+
+    /// What may be sent now while `pending` bytes wait.
+    #[inline]
+    pub(super) fn next(&mut self, config: &FlexPassConfig, pending: u64) -> Option<Next> {
+        let mss = u64::from(config.credit.mss);
+        let len = pending.min(mss);
+        match self.state {
+            State::Open => {
+                let maximum = match &config.reactive {
+                    Reactive::Window(window) => window.maximum.unwrap_or(u64::MAX),
+                    Reactive::Burst { .. } => u64::MAX,
+                };
+                let (flight, window) = (self.flight(), self.controller.window().min(maximum));
+                if len > 0 && flight + len <= window.max(len) {
+                    return Some(Next::Data(len as u16));
+                }
+                self.window_limited = flight + mss > window;
+                None
+            }
+            State::Bursting(left) => {
+                let len = len.min(left);
+                if len > 0 {
+                    return Some(Next::Data(len as u16));
+                }
+                if self.outstanding.is_empty() {
+                    return None;
+                }
+                self.end_burst();
+                (self.state == State::ProbeDue).then_some(Next::Probe)
+            }
+            State::ProbeDue => Some(Next::Probe),
+            State::Requesting(true) => Some(Next::Syn),
+            State::Requesting(false) | State::Over => None,
+        }
+    }
+
+    /// Keeps a packet that is sent now; gives its number. A probe has no bytes.
+    #[inline]
+    pub(super) fn send(&mut self, now: Instant, range: ByteRange) -> u32 {
+        let (number, len) = (self.next, range.len());
+        self.next = number.wrapping_add(1);
+        self.outstanding.push_back(Sent { start: range.start, at: now, number, len: len as u16 });
+        self.sent_bytes += len;
+        match self.state {
+            State::Bursting(left) => self.state = State::Bursting(left - len),
+            State::ProbeDue => self.state = State::Over,
+            State::Requesting(_) | State::Open | State::Over => {}
+        }
+        if self.timer.is_none() {
+            self.timer = Some(now.after(self.rtt.rto()));
+        }
+        number
+    }
+
+    /// A connection request is sent now.
+    pub(super) fn send_syn(&mut self, now: Instant) {
+        self.state = State::Requesting(false);
+        self.timer = Some(now.after(self.rtt.rto()));
+    }
+
+    /// The connection stands; `echo` is when its request was sent.
+    pub(super) fn open(&mut self, config: &FlexPassConfig, now: Instant, echo: Instant) {
+        if matches!(self.state, State::Requesting(_)) && echo <= now {
+            self.state = State::Open;
+            self.timer = None;
+            self.rtt.sample(&rto_bounds(config), now.since(echo));
+        }
+    }
+
+    /// The first round trip is over: no more of the burst.
+    pub(super) fn end_burst(&mut self) {
+        if let State::Bursting(_) = self.state {
+            self.state = if self.outstanding.is_empty() { State::Over } else { State::ProbeDue };
+        }
+    }
+
+    /// Settles what the receiver has told; packets in gaps go to `lost`.
+    #[inline]
+    pub(super) fn settle(
+        &mut self,
+        now: Instant,
+        config: &FlexPassConfig,
+        ack: ReactiveAck,
+        mut lost: impl FnMut(ByteRange),
+    ) {
+        if ack.run.end.wrapping_sub(self.next) as i32 > 0 {
+            return;
+        }
+        self.marks += u64::from(ack.ece);
+        let flight = self.flight();
+        let (mut acked, mut gone, mut newest) = (0, 0, None);
+        while let Some(sent) = self.outstanding.front().copied().filter(|sent| ack.run.settles(sent.number)) {
+            self.outstanding.pop_front();
+            if ack.run.holds(sent.number) {
+                acked += u64::from(sent.len);
+                newest = Some(sent);
+            } else {
+                gone += u64::from(sent.len);
+                lost(sent.range());
+            }
+        }
+        if newest.is_none() && gone == 0 {
+            return;
+        }
+        self.settled_bytes += acked + gone;
+        // Nothing is sent twice here, so every echo is unambiguous.
+        let sample = newest.filter(|sent| sent.number.wrapping_add(1) == ack.run.end);
+        let rtt = sample.map(|sent| now.since(sent.at));
+        if let Some(rtt) = rtt {
+            self.rtt.sample(&rto_bounds(config), rtt);
+        }
+        self.timer = (!self.outstanding.is_empty()).then(|| now.after(self.rtt.rto()));
+        self.controller.on_ack(&AckSample {
+            now,
+            acked,
+            unacked: self.settled_bytes,
+            next: self.sent_bytes,
+            flight,
+            ece: ack.ece,
+            rtt,
+            delay: None,
+            smoothed_rtt: self.rtt.smoothed(),
+            window_limited: self.window_limited,
+            in_recovery: gone > 0,
+        });
+        if gone > 0 {
+            self.controller.on_lost(gone);
+        }
+        let cut = match &config.reactive {
+            Reactive::Window(window) if window.loss_cut == LossCut::AsMark => Cause::Ecn,
+            _ => Cause::Loss,
+        };
+        let cause = if gone > 0 { Some(cut) } else { ack.ece.then_some(Cause::Ecn) };
+        if let Some(cause) = cause
+            && self.settled_bytes > self.reduced_at
+        {
+            self.congestion(now, cause, flight);
+        }
+    }
+
+    fn congestion(&mut self, now: Instant, cause: Cause, flight: u64) {
+        let flight = flight.min(self.controller.window());
+        let (unacked, next) = (self.settled_bytes, self.sent_bytes);
+        self.controller.on_congestion(&Congestion { now, cause, flight, unacked, next, first: true });
+        self.reduced_at = next;
+    }
+
+    /// Takes the oldest packet out of the window: its data is sent on a credit. Probes are not data.
+    pub(super) fn take_oldest(&mut self) -> Option<ByteRange> {
+        loop {
+            let sent = self.outstanding.pop_front()?;
+            self.settled_bytes += u64::from(sent.len);
+            if self.outstanding.is_empty() {
+                self.timer = None;
+            }
+            if sent.len > 0 {
+                return Some(sent.range());
+            }
+        }
+    }
+
+    /// The timer has expired: everything outstanding goes to `lost`, or the request is due again.
+    pub(super) fn time_out(&mut self, now: Instant, config: &FlexPassConfig, mut lost: impl FnMut(ByteRange)) {
+        self.timer = None;
+        self.timeouts += 1;
+        self.rtt.back_off(&rto_bounds(config));
+        if let State::Requesting(_) = self.state {
+            self.state = State::Requesting(true);
+            return;
+        }
+        let flight = self.flight();
+        self.outstanding.drain(..).for_each(|sent| lost(sent.range()));
+        self.settled_bytes = self.sent_bytes;
+        self.congestion(now, Cause::Timeout, flight);
+    }
+
+    /// Nothing is outstanding any more: the receiver has everything.
+    pub(super) fn clear(&mut self) {
+        self.outstanding.clear();
+        self.settled_bytes = self.sent_bytes;
+        if self.state != State::Requesting(false) {
+            self.timer = None;
+        }
+        if self.state == State::ProbeDue {
+            self.state = State::Over;
+        }
+    }
+
+    /// Smoothed round-trip time; zero before the first sample.
+    pub(super) fn smoothed_rtt(&self) -> Span {
+        self.rtt.smoothed()
+    }
+
+    /// The congestion controller.
+    pub(super) fn controller(&self) -> &C {
+        &self.controller
+    }
+}

@@ -1,0 +1,262 @@
+//! The receiving side: credits, reassembly of both sub-flows, an acknowledgement per packet.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::Run;
+use super::config::{FlexPassConfig, Reactive};
+use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, Subflow, WINDOW_UNLIMITED};
+use crate::recovery::reassembly::Reassembly;
+use crate::rng::Stream;
+use crate::time::Instant;
+use crate::transport::express_pass::CreditSource;
+use crate::transport::tcp::MAX_STREAM;
+use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
+
+/// Receives one FlexPass flow.
+pub struct FlexPassReceiver {
+    config: Arc<FlexPassConfig>,
+    source: CreditSource,
+    /// Next byte expected.
+    next: u64,
+    delivered: u64,
+    /// Where the stream ends; `u64::MAX` until it is known.
+    end: u64,
+    /// What arrived beyond a gap; made with the first gap.
+    held: Option<Box<Reassembly>>,
+    proactive: Run,
+    reactive: Run,
+    /// Proactive packets since the last acknowledgement.
+    unanswered: u16,
+    /// What the next poll answers.
+    answer: Option<Answer>,
+    stop_ack_due: bool,
+    syn_echo: Option<Instant>,
+    received: bool,
+    marks: u64,
+    duplicate_bytes: u64,
+    reactive_bytes: u64,
+    reorder_bytes: u64,
+}
+
+/// An acknowledgement that is due.
+#[derive(Clone, Copy)]
+struct Answer {
+    subflow: Subflow,
+    run: Run,
+    marked: bool,
+}
+
+/// A data packet's content.
+#[derive(Clone, Copy)]
+struct Segment {
+    seq: u64,
+    number: u32,
+    len: u16,
+    fin: bool,
+    subflow: Subflow,
+}
+
+impl FlexPassReceiver {
+    /// A receiver that paces up to `greatest` bytes of credits per second; the jitter between them is drawn from
+    /// `stream`, which no other flow shares. `config` must pass [`FlexPassConfig::check`].
+    pub fn new(config: Arc<FlexPassConfig>, greatest: f64, stream: Stream) -> Self {
+        assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
+        Self {
+            source: CreditSource::new(&config.credit, greatest, stream),
+            config,
+            next: 0,
+            delivered: 0,
+            end: u64::MAX,
+            held: None,
+            proactive: Run::default(),
+            reactive: Run::default(),
+            unanswered: 0,
+            answer: None,
+            stop_ack_due: false,
+            syn_echo: None,
+            received: false,
+            marks: 0,
+            duplicate_bytes: 0,
+            reactive_bytes: 0,
+            reorder_bytes: 0,
+        }
+    }
+
+    #[inline]
+    fn handle_data(&mut self, segment: Segment, marked: bool) {
+        let end = segment.seq.checked_add(u64::from(segment.len));
+        let Some(end) = end.filter(|end| *end <= MAX_STREAM.min(self.end)) else { return };
+        // What does not fit counts as lost on the way: it is not answered, and the next answer shows the gap.
+        let room = self.config.reorder_buffer.map_or(u64::MAX, |bytes| self.next.saturating_add(bytes));
+        if end > room || !self.reassemble(&segment, end) {
+            return;
+        }
+        if segment.fin {
+            self.end = end;
+        }
+        self.marks += u64::from(marked);
+        self.acknowledge(&segment, marked);
+    }
+
+    /// Takes in `segment`, which ends at `end`; false if there is no room to keep it apart.
+    #[inline]
+    fn reassemble(&mut self, segment: &Segment, end: u64) -> bool {
+        let fresh = ByteRange::new(segment.seq.max(self.next), end);
+        self.duplicate_bytes += end.min(self.next).saturating_sub(segment.seq);
+        let mut unique = fresh.len();
+        let gaps = self.held.as_ref().is_some_and(|held| !held.is_empty());
+        if fresh.is_empty() {
+            return true;
+        } else if fresh.start == self.next && !gaps {
+            self.next = end;
+        } else {
+            let held = self.held.get_or_insert_with(Box::default);
+            match held.insert(fresh) {
+                Some((repeated, _)) => {
+                    self.duplicate_bytes += repeated;
+                    unique -= repeated;
+                }
+                None => return false,
+            }
+            self.reorder_bytes = self.reorder_bytes.max(held.highest() - self.next);
+            self.next = held.take_in_order(self.next);
+        }
+        if segment.subflow == Subflow::Reactive {
+            self.reactive_bytes += unique;
+        }
+        true
+    }
+
+    /// Notes the packet's number and decides whether to answer.
+    #[inline]
+    fn acknowledge(&mut self, segment: &Segment, marked: bool) {
+        let Segment { number, subflow, .. } = *segment;
+        let run = match subflow {
+            Subflow::Proactive => &mut self.proactive,
+            Subflow::Reactive => &mut self.reactive,
+        };
+        let ahead = number.wrapping_sub(run.end) as i32;
+        let next = number.wrapping_add(1);
+        let answered = match ahead {
+            0 => {
+                run.end = next;
+                *run
+            }
+            1.. => {
+                *run = Run { first: number, end: next };
+                *run
+            }
+            // Late: the network changed the order, or sent it twice.
+            _ => Run { first: number, end: next },
+        };
+        if subflow == Subflow::Proactive {
+            self.unanswered = self.unanswered.saturating_add(1);
+            let wanted = self.unanswered >= self.config.proactive_ack_every || ahead != 0 || self.next >= self.end;
+            if !wanted {
+                return;
+            }
+            self.unanswered = 0;
+        }
+        self.answer = Some(Answer { subflow, run: answered, marked });
+    }
+
+    fn handle_stop(&mut self, end: u64, fin: bool) {
+        if end > MAX_STREAM {
+            return;
+        }
+        self.source.stop();
+        self.stop_ack_due = true;
+        let highest = self.held.as_ref().map_or(0, |held| held.highest());
+        if fin && self.end == u64::MAX && end >= self.next.max(highest) {
+            self.end = end;
+        }
+    }
+
+    /// Next byte expected; one more once the end is known and reached.
+    fn flow_ack(&self) -> u64 {
+        self.next + u64::from(self.next == self.end)
+    }
+
+    fn control(&self, body: Body, red: bool) -> Packet {
+        let config = &self.config.credit;
+        Packet::new(config.data_class.with_red(red), config.control_bytes(), body)
+    }
+
+    fn red_acks(&self) -> bool {
+        matches!(&self.config.reactive, Reactive::Window(window) if window.red_acks)
+    }
+}
+
+impl Transport for FlexPassReceiver {
+    #[inline]
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
+        let marked = packet.traffic_class.ecn() == Ecn::Ce;
+        match packet.body() {
+            Body::Scheduled { seq, number, credit, len, flags } => {
+                self.source.on_echo(now, credit);
+                let fin = flags.contains(Flags::FIN);
+                self.handle_data(Segment { seq, number, len, fin, subflow: Subflow::Proactive }, marked);
+            }
+            Body::Unscheduled { seq, number, len, flags } => {
+                let fin = flags.contains(Flags::FIN);
+                self.handle_data(Segment { seq, number, len, fin, subflow: Subflow::Reactive }, marked);
+            }
+            Body::CreditRequest { backlog, .. } => self.source.start(now, &self.config.credit, backlog),
+            Body::CreditStop { end, flags } => self.handle_stop(end, flags.contains(Flags::FIN)),
+            Body::Syn { sent_at } => self.syn_echo = Some(sent_at),
+            _ => {}
+        }
+    }
+
+    fn handle_command(&mut self, _now: Instant, _command: Command) {}
+
+    fn handle_timeout(&mut self, _now: Instant) {}
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        if let Some(Answer { subflow, run: Run { first, end }, marked }) = self.answer.take() {
+            let red = subflow == Subflow::Reactive && self.red_acks();
+            let flags = Flags::NONE.with_if(Flags::ECE, marked);
+            return Some(self.control(Body::SubflowAck { ack: self.flow_ack(), first, end, subflow, flags }, red));
+        }
+        if core::mem::take(&mut self.stop_ack_due) {
+            let body = Body::Ack { ack: self.flow_ack(), echo: None, window: WINDOW_UNLIMITED, flags: Flags::NONE };
+            return Some(self.control(body, false));
+        }
+        if let Some(echo) = self.syn_echo.take() {
+            return Some(self.control(Body::SynAck { echo, window: WINDOW_UNLIMITED }, self.red_acks()));
+        }
+        self.source.poll(now, &self.config.credit)
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.delivered < self.next {
+            let range = ByteRange::new(self.delivered, self.next);
+            self.delivered = self.next;
+            return Some(Event::Deliver(range));
+        }
+        if self.next == self.end && !self.received {
+            self.received = true;
+            return Some(Event::Received);
+        }
+        None
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.source.due().map(|at| Deadline { at, why: Timer::Pace })
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics {
+            marks: self.marks,
+            duplicate_bytes: self.duplicate_bytes,
+            credits_sent: self.source.sent(),
+            reactive_bytes: self.reactive_bytes,
+            reorder_bytes: self.reorder_bytes,
+            ..Statistics::default()
+        }
+    }
+}
