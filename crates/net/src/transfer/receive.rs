@@ -353,9 +353,13 @@ impl Application for Incoming {
                 self.received = true;
                 Ok(())
             }
-            Event::Connected | Event::Release(_) | Event::Finished | Event::Ask(_) => Ok(()),
-            // A transfer is a stream of bytes.
-            Event::DeliverMessage { .. } | Event::GiveUp { .. } => Ok(()),
+            // A transfer is a stream of bytes: there are no messages.
+            Event::Connected
+            | Event::Release(_)
+            | Event::Finished
+            | Event::Ask(_)
+            | Event::DeliverMessage { .. }
+            | Event::GiveUp { .. } => Ok(()),
         }
     }
 }

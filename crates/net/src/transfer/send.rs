@@ -258,9 +258,12 @@ impl Application for Outgoing {
                 self.released = range.end;
             }
             Event::Finished => self.finished = true,
-            Event::Deliver(_) | Event::Received | Event::Ask(_) => {}
-            // A transfer is a stream of bytes.
-            Event::DeliverMessage { .. } | Event::GiveUp { .. } => {}
+            // A transfer is a stream of bytes: there are no messages.
+            Event::Deliver(_)
+            | Event::Received
+            | Event::Ask(_)
+            | Event::DeliverMessage { .. }
+            | Event::GiveUp { .. } => {}
         }
         Ok(())
     }

@@ -272,9 +272,10 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         let initiator = self.flows.open(number, spec, &path);
         self.mix(kind::FLOW_START, initiator.index());
         self.with_transport(initiator.peer(), |_, _, _| {});
-        self.with_transport(initiator, |transport, slot, now| match &mut slot.messages {
-            Some(messages) => messages.begin(transport, now),
-            None => {
+        self.with_transport(initiator, |transport, slot, now| {
+            if let Some(messages) = &mut slot.messages {
+                messages.begin(transport, now);
+            } else {
                 slot.unwritten = bytes;
                 write(transport, now, &mut slot.unwritten);
             }
