@@ -6,8 +6,8 @@
 //! were sent and N is still short, lost packets are sent again.
 //!
 //! Its parts are switched on one by one ([`AtpConfig`]): *Base* is the above at the line rate; *RC* controls the rate by
-//! loss ([`rate`]); *Pri* derives a priority from the rate; *Full* adds a backup sub-flow of the lowest priority, and
-//! sends the message with the least remaining data first ([`order`]).
+//! loss (`rate`); *Pri* derives a priority from the rate; *Full* adds a backup sub-flow of the lowest priority, and
+//! sends the message with the least remaining data first (`order`).
 //!
 //! Where the paper is silent or cannot be followed:
 //!
