@@ -37,6 +37,10 @@ pub struct TcpSpec {
     /// Retransmission timeout before the first round-trip time. Default: `"10ms"`; RFC 6298 says 1 s.
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub initial_rto: Option<Span>,
+    /// Least retransmission timeout after a connection request was lost, until data is sampled; `"0s"`: no such rule, as
+    /// in ns-3. Default: `"3s"` (RFC 6298, 5.7).
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub rto_after_lost_syn: Option<Span>,
     /// Clock granularity G of RFC 6298, the least value of 4 RTTVAR. Default: `"1us"`.
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub granularity: Option<Span>,
@@ -291,6 +295,7 @@ impl TcpSpec {
             min_rto: Some(if transport == TransportName::FlexPass { Span::from_ms(4) } else { tcp.rto.minimum }),
             max_rto: Some(tcp.rto.maximum),
             initial_rto: Some(tcp.rto.initial),
+            rto_after_lost_syn: Some(tcp.rto.after_lost_syn),
             granularity: Some(tcp.rto.granularity),
             ack_every: Some(tcp.ack_every),
             delayed_ack: Some(tcp.max_ack_delay),
@@ -332,6 +337,7 @@ impl TcpSpec {
         rto.minimum = self.min_rto.unwrap_or(rto.minimum);
         rto.maximum = self.max_rto.unwrap_or(rto.maximum);
         rto.initial = self.initial_rto.unwrap_or(rto.initial);
+        rto.after_lost_syn = self.rto_after_lost_syn.unwrap_or(rto.after_lost_syn);
         rto.granularity = self.granularity.unwrap_or(rto.granularity);
         TcpConfig {
             handshake: self.handshake.unwrap_or(default.handshake),
