@@ -17,6 +17,8 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("credit_setting_range", &["credit_setting_range.toml:15:", "`traffic.web.credit`", "jitter must lie in [0, 1)"]),
     ("credits_not_shaped", &["credits_not_shaped.toml:14:", "`traffic.web.transport`", "is not shaped"]),
     ("credits_sprayed", &["credits_sprayed.toml:2:", "`routing`", "flexpass"]),
+    ("dccp_ack_ratio", &["dccp_ack_ratio.toml:12:", "`traffic.low.dccp.ack_ratio`", "at least 1 packet"]),
+    ("dccp_tcp", &["dccp_tcp.toml:12:", "`traffic.low.tcp`", "dccp has no settings of TCP"]),
     ("deployed_out_of_range", &["deployed_out_of_range.toml:2:", "`deployment.deployed`", "[0, 1]"]),
     ("duplicate_group", &["duplicate_group.toml:12:", "duplicate key `web`"]),
     ("duplicate_queue", &["duplicate_queue.toml:13:", "`queues.queue.1`", "two queues have this name"]),

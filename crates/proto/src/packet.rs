@@ -365,6 +365,30 @@ pub enum Body {
         /// FIN, RETRANSMISSION.
         flags: Flags,
     },
+    /// Bytes that are never sent again under the same number (DCCP, RFC 4340).
+    Datagram {
+        /// Offset of the first byte in the flow's stream.
+        seq: u64,
+        /// Number of the packet, one more than that of the packet before, modulo 2³².
+        number: u32,
+        /// Packets that one acknowledgement is to answer, at least 1 (RFC 4341 section 6.1).
+        ack_ratio: u16,
+        /// Payload bytes.
+        len: u16,
+        /// FIN.
+        flags: Flags,
+    },
+    /// Tells which datagrams have arrived, and which of them marked (ack vector, RFC 4340 section 11.4).
+    AckVector {
+        /// Highest number that has arrived.
+        number: u32,
+        /// Bit `i`: the packet `number - 1 - i` has arrived, too.
+        received: u64,
+        /// Bit `i`: the packet `number - i` arrived marked CE.
+        marked: u32,
+        /// Counts the flow's acknowledgements, modulo 2¹⁶.
+        count: u16,
+    },
     /// Answers a packet of a sub-flow.
     SubflowAck {
         /// Next byte of the flow expected.
@@ -431,6 +455,8 @@ mod kind {
     pub(super) const SCHEDULED: u8 = 13;
     pub(super) const UNSCHEDULED: u8 = 14;
     pub(super) const SUBFLOW_ACK: u8 = 15;
+    pub(super) const DATAGRAM: u8 = 24;
+    pub(super) const ACK_VECTOR: u8 = 25;
 }
 
 /// Two halves of a field.
@@ -467,6 +493,12 @@ impl Packet {
             Body::CreditStop { end, flags } => (kind::CREDIT_STOP, end, 0, 0, flags),
             Body::Scheduled { seq, credit, len, flags, .. } => (kind::SCHEDULED, seq, credit.to_bits(), len, flags),
             Body::Unscheduled { seq, len, flags, .. } => (kind::UNSCHEDULED, seq, 0, len, flags),
+            Body::Datagram { seq, number, ack_ratio, len, flags } => {
+                (kind::DATAGRAM, seq, join(number, ack_ratio as u32), len, flags)
+            }
+            Body::AckVector { number, received, marked, count } => {
+                (kind::ACK_VECTOR, received, join(number, marked), count, Flags::NONE)
+            }
             Body::SubflowAck { ack, first, end, subflow, flags } => {
                 (kind::SUBFLOW_ACK, ack, join(first, end), subflow as u16, flags)
             }
@@ -521,13 +553,13 @@ impl Packet {
             },
             kind::CLOSE => Body::Close { messages: offset as u32 },
             kind::CLOSE_ACK => Body::CloseAck { complete: offset as u32 },
-            _ => self.credit_body(sent_at),
+            _ => self.rare_body(sent_at),
         }
     }
 
-    /// The body of a kind that only transports with credits have.
+    /// The body of a kind that few transports have.
     #[inline]
-    const fn credit_body(&self, sent_at: Instant) -> Body {
+    const fn rare_body(&self, sent_at: Instant) -> Body {
         let Self { offset, stamp, attachment: number, amount, flags, .. } = *self;
         let credit = CreditStamp::from_bits(stamp);
         match self.kind {
@@ -536,6 +568,16 @@ impl Packet {
             kind::CREDIT_STOP => Body::CreditStop { end: offset, flags },
             kind::SCHEDULED => Body::Scheduled { seq: offset, number, credit, len: amount, flags },
             kind::UNSCHEDULED => Body::Unscheduled { seq: offset, number, len: amount, flags },
+            kind::DATAGRAM => Body::Datagram {
+                seq: offset,
+                number: (stamp >> 32) as u32,
+                ack_ratio: stamp as u16,
+                len: amount,
+                flags,
+            },
+            kind::ACK_VECTOR => {
+                Body::AckVector { number: (stamp >> 32) as u32, received: offset, marked: stamp as u32, count: amount }
+            }
             _ => {
                 let subflow = if amount == 0 { Subflow::Proactive } else { Subflow::Reactive };
                 let (first, end) = ((stamp >> 32) as u32, stamp as u32);
@@ -590,7 +632,8 @@ impl Packet {
     /// Payload bytes.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        let carries = matches!(self.kind, kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED);
+        let carries =
+            matches!(self.kind, kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED | kind::DATAGRAM);
         if carries { self.amount } else { 0 }
     }
 }

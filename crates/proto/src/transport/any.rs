@@ -4,6 +4,7 @@
 //! member, so a member keeps what few flows need behind a box.
 
 use super::atp::{AtpReceiver, AtpSender};
+use super::dccp::{DccpReceiver, DccpSender};
 use super::express_pass::{ExpressPassReceiver, ExpressPassSender};
 use super::flex_pass::{FlexPassReceiver, FlexPassSender};
 use super::layering::{LayeredReceiver, LayeredSender};
@@ -91,6 +92,10 @@ any_transport! {
     UdpSender(UdpSender),
     /// Receives datagrams.
     UdpReceiver(UdpReceiver),
+    /// Sends by DCCP.
+    DccpSender(DccpSender),
+    /// Receives by DCCP.
+    DccpReceiver(DccpReceiver),
     /// Sends on credits.
     ExpressPassSender(ExpressPassSender),
     /// Sends credits and receives data on them.

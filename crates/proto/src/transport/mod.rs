@@ -5,7 +5,9 @@
 //! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
 
 pub mod any;
+mod arrivals;
 pub mod atp;
+pub mod dccp;
 pub mod express_pass;
 pub mod flex_pass;
 pub mod layering;

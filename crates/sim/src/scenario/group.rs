@@ -7,6 +7,7 @@ use toml::Table;
 use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
+use super::dccp::DccpSpec;
 use super::near_opt::NearOptSpec;
 use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
@@ -15,7 +16,7 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 17] = [
+pub(super) const GROUP_KEYS: [&str; 18] = [
     "kind",
     "class",
     "ack_class",
@@ -25,6 +26,7 @@ pub(super) const GROUP_KEYS: [&str; 17] = [
     "reflex",
     "tcp",
     "udp",
+    "dccp",
     "atp",
     "pfabric",
     "cross_queue",
@@ -62,6 +64,9 @@ pub struct GroupSpec {
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Settings of its DCCP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dccp: Option<DccpSpec>,
     /// Pauses its flows while a queue above theirs is congested. Default: not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_queue: Option<CrossQueueSpec>,
@@ -122,6 +127,8 @@ pub enum TransportName {
     DctcpBandwidth,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// TCP's window over packets that are never retransmitted (RFC 4341).
+    Dccp,
     /// Approximate transmission: a bounded share of the messages may be missing.
     Atp,
     /// pFabric at the line rate.
@@ -142,7 +149,7 @@ pub enum TransportName {
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -154,6 +161,7 @@ impl TransportName {
         Self::DctcpSenderDrop,
         Self::DctcpBandwidth,
         Self::Udp,
+        Self::Dccp,
         Self::Atp,
         Self::PFabric,
         Self::NearOpt,
@@ -176,6 +184,7 @@ impl TransportName {
             Self::DctcpSenderDrop => "dctcp-sd",
             Self::DctcpBandwidth => "dctcp-bw",
             Self::Udp => "udp",
+            Self::Dccp => "dccp",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near-opt",
@@ -201,6 +210,7 @@ impl TransportName {
             Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
             Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::Dccp => "DCCP: TCP's window over packets that are never retransmitted (CCID 2, RFC 4341)",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
@@ -219,7 +229,7 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt) && !self.has_credits()
+        !matches!(self, Self::Udp | Self::Dccp | Self::Atp | Self::PFabric | Self::NearOpt) && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -231,6 +241,7 @@ impl TransportName {
     pub const fn settings_table(self) -> &'static str {
         match self {
             Self::Udp => "udp",
+            Self::Dccp => "dccp",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
@@ -243,6 +254,7 @@ impl TransportName {
     pub fn default_settings(self) -> Option<Table> {
         let settings = match self {
             Self::Udp => return None,
+            Self::Dccp => Table::try_from(DccpSpec::default()),
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),

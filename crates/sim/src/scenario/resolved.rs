@@ -9,6 +9,7 @@ use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
 use pliant_proto::transport::atp::{AtpConfig, LossBound};
+use pliant_proto::transport::dccp::DccpConfig;
 use pliant_proto::transport::express_pass::CreditConfig;
 use pliant_proto::transport::sender_drop::DropPolicy;
 use pliant_proto::transport::tcp::TcpConfig;
@@ -18,6 +19,7 @@ use toml::Table;
 use super::atp::MessageTransport;
 use super::credit::CreditCarrier;
 use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
+use super::dccp::DccpSpec;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
@@ -108,6 +110,8 @@ pub enum Carrier {
     Tcp(Box<TcpCarrier>),
     /// Datagrams.
     Udp(UdpSpec),
+    /// DCCP.
+    Dccp(Box<DccpConfig>),
     /// Near-Opt.
     NearOpt(NearOptSpec),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
@@ -408,6 +412,7 @@ fn resolve_group(
     let legacy = legacy_carrier(group, tcp, deployment.is_some()).map_err(place)?;
     let carrier = check_tables(group).and_then(|()| match group.transport {
         TransportName::Udp => udp_carrier(group),
+        TransportName::Dccp => DccpSpec::carrier(group, packets),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
@@ -459,6 +464,7 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
         ("tcp", group.tcp.is_some(), has_window, "has no settings of TCP"),
         ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
+        ("dccp", group.dccp.is_some(), of(TransportName::Dccp), "has no settings of DCCP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
         ("pfabric", group.pfabric.is_some(), of(TransportName::PFabric), "has no settings of pFabric"),

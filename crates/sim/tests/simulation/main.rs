@@ -4,6 +4,7 @@ mod atp;
 mod common;
 mod credits;
 mod cross_queue;
+mod dccp;
 mod dctcp_table;
 mod invariants;
 mod loss_rate;

@@ -1,0 +1,64 @@
+//! Kinds beyond the sixteen that fit into the second byte: there stands 15, and the kind follows in a byte of its own.
+//!
+//! ```text
+//!  byte         8    9..
+//!  Datagram     24   9..17 seq        17..21 number   21..23 ack_ratio   23..25 len     payload
+//!  AckVector    25   9..13 number     13..21 received 21..25 marked      25..27 count
+//! ```
+
+use super::{Common, Reader, WireError, Writer, check_end};
+use crate::packet::{Body, EndpointId, Flags};
+
+/// What the second byte says of all kinds here.
+pub(super) const KIND_EXTENDED: u8 = 15;
+
+const DATAGRAM: u8 = 24;
+const ACK_VECTOR: u8 = 25;
+
+pub(super) const DATAGRAM_FLAGS: Flags = Flags::FIN;
+
+/// Writes a body that is of one of these kinds.
+pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
+    match body {
+        Body::Datagram { seq, number, ack_ratio, len, flags } => {
+            begin(writer, DATAGRAM, flags, to);
+            writer.u64(seq);
+            writer.u32(number);
+            writer.u16(ack_ratio);
+            writer.u16(len);
+        }
+        Body::AckVector { number, received, marked, count } => {
+            begin(writer, ACK_VECTOR, Flags::NONE, to);
+            writer.u32(number);
+            writer.u64(received);
+            writer.u32(marked);
+            writer.u16(count);
+        }
+        _ => unreachable!("other bodies have short kinds"),
+    }
+}
+
+fn begin(writer: &mut Writer<'_>, kind: u8, flags: Flags, to: EndpointId) {
+    writer.common(KIND_EXTENDED, flags, 0, to);
+    writer.put(&[kind]);
+}
+
+/// Reads a datagram of one of these kinds, and refuses others.
+pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
+    common.no_sack()?;
+    let [kind] = reader.take()?;
+    Ok(match kind {
+        DATAGRAM => {
+            let flags = common.flags_among(DATAGRAM_FLAGS)?;
+            let (seq, number, ack_ratio, len) = (reader.u64()?, reader.u32()?, reader.u16()?, reader.u16()?);
+            check_end(seq, len, flags)?;
+            Body::Datagram { seq, number, ack_ratio, len, flags }
+        }
+        ACK_VECTOR => {
+            common.flags_among(Flags::NONE)?;
+            let (number, received) = (reader.u32()?, reader.u64()?);
+            Body::AckVector { number, received, marked: reader.u32()?, count: reader.u16()? }
+        }
+        unknown => return Err(WireError::UnknownKind(unknown)),
+    })
+}
