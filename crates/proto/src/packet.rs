@@ -205,6 +205,10 @@ impl Flags {
     pub const DELAY: Self = Self(64);
     /// Message or its acknowledgement: of the backup sub-flow, which counts its packets by itself.
     pub const BACKUP: Self = Self(128);
+    /// Pulled data: a switch has cut the payload off. Its answer: what arrived was so cut.
+    pub const TRIMMED: Self = Self(16);
+    /// Pulled data: cut off and on its way back to its sender.
+    pub const RETURNED: Self = Self(32);
 
     /// Whether every flag of `other` is set.
     #[inline]
@@ -389,6 +393,31 @@ pub enum Body {
         /// Counts the flow's acknowledgements, modulo 2¹⁶.
         count: u16,
     },
+    /// Data that its receiver pulls, and of which a switch without room for it keeps the header ([`Packet::trim`]).
+    Pulled {
+        /// Offset of the first byte in the flow's stream; of coded data the number of the symbol.
+        seq: u64,
+        /// When the sender sent it, on the sender's clock.
+        sent_at: Instant,
+        /// Payload bytes, also after they were cut off.
+        len: u16,
+        /// FIN, RETRANSMISSION, TRIMMED, RETURNED.
+        flags: Flags,
+    },
+    /// Answers a packet of pulled data.
+    PulledAck {
+        /// `seq` of the packet.
+        seq: u64,
+        /// `sent_at` of the packet.
+        echo: Instant,
+        /// TRIMMED: only its header arrived. FIN: the receiver has all that it needs.
+        flags: Flags,
+    },
+    /// Lets packets of pulled data go.
+    Pull {
+        /// How many in all, modulo 2³²: a pull that is lost is made up for by the next.
+        count: u32,
+    },
     /// Answers a packet of a sub-flow.
     SubflowAck {
         /// Next byte of the flow expected.
@@ -457,6 +486,9 @@ mod kind {
     pub(super) const SUBFLOW_ACK: u8 = 15;
     pub(super) const DATAGRAM: u8 = 24;
     pub(super) const ACK_VECTOR: u8 = 25;
+    pub(super) const PULLED: u8 = 26;
+    pub(super) const PULLED_ACK: u8 = 27;
+    pub(super) const PULL: u8 = 28;
 }
 
 /// Two halves of a field.
@@ -499,6 +531,9 @@ impl Packet {
             Body::AckVector { number, received, marked, count } => {
                 (kind::ACK_VECTOR, received, join(number, marked), count, Flags::NONE)
             }
+            Body::Pulled { seq, sent_at, len, flags } => (kind::PULLED, seq, sent_at.to_bits(), len, flags),
+            Body::PulledAck { seq, echo, flags } => (kind::PULLED_ACK, seq, echo.to_bits(), 0, flags),
+            Body::Pull { count } => (kind::PULL, count as u64, 0, 0, Flags::NONE),
             Body::SubflowAck { ack, first, end, subflow, flags } => {
                 (kind::SUBFLOW_ACK, ack, join(first, end), subflow as u16, flags)
             }
@@ -578,6 +613,9 @@ impl Packet {
             kind::ACK_VECTOR => {
                 Body::AckVector { number: (stamp >> 32) as u32, received: offset, marked: stamp as u32, count: amount }
             }
+            kind::PULLED => Body::Pulled { seq: offset, sent_at, len: amount, flags },
+            kind::PULLED_ACK => Body::PulledAck { seq: offset, echo: sent_at, flags },
+            kind::PULL => Body::Pull { count: offset as u32 },
             _ => {
                 let subflow = if amount == 0 { Subflow::Proactive } else { Subflow::Reactive };
                 let (first, end) = ((stamp >> 32) as u32, stamp as u32);
@@ -629,11 +667,46 @@ impl Packet {
         self.kind == kind::ACK && self.flags.contains(Flags::SACK)
     }
 
+    /// Whether a switch may [trim](Self::trim) it: pulled data that is still whole.
+    #[inline]
+    pub const fn is_trimmable(&self) -> bool {
+        self.kind == kind::PULLED && !self.flags.contains(Flags::TRIMMED)
+    }
+
+    /// Cuts its payload off: what is left has `header_bytes` on the wire and goes in `class` (NDP, SIGCOMM 2017,
+    /// section 3.1).
+    pub const fn trim(&mut self, header_bytes: u16, class: u8) {
+        debug_assert!(self.is_trimmable());
+        self.flags = self.flags.with(Flags::TRIMMED);
+        self.traffic_class = TrafficClass::new(class);
+        if self.wire_bytes > header_bytes {
+            self.wire_bytes = header_bytes;
+        }
+    }
+
+    /// Whether a switch may return it to its sender: trimmed and not returned before.
+    #[inline]
+    pub const fn is_returnable(&self) -> bool {
+        self.kind == kind::PULLED && self.flags.contains(Flags::TRIMMED) && !self.flags.contains(Flags::RETURNED)
+    }
+
+    /// Sends it back to its sender from a node on its path of `links` links. The driver queues it there as if it had come
+    /// from its receiver.
+    pub const fn turn_back(&mut self, links: u8) {
+        debug_assert!(self.is_returnable());
+        self.flags = self.flags.with(Flags::RETURNED);
+        self.to = self.to.peer();
+        self.hops = links - self.hops;
+    }
+
     /// Payload bytes.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        let carries =
-            matches!(self.kind, kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED | kind::DATAGRAM);
+        let carries = match self.kind {
+            kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED | kind::DATAGRAM => true,
+            kind::PULLED => !self.flags.contains(Flags::TRIMMED),
+            _ => false,
+        };
         if carries { self.amount } else { 0 }
     }
 }

@@ -22,7 +22,7 @@
 //!  CloseAck   8..12 complete
 //!
 //!  CreditRequest, CreditStop, Credit, Scheduled, Unscheduled, SubflowAck: see `wire/credit.rs`
-//!  Datagram, AckVector: see `wire/extended.rs`
+//!  Datagram, AckVector, Pulled, PulledAck, Pull: see `wire/extended.rs`
 //! ```
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
@@ -177,7 +177,11 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.common(KIND_CLOSE_ACK, Flags::NONE, 0, to);
             writer.u32(complete);
         }
-        body @ (Body::Datagram { .. } | Body::AckVector { .. }) => extended::encode(&mut writer, body, to),
+        body @ (Body::Datagram { .. }
+        | Body::AckVector { .. }
+        | Body::Pulled { .. }
+        | Body::PulledAck { .. }
+        | Body::Pull { .. }) => extended::encode(&mut writer, body, to),
         body => credit::encode(&mut writer, body, to),
     }
     writer.at

@@ -257,6 +257,7 @@ impl<'a> Opener<'a> {
                 (UdpSender::new(config).into(), UdpReceiver::new().into())
             }
             Carrier::Dccp(config) => self.configs.open_dccp(config, flow),
+            Carrier::Ndp(config) => self.configs.open_ndp(config, flow),
             Carrier::Messages(config) => {
                 let line_rate = scenario.topology.link(path[0]).rate;
                 let shared = self.messages.entry((flow.group, flow.class, line_rate)).or_insert_with(|| {

@@ -12,6 +12,7 @@ pub mod queue;
 pub mod scheduler;
 pub mod shaper;
 pub mod shared_buffer;
+mod trim;
 
 pub use plan::{Discipline, PlanError, QueueConfig, QueuePlan};
 pub use port::{EgressPort, Next};

@@ -8,6 +8,7 @@ use super::dccp::{DccpReceiver, DccpSender};
 use super::express_pass::{ExpressPassReceiver, ExpressPassSender};
 use super::flex_pass::{FlexPassReceiver, FlexPassSender};
 use super::layering::{LayeredReceiver, LayeredSender};
+use super::ndp::{NdpReceiver, NdpSender};
 use super::near_opt::{NearOptReceiver, NearOptSender};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
@@ -108,6 +109,10 @@ any_transport! {
     LayeredSender(LayeredSender<AnyController>),
     /// Sends credits and receives by TCP.
     LayeredReceiver(LayeredReceiver),
+    /// Sends by NDP.
+    NdpSender(NdpSender),
+    /// Receives by NDP.
+    NdpReceiver(NdpReceiver),
     /// Sends at the rate that an oracle tells.
     NearOptSender(NearOptSender),
     /// Acknowledges every packet of such a sender.

@@ -11,6 +11,7 @@ pub mod dccp;
 pub mod express_pass;
 pub mod flex_pass;
 pub mod layering;
+pub mod ndp;
 pub mod near_opt;
 #[cfg(test)]
 pub(crate) mod pair;
@@ -22,6 +23,7 @@ pub mod udp;
 
 use self::near_opt::{OracleRequest, PacketFate};
 use crate::contract::policy::{Policy, PolicyCounts};
+use crate::host::HostRequest;
 use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::units::Rate;
@@ -63,6 +65,8 @@ pub enum Command {
         /// What became of it.
         fate: PacketFate,
     },
+    /// The host's answer to `HostRequest::PullTurn`: it is this flow's turn.
+    Turn,
 }
 
 /// What a transport tells the application, or asks an oracle.
@@ -92,6 +96,8 @@ pub enum Event {
     Finished,
     /// A question to an oracle, for drivers that have one.
     Ask(OracleRequest),
+    /// A request to what all flows of the host share.
+    AskHost(HostRequest),
 }
 
 /// Why a transport wants to be called.

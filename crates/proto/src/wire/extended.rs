@@ -4,6 +4,9 @@
 //!  byte         8    9..
 //!  Datagram     24   9..17 seq        17..21 number   21..23 ack_ratio   23..25 len     payload
 //!  AckVector    25   9..13 number     13..21 received 21..25 marked      25..27 count
+//!  Pulled       26   9..17 seq        17..25 sent_at   25..27 len        payload, none with the flag TRIMMED
+//!  PulledAck    27   9..17 seq        17..25 echo
+//!  Pull         28   9..13 count
 //! ```
 
 use super::{Common, Reader, WireError, Writer, check_end};
@@ -14,8 +17,14 @@ pub(super) const KIND_EXTENDED: u8 = 15;
 
 const DATAGRAM: u8 = 24;
 const ACK_VECTOR: u8 = 25;
+const PULLED: u8 = 26;
+const PULLED_ACK: u8 = 27;
+const PULL: u8 = 28;
 
 pub(super) const DATAGRAM_FLAGS: Flags = Flags::FIN;
+pub(super) const PULLED_FLAGS: Flags =
+    Flags::FIN.with(Flags::RETRANSMISSION).with(Flags::TRIMMED).with(Flags::RETURNED);
+pub(super) const PULLED_ACK_FLAGS: Flags = Flags::FIN.with(Flags::TRIMMED);
 
 /// Writes a body that is of one of these kinds.
 pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
@@ -33,6 +42,21 @@ pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
             writer.u64(received);
             writer.u32(marked);
             writer.u16(count);
+        }
+        Body::Pulled { seq, sent_at, len, flags } => {
+            begin(writer, PULLED, flags, to);
+            writer.u64(seq);
+            writer.u64(sent_at.as_ps());
+            writer.u16(len);
+        }
+        Body::PulledAck { seq, echo, flags } => {
+            begin(writer, PULLED_ACK, flags, to);
+            writer.u64(seq);
+            writer.u64(echo.as_ps());
+        }
+        Body::Pull { count } => {
+            begin(writer, PULL, Flags::NONE, to);
+            writer.u32(count);
         }
         _ => unreachable!("other bodies have short kinds"),
     }
@@ -58,6 +82,24 @@ pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, Wir
             common.flags_among(Flags::NONE)?;
             let (number, received) = (reader.u32()?, reader.u64()?);
             Body::AckVector { number, received, marked: reader.u32()?, count: reader.u16()? }
+        }
+        PULLED => {
+            let flags = common.flags_among(PULLED_FLAGS)?;
+            // Only what was cut off is returned.
+            if flags.contains(Flags::RETURNED) && !flags.contains(Flags::TRIMMED) {
+                return Err(WireError::WrongFlags(flags.bits()));
+            }
+            let (seq, sent_at, len) = (reader.u64()?, reader.time()?, reader.u16()?);
+            check_end(seq, len, flags)?;
+            Body::Pulled { seq, sent_at, len, flags }
+        }
+        PULLED_ACK => {
+            let flags = common.flags_among(PULLED_ACK_FLAGS)?;
+            Body::PulledAck { seq: reader.u64()?, echo: reader.time()?, flags }
+        }
+        PULL => {
+            common.flags_among(Flags::NONE)?;
+            Body::Pull { count: reader.u32()? }
         }
         unknown => return Err(WireError::UnknownKind(unknown)),
     })

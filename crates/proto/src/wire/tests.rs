@@ -104,6 +104,13 @@ fn known_encodings() {
     assert_eq!(encoded(&datagram, &SackBlocks::EMPTY), expect(15, 1, 0, &[&[24], &five, &number, &[0, 2], &[1, 6]]));
     let vector = packet(Body::AckVector { number: 0x0a0b_0c0d, received: 5, marked: 0x0102_0304, count: 9 });
     assert_eq!(encoded(&vector, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[25], &number, &five, &time, &[0, 9]]));
+    let (echo, flags) = (Instant::from_ps(5), Flags::RETRANSMISSION.with(Flags::TRIMMED));
+    let pulled = packet(Body::Pulled { seq: 5, sent_at: echo, len: 0x106, flags });
+    assert_eq!(encoded(&pulled, &SackBlocks::EMPTY), expect(15, 0b1_0100, 0, &[&[26], &five, &five, &[1, 6]]));
+    let answer = packet(Body::PulledAck { seq: 5, echo, flags: Flags::TRIMMED });
+    assert_eq!(encoded(&answer, &SackBlocks::EMPTY), expect(15, 0b1_0000, 0, &[&[27], &five, &five]));
+    let pull = packet(Body::Pull { count: 0x0a0b_0c0d });
+    assert_eq!(encoded(&pull, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[28], &number]));
     let probe = packet(Body::Probe { sent_at: Instant::from_ps(5) });
     assert_eq!(encoded(&probe, &SackBlocks::EMPTY), expect(4, 0, 0, &[&five]));
     for (marked, flags) in [(false, 0), (true, 0b1000)] {
@@ -261,6 +268,13 @@ fn extended_body() -> impl Strategy<Value = Body> {
     prop_oneof![
         (seq(), any::<(u32, u16)>(), len(), flags_among(extended::DATAGRAM_FLAGS))
             .prop_map(|(seq, (number, ack_ratio), len, flags)| Body::Datagram { seq, number, ack_ratio, len, flags }),
+        (seq(), instant(), len(), flags_among(extended::PULLED_FLAGS)).prop_map(|(seq, sent_at, len, flags)| {
+            let returned = flags.contains(Flags::RETURNED);
+            Body::Pulled { seq, sent_at, len, flags: flags.with_if(Flags::TRIMMED, returned) }
+        }),
+        (any::<u64>(), instant(), flags_among(extended::PULLED_ACK_FLAGS))
+            .prop_map(|(seq, echo, flags)| Body::PulledAck { seq, echo, flags }),
+        any::<u32>().prop_map(|count| Body::Pull { count }),
         any::<(u32, u64, u32, u16)>().prop_map(|(number, received, marked, count)| Body::AckVector {
             number,
             received,

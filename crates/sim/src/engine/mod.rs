@@ -6,6 +6,7 @@
 mod arrivals;
 mod attachments;
 mod flows;
+mod hosts;
 mod link;
 mod messages;
 mod network;
@@ -25,9 +26,10 @@ use pliant_proto::transport::{Command, Deadline, Event as TransportEvent, Outlet
 use crate::recorder::Recorder;
 use crate::results::FlowRow;
 use crate::routing::Routing;
-use crate::topology::{LinkId, Topology};
+use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
 use flows::{Endpoint, Flows, Slot};
+use hosts::Hosts;
 use network::Network;
 use oracle::Oracle;
 use schedule::{Schedule, kind};
@@ -42,6 +44,8 @@ pub enum PathChoice {
     SprayRandom,
     /// In turn for each packet.
     SprayRoundRobin,
+    /// In turn for each packet, in a fresh random order each time round (NDP, SIGCOMM 2017, section 3.1.1).
+    SprayPermutation,
     /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
     TwoPaths,
 }
@@ -100,6 +104,7 @@ pub struct Simulation<'a, T: Transport, R: Recorder> {
     network: Network<'a>,
     flows: Flows<'a, T>,
     oracle: Oracle,
+    hosts: Hosts,
     recorder: R,
     events: u64,
     digest: u64,
@@ -121,6 +126,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             network: Network::new(setup),
             flows: Flows::new(setup.routing.max_hops(), Box::new(traffic), Box::new(open)),
             oracle: Oracle::new(setup.oracle_interval),
+            hosts: Hosts::default(),
             recorder,
             events: 0,
             digest: 0,
@@ -147,6 +153,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
                 kind::ORACLE_REQUESTS => self.handle_oracle_requests(),
                 kind::ORACLE_UPDATE => self.handle_oracle_update(),
                 kind::MESSAGE => self.handle_message_due(event.entity),
+                kind::HOST => self.handle_host(event.entity),
                 _ => self.handle_sample(),
             }
             self.schedule.finish();
@@ -202,6 +209,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             Admission::Queued => {}
             Admission::Dropped(_) => self.lose(&packet),
             Admission::Displaced => self.lose_displaced(next),
+            Admission::Returned => self.return_to_sender(switch, next),
         }
     }
 
@@ -220,6 +228,24 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     #[cold]
     fn lose_displaced(&mut self, link: u32) {
         if let Some(packet) = self.network.take_displaced(link) {
+            self.lose(&packet);
+        }
+    }
+
+    /// A header has found no room on `link` of `node`: it goes back to its sender from there.
+    #[cold]
+    fn return_to_sender(&mut self, node: NodeId, link: u32) {
+        let mut packet = self.network.take_displaced(link).expect("a header goes back");
+        let stride = self.flows.stride;
+        let route = &self.flows.routes[packet.to.index() as usize * stride..][..stride];
+        packet.turn_back(self.network.path_of(route).len() as u8);
+        let pinned = self.flows.routes[packet.to.index() as usize * stride + usize::from(packet.hops)];
+        let next = if self.network.sprays() {
+            self.network.spray(node, self.flows.host(packet.to), pinned, packet.hops)
+        } else {
+            pinned
+        };
+        if self.network.enqueue(self.now, next, &packet, &mut self.schedule) != Admission::Queued {
             self.lose(&packet);
         }
     }
@@ -332,6 +358,17 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         }
     }
 
+    /// Brings the answers of what the flows of a host share.
+    fn handle_host(&mut self, host: u32) {
+        if !self.hosts.wake(self.now, host) {
+            return;
+        }
+        self.mix(kind::HOST, host);
+        while let Some((endpoint, command)) = self.hosts.next_answer(self.now, host, &mut self.schedule) {
+            self.with_transport(endpoint, |transport, _, now| transport.handle_command(now, command));
+        }
+    }
+
     fn handle_sample(&mut self) {
         let next = self.recorder.sample(self.now, self.network.occupancies(self.now));
         // Alone in the schedule, a sample would keep the run going for ever.
@@ -356,6 +393,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             slot,
             network: &mut self.network,
             oracle: &mut self.oracle,
+            hosts: &mut self.hosts,
             schedule: &mut self.schedule,
             recorder: &mut self.recorder,
             displaced: &mut self.displaced,
@@ -400,6 +438,7 @@ struct SimulatedHost<'s, 'a, R> {
     slot: &'s mut Slot,
     network: &'s mut Network<'a>,
     oracle: &'s mut Oracle,
+    hosts: &'s mut Hosts,
     schedule: &'s mut Schedule,
     recorder: &'s mut R,
     displaced: &'s mut Vec<Packet>,
@@ -428,6 +467,7 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
                 self.slot.in_flight += 1;
                 self.displaced.extend(self.network.take_displaced(self.nic));
             }
+            Admission::Returned => unreachable!("hosts do not trim"),
             Admission::Dropped(_) => {
                 self.slot.drops += 1;
                 self.network.attachments.take(&packet);
@@ -463,6 +503,10 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
                 if self.oracle.ask(self.endpoint, request) {
                     self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
                 }
+            }
+            TransportEvent::AskHost(request) => {
+                let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
+                self.hosts.ask(self.now, host, self.endpoint, request, self.schedule);
             }
             TransportEvent::Connected | TransportEvent::Release(_) => {}
         }

@@ -31,6 +31,8 @@ pub(super) struct Network<'a> {
     stream: Stream,
     /// Packets sprayed so far by each node, for spraying in turn.
     turns: Vec<u32>,
+    /// What is left of the order in which each node goes through its equal-cost links, for spraying by permutations.
+    orders: Vec<Vec<u16>>,
     /// SACK blocks of packets under way.
     pub(super) attachments: Attachments,
 }
@@ -38,6 +40,7 @@ pub(super) struct Network<'a> {
 impl<'a> Network<'a> {
     pub(super) fn new(setup: &Setup<'a>) -> Self {
         let topology = setup.topology;
+        assert_eq!(setup.host_plan.trims(), None, "hosts do not trim: nothing could be returned to their flows");
         let plan_of = |node: NodeId| if topology.is_host(node) { setup.host_plan } else { setup.switch_plan };
         let link = |(id, spec): (usize, &crate::topology::Link)| {
             let plan: &QueuePlan = plan_of(spec.from);
@@ -58,6 +61,7 @@ impl<'a> Network<'a> {
             seed: setup.seed,
             stream: Stream::named(setup.seed, "spray"),
             turns: vec![0; nodes],
+            orders: vec![Vec::new(); if setup.path_choice == PathChoice::SprayPermutation { nodes } else { 0 }],
             attachments: Attachments::default(),
         }
     }
@@ -93,7 +97,7 @@ impl<'a> Network<'a> {
         admission
     }
 
-    /// The packet that the last one queued on `link` displaced.
+    /// The packet that the last one queued on `link` displaced or sent back.
     pub(super) fn take_displaced(&mut self, link: u32) -> Option<Packet> {
         self.links[link as usize].take_displaced()
     }
@@ -166,6 +170,19 @@ impl<'a> Network<'a> {
                 let turn = &mut self.turns[node.index()];
                 *turn = turn.wrapping_add(1);
                 *turn as usize % links.len()
+            }
+            PathChoice::SprayPermutation => {
+                let order = &mut self.orders[node.index()];
+                // An order of more links than there are to this destination is one for others.
+                match order.pop().map(usize::from).filter(|&choice| choice < links.len()) {
+                    Some(choice) => choice,
+                    None => {
+                        order.clear();
+                        order.extend(0..links.len() as u16);
+                        self.stream.shuffle(order);
+                        usize::from(order.pop().expect("there is a link"))
+                    }
+                }
             }
             PathChoice::TwoPaths => match links.iter().position(|link| link.0 == pinned) {
                 Some(own) if hops == 1 && self.stream.below(2) == 1 => (own + links.len() / 2) % links.len(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::dccp::{DccpConfig, DccpReceiver, DccpSender};
+use pliant_proto::transport::ndp::{NdpConfig, NdpReceiver, NdpSender};
 
 use crate::traffic::FlowSpec;
 
@@ -16,6 +17,7 @@ type Key = (u16, Option<u8>);
 #[derive(Default)]
 pub(super) struct Configs {
     dccp: BTreeMap<Key, Arc<DccpConfig>>,
+    ndp: BTreeMap<Key, Arc<NdpConfig>>,
 }
 
 impl Configs {
@@ -28,5 +30,14 @@ impl Configs {
             Arc::new(DccpConfig { data_class, ack_class, ..config.clone() })
         });
         (DccpSender::new(Arc::clone(config)).into(), DccpReceiver::new(Arc::clone(config)).into())
+    }
+
+    /// Both sides of a flow by NDP. The class that a trace asks for is that of data.
+    pub(super) fn open_ndp(&mut self, config: &NdpConfig, flow: &FlowSpec) -> (AnyTransport, AnyTransport) {
+        let config = self.ndp.entry((flow.group, flow.class)).or_insert_with(|| {
+            let data_class = flow.class.map_or(config.data_class, TrafficClass::new);
+            Arc::new(NdpConfig { data_class, ..config.clone() })
+        });
+        (NdpSender::new(Arc::clone(config)).into(), NdpReceiver::new(Arc::clone(config)).into())
     }
 }

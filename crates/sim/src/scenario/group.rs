@@ -8,6 +8,7 @@ use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
 use super::dccp::DccpSpec;
+use super::ndp::NdpSpec;
 use super::near_opt::NearOptSpec;
 use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
@@ -16,7 +17,7 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 18] = [
+pub(super) const GROUP_KEYS: [&str; 19] = [
     "kind",
     "class",
     "ack_class",
@@ -27,6 +28,7 @@ pub(super) const GROUP_KEYS: [&str; 18] = [
     "tcp",
     "udp",
     "dccp",
+    "ndp",
     "atp",
     "pfabric",
     "cross_queue",
@@ -64,6 +66,9 @@ pub struct GroupSpec {
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Settings of its NDP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ndp: Option<NdpSpec>,
     /// Settings of its DCCP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dccp: Option<DccpSpec>,
@@ -129,6 +134,8 @@ pub enum TransportName {
     Udp,
     /// TCP's window over packets that are never retransmitted (RFC 4341).
     Dccp,
+    /// Bursts a window, then sends what the receiver pulls (NDP, SIGCOMM 2017).
+    Ndp,
     /// Approximate transmission: a bounded share of the messages may be missing.
     Atp,
     /// pFabric at the line rate.
@@ -149,7 +156,7 @@ pub enum TransportName {
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -162,6 +169,7 @@ impl TransportName {
         Self::DctcpBandwidth,
         Self::Udp,
         Self::Dccp,
+        Self::Ndp,
         Self::Atp,
         Self::PFabric,
         Self::NearOpt,
@@ -185,6 +193,7 @@ impl TransportName {
             Self::DctcpBandwidth => "dctcp-bw",
             Self::Udp => "udp",
             Self::Dccp => "dccp",
+            Self::Ndp => "ndp",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near-opt",
@@ -211,6 +220,7 @@ impl TransportName {
             Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
             Self::Dccp => "DCCP: TCP's window over packets that are never retransmitted (CCID 2, RFC 4341)",
+            Self::Ndp => "NDP: begins at line rate, switches trim, receivers pull what is left (SIGCOMM 2017)",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
@@ -229,7 +239,8 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Dccp | Self::Atp | Self::PFabric | Self::NearOpt) && !self.has_credits()
+        !matches!(self, Self::Udp | Self::Dccp | Self::Ndp | Self::Atp | Self::PFabric | Self::NearOpt)
+            && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -242,6 +253,7 @@ impl TransportName {
         match self {
             Self::Udp => "udp",
             Self::Dccp => "dccp",
+            Self::Ndp => "ndp",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
@@ -255,6 +267,7 @@ impl TransportName {
         let settings = match self {
             Self::Udp => return None,
             Self::Dccp => Table::try_from(DccpSpec::default()),
+            Self::Ndp => Table::try_from(NdpSpec::default()),
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),

@@ -11,6 +11,7 @@ use pliant_proto::time::Span;
 use pliant_proto::transport::atp::{AtpConfig, LossBound};
 use pliant_proto::transport::dccp::DccpConfig;
 use pliant_proto::transport::express_pass::CreditConfig;
+use pliant_proto::transport::ndp::NdpConfig;
 use pliant_proto::transport::sender_drop::DropPolicy;
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
@@ -23,6 +24,7 @@ use super::dccp::DccpSpec;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::ndp::NdpSpec;
 use super::near_opt::{NearOptSpec, OracleSpec};
 use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::reflex::ReflexGroup;
@@ -112,6 +114,8 @@ pub enum Carrier {
     Udp(UdpSpec),
     /// DCCP.
     Dccp(Box<DccpConfig>),
+    /// NDP.
+    Ndp(Box<NdpConfig>),
     /// Near-Opt.
     NearOpt(NearOptSpec),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
@@ -258,9 +262,14 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     let routing = Routing::new(&topology).map_err(topology_error)?;
 
     let host_key = if spec.host_queues.is_some() { "host_queues" } else { "queues" };
-    let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.clone());
+    let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.at_hosts());
     let (queues, switch_plan) = build_queues(document, "queues", &spec.queues)?;
     let (host_queues, host_plan) = build_queues(document, host_key, &host_queues)?;
+    if let Some(queue) = host_plan.trims() {
+        let why =
+            "hosts do not trim, for nothing could be returned to their flows: give them `host_queues` of their own";
+        return Err(document.error(&format!("{host_key}.queue.{queue}"), why));
+    }
     let class_names = class_names(&queues);
     check_classes(document, &spec, &[("queues", &queues), (host_key, &host_queues)])?;
     (spec.queues, spec.host_queues) = (queues, Some(host_queues));
@@ -371,7 +380,9 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
             ("credit.class", credit.and_then(|credit| credit.class)),
             ("credit.reactive_class", credit.and_then(|credit| credit.reactive_class)),
         ];
-        let credits = credits.into_iter().filter_map(|(key, class)| class.map(|class| (key, class)));
+        let control = group.transport == TransportName::Ndp;
+        let control = [("ndp.class", control.then(|| group.ndp.unwrap_or_default().class))];
+        let credits = credits.into_iter().chain(control).filter_map(|(key, class)| class.map(|class| (key, class)));
         for (key, class) in own.chain(acks).chain(probes).chain(credits) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
@@ -413,6 +424,7 @@ fn resolve_group(
     let carrier = check_tables(group).and_then(|()| match group.transport {
         TransportName::Udp => udp_carrier(group),
         TransportName::Dccp => DccpSpec::carrier(group, packets),
+        TransportName::Ndp => NdpSpec::carrier(group, packets, plans[1]),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
@@ -464,6 +476,7 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
         ("tcp", group.tcp.is_some(), has_window, "has no settings of TCP"),
         ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
+        ("ndp", group.ndp.is_some(), of(TransportName::Ndp), "has no settings of NDP"),
         ("dccp", group.dccp.is_some(), of(TransportName::Dccp), "has no settings of DCCP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),

@@ -340,6 +340,8 @@ fn every_key_is_documented() {
         ("Near-Opt", [keys_of::<OracleSpec>(None), keys_of::<NearOptSpec>(None)].concat()),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
         ("Traffic groups", keys_of::<PFabricSpec>(None)),
+        ("NDP settings", keys_of::<NdpSpec>(None)),
+        ("Queue", keys_of::<TrimSpec>(None)),
         ("DCCP settings", [keys_of::<DccpSpec>(None), values_of::<AckRatioBy>()].concat()),
         ("messages", [keys_of::<MessagesSpec>(None), values_of::<GapLaw>()].concat()),
         ("ATP settings", keys_of::<AtpSpec>(None)),

@@ -9,6 +9,7 @@ mod dctcp_table;
 mod invariants;
 mod loss_rate;
 mod maxmin;
+mod ndp;
 mod near_opt;
 mod order;
 mod reflex;
