@@ -418,6 +418,35 @@ pub enum Body {
         /// How many in all, modulo 2³²: a pull that is lost is made up for by the next.
         count: u32,
     },
+    /// A part of a message (Homa).
+    HomaData {
+        /// Offset of the first byte in the message.
+        seq: u64,
+        /// Bytes of the whole message.
+        size: u64,
+        /// Payload bytes.
+        len: u16,
+        /// RETRANSMISSION.
+        flags: Flags,
+    },
+    /// Lets the bytes of a message below `end` go.
+    Grant {
+        /// One past the last byte that may be sent.
+        end: u64,
+        /// Level of priority, from 0.
+        level: u8,
+    },
+    /// Asks for bytes of a message that did not arrive.
+    Resend {
+        /// Which.
+        range: ByteRange,
+        /// Level of priority, from 0.
+        level: u8,
+    },
+    /// The message is known, and there is a reason to wait.
+    Busy,
+    /// The whole message has arrived.
+    Done,
     /// Answers a packet of a sub-flow.
     SubflowAck {
         /// Next byte of the flow expected.
@@ -489,6 +518,11 @@ mod kind {
     pub(super) const PULLED: u8 = 26;
     pub(super) const PULLED_ACK: u8 = 27;
     pub(super) const PULL: u8 = 28;
+    pub(super) const HOMA_DATA: u8 = 29;
+    pub(super) const GRANT: u8 = 30;
+    pub(super) const RESEND: u8 = 31;
+    pub(super) const BUSY: u8 = 32;
+    pub(super) const DONE: u8 = 33;
 }
 
 /// Two halves of a field.
@@ -498,7 +532,8 @@ const fn join(high: u32, low: u32) -> u64 {
 
 impl Packet {
     /// A packet as a transport makes it: the driver adds the destination.
-    #[inline]
+    // Where the kind is known little is left of it.
+    #[inline(always)]
     pub const fn new(traffic_class: TrafficClass, wire_bytes: u16, body: Body) -> Self {
         let (kind, offset, stamp, amount, flags) = match body {
             Body::Data { seq, sent_at, len, flags } => (kind::DATA, seq, sent_at.to_bits(), len, flags),
@@ -534,6 +569,11 @@ impl Packet {
             Body::Pulled { seq, sent_at, len, flags } => (kind::PULLED, seq, sent_at.to_bits(), len, flags),
             Body::PulledAck { seq, echo, flags } => (kind::PULLED_ACK, seq, echo.to_bits(), 0, flags),
             Body::Pull { count } => (kind::PULL, count as u64, 0, 0, Flags::NONE),
+            Body::HomaData { seq, size, len, flags } => (kind::HOMA_DATA, seq, size, len, flags),
+            Body::Grant { end, level } => (kind::GRANT, end, 0, level as u16, Flags::NONE),
+            Body::Resend { range, level } => (kind::RESEND, range.start, range.end, level as u16, Flags::NONE),
+            Body::Busy => (kind::BUSY, 0, 0, 0, Flags::NONE),
+            Body::Done => (kind::DONE, 0, 0, 0, Flags::NONE),
             Body::SubflowAck { ack, first, end, subflow, flags } => {
                 (kind::SUBFLOW_ACK, ack, join(first, end), subflow as u16, flags)
             }
@@ -616,6 +656,11 @@ impl Packet {
             kind::PULLED => Body::Pulled { seq: offset, sent_at, len: amount, flags },
             kind::PULLED_ACK => Body::PulledAck { seq: offset, echo: sent_at, flags },
             kind::PULL => Body::Pull { count: offset as u32 },
+            kind::HOMA_DATA => Body::HomaData { seq: offset, size: stamp, len: amount, flags },
+            kind::GRANT => Body::Grant { end: offset, level: amount as u8 },
+            kind::RESEND => Body::Resend { range: ByteRange::new(offset, stamp), level: amount as u8 },
+            kind::BUSY => Body::Busy,
+            kind::DONE => Body::Done,
             _ => {
                 let subflow = if amount == 0 { Subflow::Proactive } else { Subflow::Reactive };
                 let (first, end) = ((stamp >> 32) as u32, stamp as u32);
@@ -703,7 +748,7 @@ impl Packet {
     #[inline]
     pub const fn payload(&self) -> u16 {
         let carries = match self.kind {
-            kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED | kind::DATAGRAM => true,
+            kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED | kind::DATAGRAM | kind::HOMA_DATA => true,
             kind::PULLED => !self.flags.contains(Flags::TRIMMED),
             _ => false,
         };

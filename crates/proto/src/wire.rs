@@ -22,7 +22,7 @@
 //!  CloseAck   8..12 complete
 //!
 //!  CreditRequest, CreditStop, Credit, Scheduled, Unscheduled, SubflowAck: see `wire/credit.rs`
-//!  Datagram, AckVector, Pulled, PulledAck, Pull: see `wire/extended.rs`
+//!  Datagram, AckVector, Pulled, PulledAck, Pull, HomaData, Grant, Resend, Busy, Done: see `wire/extended.rs`
 //! ```
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
@@ -181,7 +181,12 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
         | Body::AckVector { .. }
         | Body::Pulled { .. }
         | Body::PulledAck { .. }
-        | Body::Pull { .. }) => extended::encode(&mut writer, body, to),
+        | Body::Pull { .. }
+        | Body::HomaData { .. }
+        | Body::Grant { .. }
+        | Body::Resend { .. }
+        | Body::Busy
+        | Body::Done) => extended::encode(&mut writer, body, to),
         body => credit::encode(&mut writer, body, to),
     }
     writer.at

@@ -258,6 +258,8 @@ impl<'a> Opener<'a> {
             }
             Carrier::Dccp(config) => self.configs.open_dccp(config, flow),
             Carrier::Ndp(config) => self.configs.open_ndp(config, flow),
+            Carrier::Scdp(config) => self.configs.open_scdp(config, flow),
+            Carrier::Homa(config) => self.configs.open_homa(config, flow),
             Carrier::Messages(config) => {
                 let line_rate = scenario.topology.link(path[0]).rate;
                 let shared = self.messages.entry((flow.group, flow.class, line_rate)).or_insert_with(|| {

@@ -7,9 +7,11 @@ use super::atp::{AtpReceiver, AtpSender};
 use super::dccp::{DccpReceiver, DccpSender};
 use super::express_pass::{ExpressPassReceiver, ExpressPassSender};
 use super::flex_pass::{FlexPassReceiver, FlexPassSender};
+use super::homa::{HomaReceiver, HomaSender};
 use super::layering::{LayeredReceiver, LayeredSender};
 use super::ndp::{NdpReceiver, NdpSender};
 use super::near_opt::{NearOptReceiver, NearOptSender};
+use super::scdp::{ScdpReceiver, ScdpSender};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
@@ -113,6 +115,14 @@ any_transport! {
     NdpSender(NdpSender),
     /// Receives by NDP.
     NdpReceiver(NdpReceiver),
+    /// Sends the symbols of an object by SCDP.
+    ScdpSender(ScdpSender),
+    /// Receives them.
+    ScdpReceiver(ScdpReceiver),
+    /// Sends a message by Homa.
+    HomaSender(HomaSender),
+    /// Receives it.
+    HomaReceiver(HomaReceiver),
     /// Sends at the rate that an oracle tells.
     NearOptSender(NearOptSender),
     /// Acknowledges every packet of such a sender.

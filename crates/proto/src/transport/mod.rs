@@ -10,6 +10,7 @@ pub mod atp;
 pub mod dccp;
 pub mod express_pass;
 pub mod flex_pass;
+pub mod homa;
 pub mod layering;
 pub mod ndp;
 pub mod near_opt;
@@ -17,6 +18,7 @@ pub mod near_opt;
 pub(crate) mod pair;
 pub mod pfabric;
 pub mod push;
+pub mod scdp;
 pub mod sender_drop;
 pub mod tcp;
 pub mod udp;
@@ -65,8 +67,17 @@ pub enum Command {
         /// What became of it.
         fate: PacketFate,
     },
-    /// The host's answer to `HostRequest::PullTurn`: it is this flow's turn.
+    /// The host's answer to `HostRequest::PullTurn` or `SendTurn`: it is this flow's turn.
     Turn,
+    /// The host's answer to `HostRequest::Grants`.
+    Grant {
+        /// Bytes of the message that may be sent.
+        end: u64,
+        /// Level of priority for them, from 0.
+        level: u8,
+    },
+    /// The object that the flow brings a part of is complete: another of its flows has brought the rest.
+    ObjectComplete,
 }
 
 /// What a transport tells the application, or asks an oracle.

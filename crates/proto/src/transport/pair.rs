@@ -271,7 +271,7 @@ impl<A: Transport, B: Transport> Pair<A, B> {
         for ((events, side), (host, seen)) in ends.into_iter().zip(&mut self.hosts) {
             for (_, event) in &events[*seen..] {
                 if let Event::AskHost(request) = event {
-                    host.handle_request(EndpointId::new(0, side), *request);
+                    host.handle_request(EndpointId::new(0, side), 0, *request);
                 }
             }
             *seen = events.len();

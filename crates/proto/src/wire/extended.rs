@@ -7,10 +7,15 @@
 //!  Pulled       26   9..17 seq        17..25 sent_at   25..27 len        payload, none with the flag TRIMMED
 //!  PulledAck    27   9..17 seq        17..25 echo
 //!  Pull         28   9..13 count
+//!  HomaData     29   9..17 seq        17..25 size      25..27 len        payload
+//!  Grant        30   9..17 end        17 level
+//!  Resend       31   9..17 start      17..25 end       25 level
+//!  Busy         32
+//!  Done         33
 //! ```
 
 use super::{Common, Reader, WireError, Writer, check_end};
-use crate::packet::{Body, EndpointId, Flags};
+use crate::packet::{Body, ByteRange, EndpointId, Flags};
 
 /// What the second byte says of all kinds here.
 pub(super) const KIND_EXTENDED: u8 = 15;
@@ -20,10 +25,16 @@ const ACK_VECTOR: u8 = 25;
 const PULLED: u8 = 26;
 const PULLED_ACK: u8 = 27;
 const PULL: u8 = 28;
+const HOMA_DATA: u8 = 29;
+const GRANT: u8 = 30;
+const RESEND: u8 = 31;
+const BUSY: u8 = 32;
+const DONE: u8 = 33;
 
 pub(super) const DATAGRAM_FLAGS: Flags = Flags::FIN;
 pub(super) const PULLED_FLAGS: Flags =
     Flags::FIN.with(Flags::RETRANSMISSION).with(Flags::TRIMMED).with(Flags::RETURNED);
+pub(super) const HOMA_DATA_FLAGS: Flags = Flags::RETRANSMISSION;
 pub(super) const PULLED_ACK_FLAGS: Flags = Flags::FIN.with(Flags::TRIMMED);
 
 /// Writes a body that is of one of these kinds.
@@ -58,6 +69,25 @@ pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
             begin(writer, PULL, Flags::NONE, to);
             writer.u32(count);
         }
+        Body::HomaData { seq, size, len, flags } => {
+            begin(writer, HOMA_DATA, flags, to);
+            writer.u64(seq);
+            writer.u64(size);
+            writer.u16(len);
+        }
+        Body::Grant { end, level } => {
+            begin(writer, GRANT, Flags::NONE, to);
+            writer.u64(end);
+            writer.put(&[level]);
+        }
+        Body::Resend { range, level } => {
+            begin(writer, RESEND, Flags::NONE, to);
+            writer.u64(range.start);
+            writer.u64(range.end);
+            writer.put(&[level]);
+        }
+        Body::Busy => begin(writer, BUSY, Flags::NONE, to),
+        Body::Done => begin(writer, DONE, Flags::NONE, to),
         _ => unreachable!("other bodies have short kinds"),
     }
 }
@@ -100,6 +130,30 @@ pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, Wir
         PULL => {
             common.flags_among(Flags::NONE)?;
             Body::Pull { count: reader.u32()? }
+        }
+        HOMA_DATA => {
+            let flags = common.flags_among(HOMA_DATA_FLAGS)?;
+            let (seq, size, len) = (reader.u64()?, reader.u64()?, reader.u16()?);
+            if seq.checked_add(len.into()).is_none_or(|end| end > size) {
+                return Err(WireError::OutOfRange);
+            }
+            Body::HomaData { seq, size, len, flags }
+        }
+        GRANT => {
+            common.flags_among(Flags::NONE)?;
+            let end = reader.u64()?;
+            let [level] = reader.take()?;
+            Body::Grant { end, level }
+        }
+        RESEND => {
+            common.flags_among(Flags::NONE)?;
+            let range = ByteRange::new(reader.u64()?, reader.u64()?);
+            let [level] = reader.take()?;
+            Body::Resend { range, level }
+        }
+        BUSY | DONE => {
+            common.flags_among(Flags::NONE)?;
+            if kind == BUSY { Body::Busy } else { Body::Done }
         }
         unknown => return Err(WireError::UnknownKind(unknown)),
     })

@@ -111,6 +111,15 @@ fn known_encodings() {
     assert_eq!(encoded(&answer, &SackBlocks::EMPTY), expect(15, 0b1_0000, 0, &[&[27], &five, &five]));
     let pull = packet(Body::Pull { count: 0x0a0b_0c0d });
     assert_eq!(encoded(&pull, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[28], &number]));
+    let homa = packet(Body::HomaData { seq: 5, size: 0x1005, len: 0x106, flags: Flags::RETRANSMISSION });
+    let size = 0x1005u64.to_be_bytes();
+    assert_eq!(encoded(&homa, &SackBlocks::EMPTY), expect(15, 0b100, 0, &[&[29], &five, &size, &[1, 6]]));
+    let grant = packet(Body::Grant { end: 5, level: 6 });
+    assert_eq!(encoded(&grant, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[30], &five, &[6]]));
+    let resend = packet(Body::Resend { range: ByteRange::new(5, 0x1005), level: 6 });
+    assert_eq!(encoded(&resend, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[31], &five, &size, &[6]]));
+    assert_eq!(encoded(&packet(Body::Busy), &SackBlocks::EMPTY), expect(15, 0, 0, &[&[32]]));
+    assert_eq!(encoded(&packet(Body::Done), &SackBlocks::EMPTY), expect(15, 0, 0, &[&[33]]));
     let probe = packet(Body::Probe { sent_at: Instant::from_ps(5) });
     assert_eq!(encoded(&probe, &SackBlocks::EMPTY), expect(4, 0, 0, &[&five]));
     for (marked, flags) in [(false, 0), (true, 0b1000)] {
@@ -275,6 +284,14 @@ fn extended_body() -> impl Strategy<Value = Body> {
         (any::<u64>(), instant(), flags_among(extended::PULLED_ACK_FLAGS))
             .prop_map(|(seq, echo, flags)| Body::PulledAck { seq, echo, flags }),
         any::<u32>().prop_map(|count| Body::Pull { count }),
+        (seq(), any::<u32>(), len(), flags_among(extended::HOMA_DATA_FLAGS)).prop_map(|(seq, rest, len, flags)| {
+            Body::HomaData { seq, size: seq + u64::from(len) + u64::from(rest), len, flags }
+        }),
+        any::<(u64, u8)>().prop_map(|(end, level)| Body::Grant { end, level }),
+        any::<(u64, u64, u8)>()
+            .prop_map(|(start, end, level)| Body::Resend { range: ByteRange::new(start, end), level }),
+        Just(Body::Busy),
+        Just(Body::Done),
         any::<(u32, u64, u32, u16)>().prop_map(|(number, received, marked, count)| Body::AckVector {
             number,
             received,

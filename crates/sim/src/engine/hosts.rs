@@ -32,12 +32,14 @@ impl Shared {
 }
 
 impl Hosts {
-    /// Takes a request of an endpoint at host `number`, whose link has rate `link`.
+    /// Takes a request of an endpoint at host `number`, whose link has rate `link`; the flow's other side is at host `peer`.
+    // Few flows ask: the others' way stays short.
+    #[inline(never)]
     pub(super) fn ask(
         &mut self,
         now: Instant,
         (number, link): (u32, Rate),
-        endpoint: EndpointId,
+        (endpoint, peer): (EndpointId, u32),
         request: HostRequest,
         schedule: &mut Schedule,
     ) {
@@ -47,7 +49,7 @@ impl Hosts {
         }
         let shared =
             self.hosts[index].get_or_insert_with(|| Box::new(Shared { host: Host::new(link), wake_at: Instant::MAX }));
-        shared.host.handle_request(endpoint, request);
+        shared.host.handle_request(endpoint, peer, request);
         shared.schedule(now, number, schedule);
     }
 

@@ -29,7 +29,6 @@ use crate::routing::Routing;
 use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
 use flows::{Endpoint, Flows, Slot};
-use hosts::Hosts;
 use network::Network;
 use oracle::Oracle;
 use schedule::{Schedule, kind};
@@ -104,7 +103,6 @@ pub struct Simulation<'a, T: Transport, R: Recorder> {
     network: Network<'a>,
     flows: Flows<'a, T>,
     oracle: Oracle,
-    hosts: Hosts,
     recorder: R,
     events: u64,
     digest: u64,
@@ -126,7 +124,6 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             network: Network::new(setup),
             flows: Flows::new(setup.routing.max_hops(), Box::new(traffic), Box::new(open)),
             oracle: Oracle::new(setup.oracle_interval),
-            hosts: Hosts::default(),
             recorder,
             events: 0,
             digest: 0,
@@ -245,7 +242,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         } else {
             pinned
         };
-        if self.network.enqueue(self.now, next, &packet, &mut self.schedule) != Admission::Queued {
+        if self.network.enqueue_shared(self.now, next, &packet, &mut self.schedule) != Admission::Queued {
             self.lose(&packet);
         }
     }
@@ -359,12 +356,14 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     }
 
     /// Brings the answers of what the flows of a host share.
+    #[inline(never)]
     fn handle_host(&mut self, host: u32) {
-        if !self.hosts.wake(self.now, host) {
+        if !self.network.shared_hosts.wake(self.now, host) {
             return;
         }
         self.mix(kind::HOST, host);
-        while let Some((endpoint, command)) = self.hosts.next_answer(self.now, host, &mut self.schedule) {
+        while let Some((endpoint, command)) = self.network.shared_hosts.next_answer(self.now, host, &mut self.schedule)
+        {
             self.with_transport(endpoint, |transport, _, now| transport.handle_command(now, command));
         }
     }
@@ -393,7 +392,6 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             slot,
             network: &mut self.network,
             oracle: &mut self.oracle,
-            hosts: &mut self.hosts,
             schedule: &mut self.schedule,
             recorder: &mut self.recorder,
             displaced: &mut self.displaced,
@@ -438,7 +436,6 @@ struct SimulatedHost<'s, 'a, R> {
     slot: &'s mut Slot,
     network: &'s mut Network<'a>,
     oracle: &'s mut Oracle,
-    hosts: &'s mut Hosts,
     schedule: &'s mut Schedule,
     recorder: &'s mut R,
     displaced: &'s mut Vec<Packet>,
@@ -506,7 +503,8 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
             }
             TransportEvent::AskHost(request) => {
                 let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
-                self.hosts.ask(self.now, host, self.endpoint, request, self.schedule);
+                let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
+                self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
             }
             TransportEvent::Connected | TransportEvent::Release(_) => {}
         }

@@ -8,6 +8,7 @@ use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
+use super::hosts::Hosts;
 use super::link::Link;
 use super::schedule::{Schedule, kind};
 use super::{PathChoice, Setup};
@@ -35,6 +36,8 @@ pub(super) struct Network<'a> {
     orders: Vec<Vec<u16>>,
     /// SACK blocks of packets under way.
     pub(super) attachments: Attachments,
+    /// What the flows of each host share.
+    pub(super) shared_hosts: Hosts,
 }
 
 impl<'a> Network<'a> {
@@ -63,6 +66,7 @@ impl<'a> Network<'a> {
             turns: vec![0; nodes],
             orders: vec![Vec::new(); if setup.path_choice == PathChoice::SprayPermutation { nodes } else { 0 }],
             attachments: Attachments::default(),
+            shared_hosts: Hosts::default(),
         }
     }
 
@@ -102,9 +106,16 @@ impl<'a> Network<'a> {
         self.links[link as usize].take_displaced()
     }
 
-    /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date.
+    /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date, and for
+    /// packets so rare that they are not worth another copy of the short way.
     #[inline(never)]
-    fn enqueue_shared(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
+    pub(super) fn enqueue_shared(
+        &mut self,
+        now: Instant,
+        link: u32,
+        packet: &Packet,
+        schedule: &mut Schedule,
+    ) -> Admission {
         self.catch_up_neighbours(now, link, schedule);
         let (port, shared) = self.port_and_buffer(link);
         let idle = port.next_arrival().is_none();
@@ -148,7 +159,7 @@ impl<'a> Network<'a> {
     /// this very instant may so find a packet for its idle wire before its wake-up does.
     fn catch_up_neighbours(&mut self, now: Instant, link: u32, schedule: &mut Schedule) {
         let node = self.topology.links()[link as usize].from;
-        let Some(shared) = &mut self.shared[node.index()] else { return };
+        let Some(Some(shared)) = self.shared.get_mut(node.index()) else { return };
         for neighbour in self.topology.outgoing(node) {
             let port = &mut self.links[neighbour.index()];
             let idle = port.next_arrival().is_none();

@@ -1,12 +1,16 @@
 //! Makes the transports of flows whose settings are one value per group and class.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::dccp::{DccpConfig, DccpReceiver, DccpSender};
+use pliant_proto::transport::homa::{HomaConfig, HomaReceiver, HomaSender};
 use pliant_proto::transport::ndp::{NdpConfig, NdpReceiver, NdpSender};
+use pliant_proto::transport::scdp::{ScdpConfig, ScdpObject, ScdpReceiver, ScdpSender};
 
 use crate::traffic::FlowSpec;
 
@@ -18,6 +22,8 @@ type Key = (u16, Option<u8>);
 pub(super) struct Configs {
     dccp: BTreeMap<Key, Arc<DccpConfig>>,
     ndp: BTreeMap<Key, Arc<NdpConfig>>,
+    homa: BTreeMap<Key, Arc<HomaConfig>>,
+    scdp: BTreeMap<Key, Arc<ScdpConfig>>,
 }
 
 impl Configs {
@@ -30,6 +36,28 @@ impl Configs {
             Arc::new(DccpConfig { data_class, ack_class, ..config.clone() })
         });
         (DccpSender::new(Arc::clone(config)).into(), DccpReceiver::new(Arc::clone(config)).into())
+    }
+
+    /// Both sides of a flow by SCDP, which is an object by itself.
+    pub(super) fn open_scdp(&mut self, config: &ScdpConfig, flow: &FlowSpec) -> (AnyTransport, AnyTransport) {
+        let config = self.scdp.entry((flow.group, flow.class)).or_insert_with(|| {
+            let data_class = flow.class.map_or(config.data_class, TrafficClass::new);
+            Arc::new(ScdpConfig { data_class, ..config.clone() })
+        });
+        let object = Rc::new(RefCell::new(ScdpObject::new(config, flow.bytes, None)));
+        (ScdpSender::new(Arc::clone(config), 0, 1).into(), ScdpReceiver::new(Arc::clone(config), object, 1).into())
+    }
+
+    /// Both sides of a flow by Homa, which is a message by itself. The class that a trace asks for is that of the highest
+    /// level.
+    pub(super) fn open_homa(&mut self, config: &HomaConfig, flow: &FlowSpec) -> (AnyTransport, AnyTransport) {
+        let config = self.homa.entry((flow.group, flow.class)).or_insert_with(|| {
+            let class = flow.class.map(TrafficClass::new);
+            let data_class = class.unwrap_or(config.data_class);
+            let control_class = class.unwrap_or(config.control_class);
+            Arc::new(HomaConfig { data_class, control_class, ..config.clone() })
+        });
+        (HomaSender::new(Arc::clone(config)).into(), HomaReceiver::new(Arc::clone(config)).into())
     }
 
     /// Both sides of a flow by NDP. The class that a trace asks for is that of data.

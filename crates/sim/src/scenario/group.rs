@@ -8,16 +8,18 @@ use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
 use super::dccp::DccpSpec;
+use super::homa::HomaSpec;
 use super::ndp::NdpSpec;
 use super::near_opt::NearOptSpec;
 use super::reflex::ReflexSpec;
+use super::scdp::ScdpSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 19] = [
+pub(super) const GROUP_KEYS: [&str; 21] = [
     "kind",
     "class",
     "ack_class",
@@ -29,6 +31,8 @@ pub(super) const GROUP_KEYS: [&str; 19] = [
     "udp",
     "dccp",
     "ndp",
+    "scdp",
+    "homa",
     "atp",
     "pfabric",
     "cross_queue",
@@ -69,6 +73,12 @@ pub struct GroupSpec {
     /// Settings of its NDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ndp: Option<NdpSpec>,
+    /// Settings of its SCDP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scdp: Option<ScdpSpec>,
+    /// Settings of its Homa transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub homa: Option<HomaSpec>,
     /// Settings of its DCCP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dccp: Option<DccpSpec>,
@@ -136,6 +146,10 @@ pub enum TransportName {
     Dccp,
     /// Bursts a window, then sends what the receiver pulls (NDP, SIGCOMM 2017).
     Ndp,
+    /// An object's symbols over NDP's switches and pulls (SCDP, arXiv 1909.08928).
+    Scdp,
+    /// Messages that their receiver grants by what is left of them (Homa, SIGCOMM 2018).
+    Homa,
     /// Approximate transmission: a bounded share of the messages may be missing.
     Atp,
     /// pFabric at the line rate.
@@ -156,7 +170,7 @@ pub enum TransportName {
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -170,6 +184,8 @@ impl TransportName {
         Self::Udp,
         Self::Dccp,
         Self::Ndp,
+        Self::Scdp,
+        Self::Homa,
         Self::Atp,
         Self::PFabric,
         Self::NearOpt,
@@ -194,6 +210,8 @@ impl TransportName {
             Self::Udp => "udp",
             Self::Dccp => "dccp",
             Self::Ndp => "ndp",
+            Self::Scdp => "scdp",
+            Self::Homa => "homa",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near-opt",
@@ -221,6 +239,8 @@ impl TransportName {
             Self::Udp => "datagrams at a constant rate, never repeated",
             Self::Dccp => "DCCP: TCP's window over packets that are never retransmitted (CCID 2, RFC 4341)",
             Self::Ndp => "NDP: begins at line rate, switches trim, receivers pull what is left (SIGCOMM 2017)",
+            Self::Scdp => "SCDP: rateless symbols of an object over NDP's switches and pulls (arXiv 1909.08928)",
+            Self::Homa => "Homa: messages that the receiver grants, by priorities, the shortest first (SIGCOMM 2018)",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
@@ -239,8 +259,9 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Dccp | Self::Ndp | Self::Atp | Self::PFabric | Self::NearOpt)
-            && !self.has_credits()
+        let other = matches!(self, Self::Udp | Self::Dccp | Self::Ndp | Self::Scdp | Self::Homa)
+            || matches!(self, Self::Atp | Self::PFabric | Self::NearOpt);
+        !other && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -254,6 +275,8 @@ impl TransportName {
             Self::Udp => "udp",
             Self::Dccp => "dccp",
             Self::Ndp => "ndp",
+            Self::Scdp => "scdp",
+            Self::Homa => "homa",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
@@ -268,6 +291,8 @@ impl TransportName {
             Self::Udp => return None,
             Self::Dccp => Table::try_from(DccpSpec::default()),
             Self::Ndp => Table::try_from(NdpSpec::default()),
+            Self::Scdp => Table::try_from(ScdpSpec::default()),
+            Self::Homa => Table::try_from(HomaSpec::default()),
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),

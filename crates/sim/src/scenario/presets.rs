@@ -30,6 +30,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ),
     ("scdp", "SCDP: as `ndp` with five queues of data by strict priority, classes 0 to 4 (arXiv 1909.08928)"),
     ("ndp-host", "hosts beside `ndp` and `scdp`: class 31, then classes 0 to 4, by strict priority, without trimming"),
+    ("homa", "Homa: eight queues of 1000 packets by strict priority, class 0 first, marking at 65 what can be marked"),
     ("low-priority", "low-priority TCP: strict, 128 kB before 64 kB, no marking, a device FIFO of 100 packets"),
     ("expresspass", "a shaped queue for credits (class 31) and one for all other classes (ExpressPass beside others)"),
     (
@@ -81,6 +82,16 @@ pub(super) fn queues_with(name: &str, reserve: Option<f64>) -> Result<QueuesSpec
             plan(Scheduler::Strict, vec![QueueSpec { limit, ecn: EcnSpec::Off, discipline, ..queue("pfabric", 1) }])
         }
         "ndp" => trimming(1),
+        "homa" => {
+            let ecn = ThresholdSpec {
+                threshold: Length(Level::Packets(65)),
+                at: At::Enqueue,
+                scope: Of::Queue,
+                not_ect: NotEct::Pass,
+            };
+            let deep = |queue| QueueSpec { limit: Limit::in_packets(1000), ecn: EcnSpec::On(ecn), ..queue };
+            plan(Scheduler::Strict, numbered(&[1; 8]).into_iter().map(deep).collect())
+        }
         "scdp" => trimming(LEVELS),
         HOST_PLAN => {
             let deep = |queue| QueueSpec { limit: Limit::in_packets(HOST_PACKETS), ecn: EcnSpec::Off, ..queue };

@@ -11,7 +11,9 @@ use pliant_proto::time::Span;
 use pliant_proto::transport::atp::{AtpConfig, LossBound};
 use pliant_proto::transport::dccp::DccpConfig;
 use pliant_proto::transport::express_pass::CreditConfig;
+use pliant_proto::transport::homa::HomaConfig;
 use pliant_proto::transport::ndp::NdpConfig;
+use pliant_proto::transport::scdp::ScdpConfig;
 use pliant_proto::transport::sender_drop::DropPolicy;
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
@@ -24,10 +26,12 @@ use super::dccp::DccpSpec;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::homa::HomaSpec;
 use super::ndp::NdpSpec;
 use super::near_opt::{NearOptSpec, OracleSpec};
 use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::reflex::ReflexGroup;
+use super::scdp::ScdpSpec;
 use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
@@ -116,6 +120,10 @@ pub enum Carrier {
     Dccp(Box<DccpConfig>),
     /// NDP.
     Ndp(Box<NdpConfig>),
+    /// SCDP.
+    Scdp(Box<ScdpConfig>),
+    /// Homa.
+    Homa(Box<HomaConfig>),
     /// Near-Opt.
     NearOpt(NearOptSpec),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
@@ -367,6 +375,11 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
         let last = match &group.atp {
+            _ if group.transport == TransportName::Scdp => group.class.saturating_add(ScdpSpec::MORE_CLASSES),
+            _ if group.transport == TransportName::Homa => {
+                let more = group.homa.as_ref().map_or(HomaSpec::default().more_classes(), HomaSpec::more_classes);
+                group.class.saturating_add(more)
+            }
             _ if group.transport != TransportName::Atp => group.class,
             atp => group.class.saturating_add(atp.clone().unwrap_or_default().classes() - 1),
         };
@@ -380,8 +393,11 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
             ("credit.class", credit.and_then(|credit| credit.class)),
             ("credit.reactive_class", credit.and_then(|credit| credit.reactive_class)),
         ];
-        let control = group.transport == TransportName::Ndp;
-        let control = [("ndp.class", control.then(|| group.ndp.unwrap_or_default().class))];
+        let control = match group.transport {
+            TransportName::Ndp => Some(("ndp.class", Some(group.ndp.unwrap_or_default().class))),
+            TransportName::Scdp => Some(("scdp.class", Some(group.scdp.unwrap_or_default().class))),
+            _ => None,
+        };
         let credits = credits.into_iter().chain(control).filter_map(|(key, class)| class.map(|class| (key, class)));
         for (key, class) in own.chain(acks).chain(probes).chain(credits) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
@@ -425,6 +441,8 @@ fn resolve_group(
         TransportName::Udp => udp_carrier(group),
         TransportName::Dccp => DccpSpec::carrier(group, packets),
         TransportName::Ndp => NdpSpec::carrier(group, packets, plans[1]),
+        TransportName::Scdp => ScdpSpec::carrier(group, packets, plans[1]),
+        TransportName::Homa => HomaSpec::carrier(group, packets),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
@@ -477,6 +495,8 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
         ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
         ("ndp", group.ndp.is_some(), of(TransportName::Ndp), "has no settings of NDP"),
+        ("scdp", group.scdp.is_some(), of(TransportName::Scdp), "has no settings of SCDP"),
+        ("homa", group.homa.is_some(), of(TransportName::Homa), "has no settings of Homa"),
         ("dccp", group.dccp.is_some(), of(TransportName::Dccp), "has no settings of DCCP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),

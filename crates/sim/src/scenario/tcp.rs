@@ -378,6 +378,8 @@ impl TcpSpec {
             TransportName::Udp
             | TransportName::Dccp
             | TransportName::Ndp
+            | TransportName::Scdp
+            | TransportName::Homa
             | TransportName::NearOpt
             | TransportName::Atp
             | TransportName::PFabric

@@ -341,6 +341,8 @@ fn every_key_is_documented() {
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
         ("Traffic groups", keys_of::<PFabricSpec>(None)),
         ("NDP settings", keys_of::<NdpSpec>(None)),
+        ("Homa settings", keys_of::<HomaSpec>(None)),
+        ("SCDP settings", keys_of::<ScdpSpec>(None)),
         ("Queue", keys_of::<TrimSpec>(None)),
         ("DCCP settings", [keys_of::<DccpSpec>(None), values_of::<AckRatioBy>()].concat()),
         ("messages", [keys_of::<MessagesSpec>(None), values_of::<GapLaw>()].concat()),

@@ -24,6 +24,7 @@ mod sender;
 mod tests;
 
 pub use receiver::NdpReceiver;
+pub(super) use receiver::Pulls;
 pub use sender::NdpSender;
 
 use core::fmt;

@@ -59,6 +59,11 @@ impl Pulls {
         Some(Body::Pull { count: self.sent })
     }
 
+    /// Pulls sent so far.
+    pub(in crate::transport) fn sent(&self) -> u32 {
+        self.sent
+    }
+
     /// What to ask the host for, if anything; a turn is to last `bytes` on the wire.
     #[inline]
     pub(in crate::transport) fn poll_request(&mut self, bytes: u16) -> Option<HostRequest> {
@@ -191,7 +196,7 @@ impl Transport for NdpReceiver {
     fn statistics(&self) -> Statistics {
         Statistics {
             duplicate_bytes: self.duplicate_bytes,
-            credits_sent: self.pulls.sent.into(),
+            credits_sent: self.pulls.sent().into(),
             ..Statistics::default()
         }
     }

@@ -377,7 +377,9 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             | Command::SetRate(_)
             | Command::Fate { .. }
             | Command::AnnounceMessages { .. }
-            | Command::Turn => {}
+            | Command::Turn
+            | Command::Grant { .. }
+            | Command::ObjectComplete => {}
         }
     }
 
