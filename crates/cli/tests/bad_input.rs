@@ -11,6 +11,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("atp_setting_of_part_that_is_off", &["is_off.toml:17:", "`traffic.jobs.atp.target_loss`", "no rate control"]),
     ("atp_target_loss", &["atp_target_loss.toml:17:", "`traffic.jobs.atp.target_loss`", "must lie in (0, 1)"]),
     ("atp_without_bound", &["atp_without_bound.toml:17:", "`traffic.jobs.contract.min_delivery`", "above 0"]),
+    ("b4_rate", &["b4_rate.toml:6:", "`topology.rate`", "between 1 and"]),
     ("class_without_queue", &["class_without_queue.toml:16:", "`traffic.web.class`", "class 1"]),
     ("contract_not_honoured", &["contract_not_honoured.toml:12:", "`traffic.web.contract.min_delivery`", "cubic"]),
     ("credit_setting_foreign", &["credit_setting_foreign.toml:15:", "`traffic.web.credit.red_acks`", "only flexpass"]),

@@ -38,7 +38,7 @@ pub struct HomaSpec {
     /// Messages granted at once, 1 to 8. Default: as many as levels for granted data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overcommit: Option<u8>,
-    /// Missing data is asked for again after this, above 0s. Default: `"1ms"`.
+    /// Missing data is asked for again after this, above 0s. Default: `"5ms"`.
     #[serde(with = "units_serde")]
     pub resend_interval: Span,
 }

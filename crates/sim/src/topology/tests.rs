@@ -60,6 +60,49 @@ fn star_and_parking_lot_have_their_sizes() {
     assert_eq!(racks, ends);
 }
 
+/// B4 has 18 sites and the 40 links that are known, 12 of them between continents, each once. The path of fewest links is
+/// the path of least delay between every two sites, so that routing by hops is routing by delay.
+#[test]
+fn b4_is_what_is_known_of_it() {
+    let topology = build(&format!("kind = \"b4\"\nhosts_per_site = 2\nhost_link = {LINK}\nrate = \"1Gbit/s\""));
+    assert_eq!((topology.hosts(), topology.switches(), topology.links().len()), (36, 18, 2 * (36 + 40)));
+    assert_eq!(names(&topology, &[0, 35, 36, 53]), ["host 0", "host 35", "site 0", "site 17"]);
+    assert_eq!(topology.rack(NodeId(5)), NodeId(36 + 2));
+    let continent = |site: u32| [5, 12, 13].iter().filter(|first| site >= **first).count();
+    let links: Vec<(u32, u32)> = b4::NEAR.into_iter().chain(b4::FAR).collect();
+    assert!(b4::NEAR.iter().all(|&(a, b)| continent(a) == continent(b)));
+    assert!(b4::FAR.iter().all(|&(a, b)| continent(a) != continent(b)));
+    let different: std::collections::BTreeSet<_> = links.iter().collect();
+    assert_eq!((links.len(), different.len(), b4::FAR.len()), (40, 40, 12));
+    // Fewest links and, negative, the greatest delay of such a path, and least delay, by Floyd and Warshall.
+    let sites = b4::SITES as usize;
+    let (mut by_hops, mut by_delay) = (vec![vec![(99, 0); sites]; sites], vec![vec![999i32; sites]; sites]);
+    for (number, &(a, b)) in links.iter().enumerate() {
+        let delay = if number < b4::NEAR.len() { 1 } else { 10 };
+        for (a, b) in [(a as usize, b as usize), (b as usize, a as usize)] {
+            (by_hops[a][b], by_delay[a][b]) = ((1, -delay), delay);
+        }
+    }
+    for via in 0..sites {
+        for a in 0..sites {
+            for b in (0..sites).filter(|&b| a != b && a != via && b != via) {
+                let through = (by_hops[a][via].0 + by_hops[via][b].0, by_hops[a][via].1 + by_hops[via][b].1);
+                by_hops[a][b] = by_hops[a][b].min(through);
+                by_delay[a][b] = by_delay[a][b].min(by_delay[a][via] + by_delay[via][b]);
+            }
+        }
+    }
+    for a in 0..sites {
+        for b in (0..sites).filter(|&b| a != b) {
+            assert_eq!(-by_hops[a][b].1, by_delay[a][b], "{a} to {b}");
+        }
+    }
+    let one_big_switch = build(&format!("kind = \"one-big-switch\"\nhosts = 5\nlink = {LINK}"));
+    assert_eq!(one_big_switch.switches(), 1);
+    let fat_tree = build(&format!("kind = \"fat-tree\"\nk = 8\nlink = {LINK}"));
+    assert_eq!((fat_tree.hosts(), fat_tree.switches()), (128, 80));
+}
+
 #[test]
 fn leaf_spine_connects_every_leaf_to_every_spine() {
     let topology = build(&leaf_spine(3, 2, 4));

@@ -65,7 +65,9 @@ fn many_senders_fill_the_link() {
         }
         let queued = lengths.into_values().max().expect("something was queued");
         assert!(queued <= most, "{senders}: {queued} packets above {most}");
-        assert_eq!(result.flows.iter().map(|flow| flow.retransmissions).sum::<u32>(), 0);
+        // What waits behind higher levels for longer than the interval is asked for again: a hundredth at most.
+        let again: u32 = result.flows.iter().map(|flow| flow.retransmissions).sum();
+        assert!(u64::from(again) * 100 <= u64::from(senders) * 500_000 / 1460, "{senders}: {again} packets twice");
     }
 }
 
