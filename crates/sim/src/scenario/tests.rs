@@ -111,6 +111,16 @@ queues.queue = [{ name = "one", classes = [0, 1], limit = "1MB" }]
     assert_eq!(backup.tcp.as_ref().unwrap().min_rto.unwrap().to_string(), "5ms");
 }
 
+/// A group whose flows all start in the warm-up has no statistics, and the user is told why.
+#[test]
+fn a_group_that_is_not_measured_is_named() {
+    let text = SMALL.replace("kind = \"incast\"\nsize = \"100kB\"\nperiod = \"500us\"", "kind = \"permutation\"");
+    assert_eq!(resolve(&text).unwrap().warnings, Vec::<String>::new());
+    let warnings = set(&text, &["warmup=100us"]).unwrap().warnings;
+    assert!(warnings[0].starts_with("small.toml:16: `traffic.backup`: all its flows start before"), "{warnings:?}");
+    assert_eq!(warnings.len(), 1);
+}
+
 /// Mistakes and what is said about them: each names the line and the key.
 #[test]
 fn mistakes_are_named() {
