@@ -1,6 +1,7 @@
 //! The backup sub-flow (section 5.3): it fills what the primary leaves of the line rate, at the lowest priority.
 
 use super::subflow::Subflow;
+use crate::units::Rate;
 
 /// Windows over which the delivered share is measured.
 const WINDOWS: u8 = 8;
@@ -17,16 +18,27 @@ pub(super) struct Backup {
     silenced: bool,
     /// While it is silenced: whether this window's probe may go.
     probe: bool,
+    /// Whether the primary leaves anything.
+    has_rate: bool,
 }
 
 impl Backup {
     pub(super) fn new(subflow: Subflow) -> Self {
-        Self { subflow, arrived: 0, lost: 0, windows: 0, silenced: false, probe: false }
+        Self { subflow, arrived: 0, lost: 0, windows: 0, silenced: false, probe: false, has_rate: false }
+    }
+
+    /// What the primary leaves of the line rate, if that is enough for anything.
+    pub(super) fn set_rate(&mut self, spare: Option<Rate>) {
+        self.has_rate = spare.is_some();
+        if let Some(rate) = spare {
+            self.subflow.pacer.set_rate(rate);
+        }
     }
 
     /// Whether it may send.
+    #[inline]
     pub(super) fn may_send(&self) -> bool {
-        !self.silenced || self.probe
+        self.has_rate && (!self.silenced || self.probe)
     }
 
     pub(super) fn on_sent(&mut self) {
@@ -59,11 +71,12 @@ impl Backup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Rate;
 
     #[test]
     fn silenced_while_nothing_arrives_but_for_probes() {
         let mut backup = Backup::new(Subflow::new(3, Rate::from_gbit_per_sec(1)));
+        assert!(!backup.may_send(), "nothing is left at the line rate");
+        backup.set_rate(Some(Rate::from_gbit_per_sec(1)));
         let windows = |backup: &mut Backup| (0..WINDOWS).for_each(|_| backup.on_window());
         (0..100).for_each(|_| backup.on_lost());
         (0..4).for_each(|_| backup.on_arrived());

@@ -41,9 +41,10 @@ struct Window {
     sent: u32,
     arrived: u32,
     marked: bool,
-    opened: Instant,
-    /// When it ended, and when it is judged at the latest.
-    closed: Instant,
+    /// When it ends, with enough packets and with fewer.
+    closes: Instant,
+    closes_poor: Instant,
+    /// When it is judged at the latest.
     judged_at: Instant,
 }
 
@@ -138,20 +139,27 @@ impl RateControl {
 
     /// A packet leaves.
     #[inline]
-    pub(super) fn on_sent(&mut self, now: Instant, number: u64) {
-        let fresh = Window {
-            first: number,
-            sent: 0,
-            arrived: 0,
-            marked: false,
-            opened: now,
-            closed: Instant::MAX,
-            judged_at: Instant::MAX,
-        };
-        self.open.get_or_insert(fresh).sent += 1;
+    pub(super) fn on_sent(&mut self, now: Instant, number: u64, rtt: Span) {
+        match &mut self.open {
+            Some(window) => window.sent += 1,
+            None => self.open_window(now, number, rtt),
+        }
     }
 
-    /// A packet has arrived, of `bytes` payload bytes.
+    fn open_window(&mut self, now: Instant, first: u64, rtt: Span) {
+        let length = self.window_length(rtt);
+        self.open = Some(Window {
+            first,
+            sent: 1,
+            arrived: 0,
+            marked: false,
+            closes: now.after(length),
+            closes_poor: now.after(length.times(STRETCH)),
+            judged_at: Instant::MAX,
+        });
+    }
+
+    /// A packet has arrived.
     #[inline]
     pub(super) fn on_arrived(&mut self, number: u64) {
         if let Some(window) = self.window_of(number) {
@@ -172,8 +180,13 @@ impl RateControl {
         self.open.iter_mut().chain(closed).find(|window| window.first <= number)
     }
 
-    /// An acknowledgement moved on: only a window law listens.
+    /// Whether [`Self::on_ack`] wants to hear of every acknowledgement.
     #[inline]
+    pub(super) fn listens(&self) -> bool {
+        matches!(self.law, Law::Window(..))
+    }
+
+    /// A packet has arrived: only a window law listens.
     pub(super) fn on_ack(&mut self, now: Instant, bytes: u64, rtt: Option<Span>, limited: bool, know: &Knowledge) {
         let Law::Window(cubic, _) = &mut self.law else { return };
         let (unacked, next) = (know.settled * self.mss, know.next * self.mss);
@@ -202,18 +215,16 @@ impl RateControl {
 
     /// When [`Self::advance`] has something to do, at the latest.
     #[inline]
-    pub(super) fn deadline(&self, rtt: Span) -> Option<Instant> {
+    pub(super) fn deadline(&self) -> Option<Instant> {
         let judgement = self.windows.front().map(|window| window.judged_at);
-        let closing = self.open.as_ref().map(|window| self.closing(window, rtt));
+        let closing = self.open.as_ref().map(|window| self.closing(window));
         judgement.into_iter().chain(closing).min()
     }
 
     /// When an open window ends.
     #[inline]
-    fn closing(&self, window: &Window, rtt: Span) -> Instant {
-        let length = self.window_length(rtt);
-        let enough = window.sent >= self.config.min_window_packets;
-        window.opened.after(if enough { length } else { length.times(STRETCH) })
+    fn closing(&self, window: &Window) -> Instant {
+        if window.sent >= self.config.min_window_packets { window.closes } else { window.closes_poor }
     }
 
     /// T_δ: a round-trip time, but not too short for its packets.
@@ -225,9 +236,8 @@ impl RateControl {
     /// Closes and judges the windows that are due. Whether the rate changed.
     pub(super) fn advance(&mut self, now: Instant, know: &Knowledge) -> bool {
         if let Some(mut window) = self.open
-            && self.closing(&window, know.rtt) <= now
+            && self.closing(&window) <= now
         {
-            window.closed = now;
             window.judged_at = now.after(self.window_length(know.rtt)).after(know.rtt);
             self.windows.push_back(window);
             self.open = None;
@@ -323,10 +333,10 @@ mod tests {
     fn window(control: &mut RateControl, start: &mut (Instant, u64), sent: u64, arrived: u64) {
         let (at, first) = *start;
         for number in first..first + sent {
-            control.on_sent(at, number);
+            control.on_sent(at, number, RTT);
         }
         let next = first + sent;
-        let closing = control.deadline(RTT).expect("an open window");
+        let closing = control.deadline().expect("an open window");
         let know = |settled| Knowledge { rtt: RTT, base_rtt: Some(RTT), settled, next };
         assert!(!control.advance(closing, &know(first)), "its packets are under way");
         for number in first..first + arrived {
@@ -355,12 +365,12 @@ mod tests {
     #[test]
     fn packets_under_way_are_no_losses_until_late() {
         let mut control = control(RateControlConfig::paper(), 0.5);
-        (0..10).for_each(|number| control.on_sent(Instant::ZERO, number));
+        (0..10).for_each(|number| control.on_sent(Instant::ZERO, number, RTT));
         let know = Knowledge { rtt: RTT, base_rtt: None, settled: 0, next: 10 };
         assert!(!control.advance(Instant::ZERO.after(RTT), &know));
         (0..4).for_each(|number| control.on_arrived(number));
         assert!(!control.advance(Instant::ZERO.after(RTT.times(3).minus(Span::from_ps(1))), &know));
-        assert_eq!(control.deadline(RTT), Some(Instant::ZERO.after(RTT.times(3))));
+        assert_eq!(control.deadline(), Some(Instant::ZERO.after(RTT.times(3))));
         assert!(control.advance(Instant::ZERO.after(RTT.times(3)), &know));
         assert_eq!(gbit(&control), 7.0);
     }
@@ -369,10 +379,10 @@ mod tests {
     #[test]
     fn poor_windows_last_longer() {
         let mut control = control(RateControlConfig::paper(), 0.5);
-        control.on_sent(Instant::ZERO, 0);
-        assert_eq!(control.deadline(RTT), Some(Instant::ZERO.after(RTT.times(4))));
-        (1..8).for_each(|number| control.on_sent(Instant::ZERO, number));
-        assert_eq!(control.deadline(RTT), Some(Instant::ZERO.after(RTT)));
+        control.on_sent(Instant::ZERO, 0, RTT);
+        assert_eq!(control.deadline(), Some(Instant::ZERO.after(RTT.times(4))));
+        (1..8).for_each(|number| control.on_sent(Instant::ZERO, number, RTT));
+        assert_eq!(control.deadline(), Some(Instant::ZERO.after(RTT)));
     }
 
     /// One window without loss at the fair rate of N flows on a link of R_max. With fixed m the rate grows 1 + m (N - 1)
@@ -438,8 +448,9 @@ mod tests {
             let mut control = control(RateControlConfig::wan(), 0.5);
             let before = control.rate;
             assert!((before * RTT.as_secs_f64() / (1538.0 * 8.0) - 10.0).abs() < 1e-9, "ten packets");
-            let closed = Instant::ZERO;
-            let window = Window { first: 0, sent: 1000, arrived, marked, opened: closed, closed, judged_at: closed };
+            let closes = Instant::ZERO;
+            let window =
+                Window { first: 0, sent: 1000, arrived, marked, closes, closes_poor: closes, judged_at: closes };
             control.judge(Instant::ZERO, &window, know);
             control.rate / before * (know.rtt.as_secs_f64() / RTT.as_secs_f64())
         };

@@ -153,21 +153,20 @@ impl AtpSender {
     fn advance_control(&mut self, now: Instant) {
         let know = self.knowledge();
         let Some(control) = &mut self.control else { return };
-        if control.advance(now, &know)
-            && let Some(backup) = &mut self.backup
-        {
+        let judged = control.advance(now, &know);
+        if judged && let Some(backup) = &mut self.backup {
             backup.on_window();
         }
-        self.follow_rate();
+        if judged || control.listens() {
+            self.follow_rate();
+        }
     }
 
     fn follow_rate(&mut self) {
         let Some(control) = &self.control else { return };
         self.primary.pacer.set_rate(control.rate());
-        if let Some(backup) = &mut self.backup
-            && let Some(spare) = control.spare()
-        {
-            backup.subflow.pacer.set_rate(spare);
+        if let Some(backup) = &mut self.backup {
+            backup.set_rate(control.spare());
         }
     }
 
@@ -183,9 +182,10 @@ impl AtpSender {
         };
         let Some(number) = subflow.flight.expand(number) else { return };
         self.complete = self.complete.max(complete);
-        let mut news = false;
-        let mut bits = received;
-        news |= self.handle_arrival(now, number, is_backup, true);
+        // What is settled needs no second look: an acknowledgement repeats it up to 64 times.
+        let open = number.saturating_sub(subflow.flight.settled());
+        let mut bits = if open < 64 { received & ((1 << open) - 1) } else { received };
+        let mut news = self.handle_arrival(now, number, is_backup, true);
         while bits != 0 {
             let below = u64::from(bits.trailing_zeros());
             bits &= bits - 1;
@@ -230,8 +230,10 @@ impl AtpSender {
         let know = self.knowledge();
         if let Some(control) = &mut self.control {
             control.on_arrived(number);
-            let limited = self.messages.has_next(true);
-            control.on_ack(now, self.config.payload.into(), rtt, limited, &know);
+            if control.listens() {
+                let limited = self.messages.has_next(true);
+                control.on_ack(now, self.config.payload.into(), rtt, limited, &know);
+            }
         }
         true
     }
@@ -318,10 +320,11 @@ impl AtpSender {
             return None;
         }
         let pick = self.messages.next(self.repairs())?;
+        let rtt = self.smoothed_rtt();
         let number = self.primary.flight.push(Sent { at: now, message: pick.message, fragment: pick.fragment });
         let class = match &mut self.control {
             Some(control) => {
-                control.on_sent(now, number);
+                control.on_sent(now, number, rtt);
                 self.config.class_of(control.priority())
             }
             None => self.config.data_class,
@@ -348,8 +351,7 @@ impl AtpSender {
     #[inline]
     fn backup_at(&self) -> Option<Instant> {
         let backup = self.backup.as_ref().filter(|backup| backup.may_send())?;
-        let spare = self.control.as_ref()?.spare();
-        (spare.is_some() && self.messages.has_next_backup()).then(|| backup.subflow.pacer.next_at())
+        self.messages.has_next_backup().then(|| backup.subflow.pacer.next_at())
     }
 
     fn packet(&mut self, pick: Pick, number: u64, class: TrafficClass, flags: Flags) -> Packet {
@@ -378,7 +380,7 @@ impl AtpSender {
         let backup = self.backup_at().map(paced);
         let lost = self.tail_at(&self.primary.flight).map(waits);
         let backup_lost = self.backup.as_ref().and_then(|backup| self.tail_at(&backup.subflow.flight)).map(waits);
-        let window = self.control.as_ref().and_then(|control| control.deadline(self.smoothed_rtt()));
+        let window = self.control.as_ref().and_then(|control| control.deadline());
         let window = window.map(|at| Deadline { at, why: Timer::RateControl });
         [primary, backup, lost, backup_lost, window].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
