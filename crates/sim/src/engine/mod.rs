@@ -470,12 +470,12 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
 
     #[inline]
     fn arm(&mut self, deadline: Option<Deadline>) {
-        // A later deadline than the pending event is looked at when that event comes.
-        if let Some(deadline) = deadline
-            && deadline.at < *self.armed
+        // A later deadline than the pending event is looked at when that event comes. One that has passed is due now.
+        if let Some(at) = deadline.map(|deadline| deadline.at.max(self.now))
+            && at < *self.armed
         {
-            *self.armed = deadline.at;
-            self.schedule.push(deadline.at.max(self.now), kind::TIMER, self.endpoint.index());
+            *self.armed = at;
+            self.schedule.push(at, kind::TIMER, self.endpoint.index());
         }
     }
 }

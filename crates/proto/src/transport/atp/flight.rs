@@ -72,6 +72,12 @@ impl Flight {
         self.settled
     }
 
+    /// Packets that have neither arrived nor been taken for lost.
+    #[inline]
+    pub(super) fn under_way(&self) -> u64 {
+        self.under_way
+    }
+
     /// Notes a packet; gives its number.
     pub(super) fn push(&mut self, sent: Sent) -> u64 {
         let number = self.next_number();
@@ -107,7 +113,8 @@ impl Flight {
     }
 
     /// Takes for lost every packet after which enough others have arrived.
-    pub(super) fn judge_order(&mut self, mut lost: impl FnMut(Sent)) {
+    #[inline]
+    pub(super) fn judge_order(&mut self, mut lost: impl FnMut(u64, Sent)) {
         while self.boundary < self.highest {
             let index = (self.boundary - self.base) as usize;
             let (sent, state) = &mut self.log[index];
@@ -119,7 +126,7 @@ impl Flight {
             if *state == State::UnderWay {
                 *state = State::Lost;
                 self.under_way -= 1;
-                lost(*sent);
+                lost(self.boundary, *sent);
             }
             self.boundary += 1;
         }
@@ -127,16 +134,16 @@ impl Flight {
     }
 
     /// Takes for lost every packet sent at `until` or before that has not arrived.
-    pub(super) fn judge_time(&mut self, until: Instant, mut lost: impl FnMut(Sent)) {
+    pub(super) fn judge_time(&mut self, until: Instant, mut lost: impl FnMut(u64, Sent)) {
         let from = (self.settled - self.base) as usize;
-        for (sent, state) in self.log.range_mut(from..) {
+        for (number, (sent, state)) in (self.settled..).zip(self.log.range_mut(from..)) {
             if sent.at > until {
                 break;
             }
             if *state == State::UnderWay {
                 *state = State::Lost;
                 self.under_way -= 1;
-                lost(*sent);
+                lost(number, *sent);
             }
         }
         self.settle();
@@ -177,7 +184,7 @@ mod tests {
 
     fn judged(flight: &mut Flight) -> Vec<u32> {
         let mut lost = Vec::new();
-        flight.judge_order(|sent| lost.push(sent.fragment));
+        flight.judge_order(|_, sent| lost.push(sent.fragment));
         lost
     }
 
@@ -218,7 +225,7 @@ mod tests {
         assert_eq!(judged(&mut flight), []);
         assert_eq!(flight.oldest(), Some(Instant::ZERO.after(Span::from_us(1))));
         let mut lost = Vec::new();
-        flight.judge_time(Instant::ZERO.after(Span::from_us(2)), |sent| lost.push(sent.fragment));
+        flight.judge_time(Instant::ZERO.after(Span::from_us(2)), |_, sent| lost.push(sent.fragment));
         assert_eq!((lost.as_slice(), flight.under_way), (&[1, 2][..], 1));
         assert!(flight.arrived(2).is_some());
     }
