@@ -224,7 +224,7 @@ impl AtpSender {
             Some(backup) if is_backup => &mut backup.subflow,
             _ => &mut self.primary,
         };
-        let Some(Sent { at, message, fragment }) = subflow.flight.arrived(number) else { return false };
+        let Some(Sent { at, message, fragment, .. }) = subflow.flight.arrived(number) else { return false };
         self.messages.arrived(message, fragment);
         if is_backup {
             self.backup.as_mut().expect("it sent the packet").on_arrived();
@@ -351,14 +351,11 @@ impl AtpSender {
         }
         let pick = self.messages.next(self.repairs())?;
         let rtt = self.smoothed_rtt();
-        let number = self.primary.flight.push(Sent { at: now, message: pick.message, fragment: pick.fragment });
-        let class = match &mut self.control {
-            Some(control) => {
-                control.on_sent(now, number, rtt);
-                self.config.class_of(control.priority())
-            }
-            None => self.config.data_class,
-        };
+        let class = self.config.class_of(self.control.as_ref().map_or(0, |control| control.priority()));
+        let number = self.primary.flight.push(sent(now, &pick, class));
+        if let Some(control) = &mut self.control {
+            control.on_sent(now, number, rtt);
+        }
         let packet = self.packet(pick, number, class, Flags::NONE);
         self.primary.pacer.on_sent(now, packet.wire_bytes);
         Some(packet)
@@ -369,10 +366,11 @@ impl AtpSender {
             return None;
         }
         let pick = self.messages.next_backup()?;
+        let class = self.config.backup_class();
         let backup = self.backup.as_mut()?;
-        let number = backup.subflow.flight.push(Sent { at: now, message: pick.message, fragment: pick.fragment });
+        let number = backup.subflow.flight.push(sent(now, &pick, class));
         backup.on_sent();
-        let packet = self.packet(pick, number, self.config.backup_class(), Flags::BACKUP);
+        let packet = self.packet(pick, number, class, Flags::BACKUP);
         self.backup.as_mut()?.subflow.pacer.on_sent(now, packet.wire_bytes);
         Some(packet)
     }
@@ -430,6 +428,10 @@ impl AtpSender {
         }
         (next.at < Instant::MAX).then_some(next)
     }
+}
+
+fn sent(at: Instant, pick: &Pick, class: TrafficClass) -> Sent {
+    Sent { at, message: pick.message, fragment: pick.fragment, class: class.class() as u8 }
 }
 
 impl Transport for AtpSender {
