@@ -193,7 +193,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         let (packet, switch) = self.network.take_arrival(self.now, link, &mut self.schedule);
         let Some(switch) = switch else { return self.deliver(&packet) };
         let pinned = self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)];
-        let next = if self.network.sprays() {
+        let next = if self.network.sprays() && !self.flows.slots[packet.to.flow() as usize].pinned {
             self.network.spray(switch, self.flows.host(packet.to), pinned, packet.hops)
         } else {
             pinned

@@ -257,6 +257,19 @@ fn every_transport_keeps_the_contract() {
     }
 }
 
+/// A pinned group keeps to the paths that it has without spraying, whatever becomes of others.
+#[test]
+fn pinned_flows_keep_to_one_path() {
+    let text = JOBS.replace("contract = { min_delivery = 0.85 }\n", "");
+    let dctcp = ["traffic.jobs.transport=dctcp", "class=0"];
+    let rows = |change: &[&str]| {
+        let result = simulate(&text, &[&dctcp, change].concat());
+        result.flows.iter().map(|flow| (flow.completed, flow.retransmissions, flow.ideal_fct)).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&[]), rows(&["routing=spray-random", "traffic.jobs.pinned=true"]));
+    assert_ne!(rows(&[]), rows(&["routing=spray-random"]));
+}
+
 /// Reliable transports and UDP count messages, too.
 #[test]
 fn messages_are_counted_for_every_transport() {
