@@ -374,6 +374,15 @@ fn dctcp_keeps_its_half_beside_flexpass_and_layering() {
     }
 }
 
+/// Another threshold for a plan with credits marks and drops nothing: data on credits cannot be marked, and passes.
+#[test]
+fn another_marking_threshold_drops_no_scheduled_data() {
+    let naive = ["queues.plan=expresspass", "traffic.new.transport=expresspass", "queues.ecn=30kB"];
+    let result = run_with(BESIDE, &naive);
+    assert_no_data_lost(&result, true, "30 kB");
+    assert!(shares(&result, 50)[0] > 9.0);
+}
+
 /// Alone FlexPass fills the link: half by credits, half by its window (figure 7 a); beside DCTCP the window gets next to
 /// nothing (figure 7 c).
 #[test]
