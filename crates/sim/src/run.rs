@@ -258,7 +258,7 @@ impl<'a> Opener<'a> {
             }
             Carrier::Dccp(config) => self.configs.open_dccp(config, flow),
             Carrier::Ndp(config) => self.configs.open_ndp(config, flow),
-            Carrier::Scdp(config) => self.configs.open_scdp(config, flow),
+            Carrier::Scdp(config) => self.configs.open_scdp(config, flow, 1),
             Carrier::Homa(config) => self.configs.open_homa(config, flow),
             Carrier::Messages(config) => {
                 let line_rate = scenario.topology.link(path[0]).rate;

@@ -24,6 +24,8 @@ pub(super) struct Configs {
     ndp: BTreeMap<Key, Arc<NdpConfig>>,
     homa: BTreeMap<Key, Arc<HomaConfig>>,
     scdp: BTreeMap<Key, Arc<ScdpConfig>>,
+    /// Objects of which not all flows are open, with how many are not.
+    objects: BTreeMap<u64, (Rc<RefCell<ScdpObject>>, u32)>,
 }
 
 impl Configs {
@@ -38,14 +40,30 @@ impl Configs {
         (DccpSender::new(Arc::clone(config)).into(), DccpReceiver::new(Arc::clone(config)).into())
     }
 
-    /// Both sides of a flow by SCDP, which is an object by itself.
-    pub(super) fn open_scdp(&mut self, config: &ScdpConfig, flow: &FlowSpec) -> (AnyTransport, AnyTransport) {
+    /// Both sides of a flow by SCDP. So many flows of a group in a row, its `sources`, bring one object together.
+    pub(super) fn open_scdp(
+        &mut self,
+        config: &ScdpConfig,
+        flow: &FlowSpec,
+        sources: u32,
+    ) -> (AnyTransport, AnyTransport) {
         let config = self.scdp.entry((flow.group, flow.class)).or_insert_with(|| {
             let data_class = flow.class.map_or(config.data_class, TrafficClass::new);
             Arc::new(ScdpConfig { data_class, ..config.clone() })
         });
-        let object = Rc::new(RefCell::new(ScdpObject::new(config, flow.bytes, None)));
-        (ScdpSender::new(Arc::clone(config), 0, 1).into(), ScdpReceiver::new(Arc::clone(config), object, 1).into())
+        let number = u64::from(flow.group) << 48 | flow.sequence / u64::from(sources);
+        let shared = self.objects.entry(number).or_insert_with(|| {
+            let shared_as = (sources > 1).then_some(number);
+            (Rc::new(RefCell::new(ScdpObject::new(config, flow.bytes, shared_as))), sources)
+        });
+        let object = Rc::clone(&shared.0);
+        shared.1 -= 1;
+        if shared.1 == 0 {
+            self.objects.remove(&number);
+        }
+        let slot = (flow.sequence % u64::from(sources)) as u32;
+        let sender = ScdpSender::new(Arc::clone(config), slot, sources);
+        (sender.into(), ScdpReceiver::new(Arc::clone(config), object, sources).into())
     }
 
     /// Both sides of a flow by Homa, which is a message by itself. The class that a trace asks for is that of the highest

@@ -1,11 +1,24 @@
 //! SCDP in networks whose switches trim.
 
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use pliant_proto::packet::TrafficClass;
+use pliant_proto::switch::plan::SchedulerConfig;
+use pliant_proto::switch::{Discipline, QueueConfig, QueuePlan};
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::scdp::{ScdpConfig, ScdpObject, ScdpReceiver, ScdpSender};
+use pliant_proto::transport::tcp::TcpConfig;
+use pliant_sim::recorder::NoRecorder;
 use pliant_sim::results::{FlowState, RunResult};
 use pliant_sim::run::run;
 use pliant_sim::scenario::Scenario;
+use pliant_sim::topology::EdgeList;
+
+use crate::common::{TestBed, at_ms, flow};
 
 /// Incast of `size` from each of `senders` to one host of a star, by `transport` through the plan `scdp`.
 fn incast(senders: u32, size: &str, transport: &str) -> RunResult {
@@ -66,4 +79,47 @@ fn levels_let_small_objects_pass() {
     let (scdp, ndp) = (mean_small("scdp"), mean_small("ndp"));
     println!("{scdp} against {ndp}");
     assert!(scdp < 0.5 * ndp, "{scdp} against {ndp}");
+}
+
+/// Two sources whose links have 2 and 4 Gbit/s bring one object to a receiver with 10 Gbit/s: they deliver symbols in the
+/// ratio of their rates, finish together, at 95 % of what both links carry at least, and no more than k + 2 symbols and
+/// both windows arrive.
+#[test]
+fn two_sources_share_an_object_by_their_rates() {
+    let directory = std::env::temp_dir().join(format!("pliant-scdp-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a folder");
+    let cables = "from,to,rate,delay\nhost0,s,2Gbit/s,2us\nhost1,s,4Gbit/s,2us\nhost2,s,10Gbit/s,2us\n";
+    std::fs::write(directory.join("cables.csv"), cables).expect("a file");
+    let topology = EdgeList { file: "cables.csv".into(), host_delay: Default::default() }.build(&directory);
+    std::fs::remove_dir_all(&directory).expect("it was there");
+    let topology = topology.expect("a network");
+
+    let headers = QueueConfig { discipline: Discipline::ReturnToSender, ..QueueConfig::tail_drop("headers", 188) };
+    let discipline = Discipline::Trim { header_bytes: 84, header_class: 31 };
+    let data = QueueConfig { discipline, ..QueueConfig::tail_drop("data", 8) };
+    let mut plan = QueuePlan::per_class(vec![headers, data], SchedulerConfig::Strict);
+    plan.queue_of_class = std::array::from_fn(|class| u8::from(class != 31));
+    let bed = TestBed::new(topology, plan, &TcpConfig::default());
+
+    let config = Arc::new(ScdpConfig { control_class: TrafficClass::new(31), ..ScdpConfig::default() });
+    let (bytes, k) = (6_000_000u64, 6_000_000u64.div_ceil(1460));
+    let object = Rc::new(RefCell::new(ScdpObject::new(&config, bytes, Some(1))));
+    let pair = |spec: &pliant_sim::traffic::FlowSpec| {
+        let sender = ScdpSender::new(Arc::clone(&config), spec.source, 2);
+        let receiver = ScdpReceiver::new(Arc::clone(&config), Rc::clone(&object), 2);
+        (AnyTransport::from(sender), AnyTransport::from(receiver))
+    };
+    let outcome = bed.run(&[flow(0, 2, bytes), flow(1, 2, bytes)], pair, NoRecorder, at_ms(1000));
+    let (slow, fast) = (&outcome.flows[0], &outcome.flows[1]);
+    let ratio = fast.delivered_bytes as f64 / slow.delivered_bytes as f64;
+    let took = fast.fct().expect("it completed").as_secs_f64();
+    println!("{ratio:.3}, {took} s, {} symbols", object.borrow().arrived());
+    assert_eq!(fast.completed, slow.completed, "both learn at once");
+    assert_eq!(slow.delivered_bytes + fast.delivered_bytes, bytes);
+    assert!((ratio / 2.0 - 1.0).abs() <= 0.05, "{ratio}");
+    assert!(took <= bytes as f64 * (1538.0 / 1460.0) * 8.0 / 6e9 / 0.95, "{took}");
+    assert!(object.borrow().arrived() <= k + 2 && object.borrow().was_decoded());
+    let sent: u64 = [0usize, 2].iter().flat_map(|&port| &outcome.ports[port]).map(|queue| queue.admitted.packets).sum();
+    // Hosts' ports: symbols only, for pulls and acknowledgements are the receiver's.
+    assert!(sent <= k + 2 + 2 * 15, "{sent} symbols for {k}");
 }

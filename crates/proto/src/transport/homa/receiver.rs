@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use super::HomaConfig;
 use crate::host::HostRequest;
 use crate::packet::{Body, ByteRange, Flags, Packet, SackBlocks};
-use crate::recovery::reassembly::Reassembly;
+use crate::recovery::delivery::InOrderDelivery;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
@@ -19,9 +19,7 @@ pub struct HomaReceiver {
     config: Arc<HomaConfig>,
     /// `None` until a packet has told.
     size: Option<u64>,
-    next: u64,
-    delivered: u64,
-    reassembly: Reassembly,
+    stream: InOrderDelivery,
     /// Different bytes that have arrived.
     arrived: u64,
     granted: u64,
@@ -33,7 +31,6 @@ pub struct HomaReceiver {
     /// When data, or word of it, came last, and how often it was asked for since.
     active_at: Instant,
     asked: u32,
-    received: bool,
     duplicate_bytes: u64,
     grants_sent: u64,
 }
@@ -44,9 +41,7 @@ impl HomaReceiver {
         Self {
             config,
             size: None,
-            next: 0,
-            delivered: 0,
-            reassembly: Reassembly::default(),
+            stream: InOrderDelivery::new(),
             arrived: 0,
             granted: 0,
             level: 0,
@@ -55,14 +50,9 @@ impl HomaReceiver {
             control: VecDeque::new(),
             active_at: Instant::ZERO,
             asked: 0,
-            received: false,
             duplicate_bytes: 0,
             grants_sent: 0,
         }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.size == Some(self.next)
     }
 
     fn say(&mut self, body: Body) {
@@ -71,34 +61,12 @@ impl HomaReceiver {
         }
     }
 
-    /// Takes the bytes of a packet.
-    fn take(&mut self, range: ByteRange) {
-        let old = ByteRange::new(range.start, range.end.min(self.next)).len();
-        let fresh = ByteRange::new(range.start.max(self.next), range.end);
-        self.duplicate_bytes += old;
-        if fresh.is_empty() {
-            return;
-        }
-        if fresh.start == self.next && self.reassembly.is_empty() {
-            self.next = fresh.end;
-            self.arrived += fresh.len();
-            return;
-        }
-        let Some((duplicate_bytes, _)) = self.reassembly.insert(fresh) else { return };
-        self.duplicate_bytes += duplicate_bytes;
-        self.arrived += fresh.len() - duplicate_bytes;
-        self.next = self.reassembly.take_in_order(self.next);
-    }
-
     /// What has been let go and has not arrived, up to the first byte that has; empty if nothing is missing.
     fn first_gap(&self) -> ByteRange {
         let Some(size) = self.size else { return ByteRange::default() };
         let expected = self.granted.max(self.config.unscheduled(size));
-        let mut gap_end = expected;
-        if let Some(first) = self.reassembly.first() {
-            gap_end = gap_end.min(first.start);
-        }
-        ByteRange::new(self.next, gap_end)
+        let held = self.stream.first_held().map_or(expected, |held| held.start);
+        ByteRange::new(self.stream.next(), held.min(expected))
     }
 }
 
@@ -109,18 +77,20 @@ impl Transport for HomaReceiver {
             Body::HomaData { seq, size, len, flags } => {
                 let end = seq.checked_add(u64::from(len)).filter(|end| *end <= size && size <= MAX_STREAM);
                 let Some(end) = end.filter(|_| self.size.is_none_or(|known| known == size)) else { return };
-                if self.is_complete() {
+                if self.stream.is_complete() {
                     // The word that all has arrived was lost.
                     return self.say(Body::Done);
                 }
                 self.size = Some(size);
-                let before = self.arrived;
-                self.take(ByteRange::new(seq, end));
+                self.stream.set_end(size);
+                let Some(taken) = self.stream.take(ByteRange::new(seq, end)) else { return };
+                self.arrived += taken.fresh;
+                self.duplicate_bytes += taken.duplicate;
                 (self.active_at, self.asked) = (now, 0);
                 self.report_due = self.granted.max(self.config.unscheduled(size)) < size;
-                if self.is_complete() {
+                if self.stream.is_complete() {
                     self.say(Body::Done);
-                } else if flags.contains(Flags::RETRANSMISSION) && self.arrived == before {
+                } else if flags.contains(Flags::RETRANSMISSION) && taken.fresh == 0 {
                     self.say(Body::Busy);
                 }
             }
@@ -155,11 +125,6 @@ impl Transport for HomaReceiver {
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
-        if self.delivered < self.next {
-            let range = ByteRange::new(self.delivered, self.next);
-            self.delivered = self.next;
-            return Some(Event::Deliver(range));
-        }
         if core::mem::take(&mut self.report_due)
             && let Some(size) = self.size
         {
@@ -169,17 +134,14 @@ impl Transport for HomaReceiver {
             }
             return Some(Event::AskHost(HostRequest::Grants { size, arrived: self.arrived }));
         }
-        if self.is_complete() && !self.received {
-            self.received = true;
-            return Some(Event::Received);
-        }
-        None
+        self.stream.poll_event()
     }
 
     #[inline]
     fn poll_timeout(&self) -> Option<Deadline> {
         let at = self.active_at.after(self.config.resend_after(self.asked));
-        (!self.is_complete() && !self.first_gap().is_empty()).then_some(Deadline { at, why: Timer::LossDetection })
+        (!self.stream.is_complete() && !self.first_gap().is_empty())
+            .then_some(Deadline { at, why: Timer::LossDetection })
     }
 
     fn statistics(&self) -> Statistics {

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use super::NdpConfig;
 use crate::host::HostRequest;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks};
-use crate::recovery::reassembly::Reassembly;
+use crate::recovery::delivery::InOrderDelivery;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Transport};
@@ -83,13 +83,7 @@ impl Pulls {
 pub struct NdpReceiver {
     config: Arc<NdpConfig>,
     pulls: Pulls,
-    /// Next byte expected.
-    next: u64,
-    delivered: u64,
-    /// Where the stream ends; `u64::MAX` until it is known.
-    end: u64,
-    received: bool,
-    reassembly: Reassembly,
+    stream: InOrderDelivery,
     /// Packets to be answered: first byte, when they were sent, whether only the header came.
     answers: VecDeque<(u64, Instant, bool)>,
     duplicate_bytes: u64,
@@ -101,11 +95,7 @@ impl NdpReceiver {
         Self {
             config,
             pulls: Pulls::default(),
-            next: 0,
-            delivered: 0,
-            end: u64::MAX,
-            received: false,
-            reassembly: Reassembly::default(),
+            stream: InOrderDelivery::new(),
             answers: VecDeque::new(),
             duplicate_bytes: 0,
         }
@@ -113,19 +103,9 @@ impl NdpReceiver {
 
     /// Takes the bytes of a packet; false if there is no room for them.
     fn take(&mut self, range: ByteRange) -> bool {
-        self.duplicate_bytes += ByteRange::new(range.start, range.end.min(self.next)).len();
-        let fresh = ByteRange::new(range.start.max(self.next), range.end);
-        if fresh.is_empty() {
-            return true;
-        }
-        if fresh.start == self.next && self.reassembly.is_empty() {
-            self.next = fresh.end;
-            return true;
-        }
-        let Some((duplicate_bytes, _)) = self.reassembly.insert(fresh) else { return false };
-        self.duplicate_bytes += duplicate_bytes;
-        self.next = self.reassembly.take_in_order(self.next);
-        true
+        let taken = self.stream.take(range);
+        self.duplicate_bytes += taken.map_or(0, |taken| taken.duplicate);
+        taken.is_some()
     }
 }
 
@@ -135,16 +115,16 @@ impl Transport for NdpReceiver {
         let Body::Pulled { seq, sent_at, len, flags } = packet.body() else { return };
         let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM) else { return };
         let (fin, trimmed) = (flags.contains(Flags::FIN), flags.contains(Flags::TRIMMED));
-        let highest = self.reassembly.highest().max(self.next);
-        let plausible = if fin { end >= highest && (self.end == u64::MAX || self.end == end) } else { end <= self.end };
+        let (highest, known) = (self.stream.highest(), self.stream.end());
+        let plausible = if fin { end >= highest && (known == u64::MAX || known == end) } else { end <= known };
         if !plausible || self.answers.len() == QUEUE_MAX || !trimmed && !self.take(ByteRange::new(seq, end)) {
             return;
         }
         if fin {
-            self.end = end;
+            self.stream.set_end(end);
         }
         self.answers.push_back((seq, sent_at, trimmed));
-        if self.next == self.end {
+        if self.stream.is_complete() {
             self.pulls.stop();
         } else {
             self.pulls.owe();
@@ -164,7 +144,7 @@ impl Transport for NdpReceiver {
         let body = match self.answers.pop_front() {
             Some((seq, echo, trimmed)) => {
                 let flags = Flags::NONE.with_if(Flags::TRIMMED, trimmed);
-                Body::PulledAck { seq, echo, flags: flags.with_if(Flags::FIN, self.next == self.end) }
+                Body::PulledAck { seq, echo, flags: flags.with_if(Flags::FIN, self.stream.is_complete()) }
             }
             None => self.pulls.poll()?,
         };
@@ -173,19 +153,8 @@ impl Transport for NdpReceiver {
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
-        if self.delivered < self.next {
-            let range = ByteRange::new(self.delivered, self.next);
-            self.delivered = self.next;
-            return Some(Event::Deliver(range));
-        }
-        if let Some(request) = self.pulls.poll_request(self.config.wire.wire_bytes(self.config.payload)) {
-            return Some(Event::AskHost(request));
-        }
-        if self.next == self.end && !self.received {
-            self.received = true;
-            return Some(Event::Received);
-        }
-        None
+        let request = self.pulls.poll_request(self.config.wire.wire_bytes(self.config.payload));
+        request.map(Event::AskHost).or_else(|| self.stream.poll_event())
     }
 
     #[inline]
