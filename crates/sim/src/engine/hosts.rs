@@ -33,8 +33,6 @@ impl Shared {
 
 impl Hosts {
     /// Takes a request of an endpoint at host `number`, whose link has rate `link`; the flow's other side is at host `peer`.
-    // Few flows ask: the others' way stays short.
-    #[inline(never)]
     pub(super) fn ask(
         &mut self,
         now: Instant,

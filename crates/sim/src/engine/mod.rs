@@ -17,6 +17,7 @@ pub use flows::{Open, Opened};
 pub use messages::FlowMessages;
 
 use pliant_proto::contract::policy::Policy;
+use pliant_proto::host::HostRequest;
 use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
@@ -458,6 +459,17 @@ impl<R: Recorder> SimulatedHost<'_, '_, R> {
     }
 }
 
+impl<R> SimulatedHost<'_, '_, R> {
+    // Few transports ask: the others' way stays short.
+    #[cold]
+    #[inline(never)]
+    fn ask_host(&mut self, request: HostRequest) {
+        let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
+        let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
+        self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
+    }
+}
+
 impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
     #[inline]
     fn transmit(&mut self, mut packet: Packet, sack: &SackBlocks) {
@@ -508,11 +520,7 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
                     self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
                 }
             }
-            TransportEvent::AskHost(request) => {
-                let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
-                let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
-                self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
-            }
+            TransportEvent::AskHost(request) => self.ask_host(request),
             TransportEvent::Connected | TransportEvent::Release(_) => {}
         }
     }
