@@ -62,19 +62,12 @@ impl Grants {
     /// So many bytes of a message of `size` bytes have arrived at `endpoint` from host `peer`.
     pub fn report(&mut self, endpoint: EndpointId, peer: u32, size: u64, arrived: u64) {
         let known = self.messages.iter().position(|message| message.endpoint == endpoint);
-        let mut message = match known {
-            Some(index) => self.messages.remove(index),
-            None => {
-                self.numbers += 1;
-                Inbound {
-                    left: 0,
-                    number: self.numbers,
-                    endpoint,
-                    peer,
-                    size,
-                    granted: size.min(self.policy.rtt_bytes),
-                }
-            }
+        let mut message = if let Some(index) = known {
+            self.messages.remove(index)
+        } else {
+            self.numbers += 1;
+            let granted = size.min(self.policy.rtt_bytes);
+            Inbound { left: 0, number: self.numbers, endpoint, peer, size, granted }
         };
         message.left = size - arrived;
         // By bytes that have not arrived, not by those not granted: who is granted would lose its rank by that.

@@ -27,6 +27,7 @@ mod tests {
 
     use crate::packet::{Body, EndpointId, Flags, Packet, Side, TrafficClass};
     use crate::switch::plan::SchedulerConfig;
+    use crate::switch::queue::Occupancy;
     use crate::switch::{Admission, Discipline, EgressPort, Next, QueueConfig, QueuePlan};
     use crate::time::Instant;
     use crate::units::Rate;
@@ -162,7 +163,7 @@ mod tests {
                 prop_assert!(port.queues().nth(1).unwrap().occupancy().packets <= 8);
             }
             seen.extend(core::iter::from_fn(|| next(&mut port)).map(|packet| name(&packet).0));
-            prop_assert_eq!(port.occupancy(), Default::default());
+            prop_assert_eq!(port.occupancy(), Occupancy::default());
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..offered).collect::<Vec<_>>());
         }

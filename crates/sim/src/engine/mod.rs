@@ -17,7 +17,6 @@ pub use flows::{Open, Opened};
 pub use messages::FlowMessages;
 
 use pliant_proto::contract::policy::Policy;
-use pliant_proto::host::HostRequest;
 use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
@@ -460,13 +459,23 @@ impl<R: Recorder> SimulatedHost<'_, '_, R> {
 }
 
 impl<R> SimulatedHost<'_, '_, R> {
-    // Few transports ask: the others' way stays short.
+    /// Passes on what a transport asks of the oracle or of its host. Few ask: the others' way stays short.
     #[cold]
     #[inline(never)]
-    fn ask_host(&mut self, request: HostRequest) {
-        let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
-        let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
-        self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
+    fn ask(&mut self, event: TransportEvent) {
+        match event {
+            TransportEvent::Ask(request) => {
+                if self.oracle.ask(self.endpoint, request) {
+                    self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
+                }
+            }
+            TransportEvent::AskHost(request) => {
+                let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
+                let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
+                self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -515,12 +524,7 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
             // A flow of messages may have had all it needs before its sender closed it.
             TransportEvent::Received => _ = self.slot.received.get_or_insert(self.now),
             TransportEvent::Finished => self.slot.finished = true,
-            TransportEvent::Ask(request) => {
-                if self.oracle.ask(self.endpoint, request) {
-                    self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
-                }
-            }
-            TransportEvent::AskHost(request) => self.ask_host(request),
+            TransportEvent::Ask(_) | TransportEvent::AskHost(_) => self.ask(event),
             TransportEvent::Connected | TransportEvent::Release(_) => {}
         }
     }

@@ -129,7 +129,7 @@ fn acknowledgements_follow_the_ratio() {
     let mut end = End::new(DccpReceiver::new(Arc::new(receiver)));
     let data = |number: u32| {
         let body = Body::Datagram { seq: u64::from(number) * 100, number, ack_ratio: 2, len: 100, flags: Flags::NONE };
-        Packet::new(Default::default(), 178, body).to(EndpointId::default())
+        Packet::new(TrafficClass::default(), 178, body).to(EndpointId::default())
     };
     let mut feed = |us, number| {
         let at = Instant::ZERO.after(Span::from_us(us));
@@ -250,7 +250,7 @@ proptest! {
         adaptive: bool,
     ) {
         let ack_ratio = if adaptive { AckRatio::Adaptive } else { AckRatio::Fixed(2) };
-        let config = Arc::new(DccpConfig { ecn, repeat_lost, ack_ratio, ..config() });
+        let config = Arc::new(DccpConfig { ecn, ack_ratio, repeat_lost, ..config() });
         let arrived = Rc::new(RefCell::new(BTreeSet::new()));
         let seen = Rc::clone(&arrived);
         let forth = Path::new(DELAY).with_fate(move |index, _, packet| {

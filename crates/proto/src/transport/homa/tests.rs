@@ -105,7 +105,7 @@ fn a_busy_sender_says_so() {
     }
     assert!(end.feed(Input::Command(at_us(1), Command::Turn)).is_empty(), "10 kB are sent");
     let resend = Body::Resend { range: ByteRange::new(10_220, 12_000), level: 5 };
-    let packet = Packet::new(Default::default(), 84, resend);
+    let packet = Packet::new(TrafficClass::default(), 84, resend);
     let answer = end.feed(Input::Packet(at_us(2000), packet, SackBlocks::EMPTY));
     assert_eq!(answer[0].packet.body(), Body::Busy);
     let sent = end.feed(Input::Command(at_us(2001), Command::Turn));

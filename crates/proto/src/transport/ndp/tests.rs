@@ -30,7 +30,7 @@ fn pair(fate: impl FnMut(usize) -> Fate + 'static, back: impl FnMut(usize) -> Fa
 fn data(number: u64, sent_us: u64, flags: Flags) -> Packet {
     let sent_at = Instant::ZERO.after(Span::from_us(sent_us));
     let body = Body::Pulled { seq: number * 1460, sent_at, len: 1460, flags };
-    Packet::new(Default::default(), 1538, body).to(EndpointId::default())
+    Packet::new(TrafficClass::default(), 1538, body).to(EndpointId::default())
 }
 
 fn at_us(us: u64) -> Instant {
@@ -80,7 +80,7 @@ fn the_receiver_answers_and_pulls() {
 fn what_was_trimmed_goes_first() {
     let mut end = End::new(NdpSender::new(Arc::new(NdpConfig { initial_window: 3, ..NdpConfig::default() })));
     assert_eq!(end.feed(Input::Command(at_us(0), Command::Send { bytes: 10 * 1460 })).len(), 3);
-    let control = |body| Packet::new(Default::default(), 84, body).to(EndpointId::default());
+    let control = |body| Packet::new(TrafficClass::default(), 84, body).to(EndpointId::default());
     let mut feed = |us, body| {
         let sent = end.feed(Input::Packet(at_us(us), control(body), SackBlocks::EMPTY));
         let seqs = sent.iter().map(|sent| match sent.packet.body() {

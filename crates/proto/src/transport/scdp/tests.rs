@@ -108,7 +108,7 @@ fn two_sources_share_an_object() {
         let body = Body::Pulled { seq: number, sent_at: at_us(0), len: 1460, flags: Flags::NONE };
         Input::Packet(
             at_us(5),
-            Packet::new(Default::default(), 1538, body).to(EndpointId::default()),
+            Packet::new(TrafficClass::default(), 1538, body).to(EndpointId::default()),
             SackBlocks::EMPTY,
         )
     };
