@@ -6,7 +6,6 @@
 mod arrivals;
 mod attachments;
 mod flows;
-mod link;
 mod messages;
 mod network;
 mod oracle;

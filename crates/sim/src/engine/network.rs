@@ -3,12 +3,11 @@
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
-use pliant_proto::switch::{QueuePlan, SharedBuffer};
+use pliant_proto::switch::{Link, QueuePlan, SharedBuffer};
 use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
-use super::link::Link;
 use super::schedule::{Schedule, kind};
 use super::{PathChoice, Setup};
 use crate::routing::Routing;
