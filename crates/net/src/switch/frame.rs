@@ -8,6 +8,7 @@ pub const ETHERNET_BYTES: usize = 14;
 pub const MIN_FRAME_BYTES: usize = 60;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_ARP: u16 = 0x0806;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 
@@ -27,7 +28,7 @@ pub enum Layer4 {
 pub struct Header {
     /// Destination address on the link.
     pub mac: [u8; 6],
-    /// Destination address of IPv4.
+    /// Destination address of IPv4, or target of ARP.
     pub ipv4: Option<u32>,
     /// The octet with DSCP and ECN; zero for what is not IP.
     pub octet: u8,
@@ -69,6 +70,8 @@ pub fn parse(frame: &[u8]) -> Result<Header, FrameError> {
     match ethertype {
         ETHERTYPE_IPV4 => parse_ipv4(frame, &mut header).ok_or(FrameError::Malformed)?,
         ETHERTYPE_IPV6 => parse_ipv6(frame, &mut header).ok_or(FrameError::Malformed)?,
+        // Answers go to the address that asked, whose station address a plan need not know.
+        ETHERTYPE_ARP => header.ipv4 = u32_at(frame, ETHERNET_BYTES + 24),
         ETHERTYPE_VLAN => return Err(FrameError::Tagged),
         _ => {}
     }
