@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod driver;
+pub mod host;
 pub mod input_log;
 mod mmsg;
 pub mod socket;

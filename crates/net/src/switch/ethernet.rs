@@ -9,8 +9,9 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use pliant_proto::packet::Ecn;
+use pliant_proto::packet::{Ecn, TrafficClass, WireFormat};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::wire;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::forwarder::{AddressTable, Departure, Intake, Switch, SwitchConfig};
@@ -36,16 +37,36 @@ pub struct WireSize {
     pub other: i16,
     /// The least it counts for.
     pub least: u16,
+    /// Framing of Pliant's own packets, which count for their payload in it whatever their headers are in fact.
+    pub framing: Option<WireFormat>,
 }
 
 impl Default for WireSize {
     /// What Ethernet adds: checksum, preamble and gap.
     fn default() -> Self {
-        Self { udp: 24, tcp: 24, other: 24, least: 84 }
+        Self { udp: 24, tcp: 24, other: 24, least: 84, framing: None }
     }
 }
 
 impl WireSize {
+    /// Sizes as a scenario with this framing has them: TCP with timestamps counts as without.
+    pub fn framed(framing: WireFormat) -> Self {
+        let headers = framing.header_bytes as i16;
+        let (udp, tcp) = (headers - DATA_FRAME_BYTES, headers - 66);
+        Self { udp, tcp, other: headers - 54, least: framing.minimum_bytes, framing: Some(framing) }
+    }
+
+    /// The size of a datagram in a frame of `bytes`.
+    #[inline]
+    pub fn of_datagram(&self, bytes: usize, datagram: &[u8]) -> u16 {
+        if let Some(framing) = self.framing
+            && let Ok((packet, ..)) = wire::decode(datagram, TrafficClass::default())
+        {
+            return framing.wire_bytes(packet.payload());
+        }
+        self.of(bytes, Layer4::Udp)
+    }
+
     /// The size of a frame of `bytes`.
     pub fn of(&self, bytes: usize, layer4: Layer4) -> u16 {
         let added = match layer4 {
@@ -57,6 +78,9 @@ impl WireSize {
         u16::try_from(bytes.max(i64::from(self.least))).unwrap_or(u16::MAX)
     }
 }
+
+/// Headers of a frame with data of a byte stream: Ethernet, IPv4, UDP, and Pliant's own.
+const DATA_FRAME_BYTES: i16 = 14 + 20 + 8 + wire::DATA_HEADER_BYTES as i16;
 
 /// A switch on interfaces.
 #[derive(Clone, Debug)]
@@ -149,6 +173,12 @@ impl EthernetSwitch {
         })
     }
 
+    /// Time counts from another epoch now. Nothing may have arrived before.
+    pub fn set_clock(&mut self, clock: SharedClock) {
+        assert_eq!(self.switch.fabric().hops(), 0, "a clock is set before frames come");
+        self.clock = clock;
+    }
+
     /// The switch without its sockets.
     pub fn switch(&self) -> &Switch {
         &self.switch
@@ -215,7 +245,10 @@ impl EthernetSwitch {
             }
             let intake = Intake {
                 destination,
-                wire_bytes: wire_size.of(frame.bytes.len(), header.layer4),
+                wire_bytes: match header.layer4 {
+                    Layer4::Udp => wire_size.of_datagram(frame.bytes.len(), header.layer4_payload(frame.bytes)),
+                    other => wire_size.of(frame.bytes.len(), other),
+                },
                 traffic_class: frame::classify(header.octet, class_of_dscp),
                 flow: header.flow,
             };

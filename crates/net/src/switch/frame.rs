@@ -34,6 +34,8 @@ pub struct Header {
     pub octet: u8,
     /// What it carries.
     pub layer4: Layer4,
+    /// Where the header of what it carries begins, and where that ends.
+    pub layer4_at: (usize, usize),
     /// Hash of addresses, protocol and ports: the same for all frames of a flow, and both its directions.
     pub flow: u32,
 }
@@ -42,6 +44,13 @@ impl Header {
     /// Whether the frame goes to more than one station.
     pub fn is_group(&self) -> bool {
         self.mac[0] & 1 != 0
+    }
+
+    /// What is behind the header of UDP; empty if there is nothing.
+    #[inline]
+    pub fn layer4_payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        let (start, end) = self.layer4_at;
+        frame.get(start + 8..end).unwrap_or_default()
     }
 }
 
@@ -66,7 +75,7 @@ fn u32_at(frame: &[u8], at: usize) -> Option<u32> {
 pub fn parse(frame: &[u8]) -> Result<Header, FrameError> {
     let ethertype = u16_at(frame, 12).ok_or(FrameError::Malformed)?;
     let mac: [u8; 6] = frame[..6].try_into().expect("six bytes");
-    let mut header = Header { mac, ipv4: None, octet: 0, layer4: Layer4::Other, flow: 0 };
+    let mut header = Header { mac, ipv4: None, octet: 0, layer4: Layer4::Other, layer4_at: (0, 0), flow: 0 };
     match ethertype {
         ETHERTYPE_IPV4 => parse_ipv4(frame, &mut header).ok_or(FrameError::Malformed)?,
         ETHERTYPE_IPV6 => parse_ipv6(frame, &mut header).ok_or(FrameError::Malformed)?,
@@ -90,7 +99,14 @@ fn parse_ipv4(frame: &[u8], header: &mut Header) -> Option<()> {
     header.ipv4 = Some(destination);
     // Fragments beyond the first have no ports.
     let fragment = u16_at(frame, ETHERNET_BYTES + 6)? & 0x1fff != 0;
-    finish(frame, header, source ^ destination, frame[ETHERNET_BYTES + 9], ETHERNET_BYTES + header_bytes, fragment);
+    finish(
+        frame,
+        header,
+        source ^ destination,
+        frame[ETHERNET_BYTES + 9],
+        (ETHERNET_BYTES + header_bytes, ETHERNET_BYTES + usize::from(length)),
+        fragment,
+    );
     Some(())
 }
 
@@ -101,11 +117,25 @@ fn parse_ipv6(frame: &[u8], header: &mut Header) -> Option<()> {
     }
     header.octet = (first >> 4) as u8;
     let addresses = (0..8).fold(0, |sum, word| sum ^ u32_at(frame, ETHERNET_BYTES + 8 + 4 * word).unwrap_or(0));
-    finish(frame, header, addresses, frame[ETHERNET_BYTES + 6], ETHERNET_BYTES + 40, false);
+    finish(
+        frame,
+        header,
+        addresses,
+        frame[ETHERNET_BYTES + 6],
+        (ETHERNET_BYTES + 40, ETHERNET_BYTES + 40 + usize::from(length)),
+        false,
+    );
     Some(())
 }
 
-fn finish(frame: &[u8], header: &mut Header, addresses: u32, protocol: u8, layer4: usize, fragment: bool) {
+fn finish(
+    frame: &[u8],
+    header: &mut Header,
+    addresses: u32,
+    protocol: u8,
+    (layer4, end): (usize, usize),
+    fragment: bool,
+) {
     header.layer4 = match protocol {
         6 => Layer4::Tcp,
         17 => Layer4::Udp,
@@ -115,6 +145,7 @@ fn finish(frame: &[u8], header: &mut Header, addresses: u32, protocol: u8, layer
         (Layer4::Other, _) | (_, true) => 0,
         _ => u16_at(frame, layer4).unwrap_or(0) ^ u16_at(frame, layer4 + 2).unwrap_or(0),
     };
+    header.layer4_at = (layer4, end);
     header.flow = mix(addresses ^ u32::from(ports) << 8 ^ u32::from(protocol));
 }
 

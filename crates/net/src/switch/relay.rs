@@ -18,7 +18,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::ethernet::{SwitchError, WireSize};
 use super::forwarder::{Departure, Intake, Switch, SwitchConfig};
-use super::frame::Layer4;
 use crate::clock::SharedClock;
 use crate::mmsg::{BATCH, Outgoing, Receiver, Sender, To};
 
@@ -96,6 +95,12 @@ impl Relay {
         })
     }
 
+    /// Time counts from another epoch now. Nothing may have arrived before.
+    pub fn set_clock(&mut self, clock: SharedClock) {
+        assert_eq!(self.switch.fabric().hops(), 0, "a clock is set before frames come");
+        self.clock = clock;
+    }
+
     /// The switch without its sockets.
     pub fn switch(&self) -> &Switch {
         &self.switch
@@ -142,7 +147,7 @@ impl Relay {
                 let pair = u32::from(source.min(destination)) << 16 | u32::from(source.max(destination));
                 let intake = Intake {
                     destination: Some(destination),
-                    wire_bytes: wire_size.of(incoming.bytes.len() + HEADER_BYTES, Layer4::Udp),
+                    wire_bytes: wire_size.of_datagram(incoming.bytes.len() + HEADER_BYTES, incoming.bytes),
                     traffic_class: TrafficClass::from_octet(incoming.octet),
                     flow: pair,
                 };

@@ -13,6 +13,7 @@ mod schedule;
 
 pub use flows::{Open, Opened};
 pub use messages::FlowMessages;
+pub use network::flow_path;
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, Side};
