@@ -91,6 +91,9 @@ pub(crate) struct HowArguments {
     /// Without privileges: hosts are addresses on loopback, the switch relays UDP between them
     #[arg(long)]
     pub(crate) relay: bool,
+    /// Gives all processes real-time priority, for machines that have other work: needs root
+    #[arg(long)]
+    pub(crate) real_time: bool,
     /// What the switch does to frames: loss, duplicate, corrupt, reorder (probabilities), reorder_delay, blackouts
     #[arg(long, value_name = "TABLE", default_value = "")]
     pub(crate) faults: String,
@@ -208,7 +211,7 @@ pub(crate) fn run_one(
         return Err(CliError::User("--faults: a relay cannot corrupt what it sends".to_owned()));
     }
     let program = std::env::current_exe().map_err(|error| CliError::Machine(format!("cannot find myself: {error}")))?;
-    let options = Options { program, on_loopback: how.relay, faults, fault_text };
+    let options = Options { program, on_loopback: how.relay, real_time: how.real_time, faults, fault_text };
     let (result, headroom) = pliant_testbed::run::run(scenario, &options, interrupt, &mut |_| {})?;
     if !quiet || headroom.overload().is_some() || headroom.wrong_bytes > 0 {
         eprint!("{}", headroom.text());

@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::network::{address, station};
@@ -22,12 +21,8 @@ pub(crate) fn permitted() -> bool {
     quiet(Command::new("unshare").args(["--net", "true"])).is_ok_and(|status| status.success())
 }
 
-/// A command that runs `program` in a new network namespace, as the same process.
-pub(crate) fn in_new(program: &Path) -> Command {
-    let mut command = Command::new("unshare");
-    command.arg("--net").arg("--").arg(program);
-    command
-}
+/// What runs a program in a new network namespace, as the same process.
+pub(crate) const IN_NEW: [&str; 3] = ["unshare", "--net", "--"];
 
 /// Name of the switch's interface to a host.
 pub(crate) fn interface(host: u32) -> String {

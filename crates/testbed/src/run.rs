@@ -1,7 +1,7 @@
 //! Runs a scenario on a testbed: starts the processes, connects them, waits, and puts what they report together into
 //! the result that the simulator yields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,8 @@ pub struct Options {
     pub program: PathBuf,
     /// On loopback, in place of network namespaces.
     pub on_loopback: bool,
+    /// All processes with real-time priority (SCHED_RR), the switch before hosts: for machines that have other work.
+    pub real_time: bool,
     /// What the switch does to frames.
     pub faults: FaultConfig,
     /// The table of faults as text, for the switch's command line.
@@ -197,6 +199,8 @@ struct Processes {
     lines: Receiver<(usize, Option<String>)>,
     /// Lines that came before somebody waited for them.
     early: BTreeMap<usize, Vec<String>>,
+    /// Those that have said all they had to say.
+    reported: BTreeSet<usize>,
 }
 
 impl Drop for Processes {
@@ -213,7 +217,7 @@ impl Processes {
     fn spawn(scenario: &Resolved, options: &Options, file: &Path) -> Result<Self, TestbedError> {
         let hosts = scenario.topology.hosts();
         let (sender, lines) = channel();
-        let mut processes = Self { children: Vec::new(), lines, early: BTreeMap::new() };
+        let mut processes = Self { children: Vec::new(), lines, early: BTreeMap::new(), reported: BTreeSet::new() };
         let loopback = Loopback::new(hosts);
         let text = |addresses: &[Ipv4Addr]| addresses.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>().join(",");
         for host in 0..hosts {
@@ -222,12 +226,12 @@ impl Processes {
             } else {
                 (network::address(host), (0..hosts).map(network::address).collect())
             };
-            let mut command = program(options);
+            let mut command = program(options, HOST_PRIORITY);
             command.args(["testbed", "host", "--host", &host.to_string(), "--address", &own.to_string()]);
             command.args(["--peers", &text(&peers), "--scenario"]).arg(file);
             processes.add(command, &sender)?;
         }
-        let mut command = program(options);
+        let mut command = program(options, SWITCH_PRIORITY);
         command.args(["testbed", "switch"]);
         if options.on_loopback {
             let pairs = (0..hosts).map(|host| format!("{}={}", loopback.own(host), loopback.alias(host)));
@@ -298,6 +302,9 @@ impl Processes {
             }
             match self.lines.recv_timeout(PATIENCE) {
                 Ok((from, Some(line))) => self.early.entry(from).or_default().push(line),
+                // One that has reported may be gone before another has.
+                Ok((from, None)) if from != index && self.early.get(&from).is_some_and(|lines| !lines.is_empty()) => {}
+                Ok((from, None)) if self.reported.contains(&from) => {}
                 Ok((from, None)) => return Err(self.failure(from, "ended before it should")),
                 Err(_) => return Err(self.failure(index, "does not answer")),
             }
@@ -350,6 +357,7 @@ impl Processes {
         loop {
             let line = self.line(index)?;
             if line != OVER {
+                self.reported.insert(index);
                 let report = serde_json::from_str(&line);
                 return report.map_err(|error| self.failure(index, &format!("reports nonsense: {error}")));
             }
@@ -357,8 +365,27 @@ impl Processes {
     }
 }
 
-fn program(options: &Options) -> Command {
-    if options.on_loopback { Command::new(&options.program) } else { namespaces::in_new(&options.program) }
+/// Real-time priorities, of 1 to 99.
+const HOST_PRIORITY: &str = "5";
+const SWITCH_PRIORITY: &str = "10";
+
+/// The command of a process, to which its arguments are added.
+fn program(options: &Options, priority: &str) -> Command {
+    let mut words = Vec::new();
+    if options.real_time {
+        words.extend(["chrt", "--rr", priority]);
+    }
+    if !options.on_loopback {
+        words.extend(namespaces::IN_NEW);
+    }
+    match words.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&options.program);
+            command
+        }
+        None => Command::new(&options.program),
+    }
 }
 
 /// Addresses on loopback, others for each run of this machine.

@@ -114,6 +114,7 @@ pub fn run(scenario: &Path, medium: &Medium, faults: FaultConfig) -> Result<(), 
         running.turn()?;
     }
     let switch = running.switch_mut();
+    switch.advance(clock.now());
     switch.assert_conserved();
     parent.report(&report(switch, &names));
     Ok(())

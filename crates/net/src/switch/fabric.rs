@@ -116,6 +116,39 @@ pub enum Output {
     },
 }
 
+/// For each link the least time from an arrival at its end until the frame can leave: the delays of the shortest way
+/// from there on.
+fn ahead(config: &FabricConfig) -> Vec<Span> {
+    let is_out = |end: End| matches!(end, End::Port(_));
+    let mut ahead: Vec<Span> =
+        config.links.iter().map(|link| if is_out(link.to) { Span::ZERO } else { Span::MAX }).collect();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (index, link) in config.links.iter().enumerate() {
+            let End::Node(node) = link.to else { continue };
+            let nexts = config.routes[node as usize].iter().flatten().map(|&next| next as usize);
+            let least = nexts.map(|next| ahead[next].plus(config.links[next].delay)).min().unwrap_or(Span::MAX);
+            if least < ahead[index] {
+                ahead[index] = least;
+                changed = true;
+            }
+        }
+    }
+    ahead
+}
+
+/// The least time from any entry to any port.
+fn least_crossing(config: &FabricConfig) -> Span {
+    let ahead = ahead(config);
+    let through = |link: u32| config.links[link as usize].delay.plus(ahead[link as usize]);
+    let from = |entry: &Entry| match entry {
+        Entry::Link(link) => Some(through(*link)),
+        Entry::Node(node) => config.routes[*node as usize].iter().flatten().map(|&link| through(link)).min(),
+    };
+    config.entries.iter().filter_map(from).min().unwrap_or(Span::ZERO)
+}
+
 /// Kinds of events.
 const ARRIVAL: u8 = 0;
 const WAKE: u8 = 1;
@@ -133,6 +166,12 @@ pub struct Fabric {
     now: Instant,
     links: Vec<Link>,
     ends: Vec<End>,
+    /// For each link the least time from an arrival at its end until the frame can leave.
+    ahead: Vec<Span>,
+    /// When each link was last to be woken.
+    wakes: Vec<Instant>,
+    /// The least time from a frame's arrival until it can leave.
+    least_crossing: Span,
     owners: Vec<u32>,
     /// Shared buffer of each owner; empty if there is none.
     shared: Vec<Option<SharedBuffer>>,
@@ -168,6 +207,9 @@ impl Fabric {
             now: Instant::ZERO,
             links: config.links.iter().enumerate().map(link).collect(),
             ends: config.links.iter().map(|link| link.to).collect(),
+            ahead: ahead(config),
+            wakes: vec![Instant::MAX; config.links.len()],
+            least_crossing: least_crossing(config),
             owners,
             shared: if shares { (0..last).map(buffer_of).collect() } else { Vec::new() },
             entries: config.entries.clone(),
@@ -229,9 +271,19 @@ impl Fabric {
         self.outputs.pop_front()
     }
 
-    /// When there is something to do next.
-    pub fn next_event(&self) -> Option<Instant> {
-        self.events.peek().map(|event| event.at)
+    /// A time before which no frame leaves. What happens between links until then can be made up for.
+    pub fn next_departure(&self) -> Option<Instant> {
+        let arrivals = self.links.iter().zip(&self.wakes).zip(&self.ahead);
+        let earliest = arrivals.filter_map(|((link, &wake), &ahead)| {
+            let at = link.next_arrival().or_else(|| Some(wake).filter(|wake| *wake > self.now && *wake < Instant::MAX))?;
+            Some(at.after(ahead))
+        });
+        earliest.min()
+    }
+
+    /// The least time from a frame's arrival until it can leave, by the delays on its way.
+    pub fn least_crossing(&self) -> Span {
+        self.least_crossing
     }
 
     /// Time up to which everything was done.
@@ -360,6 +412,7 @@ impl Fabric {
         if let Some(at) = port.next_arrival() {
             self.events.push(Event { at, kind: ARRIVAL, entity: link });
         } else if let Some(at) = port.wake_at() {
+            self.wakes[link as usize] = at;
             self.events.push(Event { at, kind: WAKE, entity: link });
         }
     }

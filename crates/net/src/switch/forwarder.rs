@@ -342,10 +342,9 @@ impl Switch {
         self.pool.free.push(departure.frame);
     }
 
-    /// When there is something to do next.
-    pub fn next_event(&self) -> Option<Instant> {
-        let sample = self.sample_interval.map(|_| self.next_sample);
-        [self.fabric.next_event(), self.faults.next_release(), sample].into_iter().flatten().min()
+    /// When there may be something to send next.
+    pub fn next_departure(&self) -> Option<Instant> {
+        [self.fabric.next_departure(), self.faults.next_release()].into_iter().flatten().min()
     }
 
     /// The counters of a port, for the driver to add to.

@@ -195,7 +195,7 @@ impl Relay {
 
     fn sleep(&self, at_most: Duration) -> io::Result<()> {
         let now = self.clock.now();
-        let until = self.switch.next_event().map_or(Span::MAX, |at| at.since(now));
+        let until = self.switch.next_departure().map_or(Span::MAX, |at| at.since(now));
         let timeout = at_most.min(Duration::from_nanos(until.as_ps().div_ceil(1000)));
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         let mut fds: Vec<PollFd<'_>> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();

@@ -73,12 +73,12 @@ fn frames_leave_at_the_plans_rate() {
     for content in 0..3 {
         take(&mut switch, at(0), 0, &intake(1, 0, 1250), &[content]);
     }
-    assert_eq!(switch.next_event(), Some(at(105)));
+    assert_eq!(switch.next_departure(), Some(at(105)));
     assert_eq!(departures(&mut switch, at(104)).len(), 0);
     let first = departures(&mut switch, at(105));
     assert_eq!(first.len(), 1);
     assert_eq!((first[0].0.source, first[0].0.port, &first[0].1[..]), (0, 1, &[0][..]));
-    assert_eq!(switch.next_event(), Some(at(205)));
+    assert_eq!(switch.next_departure(), Some(at(205)));
     // Late by far: the two others were due at 205 and 305, and all that is said about it is how late they were.
     let rest = departures(&mut switch, at(1000));
     assert_eq!(rest.iter().map(|(_, content)| content[0]).collect::<Vec<_>>(), [1, 2]);
@@ -169,6 +169,30 @@ fn samples_are_of_their_time() {
     assert_eq!(lengths, [(at(10), 3), (at(20), 2), (at(30), 1)]);
 }
 
+/// Two links in a row, 30 us and 50 us: nothing can leave before the second's delay is over, and the driver sleeps so
+/// long; what it then finds left at its time.
+#[test]
+fn inner_links_wake_nobody() {
+    let plan = QueuePlan::single(QueueConfig::tail_drop("all", 10));
+    let mut config = star(2, Rate::from_gbit_per_sec(1), Span::from_us(50), plan);
+    config.fabric.links.push(LinkConfig {
+        name: "host 0".to_owned(),
+        owner: 1,
+        to: End::Node(0),
+        rate: Rate::from_gbit_per_sec(1),
+        delay: Span::from_us(30),
+        plan: 0,
+    });
+    config.fabric.entries[0] = Entry::Link(2);
+    let mut switch = Switch::new(&config);
+    take(&mut switch, at(0), 0, &intake(1, 0, 1250), &[7]);
+    assert_eq!(switch.next_departure(), Some(at(10 + 30 + 50)));
+    assert_eq!(departures(&mut switch, at(90)).len(), 0);
+    assert_eq!(switch.next_departure(), Some(at(10 + 30 + 10 + 50)));
+    assert_eq!(departures(&mut switch, at(100)).len(), 1);
+    assert_eq!(switch.lateness().max, Span::ZERO);
+}
+
 #[derive(Clone, Debug)]
 struct Step {
     wait_ns: u64,
@@ -231,7 +255,7 @@ proptest! {
         }
         left += departures(&mut switch, now.after(Span::from_secs(1))).len() as u64;
         switch.assert_conserved();
-        prop_assert_eq!(switch.next_event(), None);
+        prop_assert_eq!(switch.next_departure(), None);
         let sent: u64 = switch.ports().iter().map(|port| port.sent).sum();
         prop_assert_eq!(sent, left);
     }
