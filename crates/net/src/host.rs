@@ -3,6 +3,10 @@
 //! The loop is the simulator's with a real clock and a real network: what arrived is handled, deadlines that have come
 //! are handled, every transport that was touched is drained, and the loop sleeps until there is more. DSCP and ECN are
 //! set on each packet and read from each.
+//!
+//! Deadlines of pacers are handled as of the time when they were due, before anything else: a rate stays what the
+//! transport wants however late the process wakes up, and only the packets themselves are late. All others are handled
+//! as of now, after what has arrived: a timeout must not strike while the acknowledgement waits in the socket.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +19,7 @@ use std::time::Duration;
 use pliant_proto::event_queue::{Event as TimerEvent, EventQueue};
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, TrafficClass, WireFormat};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::{Deadline, Event, Outlet, Transport, drain};
+use pliant_proto::transport::{Deadline, Event, Outlet, Timer, Transport, drain};
 use pliant_proto::wire;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -27,8 +31,17 @@ use crate::mmsg::{BATCH, Outgoing, Receiver, Sender, To};
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 /// Bytes of the largest datagram.
 const DATAGRAM_BYTES: usize = 2048;
+/// A pacer that is later than this is not made up for: what it would send by now would be a burst.
+const MAX_ARREARS: Span = Span::from_ms(2);
 /// System calls for what has arrived before anything else is done.
 const RECEIVE_CALLS: usize = 4;
+
+/// Which deadlines are handled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Pacers,
+    All,
+}
 
 /// What a host's transports carry, and who hears of it.
 pub trait HostApplication<T> {
@@ -49,6 +62,8 @@ struct Endpoint<T> {
     peer: SocketAddrV4,
     /// Time of the earliest pending timer; later ones of this endpoint are stale.
     armed: Instant,
+    /// When it was last told something.
+    told: Instant,
 }
 
 /// Datagrams to send.
@@ -73,6 +88,8 @@ pub struct Host<T> {
     framing: WireFormat,
     endpoints: HashMap<EndpointId, Endpoint<T>>,
     timers: EventQueue,
+    /// Deadlines that have come and are put off.
+    later: Vec<TimerEvent>,
     receiver: Receiver,
     sender: Sender,
     outbox: Outbox,
@@ -96,6 +113,7 @@ impl<T: Transport> Host<T> {
             framing,
             endpoints: HashMap::new(),
             timers: EventQueue::new(),
+            later: Vec::new(),
             receiver: Receiver::new(DATAGRAM_BYTES),
             sender: Sender::new(),
             outbox: Outbox::default(),
@@ -126,7 +144,7 @@ impl<T: Transport> Host<T> {
 
     /// Adds an endpoint that talks to `peer`.
     pub fn open(&mut self, endpoint: EndpointId, transport: T, peer: SocketAddrV4) {
-        let before = self.endpoints.insert(endpoint, Endpoint { transport, peer, armed: Instant::MAX });
+        let before = self.endpoints.insert(endpoint, Endpoint { transport, peer, armed: Instant::MAX, told: Instant::ZERO });
         assert!(before.is_none(), "an endpoint is opened once");
     }
 
@@ -144,6 +162,7 @@ impl<T: Transport> Host<T> {
     ) {
         let now = self.clock.now();
         if let Some(state) = self.endpoints.get_mut(&endpoint) {
+            state.told = now;
             act(&mut state.transport, application, now);
             drain_all(state, endpoint, now, application, &mut self.timers, &mut self.outbox);
         }
@@ -151,6 +170,7 @@ impl<T: Transport> Host<T> {
 
     /// Handles what has arrived and what is due, sends what follows, then sleeps until there is more or until `until`.
     pub fn turn<A: HostApplication<T>>(&mut self, application: &mut A, until: Instant) -> io::Result<()> {
+        let paced = self.handle_timers(application, Which::Pacers);
         self.flush()?;
         let mut received = 0;
         for _ in 0..RECEIVE_CALLS {
@@ -171,6 +191,7 @@ impl<T: Transport> Host<T> {
                 if !payload.is_empty() {
                     application.arrived(endpoint, &packet, &incoming.bytes[payload]);
                 }
+                state.told = now;
                 state.transport.handle_packet(now, &packet, &sack);
                 drain_all(state, endpoint, now, application, timers, outbox);
             })?;
@@ -180,12 +201,13 @@ impl<T: Transport> Host<T> {
                 break;
             }
         }
-        let due = self.handle_timers(application);
+        let due = self.handle_timers(application, Which::All);
         self.flush()?;
-        if received == 0 && !due { self.sleep(until) } else { Ok(()) }
+        if received == 0 && !due && !paced { self.sleep(until) } else { Ok(()) }
     }
 
-    fn handle_timers<A: HostApplication<T>>(&mut self, application: &mut A) -> bool {
+    /// Handles deadlines that have come. Whether there were any.
+    fn handle_timers<A: HostApplication<T>>(&mut self, application: &mut A, which: Which) -> bool {
         let now = self.clock.now();
         let mut any = false;
         while let Some(event) = self.timers.peek().filter(|event| event.at <= now) {
@@ -195,17 +217,32 @@ impl<T: Transport> Host<T> {
             if state.armed != event.at {
                 continue;
             }
-            state.armed = Instant::MAX;
-            match state.transport.poll_timeout() {
-                Some(deadline) if deadline.at > now => arm(state, endpoint, deadline, now, &mut self.timers),
-                Some(_) => {
-                    any = true;
-                    state.transport.handle_timeout(now);
-                    application.timed_out(now, endpoint, &state.transport);
-                    drain_all(state, endpoint, now, application, &mut self.timers, &mut self.outbox);
-                }
-                None => {}
+            let Some(deadline) = state.transport.poll_timeout() else {
+                state.armed = Instant::MAX;
+                continue;
+            };
+            if deadline.at > now {
+                state.armed = Instant::MAX;
+                arm(state, endpoint, deadline, now, &mut self.timers);
+                continue;
             }
+            let at = match (deadline.why, which) {
+                (Timer::Pace, _) => deadline.at.max(state.told).max(now.before(MAX_ARREARS)),
+                (_, Which::All) => now,
+                (_, Which::Pacers) => {
+                    self.later.push(event);
+                    continue;
+                }
+            };
+            any = true;
+            state.armed = Instant::MAX;
+            state.told = at;
+            state.transport.handle_timeout(at);
+            application.timed_out(at, endpoint, &state.transport);
+            drain_all(state, endpoint, at, application, &mut self.timers, &mut self.outbox);
+        }
+        for event in self.later.drain(..) {
+            self.timers.push(event);
         }
         any
     }

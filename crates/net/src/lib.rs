@@ -11,4 +11,5 @@ pub mod input_log;
 mod mmsg;
 pub mod socket;
 pub mod switch;
+pub mod tcp_info;
 pub mod transfer;

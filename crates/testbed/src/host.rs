@@ -19,7 +19,7 @@ use pliant_sim::run::Opener;
 use pliant_sim::scenario::{Resolved, Scenario};
 use pliant_sim::traffic::{FlowSpec, Traffic, UNLIMITED_BYTES};
 
-use crate::kernel_tcp::{KernelFlow, KernelProgress, KernelReceivers, KernelTcp, has_end};
+use crate::kernel_tcp::{KernelFlow, KernelProgress, KernelReceivers, KernelSender, KernelTcp, has_end};
 use crate::messages::{HostReport, OVER, Parent, ReceiverReport, SenderReport, await_network, cpu_seconds, say};
 use crate::network;
 use crate::pattern::Pattern;
@@ -195,6 +195,7 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
         kernel_told: BTreeMap::new(),
         pending: BTreeMap::new(),
         report: HostReport::default(),
+        cpu_before: cpu_seconds(),
     };
     running.host.set_clock(clock);
     running.run(&parent)?;
@@ -259,12 +260,14 @@ struct Running<'a> {
     host: Host<AnyTransport>,
     flows: Flows,
     kernel: KernelTcp,
-    kernel_senders: BTreeMap<u64, (FlowSpec, Arc<AtomicBool>)>,
+    kernel_senders: BTreeMap<u64, (FlowSpec, Arc<KernelSender>)>,
     /// Bytes of each flow of the operating system that samples have counted.
     kernel_told: BTreeMap<u64, u64>,
     /// When the application of a flow of messages has the next one.
     pending: BTreeMap<(Instant, u64), ()>,
     report: HostReport,
+    /// Processor time that was spent before the start.
+    cpu_before: f64,
 }
 
 impl Running<'_> {
@@ -350,7 +353,7 @@ impl Running<'_> {
         if self.is_kernel(&spec) {
             let group = &self.scenario.groups[usize::from(spec.group)];
             let kernel = self.scenario.spec.traffic[&group.name].kernel.expect("it is the kernel's");
-            let finished = Arc::new(AtomicBool::new(false));
+            let progress = Arc::new(KernelSender::default());
             let flow = KernelFlow {
                 number,
                 bytes: spec.bytes,
@@ -359,8 +362,8 @@ impl Running<'_> {
                 congestion: kernel.congestion.name(),
                 to: *peer.ip(),
             };
-            self.kernel.send(flow, Arc::clone(&finished));
-            self.kernel_senders.insert(number, (spec, finished));
+            self.kernel.send(flow, Arc::clone(&progress));
+            self.kernel_senders.insert(number, (spec, progress));
             return;
         }
         let Opened { initiator, group, messages, .. } = self.open(&spec);
@@ -412,7 +415,7 @@ impl Running<'_> {
         self.starts.is_empty()
             && self.flows.senders.values().filter(ends).all(|flow| flow.finished)
             && self.flows.receivers.values().filter(ends).all(received)
-            && self.kernel_senders.values().all(|(spec, done)| !has_end(spec.bytes) || done.load(Ordering::Relaxed))
+            && self.kernel_senders.values().all(|(spec, sender)| !has_end(spec.bytes) || sender.finished.load(Ordering::Relaxed))
     }
 
     fn sample(&mut self, at: Instant) {
@@ -444,9 +447,10 @@ impl Running<'_> {
                 paused_ps: counted.paused.as_ps(),
             });
         }
-        for (number, (_, finished)) in &self.kernel_senders {
-            let finished = finished.load(Ordering::Relaxed);
-            self.report.senders.push(SenderReport { flow: *number, finished, ..SenderReport::default() });
+        for (&flow, (_, sender)) in &self.kernel_senders {
+            let finished = sender.finished.load(Ordering::Relaxed);
+            let retransmissions = sender.retransmissions.load(Ordering::Relaxed);
+            self.report.senders.push(SenderReport { flow, finished, retransmissions, ..SenderReport::default() });
         }
         let kernel = self.kernel.receivers.lock().expect("receivers do not panic");
         for flow in self.flows.receivers.values() {
@@ -476,7 +480,7 @@ impl Running<'_> {
         self.report.malformed = refused.malformed;
         self.report.stray = refused.stray;
         self.report.failed_sends = self.host.failed();
-        self.report.cpu_s = cpu_seconds();
+        self.report.cpu_s = cpu_seconds() - self.cpu_before;
         self.report
     }
 }

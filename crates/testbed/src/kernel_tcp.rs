@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pliant_net::clock::SharedClock;
+use pliant_net::tcp_info;
 use pliant_proto::time::Instant;
 use pliant_sim::traffic::UNLIMITED_BYTES;
 use rustix::net::sockopt;
@@ -33,6 +34,21 @@ pub(crate) struct KernelFlow {
     pub(crate) octet: u8,
     pub(crate) congestion: &'static str,
     pub(crate) to: std::net::Ipv4Addr,
+}
+
+/// Where a sender stands.
+#[derive(Debug, Default)]
+pub(crate) struct KernelSender {
+    pub(crate) finished: AtomicBool,
+    pub(crate) retransmissions: AtomicU64,
+}
+
+impl KernelSender {
+    fn count(&self, stream: &TcpStream) {
+        if let Ok(segments) = tcp_info::retransmissions(stream) {
+            self.retransmissions.store(segments.into(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// Where a receiver stands.
@@ -99,18 +115,18 @@ impl KernelTcp {
         Some(())
     }
 
-    /// Sends a flow, beginning now; `finished` is raised when all of it was accepted by the peer's kernel.
-    pub(crate) fn send(&self, flow: KernelFlow, finished: Arc<AtomicBool>) {
+    /// Sends a flow, beginning now; `progress` follows it until the peer has read all of it.
+    pub(crate) fn send(&self, flow: KernelFlow, progress: Arc<KernelSender>) {
         let shared = self.clone();
         std::thread::spawn(move || {
             // A flow that fails stays unfinished: its row says so.
-            if shared.send_all(&flow).is_ok() {
-                finished.store(true, Ordering::Relaxed);
+            if shared.send_all(&flow, &progress).is_ok() {
+                progress.finished.store(true, Ordering::Relaxed);
             }
         });
     }
 
-    fn send_all(&self, flow: &KernelFlow) -> io::Result<()> {
+    fn send_all(&self, flow: &KernelFlow, progress: &KernelSender) -> io::Result<()> {
         let stream = connect(flow)?;
         stream.set_write_timeout(Some(LOOK))?;
         write_all(&stream, &flow.number.to_be_bytes(), &self.stop)?;
@@ -121,11 +137,13 @@ impl KernelTcp {
             self.pattern.fill(flow.number, offset, &mut buffer[..bytes]);
             write_all(&stream, &buffer[..bytes], &self.stop)?;
             offset += bytes as u64;
+            progress.count(&stream);
         }
         stream.shutdown(std::net::Shutdown::Write)?;
         // The peer closes once it has read all.
         stream.set_read_timeout(Some(LOOK))?;
         loop {
+            progress.count(&stream);
             match (&stream).read(&mut [0]) {
                 Ok(_) => return Ok(()),
                 Err(error) if is_timeout(&error) && !self.stop.load(Ordering::Relaxed) => {}
