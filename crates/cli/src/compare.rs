@@ -109,7 +109,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     print(&if output.json { comparison_json(&name, &variants) } else { text_table(&variants) })?;
     if on_testbed && places.contains(&Place::Sim) && !output.json {
         for (label, scenario) in &resolved {
-            let of = |place: Place| ran.iter().find(|(ran, ..)| *ran == placed(label, place)).map(|(_, result, _)| result);
+            let of =
+                |place: Place| ran.iter().find(|(ran, ..)| *ran == placed(label, place)).map(|(_, result, _)| result);
             if let (Some(simulated), Some(real)) = (of(Place::Sim), of(Place::Testbed)) {
                 print(&agreement::text(label, scenario.spec.sample_interval, simulated, real))?;
             }

@@ -213,8 +213,12 @@ pub(crate) fn run_one(
     let program = std::env::current_exe().map_err(|error| CliError::Machine(format!("cannot find myself: {error}")))?;
     let options = Options { program, on_loopback: how.relay, real_time: how.real_time, faults, fault_text };
     let (result, headroom) = pliant_testbed::run::run(scenario, &options, interrupt, &mut |_| {})?;
-    if !quiet || headroom.overload().is_some() || headroom.wrong_bytes > 0 {
+    if !quiet || headroom.overload().is_some() {
         eprint!("{}", headroom.text());
+    }
+    if headroom.wrong_bytes > 0 {
+        let why = format!("{} payload bytes arrived that were not sent", headroom.wrong_bytes);
+        return Err(CliError::Machine(why));
     }
     Ok((result, headroom))
 }

@@ -144,7 +144,8 @@ impl<T: Transport> Host<T> {
 
     /// Adds an endpoint that talks to `peer`.
     pub fn open(&mut self, endpoint: EndpointId, transport: T, peer: SocketAddrV4) {
-        let before = self.endpoints.insert(endpoint, Endpoint { transport, peer, armed: Instant::MAX, told: Instant::ZERO });
+        let before =
+            self.endpoints.insert(endpoint, Endpoint { transport, peer, armed: Instant::MAX, told: Instant::ZERO });
         assert!(before.is_none(), "an endpoint is opened once");
     }
 

@@ -415,7 +415,10 @@ impl Running<'_> {
         self.starts.is_empty()
             && self.flows.senders.values().filter(ends).all(|flow| flow.finished)
             && self.flows.receivers.values().filter(ends).all(received)
-            && self.kernel_senders.values().all(|(spec, sender)| !has_end(spec.bytes) || sender.finished.load(Ordering::Relaxed))
+            && self
+                .kernel_senders
+                .values()
+                .all(|(spec, sender)| !has_end(spec.bytes) || sender.finished.load(Ordering::Relaxed))
     }
 
     fn sample(&mut self, at: Instant) {

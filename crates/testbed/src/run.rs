@@ -114,8 +114,11 @@ impl Headroom {
         if let Some(why) = self.overload() {
             text += &format!("overloaded, not a result: {why}; a slower scenario or an idler machine is needed\n");
         }
-        if self.wrong_bytes > 0 {
-            text += &format!("{} payload bytes arrived wrong\n", self.wrong_bytes);
+        if self.faults != [0; 5] {
+            let [lost, dark, twice, corrupt, held] = self.faults;
+            text += &format!(
+                "faults: {lost} frames lost, {dark} in blackouts, {twice} sent twice, {corrupt} corrupted, {held} held back\n"
+            );
         }
         text
     }

@@ -275,7 +275,8 @@ impl Fabric {
     pub fn next_departure(&self) -> Option<Instant> {
         let arrivals = self.links.iter().zip(&self.wakes).zip(&self.ahead);
         let earliest = arrivals.filter_map(|((link, &wake), &ahead)| {
-            let at = link.next_arrival().or_else(|| Some(wake).filter(|wake| *wake > self.now && *wake < Instant::MAX))?;
+            let at =
+                link.next_arrival().or_else(|| Some(wake).filter(|wake| *wake > self.now && *wake < Instant::MAX))?;
             Some(at.after(ahead))
         });
         earliest.min()
