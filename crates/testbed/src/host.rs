@@ -73,8 +73,8 @@ struct Flows {
     pattern: Arc<Pattern>,
     senders: HashMap<u64, Flow>,
     receivers: HashMap<u64, Flow>,
-    /// Bytes delivered since the sample before, by group.
-    delivered: BTreeMap<u16, u64>,
+    /// Bytes delivered since the sample before, by group, and bytes that arrived without a credit.
+    delivered: BTreeMap<u16, [u64; 2]>,
 }
 
 impl Flows {
@@ -87,7 +87,7 @@ impl Flows {
         if let Some(flow) = self.of(endpoint) {
             flow.delivered += bytes;
             let group = flow.group;
-            *self.delivered.entry(group).or_default() += bytes;
+            self.delivered.entry(group).or_default()[0] += bytes;
         }
     }
 }
@@ -108,8 +108,11 @@ impl HostApplication<AnyTransport> for Flows {
 
     fn arrived(&mut self, endpoint: EndpointId, packet: &Packet, payload: &[u8]) {
         let wrong = self.pattern.wrong(endpoint.flow().into(), pattern_offset(packet), payload);
-        if let Some(flow) = self.of(endpoint).filter(|_| wrong > 0) {
-            flow.wrong += wrong;
+        let Some(flow) = self.of(endpoint) else { return };
+        flow.wrong += wrong;
+        let group = flow.group;
+        if let Body::Unscheduled { len, .. } = packet.body() {
+            self.delivered.entry(group).or_default()[1] += u64::from(len);
         }
     }
 
@@ -426,11 +429,11 @@ impl Running<'_> {
         for (number, progress) in self.kernel.receivers.lock().expect("receivers do not panic").iter() {
             let now = progress.delivered.load(Ordering::Relaxed);
             let before = self.kernel_told.insert(*number, now).unwrap_or(0);
-            *delivered.entry(progress.group).or_default() += now - before;
+            delivered.entry(progress.group).or_default()[0] += now - before;
         }
         let at = at.since(Instant::ZERO).as_ps();
-        let samples = delivered.into_iter().filter(|(_, bytes)| *bytes > 0);
-        self.report.throughput.extend(samples.map(|(group, bytes)| (at, group, bytes)));
+        let samples = delivered.into_iter().map(|(group, [bytes, reactive])| (at, group, bytes, reactive));
+        self.report.throughput.extend(samples);
     }
 
     fn finish(mut self) -> HostReport {

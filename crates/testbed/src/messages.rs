@@ -58,8 +58,8 @@ pub(crate) struct ReceiverReport {
 pub(crate) struct HostReport {
     pub(crate) senders: Vec<SenderReport>,
     pub(crate) receivers: Vec<ReceiverReport>,
-    /// Time in picoseconds, group, bytes.
-    pub(crate) throughput: Vec<(u64, u16, u64)>,
+    /// Time in picoseconds, group, bytes, bytes without a credit.
+    pub(crate) throughput: Vec<(u64, u16, u64, u64)>,
     pub(crate) malformed: u64,
     pub(crate) stray: u64,
     pub(crate) failed_sends: u64,

@@ -450,14 +450,14 @@ fn result(
     interrupted: bool,
 ) -> RunResult {
     let cpu_s = switch.cpu_s + hosts.iter().map(|host| host.cpu_s).sum::<f64>();
-    let mut throughput: BTreeMap<(u64, u16), u64> = BTreeMap::new();
-    for (at, group, bytes) in hosts.iter().flat_map(|host| &host.throughput) {
-        *throughput.entry((*at, *group)).or_default() += bytes;
+    let mut throughput: BTreeMap<(u64, u16), [u64; 2]> = BTreeMap::new();
+    for (at, group, bytes, reactive) in hosts.iter().flat_map(|host| &host.throughput) {
+        let sum = throughput.entry((*at, *group)).or_default();
+        sum[0] += bytes;
+        sum[1] += reactive;
     }
-    let throughput_samples = throughput.into_iter().map(|((at, group), delivered_bytes)| ThroughputSample {
-        at: Instant::from_ps(at),
-        group,
-        delivered_bytes,
+    let throughput_samples = throughput.into_iter().map(|((at, group), [delivered_bytes, reactive_bytes])| {
+        ThroughputSample { at: Instant::from_ps(at), group, delivered_bytes, reactive_bytes }
     });
     let queue_samples = switch.samples.iter().map(|&(at, port, queue, packets, bytes)| QueueSample {
         at: Instant::from_ps(at),

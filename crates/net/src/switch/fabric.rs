@@ -365,7 +365,9 @@ impl Fabric {
     }
 
     fn enqueue(&mut self, now: Instant, link: u32, packet: Packet) {
-        if !self.shared.is_empty() {
+        let (port, shared) = self.link_and_buffer(link);
+        // A port that is behind still holds what should have left: a packet that fits beside that fits.
+        if shared.is_some_and(|shared| !port.fits_shared(&packet, shared)) {
             self.catch_up_neighbours(now, link);
         }
         let (port, shared) = self.link_and_buffer(link);
