@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ fn every_transport(folder: &Path) -> PathBuf {
     );
     let mut group = |name: &str, keys: &str| {
         let start = 100 * text.matches("[traffic.").count();
-        text += &format!(
+        let _ = write!(
+            text,
             "\n[traffic.{name}]\nkind = \"flows\"\n{keys}\n\
              flows = [{{ source = 0, destination = 1, start = \"{start}ms\", size = \"300kB\" }}]\n"
         );

@@ -183,7 +183,7 @@ fn write_name(name: &mut Name, to: To) -> libc::socklen_t {
 
 /// Writes the control message that sets the octet of DSCP and ECN; returns its length.
 fn write_octet(control: &mut Control, octet: u8) -> usize {
-    let header = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
+    let header = ptr::from_mut(control).cast::<libc::cmsghdr>();
     // SAFETY: the buffer is aligned for `cmsghdr` and has room for it and an integer behind it, which CMSG_DATA finds.
     unsafe {
         (*header).cmsg_level = libc::IPPROTO_IP;

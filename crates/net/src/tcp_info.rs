@@ -15,7 +15,13 @@ pub fn retransmissions(stream: &impl AsFd) -> io::Result<u32> {
     // SAFETY: the kernel writes at most `length` bytes, the size of the struct.
     let result = unsafe {
         let descriptor = stream.as_fd().as_raw_fd();
-        libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, ptr::from_mut(&mut info).cast(), &mut length)
+        libc::getsockopt(
+            descriptor,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            ptr::from_mut(&mut info).cast(),
+            &raw mut length,
+        )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info.tcpi_total_retrans) }
 }

@@ -1,7 +1,7 @@
 //! A host of a testbed: the process that has all flows of one host of the scenario, both those it sends and those it
 //! receives.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::iter::Peekable;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -20,7 +20,9 @@ use pliant_sim::scenario::{Resolved, Scenario};
 use pliant_sim::traffic::{FlowSpec, Traffic, UNLIMITED_BYTES};
 
 use crate::kernel_tcp::{KernelFlow, KernelProgress, KernelReceivers, KernelSender, KernelTcp, has_end};
-use crate::messages::{HostReport, OVER, Parent, ReceiverReport, SenderReport, await_network, cpu_seconds, say};
+use crate::messages::{
+    HostReport, OVER, Parent, ReceiverReport, SenderReport, await_network, cpu_seconds, report, say,
+};
 use crate::network;
 use crate::pattern::Pattern;
 
@@ -196,24 +198,23 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
         kernel,
         kernel_senders: BTreeMap::new(),
         kernel_told: BTreeMap::new(),
-        pending: BTreeMap::new(),
+        pending: BTreeSet::new(),
         report: HostReport::default(),
         cpu_before: cpu_seconds(),
     };
     running.host.set_clock(clock);
     running.run(&parent)?;
-    parent.report(&running.finish());
+    report(&running.finish());
     Ok(())
 }
 
 /// The flows of one host: those it receives a while before they start, those it sends when they do.
-struct Starts<'a> {
+struct Starts {
     traffic: Peekable<std::iter::Enumerate<Traffic>>,
     host: u32,
     ahead: Span,
     /// Flows to send, seen while those to receive were looked for.
-    later: std::collections::VecDeque<(u64, FlowSpec)>,
-    scenario: std::marker::PhantomData<&'a ()>,
+    later: VecDeque<(u64, FlowSpec)>,
 }
 
 enum Start {
@@ -221,10 +222,10 @@ enum Start {
     Send(u64, FlowSpec),
 }
 
-impl Starts<'_> {
+impl Starts {
     fn new(scenario: &Resolved, host: u32, ahead: Span) -> Self {
         let traffic = scenario.traffic().expect("the scenario was checked").enumerate().peekable();
-        Self { traffic, host, ahead, later: std::collections::VecDeque::new(), scenario: std::marker::PhantomData }
+        Self { traffic, host, ahead, later: VecDeque::new() }
     }
 
     /// What is due at `now`.
@@ -258,7 +259,7 @@ impl Starts<'_> {
 struct Running<'a> {
     scenario: &'a Resolved,
     arguments: &'a HostArguments,
-    starts: Starts<'a>,
+    starts: Starts,
     opener: Opener<'a>,
     host: Host<AnyTransport>,
     flows: Flows,
@@ -267,7 +268,7 @@ struct Running<'a> {
     /// Bytes of each flow of the operating system that samples have counted.
     kernel_told: BTreeMap<u64, u64>,
     /// When the application of a flow of messages has the next one.
-    pending: BTreeMap<(Instant, u64), ()>,
+    pending: BTreeSet<(Instant, u64)>,
     report: HostReport,
     /// Processor time that was spent before the start.
     cpu_before: f64,
@@ -288,7 +289,7 @@ impl Running<'_> {
                     Start::Send(number, spec) => self.send(number, spec),
                 }
             }
-            while let Some((&(at, flow), ())) = self.pending.first_key_value().filter(|((at, _), ())| *at <= now) {
+            while let Some(&(at, flow)) = self.pending.first().filter(|(at, _)| *at <= now) {
                 self.pending.remove(&(at, flow));
                 self.hand_over(flow);
             }
@@ -304,7 +305,7 @@ impl Running<'_> {
                     break;
                 }
             }
-            let pending = self.pending.first_key_value().map(|((at, _), ())| *at);
+            let pending = self.pending.first().map(|(at, _)| *at);
             let until = [Some(now.after(NAP)), self.starts.next_at(), pending, next_sample];
             let until = until.into_iter().flatten().min().expect("there is a nap");
             self.host.turn(&mut self.flows, until)?;
@@ -399,7 +400,7 @@ impl Running<'_> {
     fn schedule(&mut self, number: u64) {
         let messages = self.flows.senders.get(&number).and_then(|flow| flow.messages.as_ref());
         if let Some(at) = messages.and_then(|messages| messages.next_at()) {
-            self.pending.insert((at, number), ());
+            self.pending.insert((at, number));
         }
     }
 

@@ -136,12 +136,13 @@ impl Parent {
     pub(crate) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
+}
 
-    /// Hands the report over.
-    pub(crate) fn report(&self, report: &impl Serialize) {
-        let text = serde_json::to_string(report).expect("a report is plain data");
-        let _ = say(&text);
-    }
+/// Hands the report of this process over.
+pub(crate) fn report(report: &impl Serialize) {
+    let text = serde_json::to_string(report).expect("a report is plain data");
+    // A parent that has gone needs none.
+    let _ = say(&text);
 }
 
 /// Writes a line to the parent; `None` if it has gone.

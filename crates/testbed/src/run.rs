@@ -2,6 +2,7 @@
 //! the result that the simulator yields.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ impl Headroom {
         if self.lost > 0 {
             return Some(format!("{} frames were lost beside the queues", self.lost));
         }
-        (self.late_p99 > TOO_LATE).then(|| format!("1 % of frames left more than {} late", TOO_LATE))
+        (self.late_p99 > TOO_LATE).then(|| format!("1 % of frames left more than {TOO_LATE} late"))
     }
 
     /// Two lines for people.
@@ -112,12 +113,13 @@ impl Headroom {
             Span::from_us(self.late_max.as_ps() / 1_000_000),
         );
         if let Some(why) = self.overload() {
-            text += &format!("overloaded, not a result: {why}; a slower scenario or an idler machine is needed\n");
+            let _ = writeln!(text, "overloaded, not a result: {why}; a slower scenario or an idler machine is needed");
         }
         if self.faults != [0; 5] {
             let [lost, dark, twice, corrupt, held] = self.faults;
-            text += &format!(
-                "faults: {lost} frames lost, {dark} in blackouts, {twice} sent twice, {corrupt} corrupted, {held} held back\n"
+            let _ = writeln!(
+                text,
+                "faults: {lost} frames lost, {dark} in blackouts, {twice} sent twice, {corrupt} corrupted, {held} held back"
             );
         }
         text
@@ -193,7 +195,7 @@ pub fn run(
     let switch: SwitchReport = processes.report(hosts)?;
     let wall_s = ended.as_secs_f64().max(1e-9);
     let headroom = headroom(&reports, &switch, wall_s, idle_before, idle_after);
-    Ok((result(scenario, &reports, switch, ended, interrupted), headroom))
+    Ok((result(scenario, &reports, &switch, ended, interrupted), headroom))
 }
 
 /// The processes of a testbed: hosts by number, then the switch. They die when this is dropped.
@@ -445,7 +447,7 @@ fn headroom(
 fn result(
     scenario: &Resolved,
     hosts: &[HostReport],
-    switch: SwitchReport,
+    switch: &SwitchReport,
     ended: Instant,
     interrupted: bool,
 ) -> RunResult {

@@ -15,7 +15,7 @@ use pliant_proto::time::Instant;
 use pliant_sim::scenario::Scenario;
 
 use crate::host::PORT;
-use crate::messages::{Parent, QueueReport, SwitchReport, await_network, cpu_seconds};
+use crate::messages::{self, Parent, QueueReport, SwitchReport, await_network, cpu_seconds};
 use crate::network;
 
 /// How soon a stop is heard.
@@ -117,7 +117,7 @@ pub fn run(scenario: &Path, medium: &Medium, faults: FaultConfig) -> Result<(), 
     let switch = running.switch_mut();
     switch.advance(clock.now());
     switch.assert_conserved();
-    parent.report(&SwitchReport { cpu_s: cpu_seconds() - cpu_before, ..report(switch, &names) });
+    messages::report(&SwitchReport { cpu_s: cpu_seconds() - cpu_before, ..report(switch, &names) });
     Ok(())
 }
 

@@ -150,7 +150,13 @@ impl PacketRing {
         // SAFETY: the kernel writes at most `length` bytes, the size of the struct.
         let result = unsafe {
             let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-            libc::getsockopt(self.socket.as_raw_fd(), level, option, ptr::from_mut(&mut statistics).cast(), &mut length)
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                level,
+                option,
+                ptr::from_mut(&mut statistics).cast(),
+                &raw mut length,
+            )
         };
         if result == 0 { u64::from(statistics.tp_drops) } else { 0 }
     }
