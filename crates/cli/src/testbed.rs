@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use pliant_net::clock::SharedClock;
 use pliant_net::switch::counters::{Names, prometheus, text};
-use pliant_net::switch::ethernet::{EthernetSwitch, SwitchError};
+use pliant_net::switch::ethernet::{EthernetSwitch, Mode, SwitchError};
 use pliant_net::switch::relay::Relay;
 use pliant_net::switch::{FaultConfig, Switch};
 use pliant_sim::output::{summary_json, write_run};
@@ -91,12 +91,32 @@ pub(crate) struct HowArguments {
     /// Without privileges: hosts are addresses on loopback, the switch relays UDP between them
     #[arg(long)]
     pub(crate) relay: bool,
+    /// `fidelity`: frames as a wire has them, links of up to 1 Gbit/s; `speed`: superframes of up to 64 kB, which are one
+    /// entry of a queue each
+    #[arg(long, value_enum, default_value = "fidelity")]
+    pub(crate) mode: ModeName,
     /// Gives all processes real-time priority, for machines that have other work: needs root
     #[arg(long)]
     pub(crate) real_time: bool,
     /// What the switch does to frames: loss, duplicate, corrupt, reorder (probabilities), reorder_delay, blackouts
     #[arg(long, value_name = "TABLE", default_value = "")]
     pub(crate) faults: String,
+}
+
+/// What a switch takes for a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ModeName {
+    Fidelity,
+    Speed,
+}
+
+impl From<ModeName> for Mode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Fidelity => Self::Fidelity,
+            ModeName::Speed => Self::Speed,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -119,6 +139,8 @@ struct SwitchCommand {
     interfaces: Vec<String>,
     #[arg(long, value_delimiter = ',')]
     loopback: Vec<String>,
+    #[arg(long, value_enum, default_value = "fidelity")]
+    mode: ModeName,
     #[arg(long, default_value = "")]
     faults: String,
 }
@@ -148,7 +170,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         }
         Command::Switch(arguments) => {
             let (_, faults) = read_faults(&arguments.faults)?;
-            pliant_testbed::switch::run(&arguments.scenario, &medium(arguments)?, faults)?;
+            pliant_testbed::switch::run(&arguments.scenario, &medium(arguments)?, arguments.mode.into(), faults)?;
             Ok(Ending::Done)
         }
     }
@@ -211,7 +233,11 @@ pub(crate) fn run_one(
         return Err(CliError::User("--faults: a relay cannot corrupt what it sends".to_owned()));
     }
     let program = std::env::current_exe().map_err(|error| CliError::Machine(format!("cannot find myself: {error}")))?;
-    let options = Options { program, on_loopback: how.relay, real_time: how.real_time, faults, fault_text };
+    if how.relay && how.mode == ModeName::Speed {
+        return Err(CliError::User("--mode speed: a relay has no superframes".to_owned()));
+    }
+    let mode = how.mode.into();
+    let options = Options { program, mode, on_loopback: how.relay, real_time: how.real_time, faults, fault_text };
     let (result, headroom) = pliant_testbed::run::run(scenario, &options, interrupt, &mut |_| {})?;
     if !quiet || headroom.overload().is_some() {
         eprint!("{}", headroom.text());

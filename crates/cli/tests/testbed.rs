@@ -142,6 +142,27 @@ fn the_systems_own_tcp_crosses_the_switch() {
     let (rows, said) = flows(&file, &["--counters", "--faults", "loss = 0.01"]);
     assert_all_completed(&rows, 2);
     assert!(!said.contains("oversized"), "{said}");
+    // The same with superframes, which the switch passes on as they are.
+    let (rows, said) = flows(&file, &["--counters", "--mode", "speed", "--set", "topology.link.rate=10Gbit/s"]);
+    assert_all_completed(&rows, 2);
+    assert!(!said.contains("oversized") && !said.contains("checksums_completed"), "{said}");
+}
+
+/// Scenarios for testbeds that come with the program resolve, and a testbed can run them.
+#[test]
+fn the_scenarios_that_come_along_are_suitable() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/testbed");
+    let mut files = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let file = entry.unwrap().path();
+        let output = pliant(&["check", file.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let scenario = pliant_sim::scenario::Scenario::load(&file).unwrap().resolve().unwrap();
+        let mode = pliant_net::switch::ethernet::Mode::Fidelity;
+        pliant_testbed::network::check(&scenario, false, mode).unwrap();
+        files += 1;
+    }
+    assert!(files >= 6, "{files}");
 }
 
 /// Processes of a parent.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pliant_net::clock::SharedClock;
 use pliant_net::socket::{Batch, Socket};
-use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, WireSize};
+use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode, WireSize};
 use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAMES, Switch};
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
@@ -98,6 +98,7 @@ fn ethernet(input: &str, output: &str, seconds: u64) {
         interfaces: vec![input.to_owned(), output.to_owned()],
         addresses,
         wire_size: WireSize::default(),
+        mode: Mode::Fidelity,
         class_of_dscp: PLIANT_CLASSES,
     };
     let mut running = EthernetSwitch::open(&config, SharedClock::start()).expect("the interfaces are there");

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
+use pliant_net::switch::ethernet::Mode;
+
 use crate::network::{address, station};
 
 /// Room for a full packet of a scenario in UDP with Pliant's headers.
@@ -30,7 +32,7 @@ pub(crate) fn interface(host: u32) -> String {
 }
 
 /// Connects the namespace of every host with that of the switch.
-pub(crate) fn connect(switch: u32, hosts: &[u32]) -> io::Result<()> {
+pub(crate) fn connect(switch: u32, hosts: &[u32], mode: Mode) -> io::Result<()> {
     let mut cables = String::new();
     for (host, process) in (0..).zip(hosts) {
         let (name, station) = (interface(host), text_of(station(host)));
@@ -43,8 +45,9 @@ pub(crate) fn connect(switch: u32, hosts: &[u32]) -> io::Result<()> {
     ip(switch, &cables)?;
     for (host, process) in (0..).zip(hosts) {
         // One segment per frame: a superframe would be one entry of a queue, and 44 times as long.
+        let segments = if mode == Mode::Fidelity { "link set dev eth0 gso_max_segs 1\n" } else { "" };
         let mut lines = format!(
-            "link set dev lo up\nlink set dev eth0 gso_max_segs 1\nlink set dev eth0 up\n\
+            "link set dev lo up\n{segments}link set dev eth0 up\n\
              address add {address}/16 dev eth0\n\
              route change 10.77.0.0/16 dev eth0 src {address} advmss {KERNEL_MSS}\n",
             address = address(host)

@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAME_BYTES, DEFAULT_FRAMES};
+use pliant_net::switch::ethernet::Mode;
+use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAME_BYTES};
 use pliant_net::switch::{Choice, End, Entry, FabricConfig, FaultConfig, LinkConfig, SwitchConfig};
 use pliant_proto::switch::Discipline;
 use pliant_proto::units::Rate;
@@ -29,14 +30,16 @@ fn refuse<T>(key: impl Into<String>, why: impl Into<String>) -> Result<T, Unsuit
 }
 
 /// Refuses what exists in the simulator only, and what a testbed cannot keep up with.
-pub fn check(scenario: &Resolved, on_loopback: bool) -> Result<(), Unsuitable> {
+pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), Unsuitable> {
     let topology = &scenario.topology;
     if topology.hosts() > MAX_HOSTS {
         return refuse("topology", format!("{} hosts, a testbed has at most {MAX_HOSTS}", topology.hosts()));
     }
-    if let Some(link) = topology.links().iter().find(|link| link.rate > MAX_RATE) {
+    let too_fast = |link: &&pliant_sim::topology::Link| mode == Mode::Fidelity && link.rate > MAX_RATE;
+    if let Some(link) = topology.links().iter().find(too_fast) {
         let name = format!("{} -> {}", topology.node_name(link.from), topology.node_name(link.to));
-        let why = format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE}", link.rate);
+        let why =
+            format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE} (or use --mode speed)", link.rate);
         return refuse("topology", why);
     }
     if scenario.spec.routing == RoutingName::TwoPaths {
@@ -78,7 +81,8 @@ pub fn is_kernel(scenario: &Resolved, group: &str) -> bool {
 }
 
 /// The switch that stands for all links and switches of a scenario. Port `h` leads to host `h`.
-pub fn switch_config(scenario: &Resolved, faults: FaultConfig) -> SwitchConfig {
+pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> SwitchConfig {
+    let (frames, frame_bytes) = mode.frames();
     let topology = &scenario.topology;
     let hosts = topology.hosts();
     let end = |node: NodeId| if topology.is_host(node) { End::Port(node.0 as u16) } else { End::Node(node.0 - hosts) };
@@ -110,8 +114,8 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig) -> SwitchConfig {
         },
         ports: (0..hosts).map(|host| topology.node_name(NodeId(host))).collect(),
         faults,
-        frames: DEFAULT_FRAMES,
-        frame_bytes: DEFAULT_FRAME_BYTES,
+        frames,
+        frame_bytes,
         sample_interval: scenario.spec.sample_interval,
     }
 }
@@ -165,7 +169,8 @@ mod tests {
     #[test]
     fn every_way_ends_at_its_host() {
         let scenario = dumbbell();
-        let FabricConfig { links, entries, routes, .. } = switch_config(&scenario, FaultConfig::default()).fabric;
+        let FabricConfig { links, entries, routes, .. } =
+            switch_config(&scenario, FaultConfig::default(), Mode::Fidelity).fabric;
         for (from, to) in (0..4u16).flat_map(|from| (0..4u16).map(move |to| (from, to))).filter(|(a, b)| a != b) {
             let Entry::Link(mut link) = entries[usize::from(from)] else { panic!("hosts have uplinks") };
             let mut hops = 1;
@@ -181,12 +186,13 @@ mod tests {
     #[test]
     fn what_a_testbed_cannot_do_is_refused_by_key() {
         let mut scenario = dumbbell();
-        assert_eq!(check(&scenario, false), Ok(()));
+        assert_eq!(check(&scenario, false, Mode::Fidelity), Ok(()));
         scenario.spec.shares = true;
-        assert_eq!(check(&scenario, false).unwrap_err().key, "shares");
+        assert_eq!(check(&scenario, false, Mode::Fidelity).unwrap_err().key, "shares");
         let text = dumbbell().to_toml().replace("1Gbit/s", "10Gbit/s");
         let fast = Scenario::parse(&text, Path::new("t.toml")).unwrap().resolve().unwrap();
-        let error = check(&fast, false).unwrap_err().to_string();
+        let error = check(&fast, false, Mode::Fidelity).unwrap_err().to_string();
         assert!(error.contains("host 0 -> ") && error.contains("10Gbit/s"), "{error}");
+        assert_eq!(check(&fast, false, Mode::Speed), Ok(()));
     }
 }

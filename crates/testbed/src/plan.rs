@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use pliant_net::switch::ethernet::{EthernetConfig, WireSize};
-use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAME_BYTES, DEFAULT_FRAMES};
+use pliant_net::switch::ethernet::{EthernetConfig, Mode, WireSize};
+use pliant_net::switch::forwarder::AddressTable;
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{RelayConfig, RelayPort};
 use pliant_net::switch::{Choice, End, Entry, FabricConfig, FaultConfig, LinkConfig, SwitchConfig};
@@ -36,11 +36,34 @@ struct PlanSpec {
     /// Traffic class of DSCPs. Default: the upper five bits of each.
     #[serde(default)]
     dscp: toml::Table,
+    /// What counts as a frame. Default: `"fidelity"`.
+    #[serde(default)]
+    mode: ModeName,
     /// What a bad network would do.
     #[serde(default)]
     faults: FaultSpec,
     /// The ports, two at least.
     port: Vec<PortSpec>,
+}
+
+/// What a switch on interfaces takes for a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ModeName {
+    /// A frame.
+    #[default]
+    Fidelity,
+    /// A superframe, too.
+    Speed,
+}
+
+impl From<ModeName> for Mode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Fidelity => Self::Fidelity,
+            ModeName::Speed => Self::Speed,
+        }
+    }
 }
 
 fn default_seed() -> u64 {
@@ -213,6 +236,7 @@ impl PlanSpec {
             });
         }
         let ports = names.len() as u32;
+        let (frames, frame_bytes) = Mode::from(self.mode).frames();
         Ok(SwitchConfig {
             fabric: FabricConfig {
                 plans,
@@ -224,8 +248,8 @@ impl PlanSpec {
             },
             ports: names,
             faults,
-            frames: DEFAULT_FRAMES,
-            frame_bytes: DEFAULT_FRAME_BYTES,
+            frames,
+            frame_bytes,
             sample_interval: None,
         })
     }
@@ -257,13 +281,23 @@ impl PlanSpec {
             class_of_dscp[place] = class.ok_or_else(|| format!("dscp.{dscp}: a class is a number from 0 to 31"))? as u8;
         }
         let wire_size = WireSize::default();
-        Ok(Plan::Ethernet(Box::new(EthernetConfig { switch, interfaces, addresses, wire_size, class_of_dscp })))
+        Ok(Plan::Ethernet(Box::new(EthernetConfig {
+            switch,
+            interfaces,
+            addresses,
+            wire_size,
+            mode: self.mode.into(),
+            class_of_dscp,
+        })))
     }
 
     fn relay(&self, switch: SwitchConfig) -> Result<Plan, String> {
         if switch.faults.corrupt > 0.0 {
             let why = "a relay cannot corrupt what it sends: the kernel would make a new checksum for it";
             return Err(format!("faults.corrupt: {why}"));
+        }
+        if self.mode != ModeName::Fidelity {
+            return Err("mode: a relay has no superframes".to_owned());
         }
         if !self.dscp.is_empty() {
             return Err("dscp: a relay takes the upper five bits of each".to_owned());

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use pliant_net::clock::SharedClock;
 use pliant_net::switch::FaultConfig;
+use pliant_net::switch::ethernet::Mode;
 use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
 use pliant_sim::engine::flow_path;
@@ -39,6 +40,8 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Options {
     /// The program that has the hidden commands `testbed host` and `testbed switch`.
     pub program: PathBuf,
+    /// What the switch takes for a frame.
+    pub mode: Mode,
     /// On loopback, in place of network namespaces.
     pub on_loopback: bool,
     /// All processes with real-time priority (SCHED_RR), the switch before hosts: for machines that have other work.
@@ -166,7 +169,7 @@ pub fn run(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(RunResult, Headroom), TestbedError> {
-    network::check(scenario, options.on_loopback)?;
+    network::check(scenario, options.on_loopback, options.mode)?;
     if !options.on_loopback && !namespaces::permitted() {
         return Err(TestbedError::NotPermitted);
     }
@@ -178,7 +181,7 @@ pub fn run(
     if !options.on_loopback {
         let pids = processes.pids();
         let (switch, hosts) = pids.split_last().expect("the switch is the last");
-        namespaces::connect(*switch, hosts).map_err(failed("connect the namespaces"))?;
+        namespaces::connect(*switch, hosts, options.mode).map_err(failed("connect the namespaces"))?;
     }
     processes.tell_all(SET_UP)?;
     processes.expect_all(READY)?;
@@ -245,6 +248,7 @@ impl Processes {
             let names: Vec<String> = (0..hosts).map(namespaces::interface).collect();
             command.args(["--interfaces", &names.join(",")]);
         }
+        command.args(["--mode", if options.mode == Mode::Speed { "speed" } else { "fidelity" }]);
         command.args(["--faults", &options.fault_text, "--scenario"]).arg(file);
         processes.add(command, &sender)?;
         Ok(processes)

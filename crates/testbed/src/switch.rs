@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pliant_net::clock::SharedClock;
 use pliant_net::switch::counters::{Names, text};
-use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, SwitchError, WireSize};
+use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode, SwitchError, WireSize};
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
 use pliant_net::switch::{FaultConfig, Switch, SwitchConfig};
@@ -51,7 +51,12 @@ enum Running {
 }
 
 impl Running {
-    fn open(config: SwitchConfig, medium: &Medium, wire: WireSize, hosts: u32) -> Result<Self, SwitchError> {
+    fn open(
+        config: SwitchConfig,
+        medium: &Medium,
+        wire: WireSize,
+        (hosts, mode): (u32, Mode),
+    ) -> Result<Self, SwitchError> {
         // Until it is told when time begins.
         let clock = SharedClock::start();
         match medium {
@@ -61,6 +66,7 @@ impl Running {
                     interfaces: interfaces.clone(),
                     addresses: network::addresses(hosts),
                     wire_size: wire,
+                    mode,
                     class_of_dscp: PLIANT_CLASSES,
                 };
                 Ok(Self::Ethernet(Box::new(EthernetSwitch::open(&config, clock)?)))
@@ -97,16 +103,17 @@ impl Running {
 }
 
 /// Runs the switch until its parent says stop. This is a process of its own.
-pub fn run(scenario: &Path, medium: &Medium, faults: FaultConfig) -> Result<(), SwitchProcessError> {
+pub fn run(scenario: &Path, medium: &Medium, mode: Mode, faults: FaultConfig) -> Result<(), SwitchProcessError> {
     if !await_network() {
         return Ok(());
     }
     // First in line for a processor, where that is allowed: frames should be late by as little as can be.
     let _ = rustix::process::setpriority_process(None, -20);
     let scenario = Scenario::load(scenario)?.resolve()?;
-    let config = network::switch_config(&scenario, faults);
+    let config = network::switch_config(&scenario, faults, mode);
     let names = Names::new(&config);
-    let mut running = Running::open(config, medium, WireSize::framed(scenario.wire()), scenario.topology.hosts())?;
+    let wire = WireSize::framed(scenario.wire());
+    let mut running = Running::open(config, medium, wire, (scenario.topology.hosts(), mode))?;
     let Some((parent, clock)) = Parent::meet() else { return Ok(()) };
     std::thread::sleep(Duration::from_nanos(clock.until_start().as_ps() / 1000));
     running.set_clock(clock);

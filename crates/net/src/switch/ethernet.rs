@@ -14,9 +14,9 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::wire;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::forwarder::{AddressTable, Departure, Intake, Switch, SwitchConfig};
+use super::forwarder::{AddressTable, DEFAULT_FRAME_BYTES, DEFAULT_FRAMES, Departure, Intake, Switch, SwitchConfig};
 use super::frame::{self, FrameError, Layer4};
-use super::packet_ring::{PacketRing, interface_index, sending_socket};
+use super::packet_ring::{OFFLOAD_BYTES, PacketRing, RingShape, interface_index, sending_socket};
 use crate::clock::{SharedClock, realtime_ns};
 use crate::mmsg::{BATCH, Outgoing, Sender, To};
 
@@ -87,6 +87,35 @@ impl WireSize {
 /// Headers of a frame with data of a byte stream: Ethernet, IPv4, UDP, and Pliant's own.
 const DATA_FRAME_BYTES: i16 = 14 + 20 + 8 + wire::DATA_HEADER_BYTES as i16;
 
+/// What a switch on interfaces takes for a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Frames as a wire has them. Queues mean what plans say.
+    #[default]
+    Fidelity,
+    /// Also superframes of up to 64 kB, whose cutting and checksums hosts leave to their interfaces, and the switch to
+    /// those behind it: faster by far, but one entry of a queue each.
+    Speed,
+}
+
+impl Mode {
+    /// Bytes before each frame that say what is left to be done to it.
+    const fn offset(self) -> usize {
+        match self {
+            Self::Fidelity => 0,
+            Self::Speed => OFFLOAD_BYTES,
+        }
+    }
+
+    /// Number and size of frames that a switch keeps in this mode.
+    pub const fn frames(self) -> (usize, usize) {
+        match self {
+            Self::Fidelity => (DEFAULT_FRAMES, DEFAULT_FRAME_BYTES),
+            Self::Speed => (1024, 66 << 10),
+        }
+    }
+}
+
 /// A switch on interfaces.
 #[derive(Clone, Debug)]
 pub struct EthernetConfig {
@@ -98,6 +127,8 @@ pub struct EthernetConfig {
     pub addresses: AddressTable,
     /// What frames count for.
     pub wire_size: WireSize,
+    /// What counts as a frame.
+    pub mode: Mode,
     /// Traffic class of each DSCP.
     pub class_of_dscp: [u8; 64],
 }
@@ -141,6 +172,7 @@ pub struct EthernetSwitch {
     sender: Sender,
     addresses: AddressTable,
     wire_size: WireSize,
+    mode: Mode,
     class_of_dscp: [u8; 64],
     departures: Vec<Departure>,
     next_overrun: Instant,
@@ -153,14 +185,18 @@ impl EthernetSwitch {
             io::ErrorKind::PermissionDenied => SwitchError::NotPermitted { name: name.to_owned() },
             _ => SwitchError::Interface { name: name.to_owned(), error },
         };
+        let shape = match config.mode {
+            Mode::Fidelity => RingShape::FRAMES,
+            Mode::Speed => RingShape::SUPERFRAMES,
+        };
         let (mut rings, mut interfaces) = (Vec::new(), Vec::new());
         for name in &config.interfaces {
             let index = interface_index(name).map_err(|error| failed(name, error))?;
-            rings.push(PacketRing::open(index).map_err(|error| failed(name, error))?);
+            rings.push(PacketRing::open(index, shape).map_err(|error| failed(name, error))?);
             interfaces.push(index);
         }
         let first = config.interfaces.first().map_or("", String::as_str);
-        let sending = sending_socket().map_err(|error| failed(first, error))?;
+        let sending = sending_socket(config.mode == Mode::Speed).map_err(|error| failed(first, error))?;
         // Sleeps end when they should; the kernel would else join wake-ups 50 us apart.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         Ok(Self {
@@ -172,6 +208,7 @@ impl EthernetSwitch {
             sender: Sender::new(),
             addresses: config.addresses.clone(),
             wire_size: config.wire_size,
+            mode: config.mode,
             class_of_dscp: config.class_of_dscp,
             departures: Vec::with_capacity(BATCH),
             next_overrun: Instant::ZERO,
@@ -222,25 +259,27 @@ impl EthernetSwitch {
     }
 
     fn take_frame(&mut self, at: Instant, port: u16) {
-        let Self { switch, rings, addresses, wire_size, class_of_dscp, .. } = self;
-        rings[usize::from(port)].take(|frame| {
+        let Self { switch, rings, addresses, wire_size, class_of_dscp, mode, .. } = self;
+        rings[usize::from(port)].take(|whole| {
+            let frame = &mut whole.bytes[mode.offset()..];
             let counters = switch.port_mut(port);
             counters.received += 1;
-            counters.received_bytes += frame.bytes.len() as u64;
-            if frame.truncated {
+            counters.received_bytes += frame.len() as u64;
+            if whole.truncated {
                 counters.oversized += 1;
                 return;
             }
-            if frame.tagged {
+            if whole.tagged {
                 counters.tagged += 1;
                 return;
             }
-            let header = match frame::parse(frame.bytes) {
+            let header = match frame::parse(frame) {
                 Ok(header) => header,
                 Err(FrameError::Malformed) => return counters.malformed += 1,
                 Err(FrameError::Tagged) => return counters.tagged += 1,
             };
-            if frame.checksum_missing && frame::complete_checksum(frame.bytes) {
+            let left = *mode == Mode::Fidelity && whole.checksum_missing;
+            if left && frame::complete_checksum(frame) {
                 counters.checksums_completed += 1;
             }
             let destination = addresses.find(header.mac, header.ipv4);
@@ -251,13 +290,13 @@ impl EthernetSwitch {
             let intake = Intake {
                 destination,
                 wire_bytes: match header.layer4 {
-                    Layer4::Udp => wire_size.of_datagram(frame.bytes.len(), header.layer4_payload(frame.bytes)),
-                    other => wire_size.of(frame.bytes.len(), other),
+                    Layer4::Udp => wire_size.of_datagram(frame.len(), header.layer4_payload(frame)),
+                    other => wire_size.of(frame.len(), other),
                 },
                 traffic_class: frame::classify(header.octet, class_of_dscp),
                 flow: header.flow,
             };
-            switch.take(at, port, &intake, frame.bytes);
+            switch.take(at, port, &intake, whole.bytes);
         });
     }
 
@@ -269,7 +308,8 @@ impl EthernetSwitch {
                 && let Some(departure) = self.switch.poll_departure(now)
             {
                 if departure.traffic_class.ecn() == Ecn::Ce {
-                    frame::set_ecn(self.switch.frame_mut(departure.frame), departure.traffic_class);
+                    let whole = self.switch.frame_mut(departure.frame);
+                    frame::set_ecn(&mut whole[self.mode.offset()..], departure.traffic_class);
                 }
                 self.departures.push(departure);
             }
@@ -287,6 +327,10 @@ impl EthernetSwitch {
             drop(messages);
             for (departure, refused) in self.departures.iter().zip(refused) {
                 self.switch.recycle(departure, !refused);
+                if !refused {
+                    // What stands before a frame is no part of it.
+                    self.switch.port_mut(departure.port).sent_bytes -= self.mode.offset() as u64;
+                }
             }
             sent += self.departures.len();
             self.departures.clear();

@@ -13,12 +13,31 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of one slot: a header and the largest frame.
-const SLOT_BYTES: usize = 2048;
-/// Slots of a ring: 40 ms of full frames at 1 Gbit/s, should the switch not run for so long.
-const SLOTS: usize = 4096;
+/// How a ring is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RingShape {
+    /// Bytes of one slot: the kernel's header and the largest frame.
+    slot_bytes: usize,
+    slots: usize,
+    /// Frames have [`OFFLOAD_BYTES`] before them.
+    offloads: bool,
+}
+
+impl RingShape {
+    /// For single frames: 40 ms of full ones at 1 Gbit/s, should the switch not run for so long.
+    pub(super) const FRAMES: Self = Self { slot_bytes: 2048, slots: 4096, offloads: false };
+    /// For superframes, which hosts leave to be cut and summed.
+    pub(super) const SUPERFRAMES: Self = Self { slot_bytes: 1 << 17, slots: 256, offloads: true };
+
+    fn bytes(self) -> usize {
+        self.slot_bytes * self.slots
+    }
+}
+
+/// Bytes before each frame that say what is left to be done to it (virtio_net_hdr).
+pub(super) const OFFLOAD_BYTES: usize = 10;
 /// Slots lie in blocks of whole pages.
-const BLOCK_BYTES: usize = 1 << 16;
+const BLOCK_BYTES: usize = 1 << 17;
 
 /// Number of an interface of this network namespace.
 pub(super) fn interface_index(name: &str) -> io::Result<u32> {
@@ -32,7 +51,7 @@ pub(super) fn interface_index(name: &str) -> io::Result<u32> {
 
 /// A frame in the ring.
 pub(super) struct RingFrame<'a> {
-    /// Its bytes, or as many as fit a slot.
+    /// Its bytes, or as many as fit a slot, behind what is left to be done to it if the ring's shape says so.
     pub(super) bytes: &'a mut [u8],
     /// It was longer.
     pub(super) truncated: bool,
@@ -46,6 +65,7 @@ pub(super) struct RingFrame<'a> {
 pub(super) struct PacketRing {
     socket: OwnedFd,
     memory: *mut u8,
+    shape: RingShape,
     next: usize,
 }
 
@@ -54,7 +74,7 @@ unsafe impl Send for PacketRing {}
 
 impl PacketRing {
     /// Takes every frame that arrives on the interface with this index from now on.
-    pub(super) fn open(interface: u32) -> io::Result<Self> {
+    pub(super) fn open(interface: u32, shape: RingShape) -> io::Result<Self> {
         // SAFETY: a plain system call; what it returns is checked.
         let raw =
             unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
@@ -66,22 +86,25 @@ impl PacketRing {
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
+        if shape.offloads {
+            set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
+        }
         let request = libc::tpacket_req {
             tp_block_size: BLOCK_BYTES as libc::c_uint,
-            tp_block_nr: (SLOTS * SLOT_BYTES / BLOCK_BYTES) as libc::c_uint,
-            tp_frame_size: SLOT_BYTES as libc::c_uint,
-            tp_frame_nr: SLOTS as libc::c_uint,
+            tp_block_nr: (shape.bytes() / BLOCK_BYTES) as libc::c_uint,
+            tp_frame_size: shape.slot_bytes as libc::c_uint,
+            tp_frame_nr: shape.slots as libc::c_uint,
         };
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         // SAFETY: a new mapping at an address of the kernel's choice, of the size that was asked for above.
         let memory = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(ptr::null_mut(), SLOTS * SLOT_BYTES, access, libc::MAP_SHARED, socket.as_raw_fd(), 0)
+            libc::mmap(ptr::null_mut(), shape.bytes(), access, libc::MAP_SHARED, socket.as_raw_fd(), 0)
         };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let ring = Self { socket, memory: memory.cast(), next: 0 };
+        let ring = Self { socket, memory: memory.cast(), shape, next: 0 };
         // Frames for any station, where the interface filters.
         // SAFETY: zeroes are a value of this plain C struct.
         let mut membership: libc::packet_mreq = unsafe { mem::zeroed() };
@@ -102,8 +125,8 @@ impl PacketRing {
 
     /// The header of the slot that the kernel fills next or has just filled.
     fn header(&self) -> *mut libc::tpacket2_hdr {
-        // SAFETY: `next` is below SLOTS, so the slot lies in the mapping.
-        unsafe { self.memory.add(self.next * SLOT_BYTES).cast() }
+        // SAFETY: `next` is below the number of slots, so the slot lies in the mapping.
+        unsafe { self.memory.add(self.next * self.shape.slot_bytes).cast() }
     }
 
     fn status(&self) -> &AtomicU32 {
@@ -129,10 +152,13 @@ impl PacketRing {
         assert!(status & libc::TP_STATUS_USER != 0, "a frame waits");
         // SAFETY: as in `peek`.
         let header = unsafe { *self.header() };
-        let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-        assert!(start + length <= SLOT_BYTES, "the kernel keeps to the slot");
+        let before = if self.shape.offloads { OFFLOAD_BYTES } else { 0 };
+        let (start, length) = (usize::from(header.tp_mac) - before, header.tp_snaplen as usize + before);
+        assert!(start + length <= self.shape.slot_bytes, "the kernel keeps to the slot");
         // SAFETY: the range was just checked to lie in the slot, which is ours until it is given back below.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.memory.add(self.next * SLOT_BYTES + start), length) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(self.memory.add(self.next * self.shape.slot_bytes + start), length)
+        };
         see(RingFrame {
             bytes,
             truncated: header.tp_len > header.tp_snaplen,
@@ -140,7 +166,7 @@ impl PacketRing {
             tagged: status & libc::TP_STATUS_VLAN_VALID != 0,
         });
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % SLOTS;
+        self.next = (self.next + 1) % self.shape.slots;
     }
 
     /// Frames that found no free slot since this was asked last.
@@ -171,12 +197,13 @@ impl AsFd for PacketRing {
 impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is this ring's own, and no reference into it is left.
-        unsafe { libc::munmap(self.memory.cast(), SLOTS * SLOT_BYTES) };
+        unsafe { libc::munmap(self.memory.cast(), self.shape.bytes()) };
     }
 }
 
 /// A packet socket that sends, past the interface's queueing discipline, and receives nothing.
-pub(super) fn sending_socket() -> io::Result<OwnedFd> {
+/// With `offloads` messages begin with [`OFFLOAD_BYTES`].
+pub(super) fn sending_socket(offloads: bool) -> io::Result<OwnedFd> {
     // SAFETY: a plain system call; what it returns is checked.
     let raw = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
     if raw < 0 {
@@ -185,6 +212,9 @@ pub(super) fn sending_socket() -> io::Result<OwnedFd> {
     // SAFETY: the descriptor was just opened, and nobody else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
     set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
+    if offloads {
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
+    }
     set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &(8 << 20))?;
     Ok(socket)
 }
