@@ -6,7 +6,6 @@
 mod arrivals;
 mod attachments;
 mod flows;
-mod link;
 mod messages;
 mod network;
 mod oracle;
@@ -14,6 +13,7 @@ mod schedule;
 
 pub use flows::{Open, Opened};
 pub use messages::FlowMessages;
+pub use network::flow_path;
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
