@@ -445,9 +445,9 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
                     messages.on_bytes(range);
                 }
             }
-            TransportEvent::DeliverMessage { bytes, .. } => {
+            TransportEvent::DeliverMessage { message, bytes } => {
                 self.delivered(bytes.into());
-                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message()) {
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message(message)) {
                     self.slot.received = Some(self.now);
                 }
             }

@@ -14,6 +14,8 @@
 //! - m shrinks with the rate's share of the maximum: a step is m R (1 − R/R_max). With m = 1/16 it is about as large as
 //!   the cut of l/2 at a target of 0.1, so that rates settle there even where a window has too few packets to tell 0.1
 //!   from 0.2. Halving m at each turn, as ExpressPass does, would follow that noise.
+//! - The first loss above the target ends the start at the largest rate: the rate becomes what arrived, and the target
+//!   more, of which l/2 would take a round trip and a window for each halving; it falls to an eighth at most.
 //! - From the fourth increase in a row on steps double, up to 16 times over: what became free is found soon.
 //! - A window that began before the last change is not judged: the loss in it is that of another rate.
 //! - Silence after enough packets is a loss of all of them, equation (2); the gentle (3) is for windows that are too poor.
@@ -34,6 +36,8 @@ const STEADY_RISES: u32 = 3;
 const DOUBLINGS: u32 = 4;
 /// Least target where the target follows the bound: a flow that may lose nothing must still find its rate.
 const TARGET_MIN: f64 = 0.01;
+/// What remains of the rate at least when the start ends.
+const START_CUT: f64 = 1.0 / 8.0;
 /// Windows that are too poor in packets last at most so many times longer.
 const STRETCH: u64 = 4;
 /// The least rate is this part of the largest: as many flows share a link without standing loss. One packet per few
@@ -83,8 +87,8 @@ pub(super) struct Knowledge {
 /// How the rate follows from losses.
 #[derive(Clone, Debug)]
 enum Law {
-    /// The paper's equations, and how many windows in a row have raised the rate.
-    Equations { rises: u32 },
+    /// The paper's equations, how many windows in a row have raised the rate, and whether one has cut it before.
+    Equations { rises: u32, started: bool },
     /// A window that others on the path understand.
     Window(Box<SharedPath>),
 }
@@ -113,7 +117,7 @@ impl RateControl {
     pub(super) fn new(config: &AtpConfig, control: RateControlConfig, rtt_guess: Span) -> Self {
         let max_rate = config.max_rate.bits_per_sec() as f64;
         let law = match control.shared_path {
-            None => Law::Equations { rises: 0 },
+            None => Law::Equations { rises: 0, started: !control.adaptive },
             Some(shared) => Law::Window(Box::new(SharedPath::new(shared, config.payload))),
         };
         let bound = config.max_loss.fraction().max(TARGET_MIN);
@@ -299,7 +303,7 @@ impl RateControl {
 
     fn judge(&mut self, now: Instant, window: &Window, know: &Knowledge) {
         match &mut self.law {
-            Law::Equations { rises } => {
+            Law::Equations { rises, started } => {
                 let loss = f64::from(window.sent - window.arrived) / f64::from(window.sent);
                 let raises = window.arrived > 0 && loss <= self.target;
                 let (mut m, mut silent) = (self.config.increase, window.arrived == 0);
@@ -309,9 +313,11 @@ impl RateControl {
                     *rises = if raises { *rises + 1 } else { 0 };
                     silent &= window.sent < self.config.min_window_packets;
                 }
+                let starting = !core::mem::replace(started, *started || !raises);
                 self.rate = match (raises, silent) {
                     (true, _) => (1.0 - m) * self.rate + m * self.max_rate,
                     (false, true) => self.rate * (1.0 - self.config.silence_cut),
+                    (false, false) if starting => self.rate * ((1.0 - loss) / (1.0 - self.target)).max(START_CUT),
                     (false, false) => self.rate * (1.0 - loss / 2.0),
                 };
                 self.rate = self.rate.clamp(SLOWEST * self.max_rate, self.max_rate);
@@ -443,7 +449,7 @@ mod tests {
             libm::round((control.rate / 1e8 - 1.0) * 1e3)
         };
         assert_eq!([0; 9].map(&mut step), [10.0, 10.0, 10.0, 10.0, 20.0, 40.0, 79.0, 158.0, 158.0]);
-        assert_eq!([5, 0, 10].map(step), [-250.0, 10.0, -500.0], "all of ten lost: half of the rate");
+        assert_eq!([5, 0, 10].map(step), [-444.0, 10.0, -500.0], "the first loss leaves what arrived / 0.9");
     }
 
     #[test]
