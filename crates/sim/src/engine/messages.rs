@@ -84,14 +84,17 @@ impl FlowMessages {
         self.total.is_some_and(|total| self.delivered == self.bound.needed(total))
     }
 
-    /// Bytes of a stream arrived.
-    pub(super) fn on_bytes(&mut self, range: ByteRange) {
+    /// Bytes of a stream arrived. Whether they brought the last message needed.
+    pub(super) fn on_bytes(&mut self, range: ByteRange) -> bool {
+        let before = self.delivered;
         let (records, value) = (self.source.records(), &mut self.delivered_value);
         self.delivered += self.tally.deliver(range, |message| {
             if let Some(records) = records {
                 *value += records.value(message);
             }
         });
+        let needed = self.total.map(|total| self.bound.needed(total));
+        needed.is_some_and(|needed| before < needed && self.delivered >= needed)
     }
 
     /// How far the mean of the records that arrived is off that of all, as a part of it.
