@@ -339,7 +339,7 @@ fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<Vec<
 }
 
 /// The groups, then the legacy flows of those that have some.
-fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
+pub(crate) fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
     let legacy = |group: &Group| {
         group.legacy.as_ref().map(|legacy| GroupInfo {
             name: format!("{}.legacy", group.name),

@@ -16,7 +16,7 @@ pub use flows::{Open, Opened};
 pub use messages::FlowMessages;
 
 use pliant_proto::contract::policy::Policy;
-use pliant_proto::packet::{EndpointId, Packet, SackBlocks, Side};
+use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
@@ -227,7 +227,13 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     #[inline]
     fn deliver(&mut self, packet: &Packet) {
         let sack = self.network.attachments.take(packet);
-        self.flows.slots[packet.to.flow() as usize].in_flight -= 1;
+        let slot = &mut self.flows.slots[packet.to.flow() as usize];
+        slot.in_flight -= 1;
+        if R::ON
+            && let Body::Unscheduled { len, .. } = packet.body()
+        {
+            self.recorder.arrived_reactive(slot.group, u64::from(len));
+        }
         self.with_transport(packet.to, |transport, _, now| transport.handle_packet(now, packet, &sack));
     }
 

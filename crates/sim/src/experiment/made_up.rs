@@ -58,7 +58,9 @@ pub(super) fn result(groups: u16) -> RunResult {
         flows: (0..groups).map(flow).collect(),
         ports: vec![port],
         queue_samples: Vec::new(),
-        throughput_samples: (0..groups).map(|group| ThroughputSample { at: end, group, delivered_bytes: 1 }).collect(),
+        throughput_samples: (0..groups)
+            .map(|group| ThroughputSample { at: end, group, delivered_bytes: 1, reactive_bytes: 1 })
+            .collect(),
         reflex_samples: (0..groups).map(|group| ReflexSample { flow: 0, group, standing }).collect(),
     }
 }

@@ -92,6 +92,35 @@ fn variants_keep_their_order_and_lead_to_their_lines() {
     );
 }
 
+/// An array of a variant takes the place of the one that is there; a table is laid over it, also an empty one.
+#[test]
+fn variants_replace_arrays_and_make_tables() {
+    let text = SMALL.to_owned()
+        + r#"
+[variants.written]
+traffic.backup.tcp = {}
+traffic.web = { reflex = {}, contract = { min_share = 0.8 } }
+queues.queue = [{ name = "one", classes = [0, 1], limit = "1MB" }]
+"#;
+    let scenario = parse(&text).unwrap();
+    let (_, written) = scenario.variants().unwrap().pop().unwrap();
+    let resolved = scenario.with(&written).and_then(|scenario| scenario.resolve()).unwrap();
+    assert_eq!(resolved.switch_plan.queues.len(), 1);
+    let (web, backup) = (&resolved.spec.traffic["web"], &resolved.spec.traffic["backup"]);
+    assert!(web.reflex.is_some());
+    assert_eq!(backup.tcp.as_ref().unwrap().min_rto.unwrap().to_string(), "5ms");
+}
+
+/// A group whose flows all start in the warm-up has no statistics, and the user is told why.
+#[test]
+fn a_group_that_is_not_measured_is_named() {
+    let text = SMALL.replace("kind = \"incast\"\nsize = \"100kB\"\nperiod = \"500us\"", "kind = \"permutation\"");
+    assert_eq!(resolve(&text).unwrap().warnings, Vec::<String>::new());
+    let warnings = set(&text, &["warmup=100us"]).unwrap().warnings;
+    assert!(warnings[0].starts_with("small.toml:16: `traffic.backup`: all its flows start before"), "{warnings:?}");
+    assert_eq!(warnings.len(), 1);
+}
+
 /// Mistakes and what is said about them: each names the line and the key.
 #[test]
 fn mistakes_are_named() {

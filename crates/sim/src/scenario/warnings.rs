@@ -1,6 +1,6 @@
 //! What a scenario can do but is hardly meant to.
 
-use pliant_proto::time::Span;
+use pliant_proto::time::{Instant, Span};
 
 use super::Resolved;
 use super::document::Document;
@@ -12,6 +12,9 @@ use crate::topology::{Link, NodeId};
 
 /// Flows whose round-trip times are looked at.
 const FLOWS_LOOKED_AT: usize = 1000;
+
+/// Flows among which one that is measured is looked for.
+const FLOWS_SEARCHED: usize = 100_000;
 
 /// One line for each oddity, which names file, line and key.
 pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> {
@@ -34,8 +37,37 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
             warn(name, ("transport".to_owned(), format!("{} {why}", group.transport.name())));
         }
     }
+    let unmeasured = |name: &String| document.error(&format!("traffic.{name}"), UNMEASURED).to_string();
+    warnings.extend(groups_unmeasured(resolved).iter().map(unmeasured));
     warnings.extend(resolved.overload_warning());
     warnings
+}
+
+const UNMEASURED: &str =
+    "all its flows start before `warmup` is over or after `measure_until`: none counts in the statistics";
+
+/// Names of the groups that have flows, but none that is measured.
+fn groups_unmeasured(resolved: &Resolved) -> Vec<String> {
+    let spec = &resolved.spec;
+    let measured = Instant::ZERO.after(spec.warmup)..Instant::ZERO.after(spec.measure_until.unwrap_or(Span::MAX));
+    if measured.start == Instant::ZERO && spec.measure_until.is_none() {
+        return Vec::new();
+    }
+    // Whether each group has flows, and whether one of them counts.
+    let mut found = vec![(false, false); spec.traffic.len()];
+    let mut flows = resolved.traffic().into_iter().flatten();
+    for flow in flows.by_ref().take(FLOWS_SEARCHED) {
+        let (any, counted) = &mut found[usize::from(flow.group)];
+        (*any, *counted) = (true, *counted || measured.contains(&flow.start));
+        if found.iter().all(|&(_, counted)| counted) {
+            return Vec::new();
+        }
+    }
+    if flows.next().is_some() {
+        return Vec::new();
+    }
+    let unmeasured = spec.traffic.keys().zip(found).filter(|(_, found)| *found == (true, false));
+    unmeasured.map(|(name, _)| name.clone()).collect()
 }
 
 /// Priorities of ATP that are none, because a queue takes several of its classes.

@@ -217,8 +217,13 @@ pub(super) fn register_retransmission_rate(engine: &mut Engine) {
     });
 }
 
-pub(super) fn register_sum(engine: &mut Engine, name: &'static str, count: fn(&FlowRow) -> u32) {
-    engine.register_fn(name, move |flows: &mut Flows| flows.sum(|flow| f64::from(count(flow))));
+pub(super) fn register_sum(engine: &mut Engine, name: &'static str, count: fn(&FlowRow) -> u64) {
+    engine.register_fn(name, move |flows: &mut Flows| flows.sum(|flow| count(flow) as f64));
+}
+
+/// The largest stretch that the receiver held beyond a gap.
+pub(super) fn register_reorder(engine: &mut Engine) {
+    register_values(engine, "reorder_kb", |flow, _, _| Some(exact(flow.reorder_bytes as f64 / 1e3)));
 }
 
 /// Completion time in a baseline over that here, flow by flow: above 1 the flow is faster here. Runs of the same
