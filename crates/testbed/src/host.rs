@@ -120,11 +120,18 @@ impl HostApplication<AnyTransport> for Flows {
 
     fn event(&mut self, now: Instant, endpoint: EndpointId, event: Event) {
         match event {
-            Event::Deliver(range) => self.delivered(endpoint, range.len()),
-            Event::DeliverMessage { bytes, .. } => {
+            Event::Deliver(range) => {
+                self.delivered(endpoint, range.len());
+                if let Some(flow) = self.of(endpoint)
+                    && flow.messages.as_mut().is_some_and(|messages| messages.on_bytes(range))
+                {
+                    flow.received.get_or_insert(now);
+                }
+            }
+            Event::DeliverMessage { message, bytes } => {
                 self.delivered(endpoint, bytes.into());
                 if let Some(flow) = self.of(endpoint)
-                    && flow.messages.as_mut().is_some_and(|messages| messages.on_message())
+                    && flow.messages.as_mut().is_some_and(|messages| messages.on_message(message))
                 {
                     flow.received = Some(now);
                 }
