@@ -175,8 +175,11 @@ impl EgressPort {
         let mut not_before = Instant::MAX;
         for index in 0..self.strict {
             let queue = &mut self.queues[usize::from(index)];
-            let Some(bytes) = queue.head().map(|head| u32::from(head.wire_bytes)) else { continue };
+            if queue.packets.is_empty() {
+                continue;
+            }
             if self.shaped >> index & 1 != 0
+                && let Some(bytes) = queue.head().map(|head| u32::from(head.wire_bytes))
                 && let Some(shaper) = &mut queue.shaper
                 && let Err(at) = shaper.take(now, bytes)
             {

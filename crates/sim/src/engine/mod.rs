@@ -193,7 +193,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         let (packet, switch) = self.network.take_arrival(self.now, link, &mut self.schedule);
         let Some(switch) = switch else { return self.deliver(&packet) };
         let pinned = self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)];
-        let next = if self.network.sprays() {
+        let next = if self.network.sprays() && !self.flows.slots[packet.to.flow() as usize].pinned {
             self.network.spray(switch, self.flows.host(packet.to), pinned, packet.hops)
         } else {
             pinned
@@ -476,12 +476,12 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
 
     #[inline]
     fn arm(&mut self, deadline: Option<Deadline>) {
-        // A later deadline than the pending event is looked at when that event comes.
-        if let Some(deadline) = deadline
-            && deadline.at < *self.armed
+        // A later deadline than the pending event is looked at when that event comes. One that has passed is due now.
+        if let Some(at) = deadline.map(|deadline| deadline.at.max(self.now))
+            && at < *self.armed
         {
-            *self.armed = deadline.at;
-            self.schedule.push(deadline.at.max(self.now), kind::TIMER, self.endpoint.index());
+            *self.armed = at;
+            self.schedule.push(at, kind::TIMER, self.endpoint.index());
         }
     }
 }

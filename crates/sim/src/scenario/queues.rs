@@ -217,9 +217,9 @@ impl QueuesSpec {
         if wishes.colour_limit.is_some() && self.queue.iter().all(|queue| queue.colour_limit.is_none()) {
             return refuse("colour_limit", "limits no red packets");
         }
-        // The queue of credits is what it must be, and data on credits cannot be marked: it must pass.
+        // Queues of credits and those that drop early are what they must be. Data on credits cannot be marked: it must pass.
         let credits = self.queue.iter().any(|queue| queue.shaper.is_some());
-        for queue in self.queue.iter_mut().filter(|queue| queue.shaper.is_none()) {
+        for queue in self.queue.iter_mut().filter(|queue| queue.shaper.is_none() && queue.red.is_none()) {
             if let Some(limit) = queue.colour_limit.as_mut().zip(wishes.colour_limit) {
                 *limit.0 = limit.1;
             }

@@ -62,6 +62,14 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure { name: "rate_gbit_per_s", register: flows::register_rate },
     Measure { name: "delivered_fraction", register: flows::register_delivered_fraction },
     Measure { name: "delivered_bytes", register: flows::register_delivered_bytes },
+    Measure {
+        name: "messages",
+        register: |engine| flows::register_messages(engine, "messages", |counts| counts.total),
+    },
+    Measure {
+        name: "delivered_messages",
+        register: |engine| flows::register_messages(engine, "delivered_messages", |counts| counts.delivered),
+    },
     Measure { name: "retransmission_rate", register: flows::register_retransmission_rate },
     Measure {
         name: "retransmissions",
