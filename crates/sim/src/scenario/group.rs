@@ -9,6 +9,7 @@ use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
 use super::dccp::DccpSpec;
 use super::homa::HomaSpec;
+use super::kernel::KernelSpec;
 use super::ndp::NdpSpec;
 use super::near_opt::NearOptSpec;
 use super::reflex::ReflexSpec;
@@ -19,7 +20,7 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 22] = [
+pub(super) const GROUP_KEYS: [&str; 23] = [
     "kind",
     "class",
     "ack_class",
@@ -42,6 +43,7 @@ pub(super) const GROUP_KEYS: [&str; 22] = [
     "legacy",
     "legacy_class",
     "legacy_tcp",
+    "kernel",
 ];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
@@ -110,6 +112,9 @@ pub struct GroupSpec {
     /// Settings of TCP for those flows, in place of those in `[transport]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legacy_tcp: Option<TcpSpec>,
+    /// Settings of the operating system's TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -170,11 +175,13 @@ pub enum TransportName {
     /// Data on credits, and by DCTCP's window what is left (FlexPass).
     #[serde(rename = "flexpass")]
     FlexPass,
+    /// The operating system's TCP, on a testbed; in the simulator a model of it.
+    Kernel,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -196,6 +203,7 @@ impl TransportName {
         Self::ExpressPass,
         Self::Layered,
         Self::FlexPass,
+        Self::Kernel,
     ];
 
     /// Its name in scenario files.
@@ -222,6 +230,7 @@ impl TransportName {
             Self::ExpressPass => "expresspass",
             Self::Layered => "expresspass-layered",
             Self::FlexPass => "flexpass",
+            Self::Kernel => "kernel",
         }
     }
 
@@ -247,6 +256,7 @@ impl TransportName {
             Self::Homa => "Homa: messages that the receiver grants, by priorities, the shortest first (SIGCOMM 2018)",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
+            Self::Kernel => "the operating system's TCP on a testbed, and a model of it in the simulator",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
             Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
             Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
@@ -264,7 +274,7 @@ impl TransportName {
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
         let other = matches!(self, Self::Udp | Self::Dccp | Self::Ndp | Self::Scdp | Self::Homa)
-            || matches!(self, Self::Atp | Self::PFabric | Self::NearOpt);
+            || matches!(self, Self::Atp | Self::PFabric | Self::NearOpt | Self::Kernel);
         !other && !self.has_credits()
     }
 
@@ -284,6 +294,7 @@ impl TransportName {
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
+            Self::Kernel => "kernel",
             Self::ExpressPass | Self::Layered | Self::FlexPass => "credit",
             _ => "tcp",
         }
@@ -300,10 +311,19 @@ impl TransportName {
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),
+            Self::Kernel => Table::try_from(KernelSpec::default()),
             _ if self.has_credits() => Table::try_from(CreditSpec::default().explicit(self, 1.0)),
             _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
         };
         Some(settings.expect("settings are plain values"))
+    }
+
+    /// Settings of the TCP that is a part of a transport with credits, at their defaults, as `[traffic.NAME.tcp]` writes
+    /// them; `None` of transports that are TCP or have none.
+    pub fn default_tcp_part(self) -> Option<Table> {
+        let has = matches!(self, Self::FlexPass | Self::Layered);
+        let explicit = has.then(|| Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)));
+        explicit.map(|settings| settings.expect("settings are plain values"))
     }
 
     /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.

@@ -21,12 +21,13 @@ use toml::Table;
 
 use super::atp::MessageTransport;
 use super::credit::CreditCarrier;
-use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
+use super::credit_carrier::{LEGACY_CLASS, check_oracle, credit_carrier, legacy_carrier};
 use super::dccp::DccpSpec;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
 use super::homa::HomaSpec;
+use super::kernel::kernel_carrier;
 use super::ndp::NdpSpec;
 use super::near_opt::{NearOptSpec, OracleSpec};
 use super::queues::{KeyError, QueuesSpec, Reserve};
@@ -130,6 +131,8 @@ pub enum Carrier {
     NearOpt(NearOptSpec),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
     Messages(Box<AtpConfig>),
+    /// The operating system's TCP with a congestion control of which the simulator has no model.
+    Kernel,
 }
 
 /// A member of the TCP family with its settings.
@@ -158,6 +161,15 @@ impl Resolved {
 
     pub(super) fn to_table(&self) -> Table {
         Table::try_from(&self.spec).expect("a scenario is made of tables and plain values")
+    }
+
+    /// Why the simulator cannot run it, if so.
+    pub fn testbed_only(&self) -> Option<String> {
+        let group = self.groups.iter().find(|group| matches!(group.carrier, Carrier::Kernel))?;
+        Some(format!(
+            "traffic.{}.kernel.congestion: the simulator has no model of it, only a testbed runs it",
+            group.name
+        ))
     }
 
     /// Bytes around a payload.
@@ -242,6 +254,10 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     if !oracle {
         return Ok(resolved);
     }
+    check_oracle(&resolved).map_err(|why| {
+        let own = spec.host_queues.as_ref().is_some_and(follows) && !follows(&spec.queues);
+        document.error(if own { "host_queues.reserve" } else { "queues.reserve" }, why)
+    })?;
     // Which bytes are upgraded is known once everything else is.
     let share = Reserve::Share(resolved.upgraded_share().max(LEAST_SHARE));
     let mut spec = spec;
@@ -446,6 +462,7 @@ fn resolve_group(
         TransportName::Scdp => ScdpSpec::carrier(group, packets, plans[1]),
         TransportName::Homa => HomaSpec::carrier(group, packets),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
+        TransportName::Kernel => kernel_carrier(group, tcp),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
             Ok(Carrier::Credit(Box::new(credit_carrier(group, tcp, plans)?)))
@@ -492,10 +509,11 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
     // What leaves messages out by itself cannot leave out bytes beside.
     let bends = of_tcp && !group.transport.sends_messages();
     let of = |transport| group.transport == transport;
-    let has_window = of_tcp || of(TransportName::Layered) || of(TransportName::FlexPass);
+    let has_window = of_tcp || of(TransportName::Layered) || of(TransportName::FlexPass) || of(TransportName::Kernel);
     let tables = [
         ("tcp", group.tcp.is_some(), has_window, "has no settings of TCP"),
         ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
+        ("kernel", group.kernel.is_some(), of(TransportName::Kernel), "is not the operating system's"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
         ("ndp", group.ndp.is_some(), of(TransportName::Ndp), "has no settings of NDP"),
         ("scdp", group.scdp.is_some(), of(TransportName::Scdp), "has no settings of SCDP"),

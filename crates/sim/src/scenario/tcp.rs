@@ -383,6 +383,7 @@ impl TcpSpec {
             | TransportName::NearOpt
             | TransportName::Atp
             | TransportName::PFabric
+            | TransportName::Kernel
             | TransportName::ExpressPass => return None,
         })
     }
