@@ -464,10 +464,8 @@ impl<R> SimulatedHost<'_, '_, R> {
     #[inline(never)]
     fn ask(&mut self, event: TransportEvent) {
         match event {
-            TransportEvent::Ask(request) => {
-                if self.oracle.ask(self.endpoint, request) {
-                    self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
-                }
+            TransportEvent::Ask(request) if self.oracle.ask(self.endpoint, request) => {
+                self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
             }
             TransportEvent::AskHost(request) => {
                 let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));

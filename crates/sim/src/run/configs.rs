@@ -51,7 +51,8 @@ impl Configs {
             let data_class = flow.class.map_or(config.data_class, TrafficClass::new);
             Arc::new(ScdpConfig { data_class, ..config.clone() })
         });
-        let number = u64::from(flow.group) << 48 | flow.sequence / u64::from(sources);
+        let object = flow.sequence / u64::from(sources);
+        let number = u64::from(flow.group) << 48 | object;
         let shared = self.objects.entry(number).or_insert_with(|| {
             let shared_as = (sources > 1).then_some(number);
             (Rc::new(RefCell::new(ScdpObject::new(config, flow.bytes, shared_as))), sources)
