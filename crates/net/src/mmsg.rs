@@ -53,9 +53,8 @@ union Name {
 }
 
 /// Aligned as `cmsghdr` must be.
-#[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL_BYTES]);
+struct Control([u64; CONTROL_BYTES / 8]);
 
 struct Slots {
     headers: Vec<libc::mmsghdr>,
@@ -72,7 +71,7 @@ impl Slots {
             headers: vec![header; BATCH],
             iovecs: vec![iovec; BATCH],
             names: vec![name; BATCH],
-            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
+            controls: vec![Control([0; CONTROL_BYTES / 8]); BATCH],
         }
     }
 }
@@ -259,10 +258,10 @@ fn write_control<T>(control: &mut Control, at: usize, (level, kind): (libc::c_in
     let (length, space) =
         unsafe { (libc::CMSG_LEN(size_of::<T>() as u32) as usize, libc::CMSG_SPACE(size_of::<T>() as u32) as usize) };
     assert!(at + space <= CONTROL_BYTES);
-    // SAFETY: the buffer is aligned for `cmsghdr`, as is `at`, which adds such spaces up; that there is room for the
-    // header and the value behind it, which CMSG_DATA finds, was just checked.
+    // SAFETY: the buffer is aligned for `cmsghdr`, as is `at`, a sum of such spaces; that there is room for the header and
+    // the value behind it, which CMSG_DATA finds, was just checked.
     unsafe {
-        let header = ptr::from_mut(control).cast::<u8>().add(at).cast::<libc::cmsghdr>();
+        let header = control.0.as_mut_ptr().add(at / 8).cast::<libc::cmsghdr>();
         (*header).cmsg_level = level;
         (*header).cmsg_type = kind;
         (*header).cmsg_len = length;

@@ -120,7 +120,12 @@ impl HostApplication<AnyTransport> for Flows {
 
     fn event(&mut self, now: Instant, endpoint: EndpointId, event: Event) {
         match event {
-            Event::Deliver(range) => self.delivered(endpoint, range.len()),
+            Event::Deliver(range) => {
+                self.delivered(endpoint, range.len());
+                if let Some(messages) = self.of(endpoint).and_then(|flow| flow.messages.as_mut()) {
+                    messages.on_remote_bytes(range);
+                }
+            }
             Event::DeliverMessage { bytes, .. } => {
                 self.delivered(endpoint, bytes.into());
                 if let Some(flow) = self.of(endpoint)

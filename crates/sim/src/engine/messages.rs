@@ -22,6 +22,8 @@ pub struct FlowMessages {
     bound: LossBound,
     delivered: u32,
     tally: StreamTally,
+    /// Bytes of the messages that [`on_remote_bytes`](Self::on_remote_bytes) has taken from the source.
+    expected: u64,
 }
 
 impl FlowMessages {
@@ -39,6 +41,7 @@ impl FlowMessages {
             bound,
             delivered: 0,
             tally: StreamTally::default(),
+            expected: 0,
         }
     }
 
@@ -81,6 +84,18 @@ impl FlowMessages {
     /// Bytes of a stream arrived.
     pub fn on_bytes(&mut self, range: ByteRange) {
         self.delivered += self.tally.deliver(range);
+    }
+
+    /// The same where the sender is elsewhere and leaves no message out: messages are known from their source.
+    pub fn on_remote_bytes(&mut self, range: ByteRange) {
+        while self.expected < range.end {
+            let Some(Message { bytes, .. }) = self.next else { break };
+            self.expected += u64::from(bytes);
+            self.handed += 1;
+            self.tally.handed.push_back((bytes, false));
+            self.next = self.source.next();
+        }
+        self.on_bytes(range);
     }
 
     /// The sender leaves a message out.
