@@ -122,14 +122,16 @@ impl HostApplication<AnyTransport> for Flows {
         match event {
             Event::Deliver(range) => {
                 self.delivered(endpoint, range.len());
-                if let Some(messages) = self.of(endpoint).and_then(|flow| flow.messages.as_mut()) {
-                    messages.on_remote_bytes(range);
+                if let Some(flow) = self.of(endpoint)
+                    && flow.messages.as_mut().is_some_and(|messages| messages.on_remote_bytes(range))
+                {
+                    flow.received.get_or_insert(now);
                 }
             }
-            Event::DeliverMessage { bytes, .. } => {
+            Event::DeliverMessage { message, bytes } => {
                 self.delivered(endpoint, bytes.into());
                 if let Some(flow) = self.of(endpoint)
-                    && flow.messages.as_mut().is_some_and(|messages| messages.on_message())
+                    && flow.messages.as_mut().is_some_and(|messages| messages.on_message(message))
                 {
                     flow.received = Some(now);
                 }

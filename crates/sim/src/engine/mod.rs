@@ -447,13 +447,13 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
         match event {
             TransportEvent::Deliver(range) => {
                 self.delivered(range.len());
-                if let Some(messages) = &mut self.slot.messages {
-                    messages.on_bytes(range);
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_bytes(range)) {
+                    self.slot.received.get_or_insert(self.now);
                 }
             }
-            TransportEvent::DeliverMessage { bytes, .. } => {
+            TransportEvent::DeliverMessage { message, bytes } => {
                 self.delivered(bytes.into());
-                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message()) {
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message(message)) {
                     self.slot.received = Some(self.now);
                 }
             }

@@ -268,6 +268,14 @@ impl TransportName {
         Some(settings.expect("settings are plain values"))
     }
 
+    /// Settings of the TCP that is a part of a transport with credits, at their defaults, as `[traffic.NAME.tcp]` writes
+    /// them; `None` of transports that are TCP or have none.
+    pub fn default_tcp_part(self) -> Option<Table> {
+        let has = matches!(self, Self::FlexPass | Self::Layered);
+        let explicit = has.then(|| Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)));
+        explicit.map(|settings| settings.expect("settings are plain values"))
+    }
+
     /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {

@@ -17,7 +17,7 @@ use toml::Table;
 
 use super::atp::MessageTransport;
 use super::credit::CreditCarrier;
-use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
+use super::credit_carrier::{LEGACY_CLASS, check_oracle, credit_carrier, legacy_carrier};
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
@@ -238,6 +238,10 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     if !oracle {
         return Ok(resolved);
     }
+    check_oracle(&resolved).map_err(|why| {
+        let own = spec.host_queues.as_ref().is_some_and(follows) && !follows(&spec.queues);
+        document.error(if own { "host_queues.reserve" } else { "queues.reserve" }, why)
+    })?;
     // Which bytes are upgraded is known once everything else is.
     let share = Reserve::Share(resolved.upgraded_share().max(LEAST_SHARE));
     let mut spec = spec;
