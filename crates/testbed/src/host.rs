@@ -97,7 +97,10 @@ impl Flows {
 /// Where a packet's payload lies in its flow, as the pattern counts.
 fn pattern_offset(packet: &Packet) -> u64 {
     match packet.body() {
-        Body::Data { seq, .. } | Body::Scheduled { seq, .. } | Body::Unscheduled { seq, .. } => seq,
+        Body::Data { seq, .. }
+        | Body::Scheduled { seq, .. }
+        | Body::Unscheduled { seq, .. }
+        | Body::Datagram { seq, .. } => seq,
         Body::Message { message, fragment, .. } => u64::from(message) * 4099 + u64::from(fragment) * 1031,
         _ => 0,
     }
@@ -146,7 +149,7 @@ impl HostApplication<AnyTransport> for Flows {
                     flow.finished = true;
                 }
             }
-            Event::GiveUp { .. } | Event::Connected | Event::Release(_) | Event::Ask(_) => {}
+            Event::GiveUp { .. } | Event::Connected | Event::Release(_) | Event::Ask(_) | Event::AskHost(_) => {}
         }
     }
 

@@ -42,8 +42,9 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE} (or use --mode speed)", link.rate);
         return refuse("topology", why);
     }
-    if scenario.spec.routing == RoutingName::TwoPaths {
-        return refuse("routing", "the testbed's switch does not know \"two-paths\"");
+    let unknown = [(RoutingName::TwoPaths, "two-paths"), (RoutingName::SprayPermutation, "spray-permutation")];
+    if let Some((_, name)) = unknown.iter().find(|(routing, _)| scenario.spec.routing == *routing) {
+        return refuse("routing", format!("the testbed's switch does not know \"{name}\""));
     }
     if scenario.spec.shares {
         return refuse("shares", "only the simulator knows the max-min fair rate of each flow");
@@ -51,6 +52,9 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
     for (key, plan) in [("queues", &scenario.switch_plan), ("host_queues", &scenario.host_plan)] {
         if plan.queues.iter().any(|queue| queue.discipline == Discipline::PFabric) {
             return refuse(key, "the testbed's switch does not know the priorities that pFabric writes into packets");
+        }
+        if plan.trims().is_some() {
+            return refuse(key, "the testbed's switch forwards whole frames or none: it does not trim");
         }
     }
     let least = DEFAULT_FRAME_BYTES as u64 - 128;
@@ -62,6 +66,12 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
         match &group.carrier {
             Carrier::NearOpt(_) => {
                 return refuse(key, "near-opt exists in the simulator only: a testbed has no oracle");
+            }
+            Carrier::Homa(_) => {
+                return refuse(
+                    key,
+                    "homa exists in the simulator only: a testbed's hosts do not give turns and grants",
+                );
             }
             _ if on_loopback && is_kernel(scenario, &group.name) => {
                 return refuse(key, "kernel needs network namespaces, the relay on loopback carries UDP only");
@@ -108,7 +118,8 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
             choice: match scenario.spec.routing {
                 RoutingName::SprayRandom => Choice::Random,
                 RoutingName::SprayRoundRobin => Choice::Turns,
-                RoutingName::Ecmp | RoutingName::TwoPaths => Choice::Flow,
+                // The last two are refused.
+                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation => Choice::Flow,
             },
             seed: scenario.spec.seed,
         },
@@ -189,6 +200,15 @@ mod tests {
         assert_eq!(check(&scenario, false, Mode::Fidelity), Ok(()));
         scenario.spec.shares = true;
         assert_eq!(check(&scenario, false, Mode::Fidelity).unwrap_err().key, "shares");
+        for (group, key) in [("ndp", "queues"), ("homa", "traffic.web.transport")] {
+            let text = format!(
+                "duration = \"1ms\"\n[topology]\nkind = \"star\"\nhosts = 2\nlink = {{ rate = \"1Gbit/s\", delay = \"1us\" }}\n\
+                 [queues]\nplan = \"{group}\"\n[traffic.web]\nkind = \"permutation\"\nsize = \"1kB\"\n\
+                 transport = \"{group}\"\n"
+            );
+            let scenario = Scenario::parse(&text, Path::new("t.toml")).unwrap().resolve().unwrap();
+            assert_eq!(check(&scenario, false, Mode::Fidelity).unwrap_err().key, key);
+        }
         let text = dumbbell().to_toml().replace("1Gbit/s", "10Gbit/s");
         let fast = Scenario::parse(&text, Path::new("t.toml")).unwrap().resolve().unwrap();
         let error = check(&fast, false, Mode::Fidelity).unwrap_err().to_string();

@@ -64,6 +64,17 @@ pub(super) struct Slot {
     ideal_fct: Span,
 }
 
+impl Slot {
+    /// The host of the flow's endpoint on `side`.
+    #[inline]
+    pub(super) fn host(&self, side: Side) -> u32 {
+        match side {
+            Side::Initiator => self.spec.source,
+            Side::Responder => self.spec.destination,
+        }
+    }
+}
+
 /// All flows.
 pub(super) struct Flows<'a, T> {
     /// Two per slot: initiator, responder.
@@ -171,11 +182,7 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// Host of an endpoint.
     pub(super) fn host(&self, endpoint: EndpointId) -> u32 {
-        let spec = &self.slots[endpoint.flow() as usize].spec;
-        match endpoint.side() {
-            Side::Initiator => spec.source,
-            Side::Responder => spec.destination,
-        }
+        self.slots[endpoint.flow() as usize].host(endpoint.side())
     }
 
     /// Frees the slot of a flow that is over: the sender is done and none of its packets is left.

@@ -50,7 +50,7 @@ pub(super) const FLOWS: [Field; 33] = [
 ];
 
 /// Columns of `ports.csv`.
-pub(super) const PORTS: [Field; 20] = [
+pub(super) const PORTS: [Field; 22] = [
     ("port", Kind::Integer),
     ("queue", Kind::Integer),
     ("port_name", Kind::Text),
@@ -71,6 +71,8 @@ pub(super) const PORTS: [Field; 20] = [
     ("left_packets", Kind::Integer),
     ("left_bytes", Kind::Integer),
     ("max_packets", Kind::Integer),
+    ("trimmed_packets", Kind::Integer),
+    ("returned_packets", Kind::Integer),
 ];
 
 /// Columns of `queue_series.parquet`.
@@ -174,6 +176,8 @@ pub(super) fn ports(rows: &[PortRow]) -> Columns<'_> {
         integers(rows, |port| u64::from(port.left.packets)),
         integers(rows, |port| port.left.bytes),
         integers(rows, |port| u64::from(port.counters.max_packets)),
+        integers(rows, |port| port.counters.trimmed_packets),
+        integers(rows, |port| port.counters.returned_packets),
     ]);
     columns
 }
@@ -356,6 +360,8 @@ pub(super) fn read_ports(columns: &Columns<'static>) -> Result<Vec<PortRow>, Str
                 admitted: tally("enqueued", row),
                 dropped: DropReason::ALL.map(|reason| tally(&format!("dropped_{}", reason.name()), row)),
                 marked_packets: table.integer("marked_packets", row),
+                trimmed_packets: table.integer("trimmed_packets", row),
+                returned_packets: table.integer("returned_packets", row),
                 max_packets: table.small("max_packets", row)?,
             },
             left: Occupancy { packets: table.small("left_packets", row)?, bytes: table.integer("left_bytes", row) },

@@ -81,7 +81,7 @@ fn columns_keep_their_names() {
         "port,queue,port_name,queue_name,enqueued_packets,enqueued_bytes,dequeued_packets,dequeued_bytes,\
          marked_packets,dropped_tail_packets,dropped_tail_bytes,dropped_colour_packets,dropped_colour_bytes,\
          dropped_shared_buffer_packets,dropped_shared_buffer_bytes,dropped_early_packets,dropped_early_bytes,\
-         left_packets,left_bytes,max_packets"
+         left_packets,left_bytes,max_packets,trimmed_packets,returned_packets"
     );
     let names = |fields: &[Field]| fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
     assert_eq!(names(&schema::QUEUE_SERIES), "at_ps,port,queue,packets,bytes");

@@ -7,16 +7,20 @@ use toml::Table;
 use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
+use super::dccp::DccpSpec;
+use super::homa::HomaSpec;
 use super::kernel::KernelSpec;
+use super::ndp::NdpSpec;
 use super::near_opt::NearOptSpec;
 use super::reflex::ReflexSpec;
+use super::scdp::ScdpSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 19] = [
+pub(super) const GROUP_KEYS: [&str; 23] = [
     "kind",
     "class",
     "ack_class",
@@ -27,6 +31,10 @@ pub(super) const GROUP_KEYS: [&str; 19] = [
     "reflex",
     "tcp",
     "udp",
+    "dccp",
+    "ndp",
+    "scdp",
+    "homa",
     "atp",
     "pfabric",
     "cross_queue",
@@ -68,6 +76,18 @@ pub struct GroupSpec {
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Settings of its NDP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ndp: Option<NdpSpec>,
+    /// Settings of its SCDP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scdp: Option<ScdpSpec>,
+    /// Settings of its Homa transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub homa: Option<HomaSpec>,
+    /// Settings of its DCCP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dccp: Option<DccpSpec>,
     /// Pauses its flows while a queue above theirs is congested. Default: not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_queue: Option<CrossQueueSpec>,
@@ -131,6 +151,14 @@ pub enum TransportName {
     DctcpBandwidth,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// TCP's window over packets that are never retransmitted (RFC 4341).
+    Dccp,
+    /// Bursts a window, then sends what the receiver pulls (NDP, SIGCOMM 2017).
+    Ndp,
+    /// An object's symbols over NDP's switches and pulls (SCDP, arXiv 1909.08928).
+    Scdp,
+    /// Messages that their receiver grants by what is left of them (Homa, SIGCOMM 2018).
+    Homa,
     /// Approximate transmission: a bounded share of the messages may be missing.
     Atp,
     /// pFabric at the line rate.
@@ -153,7 +181,7 @@ pub enum TransportName {
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -165,6 +193,10 @@ impl TransportName {
         Self::DctcpSenderDrop,
         Self::DctcpBandwidth,
         Self::Udp,
+        Self::Dccp,
+        Self::Ndp,
+        Self::Scdp,
+        Self::Homa,
         Self::Atp,
         Self::PFabric,
         Self::NearOpt,
@@ -188,6 +220,10 @@ impl TransportName {
             Self::DctcpSenderDrop => "dctcp-sd",
             Self::DctcpBandwidth => "dctcp-bw",
             Self::Udp => "udp",
+            Self::Dccp => "dccp",
+            Self::Ndp => "ndp",
+            Self::Scdp => "scdp",
+            Self::Homa => "homa",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near-opt",
@@ -214,6 +250,10 @@ impl TransportName {
             Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
             Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::Dccp => "DCCP: TCP's window over packets that are never retransmitted (CCID 2, RFC 4341)",
+            Self::Ndp => "NDP: begins at line rate, switches trim, receivers pull what is left (SIGCOMM 2017)",
+            Self::Scdp => "SCDP: rateless symbols of an object over NDP's switches and pulls (arXiv 1909.08928)",
+            Self::Homa => "Homa: messages that the receiver grants, by priorities, the shortest first (SIGCOMM 2018)",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
             Self::Kernel => "the operating system's TCP on a testbed, and a model of it in the simulator",
@@ -233,7 +273,9 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt | Self::Kernel) && !self.has_credits()
+        let other = matches!(self, Self::Udp | Self::Dccp | Self::Ndp | Self::Scdp | Self::Homa)
+            || matches!(self, Self::Atp | Self::PFabric | Self::NearOpt | Self::Kernel);
+        !other && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -245,6 +287,10 @@ impl TransportName {
     pub const fn settings_table(self) -> &'static str {
         match self {
             Self::Udp => "udp",
+            Self::Dccp => "dccp",
+            Self::Ndp => "ndp",
+            Self::Scdp => "scdp",
+            Self::Homa => "homa",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
@@ -258,6 +304,10 @@ impl TransportName {
     pub fn default_settings(self) -> Option<Table> {
         let settings = match self {
             Self::Udp => return None,
+            Self::Dccp => Table::try_from(DccpSpec::default()),
+            Self::Ndp => Table::try_from(NdpSpec::default()),
+            Self::Scdp => Table::try_from(ScdpSpec::default()),
+            Self::Homa => Table::try_from(HomaSpec::default()),
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),

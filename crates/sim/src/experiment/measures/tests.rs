@@ -82,6 +82,7 @@ fn result(slow: bool, seed: u64) -> RunResult {
             dropped: [tally(4), tally(0), tally(0), tally(1)],
             marked_packets: 6,
             max_packets: 9,
+            ..QueueCounters::default()
         },
         left: Occupancy { packets: 2, bytes: 200 },
     };
