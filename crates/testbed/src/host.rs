@@ -126,7 +126,7 @@ impl HostApplication<AnyTransport> for Flows {
             Event::Deliver(range) => {
                 self.delivered(endpoint, range.len());
                 if let Some(flow) = self.of(endpoint)
-                    && flow.messages.as_mut().is_some_and(|messages| messages.on_bytes(range))
+                    && flow.messages.as_mut().is_some_and(|messages| messages.on_remote_bytes(range))
                 {
                     flow.received.get_or_insert(now);
                 }

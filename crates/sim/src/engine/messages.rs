@@ -24,6 +24,8 @@ pub struct FlowMessages {
     /// Sum of the values of the records among these.
     delivered_value: f64,
     tally: StreamTally,
+    /// Bytes of the messages that [`on_remote_bytes`](Self::on_remote_bytes) has taken from the source.
+    expected: u64,
 }
 
 impl FlowMessages {
@@ -42,6 +44,7 @@ impl FlowMessages {
             delivered: 0,
             delivered_value: 0.0,
             tally: StreamTally::default(),
+            expected: 0,
         }
     }
 
@@ -101,6 +104,18 @@ impl FlowMessages {
     pub(super) fn record_error(&self) -> Option<f64> {
         let records = self.source.records().filter(|_| self.delivered > 0)?;
         Some(self.delivered_value / f64::from(self.delivered) / records.mean() - 1.0)
+    }
+
+    /// The same where the sender is elsewhere and leaves no message out: messages are known from their source.
+    pub fn on_remote_bytes(&mut self, range: ByteRange) -> bool {
+        while self.expected < range.end {
+            let Some(Message { bytes, .. }) = self.next else { break };
+            self.expected += u64::from(bytes);
+            self.handed += 1;
+            self.tally.handed.push_back((bytes, false));
+            self.next = self.source.next();
+        }
+        self.on_bytes(range)
     }
 
     /// The sender leaves a message out.
