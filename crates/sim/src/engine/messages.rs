@@ -195,7 +195,7 @@ mod tests {
             tally.deliver(ByteRange::new(start, end), |message| whole.push(message));
             whole
         };
-        assert_eq!(deliver(0, 99), [0_u32; 0]);
+        assert_eq!(deliver(0, 99), [0; 0]);
         assert_eq!(deliver(200, 310), [3], "the last, after one of 200 without its first half");
         assert_eq!(deliver(99, 200), [0, 2]);
     }

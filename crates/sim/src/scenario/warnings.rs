@@ -31,7 +31,9 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
                 .into_iter()
                 .for_each(|oddity| warn(name, oddity));
         }
-        shared_priorities(group, &resolved.spec.queues).into_iter().for_each(|oddity| warn(name, oddity));
+        if let Some(oddity) = shared_priorities(group, &resolved.spec.queues) {
+            warn(name, oddity);
+        }
         if group.transport.is_tcp() && !group.pinned && resolved.spec.routing != RoutingName::Ecmp {
             let why = "takes reordering by `routing` for loss; `pinned = true` keeps its flows on one path each";
             warn(name, ("transport".to_owned(), format!("{} {why}", group.transport.name())));

@@ -19,7 +19,7 @@ pub struct Records {
 impl Records {
     /// Reads a CSV table without quotes: a header, then a line per record. `column` names the value, a number.
     pub fn read(path: &str, column: &str, directory: &Path) -> Result<Self, String> {
-        let file = data_path(path)?.map_or_else(|| directory.join(path), |path| path);
+        let file = data_path(path)?.unwrap_or_else(|| directory.join(path));
         let text = fs::read_to_string(file).map_err(|error| format!("{path}: {error}"))?;
         Self::parse(path, &text, column)
     }

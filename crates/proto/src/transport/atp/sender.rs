@@ -246,14 +246,10 @@ impl AtpSender {
 
     fn sample_rtt(&mut self, rtt: Span) {
         self.rtt.sample(&self.config.timer, rtt);
-        match &mut self.base_rtt {
-            Some(base) => *base = rtt.min(*base),
-            None => {
-                self.base_rtt = Some(rtt);
-                if let Some(control) = &mut self.control {
-                    control.on_first_rtt(rtt);
-                }
-            }
+        let first = self.base_rtt.is_none();
+        self.base_rtt = Some(self.base_rtt.map_or(rtt, |base| base.min(rtt)));
+        if first && let Some(control) = &mut self.control {
+            control.on_first_rtt(rtt);
         }
     }
 
