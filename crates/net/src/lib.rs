@@ -4,6 +4,7 @@
 //! [`transfer`] moves a file with it. What is simulated is what runs here: the driver polls the same machines through
 //! the same `drain`.
 
+pub mod connection;
 pub mod driver;
 pub mod input_log;
 pub mod socket;
