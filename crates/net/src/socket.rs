@@ -1,12 +1,16 @@
-//! A UDP socket that sends and receives in batches, with an ECN codepoint on every datagram.
+//! A UDP socket that sends and receives in batches, with a traffic class on every datagram.
 //!
-//! Batches are the kernel's segmentation offload (GSO, GRO): one system call moves up to 64 datagrams.
+//! Batches are the kernel's segmentation offload (GSO, GRO): one system call moves up to 64 datagrams. Datagrams without
+//! a DSCP go through `quinn-udp`, which knows what each platform's kernel can do; it sets no DSCP, so the others are
+//! sent here.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use pliant_proto::packet::Ecn;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, SockaddrIn6, sendmsg};
+use pliant_proto::packet::{Ecn, TrafficClass};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -26,6 +30,7 @@ pub struct Socket {
     buffers: [Box<[u8]>; RECEIVE_BATCHES],
     metas: [RecvMeta; RECEIVE_BATCHES],
     receive_buffer_bytes: usize,
+    max_segments: usize,
 }
 
 /// What one call of [`Socket::receive`] took.
@@ -45,14 +50,14 @@ impl Taken {
 }
 
 /// A datagram as it arrived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Datagram<'a> {
     /// Who sent it.
     pub from: SocketAddr,
     /// The ECN codepoint it arrived with.
     pub ecn: Ecn,
     /// Its payload.
-    pub bytes: &'a [u8],
+    pub bytes: &'a mut [u8],
 }
 
 impl Socket {
@@ -65,9 +70,11 @@ impl Socket {
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
         let receive_buffer_bytes = state.recv_buffer_size(UdpSockRef::from(&io))?;
+        let max_segments = state.max_gso_segments();
         Ok(Self {
             io,
             state,
+            max_segments,
             buffers: std::array::from_fn(|_| vec![0; RECEIVE_BUFFER_BYTES].into()),
             metas: [RecvMeta::default(); RECEIVE_BATCHES],
             receive_buffer_bytes,
@@ -81,7 +88,13 @@ impl Socket {
 
     /// Datagrams that one batch may hold.
     pub fn max_segments(&self) -> usize {
-        self.state.max_gso_segments()
+        self.max_segments.min(self.state.max_gso_segments())
+    }
+
+    /// Sends every datagram by itself: where each must wait in a queue as it would on a wire.
+    pub fn without_offload(mut self) -> Self {
+        self.max_segments = 1;
+        self
     }
 
     /// Whether the kernel may hand over several datagrams at once.
@@ -103,9 +116,9 @@ impl Socket {
             Err(error) => return Err(error),
         };
         let mut taken = Taken { batches, datagrams: 0 };
-        for (meta, buffer) in self.metas[..batches].iter().zip(&self.buffers) {
+        for (meta, buffer) in self.metas[..batches].iter().zip(&mut self.buffers) {
             let ecn = from_codepoint(meta.ecn);
-            for bytes in buffer[..meta.len].chunks(meta.stride.max(1)) {
+            for bytes in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
                 each(Datagram { from: meta.addr, ecn, bytes });
                 taken.datagrams += 1;
             }
@@ -116,20 +129,42 @@ impl Socket {
     /// Sends a batch, waiting while the kernel has no room for it.
     pub fn send(&self, batch: &Batch) -> io::Result<()> {
         let Some(to) = batch.to else { return Ok(()) };
+        loop {
+            let sent = if has_dscp(batch.class) { self.send_with_dscp(to, batch) } else { self.send_plain(to, batch) };
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for(PollFlags::OUT, None)?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // News of an earlier datagram: the peer may be back by the next.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn send_plain(&self, to: SocketAddr, batch: &Batch) -> io::Result<()> {
         let transmit = Transmit {
             destination: to,
-            ecn: to_codepoint(batch.ecn),
+            ecn: to_codepoint(batch.class.ecn()),
             contents: &batch.bytes[..batch.filled],
             segment_size: (batch.segments > 1).then_some(batch.segment_bytes),
             src_ip: None,
         };
-        loop {
-            match self.state.try_send(UdpSockRef::from(&self.io), &transmit) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for(PollFlags::OUT, None)?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
-            }
-        }
+        self.state.try_send(UdpSockRef::from(&self.io), &transmit)
+    }
+
+    fn send_with_dscp(&self, to: SocketAddr, batch: &Batch) -> io::Result<()> {
+        let (octet, segment_bytes) = (batch.class.octet(), batch.segment_bytes as u16);
+        let (tos, class) = (ControlMessage::Ipv4Tos(&octet), i32::from(octet));
+        let class = ControlMessage::Ipv6TClass(&class);
+        let controls = [if to.is_ipv4() { tos } else { class }, ControlMessage::UdpGsoSegments(&segment_bytes)];
+        let controls = &controls[..if batch.segments > 1 { 2 } else { 1 }];
+        let content = [IoSlice::new(&batch.bytes[..batch.filled])];
+        let (fd, flags) = (self.io.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
+        match to {
+            SocketAddr::V4(to) => sendmsg(fd, &content, controls, flags, Some(&SockaddrIn::from(to)))?,
+            SocketAddr::V6(to) => sendmsg(fd, &content, controls, flags, Some(&SockaddrIn6::from(to)))?,
+        };
+        Ok(())
     }
 
     /// Waits until something arrives, or for `timeout`.
@@ -155,6 +190,11 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | Interrupted | ConnectionRefused | ConnectionReset)
 }
 
+/// Whether the octet has more than an ECN codepoint.
+fn has_dscp(class: TrafficClass) -> bool {
+    class.octet() >> 2 != 0
+}
+
 fn from_codepoint(codepoint: Option<EcnCodepoint>) -> Ecn {
     match codepoint {
         None => Ecn::NotEct,
@@ -173,11 +213,11 @@ fn to_codepoint(ecn: Ecn) -> Option<EcnCodepoint> {
     }
 }
 
-/// Datagrams to one address with one ECN codepoint, all of one size but the last, which may be shorter.
+/// Datagrams to one address with one traffic class, all of one size but the last, which may be shorter.
 #[derive(Debug)]
 pub struct Batch {
     to: Option<SocketAddr>,
-    ecn: Ecn,
+    class: TrafficClass,
     /// Written over and over: only the first `filled` bytes mean something.
     bytes: Box<[u8]>,
     filled: usize,
@@ -190,26 +230,34 @@ pub struct Batch {
 impl Default for Batch {
     fn default() -> Self {
         let bytes = vec![0; MAX_BATCH_BYTES].into();
-        Self { to: None, ecn: Ecn::NotEct, bytes, filled: 0, segment_bytes: 0, segments: 0, closed: false }
+        Self {
+            to: None,
+            class: TrafficClass::default(),
+            bytes,
+            filled: 0,
+            segment_bytes: 0,
+            segments: 0,
+            closed: false,
+        }
     }
 }
 
 impl Batch {
     /// Whether a datagram may join what is collected, at most `max_segments` in all.
-    pub fn accepts(&self, to: SocketAddr, ecn: Ecn, bytes: usize, max_segments: usize) -> bool {
+    pub fn accepts(&self, to: SocketAddr, class: TrafficClass, bytes: usize, max_segments: usize) -> bool {
         self.segments == 0
             || !self.closed
                 && self.to == Some(to)
-                && self.ecn == ecn
+                && self.class == class
                 && bytes <= self.segment_bytes
                 && self.segments < max_segments
                 && self.filled + bytes <= MAX_BATCH_BYTES
     }
 
     /// Adds a datagram that it [accepts](Self::accepts); returns its bytes, all to be written.
-    pub fn push(&mut self, to: SocketAddr, ecn: Ecn, bytes: usize) -> &mut [u8] {
+    pub fn push(&mut self, to: SocketAddr, class: TrafficClass, bytes: usize) -> &mut [u8] {
         if self.segments == 0 {
-            (self.to, self.ecn, self.segment_bytes) = (Some(to), ecn, bytes);
+            (self.to, self.class, self.segment_bytes) = (Some(to), class, bytes);
         }
         self.closed = bytes < self.segment_bytes;
         self.segments += 1;

@@ -15,12 +15,10 @@ use super::open::{
 use super::random::Random;
 use super::seal::OpenError;
 use super::{
-    Closed, Config, ConnectError, ConnectionId, Event, Keys, MAX_OPENING_BYTES, RefusalCode, Refused,
+    Closed, Config, ConnectError, ConnectionId, Event, Keys, MAX_OPENING_BYTES, PLACE_BITS, RefusalCode, Refused,
     SEALED_HEADER_BYTES, Security, TAG_BYTES,
 };
 
-/// A connection's number is its place in the table, and random bits above.
-const PLACE_BITS: u32 = 14;
 /// Most connections of one endpoint.
 const MAX_PLACES: usize = 1 << PLACE_BITS;
 /// Datagrams that wait to be sent; answers beyond are dropped, for whoever needs one will ask again.
@@ -637,13 +635,11 @@ impl Endpoint {
 
     #[inline]
     fn get(&mut self, id: u32) -> Option<&mut Connection> {
-        let place = (id & (MAX_PLACES as u32 - 1)) as usize;
-        self.places.get_mut(place)?.as_deref_mut().filter(|known| known.id == id)
+        self.places.get_mut(ConnectionId(id).place())?.as_deref_mut().filter(|known| known.id == id)
     }
 
     fn peek(&self, id: u32) -> Option<&Connection> {
-        let place = (id & (MAX_PLACES as u32 - 1)) as usize;
-        self.places.get(place)?.as_deref().filter(|known| known.id == id)
+        self.places.get(ConnectionId(id).place())?.as_deref().filter(|known| known.id == id)
     }
 
     fn is_full(&self) -> bool {
@@ -664,15 +660,15 @@ impl Endpoint {
     }
 
     fn put(&mut self, connection: Connection) {
-        let place = (connection.id & (MAX_PLACES as u32 - 1)) as usize;
+        let place = ConnectionId(connection.id).place();
         self.places[place] = Some(Box::new(connection));
     }
 
     fn remove(&mut self, id: u32) {
-        let place = id & (MAX_PLACES as u32 - 1);
+        let place = ConnectionId(id).place();
         if self.peek(id).is_some() {
-            self.places[place as usize] = None;
-            self.free.push(place);
+            self.places[place] = None;
+            self.free.push(place as u32);
         }
     }
 

@@ -89,6 +89,9 @@ impl Default for Config {
     }
 }
 
+/// A connection's number is its place in the table, and random bits above.
+const PLACE_BITS: u32 = 14;
+
 /// A connection's number at this endpoint, never that of another soon after.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ConnectionId(pub(super) u32);
@@ -100,6 +103,11 @@ impl ConnectionId {
     /// The number.
     pub const fn get(self) -> u32 {
         self.0
+    }
+
+    /// Its place among the endpoint's connections, from 0: for tables with an entry per connection.
+    pub const fn place(self) -> usize {
+        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
     }
 }
 
@@ -154,6 +162,9 @@ pub enum Closed {
     /// The peer has no room.
     #[error("it has no room for another connection")]
     Busy,
+    /// This side could not go on.
+    #[error("{0}")]
+    Failed(String),
     /// The peer refused what was asked.
     #[error("it refuses: {0}")]
     Refused(String),
