@@ -170,6 +170,16 @@ pub enum Closed {
     Refused(String),
 }
 
+impl Closed {
+    /// Whether there never was a connection.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAnswer(_) | Self::WrongKey | Self::Version(_) | Self::Security | Self::Busy | Self::Refused(_)
+        )
+    }
+}
+
 /// Why no connection was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ConnectError {
