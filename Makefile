@@ -2,7 +2,7 @@
 PLIANT := target/release/pliant
 FUZZ_SECONDS ?= 60
 
-.PHONY: all demo test lint doc reproduce bench bench-real fuzz release clean
+.PHONY: all demo test lint doc reproduce bench bench-net fuzz release clean
 
 all: release
 
@@ -37,8 +37,8 @@ reproduce: $(PLIANT)
 bench: $(PLIANT)
 	python3 bench/bench.py $(PLIANT)
 
-## The real path beside kernel TCP and quinn.
-bench-real: $(PLIANT)
+## The real path, encrypted and plain, beside kernel TCP and quinn: one table, one run.
+bench-net: $(PLIANT)
 	bench/real/run.sh $(PLIANT)
 
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz.

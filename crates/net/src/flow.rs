@@ -167,6 +167,9 @@ pub struct FlowSettings {
     pub min_rto: Span,
     /// REFLEX's interval (T_int). Default 5 ms.
     pub reflex_interval: Span,
+    /// Whether a receiving application takes what is delivered at once; otherwise it tells by `Command::Consume`. Default
+    /// true.
+    pub auto_consume: bool,
     /// Bytes of a message (ATP), above 0. Default: what a packet holds.
     pub message_bytes: Option<u32>,
 }
@@ -183,6 +186,7 @@ impl Default for FlowSettings {
             receive_buffer: 1 << 20,
             min_rto: Span::from_ms(50),
             reflex_interval: Span::from_ms(5),
+            auto_consume: true,
             message_bytes: None,
         }
     }
@@ -327,6 +331,7 @@ impl FlowSettings {
             one_way_delay: controller.needs_one_way_delay(),
             rto: self.rto(),
             receive_buffer: Some(self.receive_buffer),
+            auto_consume: self.auto_consume,
             ..TcpConfig::default()
         })
     }

@@ -6,13 +6,14 @@
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, SockaddrIn6, sendmsg};
 use pliant_proto::packet::{Ecn, TrafficClass};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 
 /// Largest UDP payload over IPv4, and so the most bytes of one batch.
 const MAX_BATCH_BYTES: usize = 65_507;
@@ -31,6 +32,29 @@ pub struct Socket {
     metas: [RecvMeta; RECEIVE_BATCHES],
     receive_buffer_bytes: usize,
     max_segments: usize,
+    alarm: Option<Alarm>,
+}
+
+/// Ends the wait of whoever waits at a socket, from another thread.
+#[derive(Clone, Debug)]
+pub struct Alarm(Arc<OwnedFd>);
+
+impl Alarm {
+    /// An alarm that has not rung.
+    pub fn new() -> io::Result<Self> {
+        let fd = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self(Arc::new(fd)))
+    }
+
+    /// Ends the wait that is, or the next.
+    pub fn ring(&self) {
+        // It fails only if it has rung 2^64 times unheard.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    fn silence(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
 }
 
 /// What one call of [`Socket::receive`] took.
@@ -75,6 +99,7 @@ impl Socket {
             io,
             state,
             max_segments,
+            alarm: None,
             buffers: std::array::from_fn(|_| vec![0; RECEIVE_BUFFER_BYTES].into()),
             metas: [RecvMeta::default(); RECEIVE_BATCHES],
             receive_buffer_bytes,
@@ -89,6 +114,11 @@ impl Socket {
     /// Datagrams that one batch may hold.
     pub fn max_segments(&self) -> usize {
         self.max_segments.min(self.state.max_gso_segments())
+    }
+
+    /// Lets `alarm` end waits.
+    pub fn set_alarm(&mut self, alarm: Alarm) {
+        self.alarm = Some(alarm);
     }
 
     /// Sends every datagram by itself: where each must wait in a queue as it would on a wire.
@@ -167,7 +197,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits until something arrives, or for `timeout`.
+    /// Waits until something arrives, the alarm rings, or for `timeout`.
     pub fn wait_readable(&self, timeout: Duration) -> io::Result<()> {
         self.wait_for(PollFlags::IN, Some(timeout))
     }
@@ -177,10 +207,23 @@ impl Socket {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         });
-        match poll(&mut [PollFd::new(&self.io, what)], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+        let mut waits = [PollFd::new(&self.io, what), PollFd::new(&self.io, what)];
+        let mut count = 1;
+        if let Some(alarm) = self.alarm.as_ref().filter(|_| what == PollFlags::IN) {
+            waits[1] = PollFd::new(&*alarm.0, PollFlags::IN);
+            count = 2;
         }
+        match poll(&mut waits[..count], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if count == 2
+            && !waits[1].revents().is_empty()
+            && let Some(alarm) = &self.alarm
+        {
+            alarm.silence();
+        }
+        Ok(())
     }
 }
 

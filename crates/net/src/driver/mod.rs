@@ -20,7 +20,7 @@ pub use clock::{Clock, unix_ns};
 pub use link::{Application, Link, Place};
 
 use crate::connection::{Closed, ConnectError, ConnectionId, Endpoint, Event, Refused};
-use crate::socket::{Batch, Socket};
+use crate::socket::{Alarm, Batch, Socket};
 use link::Direction;
 
 /// System calls for what has arrived before transports may answer.
@@ -144,6 +144,11 @@ impl<T: Transport, A: Application> Driver<T, A> {
     /// When the last turn began.
     pub fn now(&self) -> Instant {
         self.now
+    }
+
+    /// Lets `alarm` end a turn's sleep.
+    pub fn set_alarm(&mut self, alarm: Alarm) {
+        self.socket.set_alarm(alarm);
     }
 
     /// The clock.

@@ -15,7 +15,8 @@ mod whole;
 
 pub use announcement::{Announcement, Kind};
 pub use receive::{Received, Receiver, Target};
-pub use send::{Sent, send};
+pub(crate) use send::path_to;
+pub use send::{ClockOffset, Sent, send};
 pub use source::Source;
 
 use std::io;
@@ -82,7 +83,7 @@ impl Settings {
     }
 
     /// A driver on a socket bound to `address`.
-    fn driver<T: pliant_proto::transport::Transport, A: Application>(
+    pub(crate) fn driver<T: pliant_proto::transport::Transport, A: Application>(
         &self,
         address: SocketAddr,
         accepts: bool,

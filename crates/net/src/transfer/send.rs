@@ -174,7 +174,7 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
 }
 
 /// What lies between this host and `peer`.
-pub(super) fn path_to(peer: SocketAddr, settings: &Settings) -> Path {
+pub(crate) fn path_to(peer: SocketAddr, settings: &Settings) -> Path {
     let sealed = settings.keys.security() != Security::Plain;
     Path::to(peer, if sealed { SEALED_HEADER_BYTES + TAG_BYTES } else { 0 })
 }
