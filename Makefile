@@ -43,7 +43,7 @@ bench-net: $(PLIANT)
 
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz.
 fuzz:
-	cd fuzz && for target in wire_codec scenario_parser distribution_parser; do \
+	cd fuzz && for target in wire_codec scenario_parser distribution_parser connection_parsers connection_endpoint; do \
 		mkdir -p artifacts/found/$$target && \
 		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target -- \
 			-max_total_time=$(FUZZ_SECONDS) || exit 1; done

@@ -1,17 +1,20 @@
 //! All connections of one socket.
 
+mod handshakes;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 
 use pliant_proto::time::{Instant, Span};
 
+use handshakes::Hello;
+
+use super::allowance::Allowance;
 use super::cookie::Cookies;
-use super::datagram::{self, COOKIE_BYTES, Datagram, Frame, PACKET_MAGIC, TOKEN_BYTES};
-use super::handshake::{Answer, Call};
-use super::open::{
-    CLOSED_LIFETIME, Calling, Connection, MAX_CLOSES, MAX_COOKIES, Phase, Protection, UNCONFIRMED_LIFETIME, Unconfirmed,
-};
+use super::datagram::{self, Datagram, Frame, PACKET_MAGIC, TOKEN_BYTES};
+use super::handshake::Call;
+use super::open::{CLOSED_LIFETIME, Calling, Connection, MAX_CLOSES, Phase, Protection};
 use super::random::Random;
 use super::seal::OpenError;
 use super::{
@@ -37,31 +40,6 @@ pub struct Arrival {
     pub connection: ConnectionId,
     /// Where it lies in the datagram.
     pub packet: Range<usize>,
-}
-
-/// Something that may happen so many times a second, and as often at once.
-struct Allowance {
-    per_second: u32,
-    left: u32,
-    refilled: Instant,
-}
-
-impl Allowance {
-    fn new(per_second: u32) -> Self {
-        Self { per_second, left: per_second, refilled: Instant::ZERO }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let gap = Span::from_secs(1).as_ps() / u64::from(self.per_second.max(1));
-        let earned = now.since(self.refilled).as_ps() / gap;
-        if earned > 0 {
-            self.left = u64::from(self.left).saturating_add(earned).min(u64::from(self.per_second)) as u32;
-            self.refilled = self.refilled.after(Span::from_ps(earned * gap));
-        }
-        let allowed = self.left > 0;
-        self.left -= u32::from(allowed);
-        allowed
-    }
 }
 
 /// All connections of one socket, as a machine.
@@ -392,153 +370,6 @@ impl Endpoint {
         }
     }
 
-    fn handle_cookie(&mut self, now: Instant, from: SocketAddr, id: u32, cookie: [u8; COOKIE_BYTES]) {
-        let Some(calling) = self.calling(from, id) else {
-            self.refused.stray += 1;
-            return;
-        };
-        if calling.cookies == MAX_COOKIES {
-            self.refused.excessive += 1;
-            return;
-        }
-        calling.cookies += 1;
-        calling.cookie = cookie;
-        calling.back_off(now);
-        let Some(Connection { phase: Phase::Calling(calling), .. }) = self.peek(id) else { return };
-        let bytes = datagram::hello(self.config.keys.security(), id, &calling.cookie, &calling.message);
-        self.send(from, bytes);
-    }
-
-    fn handle_welcome(&mut self, now: Instant, from: SocketAddr, (id, responder): (u32, u32), message: &[u8]) {
-        let Some(calling) = self.calling(from, id) else {
-            self.refused.stray += 1;
-            return;
-        };
-        let Some(agreed) = calling.call.finish(message) else {
-            self.refused.forged += 1;
-            return;
-        };
-        match agreed.message.split_first() {
-            Some((&REFUSED, reason)) => {
-                let reason = String::from_utf8_lossy(reason).into_owned();
-                self.end(now, id, Closed::Refused(reason));
-            }
-            Some((&ACCEPTED, rest)) if rest.len() >= TOKEN_BYTES => {
-                let (token, answer) = rest.split_at(TOKEN_BYTES);
-                let packets_per_key = self.config.packets_per_key;
-                let Some(known) = self.get(id) else { return };
-                known.remote = responder;
-                known.token = token.try_into().ok();
-                known.protection = Protection::new(agreed.secrets, true, packets_per_key);
-                known.phase = Phase::Open;
-                (known.last_heard, known.last_pinged) = (now, now);
-                // This shows the responder that the caller has the keys.
-                let ping = known.frame(&Frame::Ping);
-                self.events.push_back((ConnectionId(id), Event::Connected { answer: answer.to_vec() }));
-                self.send(from, ping);
-                self.wake_for(id);
-            }
-            _ => self.refused.malformed += 1,
-        }
-    }
-
-    fn handle_hello(
-        &mut self,
-        now: Instant,
-        hello: &Hello,
-        message: &[u8],
-        accept: &mut dyn FnMut(SocketAddr, &[u8]) -> Result<Vec<u8>, String>,
-    ) {
-        let Hello { from, security, initiator, ref cookie } = *hello;
-        if !self.config.accepts {
-            self.refused.stray += 1;
-            return;
-        }
-        if !self.cookies.is_good(now, from, initiator, cookie) {
-            self.refused.unproven += 1;
-            let cookie = self.cookies.make(now, from, initiator);
-            self.send(from, datagram::cookie(initiator, &cookie));
-            return;
-        }
-        if security != self.config.keys.security() {
-            self.refused.forged += 1;
-            self.send(from, datagram::refusal(initiator, RefusalCode::Security));
-            return;
-        }
-        let hash = blake3::hash(message);
-        if let Some(known) = self.places.iter().flatten().find(|c| c.peer == from && c.remote == initiator) {
-            match &known.phase {
-                Phase::Unconfirmed(unconfirmed) if unconfirmed.hello == hash => {
-                    let welcome = unconfirmed.welcome.clone();
-                    self.send(from, welcome);
-                }
-                _ => self.refused.replayed += 1,
-            }
-            return;
-        }
-        if !self.handshakes.take(now) {
-            self.refused.excessive += 1;
-            return;
-        }
-        let Some(answer) = Answer::begin(&self.config.keys, initiator, message, &mut self.random) else {
-            self.refused.forged += 1;
-            return;
-        };
-        let reply = accept(from, &answer.opening);
-        let refuse = |answer: Answer, why: &str| {
-            let (message, _) = answer.finish(&[&[REFUSED], why.as_bytes()].concat());
-            datagram::welcome(initiator, 0, &message)
-        };
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(why) => {
-                let end = why.floor_char_boundary(MAX_OPENING_BYTES);
-                let welcome = refuse(answer, &why[..end]);
-                self.send(from, welcome);
-                return;
-            }
-        };
-        let of_peer = self.places.iter().flatten().filter(|known| known.peer.ip() == from.ip()).count();
-        self.make_room();
-        let id = if of_peer < self.config.max_per_peer { self.new_id() } else { None };
-        let Some(id) = id else {
-            self.refused.excessive += 1;
-            self.send(from, datagram::refusal(initiator, RefusalCode::Busy));
-            return;
-        };
-        let opening = answer.opening.clone();
-        let token = self.token(from, id);
-        let (message, secrets) = answer.finish(&[&[ACCEPTED], &token[..], &reply].concat());
-        let welcome = datagram::welcome(initiator, id, &message);
-        self.send(from, welcome.clone());
-        let until = now.after(UNCONFIRMED_LIFETIME);
-        self.wake_by(until);
-        self.put(Connection {
-            id,
-            remote: initiator,
-            peer: from,
-            phase: Phase::Unconfirmed(Box::new(Unconfirmed { welcome, hello: hash, opening, until })),
-            protection: Protection::new(secrets, false, self.config.packets_per_key),
-            token: None,
-            last_heard: now,
-            last_pinged: now,
-            heard: false,
-        });
-    }
-
-    /// Forgets the oldest unconfirmed connection if there are too many.
-    fn make_room(&mut self) {
-        let unconfirmed = |known: &&Box<Connection>| matches!(known.phase, Phase::Unconfirmed(_));
-        let count = self.places.iter().flatten().filter(unconfirmed).count();
-        if count >= self.config.max_unconfirmed || self.is_full() {
-            let oldest = self.places.iter().flatten().filter(unconfirmed).min_by_key(|known| known.last_heard);
-            if let Some(id) = oldest.map(|known| known.id) {
-                self.refused.excessive += 1;
-                self.remove(id);
-            }
-        }
-    }
-
     /// Looks after connections whose time has come. Called early it does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.wake.is_none_or(|wake| wake > now) {
@@ -613,11 +444,6 @@ impl Endpoint {
         self.wake_by(until);
     }
 
-    fn send_hello(&mut self, to: SocketAddr, id: u32, calling: &Calling) {
-        let bytes = datagram::hello(self.config.keys.security(), id, &calling.cookie, &calling.message);
-        self.send(to, bytes);
-    }
-
     fn send(&mut self, to: SocketAddr, bytes: Vec<u8>) {
         if self.waiting.len() < MAX_WAITING {
             self.waiting.push_back((to, bytes));
@@ -682,12 +508,4 @@ impl Endpoint {
     fn wake_by(&mut self, at: Instant) {
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
     }
-}
-
-/// A request for a connection.
-struct Hello {
-    from: SocketAddr,
-    security: Security,
-    initiator: u32,
-    cookie: [u8; COOKIE_BYTES],
 }

@@ -25,6 +25,7 @@
 //! A peer that has forgotten a connection, because it was restarted, says so with a token that only holders of its key
 //! can make (as RFC 9000 section 10.3). Refusals before that are hints, believed only while nobody else answers.
 
+mod allowance;
 mod cookie;
 mod datagram;
 mod endpoint;

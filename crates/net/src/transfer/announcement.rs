@@ -7,6 +7,8 @@
 //!               partial                                                   last, or zero
 //! ```
 
+use pliant_proto::transport::atp::MAX_MESSAGES;
+
 /// Larger contents are taken for nonsense.
 const MAX_BYTES: u64 = 1 << 56;
 const UNKNOWN: u64 = u64::MAX;
@@ -83,6 +85,9 @@ impl Announcement {
         if name.len() > MAX_NAME_BYTES {
             return Err("the name it gives is too long");
         }
+        if message_bytes != 0 && size.unwrap_or(0).div_ceil(u64::from(message_bytes)) > u64::from(MAX_MESSAGES) {
+            return Err("it announces too many messages");
+        }
         let name = str::from_utf8(name).map_err(|_| "the name it gives is not UTF-8")?.to_owned();
         Ok(Self { kind, name, size, partial, min_delivery, message_bytes: Some(message_bytes).filter(|b| *b > 0) })
     }
@@ -131,6 +136,8 @@ mod tests {
         assert!(
             Announcement::decode(&Announcement { kind: Kind::Directory, partial: true, ..file() }.encode()).is_err()
         );
+        let many = Announcement { partial: true, message_bytes: Some(1), size: Some(1 << 40), ..file() };
+        assert!(Announcement::decode(&many.encode()).is_err());
         assert!(Announcement::decode(&Announcement { size: None, partial: true, ..file() }.encode()).is_err());
     }
 

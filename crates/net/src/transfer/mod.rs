@@ -37,6 +37,9 @@ use crate::socket::Socket;
 const NAP: Duration = Duration::from_millis(50);
 /// Between reports of progress.
 const PROGRESS_INTERVAL: Span = Span::from_ms(100);
+/// Most transfers at a time, and with one peer: each holds its receive buffer and somewhat more.
+const MAX_CONNECTIONS: usize = 256;
+const MAX_PER_PEER: usize = 64;
 const HASH_BYTES: usize = blake3::OUT_LEN;
 /// What the side that stops says.
 const CODE_DONE: u8 = 0;
@@ -96,6 +99,8 @@ impl Settings {
             accepts,
             connect_timeout: self.connect_timeout,
             idle_timeout: self.idle_timeout,
+            max_connections: MAX_CONNECTIONS,
+            max_per_peer: MAX_PER_PEER,
             ..Config::default()
         };
         // Timers at the scheduler's default slack of 50 us would make pacing coarse; without the right it stays so.
