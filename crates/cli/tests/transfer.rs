@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -167,59 +167,65 @@ fn what_goes_wrong_is_told_in_one_line() {
     receiver.child.kill().unwrap();
 }
 
+/// A sender in the middle of a stream: its input stays open, and what it has sent is with the receiver.
+struct Midway {
+    sender: Child,
+    _input: ChildStdin,
+}
+
+impl Midway {
+    fn new(to: &str, more: &[&str], into: &Path) -> Self {
+        let mut command = pliant();
+        command.args(["send", "-", to]).args(more).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut sender = command.spawn().unwrap();
+        let mut input = sender.stdin.take().unwrap();
+        input.write_all(&vec![1; MB]).unwrap();
+        // The receiver's temporary file shows that the connection stands.
+        while std::fs::read_dir(into).unwrap().next().is_none() {
+            std::thread::yield_now();
+        }
+        Self { sender, _input: input }
+    }
+}
+
 /// A peer that is killed is noticed, on either side; one that was started again says that it knows of nothing.
 #[test]
 fn killed_peers_are_noticed() {
     let place = Place::new(10);
     let patience = ["--key", &place.key, "--idle-timeout", "1s"];
-    let endless = |to: &str| {
-        let mut command = pliant();
-        command.args(["send", "--for", "60s", to]).args(patience).args(["--rate-cap", "50Mbit/s"]);
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    let folder = |name: &str| {
+        let into = place.path(name);
+        std::fs::create_dir(&into).unwrap();
+        into
     };
-    // Wait until the receiver has written something: its progress tells nothing where stderr is no terminal, so the
-    // sender's process is given the time that its handshake takes by a second transfer.
-    let connected = |to: &str| {
-        let one = pliant().args(["send", "--bytes", "1kB", to]).args(patience).output().unwrap();
-        assert!(one.status.success(), "{}", text(&one.stderr));
-    };
-    let serving = |listen: &str| {
+    let receiving = |listen: &str, into: &Path| {
         let mut command = pliant();
-        command.args(["recv", "--discard", "--count", "0", "--listen", listen]).args(patience);
+        command.args(["recv", "--listen", listen]).arg(into).args(patience);
         Receiver::start(command)
     };
+    let kill = |child: &mut Child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
     // The receiver dies, and nobody takes its place.
-    let mut receiver = serving("127.0.0.1:0");
-    let to = receiver.address.clone();
-    let sender = endless(&to);
-    connected(&to);
-    receiver.child.kill().unwrap();
-    receiver.child.wait().unwrap();
-    assert_ends(&sender.wait_with_output().unwrap(), 4, "nothing heard for 1s");
+    let into = folder("first");
+    let mut receiver = receiving("127.0.0.1:0", &into);
+    let midway = Midway::new(&receiver.address, &patience, &into);
+    kill(&mut receiver.child);
+    assert_ends(&midway.sender.wait_with_output().unwrap(), 4, "nothing heard for 1s");
     // It dies and is started again.
-    let mut receiver = serving("127.0.0.1:0");
-    let to = receiver.address.clone();
-    let sender = endless(&to);
-    connected(&to);
-    receiver.child.kill().unwrap();
-    receiver.child.wait().unwrap();
-    let mut receiver = serving(&to);
-    assert_ends(&sender.wait_with_output().unwrap(), 4, "the peer was restarted");
-    receiver.child.kill().unwrap();
+    let into = folder("second");
+    let mut receiver = receiving("127.0.0.1:0", &into);
+    let midway = Midway::new(&receiver.address, &["--key", &place.key], &into);
+    kill(&mut receiver.child);
+    let mut receiver = receiving(&receiver.address, &into);
+    assert_ends(&midway.sender.wait_with_output().unwrap(), 4, "the peer was restarted");
+    kill(&mut receiver.child);
     // The sender dies; its file does not stay behind half.
-    let into = place.path("into");
-    std::fs::create_dir(&into).unwrap();
-    let receiver = Receiver::new(&[&[into.to_str().unwrap()], &patience[..]].concat());
-    let mut command = pliant();
-    command.args(["send", "-", &receiver.address]).args(patience).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut sender = command.spawn().unwrap();
-    let mut input = sender.stdin.take().unwrap();
-    input.write_all(&vec![1; 4 * MB]).unwrap();
-    while std::fs::read_dir(&into).unwrap().next().is_none() {
-        std::thread::yield_now();
-    }
-    sender.kill().unwrap();
-    sender.wait().unwrap();
+    let into = folder("third");
+    let receiver = receiving("127.0.0.1:0", &into);
+    let mut midway = Midway::new(&receiver.address, &patience, &into);
+    kill(&mut midway.sender);
     assert_ends(&receiver.finish(), 4, "nothing heard for 1s");
     assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0, "a partial file is not passed off as whole");
 }
