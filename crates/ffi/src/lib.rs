@@ -171,7 +171,14 @@ pub unsafe extern "C" fn pliant_node_port(node: *const PliantNode) -> c_int {
 pub unsafe extern "C" fn pliant_node_free(node: *mut PliantNode) {
     if !node.is_null() {
         // SAFETY: it came from `Box::into_raw`, and the caller vouches that this is the only time.
-        guard(|_| (), || Ok(drop(unsafe { Box::from_raw(node) })));
+        let owned = unsafe { Box::from_raw(node) };
+        guard(
+            |_| (),
+            || {
+                drop(owned);
+                Ok(())
+            },
+        );
     }
 }
 
@@ -318,7 +325,14 @@ pub unsafe extern "C" fn pliant_finish(stream: *mut PliantStream) -> c_int {
 pub unsafe extern "C" fn pliant_close(stream: *mut PliantStream) {
     if !stream.is_null() {
         // SAFETY: it came from `Box::into_raw`, and the caller vouches that this is the only time.
-        guard(|_| (), || Ok(drop(unsafe { Box::from_raw(stream) })));
+        let owned = unsafe { Box::from_raw(stream) };
+        guard(
+            |_| (),
+            || {
+                drop(owned);
+                Ok(())
+            },
+        );
     }
 }
 

@@ -13,3 +13,9 @@ pub mod flow;
 pub mod input_log;
 pub mod socket;
 pub mod transfer;
+
+/// The longest start of `text` of at most `bytes` bytes that ends between characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    let end = (0..=text.len().min(bytes)).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}

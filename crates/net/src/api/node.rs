@@ -171,13 +171,11 @@ impl Node {
     fn poll_backlog(&self, context: &Context<'_>, messages: bool) -> Poll<Arc<Shared>> {
         let mut backlog = self.desk.backlog.lock().unwrap_or_else(PoisonError::into_inner);
         let found = backlog.waiting.iter().position(|(_, has_messages)| *has_messages == messages);
-        match found.and_then(|at| backlog.waiting.remove(at)) {
-            Some((shared, _)) => Poll::Ready(shared),
-            None => {
-                backlog.wakers.push(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some((shared, _)) = found.and_then(|at| backlog.waiting.remove(at)) {
+            return Poll::Ready(shared);
         }
+        backlog.wakers.push(context.waker().clone());
+        Poll::Pending
     }
 }
 

@@ -277,8 +277,7 @@ impl Frame {
             Self::Ping => vec![Self::PING],
             Self::Pong => vec![Self::PONG],
             Self::Close { code, reason } => {
-                let end = reason.floor_char_boundary(MAX_REASON_BYTES);
-                [&[Self::CLOSE, *code], &reason.as_bytes()[..end]].concat()
+                [&[Self::CLOSE, *code], crate::cut(reason, MAX_REASON_BYTES).as_bytes()].concat()
             }
         }
     }

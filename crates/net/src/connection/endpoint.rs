@@ -33,6 +33,9 @@ const RESETS_PER_SECOND: u32 = 100;
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
 
+/// Who is told of a caller's address and what it says first, and returns what to answer, or why not.
+pub type Accept<'a> = dyn FnMut(SocketAddr, &[u8]) -> Result<Vec<u8>, String> + 'a;
+
 /// A packet for a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arrival {
@@ -190,7 +193,7 @@ impl Endpoint {
         now: Instant,
         from: SocketAddr,
         bytes: &mut [u8],
-        accept: &mut dyn FnMut(SocketAddr, &[u8]) -> Result<Vec<u8>, String>,
+        accept: &mut Accept<'_>,
     ) -> Option<Arrival> {
         if bytes.first() == Some(&PACKET_MAGIC) {
             return self.handle_plain_packet(now, from, bytes);
@@ -247,7 +250,7 @@ impl Endpoint {
         let connection = u32::from_be_bytes(to.try_into().expect("four bytes")) >> 2;
         let heard = self.hear_plain(now, from, connection, bytes.len());
         let open = heard && self.get(connection).is_some_and(|known| matches!(known.phase, Phase::Open));
-        open.then(|| Arrival { connection: ConnectionId(connection), packet: 0..bytes.len() })
+        open.then_some(Arrival { connection: ConnectionId(connection), packet: 0..bytes.len() })
     }
 
     /// Whether the plain datagram is of this connection and its peer.

@@ -44,7 +44,7 @@ use pliant_proto::time::Span;
 use thiserror::Error;
 
 pub use datagram::{Datagram, RefusalCode, SEALED_HEADER_BYTES, Security, TAG_BYTES, VERSION, decode};
-pub use endpoint::{Arrival, Endpoint};
+pub use endpoint::{Accept, Arrival, Endpoint};
 pub use keys::{KEY_BYTES, KeyError, Keys};
 pub use seal::PACKETS_PER_KEY;
 

@@ -132,17 +132,13 @@ impl Partial {
 
     /// Whether what arrived is as much as the contract promises: of messages or, in a stream, of bytes.
     pub(super) fn keeps_bound(&self) -> bool {
-        match self.message_bytes {
-            Some(bytes) => {
-                let messages = self.size.div_ceil(u64::from(bytes)) as u32;
-                let bound = LossBound::from_min_delivery(self.min_delivery).unwrap_or(LossBound::RELIABLE);
-                self.messages >= u64::from(bound.needed(messages))
-            }
-            None => {
-                let contract = Contract { min_delivery: self.min_delivery, ..Contract::default() };
-                self.delivered >= contract.needed_bytes(self.size)
-            }
+        if let Some(bytes) = self.message_bytes {
+            let messages = self.size.div_ceil(u64::from(bytes)) as u32;
+            let bound = LossBound::from_min_delivery(self.min_delivery).unwrap_or(LossBound::RELIABLE);
+            return self.messages >= u64::from(bound.needed(messages));
         }
+        let contract = Contract { min_delivery: self.min_delivery, ..Contract::default() };
+        self.delivered >= contract.needed_bytes(self.size)
     }
 
     /// Puts it into its place; beside it, if something is missing, a list of what. Missing parts are zeros, or cut off at

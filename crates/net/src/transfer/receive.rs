@@ -157,7 +157,9 @@ fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> 
     let Incoming { from, family, content, announcement, opened_at, received_at, problem, .. } = link.application;
     let Announcement { name, size, .. } = announcement;
     let lie = |why| TransferError::NotATransfer { address: from, why };
-    if let Content::Whole(Whole { lie: Some(why), .. }) = content {
+    if let Content::Whole(whole) = &content
+        && let Some(why) = whole.lie
+    {
         return Err(lie(why));
     }
     if let Some(problem) = problem {
@@ -203,7 +205,7 @@ fn copy(error: &io::Error) -> io::Error {
 
 /// The bytes behind a receiver.
 enum Content {
-    Whole(Whole),
+    Whole(Box<Whole>),
     Partial(Partial),
     /// So many bytes of a measurement.
     Counted(u64),
@@ -351,7 +353,7 @@ impl Service<AnyTransport, Incoming> for Host<'_> {
             _ if announcement.partial => Content::Partial(Partial::new(&announcement, output)),
             Kind::Test => Content::Counted(0),
             Kind::File | Kind::Directory | Kind::Stream => {
-                Content::Whole(Whole::new(&announcement, output, receive_buffer))
+                Content::Whole(Box::new(Whole::new(&announcement, output, receive_buffer)))
             }
         };
         let (said, problem) = match failure {

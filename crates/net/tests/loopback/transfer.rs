@@ -315,7 +315,9 @@ fn a_receiver_takes_as_many_as_it_says() {
             .collect();
         let each = |received: Result<pliant_net::transfer::Received, _>| names.push(received.unwrap().from);
         receiver.serve(&Target::Discard, Some(3), &crate::common::NEVER, |_| {}, each).unwrap();
-        senders.into_iter().for_each(|sender| assert!(sender.join().unwrap().is_ok()));
+        for sender in senders {
+            assert!(sender.join().unwrap().is_ok());
+        }
     });
     names.sort();
     names.dedup();

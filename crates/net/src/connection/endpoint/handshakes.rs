@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use pliant_proto::time::Instant;
 
-use super::{ACCEPTED, Endpoint, REFUSED};
+use super::{ACCEPTED, Accept, Endpoint, REFUSED};
 use crate::connection::datagram::{self, COOKIE_BYTES, Frame, TOKEN_BYTES};
 use crate::connection::handshake::Answer;
 use crate::connection::open::{Calling, Connection, MAX_COOKIES, Phase, Protection, UNCONFIRMED_LIFETIME, Unconfirmed};
@@ -80,13 +80,7 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn handle_hello(
-        &mut self,
-        now: Instant,
-        hello: &Hello,
-        message: &[u8],
-        accept: &mut dyn FnMut(SocketAddr, &[u8]) -> Result<Vec<u8>, String>,
-    ) {
+    pub(super) fn handle_hello(&mut self, now: Instant, hello: &Hello, message: &[u8], accept: &mut Accept<'_>) {
         let Hello { from, security, initiator, ref cookie } = *hello;
         if !self.config.accepts {
             self.refused.stray += 1;
@@ -130,8 +124,7 @@ impl Endpoint {
         let reply = match reply {
             Ok(reply) => reply,
             Err(why) => {
-                let end = why.floor_char_boundary(MAX_OPENING_BYTES);
-                let welcome = refuse(answer, &why[..end]);
+                let welcome = refuse(answer, crate::cut(&why, MAX_OPENING_BYTES));
                 self.send(from, welcome);
                 return;
             }
@@ -166,10 +159,11 @@ impl Endpoint {
 
     /// Forgets the oldest unconfirmed connection if there are too many.
     fn make_room(&mut self) {
-        let unconfirmed = |known: &&Box<Connection>| matches!(known.phase, Phase::Unconfirmed(_));
-        let count = self.places.iter().flatten().filter(unconfirmed).count();
+        let unconfirmed = |known: &&Connection| matches!(known.phase, Phase::Unconfirmed(_));
+        let count = self.places.iter().flatten().map(Box::as_ref).filter(unconfirmed).count();
         if count >= self.config.max_unconfirmed || self.is_full() {
-            let oldest = self.places.iter().flatten().filter(unconfirmed).min_by_key(|known| known.last_heard);
+            let oldest =
+                self.places.iter().flatten().map(Box::as_ref).filter(unconfirmed).min_by_key(|known| known.last_heard);
             if let Some(id) = oldest.map(|known| known.id) {
                 self.refused.excessive += 1;
                 self.remove(id);
