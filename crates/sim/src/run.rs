@@ -201,7 +201,7 @@ impl<'a> Opener<'a> {
         let scenario = self.scenario;
         let group = &scenario.groups[usize::from(flow.group)];
         let destination = NodeId(flow.destination);
-        let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp;
+        let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp && !group.pinned;
         // Sprayed packets spread over all equal-cost paths: no flow is faster than where each hop has the rate of as
         // many links as the choices so far can reach. The last hop is the destination's one link.
         let mut parallel = 1;
@@ -279,7 +279,7 @@ impl<'a> Opener<'a> {
             let total = (!endless).then(|| source.clone().count() as u32);
             Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
         });
-        Opened { initiator, responder, ideal_fct, messages, group: row }
+        Opened { initiator, responder, ideal_fct, messages, pinned: group.pinned, group: row }
     }
 }
 
@@ -339,7 +339,7 @@ fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<Vec<
 }
 
 /// The groups, then the legacy flows of those that have some.
-fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
+pub(crate) fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
     let legacy = |group: &Group| {
         group.legacy.as_ref().map(|legacy| GroupInfo {
             name: format!("{}.legacy", group.name),

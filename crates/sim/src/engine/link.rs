@@ -129,7 +129,7 @@ impl Link {
             self.start_due(now, shared.as_deref_mut());
         }
         let idle = self.busy_until <= now;
-        if idle && shared.is_none() && self.queue.pass_through(packet) {
+        if idle && self.queue.pass_through(packet, shared.as_deref()) {
             self.commit(now, *packet);
             return Admission::Queued;
         }
@@ -158,7 +158,7 @@ impl Link {
         let busy_until = self.busy_until;
         let scheduled = self.scheduled_mut();
         let idle = busy_until <= now && scheduled.device_fifo == 0;
-        if idle && shared.is_none() && scheduled.port.pass_through(&packet) {
+        if idle && scheduled.port.pass_through(now, &packet, shared.as_deref()) {
             let free_at = self.commit(now, packet);
             self.scheduled_mut().occupied_until(free_at);
             return Admission::Queued;
@@ -171,6 +171,15 @@ impl Link {
             self.decide(now, shared);
         }
         admission
+    }
+
+    /// Whether `shared` has room for a packet beside what was queued when the last decision was taken.
+    #[inline]
+    pub(super) fn fits_shared(&self, packet: &Packet, shared: &SharedBuffer) -> bool {
+        match &self.scheduled {
+            Some(scheduled) => scheduled.port.fits_shared(packet, shared),
+            None => self.queue.fits_shared(packet, shared),
+        }
     }
 
     /// The packet that the last one queued displaced.
@@ -206,7 +215,16 @@ impl Link {
         }
     }
 
-    fn decide(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
+    #[inline]
+    fn decide(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) {
+        let scheduled = self.scheduled_mut();
+        if scheduled.decide_at <= now && !scheduled.port.rests() {
+            self.take_decisions(now, shared);
+        }
+    }
+
+    #[inline(never)]
+    fn take_decisions(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
         loop {
             let busy_until = self.busy_until;
             let scheduled = self.scheduled_mut();

@@ -98,10 +98,14 @@ impl<'a> Network<'a> {
         self.links[link as usize].take_displaced()
     }
 
-    /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date.
+    /// The same where queues share a buffer. A port that is behind still holds what should have left, so a packet that
+    /// fits beside that fits; only otherwise the free room must be known.
     #[inline(never)]
     fn enqueue_shared(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
-        self.catch_up_neighbours(now, link, schedule);
+        let (port, shared) = self.port_and_buffer(link);
+        if shared.is_some_and(|shared| !port.fits_shared(packet, shared)) {
+            self.catch_up_neighbours(now, link, schedule);
+        }
         let (port, shared) = self.port_and_buffer(link);
         let idle = port.next_arrival().is_none();
         let admission = port.enqueue(now, packet, shared);

@@ -4,7 +4,7 @@ use pliant_proto::contract::reflex::{Phase, Standing};
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 
-use crate::results::{FlowRow, FlowState, PortRow, ReflexSample, RunResult, Share, ThroughputSample};
+use crate::results::{FlowRow, FlowState, MessageCounts, PortRow, ReflexSample, RunResult, Share, ThroughputSample};
 
 /// A result in which every group, queue and sample is there once, for checks of names and types.
 pub(super) fn result(groups: u16) -> RunResult {
@@ -19,6 +19,7 @@ pub(super) fn result(groups: u16) -> RunResult {
         ideal_fct: Span::from_us(1),
         delivered_bytes: 1,
         state: FlowState::Completed,
+        messages: Some(MessageCounts { total: 1, needed: 1, delivered: 1 }),
         fair_share: Share::new(Some(1.0)),
         fluid_share: Share::new(Some(1.0)),
         ..FlowRow::default()
@@ -56,7 +57,9 @@ pub(super) fn result(groups: u16) -> RunResult {
         flows: (0..groups).map(flow).collect(),
         ports: vec![port],
         queue_samples: Vec::new(),
-        throughput_samples: (0..groups).map(|group| ThroughputSample { at: end, group, delivered_bytes: 1 }).collect(),
+        throughput_samples: (0..groups)
+            .map(|group| ThroughputSample { at: end, group, delivered_bytes: 1, reactive_bytes: 1 })
+            .collect(),
         reflex_samples: (0..groups).map(|group| ReflexSample { flow: 0, group, standing }).collect(),
     }
 }

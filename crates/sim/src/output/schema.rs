@@ -13,7 +13,7 @@ use crate::results::{
 };
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 31] = [
+pub(super) const FLOWS: [Field; 32] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -45,6 +45,7 @@ pub(super) const FLOWS: [Field; 31] = [
     ("wasted_credits", Kind::Integer),
     ("reactive_bytes", Kind::Integer),
     ("reorder_bytes", Kind::Integer),
+    ("duplicate_bytes", Kind::Integer),
 ];
 
 /// Columns of `ports.csv`.
@@ -81,8 +82,12 @@ pub(super) const QUEUE_SERIES: [Field; 5] = [
 ];
 
 /// Columns of `throughput_series.parquet`.
-pub(super) const THROUGHPUT_SERIES: [Field; 3] =
-    [("at_ps", Kind::Integer), ("group", Kind::Text), ("delivered_bytes", Kind::Integer)];
+pub(super) const THROUGHPUT_SERIES: [Field; 4] = [
+    ("at_ps", Kind::Integer),
+    ("group", Kind::Text),
+    ("delivered_bytes", Kind::Integer),
+    ("reactive_bytes", Kind::Integer),
+];
 
 /// Columns of `reflex_series.parquet`.
 pub(super) const REFLEX_SERIES: [Field; 10] = [
@@ -143,6 +148,7 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| flow.wasted_credits),
         integers(rows, |flow| flow.reactive_bytes),
         integers(rows, |flow| flow.reorder_bytes),
+        integers(rows, |flow| flow.duplicate_bytes),
     ]
 }
 
@@ -185,6 +191,7 @@ pub(super) fn throughput_series<'a>(rows: &'a [ThroughputSample], groups: &'a [G
         integers(rows, |sample| sample.at.as_ps()),
         text(rows, |sample| &groups[usize::from(sample.group)].name),
         integers(rows, |sample| sample.delivered_bytes),
+        integers(rows, |sample| sample.reactive_bytes),
     ]
 }
 
@@ -324,6 +331,7 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             wasted_credits: table.integer("wasted_credits", row),
             reactive_bytes: table.integer("reactive_bytes", row),
             reorder_bytes: table.integer("reorder_bytes", row),
+            duplicate_bytes: table.integer("duplicate_bytes", row),
         })
     };
     (0..table.rows()).map(row).collect()
@@ -377,6 +385,7 @@ pub(super) fn read_throughput_series(
             at: Instant::from_ps(table.integer("at_ps", row)),
             group: table.group(row, groups)?,
             delivered_bytes: table.integer("delivered_bytes", row),
+            reactive_bytes: table.integer("reactive_bytes", row),
         })
     };
     (0..table.rows()).map(row).collect()

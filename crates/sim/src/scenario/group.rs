@@ -15,10 +15,11 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 17] = [
+pub(super) const GROUP_KEYS: [&str; 18] = [
     "kind",
     "class",
     "ack_class",
+    "pinned",
     "transport",
     "contract",
     "messages",
@@ -44,6 +45,9 @@ pub struct GroupSpec {
     /// Traffic class of its acknowledgements. Default: `class`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack_class: Option<u8>,
+    /// Keeps each of its flows on one path where `routing` spreads packets. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
     /// What carries it. Default: `"dctcp"`.
     #[serde(default)]
     pub transport: TransportName,

@@ -74,6 +74,8 @@ pub struct Group {
     pub class: u8,
     /// Traffic class of its acknowledgements.
     pub ack_class: u8,
+    /// Whether each of its flows keeps to one path though others do not.
+    pub pinned: bool,
     /// How far it may bend.
     pub contract: Contract,
     /// How its flows give way, if they do.
@@ -418,9 +420,10 @@ fn resolve_group(
     let carrier = carrier.map_err(place)?;
     let messages = messages(group, name, *seed, packets);
     let messages = messages.map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
-    let GroupSpec { class, ack_class, ref traffic, .. } = *group;
+    let GroupSpec { class, ack_class, pinned, ref traffic, .. } = *group;
     let (traffic, ack_class, name) = (traffic.clone(), ack_class.unwrap_or(class), name.to_owned());
-    Ok(Group { name, traffic, class, ack_class, contract, reflex: None, carrier, messages, max_loss, legacy })
+    let reflex = None;
+    Ok(Group { name, traffic, class, ack_class, pinned, contract, reflex, carrier, messages, max_loss, legacy })
 }
 
 /// A setting for all groups is found where it is given.
