@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, SockaddrIn6, sendmsg};
@@ -31,7 +32,7 @@ pub struct Socket {
     buffers: [Box<[u8]>; RECEIVE_BATCHES],
     metas: [RecvMeta; RECEIVE_BATCHES],
     receive_buffer_bytes: usize,
-    max_segments: usize,
+    max_segments: AtomicUsize,
     alarm: Option<Alarm>,
 }
 
@@ -94,7 +95,7 @@ impl Socket {
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
         let receive_buffer_bytes = state.recv_buffer_size(UdpSockRef::from(&io))?;
-        let max_segments = state.max_gso_segments();
+        let max_segments = AtomicUsize::new(state.max_gso_segments());
         Ok(Self {
             io,
             state,
@@ -113,7 +114,7 @@ impl Socket {
 
     /// Datagrams that one batch may hold.
     pub fn max_segments(&self) -> usize {
-        self.max_segments.min(self.state.max_gso_segments())
+        self.max_segments.load(Ordering::Relaxed).min(self.state.max_gso_segments())
     }
 
     /// Lets `alarm` end waits.
@@ -122,8 +123,8 @@ impl Socket {
     }
 
     /// Sends every datagram by itself: where each must wait in a queue as it would on a wire.
-    pub fn without_offload(mut self) -> Self {
-        self.max_segments = 1;
+    pub fn without_offload(self) -> Self {
+        self.max_segments.store(1, Ordering::Relaxed);
         self
     }
 
@@ -159,8 +160,26 @@ impl Socket {
     /// Sends a batch, waiting while the kernel has no room for it.
     pub fn send(&self, batch: &Batch) -> io::Result<()> {
         let Some(to) = batch.to else { return Ok(()) };
+        let bytes = &batch.bytes[..batch.filled];
+        match self.send_bytes(to, batch.class, bytes, batch.segment_bytes) {
+            // The interface cannot do it, whatever the kernel promised.
+            Err(error) if batch.segments > 1 && refuses_offload(&error) => {
+                self.max_segments.store(1, Ordering::Relaxed);
+                let mut segments = bytes.chunks(batch.segment_bytes);
+                segments.try_for_each(|bytes| self.send_bytes(to, batch.class, bytes, bytes.len()))
+            }
+            result => result,
+        }
+    }
+
+    /// Sends datagrams of `segment_bytes` each but the last.
+    fn send_bytes(&self, to: SocketAddr, class: TrafficClass, bytes: &[u8], segment_bytes: usize) -> io::Result<()> {
         loop {
-            let sent = if has_dscp(batch.class) { self.send_with_dscp(to, batch) } else { self.send_plain(to, batch) };
+            let sent = if has_dscp(class) {
+                self.send_with_dscp(to, class, bytes, segment_bytes)
+            } else {
+                self.send_without_dscp(to, class, bytes, segment_bytes)
+            };
             match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for(PollFlags::OUT, None)?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -171,24 +190,36 @@ impl Socket {
         }
     }
 
-    fn send_plain(&self, to: SocketAddr, batch: &Batch) -> io::Result<()> {
+    fn send_without_dscp(
+        &self,
+        to: SocketAddr,
+        class: TrafficClass,
+        bytes: &[u8],
+        segment_bytes: usize,
+    ) -> io::Result<()> {
         let transmit = Transmit {
             destination: to,
-            ecn: to_codepoint(batch.class.ecn()),
-            contents: &batch.bytes[..batch.filled],
-            segment_size: (batch.segments > 1).then_some(batch.segment_bytes),
+            ecn: to_codepoint(class.ecn()),
+            contents: bytes,
+            segment_size: (bytes.len() > segment_bytes).then_some(segment_bytes),
             src_ip: None,
         };
         self.state.try_send(UdpSockRef::from(&self.io), &transmit)
     }
 
-    fn send_with_dscp(&self, to: SocketAddr, batch: &Batch) -> io::Result<()> {
-        let (octet, segment_bytes) = (batch.class.octet(), batch.segment_bytes as u16);
+    fn send_with_dscp(
+        &self,
+        to: SocketAddr,
+        class: TrafficClass,
+        bytes: &[u8],
+        segment_bytes: usize,
+    ) -> io::Result<()> {
+        let (octet, segment_size) = (class.octet(), segment_bytes as u16);
         let (tos, class) = (ControlMessage::Ipv4Tos(&octet), i32::from(octet));
         let class = ControlMessage::Ipv6TClass(&class);
-        let controls = [if to.is_ipv4() { tos } else { class }, ControlMessage::UdpGsoSegments(&segment_bytes)];
-        let controls = &controls[..if batch.segments > 1 { 2 } else { 1 }];
-        let content = [IoSlice::new(&batch.bytes[..batch.filled])];
+        let controls = [if to.is_ipv4() { tos } else { class }, ControlMessage::UdpGsoSegments(&segment_size)];
+        let controls = &controls[..if bytes.len() > segment_bytes { 2 } else { 1 }];
+        let content = [IoSlice::new(bytes)];
         let (fd, flags) = (self.io.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
         match to {
             SocketAddr::V4(to) => sendmsg(fd, &content, controls, flags, Some(&SockaddrIn::from(to)))?,
@@ -225,6 +256,12 @@ impl Socket {
         }
         Ok(())
     }
+}
+
+/// Whether a batch failed for being one.
+fn refuses_offload(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::IO, Errno::INVAL].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Nothing to read, or news of an earlier datagram that could not be delivered.

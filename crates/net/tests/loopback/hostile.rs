@@ -164,6 +164,52 @@ fn noise_opens_no_transfer() {
     }
 }
 
+/// Gives bytes until it is told to end.
+struct Until<'f>(&'f AtomicBool);
+
+impl io::Read for Until<'static> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        into.fill(7);
+        Ok(if self.0.load(Ordering::Relaxed) { 0 } else { into.len() })
+    }
+}
+
+/// While 100,000 handshakes are begun by somebody who never goes on, a transfer that stands goes on to its end, and one
+/// that begins in the middle of it does so, too.
+#[test]
+fn half_open_handshakes_do_not_stop_a_transfer() {
+    const HELLOS: u32 = 100_000;
+    static FLOODED: AtomicBool = AtomicBool::new(false);
+    let settings = encrypted(settings());
+    let receiver = Receiver::bind(loopback(), settings.clone()).unwrap();
+    let to = receiver.address();
+    let mut results = Vec::new();
+    thread::scope(|scope| {
+        let sending = scope
+            .spawn(|| send(Source::stream(Until(&FLOODED), "flood"), to, &settings, &crate::common::NEVER, |_| {}));
+        scope.spawn(|| {
+            let socket = stranger();
+            for number in 0..HELLOS {
+                // Kind hello, version 1, preshared key; no cookie; then what would be the handshake's message.
+                let hello = [&[0x51, 0x10, 1, 0][..], &number.to_be_bytes(), &[0; 24], &[9; 96]].concat();
+                socket.send_to(&hello, to).unwrap();
+                if number == HELLOS / 2 {
+                    let late = send(Source::zeros(1 << 20), to, &settings, &crate::common::NEVER, |_| {});
+                    assert_eq!(late.unwrap().bytes, 1 << 20);
+                }
+            }
+            FLOODED.store(true, Ordering::Relaxed);
+        });
+        receiver
+            .serve(&Target::Discard, Some(2), &crate::common::NEVER, |_| {}, |received| results.push(received.unwrap()))
+            .unwrap();
+        let sent = sending.join().unwrap().unwrap();
+        assert!(results.iter().any(|received| received.hash == sent.hash && received.bytes == sent.bytes));
+    });
+    // As many as the kernel had room for.
+    assert!(results[1].refused.unproven > 1000, "{:?}", results[1].refused);
+}
+
 /// Offsets around the window's edges, and far from them.
 fn offsets() -> impl Strategy<Value = u64> {
     prop_oneof![0..2000u64, (1 << 20) - 2000..(1 << 20) + 300_000u64, Just((1 << 62) - 1), any::<u64>()]
