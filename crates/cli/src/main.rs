@@ -20,6 +20,7 @@ mod run;
 mod scenarios;
 mod show;
 mod sweep;
+mod testbed;
 mod transfer;
 
 use std::process::ExitCode;
@@ -65,6 +66,8 @@ enum Command {
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
     Keygen(transfer::KeygenArgs),
+    Switch(testbed::SwitchArguments),
+    Testbed(testbed::Arguments),
 }
 
 /// How a command ended, if not by an error.
@@ -92,6 +95,8 @@ fn main() -> ExitCode {
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
         Command::Keygen(arguments) => transfer::keygen(arguments),
+        Command::Switch(arguments) => testbed::switch(arguments),
+        Command::Testbed(arguments) => testbed::run(arguments),
     };
     match ending {
         Ok(Ending::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,

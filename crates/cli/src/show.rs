@@ -117,6 +117,10 @@ fn show_transport(transport: TransportName) -> String {
             let shared = if transport.is_tcp() { " or `[transport]`" } else { "" };
             let text = format!("\nSettings under `[traffic.NAME.{table}]`{shared}, at their defaults:\n\n{settings}");
             let more = match transport {
+                TransportName::FlexPass | TransportName::Layered => {
+                    let tcp = transport.default_tcp_part().expect("its window is TCP's");
+                    format!("\nSettings of its window under `[traffic.NAME.tcp]` or `[transport]`:\n\n{tcp}")
+                }
                 TransportName::NearOpt => {
                     let oracle = toml::to_string(&OracleSpec::default()).expect("settings are plain values");
                     format!("\nWhat the oracle does, under `[oracle]`:\n\n{oracle}")

@@ -137,6 +137,8 @@ pub struct FlowRow {
     pub paused: Span,
     /// Its messages; `None` of a plain sequence of bytes.
     pub messages: Option<MessageCounts>,
+    /// How far the mean of the records that arrived is off that of all, as a part of it; none without records.
+    pub record_error: Share,
 }
 
 impl Default for FlowRow {
@@ -166,6 +168,7 @@ impl Default for FlowRow {
             pauses: 0,
             paused: Span::ZERO,
             messages: None,
+            record_error: Share::NONE,
             credits: 0,
             wasted_credits: 0,
             reactive_bytes: 0,

@@ -16,8 +16,9 @@ use pliant_proto::transport::any::AnyTransport;
 use super::buffers::{Phase, Port, Shared};
 use super::messages::{Delivery, MessageReceiver, MessageSender};
 use super::stream::Stream;
+use crate::clock::realtime_ns;
 use crate::connection::{Closed, ConnectionId, Event};
-use crate::driver::{Clock, Driver, Link, Service, unix_ns};
+use crate::driver::{Clock, Driver, Link, Service};
 use crate::flow::{Answer, Family, FlowSettings, Opening};
 use crate::socket::Alarm;
 use crate::transfer::{Settings, path_to};
@@ -363,7 +364,7 @@ impl Service<AnyTransport, Port> for Office {
             return Err("too many wait to be accepted".into());
         }
         let (_, family, _) = Self::judge(opening)?;
-        Ok(Answer { family, unix_ns: unix_ns() }.encode())
+        Ok(Answer { family, unix_ns: realtime_ns() }.encode())
     }
 
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<Link<AnyTransport, Port>> {

@@ -154,7 +154,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// Reads a datagram that begins with [`MAGIC`]; `None` if it is malformed.
+/// Reads a datagram that is no packet; `None` if it is malformed.
 pub fn decode(bytes: &[u8]) -> Option<Datagram> {
     let [magic, version_and_kind, security, zero, ..] = *bytes else { return None };
     let id = u32::from_be_bytes(array(bytes, 4)?);

@@ -2,6 +2,8 @@
 
 use pliant_proto::time::{Instant, Span};
 
+use crate::clock::realtime_ns;
+
 /// Monotonic time as the machines count it.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -10,18 +12,11 @@ pub struct Clock {
     unix_ns: u64,
 }
 
-/// The system's clock, in nanoseconds since 1970.
-#[allow(clippy::disallowed_methods, reason = "a driver is where the clock is read")]
-pub fn unix_ns() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Clock {
     /// A clock that reads zero now.
     #[allow(clippy::disallowed_methods, reason = "a driver is where the clock is read")]
     pub fn start() -> Self {
-        Self { start: std::time::Instant::now(), unix_ns: unix_ns() }
+        Self { start: std::time::Instant::now(), unix_ns: realtime_ns() }
     }
 
     /// Time since the start.

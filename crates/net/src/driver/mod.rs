@@ -16,7 +16,7 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Command, Timer, Transport};
 use pliant_proto::wire;
 
-pub use clock::{Clock, unix_ns};
+pub use clock::Clock;
 pub use link::{Application, Link, Place};
 
 use crate::connection::{Closed, ConnectError, ConnectionId, Endpoint, Event, Refused};

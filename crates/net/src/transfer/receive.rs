@@ -17,8 +17,9 @@ use super::whole::{Output, OutputError, Whole};
 use super::{
     Announcement, CODE_DONE, CODE_INTERRUPTED, Kind, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError,
 };
+use crate::clock::realtime_ns;
 use crate::connection::{Closed, ConnectionId, Event, Refused};
-use crate::driver::{Application, Clock, Driver, Link, Place, Service, unix_ns};
+use crate::driver::{Application, Clock, Driver, Link, Place, Service};
 use crate::flow::{Answer, Family, Opening};
 
 /// How long a receiver that has everything waits for the sender's goodbye, counted from when it was heard last.
@@ -333,7 +334,7 @@ impl Service<AnyTransport, Incoming> for Host<'_> {
             return Err("it receives from somebody else".into());
         }
         let (_, _, family) = self.judge(opening)?;
-        Ok(Answer { family, unix_ns: unix_ns() }.encode())
+        Ok(Answer { family, unix_ns: realtime_ns() }.encode())
     }
 
     fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Link<AnyTransport, Incoming>> {

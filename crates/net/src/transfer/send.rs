@@ -16,8 +16,9 @@ use super::{
     Announcement, CODE_DONE, CODE_FAILED, CODE_INTERRUPTED, NAP, PROGRESS_INTERVAL, Progress, Settings, Source,
     TransferError,
 };
+use crate::clock::realtime_ns;
 use crate::connection::{Closed, ConnectionId, Event, Refused, SEALED_HEADER_BYTES, Security, TAG_BYTES};
-use crate::driver::{Clock, Link, Service, unix_ns};
+use crate::driver::{Clock, Link, Service};
 use crate::flow::{Answer, Family, FlowError, Opening, Path};
 
 /// How long a loop sleeps at most while content may come from a reader.
@@ -81,7 +82,7 @@ pub fn send(
     let (mut driver, _) = settings.driver::<AnyTransport, Outgoing>(any, false).map_err(socket_error)?;
     let announcement = announce(&source, settings, to)?;
     let opening = Opening { offers: settings.flow.offers(), mtu: settings.flow.mtu, content: announcement.encode() };
-    let asked = unix_ns();
+    let asked = realtime_ns();
     let connection = driver.connect(to, &opening.encode()).map_err(TransferError::Connect)?;
     let total_bytes = source.bytes();
     let mut sender = Sender {
@@ -221,7 +222,7 @@ impl Service<AnyTransport, Outgoing> for Sender<'_> {
             self.failed = Some(TransferError::NotATransfer { address: self.peer, why });
             return None;
         };
-        self.agreed = Some((answer.family, ClockOffset::between(self.asked, answer.unix_ns, unix_ns())));
+        self.agreed = Some((answer.family, ClockOffset::between(self.asked, answer.unix_ns, realtime_ns())));
         let mut transport = match self.make(answer.family, &outgoing) {
             Ok(transport) => transport,
             Err(error) => {

@@ -229,6 +229,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             reorder_bytes: receiver.reorder_bytes,
             duplicate_bytes: receiver.duplicate_bytes,
             messages: slot.messages.as_ref().map(|messages| messages.counts()),
+            record_error: Share::new(slot.messages.as_ref().and_then(|messages| messages.record_error())),
             fair_share: Share::NONE,
             fluid_share: Share::NONE,
             pauses: sender.pauses as u32,

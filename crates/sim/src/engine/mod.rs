@@ -6,7 +6,6 @@
 mod arrivals;
 mod attachments;
 mod flows;
-mod link;
 mod messages;
 mod network;
 mod oracle;
@@ -14,6 +13,7 @@ mod schedule;
 
 pub use flows::{Open, Opened};
 pub use messages::FlowMessages;
+pub use network::flow_path;
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
@@ -447,13 +447,13 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
         match event {
             TransportEvent::Deliver(range) => {
                 self.delivered(range.len());
-                if let Some(messages) = &mut self.slot.messages {
-                    messages.on_bytes(range);
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_bytes(range)) {
+                    self.slot.received.get_or_insert(self.now);
                 }
             }
-            TransportEvent::DeliverMessage { bytes, .. } => {
+            TransportEvent::DeliverMessage { message, bytes } => {
                 self.delivered(bytes.into());
-                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message()) {
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message(message)) {
                     self.slot.received = Some(self.now);
                 }
             }

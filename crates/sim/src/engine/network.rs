@@ -3,12 +3,11 @@
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
-use pliant_proto::switch::{QueuePlan, SharedBuffer};
+use pliant_proto::switch::{Link, QueuePlan, SharedBuffer};
 use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
-use super::link::Link;
 use super::schedule::{Schedule, kind};
 use super::{PathChoice, Setup};
 use crate::routing::Routing;
@@ -191,8 +190,7 @@ impl<'a> Network<'a> {
     /// Pins the path of a new flow. The seed and the flow's place in its group choose among equal-cost paths, so another
     /// group moves no flow of this one.
     pub(super) fn path(&self, spec: &FlowSpec, path: &mut Vec<LinkId>) {
-        let key = spec.sequence ^ u64::from(spec.group) << 48 ^ self.seed.rotate_left(32);
-        self.routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
+        flow_path(self.routing, spec, self.seed, path);
     }
 
     /// The links of the pinned path that `route` begins with: up to the first that reaches a host.
@@ -250,4 +248,10 @@ impl<'a> Network<'a> {
     pub(super) fn packet_hops(&self) -> u64 {
         self.links.iter().map(|link| link.arrived().packets).sum()
     }
+}
+
+/// Puts into `path` the links of a flow. The seed and its place in its group choose among equal-cost paths.
+pub fn flow_path(routing: &Routing, spec: &FlowSpec, seed: u64, path: &mut Vec<LinkId>) {
+    let key = spec.sequence ^ u64::from(spec.group) << 48 ^ seed.rotate_left(32);
+    routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
 }

@@ -13,7 +13,7 @@ use crate::results::{
 };
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 32] = [
+pub(super) const FLOWS: [Field; 33] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -41,6 +41,7 @@ pub(super) const FLOWS: [Field; 32] = [
     ("messages", Kind::OptionalInteger),
     ("needed_messages", Kind::OptionalInteger),
     ("delivered_messages", Kind::OptionalInteger),
+    ("record_error", Kind::OptionalNumber),
     ("credits", Kind::Integer),
     ("wasted_credits", Kind::Integer),
     ("reactive_bytes", Kind::Integer),
@@ -144,6 +145,7 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         of_messages(rows, |counts| counts.total),
         of_messages(rows, |counts| counts.needed),
         of_messages(rows, |counts| counts.delivered),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.record_error.get()).collect()),
         integers(rows, |flow| flow.credits),
         integers(rows, |flow| flow.wasted_credits),
         integers(rows, |flow| flow.reactive_bytes),
@@ -327,6 +329,7 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
                     delivered: table.optional_small("delivered_messages", row)?.unwrap_or(0),
                 }),
             },
+            record_error: table.share("record_error", row)?,
             credits: table.integer("credits", row),
             wasted_credits: table.integer("wasted_credits", row),
             reactive_bytes: table.integer("reactive_bytes", row),

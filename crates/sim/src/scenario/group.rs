@@ -7,6 +7,7 @@ use toml::Table;
 use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
+use super::kernel::KernelSpec;
 use super::near_opt::NearOptSpec;
 use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
@@ -15,7 +16,7 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 18] = [
+pub(super) const GROUP_KEYS: [&str; 19] = [
     "kind",
     "class",
     "ack_class",
@@ -34,6 +35,7 @@ pub(super) const GROUP_KEYS: [&str; 18] = [
     "legacy",
     "legacy_class",
     "legacy_tcp",
+    "kernel",
 ];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
@@ -90,6 +92,9 @@ pub struct GroupSpec {
     /// Settings of TCP for those flows, in place of those in `[transport]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legacy_tcp: Option<TcpSpec>,
+    /// Settings of the operating system's TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -142,11 +147,13 @@ pub enum TransportName {
     /// Data on credits, and by DCTCP's window what is left (FlexPass).
     #[serde(rename = "flexpass")]
     FlexPass,
+    /// The operating system's TCP, on a testbed; in the simulator a model of it.
+    Kernel,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -164,6 +171,7 @@ impl TransportName {
         Self::ExpressPass,
         Self::Layered,
         Self::FlexPass,
+        Self::Kernel,
     ];
 
     /// Its name in scenario files.
@@ -186,6 +194,7 @@ impl TransportName {
             Self::ExpressPass => "expresspass",
             Self::Layered => "expresspass-layered",
             Self::FlexPass => "flexpass",
+            Self::Kernel => "kernel",
         }
     }
 
@@ -207,6 +216,7 @@ impl TransportName {
             Self::Udp => "datagrams at a constant rate, never repeated",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
+            Self::Kernel => "the operating system's TCP on a testbed, and a model of it in the simulator",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
             Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
             Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
@@ -223,7 +233,7 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt) && !self.has_credits()
+        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt | Self::Kernel) && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -238,6 +248,7 @@ impl TransportName {
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
+            Self::Kernel => "kernel",
             Self::ExpressPass | Self::Layered | Self::FlexPass => "credit",
             _ => "tcp",
         }
@@ -250,10 +261,19 @@ impl TransportName {
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),
+            Self::Kernel => Table::try_from(KernelSpec::default()),
             _ if self.has_credits() => Table::try_from(CreditSpec::default().explicit(self, 1.0)),
             _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
         };
         Some(settings.expect("settings are plain values"))
+    }
+
+    /// Settings of the TCP that is a part of a transport with credits, at their defaults, as `[traffic.NAME.tcp]` writes
+    /// them; `None` of transports that are TCP or have none.
+    pub fn default_tcp_part(self) -> Option<Table> {
+        let has = matches!(self, Self::FlexPass | Self::Layered);
+        let explicit = has.then(|| Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)));
+        explicit.map(|settings| settings.expect("settings are plain values"))
     }
 
     /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.

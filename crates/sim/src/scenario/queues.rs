@@ -168,6 +168,11 @@ impl QueuesSpec {
         presets::queues(name)
     }
 
+    /// The plan that these keys describe; the error names the key below them, and why.
+    pub fn plan(&self) -> Result<QueuePlan, (String, String)> {
+        self.expanded()?.build()
+    }
+
     /// The same queues written out.
     pub(super) fn expanded(&self) -> Result<Self, KeyError> {
         let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));

@@ -17,10 +17,11 @@ use toml::Table;
 
 use super::atp::MessageTransport;
 use super::credit::CreditCarrier;
-use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
+use super::credit_carrier::{LEGACY_CLASS, check_oracle, credit_carrier, legacy_carrier};
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::kernel::kernel_carrier;
 use super::near_opt::{NearOptSpec, OracleSpec};
 use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::reflex::ReflexGroup;
@@ -114,6 +115,8 @@ pub enum Carrier {
     NearOpt(NearOptSpec),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
     Messages(Box<AtpConfig>),
+    /// The operating system's TCP with a congestion control of which the simulator has no model.
+    Kernel,
 }
 
 /// A member of the TCP family with its settings.
@@ -142,6 +145,15 @@ impl Resolved {
 
     pub(super) fn to_table(&self) -> Table {
         Table::try_from(&self.spec).expect("a scenario is made of tables and plain values")
+    }
+
+    /// Why the simulator cannot run it, if so.
+    pub fn testbed_only(&self) -> Option<String> {
+        let group = self.groups.iter().find(|group| matches!(group.carrier, Carrier::Kernel))?;
+        Some(format!(
+            "traffic.{}.kernel.congestion: the simulator has no model of it, only a testbed runs it",
+            group.name
+        ))
     }
 
     /// Bytes around a payload.
@@ -226,6 +238,10 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     if !oracle {
         return Ok(resolved);
     }
+    check_oracle(&resolved).map_err(|why| {
+        let own = spec.host_queues.as_ref().is_some_and(follows) && !follows(&spec.queues);
+        document.error(if own { "host_queues.reserve" } else { "queues.reserve" }, why)
+    })?;
     // Which bytes are upgraded is known once everything else is.
     let share = Reserve::Share(resolved.upgraded_share().max(LEAST_SHARE));
     let mut spec = spec;
@@ -411,6 +427,7 @@ fn resolve_group(
     let carrier = check_tables(group).and_then(|()| match group.transport {
         TransportName::Udp => udp_carrier(group),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
+        TransportName::Kernel => kernel_carrier(group, tcp),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
             Ok(Carrier::Credit(Box::new(credit_carrier(group, tcp, plans)?)))
@@ -457,10 +474,11 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
     // What leaves messages out by itself cannot leave out bytes beside.
     let bends = of_tcp && !group.transport.sends_messages();
     let of = |transport| group.transport == transport;
-    let has_window = of_tcp || of(TransportName::Layered) || of(TransportName::FlexPass);
+    let has_window = of_tcp || of(TransportName::Layered) || of(TransportName::FlexPass) || of(TransportName::Kernel);
     let tables = [
         ("tcp", group.tcp.is_some(), has_window, "has no settings of TCP"),
         ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
+        ("kernel", group.kernel.is_some(), of(TransportName::Kernel), "is not the operating system's"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),

@@ -379,6 +379,7 @@ impl TcpSpec {
             | TransportName::NearOpt
             | TransportName::Atp
             | TransportName::PFabric
+            | TransportName::Kernel
             | TransportName::ExpressPass => return None,
         })
     }
