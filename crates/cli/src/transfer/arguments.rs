@@ -182,7 +182,7 @@ fn parse_weight(text: &str) -> Result<f64, String> {
 }
 
 impl NetworkArgs {
-    fn settings(&self, flow: FlowSettings) -> Result<Settings, CliError> {
+    fn settings(&self, flow: &FlowSettings) -> Result<Settings, CliError> {
         let keys = match &self.key {
             Some(path) => Keys::read(path).map_err(|error| CliError::User(error.to_string()))?,
             None if self.plain => Keys::Plain,
@@ -204,7 +204,7 @@ impl NetworkArgs {
             classes,
             min_rto: self.min_rto,
             receive_buffer: self.receive_buffer.0,
-            ..flow
+            ..flow.clone()
         };
         let (connect_timeout, idle_timeout) = (self.connect_timeout, self.idle_timeout);
         let offload = !self.no_offload;
@@ -234,7 +234,7 @@ impl SendArgs {
             ..FlowSettings::default()
         };
         flow.check().map_err(|error| CliError::User(error.to_string()))?;
-        self.network.settings(flow)
+        self.network.settings(&flow)
     }
 
     pub(super) fn source(&self) -> Result<(Source, SocketAddr), CliError> {
@@ -265,7 +265,7 @@ impl SendArgs {
 
 impl RecvArgs {
     pub(super) fn settings(&self) -> Result<Settings, CliError> {
-        self.network.settings(FlowSettings::default())
+        self.network.settings(&FlowSettings::default())
     }
 
     /// After how many transfers it ends.
