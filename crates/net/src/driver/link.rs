@@ -55,6 +55,44 @@ impl Direction {
 pub(super) struct Flow<T> {
     pub(super) transport: RateCap<T>,
     pub(super) deadline: Option<Deadline>,
+    /// What it said when it was asked at once, to be sent with the rest.
+    answers: Vec<(Packet, SackBlocks)>,
+}
+
+impl<T: Transport> Flow<T> {
+    fn new(transport: T, rate: Option<Rate>) -> Self {
+        Self { transport: RateCap::new(transport, rate), deadline: None, answers: Vec::new() }
+    }
+}
+
+/// Keeps what a transport has to say for later.
+struct Later<'d, A> {
+    answers: &'d mut Vec<(Packet, SackBlocks)>,
+    deadline: &'d mut Option<Deadline>,
+    application: &'d mut A,
+    failure: &'d mut Option<io::Error>,
+}
+
+impl<A: Application> Outlet for Later<'_, A> {
+    fn transmit(&mut self, packet: Packet, sack: &SackBlocks) {
+        self.answers.push((packet, *sack));
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.failure.is_none() {
+            *self.failure = self.application.event(event).err();
+        }
+    }
+
+    fn arm(&mut self, deadline: Option<Deadline>) {
+        *self.deadline = deadline;
+    }
+}
+
+/// Whether many of these may be handled before one answer: TCP's acknowledgements are cumulative. A credit is spent or
+/// lost before the next comes, and an acknowledgement of a message tells of few packets before it.
+fn may_wait(packet: &Packet) -> bool {
+    matches!(packet.body(), Body::Data { .. } | Body::Ack { .. })
 }
 
 /// One connection's transports and application.
@@ -90,13 +128,13 @@ impl<T: Transport, A: Application> Link<T, A> {
 
     /// Sends by `transport`, at no more than `rate` on the wire.
     pub fn sending(mut self, transport: T, rate: Option<Rate>) -> Self {
-        self.outgoing = Some(Flow { transport: RateCap::new(transport, rate), deadline: None });
+        self.outgoing = Some(Flow::new(transport, rate));
         self
     }
 
     /// Receives by `transport`.
     pub fn receiving(mut self, transport: T) -> Self {
-        self.incoming = Some(Flow { transport: RateCap::new(transport, None), deadline: None });
+        self.incoming = Some(Flow::new(transport, None));
         self
     }
 
@@ -188,6 +226,11 @@ impl<T: Transport, A: Application> Link<T, A> {
             self.failure = self.application.write(place, payload).err();
         }
         flow.transport.handle_packet(now, packet, sack);
+        if !may_wait(packet) {
+            let Flow { transport, deadline, answers } = flow;
+            let (application, failure) = (&mut self.application, &mut self.failure);
+            drain(transport, now, &mut Later { answers, deadline, application, failure });
+        }
         Ok(())
     }
 
@@ -219,6 +262,9 @@ impl<T: Transport, A: Application> Link<T, A> {
             application: &mut self.application,
             failure: &mut self.failure,
         };
+        for (packet, sack) in flow.answers.drain(..) {
+            outlet.transmit(packet, &sack);
+        }
         drain(&mut flow.transport, now, &mut outlet);
         flow.deadline
     }

@@ -404,3 +404,17 @@ fn what_cannot_be_written_is_told() {
     assert!(error(received).contains("no/such/copy: entity not found"));
     assert!(error(sent).ends_with("closed by the peer: entity not found"));
 }
+
+/// Credits and acknowledgements of messages that arrive together are answered one by one: a transfer that keeps its link's
+/// rate loses none to the driver. A credit that is not spent is lost, and then the rate falls.
+#[test]
+fn credits_are_spent_one_by_one() {
+    let settings = by(TransportName::ExpressPass);
+    let bytes = 4 * MB as u64;
+    let (sent, received) = transfer_of(Source::zeros(bytes), &Target::Discard, &settings, &settings, |to| to);
+    let (sent, received) = (sent.unwrap().statistics, received.unwrap().statistics);
+    let needed = bytes.div_ceil(1500 - 28 - 30);
+    assert_eq!(sent.packets_sent, needed, "{sent:?}");
+    // What the receiver sent until it heard of the end was not used; everything else was.
+    assert_eq!(received.credits_sent, needed + sent.wasted_credits, "{received:?}");
+}
