@@ -2,7 +2,7 @@
 PLIANT := target/release/pliant
 FUZZ_SECONDS ?= 60
 
-.PHONY: all demo test lint doc reproduce bench bench-real fuzz release clean
+.PHONY: all demo test lint doc reproduce bench bench-net fuzz release clean
 
 all: release
 
@@ -37,13 +37,13 @@ reproduce: $(PLIANT)
 bench: $(PLIANT)
 	python3 bench/bench.py $(PLIANT)
 
-## The real path beside kernel TCP and quinn.
-bench-real: $(PLIANT)
+## The real path, encrypted and plain, beside kernel TCP and quinn: one table, one run.
+bench-net: $(PLIANT)
 	bench/real/run.sh $(PLIANT)
 
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz.
 fuzz:
-	cd fuzz && for target in wire_codec scenario_parser distribution_parser; do \
+	cd fuzz && for target in wire_codec scenario_parser distribution_parser connection_parsers connection_endpoint; do \
 		mkdir -p artifacts/found/$$target && \
 		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target -- \
 			-max_total_time=$(FUZZ_SECONDS) || exit 1; done

@@ -10,19 +10,20 @@ echo "== A leaf-spine of 32 hosts: web search beside 20 MB copies, four ways to 
 echo "   the report: $out/compare/report.html"
 echo
 
-echo "== 256 MB through the same transport machine, over UDP on this host"
+echo "== 256 MB through the same transport machine, encrypted, over UDP on this host"
 work=$(mktemp -d "${TMPDIR:-/tmp}/pliant-demo.XXXXXX")
 receiver=
 trap '[[ -z $receiver ]] || kill "$receiver" 2>/dev/null || true; rm -rf "$work"' EXIT
 head -c 256000000 /dev/urandom >"$work/file.bin"
+"$pliant" keygen "$work/key"
 # Port 0 takes any free port; the receiver says which on stderr.
-"$pliant" recv "$work/copy.bin" --listen 127.0.0.1:0 2>"$work/log" >"$work/received" &
+"$pliant" recv "$work/copy.bin" --key "$work/key" --listen 127.0.0.1:0 2>"$work/log" >"$work/received" &
 receiver=$!
 for _ in $(seq 100); do
     address=$(grep -oE '127\.0\.0\.1:[0-9]+' "$work/log" | head -1) && break
     sleep 0.05
 done
-"$pliant" send "$work/file.bin" "$address" --congestion dctcp
+"$pliant" send "$work/file.bin" "$address" --key "$work/key" --transport dctcp
 wait "$receiver"
 receiver=
 cat "$work/received"

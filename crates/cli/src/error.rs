@@ -14,20 +14,38 @@ pub(crate) enum CliError {
     User(String),
     /// The machine failed.
     Machine(String),
+    /// The peer does not answer, or refuses.
+    NoPeer(String),
+    /// The peer was lost under way.
+    PeerLost(String),
+    /// What arrived is not what was sent, or less than was promised.
+    WrongContent(String),
     /// Whoever read our output has gone: nobody is left to tell.
     OutputClosed,
 }
 
 impl CliError {
-    pub(crate) fn is_user(&self) -> bool {
-        matches!(self, Self::User(_))
+    /// The process' exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::OutputClosed => 0,
+            Self::Machine(_) => 1,
+            Self::User(_) => 2,
+            Self::NoPeer(_) => 3,
+            Self::PeerLost(_) => 4,
+            Self::WrongContent(_) => 5,
+        }
     }
 }
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::User(why) | Self::Machine(why) => f.write_str(why),
+            Self::User(why)
+            | Self::Machine(why)
+            | Self::NoPeer(why)
+            | Self::PeerLost(why)
+            | Self::WrongContent(why) => f.write_str(why),
             Self::OutputClosed => f.write_str("the output was closed"),
         }
     }

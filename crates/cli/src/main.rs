@@ -1,7 +1,8 @@
 //! The `pliant` command.
 //!
 //! Results go to stdout, progress and errors to stderr. Exit codes: 0 done, 1 a failure of the machine (a disk, a
-//! file that vanished), 2 a mistake of the user's (one line says which), 130 interrupted (what finished is written).
+//! file that vanished), 2 a mistake of the user's (one line says which), 3 to 5 of `send` and `recv` only, 130 interrupted
+//! (what finished is written).
 
 mod check;
 mod compare;
@@ -38,7 +39,8 @@ Examples:
   pliant reproduce reflex                           a paper's figures: what it says, what comes out here
   pliant check rack.toml                            every setting, defaults filled in
   pliant list transports
-  pliant recv & pliant send model.bin 127.0.0.1:7410
+  pliant keygen lab.key
+  pliant recv --key lab.key & pliant send model.bin 127.0.0.1:7410 --key lab.key
 
 Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 130 interrupted.";
 
@@ -63,6 +65,7 @@ enum Command {
     Fluid(fluid::Arguments),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
+    Keygen(transfer::KeygenArgs),
     Switch(testbed::SwitchArguments),
     Testbed(testbed::Arguments),
 }
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Fluid(arguments) => fluid::run(arguments),
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
+        Command::Keygen(arguments) => transfer::keygen(arguments),
         Command::Switch(arguments) => testbed::switch(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
     };
@@ -99,7 +103,7 @@ fn main() -> ExitCode {
         Ok(Ending::Interrupted) => ExitCode::from(130),
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::from(if error.is_user() { 2 } else { 1 })
+            ExitCode::from(error.code())
         }
     }
 }

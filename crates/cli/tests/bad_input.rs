@@ -150,7 +150,7 @@ fn broken_flags_are_refused_by_name() {
         (&["list", "nothing"], "nothing"),
         (&["show", "dctpc"], "did you mean `dctcp`?"),
         (&["report", "missing"], "missing"),
-        (&["send", "file", "127.0.0.1:1", "--congestion", "near-opt"], "near-opt needs an oracle"),
+        (&["send", "file", "127.0.0.1:1", "--plain", "--transport", "near-opt"], "near-opt needs an oracle"),
     ] {
         assert_refused(&pliant(arguments), &[expected]);
     }

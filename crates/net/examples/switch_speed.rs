@@ -15,7 +15,7 @@ use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAMES, Switch};
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
 use pliant_net::switch::{Choice, End, Entry, FabricConfig, FaultConfig, LinkConfig, SwitchConfig};
-use pliant_proto::packet::Ecn;
+use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::plan::SchedulerConfig;
 use pliant_proto::switch::{QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
@@ -123,8 +123,8 @@ fn blast(from: &str, to: &str, seconds: u64) {
     let socket = Socket::bind(from.parse().expect("an address")).expect("an address of this host");
     let to = to.parse().expect("an address");
     let (mut batch, mut segments) = (Batch::default(), 0u64);
-    while batch.accepts(to, Ecn::NotEct, PAYLOAD, socket.max_segments()) {
-        batch.push(to, Ecn::NotEct, PAYLOAD);
+    while batch.accepts(to, TrafficClass::default(), PAYLOAD, socket.max_segments()) {
+        batch.push(to, TrafficClass::default(), PAYLOAD);
         segments += 1;
     }
     let clock = SharedClock::start();

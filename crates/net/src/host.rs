@@ -24,7 +24,7 @@ use pliant_proto::wire;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::SharedClock;
-use crate::driver::Refused;
+use crate::connection::Refused;
 use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
 
 /// Asked of the kernel for each direction; it may grant less.

@@ -57,6 +57,8 @@ const SACK_BLOCK_BYTES: usize = 16;
 
 /// Bytes before the payload of every Data datagram, always the same: segmentation offload needs equal sizes.
 pub const DATA_HEADER_BYTES: usize = COMMON_BYTES + 18;
+/// Most bytes before the payload of any datagram that has one.
+pub const MAX_DATA_HEADER_BYTES: usize = COMMON_BYTES + 22;
 /// Most bytes that [`encode`] writes: an acknowledgement with a delay and all its SACK blocks.
 pub const MAX_HEADER_BYTES: usize = ACK_BYTES + DELAY_BYTES + MAX_SACK_BLOCKS * SACK_BLOCK_BYTES;
 

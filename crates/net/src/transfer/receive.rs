@@ -1,33 +1,31 @@
 //! The receiving side of a transfer.
 
-use std::fs::Permissions;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pliant_proto::packet::{Body, ByteRange, Ecn, EndpointId, Side, TrafficClass};
+use pliant_proto::packet::ByteRange;
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::tcp::TcpReceiver;
-use pliant_proto::transport::{Event, Statistics, Transport};
-use pliant_proto::wire;
-use tempfile::NamedTempFile;
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::{Event as TransportEvent, Statistics};
 
+use super::partial::Partial;
+use super::send::path_to;
+use super::whole::{Output, OutputError, Whole};
 use super::{
-    HASH_BYTES, HEADER_BYTES, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError, decode_header,
-    require_loopback,
+    Announcement, CODE_DONE, CODE_INTERRUPTED, Kind, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError,
 };
-use crate::driver::{Application, Clock, Driver, Refused};
-use crate::socket::{Datagram, Socket};
+use crate::clock::realtime_ns;
+use crate::connection::{Closed, ConnectionId, Event, Refused};
+use crate::driver::{Application, Clock, Driver, Link, Place, Service};
+use crate::flow::{Answer, Family, Opening};
 
-/// How long a receiver answers repeated packets after it has everything.
-const LINGER: Span = Span::from_ms(300);
-/// Bytes of the file hashed and written at once. A power of two, at whose multiples BLAKE3's tree has whole subtrees.
-const PIECE_BYTES: u64 = 128 << 10;
+/// How long a receiver that has everything waits for the sender's goodbye, counted from when it was heard last.
+const LINGER: Span = Span::from_secs(1);
 
-/// Where received files go.
+/// Where received contents go.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// Into this directory, under the sender's name.
@@ -41,25 +39,31 @@ pub enum Target {
 /// What was received.
 #[derive(Clone, Debug)]
 pub struct Received {
+    /// Who sent it.
+    pub from: SocketAddr,
     /// The name that the sender gave.
     pub name: String,
     /// Where it is now, unless it was discarded.
     pub path: Option<PathBuf>,
-    /// Bytes of the file.
+    /// Bytes that arrived.
     pub bytes: u64,
-    /// From the first packet to the last byte.
+    /// The parts that are missing, as its contract allows.
+    pub missing: Vec<ByteRange>,
+    /// From the connection to the last byte.
     pub elapsed: Duration,
-    /// BLAKE3 hash of the content; it agrees with the sender's.
-    pub hash: blake3::Hash,
+    /// BLAKE3 hash of the content, which agrees with the sender's, if it was sent whole.
+    pub hash: Option<blake3::Hash>,
+    /// How it was carried.
+    pub family: Family,
     /// The transport's counts.
     pub statistics: Statistics,
-    /// Datagrams that were not passed to the transport.
+    /// Datagrams that were not passed to any transport, so far.
     pub refused: Refused,
 }
 
-/// Waits for a transfer on an address.
+/// Waits for transfers on an address.
 pub struct Receiver {
-    socket: Socket,
+    driver: Driver<AnyTransport, Incoming>,
     address: SocketAddr,
     settings: Settings,
 }
@@ -67,13 +71,13 @@ pub struct Receiver {
 impl Receiver {
     /// Listens on `address`, port 0 for any free one.
     pub fn bind(address: SocketAddr, mut settings: Settings) -> Result<Self, TransferError> {
-        require_loopback(address)?;
+        settings.check(address)?;
         let socket_error = |error| TransferError::Socket { address, error };
-        let socket = Socket::bind(address).map_err(socket_error)?;
-        let address = socket.local_address().map_err(socket_error)?;
+        let (driver, buffer) = settings.driver(address, true).map_err(socket_error)?;
+        let address = driver.local_address().map_err(socket_error)?;
         // The kernel counts its overhead too: up to as much again, if nothing is coalesced.
-        settings.receive_buffer = settings.receive_buffer.min(socket.receive_buffer_bytes() as u64 / 2);
-        Ok(Self { socket, address, settings })
+        settings.flow.receive_buffer = settings.flow.receive_buffer.min(buffer as u64 / 2);
+        Ok(Self { driver, address, settings })
     }
 
     /// The address it listens on.
@@ -81,300 +85,299 @@ impl Receiver {
         self.address
     }
 
-    /// Waits for a sender and takes one file from it.
+    /// Waits for a sender and takes one content from it.
     pub fn receive(
-        mut self,
+        self,
         target: &Target,
         interrupted: &AtomicBool,
-        mut progress: impl FnMut(Progress),
+        progress: impl FnMut(Progress),
     ) -> Result<Received, TransferError> {
-        let (peer, flow, first) = self.wait_for_sender(interrupted)?;
-        let clock = Clock::start();
-        let endpoint = EndpointId::new(flow, Side::Responder);
-        let mut driver = Driver::new(TcpReceiver::new(self.settings.tcp()), self.socket, clock, endpoint, peer);
-        let mut incoming = Incoming::new(target.clone(), self.settings.receive_buffer);
-        let opening = Datagram { from: peer, ecn: Ecn::default(), bytes: &first };
-        driver.datagram(opening, &mut incoming).map_err(|error| incoming.failed(peer, error))?;
-        let mut all_at: Option<Instant> = None;
-        let mut told_at = clock.now();
-        loop {
-            driver.turn(&mut incoming, NAP).map_err(|error| incoming.failed(peer, error))?;
-            if incoming.received {
-                all_at.get_or_insert(driver.now());
-                if driver.silence() > LINGER || interrupted.load(Ordering::Relaxed) {
-                    break;
-                }
-            } else if interrupted.load(Ordering::Relaxed) {
-                return Err(TransferError::Interrupted);
-            } else if driver.silence() > self.settings.idle_timeout {
-                return Err(TransferError::Silent { address: peer, timeout: self.settings.idle_timeout });
-            }
-            if driver.now().since(told_at) >= PROGRESS_INTERVAL {
-                told_at = driver.now();
-                progress(incoming.progress());
-            }
-        }
-        let elapsed = all_at.unwrap_or(Instant::ZERO).since(Instant::ZERO);
-        let (statistics, refused) = (driver.transport().statistics(), driver.refused());
-        let (name, bytes) = (incoming.name.clone(), incoming.size);
-        let (path, hash) = incoming.finish(peer)?;
-        Ok(Received {
-            name,
-            path,
-            bytes,
-            elapsed: Duration::from_nanos(elapsed.as_ps() / 1000),
-            hash,
-            statistics,
-            refused,
-        })
+        let mut result = None;
+        self.serve(target, Some(1), interrupted, progress, |received| result = Some(received))?;
+        result.expect("one was taken")
     }
 
-    /// The address, flow number and bytes of the first request for a connection.
-    fn wait_for_sender(&mut self, interrupted: &AtomicBool) -> Result<(SocketAddr, u32, Vec<u8>), TransferError> {
+    /// Takes contents from all who send, `count` of them if that is said, and tells `each` what came of it. Ends with an
+    /// error if the socket fails or when it is interrupted.
+    pub fn serve(
+        mut self,
+        target: &Target,
+        count: Option<u64>,
+        interrupted: &AtomicBool,
+        mut progress: impl FnMut(Progress),
+        mut each: impl FnMut(Result<Received, TransferError>),
+    ) -> Result<(), TransferError> {
         let address = self.address;
         let socket_error = |error| TransferError::Socket { address, error };
-        let mut opening = None;
-        while opening.is_none() {
+        let settings = &self.settings;
+        let clock = self.driver.clock();
+        let mut host = Host { settings, target, clock, count, begun: 0, over: Vec::new() };
+        let (mut told_at, mut done) = (self.driver.now(), 0);
+        while count.is_none_or(|count| done < count) {
+            self.driver.turn(&mut host, NAP).map_err(socket_error)?;
+            let now = self.driver.now();
+            // The sender's goodbye may be lost; what it has sent is here.
+            let here: Vec<ConnectionId> = self.driver.connections().collect();
+            for connection in &here {
+                let received = self.driver.application(*connection).is_some_and(|incoming| incoming.received());
+                if received && self.driver.silence(*connection) > LINGER {
+                    let link = self.driver.close(*connection, CODE_DONE, "").map_err(socket_error)?;
+                    host.over
+                        .extend(link.map(|link| (link, Closed::ByPeer { code: CODE_DONE, reason: String::new() })));
+                }
+            }
+            for (link, why) in host.over.drain(..) {
+                done += 1;
+                each(finish(link, why, self.driver.refused()));
+            }
             if interrupted.load(Ordering::Relaxed) {
+                for connection in here {
+                    self.driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
+                }
                 return Err(TransferError::Interrupted);
             }
-            self.socket.wait_readable(NAP).map_err(socket_error)?;
-            self.socket
-                .receive(|datagram| {
-                    if opening.is_none()
-                        && datagram.from.ip().is_loopback()
-                        && let Ok((packet, _, _)) = wire::decode(datagram.bytes, TrafficClass::default())
-                        && let (Body::Syn { .. }, Side::Responder) = (packet.body(), packet.to.side())
-                    {
-                        opening = Some((datagram.from, packet.to.flow(), datagram.bytes.to_vec()));
-                    }
-                })
-                .map_err(socket_error)?;
+            if now.since(told_at) >= PROGRESS_INTERVAL {
+                told_at = now;
+                let links = here.iter().filter_map(|connection| self.driver.link(*connection));
+                let of = |(done, total): (u64, Option<u64>), link: &Link<_, Incoming>| {
+                    (done + link.application.bytes(), total.zip(link.application.announcement.size).map(|(a, b)| a + b))
+                };
+                let (done_bytes, total_bytes) = links.fold((0, Some(0)), of);
+                if !here.is_empty() {
+                    progress(Progress { done_bytes, total_bytes });
+                }
+            }
         }
-        Ok(opening.expect("the loop ends with one"))
+        Ok(())
     }
 }
 
-/// The stream behind a receiver: header, file, hash.
+/// What became of a transfer that is over.
+fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> Result<Received, TransferError> {
+    let statistics = link.receiver_statistics();
+    let Incoming { from, family, content, announcement, opened_at, received_at, problem, .. } = link.application;
+    let Announcement { name, size, .. } = announcement;
+    let lie = |why| TransferError::NotATransfer { address: from, why };
+    if let Content::Whole(whole) = &content
+        && let Some(why) = whole.lie
+    {
+        return Err(lie(why));
+    }
+    if let Some(problem) = problem {
+        return Err(problem);
+    }
+    let (Some(received_at), false) = (received_at, matches!(why, Closed::Failed(_))) else {
+        return Err(TransferError::ended(from, why));
+    };
+    let mut missing = Vec::new();
+    let file = |(path, error)| TransferError::File { path, error };
+    let (bytes, hash, path) = match content {
+        Content::Whole(whole) => {
+            let (got, expected) = whole.hashes();
+            if got != expected {
+                return Err(TransferError::HashMismatch { name, got, expected });
+            }
+            (whole.taken(), Some(got), whole.place().map_err(file)?)
+        }
+        Content::Partial(partial) => {
+            let delivered = partial.delivered();
+            if !partial.keeps_bound() {
+                let total = size.unwrap_or(delivered);
+                return Err(TransferError::BoundMissed { name, delivered, total });
+            }
+            missing = partial.missing();
+            (delivered, None, partial.place().map_err(file)?)
+        }
+        Content::Counted(bytes) => {
+            if size.is_some_and(|size| bytes < size) {
+                return Err(lie("it is shorter than announced"));
+            }
+            (bytes, None, None)
+        }
+    };
+    let elapsed = Duration::from_nanos(received_at.since(opened_at).as_ps() / 1000);
+    Ok(Received { from, name, path, bytes, missing, elapsed, hash, family, statistics, refused })
+}
+
+/// The same error once more.
+fn copy(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
+}
+
+/// The bytes behind a receiver.
+enum Content {
+    Whole(Box<Whole>),
+    Partial(Partial),
+    /// So many bytes of a measurement.
+    Counted(u64),
+}
+
+impl Content {
+    fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Whole(whole) => whole.path(),
+            Self::Partial(partial) => partial.path(),
+            Self::Counted(_) => None,
+        }
+        .map(PathBuf::from)
+    }
+}
+
+/// A receiver's application.
 pub(super) struct Incoming {
-    target: Target,
-    /// What arrived and is not taken yet. The file's byte `n` lies at `n` modulo its length, so that no piece wraps.
-    window: Box<[u8]>,
-    /// The stream is complete up to here.
-    delivered: u64,
-    /// The stream is hashed and written up to here.
-    taken: u64,
-    name: String,
-    size: u64,
-    output: Output,
-    hasher: blake3::Hasher,
-    received: bool,
-    problem: Option<Problem>,
-}
-
-/// What made an operation fail, beside the socket.
-enum Problem {
-    NotATransfer(&'static str),
-    File(PathBuf),
-}
-
-enum Output {
-    Unopened,
-    Discarded,
-    Temporary { file: NamedTempFile, path: PathBuf },
+    from: SocketAddr,
+    family: Family,
+    announcement: Announcement,
+    content: Content,
+    opened_at: Instant,
+    /// When the last byte was delivered; a stamp of the driver's is not at hand where the event comes.
+    received_at: Option<Instant>,
+    clock: Clock,
+    /// What made it fail.
+    problem: Option<TransferError>,
 }
 
 impl Incoming {
-    /// A stream of which up to `receive_buffer` bytes may arrive ahead of the first byte missing.
-    pub(super) fn new(target: Target, receive_buffer: u64) -> Self {
-        let window_bytes = receive_buffer.next_multiple_of(PIECE_BYTES) + PIECE_BYTES;
-        Self {
-            target,
-            window: vec![0; window_bytes as usize].into(),
-            delivered: 0,
-            taken: 0,
-            name: String::new(),
-            size: 0,
-            output: Output::Unopened,
-            hasher: blake3::Hasher::new(),
-            received: false,
-            problem: None,
+    /// Remembers which file an error is of.
+    fn of_file(&mut self, result: io::Result<()>) -> io::Result<()> {
+        if let (Err(error), Some(path)) = (&result, self.content.path()) {
+            self.problem = Some(TransferError::File { path, error: copy(error) });
+        }
+        result
+    }
+
+    /// Bytes of the content that have arrived.
+    fn bytes(&self) -> u64 {
+        match &self.content {
+            Content::Whole(whole) => whole.taken(),
+            Content::Partial(partial) => partial.delivered(),
+            Content::Counted(bytes) => *bytes,
         }
     }
 
-    fn progress(&self) -> Progress {
-        Progress { done_bytes: self.taken.saturating_sub(HEADER_BYTES), total_bytes: self.size }
+    fn received(&self) -> bool {
+        self.received_at.is_some()
     }
-
-    fn failed(&mut self, address: SocketAddr, error: io::Error) -> TransferError {
-        match self.problem.take() {
-            Some(Problem::NotATransfer(why)) => TransferError::NotATransfer { address, why },
-            Some(Problem::File(path)) => TransferError::File { path, error },
-            None => TransferError::Socket { address, error },
-        }
-    }
-
-    fn refuse(&mut self, why: &'static str) -> io::Error {
-        self.problem = Some(Problem::NotATransfer(why));
-        io::Error::other(why)
-    }
-
-    /// Where the stream's byte `offset` lies in the window.
-    fn position(&self, offset: u64) -> usize {
-        let window = self.window.len() as u64;
-        ((offset + (window - HEADER_BYTES)) % window) as usize
-    }
-
-    fn file_end(&self) -> u64 {
-        HEADER_BYTES + self.size
-    }
-
-    /// Takes what was delivered: the header, then whole pieces, and the rest of the file with its last byte.
-    fn take(&mut self) -> io::Result<()> {
-        if self.taken < HEADER_BYTES {
-            if self.delivered < HEADER_BYTES {
-                return Ok(());
-            }
-            self.read_header()?;
-            self.taken = HEADER_BYTES;
-        }
-        if self.delivered > self.file_end() + HASH_BYTES as u64 {
-            return Err(self.refuse("it is longer than announced"));
-        }
-        while self.taken < self.file_end() {
-            let end = (self.taken + PIECE_BYTES).min(self.file_end());
-            if self.delivered < end {
-                break;
-            }
-            self.take_piece(end)?;
-        }
-        Ok(())
-    }
-
-    fn take_piece(&mut self, end: u64) -> io::Result<()> {
-        let at = self.position(self.taken);
-        let piece = &self.window[at..at + (end - self.taken) as usize];
-        self.hasher.update(piece);
-        if let Output::Temporary { file, path } = &mut self.output {
-            file.write_all(piece).inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
-        }
-        self.taken = end;
-        Ok(())
-    }
-
-    /// Reads the header and opens the output.
-    fn read_header(&mut self) -> io::Result<()> {
-        let at = self.position(0);
-        let header = self.window[at..at + HEADER_BYTES as usize].try_into().expect("the header does not wrap");
-        (self.name, self.size) = decode_header(header).map_err(|why| self.refuse(why))?;
-        let path = match &self.target {
-            Target::Discard => {
-                self.output = Output::Discarded;
-                return Ok(());
-            }
-            Target::File(path) => path.clone(),
-            Target::Directory(directory) => match plain_name(&self.name) {
-                Some(name) => directory.join(name),
-                None => return Err(self.refuse("the name it gives is not a plain file name")),
-            },
-        };
-        let file = temporary_beside(&path).inspect_err(|_| self.problem = Some(Problem::File(path.clone())))?;
-        self.output = Output::Temporary { file, path };
-        Ok(())
-    }
-
-    /// The hash that ends the stream; `None` if the stream ended before.
-    fn trailer(&self) -> Option<[u8; HASH_BYTES]> {
-        let whole = self.taken >= HEADER_BYTES && self.delivered == self.file_end() + HASH_BYTES as u64;
-        whole.then(|| std::array::from_fn(|byte| self.window[self.position(self.file_end() + byte as u64)]))
-    }
-
-    /// Compares the hashes and puts the file into its place.
-    fn finish(self, address: SocketAddr) -> Result<(Option<PathBuf>, blake3::Hash), TransferError> {
-        let Some(expected) = self.trailer() else {
-            return Err(TransferError::NotATransfer { address, why: "it is shorter than announced" });
-        };
-        let hash = self.hasher.finalize();
-        if hash != expected {
-            return Err(TransferError::HashMismatch { name: self.name, got: hash, expected: expected.into() });
-        }
-        let Output::Temporary { file, path } = self.output else { return Ok((None, hash)) };
-        // On the disk before it takes the place of another.
-        let placed = file.as_file().sync_all().and_then(|()| file.persist(&path).map_err(|failed| failed.error));
-        match placed {
-            Ok(_) => Ok((Some(path), hash)),
-            Err(error) => Err(TransferError::File { path, error }),
-        }
-    }
-}
-
-/// A file that vanishes unless it is put into its place, with the permissions that any new file gets.
-fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let created = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory);
-    // The error would name the temporary file, which means nothing to the user.
-    created.map_err(|error| error.kind().into())
-}
-
-/// The name if it names a file in the directory itself, so that no sender writes elsewhere.
-fn plain_name(name: &str) -> Option<&str> {
-    let plain = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0']);
-    plain.then_some(name)
 }
 
 impl Application for Incoming {
-    fn read(&mut self, _: u64, _: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, _: Place, _: &mut [u8]) -> io::Result<()> {
         Ok(())
     }
 
-    fn write(&mut self, offset: u64, payload: &[u8]) -> io::Result<()> {
-        // The machine refuses what lies outside the window; so does the buffer, before it.
-        let skip = self.delivered.saturating_sub(offset).min(payload.len() as u64);
-        let (offset, payload) = (offset.saturating_add(skip), &payload[skip as usize..]);
-        let last = self.taken + self.window.len() as u64;
-        if payload.is_empty() || offset > last || last - offset < payload.len() as u64 {
-            return Ok(());
-        }
-        let at = self.position(offset);
-        let until_end = payload.len().min(self.window.len() - at);
-        self.window[at..at + until_end].copy_from_slice(&payload[..until_end]);
-        self.window[..payload.len() - until_end].copy_from_slice(&payload[until_end..]);
-        Ok(())
-    }
-
-    fn event(&mut self, event: Event) -> io::Result<()> {
-        match event {
-            Event::Deliver(ByteRange { start, end }) => {
-                assert_eq!(start, self.delivered, "bytes are delivered in order");
-                self.delivered = end;
-                self.take()
-            }
-            Event::Received => {
-                self.received = true;
+    fn write(&mut self, place: Place, payload: &[u8]) -> io::Result<()> {
+        match (&mut self.content, place) {
+            (Content::Whole(whole), Place::Stream(offset)) => {
+                whole.write(offset, payload);
                 Ok(())
             }
-            // A transfer is a stream of bytes: there are no messages.
-            Event::Connected
-            | Event::Release(_)
-            | Event::Finished
-            | Event::Ask(_)
-            | Event::AskHost(_)
-            | Event::DeliverMessage { .. }
-            | Event::GiveUp { .. } => Ok(()),
+            (Content::Partial(partial), place) => {
+                let written = partial.write(place, payload);
+                self.of_file(written)
+            }
+            _ => Ok(()),
         }
+    }
+
+    fn event(&mut self, event: TransportEvent) -> io::Result<()> {
+        if event == TransportEvent::Received {
+            self.received_at = Some(self.clock.now());
+        }
+        let taken = match &mut self.content {
+            Content::Whole(whole) => whole.event(event),
+            Content::Partial(partial) => {
+                partial.event(event);
+                Ok(())
+            }
+            Content::Counted(bytes) => {
+                match event {
+                    TransportEvent::Deliver(range) => *bytes = range.end,
+                    TransportEvent::DeliverMessage { bytes: more, .. } => *bytes += u64::from(more),
+                    _ => {}
+                }
+                Ok(())
+            }
+        };
+        self.of_file(taken)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+struct Host<'s> {
+    settings: &'s Settings,
+    target: &'s Target,
+    clock: Clock,
+    count: Option<u64>,
+    begun: u64,
+    over: Vec<(Link<AnyTransport, Incoming>, Closed)>,
+}
 
-    #[test]
-    fn names_that_leave_the_directory_are_refused() {
-        for (name, plain) in
-            [("a.bin", true), ("..", false), ("../x", false), ("/etc/passwd", false), ("", false), ("a\0b", false)]
-        {
-            assert_eq!(plain_name(name).is_some(), plain, "{name:?}");
+impl Host<'_> {
+    /// What is offered and how it is to be carried, or why not.
+    fn judge(&self, opening: &[u8]) -> Result<(Opening, Announcement, Family), String> {
+        let opening = Opening::decode(opening).ok_or("the connection does not begin as a transfer does")?;
+        let announcement = Announcement::decode(&opening.content)?;
+        let family = self.settings.flow.choose(&opening.offers).ok_or("no transport that both sides have")?;
+        let messages = announcement.message_bytes;
+        if (family == Family::Atp) != messages.is_some() {
+            return Err("messages need atp, and atp needs messages".into());
         }
+        if messages.is_some_and(|bytes| u64::from(bytes) > self.settings.flow.receive_buffer) {
+            return Err("a message is larger than its receive buffer".into());
+        }
+        Ok((opening, announcement, family))
+    }
+}
+
+impl Service<AnyTransport, Incoming> for Host<'_> {
+    fn answer(&mut self, _: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
+        if self.count.is_some_and(|count| self.begun >= count) {
+            return Err("it receives from somebody else".into());
+        }
+        let (_, _, family) = self.judge(opening)?;
+        Ok(Answer { family, unix_ns: realtime_ns() }.encode())
+    }
+
+    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Link<AnyTransport, Incoming>> {
+        let Event::Accepted { from, opening } = event else { return None };
+        if self.count.is_some_and(|count| self.begun >= count) {
+            return None;
+        }
+        let (opening, announcement, family) = self.judge(&opening).ok()?;
+        self.begun += 1;
+        let receive_buffer = self.settings.flow.receive_buffer;
+        let opened = Output::open(self.target, &announcement);
+        let (output, failure) = match opened {
+            Ok(output) => (output, None),
+            Err(error) => (Output::Discarded, Some(error)),
+        };
+        let content = match announcement.kind {
+            _ if announcement.partial => Content::Partial(Partial::new(&announcement, output)),
+            Kind::Test => Content::Counted(0),
+            Kind::File | Kind::Directory | Kind::Stream => {
+                Content::Whole(Box::new(Whole::new(&announcement, output, receive_buffer)))
+            }
+        };
+        let (said, problem) = match failure {
+            None => (None, None),
+            Some(OutputError::Name) => {
+                let why = "the name it gives is not a plain file name";
+                (Some(io::Error::other(why)), Some(TransferError::NotATransfer { address: from, why }))
+            }
+            // The peer hears what happened, not where.
+            Some(OutputError::File(path, error)) => (Some(copy(&error)), Some(TransferError::File { path, error })),
+        };
+        let (clock, opened_at, received_at) = (self.clock, now, None);
+        let incoming = Incoming { from, family, announcement, content, opened_at, received_at, clock, problem };
+        let path = path_to(from, self.settings);
+        let receiver = self.settings.flow.receiver(family, path, opening.mtu, u64::from(connection.get()));
+        let link = Link::new(incoming).receiving(receiver);
+        Some(match said {
+            None => link,
+            Some(error) => link.failing(error),
+        })
+    }
+
+    fn closed(&mut self, _: ConnectionId, link: Option<Link<AnyTransport, Incoming>>, why: Closed) {
+        self.over.extend(link.map(|link| (link, why)));
     }
 }

@@ -1,64 +1,65 @@
 //! The sending side of a transfer.
 
-use std::fs::File;
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pliant_proto::congestion::CongestionControl;
-use pliant_proto::packet::{EndpointId, Side};
-use pliant_proto::time::Span;
-use pliant_proto::transport::tcp::TcpSender;
-use pliant_proto::transport::{Command, Event, Statistics, Transport};
+use pliant_proto::contract::Contract;
+use pliant_proto::time::Instant;
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::atp::MAX_MESSAGES;
+use pliant_proto::transport::{Statistics, Transport};
 
+use super::outgoing::Outgoing;
 use super::{
-    HASH_BYTES, HEADER_BYTES, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError, encode_header,
-    require_loopback,
+    Announcement, CODE_DONE, CODE_FAILED, CODE_INTERRUPTED, NAP, PROGRESS_INTERVAL, Progress, Settings, Source,
+    TransferError,
 };
-use crate::driver::{Application, Clock, Driver, Refused};
-use crate::socket::Socket;
+use crate::clock::realtime_ns;
+use crate::connection::{Closed, ConnectionId, Event, Refused, SEALED_HEADER_BYTES, Security, TAG_BYTES};
+use crate::driver::{Clock, Link, Service};
+use crate::flow::{Answer, Family, FlowError, Opening, Path};
 
-/// Bytes read from the file at once: they are read, hashed and copied while in the cache.
-const CHUNK_BYTES: usize = 64 << 10;
+/// How long a loop sleeps at most while content may come from a reader.
+const READER_NAP: Duration = Duration::from_millis(2);
 
 /// What was sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// Bytes of the file.
+    /// Bytes of the content.
     pub bytes: u64,
-    /// From the first packet to the last acknowledgement.
+    /// From the request to the last acknowledgement.
     pub elapsed: Duration,
-    /// BLAKE3 hash of the content.
-    pub hash: blake3::Hash,
-    /// Congestion window at the end, in bytes.
-    pub window_bytes: u64,
+    /// BLAKE3 hash of the content, if it was sent whole.
+    pub hash: Option<blake3::Hash>,
+    /// How it was carried.
+    pub family: Family,
+    /// Congestion window at the end in bytes, of those transports that have one.
+    pub window_bytes: Option<u64>,
     /// The transport's counts.
     pub statistics: Statistics,
     /// Datagrams that were not passed to the transport.
     pub refused: Refused,
+    /// How far the receiver's clock is ahead of this host's.
+    pub clock_offset: ClockOffset,
 }
 
-/// A file to be sent.
-#[derive(Debug)]
-pub struct Source {
-    path: PathBuf,
-    file: File,
-    bytes: u64,
+/// How far another host's clock is ahead, measured by one handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClockOffset {
+    /// The best guess, in nanoseconds.
+    pub ns: i64,
+    /// It is off by no more than this, in nanoseconds.
+    pub uncertainty_ns: u64,
 }
 
-impl Source {
-    /// Opens a regular file.
-    pub fn open(path: &Path) -> Result<Self, TransferError> {
-        let fail = |error| TransferError::File { path: path.into(), error };
-        let file = File::open(path).map_err(fail)?;
-        let metadata = file.metadata().map_err(fail)?;
-        if !metadata.is_file() {
-            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
-        }
-        Ok(Self { path: path.into(), file, bytes: metadata.len() })
+impl ClockOffset {
+    /// The answer, at `theirs`, lies between `asked` and `answered` on this host's clock.
+    fn between(asked: u64, theirs: u64, answered: u64) -> Self {
+        let middle = asked.midpoint(answered);
+        let uncertainty_ns = answered.saturating_sub(asked).div_ceil(2);
+        Self { ns: theirs.wrapping_sub(middle) as i64, uncertainty_ns }
     }
 }
 
@@ -70,202 +71,184 @@ pub fn send(
     interrupted: &AtomicBool,
     mut progress: impl FnMut(Progress),
 ) -> Result<Sent, TransferError> {
-    require_loopback(to)?;
-    settings.check()?;
+    settings.check(to)?;
     let socket_error = |error| TransferError::Socket { address: to, error };
-    let any = SocketAddr::new(if to.is_ipv4() { [127, 0, 0, 1].into() } else { [0, 0, 0, 0, 0, 0, 0, 1].into() }, 0);
-    let socket = Socket::bind(any).map_err(socket_error)?;
-    let (path, total_bytes) = (source.path.clone(), source.bytes);
-    let mut outgoing = Outgoing::new(source);
-    let clock = Clock::start();
-    // The port makes flow numbers of one host's transfers differ.
-    let flow = u32::from(socket.local_address().map_err(socket_error)?.port());
-    let transport = TcpSender::new(settings.tcp(), settings.controller());
-    let mut driver = Driver::new(transport, socket, clock, EndpointId::new(flow, Side::Initiator), to);
-    let failed = |error: io::Error, outgoing: &Outgoing| {
-        if outgoing.file_failed {
-            TransferError::File { path: path.clone(), error }
-        } else {
-            TransferError::Socket { address: to, error }
-        }
+    let any = match to {
+        SocketAddr::V4(ip) if ip.ip().is_loopback() => SocketAddr::from(([127, 0, 0, 1], 0)),
+        SocketAddr::V6(ip) if ip.ip().is_loopback() => SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0)),
+        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
+        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
     };
-    let stream_bytes = outgoing.stream_bytes();
-    for command in [Command::Send { bytes: stream_bytes }, Command::Finish] {
-        driver.command(command, &mut outgoing).map_err(|error| failed(error, &outgoing))?;
-    }
-    let mut told_at = clock.now();
-    while !outgoing.finished {
-        driver.turn(&mut outgoing, NAP).map_err(|error| failed(error, &outgoing))?;
+    let (mut driver, _) = settings.driver::<AnyTransport, Outgoing>(any, false).map_err(socket_error)?;
+    let announcement = announce(&source, settings, to)?;
+    let opening = Opening { offers: settings.flow.offers(), mtu: settings.flow.mtu, content: announcement.encode() };
+    let asked = realtime_ns();
+    let connection = driver.connect(to, &opening.encode()).map_err(TransferError::Connect)?;
+    let total_bytes = source.bytes();
+    let mut sender = Sender {
+        settings,
+        clock: driver.clock(),
+        peer: to,
+        asked,
+        waiting: Some(Outgoing::new(source, announcement)),
+        agreed: None,
+        over: None,
+        failed: None,
+    };
+    let mut told_at = driver.now();
+    loop {
+        let nap = if total_bytes.is_none() { READER_NAP } else { NAP };
+        driver.turn(&mut sender, nap).map_err(socket_error)?;
+        if let Some(error) = sender.failed.take() {
+            driver.close(connection, CODE_FAILED, "it cannot go on").map_err(socket_error)?;
+            return Err(error);
+        }
+        if let Some((link, why)) = sender.over.take() {
+            return Err(sender_error(to, link, why));
+        }
         if interrupted.load(Ordering::Relaxed) {
+            driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
             return Err(TransferError::Interrupted);
         }
-        check_silence(driver.silence(), outgoing.connected, to, settings)?;
-        if driver.now().since(told_at) >= PROGRESS_INTERVAL {
-            told_at = driver.now();
-            let done_bytes = outgoing.released.saturating_sub(HEADER_BYTES).min(total_bytes);
+        let now = driver.now();
+        let Some(outgoing) = driver.application(connection) else { continue };
+        if outgoing.finished {
+            break;
+        }
+        match outgoing.commands(now) {
+            Ok(commands) => commands.into_iter().for_each(|command| driver.command(connection, command)),
+            Err(error) => {
+                let path = outgoing.path.clone();
+                driver.close(connection, CODE_FAILED, "its source failed").map_err(socket_error)?;
+                return Err(TransferError::File { path, error });
+            }
+        }
+        let Some(outgoing) = driver.application(connection) else { continue };
+        let done_bytes = outgoing.released;
+        if now.since(told_at) >= PROGRESS_INTERVAL {
+            told_at = now;
             progress(Progress { done_bytes, total_bytes });
         }
     }
+    let elapsed = Duration::from_nanos(driver.clock().now().as_ps() / 1000);
+    let refused = driver.refused();
+    let link = driver.close(connection, CODE_DONE, "").map_err(socket_error)?.expect("it stood until now");
+    let (family, clock_offset) = sender.agreed.expect("it was agreed when the connection stood");
     Ok(Sent {
-        bytes: total_bytes,
-        elapsed: Duration::from_nanos(clock.now().as_ps() / 1000),
-        hash: outgoing.hash(),
-        window_bytes: driver.transport().controller().window(),
-        statistics: driver.transport().statistics(),
-        refused: driver.refused(),
+        bytes: link.application.bytes(),
+        elapsed,
+        hash: link.application.hash(),
+        family,
+        window_bytes: match link.sender() {
+            Some(AnyTransport::TcpSender(sender)) => Some(sender.controller().window()),
+            _ => None,
+        },
+        statistics: link.sender_statistics(),
+        refused,
+        clock_offset,
     })
 }
 
-fn check_silence(
-    silence: Span,
-    connected: bool,
-    address: SocketAddr,
-    settings: &Settings,
-) -> Result<(), TransferError> {
-    let timeout = if connected { settings.idle_timeout } else { settings.connect_timeout };
-    match (silence > timeout, connected) {
-        (false, _) => Ok(()),
-        (true, true) => Err(TransferError::Silent { address, timeout }),
-        (true, false) => Err(TransferError::NoAnswer { address, timeout }),
+/// What the receiver is told of `source`.
+fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Announcement, TransferError> {
+    let Contract { min_delivery, .. } = settings.flow.contract;
+    let messages = settings.flow.transport.family() == Family::Atp;
+    let refuse = |why: &str| {
+        let path = source.path.clone();
+        Err(TransferError::File { path, error: std::io::Error::new(std::io::ErrorKind::InvalidInput, why) })
+    };
+    let partial = messages || min_delivery < 1.0;
+    if partial && source.bytes().is_none() {
+        return refuse("a stream of unknown length cannot arrive in part, nor as messages");
+    }
+    if partial && source.kind == super::Kind::Directory {
+        return refuse("a directory cannot arrive in part, nor as messages");
+    }
+    let payload = path_to(to, settings).payload(settings.flow.mtu);
+    let message_bytes = messages.then(|| settings.flow.message_bytes.unwrap_or(u32::from(payload)).max(1));
+    let (name, kind, size) = (source.name.clone(), source.kind, source.bytes());
+    let count = size.zip(message_bytes).map_or(0, |(size, bytes)| size.div_ceil(u64::from(bytes)));
+    if count > u64::from(MAX_MESSAGES) {
+        return refuse("that is more than 67108864 messages: make them larger, `--message-bytes`");
+    }
+    Ok(Announcement { kind, name, size, partial, min_delivery, message_bytes })
+}
+
+/// What lies between this host and `peer`.
+pub(crate) fn path_to(peer: SocketAddr, settings: &Settings) -> Path {
+    let sealed = settings.keys.security() != Security::Plain;
+    Path::to(peer, if sealed { SEALED_HEADER_BYTES + TAG_BYTES } else { 0 })
+}
+
+fn sender_error(to: SocketAddr, link: Option<Link<AnyTransport, Outgoing>>, why: Closed) -> TransferError {
+    match (link, why) {
+        (Some(link), Closed::Failed(error)) if link.application.content_failed => {
+            TransferError::File { path: link.application.path, error: std::io::Error::other(error) }
+        }
+        (_, why) => TransferError::ended(to, why),
     }
 }
 
-/// The stream behind a sender: header, file, hash.
-pub(super) struct Outgoing {
-    header: [u8; HEADER_BYTES as usize],
-    source: Source,
-    chunk: Vec<u8>,
-    /// Offset of `chunk` in the file.
-    chunk_at: u64,
-    /// Bytes of the file hashed so far, from its start.
-    hashed: u64,
-    hasher: blake3::Hasher,
-    released: u64,
-    connected: bool,
-    finished: bool,
-    file_failed: bool,
+struct Sender<'s> {
+    settings: &'s Settings,
+    clock: Clock,
+    peer: SocketAddr,
+    asked: u64,
+    waiting: Option<Outgoing>,
+    agreed: Option<(Family, ClockOffset)>,
+    over: Option<(Option<Link<AnyTransport, Outgoing>>, Closed)>,
+    failed: Option<TransferError>,
 }
 
-impl Outgoing {
-    pub(super) fn new(source: Source) -> Self {
-        let name = source.path.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
-        Self {
-            header: encode_header(&name, source.bytes),
-            source,
-            chunk: Vec::new(),
-            chunk_at: 0,
-            hashed: 0,
-            hasher: blake3::Hasher::new(),
-            released: 0,
-            connected: false,
-            finished: false,
-            file_failed: false,
-        }
-    }
-
-    fn stream_bytes(&self) -> u64 {
-        HEADER_BYTES + self.source.bytes + HASH_BYTES as u64
-    }
-
-    fn hash(&self) -> blake3::Hash {
-        self.hasher.finalize()
-    }
-
-    /// Reads file bytes through a chunk. New data is asked for in order, so every chunk is hashed as it is read first;
-    /// what is sent again may lie before the chunk.
-    fn read_file(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < into.len() {
-            let at = offset + done as u64;
-            if at < self.chunk_at {
-                let before = (self.chunk_at - at).min((into.len() - done) as u64) as usize;
-                self.source.file.read_exact_at(&mut into[done..done + before], at)?;
-                done += before;
-                continue;
-            }
-            let skip = (at - self.chunk_at) as usize;
-            if skip >= self.chunk.len() {
-                self.read_next_chunk()?;
-                continue;
-            }
-            let count = (self.chunk.len() - skip).min(into.len() - done);
-            into[done..done + count].copy_from_slice(&self.chunk[skip..skip + count]);
-            done += count;
-        }
-        Ok(())
-    }
-
-    fn read_next_chunk(&mut self) -> io::Result<()> {
-        self.chunk_at += self.chunk.len() as u64;
-        let bytes = (self.source.bytes - self.chunk_at).min(CHUNK_BYTES as u64) as usize;
-        if bytes == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "read beyond the end of the file"));
-        }
-        self.chunk.resize(bytes, 0);
-        self.source.file.read_exact_at(&mut self.chunk, self.chunk_at)?;
-        self.hasher.update(&self.chunk);
-        self.hashed += bytes as u64;
-        Ok(())
-    }
-
-    /// Hashes what was not read yet; nothing, when the stream is read in order.
-    fn hash_rest(&mut self) -> io::Result<()> {
-        while self.hashed < self.source.bytes {
-            self.read_next_chunk()?;
-        }
-        Ok(())
+impl Sender<'_> {
+    fn make(&self, family: Family, outgoing: &Outgoing) -> Result<AnyTransport, FlowError> {
+        let flow = &self.settings.flow;
+        let size = outgoing.announcement().size;
+        flow.sender(family, path_to(self.peer, self.settings), size, self.clock.phase_ps(flow.reflex_cycle()))
     }
 }
 
-impl Application for Outgoing {
-    fn read(&mut self, offset: u64, payload: &mut [u8]) -> io::Result<()> {
-        let file_end = HEADER_BYTES + self.source.bytes;
-        let (mut offset, mut rest) = (offset, payload);
-        while !rest.is_empty() {
-            let end = if offset < HEADER_BYTES {
-                HEADER_BYTES
-            } else if offset < file_end {
-                file_end
-            } else {
-                u64::MAX
-            };
-            let count = (end - offset).min(rest.len() as u64) as usize;
-            let (part, tail) = rest.split_at_mut(count);
-            if offset < HEADER_BYTES {
-                part.copy_from_slice(&self.header[offset as usize..][..count]);
-            } else if offset < file_end {
-                self.read_file(offset - HEADER_BYTES, part).inspect_err(|_| self.file_failed = true)?;
-            } else {
-                self.hash_rest().inspect_err(|_| self.file_failed = true)?;
-                let hash = self.hash();
-                part.copy_from_slice(&hash.as_bytes()[(offset - file_end) as usize..][..count]);
-            }
-            offset += count as u64;
-            rest = tail;
-        }
-        Ok(())
+impl Service<AnyTransport, Outgoing> for Sender<'_> {
+    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+        Err("this side sends".into())
     }
 
-    fn write(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
-        Ok(())
+    fn open(&mut self, now: Instant, _: ConnectionId, event: Event) -> Option<Link<AnyTransport, Outgoing>> {
+        let Event::Connected { answer } = event else { return None };
+        let mut outgoing = self.waiting.take()?;
+        let offered = |answer: &Answer| self.settings.flow.offers().contains(&answer.family);
+        let Some(answer) = Answer::decode(&answer).filter(offered) else {
+            let why = "it does not answer as a receiver does";
+            self.failed = Some(TransferError::NotATransfer { address: self.peer, why });
+            return None;
+        };
+        self.agreed = Some((answer.family, ClockOffset::between(self.asked, answer.unix_ns, realtime_ns())));
+        let mut transport = match self.make(answer.family, &outgoing) {
+            Ok(transport) => transport,
+            Err(error) => {
+                self.failed = Some(TransferError::Flow(error));
+                return None;
+            }
+        };
+        for command in outgoing.commands(now).unwrap_or_default() {
+            transport.handle_command(now, command);
+        }
+        Some(Link::new(outgoing).sending(transport, self.settings.flow.rate_cap))
     }
 
-    fn event(&mut self, event: Event) -> io::Result<()> {
-        match event {
-            Event::Connected => self.connected = true,
-            Event::Release(range) => {
-                self.connected = true;
-                self.released = range.end;
-            }
-            Event::Finished => self.finished = true,
-            // A transfer is a stream of bytes: there are no messages.
-            Event::Deliver(_)
-            | Event::Received
-            | Event::Ask(_)
-            | Event::AskHost(_)
-            | Event::DeliverMessage { .. }
-            | Event::GiveUp { .. } => {}
-        }
-        Ok(())
+    fn closed(&mut self, _: ConnectionId, link: Option<Link<AnyTransport, Outgoing>>, why: Closed) {
+        self.over = Some((link, why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asked at 100, answered at 140, and the other clock said 1120 in between: it is ahead by 1000, give or take 20.
+    #[test]
+    fn clock_offsets_lie_between() {
+        assert_eq!(ClockOffset::between(100, 1120, 140), ClockOffset { ns: 1000, uncertainty_ns: 20 });
+        assert_eq!(ClockOffset::between(1100, 120, 1140), ClockOffset { ns: -1000, uncertainty_ns: 20 });
     }
 }

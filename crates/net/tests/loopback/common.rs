@@ -2,15 +2,20 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use pliant_net::connection::Keys;
+use pliant_net::driver::Clock;
+use pliant_net::flow::{FlowSettings, TransportName};
 use pliant_net::socket::{Batch, Socket};
 use pliant_net::transfer::{Received, Receiver, Sent, Settings, Source, Target, TransferError, send};
-use pliant_proto::packet::Ecn;
+use pliant_proto::packet::{Ecn, TrafficClass};
 use pliant_proto::rng::Stream;
-use pliant_proto::time::Span;
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::units::Rate;
 
 /// Nobody interrupts.
 pub(crate) static NEVER: AtomicBool = AtomicBool::new(false);
@@ -19,9 +24,30 @@ pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Settings under which a test that goes wrong ends soon.
+/// Loopback in IPv4, and in IPv6 where this machine has it.
+pub(crate) fn loopbacks() -> Vec<SocketAddr> {
+    let six = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0));
+    let there = UdpSocket::bind(six).is_ok();
+    if !there {
+        eprintln!("skipped in IPv6: this machine has none");
+    }
+    [loopback()].into_iter().chain(there.then_some(six)).collect()
+}
+
+/// Plain, under which a test that goes wrong ends soon. Both sides have credits.
 pub(crate) fn settings() -> Settings {
-    Settings { connect_timeout: Span::from_secs(20), idle_timeout: Span::from_secs(20), ..Settings::default() }
+    let flow = FlowSettings { mtu: 1500, line_rate: Some(Rate::from_gbit_per_sec(1)), ..FlowSettings::default() };
+    let (connect_timeout, idle_timeout) = (Span::from_secs(20), Span::from_secs(20));
+    Settings { flow, connect_timeout, idle_timeout, ..Settings::default() }
+}
+
+pub(crate) fn by(transport: TransportName) -> Settings {
+    let settings = settings();
+    Settings { flow: FlowSettings { transport, ..settings.flow }, ..settings }
+}
+
+pub(crate) fn encrypted(settings: Settings) -> Settings {
+    Settings { keys: Keys::Preshared([7; 32]), ..settings }
 }
 
 /// Bytes that look random, always the same.
@@ -36,19 +62,37 @@ pub(crate) fn write_file(directory: &Path, name: &str, bytes: usize) -> PathBuf 
     path
 }
 
+pub(crate) type Results = (Result<Sent, TransferError>, Result<Received, TransferError>);
+
 /// Both results of a transfer through `way`, which is given the receiver's address and returns where to send.
 pub(crate) fn transfer(
     path: &Path,
     target: &Target,
     settings: &Settings,
     way: impl FnOnce(SocketAddr) -> SocketAddr,
-) -> (Result<Sent, TransferError>, Result<Received, TransferError>) {
-    let receiver = Receiver::bind(loopback(), settings.clone()).unwrap();
+) -> Results {
+    transfer_of(Source::open(path).unwrap(), target, settings, settings, way)
+}
+
+/// The same of any source, with settings for each side.
+pub(crate) fn transfer_of(
+    source: Source,
+    target: &Target,
+    sender: &Settings,
+    receiver: &Settings,
+    way: impl FnOnce(SocketAddr) -> SocketAddr,
+) -> Results {
+    let receiver = Receiver::bind(loopback(), receiver.clone()).unwrap();
     let to = way(receiver.address());
-    let source = Source::open(path).unwrap();
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let receiving = scope.spawn(|| receiver.receive(target, &NEVER, |_| {}));
-        let sent = send(source, to, settings, &NEVER, |_| {});
+        let receiving = scope.spawn(|| receiver.receive(target, &stop, |_| {}));
+        let sent = send(source, to, sender, &NEVER, |_| {});
+        // A receiver that nobody got through to waits for others.
+        stop.store(
+            matches!(sent, Err(TransferError::Ended { .. } | TransferError::NoAnswer { .. })),
+            Ordering::Relaxed,
+        );
         (sent, receiving.join().unwrap())
     })
 }
@@ -61,7 +105,7 @@ pub(crate) fn files(directory: &Path) -> Vec<String> {
     names
 }
 
-/// What a relay does to every n-th data datagram; 0 is never.
+/// What a relay does to every n-th datagram with data; 0 is never.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Faults {
     pub(crate) mark: u64,
@@ -69,6 +113,12 @@ pub(crate) struct Faults {
     pub(crate) duplicate: u64,
     /// Held back until three more have passed.
     pub(crate) reorder: u64,
+    /// One bit flipped; also cut short, sent back to its sender, and passed on as it was.
+    pub(crate) corrupt: u64,
+    /// Fraction of all datagrams, either way, that are lost at random.
+    pub(crate) loss: f64,
+    /// From the hundredth datagram with data on nothing passes either way for so long.
+    pub(crate) blackout: Option<Span>,
 }
 
 /// What a relay did.
@@ -78,6 +128,8 @@ pub(crate) struct Done {
     pub(crate) dropped: u64,
     pub(crate) duplicated: u64,
     pub(crate) reordered: u64,
+    pub(crate) corrupted: u64,
+    pub(crate) blacked_out: u64,
 }
 
 /// Passes datagrams between the first that writes to it and `receiver`, until `stop`.
@@ -90,13 +142,36 @@ pub(crate) struct Relay {
     pub(crate) hostility: u64,
     data_seen: u64,
     held: Option<(u64, Ecn, Vec<u8>)>,
+    random: Stream,
+    clock: Clock,
+    dark_until: Option<Instant>,
     pub(crate) done: Done,
+    /// Raised once so many datagrams with data have passed.
+    pub(crate) interrupt_after: Option<(u64, Arc<AtomicBool>)>,
+}
+
+/// Whether a datagram carries data, as far as its length and first bytes tell.
+fn carries_data(bytes: &[u8]) -> bool {
+    let (plain, sealed) = (bytes[0] == 0x50, bytes[0] == 0x51 && bytes.len() > 1 && bytes[1] & 0xf == 5);
+    bytes.len() > 200 && (plain || sealed)
 }
 
 impl Relay {
     pub(crate) fn new(faults: Faults, receiver: SocketAddr) -> Self {
-        let socket = Socket::bind(loopback()).unwrap();
-        Self { socket, receiver, sender: None, faults, hostility: 0, data_seen: 0, held: None, done: Done::default() }
+        Self {
+            socket: Socket::bind(loopback()).unwrap(),
+            receiver,
+            sender: None,
+            faults,
+            hostility: 0,
+            data_seen: 0,
+            held: None,
+            random: Stream::named(1, "relay"),
+            clock: Clock::start(),
+            dark_until: None,
+            done: Done::default(),
+            interrupt_after: None,
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -110,15 +185,6 @@ impl Relay {
         self.done
     }
 
-    /// Raises `interrupted` once `data` data datagrams have passed; returns how many.
-    pub(crate) fn run_until(mut self, data: u64, interrupted: &AtomicBool) -> u64 {
-        while self.data_seen < data {
-            self.turn();
-        }
-        interrupted.store(true, Ordering::Relaxed);
-        self.data_seen
-    }
-
     fn turn(&mut self) {
         self.socket.wait_readable(Duration::from_millis(10)).unwrap();
         let mut arrived = Vec::new();
@@ -128,26 +194,64 @@ impl Relay {
         }
     }
 
+    fn is_lost(&mut self) -> bool {
+        let now = self.clock.now();
+        if let (Some(span), 100, None) = (self.faults.blackout, self.data_seen, self.dark_until) {
+            self.dark_until = Some(now.after(span));
+        }
+        if self.dark_until.is_some_and(|until| now < until) {
+            self.done.blacked_out += 1;
+            return true;
+        }
+        let lost = self.random.unit() < self.faults.loss;
+        self.done.dropped += u64::from(lost);
+        lost
+    }
+
     fn pass(&mut self, from: SocketAddr, ecn: Ecn, bytes: Vec<u8>) {
+        let lost = self.is_lost();
         if from == self.receiver {
-            let sender = self.sender.expect("the sender speaks first");
-            // Kind 1 is an acknowledgement: returned to who sent it.
-            if self.hostility > 0 && bytes[1] & 0xf == 1 && self.data_seen > 0 {
+            let Some(sender) = self.sender else { return };
+            // Kind 1 is an acknowledgement (pliant_proto::wire): returned to who sent it.
+            if self.hostility > 0 && bytes[0] == 0x50 && bytes[1] & 0xf == 1 && self.data_seen > 0 {
                 self.harass(&bytes, sender);
             }
-            return self.forward(sender, ecn, &bytes);
+            if !lost {
+                self.forward(sender, ecn, &bytes);
+            }
+            return;
         }
         self.sender = Some(from);
-        // Kind 0 is data (pliant_proto::wire).
-        if bytes[1] & 0xf != 0 {
-            return self.forward(self.receiver, ecn, &bytes);
+        if !carries_data(&bytes) {
+            if !lost {
+                self.forward(self.receiver, ecn, &bytes);
+            }
+            return;
         }
         self.data_seen += 1;
+        if let Some((after, flag)) = &self.interrupt_after
+            && self.data_seen == *after
+        {
+            flag.store(true, Ordering::Relaxed);
+        }
+        if lost {
+            return;
+        }
         let turn = |every: u64| every > 0 && self.data_seen.is_multiple_of(every);
         let (mark, drop) = (turn(self.faults.mark) && ecn == Ecn::Ect0, turn(self.faults.drop));
         let (duplicate, reorder) = (turn(self.faults.duplicate), turn(self.faults.reorder) && self.held.is_none());
+        let corrupt = turn(self.faults.corrupt);
         let ecn = if mark { Ecn::Ce } else { ecn };
         self.done.marked += u64::from(mark && !drop);
+        if corrupt {
+            self.done.corrupted += 1;
+            let mut changed = bytes.clone();
+            let bit = self.random.below(8 * bytes.len() as u64) as usize;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            self.forward(self.receiver, ecn, &changed);
+            self.forward(self.receiver, ecn, &bytes[..bytes.len() - 1]);
+            self.forward(from, ecn, &bytes);
+        }
         if drop {
             self.done.dropped += 1;
         } else if reorder {
@@ -165,8 +269,8 @@ impl Relay {
         }
     }
 
-    /// Sends the receiver noise, a cut packet, packets of another flow and from another port, and its own
-    /// acknowledgement; and the sender a packet addressed to its peer.
+    /// Sends the receiver noise, a cut packet, packets of another connection and from another port, and its own
+    /// acknowledgement; and the sender a packet addressed to the other side of its flow.
     fn harass(&mut self, acknowledgement: &[u8], sender: SocketAddr) {
         self.hostility -= 1;
         let mut reflected = acknowledgement.to_vec();
@@ -177,13 +281,13 @@ impl Relay {
         stranger().send_to(&reflected, self.receiver).unwrap();
         reflected[6] ^= 0x80;
         self.forward(self.receiver, Ecn::NotEct, &reflected);
-        self.forward(self.receiver, Ecn::NotEct, &acknowledgement[..20]);
+        self.forward(self.receiver, Ecn::NotEct, &acknowledgement[..6]);
         self.forward(self.receiver, Ecn::NotEct, b"noise");
     }
 
     fn forward(&self, to: SocketAddr, ecn: Ecn, bytes: &[u8]) {
         let mut batch = Batch::default();
-        batch.push(to, ecn, bytes.len()).copy_from_slice(bytes);
+        batch.push(to, TrafficClass::default().with_ecn(ecn), bytes.len()).copy_from_slice(bytes);
         self.socket.send(&batch).unwrap();
     }
 }

@@ -1,21 +1,29 @@
-//! Datagrams and streams that no honest peer sends.
+//! Datagrams, streams and packets that no honest peer sends.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{content, files, loopback, settings, stranger, write_file};
-use pliant_net::driver::{Application, Clock, Driver};
+use crate::common::{by, content, encrypted, files, loopback, settings, stranger, write_file};
+use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
+use pliant_net::driver::{Application, Clock, Driver, Link, Place, Service};
+use pliant_net::flow::{Family, Opening, Path, TransportName};
 use pliant_net::socket::Socket;
-use pliant_net::transfer::{Receiver, Source, Target, TransferError, send};
-use pliant_proto::packet::{EndpointId, Side};
-use pliant_proto::transport::tcp::TcpSender;
-use pliant_proto::transport::{Command, Event};
+use pliant_net::transfer::{Announcement, Kind, Receiver, Settings, Source, Target, TransferError, send};
+use pliant_proto::congestion::Algorithm;
+use pliant_proto::packet::{
+    Body, ByteRange, CreditStamp, EndpointId, Flags, Packet, SackBlocks, ShortTime, Side, Subflow, TrafficClass,
+};
+use pliant_proto::time::Instant;
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::{Command, Event, Transport};
+use pliant_proto::wire;
+use proptest::prelude::*;
 
 /// During a transfer through a relay the receiver is sent noise, cut packets, its own acknowledgements and packets of
-/// another flow, and the sender its own data: each is counted and dropped, and the file arrives.
+/// another connection, and the sender packets for the other side: each is counted and dropped, and the file arrives.
 #[test]
 fn hostile_datagrams_are_counted_and_dropped() {
     const EACH: u64 = 8;
@@ -37,9 +45,9 @@ fn hostile_datagrams_are_counted_and_dropped() {
     });
     assert_eq!(std::fs::read(copy).unwrap(), content(1 << 20));
     assert_eq!(sent.hash, received.hash);
-    // Noise and a cut packet; another flow and another port; an acknowledgement of its own.
+    // Noise and a cut packet; another connection, another port, and an acknowledgement of its own.
     let refused = received.refused;
-    assert_eq!((refused.malformed, refused.stray, refused.reflected), (2 * EACH, 2 * EACH, EACH));
+    assert_eq!((refused.malformed, refused.stray), (2 * EACH, 3 * EACH));
     assert_eq!(sent.refused.reflected, EACH);
 }
 
@@ -47,12 +55,13 @@ fn hostile_datagrams_are_counted_and_dropped() {
 struct Forged(Vec<u8>);
 
 impl Application for Forged {
-    fn read(&mut self, offset: u64, payload: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, place: Place, payload: &mut [u8]) -> io::Result<()> {
+        let Place::Stream(offset) = place else { unreachable!("it sends a stream") };
         payload.copy_from_slice(&self.0[offset as usize..][..payload.len()]);
         Ok(())
     }
 
-    fn write(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+    fn write(&mut self, _: Place, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 
@@ -61,25 +70,43 @@ impl Application for Forged {
     }
 }
 
-/// Sends `stream` to `to` until `stop`.
-fn send_forged(stream: Vec<u8>, to: SocketAddr, stop: &AtomicBool) {
-    let transport = TcpSender::new(settings().tcp(), settings().controller());
+const PATH: Path = Path { ipv6: false, sealing_bytes: 0 };
+
+/// Sends a stream, whatever the other side thinks of it.
+struct Forger(Option<Vec<u8>>);
+
+impl Service<AnyTransport, Forged> for Forger {
+    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+        Err("nobody calls".into())
+    }
+
+    fn open(&mut self, now: Instant, _: ConnectionId, _: ConnectionEvent) -> Option<Link<AnyTransport, Forged>> {
+        let stream = self.0.take()?;
+        let mut transport = settings().flow.sender(Family::Tcp, PATH, None, 0).unwrap();
+        transport.handle_command(now, Command::Send { bytes: stream.len() as u64 });
+        transport.handle_command(now, Command::Finish);
+        Some(Link::new(Forged(stream)).sending(transport, None))
+    }
+
+    fn closed(&mut self, _: ConnectionId, _: Option<Link<AnyTransport, Forged>>, _: Closed) {}
+}
+
+/// Announces `content` and sends `stream` to `to` until `stop`.
+fn send_forged(content: Vec<u8>, stream: Vec<u8>, to: SocketAddr, stop: &AtomicBool) {
     let socket = Socket::bind(loopback()).unwrap();
-    let mut driver = Driver::new(transport, socket, Clock::start(), EndpointId::new(7, Side::Initiator), to);
-    let bytes = stream.len() as u64;
-    let mut stream = Forged(stream);
-    driver.command(Command::Send { bytes }, &mut stream).unwrap();
-    driver.command(Command::Finish, &mut stream).unwrap();
+    let endpoint = Endpoint::new(Config { accepts: false, ..Config::default() }, [1; 32]);
+    let mut driver = Driver::new(socket, endpoint, Clock::start());
+    let opening = Opening { offers: vec![Family::Tcp], mtu: 1500, content };
+    driver.connect(to, &opening.encode()).unwrap();
+    let mut forger = Forger(Some(stream));
     while !stop.load(Ordering::Relaxed) {
-        driver.turn(&mut stream, Duration::from_millis(10)).unwrap();
+        driver.turn(&mut forger, Duration::from_millis(10)).unwrap();
     }
 }
 
-/// A stream as an honest sender makes it.
-fn stream(name: &str, announced: u64, body: &[u8], hash: [u8; 32]) -> Vec<u8> {
-    let mut stream = [b"PLNT".as_slice(), &[1, name.len() as u8], &announced.to_be_bytes(), name.as_bytes()].concat();
-    stream.resize(512, 0);
-    [&stream[..], body, &hash].concat()
+fn announcement(name: &str, size: Option<u64>) -> Announcement {
+    let kind = if size.is_some() { Kind::File } else { Kind::Stream };
+    Announcement { kind, name: name.into(), size, partial: false, min_delivery: 1.0, message_bytes: None }
 }
 
 /// Every lie ends in one clear error; no file appears, and one that was there stays as it was.
@@ -88,23 +115,19 @@ fn lying_streams_are_refused_and_leave_nothing() {
     let body = content(300_000);
     let size = body.len() as u64;
     let hash = *blake3::hash(&body).as_bytes();
-    let honest = stream("old", size, &body, hash);
-    let mut wrong_magic = honest.clone();
-    wrong_magic[0] ^= 1;
-    let mut wrong_version = honest.clone();
-    wrong_version[4] = 9;
-    for (forged, why) in [
-        (stream("old", size, &body, [7; 32]), "content of old differs from what was sent"),
-        (stream("old", size, &body[..299_999], hash), "it is shorter than announced"),
-        (stream("old", size + 1_000_000, &body, hash), "it is shorter than announced"),
-        (stream("old", u64::MAX, &body, hash), "it announces an absurd size"),
-        (stream("old", size - 1, &body, hash), "it is longer than announced"),
-        (stream("../old", size, &body, hash), "the name it gives is not a plain file name"),
-        (stream("/etc/passwd", size, &body, hash), "the name it gives is not a plain file name"),
-        (stream("", size, &body, hash), "the name it gives is not a plain file name"),
-        (wrong_magic, "the stream does not start as a transfer does"),
-        (wrong_version, "it speaks another version"),
-        (honest[..100].to_vec(), "it is shorter than announced"),
+    let stream = |body: &[u8], hash: [u8; 32]| [body, &hash].concat();
+    let of = |name: &str, size: u64| announcement(name, Some(size));
+    for (announced, forged, why) in [
+        (of("old", size), stream(&body, [7; 32]), "content of old differs from what was sent"),
+        (of("old", size), stream(&body[..299_999], hash), "it is shorter than announced"),
+        (of("old", size + 1_000_000), stream(&body, hash), "it is shorter than announced"),
+        (of("old", size - 1), stream(&body, hash), "it is longer than announced"),
+        (of("../old", size), stream(&body, hash), "the name it gives is not a plain file name"),
+        (of("/etc/passwd", size), stream(&body, hash), "the name it gives is not a plain file name"),
+        (of("", size), stream(&body, hash), "the name it gives is not a plain file name"),
+        (of("old", size), Vec::new(), "it is shorter than announced"),
+        (announcement("old", None), stream(&body, [7; 32]), "content of old differs from what was sent"),
+        (announcement("old", None), hash[..31].to_vec(), "it is shorter than announced"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let into = directory.path().join("into");
@@ -113,7 +136,7 @@ fn lying_streams_are_refused_and_leave_nothing() {
         let receiver = Receiver::bind(loopback(), settings()).unwrap();
         let (to, stop) = (receiver.address(), AtomicBool::new(false));
         let error = thread::scope(|scope| {
-            scope.spawn(|| send_forged(forged, to, &stop));
+            scope.spawn(|| send_forged(announced.encode(), forged, to, &stop));
             let result = receiver.receive(&Target::Directory(into.clone()), &crate::common::NEVER, |_| {});
             stop.store(true, Ordering::Relaxed);
             result.map(|received| received.bytes).unwrap_err()
@@ -130,11 +153,269 @@ fn lying_streams_are_refused_and_leave_nothing() {
 /// A receiver that nobody speaks to sensibly keeps waiting, and can be stopped.
 #[test]
 fn noise_opens_no_transfer() {
-    let receiver = Receiver::bind(loopback(), settings()).unwrap();
-    let to = receiver.address();
-    for noise in [&b""[..], b"P", &[0x50; 8], &[0xff; 1400]] {
-        stranger().send_to(noise, to).unwrap();
+    for settings in [settings(), encrypted(settings())] {
+        let receiver = Receiver::bind(loopback(), settings).unwrap();
+        let to = receiver.address();
+        for noise in [&b""[..], b"P", &[0x50; 8], &[0x51; 40], &[0x51, 0x10, 1, 0, 5], &[0xff; 1400]] {
+            stranger().send_to(noise, to).unwrap();
+        }
+        let stop = AtomicBool::new(true);
+        assert!(matches!(receiver.receive(&Target::Discard, &stop, |_| {}), Err(TransferError::Interrupted)));
     }
-    let stop = AtomicBool::new(true);
-    assert!(matches!(receiver.receive(&Target::Discard, &stop, |_| {}), Err(TransferError::Interrupted)));
+}
+
+/// Gives bytes until it is told to end.
+struct Until<'f>(&'f AtomicBool);
+
+impl io::Read for Until<'static> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        into.fill(7);
+        Ok(if self.0.load(Ordering::Relaxed) { 0 } else { into.len() })
+    }
+}
+
+/// While 100,000 handshakes are begun by somebody who never goes on, a transfer that stands goes on to its end, and one
+/// that begins in the middle of it does so, too.
+#[test]
+fn half_open_handshakes_do_not_stop_a_transfer() {
+    const HELLOS: u32 = 100_000;
+    static FLOODED: AtomicBool = AtomicBool::new(false);
+    let settings = encrypted(settings());
+    let receiver = Receiver::bind(loopback(), settings.clone()).unwrap();
+    let to = receiver.address();
+    let mut results = Vec::new();
+    thread::scope(|scope| {
+        let sending = scope
+            .spawn(|| send(Source::stream(Until(&FLOODED), "flood"), to, &settings, &crate::common::NEVER, |_| {}));
+        scope.spawn(|| {
+            let socket = stranger();
+            for number in 0..HELLOS {
+                // Kind hello, version 1, preshared key; no cookie; then what would be the handshake's message.
+                let hello = [&[0x51, 0x10, 1, 0][..], &number.to_be_bytes(), &[0; 24], &[9; 96]].concat();
+                socket.send_to(&hello, to).unwrap();
+                if number == HELLOS / 2 {
+                    let late = send(Source::zeros(1 << 20), to, &settings, &crate::common::NEVER, |_| {});
+                    assert_eq!(late.unwrap().bytes, 1 << 20);
+                }
+            }
+            FLOODED.store(true, Ordering::Relaxed);
+        });
+        receiver
+            .serve(&Target::Discard, Some(2), &crate::common::NEVER, |_| {}, |received| results.push(received.unwrap()))
+            .unwrap();
+        let sent = sending.join().unwrap().unwrap();
+        assert!(results.iter().any(|received| received.hash == sent.hash && received.bytes == sent.bytes));
+    });
+    // As many as the kernel had room for.
+    assert!(results[1].refused.unproven > 1000, "{:?}", results[1].refused);
+}
+
+/// Offsets around the window's edges, and far from them.
+fn offsets() -> impl Strategy<Value = u64> {
+    prop_oneof![0..2000u64, (1 << 20) - 2000..(1 << 20) + 300_000u64, Just((1 << 62) - 1), any::<u64>()]
+}
+
+fn times() -> impl Strategy<Value = Instant> {
+    prop_oneof![0..1_000_000_000u64, 0..u64::MAX - 1].prop_map(Instant::from_ps)
+}
+
+fn stamps() -> impl Strategy<Value = CreditStamp> {
+    (prop_oneof![0..20u32, any::<u32>()], any::<u32>())
+        .prop_map(|(number, bits)| CreditStamp { number, sent_at: ShortTime::from_bits(bits) })
+}
+
+/// A body of any kind with any content that the codec can write.
+fn bodies() -> impl Strategy<Value = Body> {
+    let length = || prop_oneof![Just(0u16), 1..40u16, 1300..1400u16];
+    let number = || prop_oneof![0..50u32, any::<u32>()];
+    let flags = |allowed: Flags| any::<u8>().prop_map(move |bits| Flags::from_bits(bits & allowed.bits()));
+    let data = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION).with(Flags::DELAY);
+    let again = Flags::FIN.with(Flags::RETRANSMISSION);
+    let subflow = prop_oneof![Just(Subflow::Proactive), Just(Subflow::Reactive)];
+    prop_oneof![
+        4 => (offsets(), times(), length(), flags(data))
+            .prop_map(|(seq, sent_at, len, flags)| Body::Data { seq, sent_at, len, flags }),
+        4 => (offsets(), prop::option::of(times()), any::<u16>(), flags(Flags::ECE.with(Flags::SACK)))
+            .prop_map(|(ack, echo, window, flags)| Body::Ack { ack, echo, window, flags }),
+        2 => (number(), number(), 0..40u32, 1..70_000u32, length(), flags(again.with(Flags::BACKUP))).prop_map(
+            |(number, message, fragment, length, len, flags)| {
+                let len = len.max(1);
+                let length = length.max(fragment + u32::from(len));
+                Body::Message { number, message, fragment, length, priority: 0, len, flags }
+            },
+        ),
+        2 => (number(), any::<u64>(), number(), any::<u16>(), flags(Flags::BACKUP)).prop_map(
+            |(number, received, complete, marks, flags)| Body::MessageAck { number, received, complete, marks, flags },
+        ),
+        1 => number().prop_map(|messages| Body::Close { messages }),
+        1 => number().prop_map(|complete| Body::CloseAck { complete }),
+        1 => times().prop_map(|sent_at| Body::Syn { sent_at }),
+        1 => (times(), any::<u16>()).prop_map(|(echo, window)| Body::SynAck { echo, window }),
+        1 => (times(), any::<u64>()).prop_map(|(sent_at, backlog)| Body::CreditRequest { sent_at, backlog }),
+        2 => stamps().prop_map(Body::Credit),
+        1 => (offsets(), flags(Flags::FIN)).prop_map(|(end, flags)| Body::CreditStop { end, flags }),
+        2 => (offsets(), number(), stamps(), length(), flags(data))
+            .prop_map(|(seq, number, credit, len, flags)| Body::Scheduled { seq, number, credit, len, flags }),
+        2 => (offsets(), number(), length(), flags(again))
+            .prop_map(|(seq, number, len, flags)| Body::Unscheduled { seq, number, len, flags }),
+        2 => (offsets(), number(), number(), subflow, flags(Flags::ECE))
+            .prop_map(|(ack, first, end, subflow, flags)| Body::SubflowAck { ack, first, end, subflow, flags }),
+    ]
+}
+
+/// What arrives: a packet, or one with a byte changed or cut off.
+#[derive(Clone, Debug)]
+struct Arrival {
+    body: Body,
+    blocks: Vec<(u64, u64)>,
+    change: Option<(prop::sample::Index, Option<u8>)>,
+}
+
+fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+    let blocks = prop::collection::vec((offsets(), 1..5000u64), 1..4);
+    let change = prop::option::weighted(0.2, (any::<prop::sample::Index>(), any::<Option<u8>>()));
+    let one = (bodies(), blocks, change).prop_map(|(body, blocks, change)| Arrival { body, blocks, change });
+    prop::collection::vec(one, 0..60)
+}
+
+impl Arrival {
+    fn bytes(&self, to: EndpointId) -> Option<Vec<u8>> {
+        let mut sack = SackBlocks::EMPTY;
+        for (start, length) in &self.blocks {
+            let start = *start.min(&(u64::MAX - length));
+            sack.push(ByteRange::new(start, start + length));
+        }
+        let packet = Packet::new(TrafficClass::default(), 0, self.body).to(to);
+        let mut header = [0; wire::MAX_HEADER_BYTES];
+        let length = wire::encode(&packet, &sack, &mut header);
+        let mut bytes = [&header[..length], &vec![1; usize::from(packet.payload())]].concat();
+        match &self.change {
+            Some((at, Some(byte))) => *at.get_mut(&mut bytes[..]) = *byte,
+            Some((at, None)) => bytes.truncate(at.index(bytes.len())),
+            None => {}
+        }
+        (!bytes.is_empty()).then_some(bytes)
+    }
+}
+
+/// A peer that shakes hands as it should, plainly, and then sends what it likes.
+struct Intruder {
+    socket: UdpSocket,
+    endpoint: Endpoint,
+    clock: Clock,
+    connection: Option<(ConnectionId, u32)>,
+}
+
+impl Intruder {
+    fn new(accepts: bool) -> Self {
+        let endpoint = Endpoint::new(Config { accepts, ..Config::default() }, [9; 32]);
+        let socket = stranger();
+        socket.set_nonblocking(true).unwrap();
+        Self { socket, endpoint, clock: Clock::start(), connection: None }
+    }
+
+    /// Passes handshakes on; a sender is answered that it may send by `family`.
+    fn turn(&mut self, family: Family) {
+        let mut bytes = [0; 2000];
+        let now = self.clock.now();
+        while let Ok((length, from)) = self.socket.recv_from(&mut bytes) {
+            let mut accept = |_: SocketAddr, _: &[u8]| Ok([&[family as u8][..], &[0; 8]].concat());
+            self.endpoint.handle_datagram(now, from, &mut bytes[..length], &mut accept);
+        }
+        self.endpoint.handle_timeout(now);
+        while let Some((connection, event)) = self.endpoint.poll_event() {
+            if !matches!(event, ConnectionEvent::Closed(_)) {
+                self.connection = self.endpoint.remote(connection).map(|remote| (connection, remote));
+            }
+        }
+        while let Some((to, bytes)) = self.endpoint.poll_transmit() {
+            self.socket.send_to(&bytes, to).unwrap();
+        }
+    }
+
+    fn send(&self, arrivals: &[Arrival], side: Side) {
+        let (connection, remote) = self.connection.unwrap();
+        let peer = self.endpoint.peer(connection).unwrap();
+        // The flow of the side that called has an even number.
+        let to = EndpointId::new(remote << 1, side);
+        for bytes in arrivals.iter().filter_map(|arrival| arrival.bytes(to)) {
+            self.socket.send_to(&bytes, peer).unwrap();
+        }
+    }
+}
+
+fn every_family() -> [TransportName; 4] {
+    [TransportName::Tcp(Algorithm::Dctcp), TransportName::ExpressPass, TransportName::FlexPass, TransportName::Atp]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever a peer sends that is allowed to send: the receiver of every transport counts, answers or ends the
+    /// transfer with an error, and does not panic, nor takes it for whole.
+    #[test]
+    fn no_packets_make_a_receiver_panic(arrivals in arrivals()) {
+        for transport in every_family() {
+            let family = transport.family();
+            let receiver = Receiver::bind(loopback(), by(transport)).unwrap();
+            let (to, stop, over) = (receiver.address(), AtomicBool::new(false), AtomicBool::new(false));
+            let result = thread::scope(|scope| {
+                let receiving = scope.spawn(|| {
+                    let result = receiver.receive(&Target::Discard, &stop, |_| {});
+                    over.store(true, Ordering::Relaxed);
+                    result
+                });
+                let mut intruder = Intruder::new(false);
+                let (partial, message_bytes) = (family == Family::Atp, (family == Family::Atp).then_some(1400));
+                let content = Announcement { partial, message_bytes, ..announcement("x", Some(1 << 20)) }.encode();
+                let opening = Opening { offers: vec![family], mtu: 1500, content }.encode();
+                intruder.endpoint.connect(intruder.clock.now(), to, &opening).unwrap();
+                while intruder.connection.is_none() && !over.load(Ordering::Relaxed) {
+                    intruder.turn(family);
+                }
+                intruder.turn(family);
+                intruder.send(&arrivals, Side::Responder);
+                // The end of the connection follows the packets: a receiver that has heard it has heard them.
+                let (connection, _) = intruder.connection.unwrap();
+                intruder.endpoint.close(intruder.clock.now(), connection, 3, "done");
+                intruder.turn(family);
+                while !over.load(Ordering::Relaxed) && !receiving.is_finished() {
+                    intruder.turn(family);
+                    // A receiver that was told nothing of the end, the datagram being lost, is told to stop.
+                    stop.store(intruder.endpoint.connections() == 0, Ordering::Relaxed);
+                }
+                receiving.join().expect("a receiver does not panic")
+            });
+            prop_assert!(result.is_err());
+        }
+    }
+
+    /// The same for the sender of every transport.
+    #[test]
+    fn no_packets_make_a_sender_panic(arrivals in arrivals()) {
+        for transport in every_family() {
+            let mut intruder = Intruder::new(true);
+            let to = intruder.socket.local_addr().unwrap();
+            let (stop, over) = (AtomicBool::new(false), AtomicBool::new(false));
+            thread::scope(|scope| {
+                let sending = scope.spawn(|| {
+                    let settings: Settings = by(transport);
+                    let result = send(Source::zeros(1 << 20), to, &settings, &stop, |_| {});
+                    over.store(true, Ordering::Relaxed);
+                    result
+                });
+                while intruder.connection.is_none() {
+                    intruder.turn(transport.family());
+                }
+                intruder.turn(transport.family());
+                intruder.send(&arrivals, Side::Initiator);
+                stop.store(true, Ordering::Relaxed);
+                while !over.load(Ordering::Relaxed) && !sending.is_finished() {
+                    intruder.turn(transport.family());
+                }
+                // What is not true may be believed: a peer that says that it has everything ends the transfer.
+                let _ = sending.join().expect("a sender does not panic");
+            });
+        }
+    }
 }

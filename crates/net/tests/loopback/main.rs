@@ -1,5 +1,6 @@
 //! Real sockets on loopback: ECN, whole transfers, bad ways, hostile peers, and a replay of what happened.
 
+mod api;
 mod common;
 mod ecn;
 mod hostile;

@@ -1,17 +1,22 @@
 //! What a machine did on a real socket can be done again without one.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{Faults, Relay, loopback, settings};
-use pliant_net::driver::{Application, Clock, Driver};
+use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
+use pliant_net::driver::{Application, Clock, Driver, Link, Place, Service};
+use pliant_net::flow::{Family, Path};
 use pliant_net::input_log::{Input, Logged, Output, replay};
 use pliant_net::socket::Socket;
-use pliant_proto::packet::{EndpointId, Side};
-use pliant_proto::transport::tcp::{TcpReceiver, TcpSender};
-use pliant_proto::transport::{Command, Event};
+use pliant_proto::time::Instant;
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::{Command, Event, Transport};
+
+const BYTES: u64 = 1 << 20;
 
 /// Bytes without meaning; it hears when a side is done.
 #[derive(Default)]
@@ -20,12 +25,12 @@ struct Zeros {
 }
 
 impl Application for Zeros {
-    fn read(&mut self, _: u64, payload: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, _: Place, payload: &mut [u8]) -> io::Result<()> {
         payload.fill(0);
         Ok(())
     }
 
-    fn write(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+    fn write(&mut self, _: Place, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 
@@ -35,39 +40,81 @@ impl Application for Zeros {
     }
 }
 
+const PATH: Path = Path { ipv6: false, sealing_bytes: 0 };
+
+fn sender() -> AnyTransport {
+    settings().flow.sender(Family::Tcp, PATH, None, 0).unwrap()
+}
+
+fn receiver() -> AnyTransport {
+    settings().flow.receiver(Family::Tcp, PATH, 1500, 1)
+}
+
+/// Logs whatever it carries.
+struct Logging;
+
+impl Service<Logged<AnyTransport>, Zeros> for Logging {
+    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(Vec::new())
+    }
+
+    fn open(
+        &mut self,
+        now: Instant,
+        _: ConnectionId,
+        event: ConnectionEvent,
+    ) -> Option<Link<Logged<AnyTransport>, Zeros>> {
+        let link = Link::new(Zeros::default());
+        if matches!(event, ConnectionEvent::Accepted { .. }) {
+            return Some(link.receiving(Logged::new(receiver())));
+        }
+        let mut sender = Logged::new(sender());
+        sender.handle_command(now, Command::Send { bytes: BYTES });
+        sender.handle_command(now, Command::Finish);
+        Some(link.sending(sender, None))
+    }
+
+    fn closed(&mut self, _: ConnectionId, _: Option<Link<Logged<AnyTransport>, Zeros>>, why: Closed) {
+        panic!("{why}");
+    }
+}
+
 /// The logs of a transfer over sockets with marks, losses and reordering, replayed into fresh machines, give the very
 /// outputs of the first time: packets with their SACK blocks, and events.
 #[test]
 fn logs_of_real_sockets_replay_identically() {
-    const BYTES: u64 = 1 << 20;
-    let config = settings().tcp();
-    let sender = || TcpSender::new(config.clone(), settings().controller());
     let (here, there) = (Socket::bind(loopback()).unwrap(), Socket::bind(loopback()).unwrap());
-    let faults = Faults { mark: 5, drop: 89, duplicate: 41, reorder: 61 };
+    let faults = Faults { mark: 5, drop: 89, duplicate: 41, reorder: 61, ..Faults::default() };
     let relay = Relay::new(faults, there.local_address().unwrap());
     let (way, stop) = (relay.address(), AtomicBool::new(false));
     let clock = Clock::start();
-    let mut initiator = Driver::new(Logged::new(sender()), here, clock, EndpointId::new(1, Side::Initiator), way);
-    let receiver = Logged::new(TcpReceiver::new(config.clone()));
-    let mut responder = Driver::new(receiver, there, clock, EndpointId::new(1, Side::Responder), way);
-    let (mut sending, mut receiving) = (Zeros::default(), Zeros::default());
+    let endpoint = |accepts| Endpoint::new(Config { accepts, ..Config::default() }, [u8::from(accepts); 32]);
+    let mut initiator = Driver::new(here, endpoint(false), clock);
+    let mut responder = Driver::new(there, endpoint(true), clock);
     let done = thread::scope(|scope| {
         let relaying = scope.spawn(|| relay.run(&stop));
-        initiator.command(Command::Send { bytes: BYTES }, &mut sending).unwrap();
-        initiator.command(Command::Finish, &mut sending).unwrap();
-        while !(sending.done && receiving.done) {
-            initiator.turn(&mut sending, Duration::from_millis(1)).unwrap();
-            responder.turn(&mut receiving, Duration::from_millis(1)).unwrap();
+        let connection = initiator.connect(way, b"").unwrap();
+        let is_done =
+            |driver: &Driver<_, Zeros>, connection| driver.link(connection).is_some_and(|link| link.application.done);
+        loop {
+            initiator.turn(&mut Logging, Duration::from_millis(1)).unwrap();
+            responder.turn(&mut Logging, Duration::from_millis(1)).unwrap();
+            let accepted = responder.connections().next();
+            if is_done(&initiator, connection) && accepted.is_some_and(|accepted| is_done(&responder, accepted)) {
+                break;
+            }
         }
         stop.store(true, Ordering::Relaxed);
         relaying.join().unwrap()
     });
     assert!(done.marked > 0 && done.dropped > 0 && done.duplicated > 0 && done.reordered > 0, "{done:?}");
-    let (sent, received) = (initiator.transport(), responder.transport());
+    let (sending, receiving) = (initiator.connections().next().unwrap(), responder.connections().next().unwrap());
+    let sent = initiator.link(sending).unwrap().sender().unwrap();
+    let received = responder.link(receiving).unwrap().receiver().unwrap();
     assert!(
         sent.inputs.iter().any(|(_, input)| matches!(input, Input::Packet(_, sack) if !sack.as_slice().is_empty()))
     );
     assert!(sent.outputs.contains(&Output::Event(Event::Finished)));
     assert_eq!(replay(sender(), &sent.inputs), sent.outputs);
-    assert_eq!(replay(TcpReceiver::new(config.clone()), &received.inputs), received.outputs);
+    assert_eq!(replay(receiver(), &received.inputs), received.outputs);
 }

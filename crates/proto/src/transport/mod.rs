@@ -18,6 +18,7 @@ pub mod near_opt;
 pub(crate) mod pair;
 pub mod pfabric;
 pub mod push;
+pub mod rate_cap;
 pub mod scdp;
 pub mod sender_drop;
 pub mod tcp;

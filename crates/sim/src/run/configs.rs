@@ -1,8 +1,6 @@
 //! Makes the transports of flows whose settings are one value per group and class.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use pliant_proto::packet::TrafficClass;
@@ -25,7 +23,7 @@ pub(super) struct Configs {
     homa: BTreeMap<Key, Arc<HomaConfig>>,
     scdp: BTreeMap<Key, Arc<ScdpConfig>>,
     /// Objects of which not all flows are open, with how many are not.
-    objects: BTreeMap<u64, (Rc<RefCell<ScdpObject>>, u32)>,
+    objects: BTreeMap<u64, (Arc<ScdpObject>, u32)>,
 }
 
 impl Configs {
@@ -55,9 +53,9 @@ impl Configs {
         let number = u64::from(flow.group) << 48 | object;
         let shared = self.objects.entry(number).or_insert_with(|| {
             let shared_as = (sources > 1).then_some(number);
-            (Rc::new(RefCell::new(ScdpObject::new(config, flow.bytes, shared_as))), sources)
+            (Arc::new(ScdpObject::new(config, flow.bytes, shared_as)), sources)
         });
-        let object = Rc::clone(&shared.0);
+        let object = Arc::clone(&shared.0);
         shared.1 -= 1;
         if shared.1 == 0 {
             self.objects.remove(&number);

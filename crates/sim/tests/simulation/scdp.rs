@@ -1,8 +1,6 @@
 //! SCDP in networks whose switches trim.
 
-use std::cell::RefCell;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -103,22 +101,22 @@ fn two_sources_share_an_object_by_their_rates() {
 
     let config = Arc::new(ScdpConfig { control_class: TrafficClass::new(31), ..ScdpConfig::default() });
     let (bytes, k) = (6_000_000u64, 6_000_000u64.div_ceil(1460));
-    let object = Rc::new(RefCell::new(ScdpObject::new(&config, bytes, Some(1))));
+    let object = Arc::new(ScdpObject::new(&config, bytes, Some(1)));
     let pair = |spec: &pliant_sim::traffic::FlowSpec| {
         let sender = ScdpSender::new(Arc::clone(&config), spec.source, 2);
-        let receiver = ScdpReceiver::new(Arc::clone(&config), Rc::clone(&object), 2);
+        let receiver = ScdpReceiver::new(Arc::clone(&config), Arc::clone(&object), 2);
         (AnyTransport::from(sender), AnyTransport::from(receiver))
     };
     let outcome = bed.run(&[flow(0, 2, bytes), flow(1, 2, bytes)], pair, NoRecorder, at_ms(1000));
     let (slow, fast) = (&outcome.flows[0], &outcome.flows[1]);
     let ratio = fast.delivered_bytes as f64 / slow.delivered_bytes as f64;
     let took = fast.fct().expect("it completed").as_secs_f64();
-    println!("{ratio:.3}, {took} s, {} symbols", object.borrow().arrived());
+    println!("{ratio:.3}, {took} s, {} symbols", object.arrived());
     assert_eq!(fast.completed, slow.completed, "both learn at once");
     assert_eq!(slow.delivered_bytes + fast.delivered_bytes, bytes);
     assert!((ratio / 2.0 - 1.0).abs() <= 0.05, "{ratio}");
     assert!(took <= bytes as f64 * (1538.0 / 1460.0) * 8.0 / 6e9 / 0.95, "{took}");
-    assert!(object.borrow().arrived() <= k + 2 && object.borrow().was_decoded());
+    assert!(object.arrived() <= k + 2 && object.was_decoded());
     let sent: u64 = [0usize, 2].iter().flat_map(|&port| &outcome.ports[port]).map(|queue| queue.admitted.packets).sum();
     // Hosts' ports: symbols only, for pulls and acknowledgements are the receiver's.
     assert!(sent <= k + 2 + 2 * 15, "{sent} symbols for {k}");

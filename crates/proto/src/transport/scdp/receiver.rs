@@ -1,9 +1,7 @@
 //! The receiver's end towards one source.
 
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
 use alloc::sync::Arc;
-use core::cell::RefCell;
 
 use super::{ScdpConfig, ScdpObject};
 use crate::host::HostRequest;
@@ -20,7 +18,7 @@ const QUEUE_MAX: usize = 64;
 /// Receives the symbols of one source of an object.
 pub struct ScdpReceiver {
     config: Arc<ScdpConfig>,
-    object: Rc<RefCell<ScdpObject>>,
+    object: Arc<ScdpObject>,
     pulls: Pulls,
     /// Symbols that came, whole or trimmed: below `next` and in `seen`. In units of a source's symbols.
     next: u64,
@@ -41,7 +39,7 @@ pub struct ScdpReceiver {
 
 impl ScdpReceiver {
     /// An end towards one of `slots` sources of `object`.
-    pub fn new(config: Arc<ScdpConfig>, object: Rc<RefCell<ScdpObject>>, slots: u32) -> Self {
+    pub fn new(config: Arc<ScdpConfig>, object: Arc<ScdpObject>, slots: u32) -> Self {
         Self {
             config,
             object,
@@ -91,13 +89,12 @@ impl Transport for ScdpReceiver {
         }
         let trimmed = flags.contains(Flags::TRIMMED);
         self.answers.push_back((number, sent_at, trimmed));
-        let mut complete = self.object.borrow().is_complete();
+        let mut complete = self.object.is_complete();
         if self.is_new(number) && !trimmed {
             self.symbols += 1;
             self.excess += u64::from(complete);
-            let mut object = self.object.borrow_mut();
-            self.delivered += object.take(number);
-            complete = object.is_complete();
+            self.delivered += self.object.take(number);
+            complete = self.object.is_complete();
         }
         if complete {
             self.end();
@@ -140,7 +137,7 @@ impl Transport for ScdpReceiver {
             self.given = self.delivered;
             return Some(Event::Deliver(range));
         }
-        let shared_as = self.object.borrow().shared_as;
+        let shared_as = self.object.shared_as;
         if let Some(object) = shared_as {
             if !self.joined {
                 self.joined = true;

@@ -1,9 +1,7 @@
 //! SCDP over scripted paths, from one source and from two.
 
-use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
 
 use proptest::prelude::*;
 
@@ -21,8 +19,8 @@ const RATE: Rate = Rate::from_gbit_per_sec(10);
 
 type Scdp = Pair<ScdpSender, ScdpReceiver>;
 
-fn object(bytes: u64) -> Rc<RefCell<ScdpObject>> {
-    Rc::new(RefCell::new(ScdpObject::new(&ScdpConfig::default(), bytes, None)))
+fn object(bytes: u64) -> Arc<ScdpObject> {
+    Arc::new(ScdpObject::new(&ScdpConfig::default(), bytes, None))
 }
 
 fn pair(bytes: u64, fate: impl FnMut(usize) -> Fate + 'static, back: impl FnMut(usize) -> Fate + 'static) -> Scdp {
@@ -79,10 +77,10 @@ fn any_symbols_will_do() {
 #[test]
 fn an_object_is_complete_when_it_can_be_decoded() {
     let config = ScdpConfig::default();
-    let mut whole = ScdpObject::new(&config, 3 * 1460, None);
+    let whole = ScdpObject::new(&config, 3 * 1460, None);
     assert_eq!([whole.take(2), whole.take(0), whole.take(1)], [1460; 3]);
     assert!(whole.is_complete() && !whole.was_decoded());
-    let mut coded = ScdpObject::new(&config, 3 * 1460, None);
+    let coded = ScdpObject::new(&config, 3 * 1460, None);
     assert_eq!([coded.take(0), coded.take(7), coded.take(5), coded.take(4)], [1460, 1460, 1459, 0]);
     assert!(!coded.is_complete());
     assert_eq!(coded.take(9), 1);
@@ -95,9 +93,9 @@ fn an_object_is_complete_when_it_can_be_decoded() {
 #[test]
 fn two_sources_share_an_object() {
     let config = Arc::new(ScdpConfig { initial_window: 4, ..ScdpConfig::default() });
-    let object = Rc::new(RefCell::new(ScdpObject::new(&config, 10 * 1460, Some(7))));
+    let object = Arc::new(ScdpObject::new(&config, 10 * 1460, Some(7)));
     let mut sources = [0, 1].map(|slot| End::new(ScdpSender::new(Arc::clone(&config), slot, 2)));
-    let mut ends = [0, 1].map(|_| End::new(ScdpReceiver::new(Arc::clone(&config), Rc::clone(&object), 2)));
+    let mut ends = [0, 1].map(|_| End::new(ScdpReceiver::new(Arc::clone(&config), Arc::clone(&object), 2)));
     let first = sources.each_mut().map(|source| {
         source.feed(Input::Command(at_us(0), Command::Send { bytes: 10 * 1460 }));
         let sent = source.feed(Input::Command(at_us(0), Command::Finish));
@@ -117,9 +115,9 @@ fn two_sources_share_an_object() {
     for number in (0..=18).step_by(2) {
         ends[0].feed(symbol(number));
     }
-    assert!(!object.borrow().is_complete(), "11 symbols are one too few");
+    assert!(!object.is_complete(), "11 symbols are one too few");
     ends[0].feed(symbol(20));
-    assert!(object.borrow().was_decoded());
+    assert!(object.was_decoded());
     let asked =
         |end: &End<ScdpReceiver>, request| end.events.iter().any(|(_, event)| *event == Event::AskHost(request));
     assert!(

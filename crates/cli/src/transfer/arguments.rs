@@ -1,0 +1,284 @@
+//! The command lines of `send` and `recv`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use pliant_net::connection::Keys;
+use pliant_net::flow::{Classes, FlowSettings, TransportName};
+use pliant_net::transfer::{Settings, Source, Target};
+use pliant_proto::contract::Contract;
+use pliant_proto::time::Span;
+use pliant_proto::units::{Bytes, Rate};
+use pliant_sim::scenario::TransportName as Simulated;
+
+use crate::error::CliError;
+
+/// Where `recv` listens unless told otherwise.
+const DEFAULT_LISTEN: &str = "127.0.0.1:7410";
+
+const SEND_EXAMPLES: &str = "\
+Examples:
+  pliant send model.bin 192.0.2.7:7410 --key lab.key
+  pliant send results/ 192.0.2.7:7410 --key lab.key --transport ledbat++ --rate-cap 200Mbit/s
+  tar c src | pliant send - 192.0.2.7:7410 --key lab.key
+  pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9
+  pliant send model.bin 127.0.0.1:7410 --plain --transport weighted-fair --weight 4
+  pliant send --bytes 1GB 127.0.0.1:7410 --plain --json | jq .gbit_per_s
+
+Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv` first, or within ten seconds.
+
+Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer does not answer or refuses,
+4 the peer was lost under way, 5 what arrived is not what was sent, 130 interrupted.";
+
+const RECV_EXAMPLES: &str = "\
+Examples:
+  pliant recv --key lab.key --listen 0.0.0.0:7410        into this directory, under the sender's name
+  pliant recv results/ --key lab.key                     into that directory
+  pliant recv copy.bin --plain                           into that file; one that is there is replaced by a whole one
+  pliant recv --discard --plain --json --count 0         received, hashed and forgotten, until interrupted
+  pliant recv --plain --line-rate 1Gbit/s                gives credits for a link of that rate (express-pass, flex-pass)
+
+Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer refuses, 4 the peer was lost
+under way, 5 what arrived is not what was sent, 130 interrupted.";
+
+/// Sends a file, a directory or a stream to a `pliant recv`.
+#[derive(Args)]
+#[command(after_help = SEND_EXAMPLES)]
+pub(crate) struct SendArgs {
+    /// The file or directory, `-` for standard input, and where `pliant recv` listens
+    #[arg(value_names = ["FILE", "ADDRESS"], num_args = 1..=2, required = true)]
+    what: Vec<String>,
+    /// Sends so many zeros, which the receiver does not keep, instead of a file
+    #[arg(long, value_name = "SIZE", conflicts_with = "time")]
+    bytes: Option<Bytes>,
+    /// Sends zeros for so long instead of a file
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Span>,
+    /// How to send
+    #[arg(long, alias = "congestion", value_name = "NAME", default_value = "dctcp", value_parser = transports())]
+    transport: String,
+    /// Least fraction that must arrive, in [0, 1]: the sender may leave out the rest (REFLEX r, ATP 1 - MLR)
+    #[arg(long, value_name = "FRACTION", default_value_t = 1.0)]
+    min_delivery: f64,
+    /// Least share of the fair rate, in [0, 1], that the flow keeps while it gives way to others (REFLEX alpha)
+    #[arg(long, value_name = "FRACTION", default_value_t = 1.0)]
+    min_share: f64,
+    /// Weight under weighted-fair: a flow of weight 2 takes twice the rate of one of weight 1
+    #[arg(long, value_name = "W", value_parser = parse_weight)]
+    weight: Option<f64>,
+    /// Greatest rate on the wire
+    #[arg(long, value_name = "RATE")]
+    rate_cap: Option<Rate>,
+    /// Largest IP packet in bytes, 576 to 65535
+    #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = clap::value_parser!(u16).range(576..))]
+    mtu: u16,
+    /// Bytes of a message under atp [default: what a packet holds]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    message_bytes: Option<u32>,
+    /// REFLEX's interval
+    #[arg(long, value_name = "TIME", default_value = "5ms", hide = true)]
+    reflex_interval: Span,
+    #[command(flatten)]
+    network: NetworkArgs,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+/// Receives from a `pliant send`.
+#[derive(Args)]
+#[command(after_help = RECV_EXAMPLES)]
+pub(crate) struct RecvArgs {
+    /// A directory, or the file to write [default: the current directory]
+    #[arg(value_name = "TARGET", conflicts_with = "discard")]
+    target: Option<PathBuf>,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_LISTEN)]
+    pub(super) listen: SocketAddr,
+    /// Writes nothing, but checks the hash
+    #[arg(long)]
+    discard: bool,
+    /// Ends after so many transfers; 0 goes on until interrupted
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    count: u64,
+    #[command(flatten)]
+    network: NetworkArgs,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+/// What both have.
+#[derive(Args)]
+struct NetworkArgs {
+    /// Key file, made by `pliant keygen`
+    #[arg(long, value_name = "FILE", conflicts_with = "plain")]
+    key: Option<PathBuf>,
+    /// Neither encrypts nor authenticates: on loopback only
+    #[arg(long)]
+    plain: bool,
+    /// Plain on any address: inside a testbed
+    #[arg(long, requires = "plain", hide = true)]
+    testbed: bool,
+    /// Rate of this host's link: what credits fill, and atp's greatest rate
+    #[arg(long, value_name = "RATE")]
+    line_rate: Option<Rate>,
+    /// Traffic class of data, 0 to 31; the DSCP is twice that
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = class())]
+    class: u8,
+    /// Traffic class of data that gives way (REFLEX without a weight)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = class())]
+    low_class: u8,
+    /// Traffic class of acknowledgements
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = class())]
+    control_class: u8,
+    /// Traffic class of credits
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = class())]
+    credit_class: u8,
+    /// Least retransmission timeout
+    #[arg(long, value_name = "TIME", default_value = "50ms")]
+    min_rto: Span,
+    /// Most bytes held for the receiver's application
+    #[arg(long, value_name = "SIZE", default_value = "1048576B")]
+    receive_buffer: Bytes,
+    /// Silence after which the peer is given up
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    idle_timeout: Span,
+    /// How long to call for an answer
+    #[arg(long, value_name = "TIME", default_value = "10s", hide = true)]
+    connect_timeout: Span,
+    /// Hands packets to the kernel one by one, so that each waits in queues by itself
+    #[arg(long)]
+    no_offload: bool,
+}
+
+#[derive(Args)]
+pub(super) struct OutputArgs {
+    /// Prints the result as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Shows no progress
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+/// Names that `--transport` takes; `weighted` is short for `weighted-fair`. One that is known but refused has its reason.
+fn transports() -> PossibleValuesParser {
+    let simulated = PossibleValue::new(Simulated::NearOpt.name()).hide(true);
+    let names = TransportName::all().map(TransportName::name).chain(["weighted"]).map(PossibleValue::new);
+    PossibleValuesParser::new(names.chain([simulated]))
+}
+
+fn class() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..i64::try_from(pliant_proto::packet::CLASSES).expect("few"))
+}
+
+fn parse_weight(text: &str) -> Result<f64, String> {
+    let weight = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let usable = weight.is_finite() && weight > 0.0;
+    if usable { Ok(weight) } else { Err("a weight is a number above 0".into()) }
+}
+
+impl NetworkArgs {
+    fn settings(&self, flow: &FlowSettings) -> Result<Settings, CliError> {
+        let keys = match &self.key {
+            Some(path) => Keys::read(path).map_err(|error| CliError::User(error.to_string()))?,
+            None if self.plain => Keys::Plain,
+            None => {
+                let why = "a transfer needs a key: `--key FILE`, made by `pliant keygen`; or `--plain` on loopback";
+                return Err(CliError::User(why.to_owned()));
+            }
+        };
+        if self.line_rate.is_some_and(|rate| rate.bits_per_sec() == 0) {
+            return Err(CliError::User("--line-rate must be above 0".to_owned()));
+        }
+        if self.receive_buffer.0 < 64 << 10 {
+            return Err(CliError::User("--receive-buffer must be at least 65536B".to_owned()));
+        }
+        let classes =
+            Classes { data: self.class, low: self.low_class, control: self.control_class, credit: self.credit_class };
+        let flow = FlowSettings {
+            line_rate: self.line_rate,
+            classes,
+            min_rto: self.min_rto,
+            receive_buffer: self.receive_buffer.0,
+            ..flow.clone()
+        };
+        let (connect_timeout, idle_timeout) = (self.connect_timeout, self.idle_timeout);
+        let offload = !self.no_offload;
+        Ok(Settings { flow, keys, testbed: self.testbed, offload, connect_timeout, idle_timeout })
+    }
+}
+
+impl SendArgs {
+    pub(super) fn settings(&self) -> Result<Settings, CliError> {
+        if self.transport == Simulated::NearOpt.name() {
+            let why = "--transport near-opt needs an oracle, which exists in the simulator only";
+            return Err(CliError::User(why.to_owned()));
+        }
+        let transport: TransportName = self.transport.parse().map_err(CliError::User)?;
+        if self.rate_cap.is_some_and(|rate| rate.bits_per_sec() == 0) {
+            return Err(CliError::User("--rate-cap must be above 0".to_owned()));
+        }
+        let weight = self.weight.unwrap_or(1.0);
+        let contract = Contract { min_delivery: self.min_delivery, min_share: self.min_share, weight };
+        let flow = FlowSettings {
+            transport,
+            contract,
+            mtu: self.mtu,
+            rate_cap: self.rate_cap,
+            reflex_interval: self.reflex_interval,
+            message_bytes: self.message_bytes,
+            ..FlowSettings::default()
+        };
+        flow.check().map_err(|error| CliError::User(error.to_string()))?;
+        self.network.settings(&flow)
+    }
+
+    pub(super) fn source(&self) -> Result<(Source, SocketAddr), CliError> {
+        let measures = self.bytes.is_some() || self.time.is_some();
+        let (file, address) = match (&self.what[..], measures) {
+            ([address], true) => (None, address),
+            ([file, address], false) => (Some(file), address),
+            ([_, _], true) => return Err(CliError::User("--bytes and --for go without a FILE".to_owned())),
+            _ => return Err(CliError::User("send needs a FILE and an ADDRESS; see `pliant send --help`".to_owned())),
+        };
+        let to = address.parse().map_err(|_| {
+            CliError::User(format!("{address}: an address is IP:PORT, such as 192.0.2.7:7410 or [2001:db8::7]:7410"))
+        })?;
+        let source = match (file.map(String::as_str), self.bytes, self.time) {
+            (Some("-"), ..) => Source::stream(io::stdin(), "stdin"),
+            (Some(file), ..) => Source::open(Path::new(file))?,
+            (None, Some(bytes), _) => Source::zeros(bytes.0),
+            (None, None, time) => Source::zeros_for(Duration::from_nanos(time.unwrap_or(Span::ZERO).as_ps() / 1000)),
+        };
+        Ok((source, to))
+    }
+
+    /// What is sent, as the user has named it.
+    pub(super) fn name(&self) -> String {
+        if self.what.len() == 2 { self.what[0].clone() } else { "test".to_owned() }
+    }
+}
+
+impl RecvArgs {
+    pub(super) fn settings(&self) -> Result<Settings, CliError> {
+        self.network.settings(&FlowSettings::default())
+    }
+
+    /// After how many transfers it ends.
+    pub(super) fn count(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.count)
+    }
+
+    pub(super) fn target(&self) -> Target {
+        match &self.target {
+            _ if self.discard => Target::Discard,
+            None => Target::Directory(PathBuf::from(".")),
+            Some(path) if path.is_dir() => Target::Directory(path.clone()),
+            Some(path) => Target::File(path.clone()),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a transfer came to, as a line or as JSON.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pliant_net::connection::{Keys, Refused};
+use pliant_net::flow::Family;
+use pliant_net::transfer::{Received, Sent, Settings};
+use pliant_proto::transport::Statistics;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// What a transfer came to; the JSON object has these fields.
+#[derive(Serialize)]
+pub(super) struct Outcome {
+    /// `sent` or `received`.
+    direction: &'static str,
+    file: String,
+    peer: SocketAddr,
+    /// `tcp`, `express-pass`, `flex-pass` or `atp`.
+    transport: &'static str,
+    encrypted: bool,
+    /// Of the content (sender), or that arrived (receiver).
+    bytes: u64,
+    elapsed_s: f64,
+    gbit_per_s: f64,
+    /// CPU seconds of this process, user and system, per 10^9 bytes.
+    cpu_s_per_gb: f64,
+    retransmissions: u64,
+    timeouts: u64,
+    /// Marked packets (receiver), or acknowledgements that echo marks (sender).
+    marks: u64,
+    /// Of the content, when it was sent whole.
+    blake3: Option<String>,
+    /// First byte and one past the last of each part that is missing (receiver).
+    missing: Vec<(u64, u64)>,
+    /// Bytes that the sender left out, and that it sent while it gave way (REFLEX).
+    given_up_bytes: u64,
+    low_bytes: u64,
+    credits_sent: u64,
+    /// How far the peer's clock is ahead, and how uncertain that is (sender).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_offset_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_uncertainty_us: Option<f64>,
+    /// Datagrams that were of no use: not of this protocol, of no connection here, forged or altered, repeated.
+    malformed: u64,
+    stray: u64,
+    forged: u64,
+    replayed: u64,
+}
+
+/// What both sides have to tell.
+struct Common<'o> {
+    bytes: u64,
+    elapsed: Duration,
+    family: Family,
+    statistics: &'o Statistics,
+    refused: Refused,
+    hash: Option<String>,
+}
+
+impl Outcome {
+    pub(super) fn sent(file: &str, to: SocketAddr, settings: &Settings, sent: &Sent) -> Self {
+        let Sent { bytes, elapsed, family, ref statistics, refused, clock_offset, .. } = *sent;
+        let hash = sent.hash.map(|hash| hash.to_string());
+        let common = Common { bytes, elapsed, family, statistics, refused, hash };
+        let us = |ns: f64| Some(ns * 1e-3);
+        Self {
+            clock_offset_us: us(clock_offset.ns as f64),
+            clock_uncertainty_us: us(clock_offset.uncertainty_ns as f64),
+            ..Self::new("sent", file.to_owned(), to, settings, common)
+        }
+    }
+
+    pub(super) fn received(settings: &Settings, received: &Received) -> Self {
+        let Received { from, bytes, elapsed, family, ref statistics, refused, .. } = *received;
+        let file = received.path.as_ref().map_or(received.name.clone(), |path| path.display().to_string());
+        let hash = received.hash.map(|hash| hash.to_string());
+        let common = Common { bytes, elapsed, family, statistics, refused, hash };
+        let missing = received.missing.iter().map(|range| (range.start, range.end)).collect();
+        Self { missing, ..Self::new("received", file, from, settings, common) }
+    }
+
+    fn new(direction: &'static str, file: String, peer: SocketAddr, settings: &Settings, common: Common<'_>) -> Self {
+        let Common { bytes, elapsed, family, statistics, refused, hash } = common;
+        let elapsed_s = elapsed.as_secs_f64();
+        let per = |amount: f64, unit: f64| if unit > 0.0 { amount / unit } else { 0.0 };
+        Self {
+            direction,
+            file,
+            peer,
+            transport: match family {
+                Family::Tcp => "tcp",
+                Family::ExpressPass => "express-pass",
+                Family::FlexPass => "flex-pass",
+                Family::Atp => "atp",
+            },
+            encrypted: settings.keys != Keys::Plain,
+            bytes,
+            elapsed_s,
+            gbit_per_s: per(bytes as f64 * 8e-9, elapsed_s),
+            cpu_s_per_gb: per(process_cpu().as_secs_f64(), bytes as f64 * 1e-9),
+            retransmissions: statistics.retransmissions,
+            timeouts: statistics.timeouts,
+            marks: statistics.marks,
+            blake3: hash,
+            missing: Vec::new(),
+            given_up_bytes: statistics.given_up_bytes,
+            low_bytes: statistics.policy.low_bytes,
+            credits_sent: statistics.credits_sent,
+            clock_offset_us: None,
+            clock_uncertainty_us: None,
+            malformed: refused.malformed,
+            stray: refused.stray + refused.reflected,
+            forged: refused.forged,
+            replayed: refused.replayed,
+        }
+    }
+
+    pub(super) fn print(&self, json: bool) -> Result<(), CliError> {
+        let text = if json { serde_json::to_string(self).expect("plain values") } else { self.line() };
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")?;
+        Ok(out.flush()?)
+    }
+
+    fn line(&self) -> String {
+        let Self { direction, file, bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, .. } = self;
+        let Self { transport, retransmissions, marks, missing, .. } = self;
+        let protection = if self.encrypted { "encrypted" } else { "plain" };
+        let repeated =
+            if *direction == "sent" { format!("{retransmissions} retransmissions, ") } else { String::new() };
+        let lost: u64 = missing.iter().map(|(start, end)| end - start).sum();
+        let missing = if lost > 0 { format!(", {lost} bytes missing") } else { String::new() };
+        let hash = self.blake3.as_ref().map_or_else(String::new, |hash| format!(", blake3 {hash}"));
+        format!(
+            "{direction} {file}: {bytes} bytes in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
+             {transport}, {protection}, {repeated}{marks} marks{missing}{hash}"
+        )
+    }
+}
+
+/// CPU time of this process so far.
+fn process_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,249 @@
+//! `send`, `recv` and `keygen` as users run them: two processes on loopback.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+const MB: usize = 1 << 20;
+
+fn pliant() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_pliant"))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    pliant().args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One line that says `expected`, with this exit code.
+fn assert_ends(output: &Output, code: i32, expected: &str) {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(expected), "{stderr}");
+    assert_eq!(stderr.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{stderr}");
+}
+
+/// A folder with a key and a file.
+struct Place {
+    folder: TempDir,
+    key: String,
+    file: String,
+    content: Vec<u8>,
+}
+
+impl Place {
+    fn new(bytes: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (key, file) = (path("key"), path("file"));
+        let made = run(&["keygen", &key]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let content: Vec<u8> = (0..bytes).map(|byte| (byte / 7) as u8).collect();
+        std::fs::write(&file, &content).unwrap();
+        Self { folder, key, file, content }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// A receiver that listens.
+struct Receiver {
+    child: Child,
+    address: String,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Receiver {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self { child, address, stderr }
+    }
+
+    fn new(arguments: &[&str]) -> Self {
+        let mut command = pliant();
+        command.args(["recv", "--listen", "127.0.0.1:0"]).args(arguments);
+        Self::start(command)
+    }
+
+    fn finish(mut self) -> Output {
+        let mut stderr = Vec::new();
+        self.stderr.read_to_end(&mut stderr).unwrap();
+        Output { stderr, ..self.child.wait_with_output().unwrap() }
+    }
+}
+
+fn send(what: &str, to: &str, more: &[&str]) -> Output {
+    pliant().args(["send", what, to]).args(more).output().unwrap()
+}
+
+/// A file goes encrypted from one process to another; both print the same hash, as JSON on request.
+#[test]
+fn a_file_is_sent_encrypted() {
+    let place = Place::new(3 * MB);
+    let copy = place.path("copy");
+    let receiver = Receiver::new(&[copy.to_str().unwrap(), "--key", &place.key, "--json"]);
+    let sent = send(&place.file, &receiver.address.clone(), &["--key", &place.key, "--json", "--transport", "cubic"]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let received = receiver.finish();
+    assert!(received.status.success(), "{}", text(&received.stderr));
+    assert_eq!(std::fs::read(copy).unwrap(), place.content);
+    let json = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
+    let (sent, received) = (json(&sent), json(&received));
+    assert_eq!(sent["blake3"], received["blake3"]);
+    assert_eq!((&sent["bytes"], &sent["encrypted"]), (&(3 * MB).into(), &true.into()));
+    assert_eq!((&sent["transport"], &received["direction"]), (&"tcp".into(), &"received".into()));
+    // Both processes read the same clock.
+    let (offset, uncertainty) = (&sent["clock_offset_us"], &sent["clock_uncertainty_us"]);
+    assert!(offset.as_f64().unwrap().abs() <= uncertainty.as_f64().unwrap() + 1.0, "{sent}");
+}
+
+/// Standard input and a directory arrive under their names, side by side at one receiver.
+#[test]
+fn streams_and_directories_are_sent() {
+    let place = Place::new(MB);
+    let (into, tree) = (place.path("into"), place.path("tree"));
+    std::fs::create_dir(&into).unwrap();
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("leaf"), "green").unwrap();
+    let receiver = Receiver::new(&[into.to_str().unwrap(), "--key", &place.key, "--count", "2", "--json"]);
+    let to = receiver.address.clone();
+    let mut piped = pliant();
+    piped.args(["send", "-", &to, "--key", &place.key]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut piped = piped.spawn().unwrap();
+    let mut input = piped.stdin.take().unwrap();
+    input.write_all(&place.content).unwrap();
+    drop(input);
+    assert!(piped.wait().unwrap().success());
+    let sent = send(tree.to_str().unwrap(), &to, &["--key", &place.key]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let received = receiver.finish();
+    assert!(received.status.success(), "{}", text(&received.stderr));
+    assert_eq!(text(&received.stdout).lines().count(), 2);
+    assert_eq!(std::fs::read(into.join("stdin")).unwrap(), place.content);
+    assert_eq!(std::fs::read_to_string(into.join("tree/leaf")).unwrap(), "green");
+}
+
+/// Mistakes, peers that are not there or refuse: each has one line and its exit code.
+#[test]
+fn what_goes_wrong_is_told_in_one_line() {
+    let place = Place::new(10);
+    let other = place.path("other").display().to_string();
+    assert!(run(&["keygen", &other]).status.success());
+    assert_ends(&run(&["keygen", &other]), 2, "other: File exists");
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nobody = nobody.local_addr().unwrap().to_string();
+    let file = &place.file;
+    let quick = ["--connect-timeout", "600ms"];
+    let with_key = |more: &[&str]| send(file, &nobody, &[&["--key", &place.key], more].concat());
+    assert_ends(&send(file, &nobody, &[]), 2, "a transfer needs a key");
+    assert_ends(&with_key(&quick), 3, "no answer from");
+    assert_ends(&send(file, "192.0.2.1:7", &["--plain"]), 2, "192.0.2.1:7 is not a loopback address");
+    assert_ends(&send(file, "nowhere", &["--plain"]), 2, "nowhere: an address is IP:PORT");
+    assert_ends(&with_key(&["--bytes", "1MB"]), 2, "--bytes and --for go without a FILE");
+    assert_ends(&with_key(&["--transport", "express-pass", "--min-share", "0.5"]), 2, "does not honour min_share");
+    assert_ends(&with_key(&["--transport", "near-opt"]), 2, "near-opt needs an oracle");
+    assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "--rate-cap must be above 0");
+    assert_ends(&send("none", &nobody, &["--plain"]), 2, "none: No such file");
+    assert_ends(&run(&["recv", "--listen", &nobody, "--plain"]), 2, "in use");
+    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    assert_ends(&send(file, &nobody, &["--key", &other]), 2, "others may read this key");
+    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+
+    let mut receiver = Receiver::new(&["--discard", "--key", &place.key]);
+    let to = receiver.address.clone();
+    assert_ends(&send(file, &to, &[&["--key", &other], &quick[..]].concat()), 3, "not to this key");
+    assert_ends(&send(file, &to, &["--plain"]), 3, "another kind of key");
+    receiver.child.kill().unwrap();
+}
+
+/// A sender in the middle of a stream: its input stays open, and what it has sent is with the receiver.
+struct Midway {
+    sender: Child,
+    _input: ChildStdin,
+}
+
+impl Midway {
+    fn new(to: &str, more: &[&str], into: &Path) -> Self {
+        let mut command = pliant();
+        command.args(["send", "-", to]).args(more).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut sender = command.spawn().unwrap();
+        let mut input = sender.stdin.take().unwrap();
+        input.write_all(&vec![1; MB]).unwrap();
+        // The receiver's temporary file shows that the connection stands.
+        while std::fs::read_dir(into).unwrap().next().is_none() {
+            std::thread::yield_now();
+        }
+        Self { sender, _input: input }
+    }
+}
+
+/// A peer that is killed is noticed, on either side; one that was started again says that it knows of nothing.
+#[test]
+fn killed_peers_are_noticed() {
+    let place = Place::new(10);
+    let patience = ["--key", &place.key, "--idle-timeout", "1s"];
+    let folder = |name: &str| {
+        let into = place.path(name);
+        std::fs::create_dir(&into).unwrap();
+        into
+    };
+    let receiving = |listen: &str, into: &Path| {
+        let mut command = pliant();
+        command.args(["recv", "--listen", listen]).arg(into).args(patience);
+        Receiver::start(command)
+    };
+    let kill = |child: &mut Child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
+    // The receiver dies, and nobody takes its place.
+    let into = folder("first");
+    let mut receiver = receiving("127.0.0.1:0", &into);
+    let midway = Midway::new(&receiver.address, &patience, &into);
+    kill(&mut receiver.child);
+    assert_ends(&midway.sender.wait_with_output().unwrap(), 4, "nothing heard for 1s");
+    // It dies and is started again.
+    let into = folder("second");
+    let mut receiver = receiving("127.0.0.1:0", &into);
+    let midway = Midway::new(&receiver.address, &["--key", &place.key], &into);
+    kill(&mut receiver.child);
+    let mut receiver = receiving(&receiver.address, &into);
+    assert_ends(&midway.sender.wait_with_output().unwrap(), 4, "the peer was restarted");
+    kill(&mut receiver.child);
+    // The sender dies; its file does not stay behind half.
+    let into = folder("third");
+    let receiver = receiving("127.0.0.1:0", &into);
+    let mut midway = Midway::new(&receiver.address, &patience, &into);
+    kill(&mut midway.sender);
+    assert_ends(&receiver.finish(), 4, "nothing heard for 1s");
+    assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0, "a partial file is not passed off as whole");
+}
+
+/// A receiver that cannot write any more, here for a limit on the size of files, ends both sides with the reason.
+#[test]
+fn a_full_disk_is_told() {
+    let place = Place::new(4 * MB);
+    let into = place.path("into");
+    std::fs::create_dir(&into).unwrap();
+    let mut command = Command::new("bash");
+    // The signal that would end the process is ignored, so the write fails as on a full disk.
+    let script = "trap '' XFSZ; ulimit -f 1000; exec \"$@\"";
+    command.args(["-c", script, "bash", env!("CARGO_BIN_EXE_pliant"), "recv", "--listen", "127.0.0.1:0"]);
+    command.args([into.to_str().unwrap(), "--key", &place.key]);
+    let receiver = Receiver::start(command);
+    let sent = send(&place.file, &receiver.address.clone(), &["--key", &place.key]);
+    assert_ends(&sent, 4, "closed by the peer: File too large");
+    assert_ends(&receiver.finish(), 1, "file: File too large");
+    assert_eq!(std::fs::read_dir(Path::new(&into)).unwrap().count(), 0);
+}

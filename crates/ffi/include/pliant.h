@@ -1,0 +1,81 @@
+/* Pliant's connections for C.
+ *
+ * A node is a socket with a thread of its own; a stream is an encrypted byte stream both ways. Calls wait. A node may be
+ * used by several threads, a stream by one that sends and one that receives. Calls return a negative pliant_error on
+ * failure, or NULL; pliant_last_error() tells in words what failed last in this thread.
+ */
+#ifndef PLIANT_H
+#define PLIANT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pliant_node pliant_node;
+typedef struct pliant_stream pliant_stream;
+
+typedef enum pliant_error {
+    PLIANT_INVALID = -1,  /* an argument, a key file, a contract that the transport does not honour */
+    PLIANT_REFUSED = -2,  /* the peer does not take the key, or the connection */
+    PLIANT_TIMED_OUT = -3,/* no answer, or silence for 30 seconds */
+    PLIANT_RESET = -4,    /* the peer has closed or forgotten the connection */
+    PLIANT_FAILED = -5    /* the machine */
+} pliant_error;
+
+/* How far an application's traffic may bend. */
+typedef struct pliant_contract {
+    double min_share;     /* least share of the fair rate that a stream keeps, in [0, 1]; 1 does not give way */
+    double weight;        /* weight against other streams, above 0, of the transport weighted-fair; others: 1 */
+} pliant_contract;
+
+typedef struct pliant_report {
+    uint64_t bytes_sent;       /* payload, retransmissions included */
+    uint64_t retransmissions;  /* packets */
+    uint64_t timeouts;
+    uint64_t marks;            /* acknowledgements that echoed congestion */
+    uint64_t low_bytes;        /* payload sent while giving way */
+} pliant_report;
+
+/* A node bound to address, "IP:PORT", port 0 for any. key_file is one of `pliant keygen`, or NULL for no protection,
+ * which is allowed on loopback only. transport is NULL for "dctcp" or a name that `pliant send --transport` knows, of one
+ * with a window. contract may be NULL: then nothing bends. accepts: whether others may connect. */
+pliant_node *pliant_node_new(const char *address, const char *key_file, const char *transport,
+                             const pliant_contract *contract, int accepts);
+
+/* The node's port. */
+int pliant_node_port(const pliant_node *node);
+
+/* Frees a node; streams live on. */
+void pliant_node_free(pliant_node *node);
+
+pliant_stream *pliant_connect(pliant_node *node, const char *address);
+pliant_stream *pliant_accept(pliant_node *node);
+
+/* Sends all of the bytes; 0 or an error. */
+int pliant_send(pliant_stream *stream, const void *bytes, size_t count);
+
+/* Receives up to so many bytes: how many, 0 at the end, or an error. */
+ptrdiff_t pliant_recv(pliant_stream *stream, void *bytes, size_t count);
+
+/* Changes the weight while the stream runs; min_share must be as it was. */
+int pliant_set_contract(pliant_stream *stream, const pliant_contract *contract);
+
+int pliant_get_report(const pliant_stream *stream, pliant_report *report);
+
+/* Ends what goes out and waits until the peer has all of it; receiving goes on. 0 or an error. */
+int pliant_finish(pliant_stream *stream);
+
+/* Closes and frees a stream. */
+void pliant_close(pliant_stream *stream);
+
+/* What failed last in this thread; valid until the next failure. Never NULL. */
+const char *pliant_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

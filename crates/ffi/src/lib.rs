@@ -1,0 +1,343 @@
+//! Pliant's connections for C: `include/pliant.h` says what each call does.
+//!
+//! Every function catches its panics: unwinding into C is undefined.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io::{self, ErrorKind, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::ptr;
+use std::sync::Mutex;
+
+use pliant_net::api::Settings;
+use pliant_net::api::blocking::{Node, Stream};
+use pliant_net::connection::Keys;
+use pliant_net::flow::FlowSettings;
+use pliant_proto::contract::Contract;
+
+const INVALID: c_int = -1;
+const REFUSED: c_int = -2;
+const TIMED_OUT: c_int = -3;
+const RESET: c_int = -4;
+const FAILED: c_int = -5;
+
+/// A node. Its contract is that of its streams.
+pub struct PliantNode {
+    node: Node,
+}
+
+/// A stream: one thread may send while another receives.
+pub struct PliantStream {
+    stream: Stream,
+    sending: Mutex<()>,
+    receiving: Mutex<()>,
+}
+
+/// `pliant_contract`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PliantContract {
+    /// Least share of the fair rate.
+    pub min_share: f64,
+    /// Weight.
+    pub weight: f64,
+}
+
+/// `pliant_report`.
+#[repr(C)]
+pub struct PliantReport {
+    /// Payload bytes sent.
+    pub bytes_sent: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Acknowledgements that echoed congestion.
+    pub marks: u64,
+    /// Payload bytes sent while giving way.
+    pub low_bytes: u64,
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::new(CString::default());
+}
+
+fn remember(error: &io::Error) -> c_int {
+    let text = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
+    LAST_ERROR.with(|last| *last.borrow_mut() = text);
+    match error.kind() {
+        ErrorKind::InvalidInput | ErrorKind::NotFound | ErrorKind::PermissionDenied => INVALID,
+        ErrorKind::ConnectionRefused => REFUSED,
+        ErrorKind::TimedOut => TIMED_OUT,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => RESET,
+        _ => FAILED,
+    }
+}
+
+/// The result, or `failed` of the error's code; a panic is an error as well.
+fn guard<T>(failed: impl FnOnce(c_int) -> T, work: impl FnOnce() -> io::Result<T>) -> T {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    match result.unwrap_or_else(|_| Err(io::Error::other("a broken invariant, please report it"))) {
+        Ok(value) => value,
+        Err(error) => failed(remember(&error)),
+    }
+}
+
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
+}
+
+/// # Safety
+/// `text` is null or a C string that lives as long as the call.
+unsafe fn text<'a>(text: *const c_char) -> io::Result<Option<&'a str>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map(Some).map_err(|_| invalid("text is UTF-8"))
+}
+
+/// # Safety
+/// As for [`text`].
+unsafe fn address(address: *const c_char) -> io::Result<std::net::SocketAddr> {
+    // SAFETY: the caller vouches for it.
+    let address = unsafe { text(address) }?.ok_or_else(|| invalid("an address is needed"))?;
+    address.parse().map_err(|_| invalid(format!("{address}: an address is IP:PORT")))
+}
+
+fn contract(contract: PliantContract) -> Contract {
+    Contract { min_share: contract.min_share, weight: contract.weight, ..Contract::default() }
+}
+
+/// See the header.
+///
+/// # Safety
+/// Strings are null or C strings; `of` is null or points to a contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_node_new(
+    at: *const c_char,
+    key_file: *const c_char,
+    transport: *const c_char,
+    of: *const PliantContract,
+    accepts: c_int,
+) -> *mut PliantNode {
+    guard(
+        |_| ptr::null_mut(),
+        || {
+            // SAFETY: the caller vouches for its strings and its pointer.
+            let (at, key_file, transport, of) =
+                unsafe { (address(at)?, text(key_file)?, text(transport)?, of.as_ref()) };
+            let keys = match key_file {
+                Some(file) => Keys::read(Path::new(file)).map_err(|error| invalid(error.to_string()))?,
+                None => Keys::Plain,
+            };
+            let mut flow =
+                FlowSettings { contract: of.copied().map(contract).unwrap_or_default(), ..FlowSettings::default() };
+            if let Some(name) = transport {
+                flow.transport =
+                    name.parse().map_err(|error: String| invalid(format!("{name} is no transport; {error}")))?;
+            }
+            let settings = Settings { flow, keys, ..Settings::default() };
+            let node = if accepts == 0 { Node::client(at, settings) } else { Node::bind(at, settings) }?;
+            Ok(Box::into_raw(Box::new(PliantNode { node })))
+        },
+    )
+}
+
+/// # Safety
+/// `pointer` is null or came from this library and was not freed.
+unsafe fn given<'a, T>(pointer: *const T) -> io::Result<&'a T> {
+    // SAFETY: the caller vouches for it.
+    unsafe { pointer.as_ref() }.ok_or_else(|| invalid("NULL"))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `node` is a node of [`pliant_node_new`] or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_node_port(node: *const PliantNode) -> c_int {
+    // SAFETY: the caller vouches for it.
+    guard(|code| code, || Ok(c_int::from(unsafe { given(node) }?.node.local_address().port())))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `node` is a node of [`pliant_node_new`] that was not freed, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_node_free(node: *mut PliantNode) {
+    if !node.is_null() {
+        // SAFETY: it came from `Box::into_raw`, and the caller vouches that this is the only time.
+        let owned = unsafe { Box::from_raw(node) };
+        guard(
+            |_| (),
+            || {
+                drop(owned);
+                Ok(())
+            },
+        );
+    }
+}
+
+fn hand_out(stream: Stream) -> *mut PliantStream {
+    Box::into_raw(Box::new(PliantStream { stream, sending: Mutex::default(), receiving: Mutex::default() }))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `node` is a node of [`pliant_node_new`] or null, `to` a C string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_connect(node: *mut PliantNode, to: *const c_char) -> *mut PliantStream {
+    // SAFETY: the caller vouches for it.
+    guard(|_| ptr::null_mut(), || Ok(hand_out(unsafe { given(node)?.node.connect(address(to)?) }?)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `node` is a node of [`pliant_node_new`] or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_accept(node: *mut PliantNode) -> *mut PliantStream {
+    // SAFETY: the caller vouches for it.
+    guard(|_| ptr::null_mut(), || Ok(hand_out(unsafe { given(node) }?.node.accept()?)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `stream` is an open stream or null; `bytes` points to `count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_send(stream: *mut PliantStream, bytes: *const c_void, count: usize) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for it; sending needs no exclusive access to what is shared.
+            let stream = unsafe { given(stream) }?;
+            if bytes.is_null() && count > 0 {
+                return Err(invalid("NULL"));
+            }
+            let _one = stream.sending.lock();
+            // SAFETY: the caller vouches for so many bytes.
+            let bytes = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(bytes.cast(), count) } };
+            (&stream.stream).write_all(bytes)?;
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `stream` is an open stream or null; `bytes` points to room for `count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_recv(stream: *mut PliantStream, bytes: *mut c_void, count: usize) -> isize {
+    guard(
+        |code| code as isize,
+        || {
+            // SAFETY: the caller vouches for it; receiving needs no exclusive access to what is shared.
+            let stream = unsafe { given(stream) }?;
+            if count == 0 {
+                return Ok(0);
+            }
+            if bytes.is_null() {
+                return Err(invalid("NULL"));
+            }
+            let _one = stream.receiving.lock();
+            // SAFETY: the caller vouches for so many bytes; they are written before Rust reads any.
+            let into = unsafe { std::slice::from_raw_parts_mut(bytes.cast(), count) };
+            Ok((&stream.stream).read(into)? as isize)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `stream` is an open stream or null, `to` points to a contract or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_set_contract(stream: *mut PliantStream, to: *const PliantContract) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for both.
+            let (stream, to) = unsafe { (given(stream)?, given(to)?) };
+            stream.stream.set_contract(&contract(*to))?;
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `stream` is an open stream or null, `report` points to room for a report or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_get_report(stream: *const PliantStream, report: *mut PliantReport) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for it.
+            let sender = unsafe { given(stream) }?.stream.report().sender;
+            if report.is_null() {
+                return Err(invalid("NULL"));
+            }
+            let value = PliantReport {
+                bytes_sent: sender.bytes_sent,
+                retransmissions: sender.retransmissions,
+                timeouts: sender.timeouts,
+                marks: sender.marks,
+                low_bytes: sender.policy.low_bytes,
+            };
+            // SAFETY: not null, and the caller vouches for the room.
+            unsafe { report.write(value) };
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `stream` is an open stream or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_finish(stream: *mut PliantStream) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for it.
+            let stream = unsafe { given(stream) }?;
+            let _one = stream.sending.lock();
+            stream.stream.finish()?;
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `stream` is an open stream that nobody uses any more, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_close(stream: *mut PliantStream) {
+    if !stream.is_null() {
+        // SAFETY: it came from `Box::into_raw`, and the caller vouches that this is the only time.
+        let owned = unsafe { Box::from_raw(stream) };
+        guard(
+            |_| (),
+            || {
+                drop(owned);
+                Ok(())
+            },
+        );
+    }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn pliant_last_error() -> *const c_char {
+    LAST_ERROR.with(|last| last.borrow().as_ptr())
+}

@@ -1,0 +1,143 @@
+//! The same for threads that wait.
+
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use pliant_proto::contract::Contract;
+use tokio::io::ReadBuf;
+
+use super::{MessageReceiver, MessageSender, Report, Settings};
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+/// A node whose calls wait.
+pub struct Node(super::Node);
+
+impl Node {
+    /// See [`super::Node::client`].
+    pub fn client(address: SocketAddr, settings: Settings) -> io::Result<Self> {
+        super::Node::client(address, settings).map(Self)
+    }
+
+    /// See [`super::Node::bind`].
+    pub fn bind(address: SocketAddr, settings: Settings) -> io::Result<Self> {
+        super::Node::bind(address, settings).map(Self)
+    }
+
+    /// The socket's address.
+    pub fn local_address(&self) -> SocketAddr {
+        self.0.local_address()
+    }
+
+    /// Calls `to` for a byte stream.
+    pub fn connect(&self, to: SocketAddr) -> io::Result<Stream> {
+        block_on(self.0.connect(to)).map(Stream)
+    }
+
+    /// The next byte stream that somebody opens.
+    pub fn accept(&self) -> io::Result<Stream> {
+        block_on(self.0.accept()).map(Stream)
+    }
+
+    /// Calls `to` for messages.
+    pub fn connect_messages(&self, to: SocketAddr) -> io::Result<MessageSender> {
+        block_on(self.0.connect_messages(to))
+    }
+
+    /// The next that somebody opens for messages.
+    pub fn accept_messages(&self) -> io::Result<MessageReceiver> {
+        block_on(self.0.accept_messages())
+    }
+}
+
+/// A byte stream whose calls wait.
+pub struct Stream(super::Stream);
+
+impl Stream {
+    /// Ends what goes out, and waits until the peer has all of it.
+    pub fn finish(&self) -> io::Result<()> {
+        block_on(std::future::poll_fn(|context| self.0.poll_end(context)))
+    }
+
+    /// See [`super::Stream::set_contract`].
+    pub fn set_contract(&self, contract: &Contract) -> io::Result<()> {
+        self.0.set_contract(contract)
+    }
+
+    /// How it stands.
+    pub fn report(&self) -> Report {
+        self.0.report()
+    }
+}
+
+/// Through a shared reference: one thread may read while another writes.
+impl Read for &Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut buffer = ReadBuf::new(into);
+        block_on(std::future::poll_fn(|context| self.0.poll_take(context, &mut buffer)))?;
+        Ok(buffer.filled().len())
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        block_on(std::future::poll_fn(|context| self.0.poll_give(context, bytes)))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(into)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MessageSender {
+    /// [`finish`](Self::finish) for threads that wait.
+    pub fn finish_blocking(&self) -> io::Result<()> {
+        block_on(self.finish())
+    }
+}
+
+impl MessageReceiver {
+    /// [`recv`](Self::recv) for threads that wait.
+    pub fn recv_blocking(&self) -> io::Result<Option<(u32, Box<[u8]>)>> {
+        block_on(self.recv())
+    }
+}

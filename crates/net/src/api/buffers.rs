@@ -1,0 +1,324 @@
+//! What an application's thread and the node's thread share of one connection.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use pliant_proto::packet::ByteRange;
+use pliant_proto::transport::{Event, Statistics};
+
+use super::messages::Delivery;
+use crate::connection::{Closed, ConnectionId};
+use crate::driver::{Application, Place};
+use crate::flow::Family;
+
+/// Whole messages that wait to be taken, in receive buffers: an application that lets more pile up loses the connection.
+const MESSAGE_BUFFERS: u64 = 64;
+
+/// One connection, shared.
+pub(super) struct Shared(Mutex<Buffers>);
+
+impl Shared {
+    pub(super) fn new(peer: SocketAddr, receive_buffer: u64, messages: bool) -> Self {
+        Self(Mutex::new(Buffers {
+            peer,
+            receive_buffer,
+            connection: None,
+            family: None,
+            phase: Phase::Calling,
+            outgoing: Outgoing { messages, ..Outgoing::default() },
+            incoming: Incoming::new(receive_buffer, messages),
+            wanted: Wanted::default(),
+            sender: Statistics::default(),
+            receiver: Statistics::default(),
+            wakers: Vec::new(),
+        }))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Buffers> {
+        // Whoever panicked has not left the buffers between two states: they change in whole steps.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the connection stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Calling,
+    Open,
+    Closed(Closed),
+}
+
+/// What the application wants of the node.
+#[derive(Default)]
+pub(super) struct Wanted {
+    /// It is in the node's list.
+    pub(super) queued: bool,
+    /// Bytes, or messages, that were written and are not given to the transport yet.
+    pub(super) send: u64,
+    pub(super) messages: VecDeque<u32>,
+    pub(super) announce: Option<u32>,
+    pub(super) finish: bool,
+    pub(super) consume: u64,
+    pub(super) weight: Option<f64>,
+    /// Nobody holds it any more.
+    pub(super) abandoned: bool,
+}
+
+/// What goes out.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    messages: bool,
+    /// The stream from `base` on.
+    stream: VecDeque<u8>,
+    base: u64,
+    whole: Vec<Box<[u8]>>,
+    whole_bytes: u64,
+    pub(super) finish: bool,
+    pub(super) finished: bool,
+}
+
+/// What came in.
+pub(super) struct Incoming {
+    /// A stream's byte `n` lies at `n` modulo its length.
+    window: Box<[u8]>,
+    delivered: u64,
+    consumed: u64,
+    /// Messages that have begun, and those that are whole.
+    begun: BTreeMap<u32, Box<[u8]>>,
+    whole: VecDeque<(u32, Box<[u8]>)>,
+    whole_bytes: u64,
+    whole_most: u64,
+    begun_most: u64,
+    begun_bytes: u64,
+    pub(super) ended: bool,
+    /// What became of the messages, once the peer is done.
+    pub(super) delivery: Option<Delivery>,
+    count: u32,
+}
+
+impl Incoming {
+    fn new(receive_buffer: u64, messages: bool) -> Self {
+        Self {
+            window: if messages { Box::default() } else { vec![0; receive_buffer as usize].into() },
+            delivered: 0,
+            consumed: 0,
+            begun: BTreeMap::new(),
+            whole: VecDeque::new(),
+            whole_bytes: 0,
+            whole_most: receive_buffer * MESSAGE_BUFFERS,
+            begun_most: receive_buffer,
+            begun_bytes: 0,
+            ended: false,
+            delivery: None,
+            count: 0,
+        }
+    }
+
+    fn copy_in(&mut self, offset: u64, payload: &[u8]) {
+        // The machine refuses what lies outside its window; so does the buffer, before it.
+        let skip = self.delivered.saturating_sub(offset).min(payload.len() as u64);
+        let (offset, payload) = (offset.saturating_add(skip), &payload[skip as usize..]);
+        let end = self.consumed + self.window.len() as u64;
+        if payload.is_empty() || offset > end || end - offset < payload.len() as u64 {
+            return;
+        }
+        let at = (offset % self.window.len() as u64) as usize;
+        let until_end = payload.len().min(self.window.len() - at);
+        self.window[at..at + until_end].copy_from_slice(&payload[..until_end]);
+        self.window[..payload.len() - until_end].copy_from_slice(&payload[until_end..]);
+    }
+
+    /// Takes bytes of the stream; how many.
+    pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
+        let count = (self.delivered - self.consumed).min(into.len() as u64) as usize;
+        let at = (self.consumed % self.window.len().max(1) as u64) as usize;
+        let until_end = count.min(self.window.len() - at);
+        into[..until_end].copy_from_slice(&self.window[at..at + until_end]);
+        into[until_end..count].copy_from_slice(&self.window[..count - until_end]);
+        self.consumed += count as u64;
+        count
+    }
+
+    /// Takes the next whole message.
+    pub(super) fn take_message(&mut self) -> Option<(u32, Box<[u8]>)> {
+        let (message, bytes) = self.whole.pop_front()?;
+        self.whole_bytes -= bytes.len() as u64;
+        Some((message, bytes))
+    }
+
+    fn message(&mut self, message: u32, offset: u32, length: u32, payload: &[u8]) {
+        if !self.begun.contains_key(&message) {
+            // The machine holds no more in parts than this, so nothing it keeps is refused here.
+            if payload.len() < length as usize && self.begun_bytes + u64::from(length) > self.begun_most {
+                return;
+            }
+            self.begun_bytes += u64::from(length);
+            self.begun.insert(message, vec![0; length as usize].into());
+        }
+        let Some(bytes) = self.begun.get_mut(&message) else { return };
+        let (from, to) = (offset as usize, offset as usize + payload.len());
+        if bytes.len() == length as usize && to <= bytes.len() {
+            bytes[from..to].copy_from_slice(payload);
+        }
+    }
+
+    fn deliver_message(&mut self, message: u32, length: u32) -> io::Result<()> {
+        let Some(bytes) = self.begun.remove(&message).filter(|bytes| bytes.len() == length as usize) else {
+            return Err(io::Error::other("a message was delivered that never came"));
+        };
+        self.begun_bytes -= u64::from(length);
+        self.whole_bytes += u64::from(length);
+        self.count += 1;
+        if self.whole_bytes > self.whole_most {
+            return Err(io::Error::other("the application does not take its messages"));
+        }
+        self.whole.push_back((message, bytes));
+        Ok(())
+    }
+}
+
+/// Both directions of one connection.
+pub(super) struct Buffers {
+    pub(super) peer: SocketAddr,
+    pub(super) receive_buffer: u64,
+    pub(super) connection: Option<ConnectionId>,
+    pub(super) family: Option<Family>,
+    pub(super) phase: Phase,
+    pub(super) outgoing: Outgoing,
+    pub(super) incoming: Incoming,
+    pub(super) wanted: Wanted,
+    pub(super) sender: Statistics,
+    pub(super) receiver: Statistics,
+    wakers: Vec<Waker>,
+}
+
+impl Buffers {
+    /// Wakes whoever waits; everybody looks for himself.
+    pub(super) fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// Wakes this one at the next change.
+    pub(super) fn wait(&mut self, waker: &Waker) {
+        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
+            self.wakers.push(waker.clone());
+        }
+    }
+
+    /// Why nothing more goes either way, if so.
+    pub(super) fn failure(&self) -> Option<io::Error> {
+        let Phase::Closed(why) = &self.phase else { return None };
+        let kind = match why {
+            Closed::NoAnswer(_) | Closed::Silent(_) => io::ErrorKind::TimedOut,
+            Closed::ByPeer { .. } | Closed::Reset => io::ErrorKind::ConnectionReset,
+            why if why.is_refusal() => io::ErrorKind::ConnectionRefused,
+            _ => io::ErrorKind::Other,
+        };
+        Some(io::Error::new(kind, why.clone()))
+    }
+
+    /// Appends to the stream what fits; how much.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
+        let room = (self.receive_buffer as usize).saturating_sub(self.outgoing.stream.len());
+        let count = room.min(bytes.len());
+        self.outgoing.stream.extend(&bytes[..count]);
+        self.wanted.send += count as u64;
+        count
+    }
+
+    /// Appends a message. False if there is no room for more.
+    pub(super) fn write_message(&mut self, bytes: &[u8], most: u64) -> bool {
+        let outgoing = &mut self.outgoing;
+        if outgoing.whole_bytes + bytes.len() as u64 > most {
+            return false;
+        }
+        outgoing.whole_bytes += bytes.len() as u64;
+        outgoing.whole.push(bytes.into());
+        self.wanted.messages.push_back(bytes.len() as u32);
+        true
+    }
+
+    /// Whether it carries messages.
+    pub(super) fn carries_messages(&self) -> bool {
+        self.outgoing.messages
+    }
+
+    /// Messages written so far.
+    pub(super) fn messages_written(&self) -> u32 {
+        self.outgoing.whole.len() as u32
+    }
+
+    fn read(&self, place: Place, payload: &mut [u8]) {
+        match place {
+            Place::Stream(offset) => {
+                let skip = (offset - self.outgoing.base) as usize;
+                let (front, back) = self.outgoing.stream.as_slices();
+                let first = front.get(skip..).unwrap_or_default();
+                let count = first.len().min(payload.len());
+                payload[..count].copy_from_slice(&first[..count]);
+                let from = skip.saturating_sub(front.len());
+                let rest = payload.len() - count;
+                payload[count..].copy_from_slice(&back[from..from + rest]);
+            }
+            Place::Message { message, offset, .. } => {
+                let bytes = &self.outgoing.whole[message as usize];
+                payload.copy_from_slice(&bytes[offset as usize..][..payload.len()]);
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) -> io::Result<()> {
+        match event {
+            Event::Deliver(ByteRange { end, .. }) => self.incoming.delivered = end,
+            Event::DeliverMessage { message, bytes } => self.incoming.deliver_message(message, bytes)?,
+            Event::Release(ByteRange { end, .. }) => {
+                let outgoing = &mut self.outgoing;
+                let count = end.saturating_sub(outgoing.base).min(outgoing.stream.len() as u64);
+                outgoing.stream.drain(..count as usize);
+                outgoing.base += count;
+            }
+            Event::Received => self.incoming.ended = true,
+            Event::Finished => {
+                self.outgoing.finished = true;
+                self.outgoing.whole = Vec::new();
+            }
+            Event::Connected | Event::Ask(_) | Event::AskHost(_) | Event::GiveUp { .. } => return Ok(()),
+        }
+        self.wake();
+        Ok(())
+    }
+
+    /// Messages that have arrived whole.
+    pub(super) fn messages_delivered(&self) -> u32 {
+        self.incoming.count
+    }
+}
+
+/// A connection's application: its bytes are in buffers.
+pub(super) struct Port(pub(super) std::sync::Arc<Shared>);
+
+impl Application for Port {
+    fn read(&mut self, place: Place, payload: &mut [u8]) -> io::Result<()> {
+        self.0.lock().read(place, payload);
+        Ok(())
+    }
+
+    fn write(&mut self, place: Place, payload: &[u8]) -> io::Result<()> {
+        let mut buffers = self.0.lock();
+        match place {
+            Place::Stream(offset) if !buffers.incoming.window.is_empty() => buffers.incoming.copy_in(offset, payload),
+            Place::Message { message, offset, length } if buffers.outgoing.messages => {
+                buffers.incoming.message(message, offset, length, payload);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> io::Result<()> {
+        self.0.lock().event(event)
+    }
+}

@@ -1,0 +1,50 @@
+//! Connections for applications: byte streams and messages, under a contract.
+//!
+//! A [`Node`] is a socket with a thread of its own. [`Stream`] is an async byte stream both ways (tokio's `AsyncRead` and
+//! `AsyncWrite`; no tokio runtime is needed), [`MessageSender`] and [`MessageReceiver`] carry messages of which, by contract,
+//! some may be missing. [`blocking`] waits instead.
+//!
+//! ```no_run
+//! # async fn example() -> std::io::Result<()> {
+//! use pliant_net::api::{Node, Settings};
+//! use pliant_net::connection::Keys;
+//! use tokio::io::AsyncWriteExt;
+//!
+//! let keys = Keys::read("lab.key".as_ref()).map_err(std::io::Error::other)?;
+//! let settings = Settings { keys, ..Settings::default() };
+//! let node = Node::client("0.0.0.0:0".parse().unwrap(), settings)?;
+//! let mut stream = node.connect("192.0.2.7:7410".parse().unwrap()).await?;
+//! stream.write_all(b"hello").await?;
+//! stream.shutdown().await
+//! # }
+//! ```
+
+pub mod blocking;
+mod buffers;
+mod messages;
+mod node;
+mod stream;
+
+pub use crate::transfer::Settings;
+pub use messages::{Delivery, MessageReceiver, MessageSender};
+pub use node::Node;
+pub use stream::Stream;
+
+use std::net::SocketAddr;
+
+use pliant_proto::transport::Statistics;
+
+use crate::flow::Family;
+
+/// How a connection stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// The peer.
+    pub peer: SocketAddr,
+    /// How data is carried.
+    pub family: Family,
+    /// What the transport that sends has counted, as of its last turn.
+    pub sender: Statistics,
+    /// What the transport that receives has counted.
+    pub receiver: Statistics,
+}

@@ -1,0 +1,295 @@
+//! What connections say to each other, as bytes.
+//!
+//! ```text
+//!  byte   0       1              2          3      4..8
+//!         0x51    version|kind   security   zero   see below
+//!
+//!  Hello    4..8 initiator's connection  8..32 cookie, zero for none            then the handshake's first message
+//!  Cookie   4..8 initiator's connection  8..32 cookie
+//!  Welcome  4..8 initiator's connection  8..12 responder's connection           then the handshake's second message
+//!  Refusal  4..8 initiator's connection  8 why  9 the version that is spoken
+//!  Reset    4..8 the connection that is not known here  8..24 token
+//!  Sealed   2 key epoch  4..8 receiver's connection  8..16 packet number        then ciphertext and tag (16 bytes)
+//!  Control  4..8 receiver's connection                                          then a frame; plain connections only
+//! ```
+//!
+//! A sealed datagram holds a packet ([`pliant_proto::wire`]) or a frame; a plain packet travels as it is, its first byte
+//! is another. Numbers are in network byte order.
+
+use std::ops::Range;
+
+/// First byte of every datagram of the connection layer.
+pub(super) const MAGIC: u8 = 0x51;
+/// First byte of packets, sealed or plain.
+pub(super) const PACKET_MAGIC: u8 = 0x50;
+/// Version of this layer, in the upper half of the second byte.
+pub const VERSION: u8 = 1;
+
+/// Bytes of a cookie.
+pub(super) const COOKIE_BYTES: usize = 24;
+/// Bytes of a token that proves a reset.
+pub(super) const TOKEN_BYTES: usize = 16;
+/// Bytes before what is sealed.
+pub const SEALED_HEADER_BYTES: usize = 16;
+/// Bytes of the authentication tag.
+pub const TAG_BYTES: usize = 16;
+
+const HEADER_BYTES: usize = 8;
+const HELLO_HEADER_BYTES: usize = HEADER_BYTES + COOKIE_BYTES;
+const WELCOME_HEADER_BYTES: usize = HEADER_BYTES + 4;
+/// A reset and a refusal are no longer than the shortest datagram that they answer.
+const RESET_BYTES: usize = HEADER_BYTES + TOKEN_BYTES;
+const REFUSAL_BYTES: usize = HEADER_BYTES + 2;
+
+const KIND_HELLO: u8 = 0;
+const KIND_COOKIE: u8 = 1;
+const KIND_WELCOME: u8 = 2;
+const KIND_REFUSAL: u8 = 3;
+const KIND_RESET: u8 = 4;
+const KIND_SEALED: u8 = 5;
+const KIND_CONTROL: u8 = 6;
+
+/// How a connection is protected; both sides must have chosen the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Security {
+    /// Not at all: for testbeds and loopback.
+    Plain = 0,
+    /// By a key that both sides hold.
+    Preshared = 1,
+    /// By a pair of keys per side, whose public halves the sides know of each other.
+    Static = 2,
+}
+
+impl Security {
+    fn from_octet(octet: u8) -> Option<Self> {
+        [Self::Plain, Self::Preshared, Self::Static].into_iter().find(|security| *security as u8 == octet)
+    }
+}
+
+/// Why a request for a connection was refused, said without authentication: a hint, no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum RefusalCode {
+    /// Another version is spoken.
+    Version = 0,
+    /// Another kind of protection is asked for.
+    Security = 1,
+    /// There is no room for another connection.
+    Busy = 2,
+}
+
+/// A datagram of the connection layer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Datagram {
+    /// Asks for a connection.
+    Hello {
+        /// How it is to be protected.
+        security: Security,
+        /// The initiator's connection.
+        initiator: u32,
+        /// The cookie it was given, or zeros.
+        cookie: [u8; COOKIE_BYTES],
+        /// Where the handshake's first message lies.
+        message: Range<usize>,
+    },
+    /// Asks to say hello again with this cookie.
+    Cookie {
+        /// The initiator's connection.
+        initiator: u32,
+        /// The cookie.
+        cookie: [u8; COOKIE_BYTES],
+    },
+    /// Grants a connection.
+    Welcome {
+        /// The initiator's connection.
+        initiator: u32,
+        /// The responder's connection.
+        responder: u32,
+        /// Where the handshake's second message lies.
+        message: Range<usize>,
+    },
+    /// Refuses one.
+    Refusal {
+        /// The initiator's connection.
+        initiator: u32,
+        /// Why.
+        code: RefusalCode,
+        /// The version that is spoken.
+        version: u8,
+    },
+    /// The connection is not known (any more).
+    Reset {
+        /// Which.
+        connection: u32,
+        /// The proof.
+        token: [u8; TOKEN_BYTES],
+    },
+    /// Something sealed.
+    Sealed {
+        /// Key epoch, modulo 256.
+        epoch: u8,
+        /// The receiver's connection.
+        connection: u32,
+        /// Packet number.
+        number: u64,
+    },
+    /// A frame of a plain connection.
+    Control {
+        /// The receiver's connection.
+        connection: u32,
+        /// Where the frame lies.
+        frame: Range<usize>,
+    },
+    /// A hello of another version, of which no more is known.
+    OtherVersion {
+        /// Which.
+        version: u8,
+        /// The initiator's connection.
+        initiator: u32,
+    },
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+/// Reads a datagram that is no packet; `None` if it is malformed.
+pub fn decode(bytes: &[u8]) -> Option<Datagram> {
+    let [magic, version_and_kind, security, zero, ..] = *bytes else { return None };
+    let id = u32::from_be_bytes(array(bytes, 4)?);
+    if magic != MAGIC || zero != 0 {
+        return None;
+    }
+    let kind = version_and_kind & 0xf;
+    if version_and_kind >> 4 != VERSION {
+        // What a refusal says must be understood by every version.
+        if kind == KIND_REFUSAL && bytes.len() == REFUSAL_BYTES && bytes[HEADER_BYTES] == RefusalCode::Version as u8 {
+            let version = version_and_kind >> 4;
+            return Some(Datagram::Refusal { initiator: id, code: RefusalCode::Version, version });
+        }
+        // Answered only where it cannot start a dialogue of two answers, and by less than was asked.
+        let is_hello = kind == KIND_HELLO && bytes.len() >= HELLO_HEADER_BYTES;
+        return is_hello.then_some(Datagram::OtherVersion { version: version_and_kind >> 4, initiator: id });
+    }
+    let rest = |from: usize| (bytes.len() >= from).then_some(from..bytes.len());
+    let exactly = |length: usize| (bytes.len() == length && security == 0).then_some(());
+    match kind {
+        KIND_HELLO => Some(Datagram::Hello {
+            security: Security::from_octet(security)?,
+            initiator: id,
+            cookie: array(bytes, HEADER_BYTES)?,
+            message: rest(HELLO_HEADER_BYTES)?,
+        }),
+        KIND_COOKIE => {
+            exactly(HELLO_HEADER_BYTES)?;
+            Some(Datagram::Cookie { initiator: id, cookie: array(bytes, HEADER_BYTES)? })
+        }
+        KIND_WELCOME if security == 0 => Some(Datagram::Welcome {
+            initiator: id,
+            responder: u32::from_be_bytes(array(bytes, HEADER_BYTES)?),
+            message: rest(WELCOME_HEADER_BYTES)?,
+        }),
+        KIND_REFUSAL => {
+            exactly(REFUSAL_BYTES)?;
+            let codes = [RefusalCode::Version, RefusalCode::Security, RefusalCode::Busy];
+            let code = codes.into_iter().find(|code| *code as u8 == bytes[HEADER_BYTES])?;
+            Some(Datagram::Refusal { initiator: id, code, version: bytes[HEADER_BYTES + 1] })
+        }
+        KIND_RESET => {
+            exactly(RESET_BYTES)?;
+            Some(Datagram::Reset { connection: id, token: array(bytes, HEADER_BYTES)? })
+        }
+        KIND_SEALED => {
+            let number = u64::from_be_bytes(array(bytes, HEADER_BYTES)?);
+            let sealed = bytes.len() > SEALED_HEADER_BYTES + TAG_BYTES;
+            sealed.then_some(Datagram::Sealed { epoch: security, connection: id, number })
+        }
+        KIND_CONTROL if security == 0 && bytes.len() > HEADER_BYTES => {
+            Some(Datagram::Control { connection: id, frame: rest(HEADER_BYTES)? })
+        }
+        _ => None,
+    }
+}
+
+fn header(kind: u8, octet: u8, id: u32) -> [u8; HEADER_BYTES] {
+    let [a, b, c, d] = id.to_be_bytes();
+    [MAGIC, VERSION << 4 | kind, octet, 0, a, b, c, d]
+}
+
+pub(super) fn hello(security: Security, initiator: u32, cookie: &[u8; COOKIE_BYTES], message: &[u8]) -> Vec<u8> {
+    [&header(KIND_HELLO, security as u8, initiator)[..], cookie, message].concat()
+}
+
+pub(super) fn cookie(initiator: u32, cookie: &[u8; COOKIE_BYTES]) -> Vec<u8> {
+    [&header(KIND_COOKIE, 0, initiator)[..], cookie].concat()
+}
+
+pub(super) fn welcome(initiator: u32, responder: u32, message: &[u8]) -> Vec<u8> {
+    [&header(KIND_WELCOME, 0, initiator)[..], &responder.to_be_bytes(), message].concat()
+}
+
+pub(super) fn refusal(initiator: u32, code: RefusalCode) -> Vec<u8> {
+    [&header(KIND_REFUSAL, 0, initiator)[..], &[code as u8, VERSION]].concat()
+}
+
+pub(super) fn reset(connection: u32, token: &[u8; TOKEN_BYTES]) -> Vec<u8> {
+    [&header(KIND_RESET, 0, connection)[..], token].concat()
+}
+
+pub(super) fn sealed_header(epoch: u8, connection: u32, number: u64) -> [u8; SEALED_HEADER_BYTES] {
+    let mut bytes = [0; SEALED_HEADER_BYTES];
+    bytes[..HEADER_BYTES].copy_from_slice(&header(KIND_SEALED, epoch, connection));
+    bytes[HEADER_BYTES..].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+pub(super) fn control(connection: u32, frame: &[u8]) -> Vec<u8> {
+    [&header(KIND_CONTROL, 0, connection)[..], frame].concat()
+}
+
+/// Longest reason that a [`Frame::Close`] gives, in bytes.
+pub(super) const MAX_REASON_BYTES: usize = 200;
+
+/// What a connection says beside packets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Frame {
+    /// Wants an answer.
+    Ping,
+    /// The answer.
+    Pong,
+    /// Ends the connection.
+    Close {
+        /// 0 if all is well.
+        code: u8,
+        /// In words.
+        reason: String,
+    },
+}
+
+impl Frame {
+    const PING: u8 = 1;
+    const PONG: u8 = 2;
+    const CLOSE: u8 = 3;
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Ping => vec![Self::PING],
+            Self::Pong => vec![Self::PONG],
+            Self::Close { code, reason } => {
+                [&[Self::CLOSE, *code], crate::cut(reason, MAX_REASON_BYTES).as_bytes()].concat()
+            }
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        match *bytes {
+            [Self::PING] => Some(Self::Ping),
+            [Self::PONG] => Some(Self::Pong),
+            [Self::CLOSE, code, ref reason @ ..] if reason.len() <= MAX_REASON_BYTES => {
+                Some(Self::Close { code, reason: str::from_utf8(reason).ok()?.to_owned() })
+            }
+            _ => None,
+        }
+    }
+}

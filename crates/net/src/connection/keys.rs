@@ -1,0 +1,238 @@
+//! Who may talk to whom: key files.
+//!
+//! A key file is text, a word and 64 hexadecimal digits per line; `#` begins a comment. One of both kinds:
+//!
+//! ```text
+//! preshared 3c4f…     the one key that both sides hold
+//! ```
+//! ```text
+//! private 77aa…       this side's own
+//! peer    91be…       the public key of whom it talks to; any number of them for a side that is called
+//! ```
+
+use std::fmt;
+use std::path::Path;
+
+use thiserror::Error;
+
+use super::datagram::Security;
+use super::handshake;
+use super::random::Random;
+
+/// Bytes of every key.
+pub const KEY_BYTES: usize = 32;
+
+/// Most peers in one file.
+const MAX_PEERS: usize = 4096;
+
+/// What a side knows.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Keys {
+    /// Nothing: connections are plain.
+    Plain,
+    /// A key that both sides hold. Whoever holds it may be either side.
+    Preshared([u8; KEY_BYTES]),
+    /// A key pair per side.
+    Static {
+        /// This side's own.
+        private: [u8; KEY_BYTES],
+        /// Public keys of the peers it talks to.
+        peers: Vec<[u8; KEY_BYTES]>,
+    },
+}
+
+impl fmt::Debug for Keys {
+    /// Tells no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys::{:?}", self.security())
+    }
+}
+
+/// Why there are no keys.
+#[derive(Debug, Error)]
+pub enum KeyError {
+    /// The file cannot be read.
+    #[error("{file}: {error}")]
+    File {
+        /// Which file.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Others may read the file.
+    #[error("{0}: others may read this key: `chmod 600` it")]
+    Exposed(String),
+    /// A line is wrong.
+    #[error("{file}, line {line}: {why}")]
+    Line {
+        /// Which file.
+        file: String,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The lines do not make keys.
+    #[error("{file}: {why}")]
+    Incomplete {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+impl Keys {
+    /// How connections are protected with them.
+    pub fn security(&self) -> Security {
+        match self {
+            Self::Plain => Security::Plain,
+            Self::Preshared(_) => Security::Preshared,
+            Self::Static { .. } => Security::Static,
+        }
+    }
+
+    /// Reads a key file, which nobody but its owner may read.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let file = path.display().to_string();
+        let failed = |error| KeyError::File { file: file.clone(), error };
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
+            if mode & 0o077 != 0 {
+                return Err(KeyError::Exposed(file));
+            }
+        }
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        Self::parse(&text, &file)
+    }
+
+    /// Reads the text of a key file; `file` is its name in errors.
+    pub fn parse(text: &str, file: &str) -> Result<Self, KeyError> {
+        let (mut preshared, mut private, mut peers) = (None, None, Vec::new());
+        for (index, line) in text.lines().enumerate() {
+            let wrong = |why| KeyError::Line { file: file.to_owned(), line: index + 1, why };
+            let line = line.split('#').next().unwrap_or_default();
+            let mut words = line.split_whitespace();
+            let Some(word) = words.next() else { continue };
+            let (Some(digits), None) = (words.next(), words.next()) else {
+                return Err(wrong("a line is a word and a key"));
+            };
+            let key = from_hex(digits).ok_or_else(|| wrong("a key is 64 hexadecimal digits"))?;
+            let once = |slot: &mut Option<[u8; KEY_BYTES]>| match slot.replace(key) {
+                None => Ok(()),
+                Some(_) => Err(wrong("there can be only one of these")),
+            };
+            match word {
+                "preshared" => once(&mut preshared)?,
+                "private" => once(&mut private)?,
+                "public" => {}
+                "peer" if peers.len() < MAX_PEERS => peers.push(key),
+                "peer" => return Err(wrong("too many peers: 4096 at most")),
+                _ => return Err(wrong("known words are preshared, private, public and peer")),
+            }
+        }
+        let incomplete = |why| Err(KeyError::Incomplete { file: file.to_owned(), why });
+        match (preshared, private, peers.is_empty()) {
+            (Some(key), None, true) => Ok(Self::Preshared(key)),
+            (None, Some(private), false) => Ok(Self::Static { private, peers }),
+            (None, Some(_), true) => incomplete("a private key needs at least one peer"),
+            (None, None, true) => incomplete("no key"),
+            (None, None, false) => incomplete("peers need a private key"),
+            (Some(_), ..) => incomplete("a preshared key goes with no other"),
+        }
+    }
+
+    /// The text of a new file with a preshared key, from 32 random bytes.
+    pub fn new_preshared(random: [u8; 32]) -> String {
+        let key: [u8; KEY_BYTES] = Random::from_seed(random).array();
+        format!("# Whoever has this file can connect.\npreshared {}\n", to_hex(&key))
+    }
+
+    /// The text of a new file with a key pair, from 32 random bytes; peers are still to be added.
+    pub fn new_static(random: [u8; 32]) -> String {
+        let (private, public) = handshake::key_pair(Random::from_seed(random));
+        let (private, public) = (to_hex(&private), to_hex(&public));
+        format!(
+            "private {private}\npublic {public} # for the peer's file: peer {public}\n# peer <public key of the peer>\n"
+        )
+    }
+}
+
+fn to_hex(key: &[u8; KEY_BYTES]) -> String {
+    use std::fmt::Write;
+    key.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string succeeds");
+        text
+    })
+}
+
+fn from_hex(digits: &str) -> Option<[u8; KEY_BYTES]> {
+    let digits = digits.as_bytes();
+    let mut key = [0; KEY_BYTES];
+    if digits.len() != 2 * KEY_BYTES {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        let nibble = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (nibble(pair[0])? << 4 | nibble(pair[1])?) as u8;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_files_can_be_read() {
+        let Ok(Keys::Preshared(key)) = Keys::parse(&Keys::new_preshared([1; 32]), "k") else {
+            panic!("a preshared key")
+        };
+        assert_ne!(Keys::parse(&Keys::new_preshared([2; 32]), "k").unwrap(), Keys::Preshared(key));
+        let pair = Keys::new_static([3; 32]);
+        assert!(Keys::parse(&pair, "k").unwrap_err().to_string().contains("needs at least one peer"));
+        let public = pair.split("peer ").nth(1).unwrap().lines().next().unwrap();
+        let file = format!("{pair}peer {public}\n");
+        assert!(matches!(Keys::parse(&file, "k").unwrap(), Keys::Static { peers, .. } if peers.len() == 1));
+    }
+
+    /// Every mistake names its file and line.
+    #[test]
+    fn mistakes_are_named() {
+        let key = "ab".repeat(32);
+        for (text, error) in [
+            ("", "k: no key"),
+            ("# nothing\n", "k: no key"),
+            ("\npreshared 12\n", "k, line 2: a key is 64 hexadecimal digits"),
+            ("preshared\n", "k, line 1: a line is a word and a key"),
+            (&format!("secret {key}"), "k, line 1: known words are preshared, private, public and peer"),
+            (&format!("preshared {key} x"), "k, line 1: a line is a word and a key"),
+            (&format!("preshared {}é", "a".repeat(62)), "k, line 1: a key is 64 hexadecimal digits"),
+            (&format!("preshared {key}\npreshared {key}"), "k, line 2: there can be only one of these"),
+            (&format!("preshared {key}\npeer {key}"), "k: a preshared key goes with no other"),
+            (&format!("peer {key}"), "k: peers need a private key"),
+        ] {
+            assert_eq!(Keys::parse(text, "k").unwrap_err().to_string(), error);
+        }
+    }
+
+    #[test]
+    fn others_may_not_read_a_key() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        std::fs::write(&path, Keys::new_preshared([1; 32])).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(Keys::read(&path), Err(KeyError::Exposed(_))));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(Keys::read(&path).is_ok());
+        assert!(matches!(Keys::read(&directory.path().join("none")), Err(KeyError::File { .. })));
+    }
+
+    #[test]
+    fn no_secret_is_printed() {
+        assert_eq!(format!("{:?}", Keys::Preshared([7; 32])), "Keys::Preshared");
+    }
+}

@@ -1,0 +1,496 @@
+//! Which machines carry a flow on a real host, and what its two sides tell each other about it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl};
+use pliant_proto::contract::policy::Policy;
+use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
+use pliant_proto::contract::{Contract, ContractError, Field};
+use pliant_proto::packet::{Ecn, TrafficClass, WireFormat};
+use pliant_proto::recovery::rtt::RtoBounds;
+use pliant_proto::rng::Stream;
+use pliant_proto::time::Span;
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound, RateControlConfig, WAN_TIMER};
+use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, ExpressPassSender, credit_share};
+use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
+use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::units::Rate;
+use pliant_proto::wire::MAX_DATA_HEADER_BYTES;
+use thiserror::Error;
+
+/// Bytes of IP and UDP headers.
+const IPV4_UDP_BYTES: u16 = 20 + 8;
+const IPV6_UDP_BYTES: u16 = 40 + 8;
+/// Ethernet's header, FCS, preamble and gap; its shortest frame with them.
+const ETHERNET_BYTES: u16 = 38;
+const ETHERNET_MINIMUM_BYTES: u16 = 84;
+/// Smallest packet that every IPv4 host takes (RFC 791), and with it what encryption and IPv6 add.
+pub const MIN_MTU: u16 = 576;
+/// R_max of a sender that was told no line rate.
+const DEFAULT_LINE_RATE: Rate = Rate::from_gbit_per_sec(10);
+/// How far weighted-fair flows under REFLEX give way.
+const LOW_WEIGHT: f64 = 0.1;
+
+/// How a flow is carried, as users name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum TransportName {
+    /// By a congestion window: any of the [`Algorithm`]s.
+    Tcp(Algorithm),
+    /// On credits (`express-pass`).
+    ExpressPass,
+    /// On credits and by a window (`flex-pass`).
+    FlexPass,
+    /// As messages of which some may be missing (`atp`).
+    Atp,
+}
+
+impl TransportName {
+    /// Every transport.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Algorithm::ALL.into_iter().map(Self::Tcp).chain([Self::ExpressPass, Self::FlexPass, Self::Atp])
+    }
+
+    /// Its name, the same as in scenario files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp(algorithm) => algorithm.name(),
+            Self::ExpressPass => "express-pass",
+            Self::FlexPass => "flex-pass",
+            Self::Atp => "atp",
+        }
+    }
+
+    /// What receivers must know to receive it.
+    pub const fn family(self) -> Family {
+        match self {
+            Self::Tcp(_) => Family::Tcp,
+            Self::ExpressPass => Family::ExpressPass,
+            Self::FlexPass => Family::FlexPass,
+            Self::Atp => Family::Atp,
+        }
+    }
+
+    /// The contract fields that it honours. Bounds of delivery and share are REFLEX's over controllers that share a link
+    /// evenly; those that give way to everybody have no fair share to hold.
+    pub const fn honours(self) -> &'static [Field] {
+        match self {
+            Self::Tcp(Algorithm::WeightedFair) => &[Field::Weight, Field::MinDelivery, Field::MinShare],
+            Self::Tcp(Algorithm::Dctcp | Algorithm::Cubic | Algorithm::Reno | Algorithm::NewReno) => {
+                &[Field::MinDelivery, Field::MinShare]
+            }
+            Self::Tcp(_) | Self::ExpressPass | Self::FlexPass => &[],
+            Self::Atp => &[Field::MinDelivery],
+        }
+    }
+}
+
+impl fmt::Display for TransportName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for TransportName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let name = if name == "weighted" { Algorithm::WeightedFair.name() } else { name };
+        Self::all().find(|transport| transport.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = Self::all().map(Self::name).collect();
+            format!("known are {}", known.join(", "))
+        })
+    }
+}
+
+/// What a receiver must know to receive a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Family {
+    /// Acknowledgements.
+    Tcp = 1,
+    /// Credits.
+    ExpressPass = 2,
+    /// Credits, and acknowledgements of two sub-flows.
+    FlexPass = 3,
+    /// Messages.
+    Atp = 4,
+}
+
+impl Family {
+    fn from_octet(octet: u8) -> Option<Self> {
+        [Self::Tcp, Self::ExpressPass, Self::FlexPass, Self::Atp].into_iter().find(|family| *family as u8 == octet)
+    }
+}
+
+/// Traffic classes of a flow's packets, as numbers that a queue plan knows; on the wire twice the number is the DSCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Classes {
+    /// Of data. Default 0.
+    pub data: u8,
+    /// Of data while the flow gives way (REFLEX without a weight). Default 1.
+    pub low: u8,
+    /// Of acknowledgements and control. Default 0.
+    pub control: u8,
+    /// Of credits. Default 31.
+    pub credit: u8,
+}
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self { data: 0, low: 1, control: 0, credit: 31 }
+    }
+}
+
+/// Settings of a flow's sides. Each has its own; what the other must know is said in the handshake.
+#[derive(Clone, Debug)]
+pub struct FlowSettings {
+    /// How a sender sends. Default DCTCP.
+    pub transport: TransportName,
+    /// How far a sender may bend. Default: not at all.
+    pub contract: Contract,
+    /// Largest IP packet that a sender sends, 576 to 65535 bytes. Default 1200.
+    pub mtu: u16,
+    /// Rate of this side's link: what credits fill (a receiver without it has none to give), and ATP's greatest rate.
+    pub line_rate: Option<Rate>,
+    /// A sender's greatest rate on the wire.
+    pub rate_cap: Option<Rate>,
+    /// Traffic classes.
+    pub classes: Classes,
+    /// Most bytes that a receiver holds out of order or unread, at least 64 kB. Default 1 MiB.
+    pub receive_buffer: u64,
+    /// Least retransmission timeout. Default 50 ms: a busy host may not run a process for some ten milliseconds, and that
+    /// silence is no loss.
+    pub min_rto: Span,
+    /// REFLEX's interval (T_int). Default 5 ms.
+    pub reflex_interval: Span,
+    /// Whether a receiving application takes what is delivered at once; otherwise it tells by `Command::Consume`. Default
+    /// true.
+    pub auto_consume: bool,
+    /// Bytes of a message (ATP), above 0. Default: what a packet holds.
+    pub message_bytes: Option<u32>,
+}
+
+impl Default for FlowSettings {
+    fn default() -> Self {
+        Self {
+            transport: TransportName::Tcp(Algorithm::Dctcp),
+            contract: Contract::default(),
+            mtu: 1200,
+            line_rate: None,
+            rate_cap: None,
+            classes: Classes::default(),
+            receive_buffer: 1 << 20,
+            min_rto: Span::from_ms(50),
+            reflex_interval: Span::from_ms(5),
+            auto_consume: true,
+            message_bytes: None,
+        }
+    }
+}
+
+/// Why no machine was made.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum FlowError {
+    /// The contract cannot be kept.
+    #[error("{transport}: {error}")]
+    Contract {
+        /// By which transport.
+        transport: TransportName,
+        /// Why.
+        error: ContractError,
+    },
+    /// REFLEX refuses.
+    #[error("{0}")]
+    Reflex(ReflexError),
+    /// Packets so small are not worth their headers.
+    #[error("an mtu of {0} bytes is too small: it must be {MIN_MTU} to 65535")]
+    Mtu(u16),
+    /// A bound that ATP cannot keep.
+    #[error("atp needs a min_delivery above 0")]
+    NothingNeeded,
+}
+
+/// Where a flow's packets go.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// Whether in IPv6.
+    pub ipv6: bool,
+    /// Bytes that encryption adds.
+    pub sealing_bytes: u16,
+}
+
+impl Path {
+    /// To `peer`, with so many bytes of encryption around a packet.
+    pub fn to(peer: SocketAddr, sealing_bytes: usize) -> Self {
+        Self { ipv6: peer.is_ipv6(), sealing_bytes: sealing_bytes as u16 }
+    }
+
+    fn header_bytes(self) -> u16 {
+        let ip = if self.ipv6 { IPV6_UDP_BYTES } else { IPV4_UDP_BYTES };
+        ip + self.sealing_bytes + MAX_DATA_HEADER_BYTES as u16
+    }
+
+    /// Payload bytes of a full packet.
+    pub fn payload(self, mtu: u16) -> u16 {
+        mtu - self.header_bytes()
+    }
+
+    /// On the wire, Ethernet's own included as far as a packet's length can say: what a rate is a rate of.
+    fn wire(self, mtu: u16) -> WireFormat {
+        let framing = full_bytes(mtu) - mtu;
+        WireFormat { header_bytes: self.header_bytes() + framing, minimum_bytes: ETHERNET_MINIMUM_BYTES }
+    }
+}
+
+/// Bytes of a full packet on the wire.
+fn full_bytes(mtu: u16) -> u16 {
+    mtu.saturating_add(ETHERNET_BYTES)
+}
+
+impl FlowSettings {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), FlowError> {
+        if self.mtu < MIN_MTU {
+            return Err(FlowError::Mtu(self.mtu));
+        }
+        let transport = self.transport;
+        let refused = |error| FlowError::Contract { transport, error };
+        self.contract.check(transport.honours()).map_err(refused)?;
+        if transport == TransportName::Atp && self.loss_bound().is_none() {
+            return Err(FlowError::NothingNeeded);
+        }
+        if self.bends() { self.reflex().check().map_err(FlowError::Reflex) } else { Ok(()) }
+    }
+
+    /// Whether the flow is REFLEX's.
+    fn bends(&self) -> bool {
+        self.transport != TransportName::Atp && (self.contract.min_delivery < 1.0 || self.contract.min_share < 1.0)
+    }
+
+    fn loss_bound(&self) -> Option<LossBound> {
+        LossBound::from_min_delivery(self.contract.min_delivery)
+    }
+
+    /// Families in the order in which a sender would have them.
+    pub fn offers(&self) -> Vec<Family> {
+        match self.transport.family() {
+            // Without credits the window does alone.
+            credits @ (Family::ExpressPass | Family::FlexPass) => vec![credits, Family::Tcp],
+            family => vec![family],
+        }
+    }
+
+    /// Which of the offered families this side, as a receiver, takes.
+    pub fn choose(&self, offers: &[Family]) -> Option<Family> {
+        let has_credits = self.line_rate.is_some();
+        let usable = |family: &Family| has_credits || !matches!(family, Family::ExpressPass | Family::FlexPass);
+        offers.iter().copied().find(usable)
+    }
+
+    fn class(number: u8) -> TrafficClass {
+        TrafficClass::new(number)
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        match self.transport {
+            TransportName::Tcp(algorithm) => algorithm,
+            _ => Algorithm::Dctcp,
+        }
+    }
+
+    fn controller(&self, mss: u16) -> AnyController {
+        let mut controller = self.algorithm().controller(mss);
+        controller.set_weight(self.contract.weight);
+        controller
+    }
+
+    fn rto(&self) -> RtoBounds {
+        RtoBounds {
+            minimum: self.min_rto,
+            initial: Span::from_ms(200).max(self.min_rto),
+            granularity: Span::from_ms(1).min(self.min_rto),
+            ..RtoBounds::default()
+        }
+    }
+
+    /// The TCP machines' configuration: the simulator's, with the timers of a real host. A connection stands already. A
+    /// receiver needs none of the sender's: accurate echo also answers senders that are not ECN-capable, and delays are
+    /// reported to whoever asks.
+    pub fn tcp(&self, path: Path) -> Arc<TcpConfig> {
+        let controller = self.controller(path.payload(self.mtu));
+        Arc::new(TcpConfig {
+            mss: path.payload(self.mtu),
+            wire: path.wire(self.mtu),
+            data_class: Self::class(self.classes.data),
+            ack_class: Self::class(self.classes.control),
+            ecn: controller.ecn_mode(),
+            one_way_delay: controller.needs_one_way_delay(),
+            rto: self.rto(),
+            receive_buffer: Some(self.receive_buffer),
+            auto_consume: self.auto_consume,
+            ..TcpConfig::default()
+        })
+    }
+
+    fn credit(&self, path: Path, mtu: u16) -> CreditConfig {
+        CreditConfig {
+            mss: path.payload(mtu),
+            wire: path.wire(mtu),
+            data_class: Self::class(self.classes.data),
+            credit_class: Self::class(self.classes.credit),
+            // Repeated after a scheduler's tick, not after a datacenter's round trip.
+            request_timeout: Span::from_ms(10),
+            stop_timeout: Span::from_ms(10),
+            nack_interval: Span::from_ms(1),
+            recovery_timeout: self.min_rto,
+            ..CreditConfig::default()
+        }
+    }
+
+    fn flex_pass(&self, path: Path, mtu: u16) -> Arc<FlexPassConfig> {
+        let class = Self::class(self.classes.data);
+        let window = Window { class: class.with_red(true).with_ecn(Ecn::Ect0), rto: self.rto(), ..Window::default() };
+        Arc::new(FlexPassConfig {
+            credit: self.credit(path, mtu),
+            reactive: Reactive::Window(window),
+            reorder_buffer: Some(self.receive_buffer),
+            ..FlexPassConfig::default()
+        })
+    }
+
+    fn atp(&self, path: Path) -> Arc<AtpConfig> {
+        let max_loss = self.loss_bound().unwrap_or(LossBound::RELIABLE);
+        Arc::new(AtpConfig {
+            payload: path.payload(self.mtu),
+            wire: path.wire(self.mtu),
+            data_class: Self::class(self.classes.data).with_ecn(Ecn::Ect0),
+            control_class: Self::class(self.classes.control),
+            rate_control: Some(RateControlConfig::wan()),
+            priorities: 1,
+            backup: false,
+            timer: WAN_TIMER,
+            reassembly_limit: self.receive_buffer,
+            ..AtpConfig::full(max_loss, self.line_rate.unwrap_or(DEFAULT_LINE_RATE))
+        })
+    }
+
+    /// REFLEX's settings: a flow with a weight gives way by it, others change their class.
+    fn reflex(&self) -> ReflexConfig {
+        let data = Self::class(self.classes.data);
+        let give_way = if self.algorithm() == Algorithm::WeightedFair {
+            GiveWay::Weight { high: self.contract.weight, low: self.contract.weight * LOW_WEIGHT }
+        } else {
+            GiveWay::Queue { high: data, low: Self::class(self.classes.low) }
+        };
+        ReflexConfig { interval: self.reflex_interval, ..ReflexConfig::new(self.contract, give_way) }
+    }
+
+    /// The time after which REFLEX's phases repeat; hosts agree on it by their clocks.
+    pub fn reflex_cycle(&self) -> Span {
+        self.reflex().cycle()
+    }
+
+    /// The sender of a flow of `size` bytes, if that is known, over what the receiver chose; `clock_offset_ps` is how far
+    /// the host's clock is ahead of the driver's.
+    pub fn sender(
+        &self,
+        family: Family,
+        path: Path,
+        size: Option<u64>,
+        clock_offset_ps: i64,
+    ) -> Result<AnyTransport, FlowError> {
+        Ok(match family {
+            Family::Tcp => {
+                let config = self.tcp(path);
+                let sender = TcpSender::new(config.clone(), self.controller(config.mss));
+                if !self.bends() {
+                    return Ok(sender.into());
+                }
+                let policy = Reflex::new(Arc::new(self.reflex()), size, clock_offset_ps).map_err(FlowError::Reflex)?;
+                sender.with_policy(Policy::from(policy)).into()
+            }
+            Family::ExpressPass => ExpressPassSender::new(Arc::new(self.credit(path, self.mtu))).into(),
+            Family::FlexPass => {
+                let config = self.flex_pass(path, self.mtu);
+                let controller = Algorithm::Dctcp.controller(config.credit.mss);
+                FlexPassSender::new(config, controller).into()
+            }
+            Family::Atp => AtpSender::new(self.atp(path)).into(),
+        })
+    }
+
+    /// The receiver of a flow whose sender's packets have at most `mtu` bytes; `seed` is that of its random numbers.
+    pub fn receiver(&self, family: Family, path: Path, mtu: u16, seed: u64) -> AnyTransport {
+        let stream = || Stream::named(seed, "credits");
+        let full = full_bytes(mtu);
+        let line_rate = self.line_rate.unwrap_or(DEFAULT_LINE_RATE).bytes_per_sec_f64();
+        let greatest = credit_share(ETHERNET_MINIMUM_BYTES, full) * line_rate;
+        match family {
+            Family::Tcp => TcpReceiver::new(self.tcp(path)).into(),
+            Family::ExpressPass => {
+                ExpressPassReceiver::new(Arc::new(self.credit(path, mtu)), greatest, stream()).into()
+            }
+            Family::FlexPass => FlexPassReceiver::new(self.flex_pass(path, mtu), greatest, stream()).into(),
+            Family::Atp => AtpReceiver::new(self.atp(path)).into(),
+        }
+    }
+}
+
+const OPENING_VERSION: u8 = 1;
+
+/// What a sender tells the receiver before anything else.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Opening {
+    /// How it could send, best first.
+    pub offers: Vec<Family>,
+    /// Its largest packet.
+    pub mtu: u16,
+    /// The application's own.
+    pub content: Vec<u8>,
+}
+
+impl Opening {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let offers: Vec<u8> = self.offers.iter().map(|family| *family as u8).collect();
+        [&[OPENING_VERSION, offers.len() as u8], &offers[..], &self.mtu.to_be_bytes(), &self.content].concat()
+    }
+
+    /// From bytes; families that are not known are left out.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&[version, count], rest) = bytes.split_first_chunk()?;
+        let (offers, rest) = rest.split_at_checked(usize::from(count))?;
+        let (mtu, content) = rest.split_first_chunk()?;
+        let mtu = u16::from_be_bytes(*mtu);
+        let offers = offers.iter().filter_map(|octet| Family::from_octet(*octet)).collect();
+        let valid = version == OPENING_VERSION && mtu >= MIN_MTU;
+        valid.then(|| Self { offers, mtu, content: content.to_vec() })
+    }
+}
+
+/// What the receiver answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// How the sender is to send.
+    pub family: Family,
+    /// The receiver's clock, in nanoseconds since 1970.
+    pub unix_ns: u64,
+}
+
+impl Answer {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        [&[self.family as u8][..], &self.unix_ns.to_be_bytes()].concat()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (family, unix_ns) = bytes.split_first()?;
+        let unix_ns = u64::from_be_bytes(unix_ns.try_into().ok()?);
+        Some(Self { family: Family::from_octet(*family)?, unix_ns })
+    }
+}

@@ -1,0 +1,149 @@
+//! What a sender announces.
+//!
+//! ```text
+//!  byte  0      1            2..10                  10..18                18..22           22..
+//!        kind   flags        size, all ones if      least fraction that   bytes of every   name
+//!               1: may be    it is not known        arrives (IEEE 754)    message but the
+//!               partial                                                   last, or zero
+//! ```
+
+use pliant_proto::transport::atp::MAX_MESSAGES;
+
+/// Larger contents are taken for nonsense.
+const MAX_BYTES: u64 = 1 << 56;
+const UNKNOWN: u64 = u64::MAX;
+const NAME_AT: usize = 22;
+const MAX_NAME_BYTES: usize = 255;
+
+/// What is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A file.
+    File = 0,
+    /// A directory, as a tar archive.
+    Directory = 1,
+    /// Whatever the sender reads, until it ends.
+    Stream = 2,
+    /// Zeros, which nobody keeps: a measurement.
+    Test = 3,
+}
+
+/// What a sender announces.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Announcement {
+    /// What is sent.
+    pub kind: Kind,
+    /// Its name; not a path.
+    pub name: String,
+    /// Its bytes, if they are known.
+    pub size: Option<u64>,
+    /// Whether some of it may be missing: then no hash follows.
+    pub partial: bool,
+    /// Least fraction of it that arrives.
+    pub min_delivery: f64,
+    /// Bytes of every message but the last, if it is sent as messages.
+    pub message_bytes: Option<u32>,
+}
+
+impl Announcement {
+    /// As bytes; a long name is cut.
+    pub fn encode(&self) -> Vec<u8> {
+        let name = crate::cut(&self.name, MAX_NAME_BYTES);
+        let mut bytes = vec![self.kind as u8, u8::from(self.partial)];
+        bytes.extend(self.size.unwrap_or(UNKNOWN).to_be_bytes());
+        bytes.extend(self.min_delivery.to_be_bytes());
+        bytes.extend(self.message_bytes.unwrap_or(0).to_be_bytes());
+        bytes.extend(name.as_bytes());
+        bytes
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        const SHORT: &str = "the connection does not begin as a transfer does";
+        let (fixed, name) = bytes.split_at_checked(NAME_AT).ok_or(SHORT)?;
+        let kinds = [Kind::File, Kind::Directory, Kind::Stream, Kind::Test];
+        let kind = kinds.into_iter().find(|kind| *kind as u8 == fixed[0]).ok_or("it speaks another version")?;
+        let partial = match fixed[1] {
+            0 => false,
+            1 => true,
+            _ => return Err("it speaks another version"),
+        };
+        let number = |at: usize| u64::from_be_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
+        let size = Some(number(2)).filter(|size| *size != UNKNOWN);
+        let min_delivery = f64::from_bits(number(10));
+        let message_bytes = u32::from_be_bytes(fixed[18..].try_into().expect("four bytes"));
+        if size.is_some_and(|size| size > MAX_BYTES) {
+            return Err("it announces an absurd size");
+        }
+        if !(0.0..=1.0).contains(&min_delivery) || partial && (size.is_none() || kind == Kind::Directory) {
+            return Err("it announces a contract that cannot be kept");
+        }
+        if message_bytes != 0 && !partial {
+            return Err("it announces messages that are a stream");
+        }
+        if name.len() > MAX_NAME_BYTES {
+            return Err("the name it gives is too long");
+        }
+        if message_bytes != 0 && size.unwrap_or(0).div_ceil(u64::from(message_bytes)) > u64::from(MAX_MESSAGES) {
+            return Err("it announces too many messages");
+        }
+        let name = str::from_utf8(name).map_err(|_| "the name it gives is not UTF-8")?.to_owned();
+        Ok(Self { kind, name, size, partial, min_delivery, message_bytes: Some(message_bytes).filter(|b| *b > 0) })
+    }
+
+    /// Messages that it consists of.
+    pub fn messages(&self) -> u64 {
+        match (self.size, self.message_bytes) {
+            (Some(size), Some(bytes)) => size.div_ceil(u64::from(bytes)),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Announcement {
+        let (size, message_bytes) = (Some(256), None);
+        Announcement {
+            kind: Kind::File,
+            name: "model.bin".into(),
+            size,
+            partial: false,
+            min_delivery: 1.0,
+            message_bytes,
+        }
+    }
+
+    #[test]
+    fn announcements_round_trip_and_refuse_nonsense() {
+        let partial = Announcement { partial: true, min_delivery: 0.9, message_bytes: Some(1000), ..file() };
+        let stream = Announcement { kind: Kind::Stream, size: None, ..file() };
+        assert_eq!(partial.messages(), 1);
+        for announcement in [file(), partial, stream] {
+            assert_eq!(Announcement::decode(&announcement.encode()), Ok(announcement));
+        }
+        // Kind, flags, size, fraction, messages of a stream, name.
+        for (at, value) in [(0, 4), (1, 2), (2, 0x7f), (10, 0xff), (20, 1), (22, 0xff)] {
+            let mut broken = file().encode();
+            broken[at] = value;
+            assert!(Announcement::decode(&broken).is_err(), "byte {at}");
+        }
+        assert!(Announcement::decode(&file().encode()[..21]).is_err());
+        assert!(Announcement::decode(&[&file().encode()[..], &[b'a'; 250]].concat()).is_err());
+        assert!(
+            Announcement::decode(&Announcement { kind: Kind::Directory, partial: true, ..file() }.encode()).is_err()
+        );
+        let many = Announcement { partial: true, message_bytes: Some(1), size: Some(1 << 40), ..file() };
+        assert!(Announcement::decode(&many.encode()).is_err());
+        assert!(Announcement::decode(&Announcement { size: None, partial: true, ..file() }.encode()).is_err());
+    }
+
+    #[test]
+    fn long_names_are_cut_between_characters() {
+        let long = Announcement { name: "é".repeat(200), ..file() };
+        assert_eq!(Announcement::decode(&long.encode()).unwrap().name, "é".repeat(127));
+    }
+}

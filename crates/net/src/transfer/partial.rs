@@ -1,0 +1,269 @@
+//! The bytes behind a receiver of contents that may arrive in part.
+
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use pliant_proto::contract::Contract;
+use pliant_proto::packet::ByteRange;
+use pliant_proto::transport::Event;
+use pliant_proto::transport::atp::LossBound;
+
+use super::whole::{Output, temporary_beside};
+use super::{Announcement, Kind};
+use crate::driver::Place;
+
+/// Neighbouring payloads are written together, up to so many bytes.
+const WRITE_BYTES: usize = 128 << 10;
+
+/// Content of which some may be missing: the end of a stream, or messages.
+pub(super) struct Partial {
+    size: u64,
+    min_delivery: f64,
+    message_bytes: Option<u32>,
+    output: Output,
+    /// Not yet written, from `pending_at` on.
+    pending: Vec<u8>,
+    pending_at: u64,
+    /// A stream is complete up to here.
+    delivered: u64,
+    /// Bit of each whole message.
+    whole: Vec<u64>,
+    messages: u64,
+}
+
+impl Partial {
+    /// `announcement` must be of partial content.
+    pub(super) fn new(announcement: &Announcement, output: Output) -> Self {
+        Self {
+            size: announcement.size.expect("partial contents have a size"),
+            min_delivery: announcement.min_delivery,
+            message_bytes: announcement.message_bytes,
+            output,
+            pending: Vec::new(),
+            pending_at: 0,
+            delivered: 0,
+            whole: Vec::new(),
+            messages: 0,
+        }
+    }
+
+    /// Bytes that have arrived for good.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.output.path()
+    }
+
+    pub(super) fn write(&mut self, place: Place, payload: &[u8]) -> io::Result<()> {
+        if matches!(self.output, Output::Discarded) {
+            return Ok(());
+        }
+        let at = match (place, self.message_bytes) {
+            (Place::Stream(offset), None) => offset,
+            (Place::Message { message, offset, length }, Some(bytes)) => {
+                let start = u64::from(message) * u64::from(bytes);
+                let expected = self.size.saturating_sub(start).min(u64::from(bytes));
+                // No message of the content's: the machine may take it, but it is not kept.
+                if u64::from(length) != expected {
+                    return Ok(());
+                }
+                start + u64::from(offset)
+            }
+            _ => return Ok(()),
+        };
+        if at.checked_add(payload.len() as u64).is_none_or(|end| end > self.size) {
+            return Ok(());
+        }
+        if at != self.pending_at + self.pending.len() as u64 || self.pending.len() + payload.len() > WRITE_BYTES {
+            self.flush()?;
+            self.pending_at = at;
+        }
+        self.pending.extend_from_slice(payload);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Output::Temporary { file, .. } = &self.output {
+            file.as_file().write_all_at(&self.pending, self.pending_at)?;
+        }
+        self.pending.clear();
+        Ok(())
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        match event {
+            Event::Deliver(range) if self.message_bytes.is_none() => self.delivered = range.end.min(self.size),
+            Event::DeliverMessage { message, bytes } if self.message_bytes.is_some() => {
+                let (word, bit) = (message as usize / 64, 1 << (message % 64));
+                if self.whole.len() <= word {
+                    self.whole.resize(word + 1, 0);
+                }
+                self.whole[word] |= bit;
+                self.messages += 1;
+                self.delivered += u64::from(bytes);
+            }
+            _ => {}
+        }
+    }
+
+    /// The parts that are missing, in order, none beside another.
+    pub(super) fn missing(&self) -> Vec<ByteRange> {
+        let Some(bytes) = self.message_bytes.map(u64::from) else {
+            let rest = ByteRange::new(self.delivered, self.size);
+            return if rest.is_empty() { Vec::new() } else { vec![rest] };
+        };
+        let mut missing: Vec<ByteRange> = Vec::new();
+        for message in 0..self.size.div_ceil(bytes) {
+            let word = self.whole.get(message as usize / 64).copied().unwrap_or(0);
+            if word >> (message % 64) & 1 != 0 {
+                continue;
+            }
+            let (start, end) = (message * bytes, ((message + 1) * bytes).min(self.size));
+            match missing.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => missing.push(ByteRange::new(start, end)),
+            }
+        }
+        missing
+    }
+
+    /// Whether what arrived is as much as the contract promises: of messages or, in a stream, of bytes.
+    pub(super) fn keeps_bound(&self) -> bool {
+        if let Some(bytes) = self.message_bytes {
+            let messages = self.size.div_ceil(u64::from(bytes)) as u32;
+            let bound = LossBound::from_min_delivery(self.min_delivery).unwrap_or(LossBound::RELIABLE);
+            return self.messages >= u64::from(bound.needed(messages));
+        }
+        let contract = Contract { min_delivery: self.min_delivery, ..Contract::default() };
+        self.delivered >= contract.needed_bytes(self.size)
+    }
+
+    /// Puts it into its place; beside it, if something is missing, a list of what. Missing parts are zeros, or cut off at
+    /// the end of a stream.
+    pub(super) fn place(mut self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+        let missing = self.missing();
+        let Some(path) = self.output.path().map(Path::to_owned) else { return Ok(None) };
+        self.finish(&missing, &path).map_err(|error| (path, error))?;
+        self.output.place(Kind::File)
+    }
+
+    fn finish(&mut self, missing: &[ByteRange], path: &Path) -> io::Result<()> {
+        self.flush()?;
+        let list = path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()));
+        if let Output::Temporary { file, .. } = &self.output {
+            let file = file.as_file();
+            file.set_len(if self.message_bytes.is_some() { self.size } else { self.delivered })?;
+            if self.message_bytes.is_some() {
+                // Of a message that is missing, fragments may have come.
+                missing.iter().try_for_each(|range| write_zeros(file, *range))?;
+            }
+        }
+        if missing.is_empty() {
+            // A list of an earlier transfer would be a lie.
+            return match std::fs::remove_file(&list) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        let mut file = temporary_beside(&list)?;
+        writeln!(file, "# {} bytes of {} are missing: first byte, one past the last", lost(missing), self.size)?;
+        missing.iter().try_for_each(|range| writeln!(file, "{} {}", range.start, range.end))?;
+        file.as_file().sync_all()?;
+        file.persist(&list).map(drop).map_err(|failed| failed.error)
+    }
+}
+
+fn lost(missing: &[ByteRange]) -> u64 {
+    missing.iter().map(|range| range.len()).sum()
+}
+
+fn write_zeros(file: &std::fs::File, range: ByteRange) -> io::Result<()> {
+    let zeros = [0; 16 << 10];
+    let mut at = range.start;
+    while at < range.end {
+        let count = (range.end - at).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..count as usize], at)?;
+        at += count;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn announcement(size: u64, min_delivery: f64, message_bytes: Option<u32>) -> Announcement {
+        let (kind, name) = (Kind::File, "x".into());
+        Announcement { kind, name, size: Some(size), partial: true, min_delivery, message_bytes }
+    }
+
+    fn output(path: &Path) -> Output {
+        Output::Temporary { file: temporary_beside(path).unwrap(), path: path.into() }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+        /// Whichever messages arrive, in pieces and any order: the file has them in their places and zeros elsewhere, and
+        /// the list names what is missing, and only that.
+        #[test]
+        fn files_have_what_arrived(
+            size in 1u64..5000, bytes in 1u32..700, arrives in prop::collection::vec(any::<(bool, bool)>(), 5000),
+        ) {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("x");
+            let mut partial = Partial::new(&announcement(size, 0.0001, Some(bytes)), output(&path));
+            let mut expected = vec![0u8; size as usize];
+            let messages = size.div_ceil(u64::from(bytes)) as u32;
+            for message in (0..messages).rev() {
+                let start = u64::from(message) * u64::from(bytes);
+                let length = (size - start).min(u64::from(bytes)) as u32;
+                let (whole, begun) = arrives[message as usize];
+                let half = length / 2;
+                let part = |from: u32, to: u32| vec![message as u8 | 1; (to - from) as usize];
+                if whole || begun {
+                    let place = Place::Message { message, offset: half, length };
+                    partial.write(place, &part(half, length)).unwrap();
+                }
+                if whole {
+                    partial.write(Place::Message { message, offset: 0, length }, &part(0, half)).unwrap();
+                    partial.event(Event::DeliverMessage { message, bytes: length });
+                    expected[start as usize..][..length as usize].fill(message as u8 | 1);
+                }
+            }
+            // What no such content has is not kept.
+            partial.write(Place::Message { message: messages, offset: 0, length: bytes }, &[9]).unwrap();
+            partial.write(Place::Message { message: 0, offset: 0, length: bytes + 1 }, &[9]).unwrap();
+            let missing = partial.missing();
+            prop_assert_eq!(lost(&missing) + partial.delivered(), size);
+            let place = partial.place();
+            prop_assert!(place.is_ok());
+            prop_assert_eq!(std::fs::read(&path).unwrap(), expected.clone());
+            let covered = |byte: u64| missing.iter().any(|range| (range.start..range.end).contains(&byte));
+            prop_assert!(expected.iter().enumerate().all(|(at, byte)| (*byte == 0) == covered(at as u64)));
+            let list = std::fs::read_to_string(directory.path().join("x.missing")).ok();
+            prop_assert_eq!(list.map_or(0, |list| list.lines().count() - 1), missing.len());
+        }
+    }
+
+    /// A stream that ends early is as long as what arrived; nine tenths of it are enough for a bound of nine tenths.
+    #[test]
+    fn streams_may_end_early() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        for (delivered, kept) in [(899, false), (900, true), (1000, true)] {
+            let mut partial = Partial::new(&announcement(1000, 0.9, None), output(&path));
+            partial.write(Place::Stream(0), &vec![7; delivered as usize]).unwrap();
+            partial.event(Event::Deliver(ByteRange::new(0, delivered)));
+            assert_eq!(partial.keeps_bound(), kept);
+            partial.place().unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), vec![7; delivered as usize]);
+            let list = std::fs::read_to_string(directory.path().join("x.missing"));
+            assert_eq!(list.is_ok(), delivered < 1000, "{list:?}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Streams and messages as applications use them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::thread;
+
+use crate::common::{by, content, encrypted, loopback, settings};
+use pliant_net::api::{Node, Settings, blocking};
+use pliant_net::connection::Keys;
+use pliant_net::flow::{FlowSettings, TransportName};
+use pliant_proto::congestion::Algorithm;
+use pliant_proto::contract::Contract;
+use pliant_proto::time::Span;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+/// Megabytes go both ways at once over one stream, larger than all buffers; each side reads what the other wrote, then
+/// the end.
+#[test]
+fn streams_carry_both_ways() {
+    const BYTES: usize = 3 << 20;
+    for settings in [settings(), encrypted(by(TransportName::Tcp(Algorithm::Cubic)))] {
+        let called = Node::bind(loopback(), settings.clone()).unwrap();
+        let caller = Node::client(loopback(), settings).unwrap();
+        let there = content(BYTES);
+        let back: Vec<u8> = there.iter().map(|byte| byte ^ 0xff).collect();
+        runtime().block_on(async {
+            let (stream, accepted) = tokio::join!(caller.connect(called.local_address()), called.accept());
+            let (mut stream, mut accepted) = (stream.unwrap(), accepted.unwrap());
+            assert_eq!(stream.report().peer, called.local_address());
+            let (mut reader, mut writer) = tokio::io::split(&mut stream);
+            let (mut far_reader, mut far_writer) = tokio::io::split(&mut accepted);
+            let (mut got_there, mut got_back) = (Vec::new(), Vec::new());
+            let results = tokio::join!(
+                async { writer.write_all(&there).await.and(writer.shutdown().await) },
+                async { far_writer.write_all(&back).await.and(far_writer.shutdown().await) },
+                far_reader.read_to_end(&mut got_there),
+                reader.read_to_end(&mut got_back),
+            );
+            assert!(matches!(results, (Ok(()), Ok(()), Ok(BYTES), Ok(BYTES))), "{results:?}");
+            assert!(got_there == there && got_back == back);
+            let report = accepted.report();
+            assert!(report.receiver.duplicate_bytes < BYTES as u64 && report.sender.bytes_sent >= BYTES as u64);
+        });
+    }
+}
+
+/// A reader that takes its time holds the writer back: no more than both buffers is ever under way.
+#[test]
+fn slow_readers_hold_writers_back() {
+    let settings = encrypted(settings());
+    let buffer = settings.flow.receive_buffer as usize;
+    let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
+    let caller = Node::client(loopback(), settings).unwrap();
+    let to = called.local_address();
+    runtime().block_on(async {
+        let mut stream = caller.connect(to).await.unwrap();
+        let mut accepted = called.accept().unwrap();
+        // As much as is taken without a reader: the write after it would wait.
+        let mut written = 0;
+        let piece = vec![7; 10_000];
+        let patience = || {
+            std::future::poll_fn(|context| {
+                context.waker().wake_by_ref();
+                std::task::Poll::<()>::Ready(())
+            })
+        };
+        for _ in 0..100_000 {
+            let waits = std::future::poll_fn(|context| {
+                let poll = tokio::io::AsyncWrite::poll_write(std::pin::Pin::new(&mut stream), context, &piece);
+                std::task::Poll::Ready(match poll {
+                    std::task::Poll::Ready(written) => written.unwrap(),
+                    std::task::Poll::Pending => 0,
+                })
+            });
+            written += waits.await;
+            patience().await;
+        }
+        assert!(written >= buffer && written <= 3 * buffer, "{written} bytes");
+        let mut read = 0;
+        let reading = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while read < written {
+                read += accepted.read(&mut bytes).unwrap();
+            }
+            accepted
+        });
+        let mut accepted = reading.join().unwrap();
+        stream.write_all(b"more").await.unwrap();
+        let mut more = [0; 4];
+        accepted.read_exact(&mut more).unwrap();
+        assert_eq!(&more, b"more");
+    });
+}
+
+/// Calls that cannot succeed fail with their kind; so do reads when the other side goes away, and writes after the end.
+#[test]
+fn failures_have_their_kind() {
+    let quick = |settings: Settings| Settings { connect_timeout: Span::from_ms(600), ..settings };
+    let called = blocking::Node::bind(loopback(), encrypted(settings())).unwrap();
+    let to = called.local_address();
+    let call = |settings| blocking::Node::client(loopback(), quick(settings)).unwrap().connect(to).map(drop);
+    let kind = |result: std::io::Result<()>| result.unwrap_err().kind();
+    let other = Settings { keys: Keys::Preshared([1; 32]), ..settings() };
+    assert_eq!(kind(call(other)), ErrorKind::ConnectionRefused);
+    assert_eq!(kind(call(settings())), ErrorKind::ConnectionRefused);
+    assert_eq!(kind(call(encrypted(by(TransportName::Atp)))), ErrorKind::InvalidInput);
+    let nobody = std::net::UdpSocket::bind(loopback()).unwrap();
+    let caller = blocking::Node::client(loopback(), quick(encrypted(settings()))).unwrap();
+    assert_eq!(kind(caller.connect(nobody.local_addr().unwrap()).map(drop)), ErrorKind::TimedOut);
+
+    let mut stream = caller.connect(to).unwrap();
+    let accepted = called.accept().unwrap();
+    drop(accepted);
+    let mut byte = [0];
+    assert_eq!(stream.read(&mut byte).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let mut stream = caller.connect(to).unwrap();
+    let mut accepted = called.accept().unwrap();
+    stream.write_all(b"x").unwrap();
+    stream.finish().unwrap();
+    assert_eq!(stream.write(b"y").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    assert_eq!((accepted.read(&mut byte).unwrap(), accepted.read(&mut byte).unwrap()), (1, 0));
+}
+
+/// The weight may change while a stream runs; bounds may not, and what the transport does not honour is refused.
+#[test]
+fn contracts_change_where_they_can() {
+    let settings = encrypted(by(TransportName::Tcp(Algorithm::WeightedFair)));
+    let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
+    let stream = blocking::Node::client(loopback(), settings).unwrap().connect(called.local_address()).unwrap();
+    let contract = Contract::default();
+    assert!(stream.set_contract(&Contract { weight: 4.0, ..contract }).is_ok());
+    for refused in [Contract { weight: -1.0, ..contract }, Contract { min_share: 0.5, ..contract }] {
+        assert_eq!(stream.set_contract(&refused).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
+/// Messages arrive whole, each once, and both sides agree on how many; by the contract some may be missing.
+#[test]
+fn messages_arrive_whole() {
+    const MESSAGES: u32 = 2000;
+    let base = encrypted(by(TransportName::Atp));
+    for min_delivery in [1.0, 0.8] {
+        let contract = Contract { min_delivery, ..Contract::default() };
+        let settings = Settings { flow: FlowSettings { contract, ..base.flow.clone() }, ..base.clone() };
+        let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
+        let caller = blocking::Node::client(loopback(), settings).unwrap();
+        let sender = caller.connect_messages(called.local_address()).unwrap();
+        let receiver = called.accept_messages().unwrap();
+        let message = |number: u32| number.to_be_bytes().repeat(1 + number as usize % 700);
+        sender.announce(MESSAGES);
+        for number in 0..MESSAGES {
+            assert_eq!(sender.send(&message(number)).unwrap(), number);
+        }
+        assert_eq!(sender.send(b"").unwrap_err().kind(), ErrorKind::InvalidInput);
+        let receiving = thread::spawn(move || {
+            let mut numbers = Vec::new();
+            while let Some((number, bytes)) = receiver.recv_blocking().unwrap() {
+                assert_eq!(bytes[..], message(number));
+                numbers.push(number);
+            }
+            (numbers, receiver.delivery().unwrap())
+        });
+        sender.finish_blocking().unwrap();
+        let (mut numbers, delivery) = receiving.join().unwrap();
+        numbers.sort_unstable();
+        let missing: Vec<u32> = (0..MESSAGES).filter(|number| numbers.binary_search(number).is_err()).collect();
+        assert_eq!((delivery.messages, &delivery.missing), (MESSAGES, &missing));
+        assert_eq!(delivery.delivered as usize, numbers.len());
+        assert!(f64::from(delivery.delivered) >= min_delivery * f64::from(MESSAGES));
+    }
+}

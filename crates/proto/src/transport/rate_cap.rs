@@ -1,0 +1,169 @@
+//! A sender that never exceeds a rate, whatever its transport would do.
+
+use super::{Command, Deadline, Event, Statistics, Timer, Transport};
+use crate::contract::policy::Policy;
+use crate::packet::{Packet, SackBlocks};
+use crate::time::{Instant, Span};
+use crate::units::Rate;
+
+/// How far packets may run ahead of the rate: a driver's timer comes that late, and packets leave in batches.
+const TOLERANCE: Span = Span::from_ms(1);
+
+/// What a capped sender keeps.
+#[derive(Clone, Copy, Debug)]
+struct Cap {
+    rate: Rate,
+    /// When all that was sent would be over at the rate (the theoretical arrival time of ITU-T I.371's cell rate
+    /// algorithm).
+    sent_until: Instant,
+    /// The transport was not asked for a packet because of the rate.
+    held: bool,
+}
+
+/// A transport whose packets keep to a rate on the wire, or any transport as it is.
+///
+/// Packets are as long as the transport says ([`Packet::wire_bytes`]). At any time what was sent since the start is at
+/// most the rate times the time, and a millisecond's worth and one packet more.
+#[derive(Clone, Debug)]
+pub struct RateCap<T> {
+    inner: T,
+    cap: Option<Cap>,
+}
+
+impl<T: Transport> RateCap<T> {
+    /// `inner` at no more than `rate`, which must be above zero; as it is without one.
+    pub fn new(inner: T, rate: Option<Rate>) -> Self {
+        let cap = rate.map(|rate| {
+            assert!(rate.bits_per_sec() > 0, "nothing can be sent at no rate");
+            Cap { rate, sent_until: Instant::ZERO, held: false }
+        });
+        Self { inner, cap }
+    }
+
+    /// The transport.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: Transport> Transport for RateCap<T> {
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
+        self.inner.handle_packet(now, packet, sack);
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command) {
+        self.inner.handle_command(now, command);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(now);
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        let Some(cap) = &mut self.cap else { return self.inner.poll_transmit(now) };
+        cap.held = cap.sent_until > now.after(TOLERANCE);
+        if cap.held {
+            return None;
+        }
+        let packet = self.inner.poll_transmit(now)?;
+        cap.sent_until = cap.sent_until.max(now).after(cap.rate.time_for(u64::from(packet.wire_bytes)));
+        Some(packet)
+    }
+
+    fn sack_blocks(&self) -> &SackBlocks {
+        self.inner.sack_blocks()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.inner.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let inner = self.inner.poll_timeout();
+        let Some(cap) = self.cap.filter(|cap| cap.held) else { return inner };
+        let at = cap.sent_until.before(TOLERANCE);
+        match inner {
+            // What is due already waits for the rate, too.
+            Some(deadline) if deadline.at < at && deadline.why != Timer::Pace => inner,
+            _ => Some(Deadline { at, why: Timer::Pace }),
+        }
+    }
+
+    fn send_space(&self) -> u64 {
+        self.inner.send_space()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.inner.statistics()
+    }
+
+    fn policy(&self) -> Option<&Policy> {
+        self.inner.policy()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::Algorithm;
+    use crate::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+    use alloc::sync::Arc;
+    use proptest::prelude::*;
+
+    /// Bytes on the wire until each time, with a sender that has more than it may send and acknowledgements at once.
+    fn run(rate: Rate, nap: Span, until: Span) -> u64 {
+        let config = Arc::new(TcpConfig::default());
+        let mut sender =
+            RateCap::new(TcpSender::new(config.clone(), Algorithm::NewReno.controller(config.mss)), Some(rate));
+        let mut receiver = TcpReceiver::new(config);
+        let (mut now, mut bytes) = (Instant::ZERO, 0);
+        sender.handle_command(now, Command::Send { bytes: 1 << 40 });
+        while now < Instant::ZERO.after(until) {
+            while let Some(packet) = sender.poll_transmit(now) {
+                bytes += u64::from(packet.wire_bytes);
+                receiver.handle_packet(now, &packet, &SackBlocks::EMPTY);
+                while let Some(ack) = receiver.poll_transmit(now) {
+                    let sack = *receiver.sack_blocks();
+                    sender.handle_packet(now, &ack, &sack);
+                }
+            }
+            while sender.poll_event().is_some() || receiver.poll_event().is_some() {}
+            let allowed = rate.bytes_in(now.since(Instant::ZERO).plus(TOLERANCE)) + 1538 + 1;
+            assert!(bytes <= allowed, "{bytes} bytes of {allowed} at {now:?}");
+            let at = sender.poll_timeout().expect("there is more to send").at;
+            now = at.max(now).after(nap);
+            receiver.handle_timeout(now);
+            sender.handle_timeout(now);
+        }
+        bytes
+    }
+
+    proptest! {
+        /// The rate is never exceeded by more than the tolerance and a packet, and it is reached within 2 % however late,
+        /// up to half the tolerance, the sender is called.
+        #[test]
+        fn the_rate_is_kept_and_reached(mbit in 10u64..10_000, late_us in 0u64..500) {
+            let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
+            let span = Span::from_ms(400);
+            let bytes = run(rate, Span::from_us(late_us), span);
+            prop_assert!(bytes as f64 >= 0.98 * rate.bytes_in(span) as f64, "{bytes} bytes");
+        }
+    }
+
+    /// Without a rate it is the transport itself.
+    #[test]
+    fn no_rate_changes_nothing() {
+        let config = Arc::new(TcpConfig::default());
+        let sender = || TcpSender::new(config.clone(), Algorithm::Dctcp.controller(config.mss));
+        let (mut plain, mut capped) = (sender(), RateCap::new(sender(), None));
+        for sender in [&mut plain as &mut dyn Transport, &mut capped] {
+            sender.handle_command(Instant::ZERO, Command::Send { bytes: 100_000 });
+        }
+        while let Some(packet) = plain.poll_transmit(Instant::ZERO) {
+            assert_eq!(capped.poll_transmit(Instant::ZERO), Some(packet));
+        }
+        assert_eq!(capped.poll_transmit(Instant::ZERO), None);
+        assert_eq!(capped.poll_timeout(), plain.poll_timeout());
+    }
+}
