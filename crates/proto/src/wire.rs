@@ -22,6 +22,7 @@
 //!  CloseAck   8..12 complete
 //!
 //!  CreditRequest, CreditStop, Credit, Scheduled, Unscheduled, SubflowAck: see `wire/credit.rs`
+//!  Symbol, SymbolAck: see `wire/push.rs`
 //! ```
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
@@ -176,6 +177,7 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.common(KIND_CLOSE_ACK, Flags::NONE, 0, to);
             writer.u32(complete);
         }
+        Body::Symbol { .. } | Body::SymbolAck { .. } => push::encode(&mut writer, packet.body(), to),
         body => credit::encode(&mut writer, body, to),
     }
     writer.at
@@ -200,6 +202,7 @@ pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, S
         KIND_MESSAGE => read_message(&mut reader, &common)?,
         KIND_MESSAGE_ACK => read_message_ack(&mut reader, &common)?,
         KIND_CLOSE | KIND_CLOSE_ACK => read_close(&mut reader, &common)?,
+        push::KIND => push::read(&mut reader, &common)?,
         _ => credit::read(&mut reader, &common)?,
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
@@ -391,5 +394,6 @@ impl Writer<'_> {
 }
 
 mod credit;
+mod push;
 #[cfg(test)]
 mod tests;

@@ -359,7 +359,9 @@ impl Application for Incoming {
             | Event::Finished
             | Event::Ask(_)
             | Event::DeliverMessage { .. }
-            | Event::GiveUp { .. } => Ok(()),
+            | Event::GiveUp { .. }
+            | Event::DeliverSymbol { .. }
+            | Event::ToController(_) => Ok(()),
         }
     }
 }

@@ -263,7 +263,9 @@ impl Application for Outgoing {
             | Event::Received
             | Event::Ask(_)
             | Event::DeliverMessage { .. }
-            | Event::GiveUp { .. } => {}
+            | Event::GiveUp { .. }
+            | Event::DeliverSymbol { .. }
+            | Event::ToController(_) => {}
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::express_pass::{ExpressPassReceiver, ExpressPassSender};
 use super::flex_pass::{FlexPassReceiver, FlexPassSender};
 use super::layering::{LayeredReceiver, LayeredSender};
 use super::near_opt::{NearOptReceiver, NearOptSender};
+use super::push::{PushPort, PushSource};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
@@ -113,6 +114,10 @@ any_transport! {
     AtpReceiver(AtpReceiver),
     /// Leaves messages out and sends the others by TCP.
     SenderDrop(Box<SenderDrop<AnyController>>),
+    /// Pushes symbols of an object.
+    PushSource(PushSource),
+    /// A receiver's end towards one source of an object.
+    PushPort(PushPort),
 }
 
 #[cfg(test)]

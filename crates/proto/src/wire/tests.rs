@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::packet::{CreditStamp, ShortTime, Side, Subflow};
+use crate::transport::push::MAX_SYMBOL;
 
 const CLASS: TrafficClass = TrafficClass::from_octet(0x0a);
 
@@ -163,7 +164,8 @@ fn damaged_datagrams_are_refused_by_reason() {
     assert_eq!(refused(&good_ack, &|bytes| bytes.push(0)), WireError::WrongLength);
     assert_eq!(refused(&good_data, &|bytes| bytes[0] = 0), WireError::WrongMagic);
     assert_eq!(refused(&good_data, &|bytes| bytes[1] = 0x20), WireError::UnknownVersion(2));
-    assert_eq!(refused(&good_data, &|bytes| bytes[1] = 0x1f), WireError::UnknownKind(15));
+    let unknown = |bytes: &mut Vec<u8>| (bytes[1], bytes[8]) = (0x1f, 9);
+    assert_eq!(refused(&good_data, &unknown), WireError::UnknownKind(15));
     assert_eq!(refused(&good_data, &|bytes| bytes[2] = 0x80), WireError::WrongFlags(0x80));
     assert_eq!(refused(&good_ack, &|bytes| bytes[2] |= 0x40), WireError::TooShort, "DELAY without a delay");
     let plain = encoded(&ack(Flags::NONE), &SackBlocks::EMPTY);
@@ -250,6 +252,17 @@ fn message_ack_body() -> impl Strategy<Value = Body> {
     )
 }
 
+fn symbol_body() -> impl Strategy<Value = Body> {
+    let fields = (any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u16>());
+    let ack =
+        (fields, flags_among(Flags::FIN)).prop_map(|((number, received, decoded, needed, claim, marks), flags)| {
+            Body::SymbolAck { number, received, decoded, needed, claim, marks, flags }
+        });
+    let symbol = (any::<u32>(), any::<u32>(), 0..=MAX_SYMBOL, 1..2000u16, flags_among(Flags::RETRANSMISSION))
+        .prop_map(|(number, block, symbol, len, flags)| Body::Symbol { number, block, symbol, len, flags });
+    prop_oneof![symbol, ack]
+}
+
 /// A packet as [`decode`] returns it, but for its size, with its blocks.
 fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
     let sack_flags = flags_among(ACK_FLAGS).prop_map(|flags| flags.with(Flags::SACK));
@@ -269,6 +282,7 @@ fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
     let with_blocks = prop_oneof![
         3 => plain.prop_map(|body| (body, SackBlocks::EMPTY)),
         2 => credit_body().prop_map(|body| (body, SackBlocks::EMPTY)),
+        1 => symbol_body().prop_map(|body| (body, SackBlocks::EMPTY)),
         1 => (ack_body(sack_flags), vec(range, 1..=MAX_SACK_BLOCKS)).prop_map(|(body, ranges)| (body, blocks(&ranges))),
     ];
     let delay = proptest::option::of(any::<u32>().prop_map(OneWayDelay::from_bits));

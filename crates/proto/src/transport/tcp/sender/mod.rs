@@ -373,8 +373,12 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::SendMessage { bytes } => self.write(now, bytes.into()),
             Command::Finish => self.state |= FINISH,
             Command::SetWeight(weight) => self.controller.set_weight(weight),
-            Command::Consume { .. } | Command::SetRate(_) | Command::Fate { .. } | Command::AnnounceMessages { .. } => {
-            }
+            Command::Consume { .. }
+            | Command::SetRate(_)
+            | Command::Fate { .. }
+            | Command::AnnounceMessages { .. }
+            | Command::Push(_)
+            | Command::PushReceiver(_) => {}
         }
     }
 
