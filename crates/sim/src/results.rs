@@ -6,6 +6,7 @@ use pliant_proto::time::{Instant, Span};
 use serde::{Deserialize, Serialize};
 
 pub mod comparison;
+pub mod objects;
 pub mod statistics;
 
 /// How a flow stood when the run ended.
@@ -135,6 +136,18 @@ pub struct FlowRow {
     pub paused: Span,
     /// Its messages; `None` of a plain sequence of bytes.
     pub messages: Option<MessageCounts>,
+    /// Number, within its group, of the object that it brings a part of; `None` of other flows.
+    pub object: Option<u64>,
+    /// Whether its bytes are all those of the object, which the object's flows share.
+    pub shares_object: bool,
+    /// Of a push flow, packets with symbols that arrived.
+    pub symbols: u64,
+    /// Of these, those of a block already decoded, and those that came twice.
+    pub excess_symbols: u64,
+    /// Blocks that the receiver had to decode: all those of the object, in the row of its first flow.
+    pub decoded_blocks: u32,
+    /// Blocks that needed no decoding, likewise.
+    pub whole_blocks: u32,
 }
 
 impl Default for FlowRow {
@@ -168,6 +181,12 @@ impl Default for FlowRow {
             wasted_credits: 0,
             reactive_bytes: 0,
             reorder_bytes: 0,
+            object: None,
+            shares_object: false,
+            symbols: 0,
+            excess_symbols: 0,
+            decoded_blocks: 0,
+            whole_blocks: 0,
         }
     }
 }

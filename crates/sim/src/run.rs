@@ -23,6 +23,7 @@ use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
 use self::credits::CreditTransports;
+use self::push::PushTransports;
 use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
@@ -175,6 +176,8 @@ struct Opener<'a> {
     messages: BTreeMap<(u16, Option<u8>, Rate), Arc<AtpConfig>>,
     /// The same for transports with credits, and for the flows of their groups that cannot use them.
     credits: CreditTransports,
+    /// The same for push.
+    push: PushTransports,
     /// Row of [`RunResult::groups`] for the legacy flows of each group.
     legacy_rows: Vec<Option<u16>>,
 }
@@ -193,6 +196,7 @@ impl<'a> Opener<'a> {
             near_opt: BTreeMap::new(),
             messages: BTreeMap::new(),
             credits: CreditTransports::default(),
+            push: PushTransports::default(),
             legacy_rows: legacy_rows(scenario),
         }
     }
@@ -215,7 +219,13 @@ impl<'a> Opener<'a> {
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let upgraded = scenario.is_upgraded(flow.source, flow.destination);
         let row = self.legacy_rows[usize::from(flow.group)].filter(|_| !upgraded).unwrap_or(flow.group);
+        let mut push = None;
         let (initiator, responder) = match &group.carrier {
+            Carrier::Push(carrier) => {
+                let (source, port, flow) = self.push.open(scenario, carrier, flow, path);
+                push = Some(flow);
+                (source, port)
+            }
             Carrier::Credit(carrier) => match group.legacy.as_ref().filter(|_| !upgraded) {
                 Some(legacy) => self.credits.open_legacy(&legacy.carrier, flow),
                 None => self.credits.open(scenario, carrier, flow),
@@ -279,7 +289,8 @@ impl<'a> Opener<'a> {
             let total = (!endless).then(|| source.clone().count() as u32);
             Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
         });
-        Opened { initiator, responder, ideal_fct, messages, group: row }
+        let object = group.traffic.flows_per_object().map(|flows| flow.sequence / u64::from(flows));
+        Opened { initiator, responder, ideal_fct, messages, group: row, object, push }
     }
 }
 
@@ -306,6 +317,8 @@ fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
         let group = scenario.groups.get(usize::from(flow.group));
         let lacks = group.is_some_and(|group| match flow.messages {
             Some(counts) if group.max_loss != LossBound::RELIABLE => counts.delivered < counts.needed,
+            // Its flows bring an object together.
+            _ if matches!(group.carrier, Carrier::Push(_)) => false,
             _ => flow.delivered_bytes < group.contract.needed_bytes(flow.bytes),
         });
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
@@ -397,6 +410,7 @@ impl Clock {
 }
 
 mod credits;
+mod push;
 mod shares;
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,8 @@ pub(super) mod kind {
     pub(in crate::engine) const ORACLE_UPDATE: u8 = 6;
     /// The application has another message; the entity is the flow.
     pub(in crate::engine) const MESSAGE: u8 = 7;
+    /// The controller of objects has mail, sends some, or acts.
+    pub(in crate::engine) const CONTROL: u8 = 8;
 }
 
 /// The pending events of a run.

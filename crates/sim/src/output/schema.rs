@@ -13,7 +13,7 @@ use crate::results::{
 };
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 31] = [
+pub(super) const FLOWS: [Field; 37] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -45,6 +45,12 @@ pub(super) const FLOWS: [Field; 31] = [
     ("wasted_credits", Kind::Integer),
     ("reactive_bytes", Kind::Integer),
     ("reorder_bytes", Kind::Integer),
+    ("object", Kind::OptionalInteger),
+    ("shares_object", Kind::Integer),
+    ("symbols", Kind::Integer),
+    ("excess_symbols", Kind::Integer),
+    ("decoded_blocks", Kind::Integer),
+    ("whole_blocks", Kind::Integer),
 ];
 
 /// Columns of `ports.csv`.
@@ -143,6 +149,12 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| flow.wasted_credits),
         integers(rows, |flow| flow.reactive_bytes),
         integers(rows, |flow| flow.reorder_bytes),
+        Column::OptionalInteger(rows.iter().map(|flow| flow.object).collect()),
+        integers(rows, |flow| u64::from(flow.shares_object)),
+        integers(rows, |flow| flow.symbols),
+        integers(rows, |flow| flow.excess_symbols),
+        integers(rows, |flow| u64::from(flow.decoded_blocks)),
+        integers(rows, |flow| u64::from(flow.whole_blocks)),
     ]
 }
 
@@ -324,6 +336,12 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             wasted_credits: table.integer("wasted_credits", row),
             reactive_bytes: table.integer("reactive_bytes", row),
             reorder_bytes: table.integer("reorder_bytes", row),
+            object: table.optional("object", row),
+            shares_object: table.integer("shares_object", row) != 0,
+            symbols: table.integer("symbols", row),
+            excess_symbols: table.integer("excess_symbols", row),
+            decoded_blocks: table.small("decoded_blocks", row)?,
+            whole_blocks: table.small("whole_blocks", row)?,
         })
     };
     (0..table.rows()).map(row).collect()

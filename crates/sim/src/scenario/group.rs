@@ -8,6 +8,7 @@ use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
 use super::near_opt::NearOptSpec;
+use super::push::PushSpec;
 use super::reflex::ReflexSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
@@ -15,7 +16,7 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 17] = [
+pub(super) const GROUP_KEYS: [&str; 18] = [
     "kind",
     "class",
     "ack_class",
@@ -29,6 +30,7 @@ pub(super) const GROUP_KEYS: [&str; 17] = [
     "pfabric",
     "cross_queue",
     "near_opt",
+    "push",
     "credit",
     "legacy",
     "legacy_class",
@@ -68,6 +70,9 @@ pub struct GroupSpec {
     /// Settings of its `near-opt` transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_opt: Option<NearOptSpec>,
+    /// Settings of its `push` transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushSpec>,
     /// Settings of its ATP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atp: Option<AtpSpec>,
@@ -138,11 +143,13 @@ pub enum TransportName {
     /// Data on credits, and by DCTCP's window what is left (FlexPass).
     #[serde(rename = "flexpass")]
     FlexPass,
+    /// Coded symbols of an object, from many sources at once (PPUSH).
+    Push,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -160,6 +167,7 @@ impl TransportName {
         Self::ExpressPass,
         Self::Layered,
         Self::FlexPass,
+        Self::Push,
     ];
 
     /// Its name in scenario files.
@@ -182,6 +190,7 @@ impl TransportName {
             Self::ExpressPass => "expresspass",
             Self::Layered => "expresspass-layered",
             Self::FlexPass => "flexpass",
+            Self::Push => "push",
         }
     }
 
@@ -204,6 +213,7 @@ impl TransportName {
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
+            Self::Push => "PPUSH: coded symbols of an object from many sources at once, weighted by remaining size",
             Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
             Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
             Self::NearOpt => {
@@ -219,7 +229,7 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt) && !self.has_credits()
+        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt | Self::Push) && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -234,6 +244,7 @@ impl TransportName {
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
+            Self::Push => "push",
             Self::ExpressPass | Self::Layered | Self::FlexPass => "credit",
             _ => "tcp",
         }
@@ -246,6 +257,7 @@ impl TransportName {
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),
+            Self::Push => Table::try_from(PushSpec::default().explicit(&Contract::default(), 1, true)),
             _ if self.has_credits() => Table::try_from(CreditSpec::default().explicit(self, 1.0)),
             _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
         };
@@ -255,7 +267,7 @@ impl TransportName {
     /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {
-            Self::WeightedFair => &[Field::Weight],
+            Self::WeightedFair | Self::Push => &[Field::Weight],
             _ if self.sends_messages() => &[Field::MinDelivery],
             _ => &[],
         }

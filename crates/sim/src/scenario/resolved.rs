@@ -22,6 +22,7 @@ use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
 use super::near_opt::{NearOptSpec, OracleSpec};
+use super::push::{PushCarrier, push_carrier};
 use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::reflex::ReflexGroup;
 use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
@@ -110,6 +111,8 @@ pub enum Carrier {
     Udp(UdpSpec),
     /// Near-Opt.
     NearOpt(NearOptSpec),
+    /// Push.
+    Push(Box<PushCarrier>),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
     Messages(Box<AtpConfig>),
 }
@@ -401,6 +404,13 @@ fn resolve_group(
     }
     contract.check(&honours).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
+    if let TrafficSpec::Objects(spec) = &mut group.traffic {
+        spec.split.get_or_insert(group.transport != TransportName::Push);
+        if !spec.splits() && group.transport != TransportName::Push {
+            let why = format!("{} has no way to share an object out: only true fits", group.transport.name());
+            return Err(document.error(&format!("traffic.{name}.split"), why));
+        }
+    }
     let max_loss =
         max_loss(group, &contract).map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
     let place = |(key, why): KeyError| group_error(document, name, &key, why);
@@ -409,6 +419,7 @@ fn resolve_group(
     let carrier = check_tables(group).and_then(|()| match group.transport {
         TransportName::Udp => udp_carrier(group),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
+        TransportName::Push => Ok(Carrier::Push(Box::new(push_carrier(group, &contract, packets, plans[1])?))),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
             Ok(Carrier::Credit(Box::new(credit_carrier(group, tcp, plans)?)))
@@ -460,6 +471,8 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
         ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
+        ("push", group.push.is_some(), of(TransportName::Push), "has no settings of push"),
+        ("messages", group.messages.is_some(), !of(TransportName::Push), "moves objects, not messages"),
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
         ("pfabric", group.pfabric.is_some(), of(TransportName::PFabric), "has no settings of pFabric"),
         ("cross_queue", group.cross_queue.is_some(), bends, "does not pause, only transports with a window do"),

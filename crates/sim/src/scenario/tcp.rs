@@ -377,6 +377,7 @@ impl TcpSpec {
             TransportName::LedbatPlusPlus => LedbatPlusPlus::new(self.ledbat_plus_plus(initial_window), mss).into(),
             TransportName::Udp
             | TransportName::NearOpt
+            | TransportName::Push
             | TransportName::Atp
             | TransportName::PFabric
             | TransportName::ExpressPass => return None,
