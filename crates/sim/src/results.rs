@@ -3,6 +3,7 @@
 use pliant_proto::contract::reflex::Standing;
 use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::WindowState;
 use serde::{Deserialize, Serialize};
 
 pub mod comparison;
@@ -288,6 +289,19 @@ impl ReflexSample {
     }
 }
 
+/// How a sender's window stood at one moment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WindowSample {
+    /// When.
+    pub at: Instant,
+    /// The flow's number, as in [`FlowRow::id`].
+    pub flow: u64,
+    /// Index of its traffic group.
+    pub group: u16,
+    /// How it stood.
+    pub window: WindowState,
+}
+
 /// A traffic group, in words for people.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupInfo {
@@ -338,6 +352,8 @@ pub struct RunResult {
     pub throughput_samples: Vec<ThroughputSample>,
     /// Standings of flows under REFLEX, by time; empty unless asked for.
     pub reflex_samples: Vec<ReflexSample>,
+    /// Windows of senders over time, by time; empty unless asked for.
+    pub window_samples: Vec<WindowSample>,
 }
 
 impl RunResult {

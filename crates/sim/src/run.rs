@@ -65,10 +65,10 @@ pub fn run(
 ) -> Result<RunResult, RunError> {
     match scenario.spec.sample_interval {
         Some(interval) => {
-            let recorder = SeriesRecorder::new(interval, group_infos(scenario).len());
+            let recorder = SeriesRecorder::new(interval, group_infos(scenario).len(), scenario.spec.sample_windows);
             let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
             (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
-            result.reflex_samples = recorder.reflex;
+            (result.reflex_samples, result.window_samples) = (recorder.reflex, recorder.windows);
             Ok(result)
         }
         None => run_with(scenario, NoRecorder, interrupt, progress).map(|(result, _)| result),
@@ -89,6 +89,7 @@ fn run_with<R: Recorder>(
         host_plan: &scenario.host_plan,
         path_choice: scenario.spec.routing.into(),
         oracle_interval: scenario.oracle_interval(),
+        losses: &scenario.losses,
         seed: scenario.spec.seed,
     };
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
@@ -130,6 +131,7 @@ fn run_with<R: Recorder>(
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
         reflex_samples: Vec::new(),
+        window_samples: Vec::new(),
     };
     result.assert_invariants();
     Ok((result, recorder))

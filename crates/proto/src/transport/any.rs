@@ -12,7 +12,7 @@ use super::push::{PushPort, PushSource};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
-use super::{Command, Deadline, Event, Statistics, Transport};
+use super::{Command, Deadline, Event, Statistics, Transport, WindowState};
 use crate::congestion::AnyController;
 use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
@@ -76,6 +76,10 @@ macro_rules! any_transport {
 
             fn policy(&self) -> Option<&Policy> {
                 match self { $(Self::$name(transport) => transport.policy(),)* }
+            }
+
+            fn window(&self) -> Option<WindowState> {
+                match self { $(Self::$name(transport) => transport.window(),)* }
             }
         }
     };

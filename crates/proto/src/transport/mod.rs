@@ -216,6 +216,22 @@ pub trait Transport {
     fn policy(&self) -> Option<&Policy> {
         None
     }
+
+    /// How its window stands, if it has one (sender).
+    fn window(&self) -> Option<WindowState> {
+        None
+    }
+}
+
+/// How a sender's window stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WindowState {
+    /// The congestion window, in full packets.
+    pub packets: f64,
+    /// Estimated fraction of marked packets, of controllers that have one.
+    pub alpha: Option<f64>,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub rtt: Span,
 }
 
 /// Where a driver takes a transport's outputs.

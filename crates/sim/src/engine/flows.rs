@@ -5,7 +5,7 @@
 
 use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::{Statistics, Transport};
+use pliant_proto::transport::{Statistics, Transport, WindowState};
 
 use super::messages::FlowMessages;
 use super::objects::PushFlow;
@@ -251,6 +251,16 @@ impl<'a, T: Transport> Flows<'a, T> {
     fn statistics(&self, flow: u32) -> (Statistics, Statistics) {
         let first = 2 * flow as usize;
         (self.endpoints[first].transport.statistics(), self.endpoints[first + 1].transport.statistics())
+    }
+
+    /// How the windows of all senders under way stand: flow, group, window.
+    pub(super) fn windows(&self) -> impl Iterator<Item = (u64, u16, WindowState)> {
+        let mut free = vec![false; self.slots.len()];
+        for &flow in &self.free {
+            free[flow as usize] = true;
+        }
+        let under_way = self.slots.iter().enumerate().filter(move |(flow, _)| !free[*flow]);
+        under_way.filter_map(|(flow, slot)| Some((slot.id, slot.group, self.endpoints[2 * flow].transport.window()?)))
     }
 
     /// Rows of all flows that started, by number; those still under way as unfinished.

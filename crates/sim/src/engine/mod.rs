@@ -7,6 +7,7 @@ mod arrivals;
 mod attachments;
 mod flows;
 mod link;
+mod losses;
 mod messages;
 mod network;
 mod objects;
@@ -14,6 +15,7 @@ mod oracle;
 mod schedule;
 
 pub use flows::{Open, Opened};
+pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
 pub use objects::{HighWeight, PushFlow};
 
@@ -66,6 +68,8 @@ pub struct Setup<'a> {
     pub oracle_interval: Span,
     /// Seed of every random stream.
     pub seed: u64,
+    /// What links lose.
+    pub losses: &'a [LinkLoss],
 }
 
 /// What a run did, beside its flows.
@@ -388,6 +392,11 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
 
     fn handle_sample(&mut self) {
         let next = self.recorder.sample(self.now, self.network.occupancies(self.now));
+        if self.recorder.wants_windows() {
+            for (flow, group, window) in self.flows.windows() {
+                self.recorder.window(self.now, flow, group, window);
+            }
+        }
         // Alone in the schedule, a sample would keep the run going for ever.
         if !self.schedule.is_empty() {
             self.schedule.push(next, kind::SAMPLE, 0);

@@ -2,13 +2,14 @@
 
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
-use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
+use pliant_proto::switch::queue::{Admission, DropReason, Occupancy, QueueCounters};
 use pliant_proto::switch::{QueuePlan, SharedBuffer};
 use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
 use super::link::Link;
+use super::losses::Losses;
 use super::schedule::{Schedule, kind};
 use super::{PathChoice, Setup};
 use crate::routing::Routing;
@@ -33,6 +34,7 @@ pub(super) struct Network<'a> {
     turns: Vec<u32>,
     /// SACK blocks of packets under way.
     pub(super) attachments: Attachments,
+    losses: Losses,
 }
 
 impl<'a> Network<'a> {
@@ -59,6 +61,7 @@ impl<'a> Network<'a> {
             stream: Stream::named(setup.seed, "spray"),
             turns: vec![0; nodes],
             attachments: Attachments::default(),
+            losses: Losses::new(setup.losses, setup.seed),
         }
     }
 
@@ -81,6 +84,9 @@ impl<'a> Network<'a> {
     /// Queues a packet on `link`.
     #[inline(always)]
     pub(super) fn enqueue(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
+        if self.losses.takes(now, link, packet) {
+            return Admission::Dropped(DropReason::Loss);
+        }
         if !self.shared.is_empty() {
             return self.enqueue_shared(now, link, packet, schedule);
         }
@@ -227,7 +233,14 @@ impl<'a> Network<'a> {
 
     /// Each queue's counts, by link.
     pub(super) fn counters(&self) -> impl Iterator<Item = Vec<QueueCounters>> {
-        self.links.iter().map(Link::counters)
+        self.links.iter().enumerate().map(|(link, port)| {
+            let mut counters = port.counters();
+            for (class, lost) in self.losses.counts(link as u32) {
+                let sum = &mut counters[self.queue_of(link as u32, class)].dropped[DropReason::Loss as usize];
+                (sum.packets, sum.bytes) = (sum.packets + lost.packets, sum.bytes + lost.bytes);
+            }
+            counters
+        })
     }
 
     /// Asserts that no packet or byte was made or lost, on each link and from link to link.

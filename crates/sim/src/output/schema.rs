@@ -6,10 +6,13 @@ use std::borrow::Cow;
 use pliant_proto::contract::reflex::{Phase, Standing};
 use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::WindowState;
 
 use super::columns::{Column, Columns, Field, Kind};
+use crate::results::objects::ObjectRow;
 use crate::results::{
     FlowRow, FlowState, GroupInfo, MessageCounts, PortRow, QueueSample, ReflexSample, Share, ThroughputSample,
+    WindowSample,
 };
 
 /// Columns of `flows.csv` and `flows.parquet`.
@@ -54,7 +57,7 @@ pub(super) const FLOWS: [Field; 37] = [
 ];
 
 /// Columns of `ports.csv`.
-pub(super) const PORTS: [Field; 20] = [
+pub(super) const PORTS: [Field; 22] = [
     ("port", Kind::Integer),
     ("queue", Kind::Integer),
     ("port_name", Kind::Text),
@@ -72,6 +75,8 @@ pub(super) const PORTS: [Field; 20] = [
     ("dropped_shared_buffer_bytes", Kind::Integer),
     ("dropped_early_packets", Kind::Integer),
     ("dropped_early_bytes", Kind::Integer),
+    ("dropped_loss_packets", Kind::Integer),
+    ("dropped_loss_bytes", Kind::Integer),
     ("left_packets", Kind::Integer),
     ("left_bytes", Kind::Integer),
     ("max_packets", Kind::Integer),
@@ -102,6 +107,34 @@ pub(super) const REFLEX_SERIES: [Field; 10] = [
     ("delivery_budget_bytes", Kind::OptionalNumber),
     ("phase", Kind::Text),
     ("low", Kind::Integer),
+];
+
+/// Columns of `window_series.parquet`.
+pub(super) const WINDOW_SERIES: [Field; 6] = [
+    ("at_ps", Kind::Integer),
+    ("flow", Kind::Integer),
+    ("group", Kind::Text),
+    ("window_packets", Kind::OptionalNumber),
+    ("alpha", Kind::OptionalNumber),
+    ("rtt_ps", Kind::Integer),
+];
+
+/// Columns of `objects.csv`.
+pub(super) const OBJECTS: [Field; 14] = [
+    ("object", Kind::Integer),
+    ("group", Kind::Text),
+    ("receiver", Kind::Integer),
+    ("sources", Kind::Integer),
+    ("size_bytes", Kind::Integer),
+    ("start_ps", Kind::Integer),
+    ("completed_ps", Kind::OptionalInteger),
+    ("completion_time_us", Kind::OptionalNumber),
+    ("delivered_bytes", Kind::Integer),
+    ("largest_part", Kind::OptionalNumber),
+    ("symbols", Kind::Integer),
+    ("excess_symbols", Kind::Integer),
+    ("decoded_blocks", Kind::Integer),
+    ("whole_blocks", Kind::Integer),
 ];
 
 fn integers<T>(rows: &[T], value: impl Fn(&T) -> u64) -> Column<'static> {
@@ -215,6 +248,36 @@ pub(super) fn reflex_series<'a>(rows: &'a [ReflexSample], groups: &'a [GroupInfo
         budget(|standing| standing.delivery_budget),
         text(rows, |sample| sample.standing.phase.name()),
         integers(rows, |sample| u64::from(sample.standing.low)),
+    ]
+}
+
+pub(super) fn window_series<'a>(rows: &'a [WindowSample], groups: &'a [GroupInfo]) -> Columns<'a> {
+    vec![
+        integers(rows, |sample| sample.at.as_ps()),
+        integers(rows, |sample| sample.flow),
+        text(rows, |sample| &groups[usize::from(sample.group)].name),
+        Column::OptionalNumber(rows.iter().map(|sample| Some(sample.window.packets)).collect()),
+        Column::OptionalNumber(rows.iter().map(|sample| sample.window.alpha).collect()),
+        integers(rows, |sample| sample.window.rtt.as_ps()),
+    ]
+}
+
+pub(super) fn objects<'a>(rows: &'a [ObjectRow], groups: &'a [GroupInfo]) -> Columns<'a> {
+    vec![
+        integers(rows, |object| object.object),
+        text(rows, |object| &groups[usize::from(object.group)].name),
+        integers(rows, |object| u64::from(object.receiver)),
+        integers(rows, |object| u64::from(object.sources)),
+        integers(rows, |object| object.bytes),
+        integers(rows, |object| object.start.as_ps()),
+        Column::OptionalInteger(rows.iter().map(|object| object.completed.map(Instant::as_ps)).collect()),
+        Column::OptionalNumber(rows.iter().map(|object| object.completion_time().map(Span::as_us_f64)).collect()),
+        integers(rows, |object| object.delivered_bytes),
+        Column::OptionalNumber(rows.iter().map(|object| Some(object.largest_part)).collect()),
+        integers(rows, |object| object.symbols),
+        integers(rows, |object| object.excess_symbols),
+        integers(rows, |object| u64::from(object.decoded_blocks)),
+        integers(rows, |object| u64::from(object.whole_blocks)),
     ]
 }
 
@@ -395,6 +458,27 @@ pub(super) fn read_throughput_series(
             at: Instant::from_ps(table.integer("at_ps", row)),
             group: table.group(row, groups)?,
             delivered_bytes: table.integer("delivered_bytes", row),
+        })
+    };
+    (0..table.rows()).map(row).collect()
+}
+
+pub(super) fn read_window_series(
+    columns: &Columns<'static>,
+    groups: &[GroupInfo],
+) -> Result<Vec<WindowSample>, String> {
+    let table = Named { fields: &WINDOW_SERIES, columns };
+    let row = |row: usize| {
+        let packets = table.number("window_packets", row);
+        Ok(WindowSample {
+            at: Instant::from_ps(table.integer("at_ps", row)),
+            flow: table.integer("flow", row),
+            group: table.group(row, groups)?,
+            window: WindowState {
+                packets: packets.ok_or_else(|| format!("row {}: window_packets is missing", row + 1))?,
+                alpha: table.number("alpha", row),
+                rtt: Span::from_ps(table.integer("rtt_ps", row)),
+            },
         })
     };
     (0..table.rows()).map(row).collect()

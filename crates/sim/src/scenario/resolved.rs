@@ -21,6 +21,7 @@ use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::losses;
 use super::near_opt::{NearOptSpec, OracleSpec};
 use super::push::{PushCarrier, push_carrier};
 use super::queues::{KeyError, QueuesSpec, Reserve};
@@ -29,6 +30,7 @@ use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use super::warnings::warnings;
+use crate::engine::LinkLoss;
 use crate::routing::Routing;
 use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{
@@ -58,6 +60,8 @@ pub struct Resolved {
     pub groups: Vec<Group>,
     /// Whether each host has the transports with credits; empty if all have.
     deployed: Vec<bool>,
+    /// What links lose.
+    pub losses: Vec<LinkLoss>,
     /// What can run but is hardly meant, a line each.
     pub warnings: Vec<String>,
     pub(super) fabric: Fabric,
@@ -276,6 +280,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         spec.oracle.get_or_insert_default();
     }
 
+    let losses = losses::resolve(&spec.losses, &topology).map_err(|(key, why)| document.error(&key, why))?;
     let fabric = fabric(&topology, spec.duration);
     let mut resolved = Resolved {
         spec,
@@ -285,6 +290,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         host_plan,
         groups,
         deployed,
+        losses,
         warnings: Vec::new(),
         fabric,
         class_names,
@@ -315,6 +321,9 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if spec.sample_interval == Some(Span::ZERO) {
         return refuse("sample_interval", "must be longer than 0s");
+    }
+    if spec.sample_windows && spec.sample_interval.is_none() {
+        return refuse("sample_windows", "needs a `sample_interval`");
     }
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
@@ -405,6 +414,7 @@ fn resolve_group(
     contract.check(&honours).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
     if let TrafficSpec::Objects(spec) = &mut group.traffic {
+        spec.fanout = Some(spec.fanout());
         spec.split.get_or_insert(group.transport != TransportName::Push);
         if !spec.splits() && group.transport != TransportName::Push {
             let why = format!("{} has no way to share an object out: only true fits", group.transport.name());

@@ -340,6 +340,8 @@ fn every_key_is_documented() {
         ("Near-Opt", [keys_of::<OracleSpec>(None), keys_of::<NearOptSpec>(None)].concat()),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
         ("Traffic groups", keys_of::<PFabricSpec>(None)),
+        ("Push settings", [keys_of::<PushSpec>(None), values_of::<WeightsName>()].concat()),
+        ("Losses", keys_of::<LossSpec>(None)),
         ("messages", [keys_of::<MessagesSpec>(None), values_of::<GapLaw>()].concat()),
         ("ATP settings", keys_of::<AtpSpec>(None)),
         ("ATP settings", [values_of::<ProfileName>(), values_of::<VariantName>(), values_of::<OrderName>()].concat()),

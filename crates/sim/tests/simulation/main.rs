@@ -10,6 +10,7 @@ mod loss_rate;
 mod maxmin;
 mod near_opt;
 mod order;
+mod push;
 mod reflex;
 mod s1;
 mod scavengers;

@@ -14,7 +14,7 @@ use crate::packet::{Body, Ecn, Flags, NO_CLAIM, Packet, SackBlocks};
 use crate::recovery::flight::{Flight, Sent};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::Instant;
-use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
+use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
 
 /// Claims that a source keeps per block; more would be sent too late.
 const CLAIMS_MAX: usize = 64;
@@ -109,16 +109,6 @@ impl PushSource {
         };
         source.open_blocks();
         Self(Box::new(source))
-    }
-
-    /// Estimated fraction of marked packets (alpha), in [0, 1].
-    pub fn alpha(&self) -> f64 {
-        self.0.window.alpha()
-    }
-
-    /// The congestion window (W), in packets.
-    pub fn cwnd(&self) -> f64 {
-        self.0.window.cwnd()
     }
 
     /// The flow's weight (theta).
@@ -440,5 +430,10 @@ impl Transport for PushSource {
 
     fn statistics(&self) -> Statistics {
         self.0.statistics
+    }
+
+    fn window(&self) -> Option<WindowState> {
+        let Source { window, rtt, .. } = &*self.0;
+        Some(WindowState { packets: window.cwnd(), alpha: window.marked_fraction(), rtt: rtt.smoothed() })
     }
 }
