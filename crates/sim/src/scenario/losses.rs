@@ -15,7 +15,7 @@ use crate::units_serde;
 pub struct LossSpec {
     /// The link, as `ports.csv` names its port: `"switch 0 -> host 1"`.
     pub link: String,
-    /// The probability with which each packet is lost, in (0, 1). Either this, or `at` and `packets`.
+    /// The probability with which each packet is lost, in [0, 1). Either this, or `at` and `packets`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
     /// From when on packets in a row are lost.
@@ -35,8 +35,8 @@ pub(super) fn resolve(specs: &[LossSpec], topology: &Topology) -> Result<Vec<Lin
             return refuse("link", suggest::unknown("link", &spec.link, &names().collect::<Vec<_>>()));
         };
         let kind = match (spec.probability, spec.at, spec.packets) {
-            (Some(probability), None, None) if probability > 0.0 && probability < 1.0 => LossKind::Random(probability),
-            (Some(_), None, None) => return refuse("probability", "must lie in (0, 1)".to_owned()),
+            (Some(probability), None, None) if (0.0..1.0).contains(&probability) => LossKind::Random(probability),
+            (Some(_), None, None) => return refuse("probability", "must lie in [0, 1)".to_owned()),
             (None, Some(at), Some(packets)) if packets > 0 => LossKind::Burst { at: Instant::ZERO.after(at), packets },
             (None, Some(_), Some(_)) => return refuse("packets", "must be at least 1".to_owned()),
             _ => return refuse("probability", "give either probability, or at and packets".to_owned()),

@@ -105,7 +105,7 @@ struct Peer {
     slot: u8,
     /// Largest packet number that came, and which before it did.
     highest: Option<(u32, u32)>,
-    marks: u16,
+    marks: u64,
     heard_at: Option<Instant>,
     /// Answer that is due: packet number, what is needed, what is claimed.
     ack: Option<(u32, u32, u32)>,
@@ -219,7 +219,7 @@ impl PushReceiver {
         let source = &mut self.peers[peer];
         source.note_number(number);
         if packet.traffic_class.ecn() == Ecn::Ce {
-            source.marks = source.marks.wrapping_add(1);
+            source.marks += 1;
         }
         let (needed, claim) = self.take(peer, block, symbol);
         self.peers[peer].ack = Some((number, needed, claim));
@@ -355,7 +355,7 @@ impl PushReceiver {
         };
         let received = source.received_before(number);
         let flags = Flags::NONE.with_if(Flags::FIN, complete);
-        let (decoded, marks) = (self.decoded, source.marks);
+        let (decoded, marks) = (self.decoded, source.marks as u16);
         let body = Body::SymbolAck { number, received, decoded, needed, claim, marks, flags };
         Some(Packet::new(self.config.ack_class.with_ecn(Ecn::NotEct), self.config.wire.wire_bytes(0), body))
     }
@@ -452,7 +452,7 @@ impl Transport for PushPort {
         let peer = &receiver.peers[self.peer];
         let counts = if self.peer == 0 { receiver.counts } else { ReceiverCounts::default() };
         Statistics {
-            marks: peer.marks.into(),
+            marks: peer.marks,
             symbols: peer.packets,
             excess_symbols: peer.excess,
             decoded_blocks: counts.decoded_blocks,
