@@ -2,7 +2,7 @@
 """Packet-hops per CPU second of pliant beside ns-3 and ns-2, in one sitting.
 
 Usage: bench.py PLIANT [--runs N] [--no-peers] [SCENARIO]...
-SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n reflex S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
+SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n S1push reflex S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
 
 Runs of pliant are whole processes, set-up included, the median of N (default 3); a peer runs once per scenario, without
 its set-up, shortened where it is slow. Writes target/bench.json and prints a table. See README.md beside this file.
@@ -19,10 +19,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / "target" / "bench"
-SCENARIOS = ["S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "reflex", "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr"]
+SCENARIOS = ["S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "reflex", "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr"]
 PEERS = ["ns-3", "ns-2"]
 # What the peers are not set up for.
-ALONE = ["S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "reflex"]
+ALONE = ["S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "reflex"]
 # Longer than any run: pliant's traces know no flow without an end.
 ENDLESS_BYTES = 10**12
 

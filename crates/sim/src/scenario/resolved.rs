@@ -34,7 +34,7 @@ use crate::engine::LinkLoss;
 use crate::routing::Routing;
 use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{
-    Environment, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
+    Environment, FANOUT_MAX, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
 };
 use crate::workload::{Messages, PacketFormat};
 
@@ -415,6 +415,10 @@ fn resolve_group(
     group.ack_class.get_or_insert(group.class);
     if let TrafficSpec::Objects(spec) = &mut group.traffic {
         spec.fanout = Some(spec.fanout());
+        if !(1..=FANOUT_MAX).contains(&spec.fanout()) {
+            let why = format!("{} sources: an object has 1 to {FANOUT_MAX}", spec.fanout());
+            return Err(document.error(&format!("traffic.{name}.fanout"), why));
+        }
         spec.split.get_or_insert(group.transport != TransportName::Push);
         if !spec.splits() && group.transport != TransportName::Push {
             let why = format!("{} has no way to share an object out: only true fits", group.transport.name());

@@ -39,7 +39,7 @@ pub use incast::{IncastSpec, ReceiverOrder};
 pub use load::{LoadCounts, LoadOn};
 pub use long_flows::{LongFlow, LongFlowsSpec};
 pub use merge::Traffic;
-pub use objects::ObjectsSpec;
+pub use objects::{FANOUT_MAX, ObjectsSpec};
 pub use offered::{Offered, offered};
 pub use periodic::{DestinationChoice, PeriodicSpec};
 pub use permutation::PermutationSpec;

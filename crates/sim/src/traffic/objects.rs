@@ -15,7 +15,7 @@ use super::{Arrival, HostSet, TrafficError};
 use crate::workload::{Distribution, SizeRange};
 
 /// Most sources of an object.
-const FANOUT_MAX: u32 = 32;
+pub const FANOUT_MAX: u32 = 32;
 
 /// Objects arrive as a Poisson process, or at fixed intervals, or all at once; receiver and sources are drawn at random.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -122,9 +122,6 @@ impl ObjectsSpec {
         let holders = context.hosts("holders", self.holders.as_ref())?;
         let receivers = context.hosts("receivers", self.receivers.as_ref())?;
         let fanout = self.fanout();
-        if !(1..=FANOUT_MAX).contains(&fanout) {
-            return Err(context.error("fanout", format!("{fanout} sources: an object has 1 to {FANOUT_MAX}")));
-        }
         let others = |receiver: &u32| holders.iter().filter(|holder| *holder != receiver).count();
         if let Some(receiver) = receivers.iter().find(|receiver| others(receiver) < fanout as usize) {
             let have = others(receiver);
