@@ -223,7 +223,7 @@ fn a_report_is_rebuilt_from_the_other_files() {
     fs::remove_file(out.join(files::REPORT)).unwrap();
     let path = rebuild_report(&out).unwrap();
     assert_eq!(fs::read_to_string(path).unwrap(), first);
-    assert_eq!(entries(&out).len(), 9, "no temporary file stays");
+    assert_eq!(entries(&out).len(), 10, "no temporary file stays");
 }
 
 #[test]

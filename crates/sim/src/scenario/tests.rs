@@ -125,7 +125,7 @@ fn mistakes_are_named() {
         (
             "\"weighted-fair\"",
             "\"dctcp\"",
-            "small.toml:22: `traffic.backup.contract.weight`: dctcp does not honour weight (these do: weighted-fair)",
+            "small.toml:22: `traffic.backup.contract.weight`: dctcp does not honour weight (these do: weighted-fair, push)",
         ),
         (
             "min_rto",
