@@ -224,9 +224,17 @@ impl<'a> Opener<'a> {
         let mut push = None;
         let (initiator, responder) = match &group.carrier {
             Carrier::Push(carrier) => {
-                let (source, port, flow) = self.push.open(scenario, carrier, flow, path);
-                push = Some(flow);
-                (source, port)
+                let (source, port, opened) = self.push.open(scenario, carrier, flow, path);
+                push = Some(opened);
+                let source = match &group.reflex {
+                    Some(reflex) => {
+                        let class = TrafficClass::new(flow.class.unwrap_or(group.class));
+                        let config = Arc::new(reflex.config_in(class));
+                        source.with_policy(reflex.policy(config, flow, scenario.spec.seed).into())
+                    }
+                    None => source,
+                };
+                (source.into(), port.into())
             }
             Carrier::Credit(carrier) => match group.legacy.as_ref().filter(|_| !upgraded) {
                 Some(legacy) => self.credits.open_legacy(&legacy.carrier, flow),

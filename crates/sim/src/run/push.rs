@@ -8,7 +8,6 @@ use std::sync::Arc;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
-use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::push::{Partition, PushConfig, PushPort, PushReceiver, PushSource, Weighting};
 use pliant_proto::units::Serializer;
 
@@ -38,7 +37,7 @@ impl PushTransports {
         carrier: &PushCarrier,
         flow: &FlowSpec,
         path: &[LinkId],
-    ) -> (AnyTransport, AnyTransport, PushFlow) {
+    ) -> (PushSource, PushPort, PushFlow) {
         let config = self.configs.entry((flow.group, flow.class)).or_insert_with(|| {
             let class = |own: TrafficClass| flow.class.map_or(own, TrafficClass::new);
             let PushConfig { data_class, ack_class, .. } = carrier.config;
@@ -81,7 +80,7 @@ impl PushTransports {
             ),
             delay: carrier.control_delay,
         };
-        (PushSource::new(Arc::clone(config), partition).into(), port.into(), push)
+        (PushSource::new(Arc::clone(config), partition), port, push)
     }
 }
 

@@ -409,7 +409,11 @@ fn resolve_group(
     let contract = Contract::from(group.contract);
     let mut honours = group.transport.honours().to_vec();
     if group.reflex.is_some() {
-        honours.extend([Field::MinDelivery, Field::MinShare]);
+        honours.push(Field::MinShare);
+        // Which symbols an object can do without its receiver decides.
+        if group.transport != TransportName::Push {
+            honours.push(Field::MinDelivery);
+        }
     }
     contract.check(&honours).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
@@ -490,7 +494,7 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
         ("pfabric", group.pfabric.is_some(), of(TransportName::PFabric), "has no settings of pFabric"),
         ("cross_queue", group.cross_queue.is_some(), bends, "does not pause, only transports with a window do"),
-        ("reflex", group.reflex.is_some(), bends, "has no window that could give way"),
+        ("reflex", group.reflex.is_some(), bends || of(TransportName::Push), "has no window that could give way"),
     ];
     match tables.into_iter().find(|(_, given, fits, _)| *given && !fits) {
         Some((key, .., why)) => Err((key.to_owned(), format!("{} {why}", group.transport.name()))),
@@ -618,6 +622,9 @@ fn contract_error(document: &Document, name: &str, transport: TransportName, why
     let honours = |field: Field| TransportName::ALL.into_iter().filter(move |name| name.honours().contains(&field));
     let why = match why {
         ContractError::OutOfRange(_) => why.to_string(),
+        ContractError::NotHonoured(Field::MinDelivery) if transport == TransportName::Push => {
+            "push brings objects whole: it does not honour min_delivery".to_owned()
+        }
         ContractError::NotHonoured(field @ (Field::MinDelivery | Field::MinShare)) => {
             format!("{} honours {field} only with a table [traffic.{name}.reflex]", transport.name())
         }

@@ -216,3 +216,46 @@ fn links_lose_what_they_are_told_to() {
     assert!((lost / (sent + lost) - 0.3).abs() < 0.05, "{lost} of {sent}");
     assert!(result.objects()[0].completed.is_some());
 }
+
+/// A push flow beside a regular one on a link of 10 Gbit/s.
+const CONTRACT: &str = r#"
+duration = "3s"
+drain = "5s"
+packets = { mss = "1460B" }
+topology = { kind = "dumbbell", pairs = 2, edge_link = { rate = "10Gbit/s", delay = "1us" }, bottleneck_link = { rate = "2Gbit/s", delay = "10us" } }
+queues = { limit = "300 packets", ecn = { threshold = "65 packets" } }
+
+[traffic.object]
+kind = "flows"
+transport = "push"
+push = { weights = "equal" }
+contract = { min_share = 1.0, weight = 4.0 }
+reflex = { give_way = "weight" }
+flows = [{ source = 0, destination = 2, size = "500MB" }]
+
+[traffic.regular]
+kind = "flows"
+transport = "dctcp"
+flows = [{ source = 1, destination = 3, start = "500ms", size = "100MB" }]
+"#;
+
+/// REFLEX over push: with a budget the flow lowers its theta now and then, so the regular one ends sooner; and the rate
+/// that it keeps is what the contract says, or more. Bytes it cannot give up, and says so.
+#[test]
+fn a_contract_lowers_theta() {
+    let run_at = |share: &str| {
+        let result = run_with(CONTRACT, &[&format!("object.contract.min_share={share}")]);
+        let time = |flow: usize| result.flows[flow].fct().expect("complete").as_secs_f64();
+        (time(0), time(1), result.flows[0].low_time.as_secs_f64())
+    };
+    let ((push, regular, low), (bent_push, bent_regular, bent_low)) = (run_at("1.0"), run_at("0.6"));
+    assert_eq!(low, 0.0);
+    assert!(bent_low > 0.1, "gave way for {bent_low} s");
+    assert!(bent_regular < 0.95 * regular, "{bent_regular} s against {regular} s");
+    // Alone with half of the link it would take 4.2 s.
+    assert!(bent_push >= push && bent_push < 4.2 / 0.6, "{bent_push} s against {push} s");
+    let refused = Scenario::parse(&CONTRACT.replace("min_share = 1.0", "min_delivery = 0.9"), Path::new("push.toml"))
+        .and_then(|scenario| scenario.resolve());
+    let message = refused.err().expect("refused").to_string();
+    assert!(message.contains("traffic.object.contract.min_delivery"), "{message}");
+}

@@ -10,7 +10,8 @@ use super::message::{Order, ToController, ToSource};
 use super::partition::{MAX_SYMBOL, Partition};
 use crate::congestion::weighted_fair::WeightedFair;
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
-use crate::packet::{Body, Ecn, Flags, NO_CLAIM, Packet, SackBlocks};
+use crate::contract::policy::{Policy, Progress};
+use crate::packet::{Body, Ecn, Flags, NO_CLAIM, Packet, SackBlocks, TrafficClass};
 use crate::recovery::flight::{Flight, Sent};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::Instant;
@@ -78,7 +79,22 @@ struct Source {
     heard_at: Instant,
     timed_out_at: Instant,
     lost: Vec<Sent>,
+    policy: Option<Bend>,
     statistics: Statistics,
+}
+
+/// A policy that bends the flow.
+struct Bend {
+    policy: Policy,
+    /// Weight that was ordered last.
+    ordered: f64,
+    /// What the policy makes of it.
+    factor: f64,
+    /// Class that the policy asks for.
+    class: Option<TrafficClass>,
+    acked_bytes: u64,
+    started: bool,
+    asked_at: Instant,
 }
 
 impl PushSource {
@@ -104,11 +120,23 @@ impl PushSource {
             heard_at: Instant::ZERO,
             timed_out_at: Instant::ZERO,
             lost: Vec::new(),
+            policy: None,
             statistics: Statistics::default(),
             config,
         };
         source.open_blocks();
         Self(Box::new(source))
+    }
+
+    /// With a policy that may lower the weight or change the class of its packets for a while. It gives no bytes up: which
+    /// symbols an object can do without its receiver decides.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        let ordered = self.0.config.window.weight;
+        let (class, started) = (None, false);
+        self.0.policy =
+            Some(Bend { policy, ordered, factor: 1.0, class, acked_bytes: 0, started, asked_at: Instant::ZERO });
+        self
     }
 
     /// The flow's weight (theta).
@@ -120,6 +148,37 @@ impl PushSource {
 impl Source {
     fn segments(&self, packets: u64) -> u64 {
         packets * u64::from(self.config.symbol)
+    }
+
+    /// The controller's weight, as far as the policy lets it.
+    fn set_weight(&mut self, weight: f64) {
+        let bent = self.policy.as_mut().map_or(weight, |bend| {
+            bend.ordered = weight;
+            weight * bend.factor
+        });
+        self.window.set_weight(bent);
+    }
+
+    fn progress(&self) -> Progress {
+        let acked_bytes = self.policy.as_ref().map_or(0, |bend| bend.acked_bytes);
+        Progress { acked_bytes, sent_bytes: self.statistics.bytes_sent }
+    }
+
+    /// Asks the policy if its deadline has come.
+    fn ask_policy(&mut self, now: Instant) {
+        let (progress, usual) = (self.progress(), self.config.window.weight);
+        let Some(bend) = self.policy.as_mut().filter(|bend| bend.started) else { return };
+        if bend.policy.deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        let directive = bend.policy.on_deadline(now, progress);
+        bend.asked_at = now;
+        bend.class = directive.class.or(bend.class);
+        if let Some(weight) = directive.weight {
+            bend.factor = weight / usual;
+        }
+        let weight = bend.ordered * bend.factor;
+        self.window.set_weight(weight);
     }
 
     /// Opens as many blocks behind the first as may be.
@@ -162,7 +221,11 @@ impl Source {
             Order::Push { slot, slots, sources, block, start, weight } => {
                 (self.slot, self.slots, self.sources) = (slot, slots.max(1), sources.max(1));
                 self.accepted = Some(ToController::Accepted { slot, number });
-                self.window.set_weight(weight);
+                self.set_weight(weight);
+                if let Some(bend) = self.policy.as_mut().filter(|bend| !bend.started) {
+                    bend.started = true;
+                    bend.policy.on_start(now);
+                }
                 if self.phase == Phase::Idle {
                     // What was sent before belongs to blocks as they were.
                     self.flight.judge_time(now, |_| {});
@@ -175,7 +238,7 @@ impl Source {
                 }
                 self.phase = Phase::Active;
             }
-            Order::Theta { weight } => self.window.set_weight(weight),
+            Order::Theta { weight } => self.set_weight(weight),
             Order::Pause if self.phase == Phase::Active => self.phase = Phase::Paused,
             Order::Pause => {}
             Order::Stop => self.phase = Phase::Stopped,
@@ -234,6 +297,10 @@ impl Source {
         let limited = self.flight.under_way() + 1 >= self.window.window() / u64::from(self.config.symbol);
         let in_flight = self.segments(self.flight.under_way());
         let (count, answered) = self.arrivals(number, received);
+        let acked = self.segments(count);
+        if let Some(bend) = &mut self.policy {
+            bend.acked_bytes += acked;
+        }
         (self.last_ack, self.heard_at) = (now, now);
         self.forget_decoded(decoded);
         let mut rtt = None;
@@ -361,7 +428,7 @@ impl Transport for PushSource {
     fn handle_command(&mut self, now: Instant, command: Command) {
         match command {
             Command::Push(order) => self.0.follow(now, order),
-            Command::SetWeight(weight) => self.0.window.set_weight(weight),
+            Command::SetWeight(weight) => self.0.set_weight(weight),
             _ => {}
         }
     }
@@ -375,6 +442,7 @@ impl Transport for PushSource {
             source.phase = Phase::Idle;
             return;
         }
+        source.ask_policy(now);
         if source.timeout_at().is_some_and(|at| at <= now) {
             let mut lost = core::mem::take(&mut source.lost);
             source.flight.judge_time(now, |sent| lost.push(sent));
@@ -401,7 +469,7 @@ impl Transport for PushSource {
         source.statistics.bytes_sent += u64::from(len);
         source.statistics.retransmissions += u64::from(again);
         let flags = Flags::NONE.with_if(Flags::RETRANSMISSION, again);
-        let class = data_class.with_ecn(Ecn::Ect0);
+        let class = source.policy.as_ref().and_then(|bend| bend.class).unwrap_or(data_class).with_ecn(Ecn::Ect0);
         Some(Packet::new(class, wire.wire_bytes(len), Body::Symbol { number, block, symbol, len, flags }))
     }
 
@@ -422,14 +490,20 @@ impl Transport for PushSource {
             return None;
         }
         let give_up = Deadline { at: source.heard_at.after(source.config.give_up), why: Timer::Persist };
-        match source.timeout_at() {
-            Some(at) if at < give_up.at => Some(Deadline { at, why: Timer::Retransmit }),
-            _ => Some(give_up),
-        }
+        let timeout = source.timeout_at().map(|at| Deadline { at, why: Timer::Retransmit });
+        let asked = source.policy.as_ref().filter(|bend| bend.started).and_then(|bend| bend.policy.deadline());
+        let asked = asked.map(|at| Deadline { at, why: Timer::Policy });
+        [timeout, asked, Some(give_up)].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
     fn statistics(&self) -> Statistics {
-        self.0.statistics
+        let Source { statistics, policy, .. } = &*self.0;
+        let counts = policy.as_ref().map(|bend| bend.policy.counts(bend.asked_at, self.0.progress()));
+        Statistics { policy: counts.unwrap_or_default(), ..*statistics }
+    }
+
+    fn policy(&self) -> Option<&Policy> {
+        self.0.policy.as_ref().map(|bend| &bend.policy)
     }
 
     fn window(&self) -> Option<WindowState> {
