@@ -2,7 +2,8 @@
 """Packet-hops per CPU second of pliant beside ns-3 and ns-2, in one sitting.
 
 Usage: bench.py PLIANT [--runs N] [--no-peers] [SCENARIO]...
-SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n S1push reflex S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
+SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n S1push S1atp S1pfabric reflex expresspass layered flexpass clos
+S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
 
 Runs of pliant are whole processes, set-up included, the median of N (default 3); a peer runs once per scenario, without
 its set-up, shortened where it is slow. Writes target/bench.json and prints a table. See README.md beside this file.
@@ -19,10 +20,17 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / "target" / "bench"
-SCENARIOS = ["S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "reflex", "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr"]
+SCENARIOS = [
+    "S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "S1atp", "S1pfabric", "reflex",
+    "expresspass", "layered", "flexpass", "clos",
+    "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr",
+]
 PEERS = ["ns-3", "ns-2"]
 # What the peers are not set up for.
-ALONE = ["S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "reflex"]
+ALONE = [
+    "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "S1atp", "S1pfabric", "reflex",
+    "expresspass", "layered", "flexpass", "clos",
+]
 # Longer than any run: pliant's traces know no flow without an end.
 ENDLESS_BYTES = 10**12
 
@@ -92,21 +100,21 @@ def main():
     WORK.mkdir(parents=True, exist_ok=True)
 
     results = []
-    print(f"{'scenario':10} {'system':8} {'M hops/CPU s':>12} {'user s':>8} {'peak MB':>8} {'pliant is':>10}")
+    print(f"{'scenario':11} {'system':8} {'M hops/CPU s':>12} {'user s':>8} {'peak MB':>8} {'pliant is':>10}")
     for name in names:
         ours = measure_pliant(pliant_command(options.pliant, name), options.runs)
         results.append({"scenario": name, "system": "pliant", **ours})
-        print(f"{name:10} {'pliant':8} {ours['hops_per_cpu_s'] / 1e6:12.1f} {ours['user_s']:8.2f} "
+        print(f"{name:11} {'pliant':8} {ours['hops_per_cpu_s'] / 1e6:12.1f} {ours['user_s']:8.2f} "
               f"{ours['peak_rss_mb']:8.1f}", flush=True)
         for peer in [] if options.no_peers or name in ALONE else PEERS:
             row = measure_peer(peer, name)
             if "unavailable" in row:
-                print(f"{name:10} {peer:8} not available: {row['unavailable']}", flush=True)
+                print(f"{name:11} {peer:8} not available: {row['unavailable']}", flush=True)
                 continue
             keys = ("hops_per_cpu_s", "user_s", "peak_rss_mb", "delivered")
             results.append({"scenario": name, "system": peer, **{key: row[key] for key in keys}})
             ratio = ours["hops_per_cpu_s"] / row["hops_per_cpu_s"]
-            print(f"{name:10} {peer:8} {row['hops_per_cpu_s'] / 1e6:12.2f} {row['user_s']:8.2f} "
+            print(f"{name:11} {peer:8} {row['hops_per_cpu_s'] / 1e6:12.2f} {row['user_s']:8.2f} "
                   f"{row['peak_rss_mb']:8.1f} {ratio:9.1f}x", flush=True)
 
     target = HERE.parent / "target" / "bench.json"

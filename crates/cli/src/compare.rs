@@ -1,9 +1,9 @@
 //! `pliant compare`: variants of one scenario side by side.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use pliant_sim::output::write_comparison;
 use pliant_sim::report::{comparison_json, text_table};
 use pliant_sim::results::RunResult;
@@ -16,7 +16,10 @@ use crate::grid::{self, Axis};
 use crate::progress::Display;
 use crate::run::{OutputArguments, print, run_one};
 use crate::scenarios::{self, ScenarioArguments};
+use crate::testbed::{self, HowArguments};
 use crate::{Ending, interrupt};
+
+mod agreement;
 
 /// Most variants in one table.
 const MAX_VARIANTS: u64 = 64;
@@ -26,7 +29,8 @@ Examples:
   pliant compare demo                                        the variants that the scenario names
   pliant compare rack.toml --vary queues.plan=shared,strict,dwrr-9-1
   pliant compare rack.toml --vary backup.transport=dctcp,cubic --vary load=0.3,0.6 --out results/compared
-  pliant compare demo --json | jq '.rows[].variant'";
+  pliant compare demo --json | jq '.rows[].variant'
+  pliant compare experiments/testbed/two-dctcp.toml --on sim,testbed    simulator and real network, and their ratio";
 
 /// Runs variants of a scenario and shows them side by side.
 ///
@@ -42,13 +46,36 @@ pub(crate) struct Arguments {
     /// Runs at once. Default: as many as processors
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+    /// Where each variant runs: `sim`, the simulator, or `testbed`, a real network (`pliant testbed run`); or both
+    #[arg(long, value_name = "WHERE", value_delimiter = ',', default_value = "sim")]
+    on: Vec<Place>,
+    #[command(flatten)]
+    how: HowArguments,
     #[command(flatten)]
     output: OutputArguments,
 }
 
+/// Where a scenario runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Place {
+    Sim,
+    Testbed,
+}
+
+impl Place {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Testbed => "testbed",
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let scenario = arguments.scenario.load()?;
-    let variants = variants(&scenario, &Axis::parse_all(&arguments.vary)?)?;
+    let places = &arguments.on;
+    let on_testbed = places.contains(&Place::Testbed);
+    let variants = variants(&scenario, &Axis::parse_all(&arguments.vary)?, on_testbed)?;
     let output = &arguments.output;
     output.check()?;
     let name = scenario.resolve()?.name().to_owned();
@@ -68,9 +95,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         let result = run_one(scenario, interrupt, &display)?;
         Ok(Some((label.clone(), result, scenario.to_toml())))
     };
-    let ran: Vec<_> = with_jobs(arguments.jobs, || resolved.par_iter().map(run).collect::<Result<_, CliError>>())??;
+    let simulated = if places.contains(&Place::Sim) { &resolved[..] } else { &[] };
+    let ran: Vec<_> = with_jobs(arguments.jobs, || simulated.par_iter().map(run).collect::<Result<_, CliError>>())??;
     drop(display);
     let ran: Vec<(String, RunResult, String)> = ran.into_iter().flatten().collect();
+    let ran = if on_testbed { with_testbed(arguments, &resolved, ran, interrupt)? } else { ran };
     let variants: Vec<_> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
     let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
 
@@ -78,16 +107,54 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         write_comparison(out, &name, &variants, &scenarios, output.force)?;
     }
     print(&if output.json { comparison_json(&name, &variants) } else { text_table(&variants) })?;
+    if on_testbed && places.contains(&Place::Sim) && !output.json {
+        for (label, scenario) in &resolved {
+            let of =
+                |place: Place| ran.iter().find(|(ran, ..)| *ran == placed(label, place)).map(|(_, result, _)| result);
+            if let (Some(simulated), Some(real)) = (of(Place::Sim), of(Place::Testbed)) {
+                print(&agreement::text(label, scenario.spec.sample_interval, simulated, real))?;
+            }
+        }
+    }
     if let (Some(out), false) = (&output.out, output.json) {
         print(&format!("written to {}\n", out.display()))?;
     }
     Ok(if interrupt.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
 }
 
+/// The label of a variant at a place.
+fn placed(label: &str, place: Place) -> String {
+    if label.is_empty() { place.name().to_owned() } else { format!("{label}, {}", place.name()) }
+}
+
+/// The same runs with those on the testbed, one after the other, behind each that was simulated.
+fn with_testbed(
+    arguments: &Arguments,
+    resolved: &[(String, Resolved)],
+    simulated: Vec<(String, RunResult, String)>,
+    interrupt: &AtomicBool,
+) -> Result<Vec<(String, RunResult, String)>, CliError> {
+    let mut simulated = simulated.into_iter().peekable();
+    let mut all = Vec::new();
+    for (label, scenario) in resolved {
+        if let Some((label, result, text)) = simulated.next_if(|(of, ..)| of == label) {
+            all.push((placed(&label, Place::Sim), result, text));
+        }
+        if !interrupt.load(Ordering::Relaxed) {
+            let (result, _) = testbed::run_one(scenario, &arguments.how, interrupt, arguments.output.quiet)?;
+            all.push((placed(label, Place::Testbed), result, scenario.to_toml()));
+        }
+    }
+    Ok(all)
+}
+
 /// Label and overrides of each variant.
-fn variants(scenario: &Scenario, axes: &[Axis]) -> Result<Vec<(String, Vec<Override>)>, CliError> {
+fn variants(scenario: &Scenario, axes: &[Axis], on_testbed: bool) -> Result<Vec<(String, Vec<Override>)>, CliError> {
     if axes.is_empty() {
         let named = scenario.variants()?;
+        if named.is_empty() && on_testbed {
+            return Ok(vec![(String::new(), Vec::new())]);
+        }
         if named.is_empty() {
             let why = "nothing to compare: the scenario has no table `variants`, and no --vary is given";
             return Err(CliError::User(why.to_owned()));

@@ -19,6 +19,7 @@ mod run;
 mod scenarios;
 mod show;
 mod sweep;
+mod testbed;
 mod transfer;
 
 use std::process::ExitCode;
@@ -62,6 +63,8 @@ enum Command {
     Fluid(fluid::Arguments),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
+    Switch(testbed::SwitchArguments),
+    Testbed(testbed::Arguments),
 }
 
 /// How a command ended, if not by an error.
@@ -88,6 +91,8 @@ fn main() -> ExitCode {
         Command::Fluid(arguments) => fluid::run(arguments),
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
+        Command::Switch(arguments) => testbed::switch(arguments),
+        Command::Testbed(arguments) => testbed::run(arguments),
     };
     match ending {
         Ok(Ending::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,

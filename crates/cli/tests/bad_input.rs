@@ -6,6 +6,7 @@ use common::{pliant, stderr};
 
 /// Every file under `tests/broken`, and what must stand in the one line about it.
 const BROKEN: &[(&str, &[&str])] = &[
+    ("atp_bound_beyond_all", &["atp_bound_beyond_all.toml:17:", "`traffic.jobs.contract.min_delivery`", "[0, 1]"]),
     ("atp_class_beyond_queues", &["atp_class_beyond_queues.toml:15:", "`traffic.jobs.class`", "class 32"]),
     ("atp_endless", &["atp_endless.toml:11:", "`traffic.jobs.messages.gap`", "without an end"]),
     ("atp_setting_of_part_that_is_off", &["is_off.toml:17:", "`traffic.jobs.atp.target_loss`", "no rate control"]),

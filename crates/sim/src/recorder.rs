@@ -18,6 +18,9 @@ pub trait Recorder {
     /// A receiver of traffic group `group` delivered `bytes` to its application.
     fn delivered(&mut self, group: u16, bytes: u64);
 
+    /// A packet with `bytes` of payload reached traffic group `group` without a credit, by a transport with credits.
+    fn arrived_reactive(&mut self, _group: u16, _bytes: u64) {}
+
     /// An interval of a flow under REFLEX ended.
     fn reflex(&mut self, _flow: u64, _group: u16, _standing: &Standing) {}
 
@@ -49,6 +52,7 @@ impl Recorder for NoRecorder {
 pub struct SeriesRecorder {
     interval: Span,
     delivered: Vec<u64>,
+    reactive: Vec<u64>,
     /// Queues that held something, at each look.
     pub queues: Vec<QueueSample>,
     /// Bytes delivered since the look before, per traffic group.
@@ -64,10 +68,11 @@ impl SeriesRecorder {
     /// Looks every `interval` at a run with `groups` traffic groups, and at windows if `windows`.
     pub fn new(interval: Span, groups: usize, windows: bool) -> Self {
         assert!(interval > Span::ZERO, "an interval takes time");
-        let delivered = vec![0; groups];
+        let (delivered, reactive) = (vec![0; groups], vec![0; groups]);
         Self {
             interval,
             delivered,
+            reactive,
             queues: Vec::new(),
             throughput: Vec::new(),
             reflex: Vec::new(),
@@ -88,9 +93,13 @@ impl Recorder for SeriesRecorder {
             }
         }
         if now > Instant::ZERO {
-            for (group, bytes) in self.delivered.iter_mut().enumerate() {
-                let delivered_bytes = std::mem::take(bytes);
-                self.throughput.push(ThroughputSample { at: now, group: group as u16, delivered_bytes });
+            for (group, (delivered, reactive)) in self.delivered.iter_mut().zip(&mut self.reactive).enumerate() {
+                self.throughput.push(ThroughputSample {
+                    at: now,
+                    group: group as u16,
+                    delivered_bytes: std::mem::take(delivered),
+                    reactive_bytes: std::mem::take(reactive),
+                });
             }
         }
         now.after(self.interval)
@@ -98,6 +107,10 @@ impl Recorder for SeriesRecorder {
 
     fn delivered(&mut self, group: u16, bytes: u64) {
         self.delivered[usize::from(group)] += bytes;
+    }
+
+    fn arrived_reactive(&mut self, group: u16, bytes: u64) {
+        self.reactive[usize::from(group)] += bytes;
     }
 
     fn reflex(&mut self, flow: u64, group: u16, standing: &Standing) {

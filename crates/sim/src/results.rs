@@ -127,6 +127,8 @@ pub struct FlowRow {
     pub reactive_bytes: u64,
     /// Largest stretch that the receiver of two sub-flows held beyond a gap.
     pub reorder_bytes: u64,
+    /// Payload bytes that arrived though they had arrived before.
+    pub duplicate_bytes: u64,
     /// Bytes delivered over the flow's max-min fair rate, integrated while it was open; none unless asked for.
     pub fair_share: Share,
     /// Completion time had all flows their max-min fair rates, over the flow's own; none unless asked for.
@@ -182,6 +184,7 @@ impl Default for FlowRow {
             wasted_credits: 0,
             reactive_bytes: 0,
             reorder_bytes: 0,
+            duplicate_bytes: 0,
             object: None,
             shares_object: false,
             symbols: 0,
@@ -268,6 +271,8 @@ pub struct ThroughputSample {
     pub group: u16,
     /// Payload bytes delivered to receiving applications in the interval.
     pub delivered_bytes: u64,
+    /// Payload bytes that arrived without a credit in the interval, of transports with credits.
+    pub reactive_bytes: u64,
 }
 
 /// How a flow under REFLEX stood when one of its intervals ended.

@@ -81,6 +81,9 @@ fn run_with<R: Recorder>(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(RunResult, R), RunError> {
+    if let Some(why) = scenario.testbed_only() {
+        return Err(RunError(why));
+    }
     let clock = Clock::start();
     let setup = Setup {
         topology: &scenario.topology,
@@ -168,7 +171,7 @@ fn advance<R: Recorder>(
 }
 
 /// Makes the transports of flows.
-struct Opener<'a> {
+pub struct Opener<'a> {
     scenario: &'a Resolved,
     /// For each group in each class that its flows have asked for.
     shared: BTreeMap<(u16, Option<u8>), Shared>,
@@ -191,7 +194,8 @@ struct Shared {
 }
 
 impl<'a> Opener<'a> {
-    fn new(scenario: &'a Resolved) -> Self {
+    /// For the flows of a scenario.
+    pub fn new(scenario: &'a Resolved) -> Self {
         Self {
             scenario,
             shared: BTreeMap::new(),
@@ -203,11 +207,12 @@ impl<'a> Opener<'a> {
         }
     }
 
-    fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
+    /// Both sides of `flow`, which takes `path`. It must not be of a group that only a testbed can run.
+    pub fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
         let scenario = self.scenario;
         let group = &scenario.groups[usize::from(flow.group)];
         let destination = NodeId(flow.destination);
-        let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp;
+        let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp && !group.pinned;
         // Sprayed packets spread over all equal-cost paths: no flow is faster than where each hop has the rate of as
         // many links as the choices so far can reach. The last hop is the destination's one link.
         let mut parallel = 1;
@@ -283,6 +288,7 @@ impl<'a> Opener<'a> {
                 });
                 (AtpSender::new(Arc::clone(shared)).into(), AtpReceiver::new(Arc::clone(shared)).into())
             }
+            Carrier::Kernel => unreachable!("refused before the run"),
             Carrier::NearOpt(spec) => {
                 let config = self.near_opt.entry((flow.group, flow.class)).or_insert_with(|| {
                     let (mss, wire) = (scenario.mss(), scenario.wire());
@@ -300,7 +306,7 @@ impl<'a> Opener<'a> {
             Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
         });
         let object = group.traffic.flows_per_object().map(|flows| flow.sequence / u64::from(flows));
-        Opened { initiator, responder, ideal_fct, messages, group: row, object, push }
+        Opened { initiator, responder, ideal_fct, messages, pinned: group.pinned, group: row, object, push }
     }
 }
 
@@ -318,7 +324,7 @@ fn legacy_rows(scenario: &Resolved) -> Vec<Option<u16>> {
 
 /// The flows that started after the warm-up and before the end of the measured time. Those without an end are not taken
 /// for unfinished, nor those for completed whose last byte arrived after others were lost for good.
-fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
+pub fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     let measure_from = Instant::ZERO.after(scenario.spec.warmup);
     let measure_until = Instant::ZERO.after(scenario.spec.measure_until.unwrap_or(Span::MAX));
     flows.retain(|flow| (measure_from..measure_until).contains(&flow.start));
@@ -340,7 +346,8 @@ fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
     flows
 }
 
-fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<Vec<Occupancy>>) -> Vec<PortRow> {
+/// A row for each queue of each port, from the counts and what is left in them, by link and queue.
+pub fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<Vec<Occupancy>>) -> Vec<PortRow> {
     let topology = &scenario.topology;
     let mut rows = Vec::new();
     for (port, (counters, left)) in ports.into_iter().zip(left).enumerate() {
@@ -362,7 +369,7 @@ fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<Vec<
 }
 
 /// The groups, then the legacy flows of those that have some.
-fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
+pub fn group_infos(scenario: &Resolved) -> Vec<GroupInfo> {
     let legacy = |group: &Group| {
         group.legacy.as_ref().map(|legacy| GroupInfo {
             name: format!("{}.legacy", group.name),

@@ -2,8 +2,10 @@
 //!
 //! For transports that number packets as they are sent (ATP's sub-flows, push), so that order is that of sending, never
 //! that of what they carry. A packet is lost once so many packets sent after it have arrived (3 in both papers), or when it
-//! has waited for longer than a timer: without that the last packets of a flow would wait for ever. A packet that was taken for lost and arrives after all widens the threshold to the
-//! reordering it showed, which per-packet spraying needs.
+//! has waited for longer than a timer: without that the last packets of a flow would wait for ever.
+//! A packet that was taken for lost and arrives after all widens the threshold to the reordering it showed, which
+//! per-packet spraying needs. If the packets that overtook it had another priority it shows nothing: the rest of a flow's
+//! fast start may wait in the lowest queue for as long as the others are busy.
 
 use alloc::collections::VecDeque;
 
@@ -11,8 +13,8 @@ use crate::time::Instant;
 
 /// Resolved packets kept behind the loss boundary: an acknowledgement that comes late still finds its packet.
 const KEPT: u64 = 128;
-/// Largest reordering threshold, in packets.
-const THRESHOLD_MAX: u64 = 512;
+/// Largest reordering threshold, in packets: what one acknowledgement tells of.
+const THRESHOLD_MAX: u64 = 64;
 
 /// What a packet number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct Sent {
     pub(crate) message: u32,
     /// Which fragment of the message, or symbol of the block.
     pub(crate) fragment: u32,
+    /// Traffic class.
+    pub(crate) class: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,17 +99,14 @@ impl Flight {
     }
 
     /// A packet has arrived. Gives it the first time, also if it was taken for lost.
+    #[inline]
     pub(crate) fn arrived(&mut self, number: u64) -> Option<Sent> {
         let (sent, state) = self.log.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)?;
         let (sent, was) = (*sent, core::mem::replace(state, State::Arrived));
         match was {
             State::Arrived => return None,
             State::UnderWay => self.under_way -= 1,
-            State::Lost if number < self.boundary => {
-                let seen = self.highest.saturating_sub(number);
-                self.threshold = self.threshold.max(seen + 1).min(THRESHOLD_MAX);
-            }
-            State::Lost => {}
+            State::Lost => self.note_reordering(number, sent.class),
         }
         if number >= self.boundary {
             self.arrived_above += 1;
@@ -114,8 +115,18 @@ impl Flight {
         Some(sent)
     }
 
+    /// A packet that was taken for lost has arrived after all.
+    #[cold]
+    fn note_reordering(&mut self, number: u64, class: u8) {
+        let overtaken_by = self.highest.checked_sub(1 + self.base).and_then(|index| self.log.get(index as usize));
+        if number < self.boundary && overtaken_by.is_some_and(|(sent, _)| sent.class == class) {
+            self.threshold = self.threshold.max(self.highest.saturating_sub(number) + 1).min(THRESHOLD_MAX);
+        }
+    }
+
     /// Takes for lost every packet after which enough others have arrived.
-    pub(crate) fn judge_order(&mut self, mut lost: impl FnMut(Sent)) {
+    #[inline]
+    pub(crate) fn judge_order(&mut self, mut lost: impl FnMut(u64, Sent)) {
         while self.boundary < self.highest {
             let index = (self.boundary - self.base) as usize;
             let (sent, state) = &mut self.log[index];
@@ -127,7 +138,7 @@ impl Flight {
             if *state == State::UnderWay {
                 *state = State::Lost;
                 self.under_way -= 1;
-                lost(*sent);
+                lost(self.boundary, *sent);
             }
             self.boundary += 1;
         }
@@ -135,16 +146,16 @@ impl Flight {
     }
 
     /// Takes for lost every packet sent at `until` or before that has not arrived.
-    pub(crate) fn judge_time(&mut self, until: Instant, mut lost: impl FnMut(Sent)) {
+    pub(crate) fn judge_time(&mut self, until: Instant, mut lost: impl FnMut(u64, Sent)) {
         let from = (self.settled - self.base) as usize;
-        for (sent, state) in self.log.range_mut(from..) {
+        for (number, (sent, state)) in (self.settled..).zip(self.log.range_mut(from..)) {
             if sent.at > until {
                 break;
             }
             if *state == State::UnderWay {
                 *state = State::Lost;
                 self.under_way -= 1;
-                lost(*sent);
+                lost(number, *sent);
             }
         }
         self.settle();
@@ -178,14 +189,14 @@ mod tests {
         let mut flight = Flight::new(3);
         for fragment in 0..packets {
             let at = Instant::ZERO.after(Span::from_us(fragment.into()));
-            flight.push(Sent { at, message: 0, fragment });
+            flight.push(Sent { at, message: 0, fragment, class: 1 });
         }
         flight
     }
 
     fn judged(flight: &mut Flight) -> Vec<u32> {
         let mut lost = Vec::new();
-        flight.judge_order(|sent| lost.push(sent.fragment));
+        flight.judge_order(|_, sent| lost.push(sent.fragment));
         lost
     }
 
@@ -218,6 +229,20 @@ mod tests {
         assert_eq!(judged(&mut flight), [6], "seven are");
     }
 
+    /// What was overtaken by packets of another priority waited in another queue: that is no reordering of the path.
+    #[test]
+    fn another_priority_is_no_reordering() {
+        let mut flight = flight(1);
+        for fragment in 1..20 {
+            flight.push(Sent { at: Instant::ZERO, message: 0, fragment, class: 2 });
+        }
+        (1..10).for_each(|number| _ = flight.arrived(number));
+        assert_eq!(judged(&mut flight), [0]);
+        assert!(flight.arrived(0).is_some());
+        [11, 12, 13].map(|number| flight.arrived(number));
+        assert_eq!(judged(&mut flight), [10], "three later packets are still a loss");
+    }
+
     /// The last packets have no later ones: only time finds their loss.
     #[test]
     fn the_tail_is_found_by_time() {
@@ -226,7 +251,7 @@ mod tests {
         assert_eq!(judged(&mut flight), []);
         assert_eq!(flight.oldest(), Some(Instant::ZERO.after(Span::from_us(1))));
         let mut lost = Vec::new();
-        flight.judge_time(Instant::ZERO.after(Span::from_us(2)), |sent| lost.push(sent.fragment));
+        flight.judge_time(Instant::ZERO.after(Span::from_us(2)), |_, sent| lost.push(sent.fragment));
         assert_eq!((lost.as_slice(), flight.under_way), (&[1, 2][..], 1));
         assert!(flight.arrived(2).is_some());
     }
@@ -237,7 +262,7 @@ mod tests {
         assert_eq!(flight.expand(0), None, "nothing was sent");
         flight.base = (1 << 32) - 1;
         for fragment in 0..2 {
-            flight.push(Sent { at: Instant::ZERO, message: 0, fragment });
+            flight.push(Sent { at: Instant::ZERO, message: 0, fragment, class: 1 });
         }
         assert_eq!(
             (flight.expand(u32::MAX), flight.expand(0), flight.expand(1)),

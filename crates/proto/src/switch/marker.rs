@@ -121,6 +121,19 @@ impl MarkerConfig {
     }
 }
 
+impl MarkerConfig {
+    /// The largest packet, in bytes, that is surely not marked where nothing else is queued.
+    pub(super) fn unmarked_alone(&self) -> u64 {
+        match *self {
+            Self::Threshold(Threshold { at: MarkAt::Enqueue, level: Level::Bytes(bytes), .. }) => bytes,
+            Self::Threshold(Threshold { at: MarkAt::Enqueue, level: Level::Packets(0), .. }) => 0,
+            Self::None | Self::Threshold(_) => u64::MAX,
+            Self::Red(_) if self.unmarked_below() > 0 => u64::MAX,
+            Self::Red(_) => 0,
+        }
+    }
+}
+
 /// What a marker asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {

@@ -2,8 +2,10 @@
 //!
 //! An arriving packet passes, in this order: the classifier ([`plan`]: traffic class to queue), the [shared
 //! buffer](shared_buffer), the colour and queue limits ([`queue`]), the [`marker`]. Leaving, the [`scheduler`] picks the
-//! queue, held back by its [`shaper`]. [`port`] puts them together. Every refused packet is counted by its reason.
+//! queue, held back by its [`shaper`]. [`port`] puts them together, and [`link`] adds the wire. Every refused packet is
+//! counted by its reason.
 
+pub mod link;
 pub mod marker;
 mod pfabric;
 pub mod plan;
@@ -13,6 +15,7 @@ pub mod scheduler;
 pub mod shaper;
 pub mod shared_buffer;
 
+pub use link::Link;
 pub use plan::{Discipline, PlanError, QueueConfig, QueuePlan};
 pub use port::{EgressPort, Next};
 pub use queue::{Admission, DropReason, Queue};

@@ -9,15 +9,26 @@ use crate::packet::Packet;
 /// The packet that leaves next: the earliest of the flow whose packet is the most urgent, so that a flow's packets are
 /// not reordered and its earliest, which everything else waits for, does not starve.
 pub(super) fn next(packets: &VecDeque<Packet>) -> Option<usize> {
-    let urgent = packets.iter().min_by_key(|packet| packet.priority())?;
-    packets.iter().position(|packet| packet.to == urgent.to)
+    let (mut urgent, mut to) = (u64::MAX, None);
+    for packet in packets {
+        if u64::from(packet.priority()) < urgent {
+            (urgent, to) = (packet.priority().into(), Some(packet.to));
+        }
+    }
+    packets.iter().position(|packet| Some(packet.to) == to)
 }
 
 /// The packet that makes room for an arriving one of `priority`: the least urgent, the latest of several. `None` if that
 /// is the arriving one.
 pub(super) fn victim(packets: &VecDeque<Packet>, priority: u32) -> Option<usize> {
-    let (index, worst) = packets.iter().enumerate().max_by_key(|(_, packet)| packet.priority())?;
-    (worst.priority() > priority).then_some(index)
+    let (mut worst, mut victim) = (priority, None);
+    for (index, packet) in packets.iter().enumerate() {
+        let candidate = packet.priority();
+        if candidate > priority && candidate >= worst {
+            (worst, victim) = (candidate, Some(index));
+        }
+    }
+    victim
 }
 
 #[cfg(test)]

@@ -88,12 +88,29 @@ impl EgressPort {
     /// Counts a packet in and out that finds every queue empty and the link free. False if it must be queued first:
     /// then nothing was counted. Strict priority and DWRR keep no memory of such a packet, so they need not see it.
     #[inline]
-    pub fn pass_through(&mut self, packet: &Packet) -> bool {
+    pub fn pass_through(&mut self, now: Instant, packet: &Packet, shared: Option<&SharedBuffer>) -> bool {
+        if !self.rests() {
+            return false;
+        }
         let index = self.queue_of_class[packet.traffic_class.class()];
-        self.occupancy.packets == 0
-            && !matches!(self.weighted, Weighted::Scfq(_))
-            && self.shaped >> index & 1 == 0
-            && self.queues[usize::from(index)].queue.pass_through(packet)
+        let PacketQueue { queue, shaper, .. } = &mut self.queues[usize::from(index)];
+        if !queue.may_pass_through(packet, shared) {
+            return false;
+        }
+        if self.shaped >> index & 1 != 0
+            && let Some(shaper) = shaper
+            && shaper.take(now, u32::from(packet.wire_bytes)).is_err()
+        {
+            return false;
+        }
+        queue.count_through(packet);
+        true
+    }
+
+    /// Whether nothing is queued and no scheduler remembers what was.
+    #[inline]
+    pub fn rests(&self) -> bool {
+        self.occupancy.packets == 0 && !matches!(self.weighted, Weighted::Scfq(_))
     }
 
     /// Judges an arriving packet and queues it.
@@ -119,6 +136,13 @@ impl EgressPort {
             }
         }
         admission
+    }
+
+    /// Whether `shared` has room for a packet beside what its queue holds.
+    #[inline]
+    pub fn fits_shared(&self, packet: &Packet, shared: &SharedBuffer) -> bool {
+        let index = self.queue_of_class[packet.traffic_class.class()];
+        self.queues[usize::from(index)].queue.fits_shared(packet, shared)
     }
 
     /// Takes the packet that was displaced, once after each [`Admission::Displaced`].
@@ -151,8 +175,11 @@ impl EgressPort {
         let mut not_before = Instant::MAX;
         for index in 0..self.strict {
             let queue = &mut self.queues[usize::from(index)];
-            let Some(bytes) = queue.head().map(|head| u32::from(head.wire_bytes)) else { continue };
+            if queue.packets.is_empty() {
+                continue;
+            }
             if self.shaped >> index & 1 != 0
+                && let Some(bytes) = queue.head().map(|head| u32::from(head.wire_bytes))
                 && let Some(shaper) = &mut queue.shaper
                 && let Err(at) = shaper.take(now, bytes)
             {

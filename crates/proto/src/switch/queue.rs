@@ -107,6 +107,8 @@ pub struct Queue {
     look_packets: u32,
     admitted: Tally,
     max_packets: u32,
+    /// The largest packet that is admitted unmarked where nothing else is queued, but for a shared buffer.
+    alone_bytes: u32,
     limit_packets: u32,
     limit_bytes: u64,
     marker: Marker,
@@ -123,12 +125,14 @@ impl Queue {
     pub fn new(config: &QueueConfig, stream: impl FnOnce() -> Stream) -> Self {
         let by_packets_only = config.limit_bytes == u64::MAX && config.red_limit_bytes == u64::MAX;
         let look_packets = config.marker.unmarked_below().min(config.limit_packets);
+        let alone_bytes = config.limit_bytes.min(config.red_limit_bytes).min(config.marker.unmarked_alone());
         Self {
             bytes: 0,
             packets: 0,
             look_packets: if by_packets_only { look_packets } else { 0 },
             admitted: Tally::default(),
             max_packets: 0,
+            alone_bytes: if config.limit_packets == 0 { 0 } else { alone_bytes.try_into().unwrap_or(u32::MAX) },
             limit_packets: config.limit_packets,
             limit_bytes: config.limit_bytes,
             marker: Marker::new(&config.marker, stream),
@@ -185,16 +189,28 @@ impl Queue {
         Admission::Queued
     }
 
-    /// Counts a packet in and out that finds the queue empty and the link free. False if it must be judged: then
+    /// Counts a packet in and out that finds its port empty and the link free. False if it must be judged: then
     /// nothing was counted.
     #[inline]
-    pub fn pass_through(&mut self, packet: &Packet) -> bool {
-        let plain = self.look_packets > 0;
-        if plain {
-            self.admitted.add(u32::from(packet.wire_bytes));
-            self.max_packets = self.max_packets.max(1);
+    pub fn pass_through(&mut self, packet: &Packet, shared: Option<&SharedBuffer>) -> bool {
+        let passes = self.may_pass_through(packet, shared);
+        if passes {
+            self.count_through(packet);
         }
-        plain
+        passes
+    }
+
+    /// Whether a packet that finds its port empty and the link free need not be judged.
+    #[inline]
+    pub(super) fn may_pass_through(&self, packet: &Packet, shared: Option<&SharedBuffer>) -> bool {
+        u32::from(packet.wire_bytes) <= self.alone_bytes && shared.is_none_or(|shared| self.fits_shared(packet, shared))
+    }
+
+    /// Counts a packet in and out.
+    #[inline]
+    pub(super) fn count_through(&mut self, packet: &Packet) {
+        self.admitted.add(u32::from(packet.wire_bytes));
+        self.max_packets = self.max_packets.max(1);
     }
 
     /// Everything that may refuse or mark a packet, and the counts that only such plans need.
@@ -210,7 +226,7 @@ impl Queue {
         let red = packet.traffic_class.is_red();
         let before = self.occupancy();
         if let Some(shared) = &shared
-            && !shared.fits(u64::from(bytes), before.bytes, self.reserved_bytes, self.alpha)
+            && !self.fits_shared(packet, shared)
         {
             return self.refuse(bytes, DropReason::SharedBuffer);
         }
@@ -232,6 +248,12 @@ impl Queue {
             self.red_bytes += u64::from(bytes);
         }
         Admission::Queued
+    }
+
+    /// Whether `shared` has room for a packet beside what is queued.
+    #[inline]
+    pub fn fits_shared(&self, packet: &Packet, shared: &SharedBuffer) -> bool {
+        shared.fits(u64::from(packet.wire_bytes), self.bytes, self.reserved_bytes, self.alpha)
     }
 
     /// Red packets are counted only where they are limited.

@@ -29,6 +29,8 @@ pub struct Opened<T> {
     pub object: Option<u64>,
     /// What the controller must know of it, if it pushes.
     pub push: Option<PushFlow>,
+    /// Whether its packets keep to one path though others do not.
+    pub pinned: bool,
 }
 
 /// Makes both transports of a flow that starts on a path.
@@ -57,6 +59,8 @@ pub(super) struct Slot {
     pub(super) finished: bool,
     /// Class the flow's traffic belongs to.
     pub(super) group: u16,
+    /// Its packets keep to one path though others do not.
+    pub(super) pinned: bool,
     /// The messages it consists of, if it does.
     pub(super) messages: Option<Box<FlowMessages>>,
     /// The flow's number.
@@ -125,7 +129,8 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// Opens a flow on `path`, whose reverse is the way back; returns its initiator.
     pub(super) fn open(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
-        let Opened { initiator, responder, ideal_fct, messages, group, object, push } = (self.open)(&spec, path);
+        let Opened { initiator, responder, ideal_fct, messages, pinned, group, object, push } =
+            (self.open)(&spec, path);
         let slot = Slot {
             in_flight: 0,
             drops: 0,
@@ -134,6 +139,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             received: None,
             finished: false,
             group,
+            pinned,
             messages,
             id,
             object,
@@ -234,6 +240,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             wasted_credits: sender.wasted_credits,
             reactive_bytes: receiver.reactive_bytes,
             reorder_bytes: receiver.reorder_bytes,
+            duplicate_bytes: receiver.duplicate_bytes,
             messages: slot.messages.as_ref().map(|messages| messages.counts()),
             fair_share: Share::NONE,
             fluid_share: Share::NONE,

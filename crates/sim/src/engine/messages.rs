@@ -43,7 +43,7 @@ impl FlowMessages {
     }
 
     /// The flow starts.
-    pub(super) fn begin<T: Transport>(&mut self, transport: &mut T, now: Instant) {
+    pub fn begin<T: Transport>(&mut self, transport: &mut T, now: Instant) {
         self.start = now;
         if let Some(messages) = self.total.filter(|_| self.announce) {
             transport.handle_command(now, Command::AnnounceMessages { messages });
@@ -52,7 +52,7 @@ impl FlowMessages {
     }
 
     /// Hands over what is due, and the end after the last message.
-    pub(super) fn hand_over<T: Transport>(&mut self, transport: &mut T, now: Instant) {
+    pub fn hand_over<T: Transport>(&mut self, transport: &mut T, now: Instant) {
         if self.next_at().is_none() {
             return;
         }
@@ -68,28 +68,28 @@ impl FlowMessages {
     }
 
     /// When the application has another message.
-    pub(super) fn next_at(&self) -> Option<Instant> {
+    pub fn next_at(&self) -> Option<Instant> {
         self.next.map(|message| self.start.after(message.after))
     }
 
     /// A message arrived whole. Whether it was the last one needed.
-    pub(super) fn on_message(&mut self) -> bool {
+    pub fn on_message(&mut self) -> bool {
         self.delivered += 1;
         self.total.is_some_and(|total| self.delivered == self.bound.needed(total))
     }
 
     /// Bytes of a stream arrived.
-    pub(super) fn on_bytes(&mut self, range: ByteRange) {
+    pub fn on_bytes(&mut self, range: ByteRange) {
         self.delivered += self.tally.deliver(range);
     }
 
     /// The sender leaves a message out.
-    pub(super) fn on_given_up(&mut self, message: u32) {
+    pub fn on_given_up(&mut self, message: u32) {
         self.tally.give_up(message);
     }
 
     /// What was counted.
-    pub(super) fn counts(&self) -> MessageCounts {
+    pub fn counts(&self) -> MessageCounts {
         let total = self.total.unwrap_or(self.handed);
         MessageCounts { total, needed: self.bound.needed(total), delivered: self.delivered }
     }

@@ -6,7 +6,6 @@
 mod arrivals;
 mod attachments;
 mod flows;
-mod link;
 mod losses;
 mod messages;
 mod network;
@@ -17,10 +16,11 @@ mod schedule;
 pub use flows::{Open, Opened};
 pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
+pub use network::flow_path;
 pub use objects::{HighWeight, PushFlow};
 
 use pliant_proto::contract::policy::Policy;
-use pliant_proto::packet::{EndpointId, Packet, SackBlocks, Side};
+use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
@@ -204,7 +204,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         let (packet, switch) = self.network.take_arrival(self.now, link, &mut self.schedule);
         let Some(switch) = switch else { return self.deliver(&packet) };
         let pinned = self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)];
-        let next = if self.network.sprays() {
+        let next = if self.network.sprays() && !self.flows.slots[packet.to.flow() as usize].pinned {
             self.network.spray(switch, self.flows.host(packet.to), pinned, packet.hops)
         } else {
             pinned
@@ -238,7 +238,13 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     #[inline]
     fn deliver(&mut self, packet: &Packet) {
         let sack = self.network.attachments.take(packet);
-        self.flows.slots[packet.to.flow() as usize].in_flight -= 1;
+        let slot = &mut self.flows.slots[packet.to.flow() as usize];
+        slot.in_flight -= 1;
+        if R::ON
+            && let Body::Unscheduled { len, .. } = packet.body()
+        {
+            self.recorder.arrived_reactive(slot.group, u64::from(len));
+        }
         self.with_transport(packet.to, |transport, _, now| transport.handle_packet(now, packet, &sack));
     }
 
@@ -550,12 +556,12 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
 
     #[inline]
     fn arm(&mut self, deadline: Option<Deadline>) {
-        // A later deadline than the pending event is looked at when that event comes.
-        if let Some(deadline) = deadline
-            && deadline.at < *self.armed
+        // A later deadline than the pending event is looked at when that event comes. One that has passed is due now.
+        if let Some(at) = deadline.map(|deadline| deadline.at.max(self.now))
+            && at < *self.armed
         {
-            *self.armed = deadline.at;
-            self.schedule.push(deadline.at.max(self.now), kind::TIMER, self.endpoint.index());
+            *self.armed = at;
+            self.schedule.push(at, kind::TIMER, self.endpoint.index());
         }
     }
 }

@@ -3,12 +3,11 @@
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, DropReason, Occupancy, QueueCounters};
-use pliant_proto::switch::{QueuePlan, SharedBuffer};
+use pliant_proto::switch::{Link, QueuePlan, SharedBuffer};
 use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
-use super::link::Link;
 use super::losses::Losses;
 use super::schedule::{Schedule, kind};
 use super::{PathChoice, Setup};
@@ -104,10 +103,14 @@ impl<'a> Network<'a> {
         self.links[link as usize].take_displaced()
     }
 
-    /// The same where queues share a buffer, whose free room is known only when all its node's ports are up to date.
+    /// The same where queues share a buffer. A port that is behind still holds what should have left, so a packet that
+    /// fits beside that fits; only otherwise the free room must be known.
     #[inline(never)]
     fn enqueue_shared(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
-        self.catch_up_neighbours(now, link, schedule);
+        let (port, shared) = self.port_and_buffer(link);
+        if shared.is_some_and(|shared| !port.fits_shared(packet, shared)) {
+            self.catch_up_neighbours(now, link, schedule);
+        }
         let (port, shared) = self.port_and_buffer(link);
         let idle = port.next_arrival().is_none();
         let admission = port.enqueue(now, packet, shared);
@@ -193,8 +196,7 @@ impl<'a> Network<'a> {
     /// Pins the path of a new flow. The seed and the flow's place in its group choose among equal-cost paths, so another
     /// group moves no flow of this one.
     pub(super) fn path(&self, spec: &FlowSpec, path: &mut Vec<LinkId>) {
-        let key = spec.sequence ^ u64::from(spec.group) << 48 ^ self.seed.rotate_left(32);
-        self.routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
+        flow_path(self.routing, spec, self.seed, path);
     }
 
     /// The links of the pinned path that `route` begins with: up to the first that reaches a host.
@@ -259,4 +261,10 @@ impl<'a> Network<'a> {
     pub(super) fn packet_hops(&self) -> u64 {
         self.links.iter().map(|link| link.arrived().packets).sum()
     }
+}
+
+/// Puts into `path` the links of a flow. The seed and its place in its group choose among equal-cost paths.
+pub fn flow_path(routing: &Routing, spec: &FlowSpec, seed: u64, path: &mut Vec<LinkId>) {
+    let key = spec.sequence ^ u64::from(spec.group) << 48 ^ seed.rotate_left(32);
+    routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
 }

@@ -8,6 +8,9 @@ use std::path::{Component, Path, PathBuf};
 use crate::scenario::document::Document;
 use crate::scenario::{ScenarioError, nearest};
 
+/// A folder beside those of papers, whose files are scenarios for a testbed.
+const SCENARIOS: &str = "testbed";
+
 /// Experiment files by path, `PAPER/FIGURE.toml`.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
@@ -47,7 +50,8 @@ impl Library {
         let mut papers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for path in self.files.keys() {
             let parts = path.strip_suffix(".toml").and_then(|path| path.split_once('/'));
-            if let Some((paper, figure)) = parts.filter(|(_, figure)| !figure.contains('/')) {
+            let is_figure = |(folder, figure): &(&str, &str)| *folder != SCENARIOS && !figure.contains('/');
+            if let Some((paper, figure)) = parts.filter(is_figure) {
                 papers.entry(paper).or_default().push(figure);
             }
         }

@@ -5,7 +5,9 @@ use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::WindowState;
 
-use crate::results::{FlowRow, FlowState, PortRow, ReflexSample, RunResult, Share, ThroughputSample, WindowSample};
+use crate::results::{
+    FlowRow, FlowState, MessageCounts, PortRow, ReflexSample, RunResult, Share, ThroughputSample, WindowSample,
+};
 
 /// A result in which every group, queue and sample is there once, for checks of names and types.
 pub(super) fn result(groups: u16) -> RunResult {
@@ -20,6 +22,7 @@ pub(super) fn result(groups: u16) -> RunResult {
         ideal_fct: Span::from_us(1),
         delivered_bytes: 1,
         state: FlowState::Completed,
+        messages: Some(MessageCounts { total: 1, needed: 1, delivered: 1 }),
         fair_share: Share::new(Some(1.0)),
         fluid_share: Share::new(Some(1.0)),
         object: Some(0),
@@ -61,7 +64,9 @@ pub(super) fn result(groups: u16) -> RunResult {
         flows: (0..groups).map(flow).collect(),
         ports: vec![port],
         queue_samples: Vec::new(),
-        throughput_samples: (0..groups).map(|group| ThroughputSample { at: end, group, delivered_bytes: 1 }).collect(),
+        throughput_samples: (0..groups)
+            .map(|group| ThroughputSample { at: end, group, delivered_bytes: 1, reactive_bytes: 1 })
+            .collect(),
         reflex_samples: (0..groups).map(|group| ReflexSample { flow: 0, group, standing }).collect(),
         window_samples: (0..groups).map(|group| WindowSample { at: end, flow: 0, group, window }).collect(),
     }

@@ -8,6 +8,7 @@ use super::Size;
 use super::axes::{Axis, Scalar};
 use super::library::Library;
 use super::spec::{AxisSpec, ExperimentSpec};
+use crate::run::group_infos;
 use crate::scenario::document::Document;
 use crate::scenario::{Override, Resolved, Scenario, ScenarioError, suggest};
 use toml::Value;
@@ -148,7 +149,7 @@ impl Point {
             Arc::new(Job { scenario: resolved.to_toml() })
         };
         let jobs = seeds.iter().map(&mut job).collect();
-        let groups = resolved.groups.iter().map(|group| group.name.clone()).collect();
+        let groups = group_infos(&resolved).into_iter().map(|group| group.name).collect();
         Self { run: run.to_owned(), values, jobs, groups, mss: resolved.mss() }
     }
 }

@@ -16,7 +16,7 @@ use crate::results::{
 };
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 37] = [
+pub(super) const FLOWS: [Field; 38] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -48,6 +48,7 @@ pub(super) const FLOWS: [Field; 37] = [
     ("wasted_credits", Kind::Integer),
     ("reactive_bytes", Kind::Integer),
     ("reorder_bytes", Kind::Integer),
+    ("duplicate_bytes", Kind::Integer),
     ("object", Kind::OptionalInteger),
     ("shares_object", Kind::Integer),
     ("symbols", Kind::Integer),
@@ -92,8 +93,12 @@ pub(super) const QUEUE_SERIES: [Field; 5] = [
 ];
 
 /// Columns of `throughput_series.parquet`.
-pub(super) const THROUGHPUT_SERIES: [Field; 3] =
-    [("at_ps", Kind::Integer), ("group", Kind::Text), ("delivered_bytes", Kind::Integer)];
+pub(super) const THROUGHPUT_SERIES: [Field; 4] = [
+    ("at_ps", Kind::Integer),
+    ("group", Kind::Text),
+    ("delivered_bytes", Kind::Integer),
+    ("reactive_bytes", Kind::Integer),
+];
 
 /// Columns of `reflex_series.parquet`.
 pub(super) const REFLEX_SERIES: [Field; 10] = [
@@ -182,6 +187,7 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| flow.wasted_credits),
         integers(rows, |flow| flow.reactive_bytes),
         integers(rows, |flow| flow.reorder_bytes),
+        integers(rows, |flow| flow.duplicate_bytes),
         Column::OptionalInteger(rows.iter().map(|flow| flow.object).collect()),
         integers(rows, |flow| u64::from(flow.shares_object)),
         integers(rows, |flow| flow.symbols),
@@ -230,6 +236,7 @@ pub(super) fn throughput_series<'a>(rows: &'a [ThroughputSample], groups: &'a [G
         integers(rows, |sample| sample.at.as_ps()),
         text(rows, |sample| &groups[usize::from(sample.group)].name),
         integers(rows, |sample| sample.delivered_bytes),
+        integers(rows, |sample| sample.reactive_bytes),
     ]
 }
 
@@ -399,6 +406,7 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             wasted_credits: table.integer("wasted_credits", row),
             reactive_bytes: table.integer("reactive_bytes", row),
             reorder_bytes: table.integer("reorder_bytes", row),
+            duplicate_bytes: table.integer("duplicate_bytes", row),
             object: table.optional("object", row),
             shares_object: table.integer("shares_object", row) != 0,
             symbols: table.integer("symbols", row),
@@ -458,6 +466,7 @@ pub(super) fn read_throughput_series(
             at: Instant::from_ps(table.integer("at_ps", row)),
             group: table.group(row, groups)?,
             delivered_bytes: table.integer("delivered_bytes", row),
+            reactive_bytes: table.integer("reactive_bytes", row),
         })
     };
     (0..table.rows()).map(row).collect()

@@ -7,7 +7,7 @@ use crate::results::statistics::{GroupStatistics, by_group};
 use crate::results::{GroupInfo, RunResult};
 
 /// Version of the folder's layout; a change that breaks readers raises it.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What identifies a run and what it cost.
 #[derive(Serialize, Deserialize)]

@@ -76,7 +76,7 @@ fn columns_keep_their_names() {
         "flow,group,request,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
          given_up_bytes,low_sent_bytes,low_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets,\
          fair_share,fluid_share,pauses,paused_ps,messages,needed_messages,delivered_messages,\
-         credits,wasted_credits,reactive_bytes,reorder_bytes,object,shares_object,symbols,excess_symbols,\
+         credits,wasted_credits,reactive_bytes,reorder_bytes,duplicate_bytes,object,shares_object,symbols,excess_symbols,\
          decoded_blocks,whole_blocks"
     );
     assert_eq!(
@@ -89,7 +89,7 @@ fn columns_keep_their_names() {
     );
     let names = |fields: &[Field]| fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
     assert_eq!(names(&schema::QUEUE_SERIES), "at_ps,port,queue,packets,bytes");
-    assert_eq!(names(&schema::THROUGHPUT_SERIES), "at_ps,group,delivered_bytes");
+    assert_eq!(names(&schema::THROUGHPUT_SERIES), "at_ps,group,delivered_bytes,reactive_bytes");
     assert_eq!(
         names(&schema::REFLEX_SERIES),
         "at_ps,flow,group,interval_ps,acked_bytes,fair_rate_bytes_per_s,rate_budget_bytes,delivery_budget_bytes,\

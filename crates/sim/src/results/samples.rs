@@ -153,5 +153,10 @@ fn throughput_sample(i: u64, group: u16, load: f64) -> ThroughputSample {
     let wave = 0.5 + 0.4 * ((i as f64) / 160.0).sin();
     let part = if group == 0 { wave } else { (1.0 - wave) * load };
     let bytes = 12_500.0 * part * (0.8 + 0.2 * scatter(i, 9));
-    ThroughputSample { at: Instant::ZERO.after(INTERVAL.times(i)), group, delivered_bytes: bytes as u64 }
+    ThroughputSample {
+        at: Instant::ZERO.after(INTERVAL.times(i)),
+        group,
+        delivered_bytes: bytes as u64,
+        reactive_bytes: 0,
+    }
 }

@@ -82,11 +82,15 @@ impl Document {
         ScenarioError::Key { place: self.place(key), key: key.to_owned(), why: why.into() }
     }
 
-    /// Sets the value at a dotted path, making the tables on the way.
+    /// Sets the value at a dotted path, making the tables on the way. An empty table leaves what is in one there.
     pub(super) fn set(&mut self, path: &str, value: Value, place: &Place) -> Result<(), String> {
         let mut at = &mut self.root;
         for key in path.split('.') {
             at = entry(at, key).ok_or_else(|| format!("`{key}` in `{path}` leads nowhere"))?;
+        }
+        if at.is_table() && value.as_table().is_some_and(Table::is_empty) {
+            self.places.entry(path.to_owned()).or_insert_with(|| place.clone());
+            return Ok(());
         }
         *at = value;
         let below = format!("{path}.");

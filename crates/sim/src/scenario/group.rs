@@ -7,6 +7,7 @@ use toml::Table;
 use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
+use super::kernel::KernelSpec;
 use super::near_opt::NearOptSpec;
 use super::push::PushSpec;
 use super::reflex::ReflexSpec;
@@ -16,10 +17,11 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 18] = [
+pub(super) const GROUP_KEYS: [&str; 20] = [
     "kind",
     "class",
     "ack_class",
+    "pinned",
     "transport",
     "contract",
     "messages",
@@ -35,6 +37,7 @@ pub(super) const GROUP_KEYS: [&str; 18] = [
     "legacy",
     "legacy_class",
     "legacy_tcp",
+    "kernel",
 ];
 
 /// A table `[traffic.NAME]`. The keys of its [`TrafficSpec`] stand beside these.
@@ -46,6 +49,9 @@ pub struct GroupSpec {
     /// Traffic class of its acknowledgements. Default: `class`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack_class: Option<u8>,
+    /// Keeps each of its flows on one path where `routing` spreads packets. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
     /// What carries it. Default: `"dctcp"`.
     #[serde(default)]
     pub transport: TransportName,
@@ -91,6 +97,9 @@ pub struct GroupSpec {
     /// Settings of TCP for those flows, in place of those in `[transport]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legacy_tcp: Option<TcpSpec>,
+    /// Settings of the operating system's TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelSpec>,
     /// What it sends.
     #[serde(flatten)]
     pub traffic: TrafficSpec,
@@ -145,11 +154,13 @@ pub enum TransportName {
     FlexPass,
     /// Coded symbols of an object, from many sources at once (PPUSH).
     Push,
+    /// The operating system's TCP, on a testbed; in the simulator a model of it.
+    Kernel,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -168,6 +179,7 @@ impl TransportName {
         Self::Layered,
         Self::FlexPass,
         Self::Push,
+        Self::Kernel,
     ];
 
     /// Its name in scenario files.
@@ -191,6 +203,7 @@ impl TransportName {
             Self::Layered => "expresspass-layered",
             Self::FlexPass => "flexpass",
             Self::Push => "push",
+            Self::Kernel => "kernel",
         }
     }
 
@@ -212,6 +225,7 @@ impl TransportName {
             Self::Udp => "datagrams at a constant rate, never repeated",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
+            Self::Kernel => "the operating system's TCP on a testbed, and a model of it in the simulator",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
             Self::Push => "PPUSH: coded symbols of an object from many sources at once, weighted by remaining size",
             Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
@@ -229,7 +243,8 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt | Self::Push) && !self.has_credits()
+        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt | Self::Push | Self::Kernel)
+            && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -245,6 +260,7 @@ impl TransportName {
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
             Self::Push => "push",
+            Self::Kernel => "kernel",
             Self::ExpressPass | Self::Layered | Self::FlexPass => "credit",
             _ => "tcp",
         }
@@ -258,6 +274,7 @@ impl TransportName {
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),
             Self::Push => Table::try_from(PushSpec::default().explicit(&Contract::default(), 1, true)),
+            Self::Kernel => Table::try_from(KernelSpec::default()),
             _ if self.has_credits() => Table::try_from(CreditSpec::default().explicit(self, 1.0)),
             _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
         };

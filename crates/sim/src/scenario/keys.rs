@@ -57,10 +57,13 @@ impl Override {
         Ok(Self { key: key.trim().to_owned(), value: parse_value(value), place: Place::Flag(given) })
     }
 
-    /// The overrides of a table that stands at `path` of a document: every plain value below it.
+    /// The overrides of a table that stands at `path` of a document: every value below it. Tables are laid over what is
+    /// there, arrays replace it.
     pub(crate) fn all_in(document: &Document, path: &str, table: &Table) -> Vec<Self> {
         let place = |key: &str| document.place(&format!("{path}.{key}"));
-        leaves(table).into_iter().map(|(key, value)| Self { place: place(&key), key, value }).collect()
+        let mut values = Vec::new();
+        collect_values(table, "", false, &mut values);
+        values.into_iter().map(|(key, value)| Self { place: place(&key), key, value }).collect()
     }
 }
 
@@ -133,23 +136,22 @@ pub(super) fn full_keys(scenario: &Scenario) -> BTreeSet<String> {
     all.filter(|key| !key.starts_with("variants.")).collect()
 }
 
-/// Every plain value below `table` with its dotted key.
-pub(super) fn leaves(table: &Table) -> Vec<(String, Value)> {
+/// Every plain value below `table` with its dotted key, also in the tables of arrays.
+fn leaves(table: &Table) -> Vec<(String, Value)> {
     let mut found = Vec::new();
-    collect_leaves(table, "", &mut found);
+    collect_values(table, "", true, &mut found);
     found
 }
 
-fn collect_leaves(table: &Table, path: &str, found: &mut Vec<(String, Value)>) {
+/// Values that are not tables, and tables that are empty; arrays of tables are opened too if `open_arrays`.
+fn collect_values(table: &Table, path: &str, open_arrays: bool, found: &mut Vec<(String, Value)>) {
     for (key, value) in table {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         match value {
-            Value::Table(table) => collect_leaves(table, &path, found),
-            Value::Array(items) if items.iter().all(Value::is_table) && !items.is_empty() => {
-                for (index, item) in items.iter().enumerate() {
-                    if let Value::Table(table) = item {
-                        collect_leaves(table, &format!("{path}.{index}"), found);
-                    }
+            Value::Table(table) if !table.is_empty() => collect_values(table, &path, open_arrays, found),
+            Value::Array(items) if open_arrays && !items.is_empty() && items.iter().all(Value::is_table) => {
+                for (index, item) in items.iter().filter_map(Value::as_table).enumerate() {
+                    collect_values(item, &format!("{path}.{index}"), open_arrays, found);
                 }
             }
             value => found.push((path, value.clone())),

@@ -127,6 +127,14 @@ impl EcnSpec {
         Self::On(ThresholdSpec { threshold, at: At::Enqueue, scope: Of::Queue, not_ect: NotEct::Drop })
     }
 
+    /// The same, but packets that cannot be marked pass.
+    pub(super) fn passing(self) -> Self {
+        match self {
+            Self::Off => Self::Off,
+            Self::On(spec) => Self::On(ThresholdSpec { not_ect: NotEct::Pass, ..spec }),
+        }
+    }
+
     /// Whether it does not mark.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference to the field")]
     pub(super) fn is_off(&self) -> bool {

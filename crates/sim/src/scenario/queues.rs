@@ -168,6 +168,11 @@ impl QueuesSpec {
         presets::queues(name)
     }
 
+    /// The plan that these keys describe; the error names the key below them, and why.
+    pub fn plan(&self) -> Result<QueuePlan, (String, String)> {
+        self.expanded()?.build()
+    }
+
     /// The same queues written out.
     pub(super) fn expanded(&self) -> Result<Self, KeyError> {
         let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
@@ -217,8 +222,9 @@ impl QueuesSpec {
         if wishes.colour_limit.is_some() && self.queue.iter().all(|queue| queue.colour_limit.is_none()) {
             return refuse("colour_limit", "limits no red packets");
         }
-        // The queue of credits is what it must be.
-        for queue in self.queue.iter_mut().filter(|queue| queue.shaper.is_none()) {
+        // Queues of credits and those that drop early are what they must be. Data on credits cannot be marked: it must pass.
+        let credits = self.queue.iter().any(|queue| queue.shaper.is_some());
+        for queue in self.queue.iter_mut().filter(|queue| queue.shaper.is_none() && queue.red.is_none()) {
             if let Some(limit) = queue.colour_limit.as_mut().zip(wishes.colour_limit) {
                 *limit.0 = limit.1;
             }
@@ -226,7 +232,7 @@ impl QueuesSpec {
                 queue.limit = limit;
             }
             if let Some(ecn) = wishes.ecn {
-                queue.ecn = ecn;
+                queue.ecn = if credits { ecn.passing() } else { ecn };
             }
         }
         self.quantum = if self.scheduler == Some(Scheduler::Dwrr) { wishes.quantum.or(self.quantum) } else { None };

@@ -190,7 +190,7 @@ impl ReflexGroup {
 }
 
 /// The queue that takes a class.
-fn queue_of(plan: &QueuesSpec, class: u8) -> Option<usize> {
+pub(super) fn queue_of(plan: &QueuesSpec, class: u8) -> Option<usize> {
     plan.queue.iter().position(|queue| queue.classes.contains(&class))
 }
 

@@ -21,6 +21,7 @@ use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::kernel::kernel_carrier;
 use super::losses;
 use super::near_opt::{NearOptSpec, OracleSpec};
 use super::push::{PushCarrier, push_carrier};
@@ -79,6 +80,8 @@ pub struct Group {
     pub class: u8,
     /// Traffic class of its acknowledgements.
     pub ack_class: u8,
+    /// Whether each of its flows keeps to one path though others do not.
+    pub pinned: bool,
     /// How far it may bend.
     pub contract: Contract,
     /// How its flows give way, if they do.
@@ -119,6 +122,8 @@ pub enum Carrier {
     Push(Box<PushCarrier>),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
     Messages(Box<AtpConfig>),
+    /// The operating system's TCP with a congestion control of which the simulator has no model.
+    Kernel,
 }
 
 /// A member of the TCP family with its settings.
@@ -147,6 +152,15 @@ impl Resolved {
 
     pub(super) fn to_table(&self) -> Table {
         Table::try_from(&self.spec).expect("a scenario is made of tables and plain values")
+    }
+
+    /// Why the simulator cannot run it, if so.
+    pub fn testbed_only(&self) -> Option<String> {
+        let group = self.groups.iter().find(|group| matches!(group.carrier, Carrier::Kernel))?;
+        Some(format!(
+            "traffic.{}.kernel.congestion: the simulator has no model of it, only a testbed runs it",
+            group.name
+        ))
     }
 
     /// Bytes around a payload.
@@ -438,6 +452,7 @@ fn resolve_group(
         TransportName::Udp => udp_carrier(group),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
         TransportName::Push => Ok(Carrier::Push(Box::new(push_carrier(group, &contract, packets, plans[1])?))),
+        TransportName::Kernel => kernel_carrier(group, tcp),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
             Ok(Carrier::Credit(Box::new(credit_carrier(group, tcp, plans)?)))
@@ -447,9 +462,10 @@ fn resolve_group(
     let carrier = carrier.map_err(place)?;
     let messages = messages(group, name, *seed, packets);
     let messages = messages.map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
-    let GroupSpec { class, ack_class, ref traffic, .. } = *group;
+    let GroupSpec { class, ack_class, pinned, ref traffic, .. } = *group;
     let (traffic, ack_class, name) = (traffic.clone(), ack_class.unwrap_or(class), name.to_owned());
-    Ok(Group { name, traffic, class, ack_class, contract, reflex: None, carrier, messages, max_loss, legacy })
+    let reflex = None;
+    Ok(Group { name, traffic, class, ack_class, pinned, contract, reflex, carrier, messages, max_loss, legacy })
 }
 
 /// A setting for all groups is found where it is given.
@@ -483,10 +499,11 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
     // What leaves messages out by itself cannot leave out bytes beside.
     let bends = of_tcp && !group.transport.sends_messages();
     let of = |transport| group.transport == transport;
-    let has_window = of_tcp || of(TransportName::Layered) || of(TransportName::FlexPass);
+    let has_window = of_tcp || of(TransportName::Layered) || of(TransportName::FlexPass) || of(TransportName::Kernel);
     let tables = [
         ("tcp", group.tcp.is_some(), has_window, "has no settings of TCP"),
         ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
+        ("kernel", group.kernel.is_some(), of(TransportName::Kernel), "is not the operating system's"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
         ("push", group.push.is_some(), of(TransportName::Push), "has no settings of push"),

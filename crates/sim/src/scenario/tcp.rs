@@ -380,6 +380,7 @@ impl TcpSpec {
             | TransportName::Push
             | TransportName::Atp
             | TransportName::PFabric
+            | TransportName::Kernel
             | TransportName::ExpressPass => return None,
         })
     }

@@ -92,6 +92,35 @@ fn variants_keep_their_order_and_lead_to_their_lines() {
     );
 }
 
+/// An array of a variant takes the place of the one that is there; a table is laid over it, also an empty one.
+#[test]
+fn variants_replace_arrays_and_make_tables() {
+    let text = SMALL.to_owned()
+        + r#"
+[variants.written]
+traffic.backup.tcp = {}
+traffic.web = { reflex = {}, contract = { min_share = 0.8 } }
+queues.queue = [{ name = "one", classes = [0, 1], limit = "1MB" }]
+"#;
+    let scenario = parse(&text).unwrap();
+    let (_, written) = scenario.variants().unwrap().pop().unwrap();
+    let resolved = scenario.with(&written).and_then(|scenario| scenario.resolve()).unwrap();
+    assert_eq!(resolved.switch_plan.queues.len(), 1);
+    let (web, backup) = (&resolved.spec.traffic["web"], &resolved.spec.traffic["backup"]);
+    assert!(web.reflex.is_some());
+    assert_eq!(backup.tcp.as_ref().unwrap().min_rto.unwrap().to_string(), "5ms");
+}
+
+/// A group whose flows all start in the warm-up has no statistics, and the user is told why.
+#[test]
+fn a_group_that_is_not_measured_is_named() {
+    let text = SMALL.replace("kind = \"incast\"\nsize = \"100kB\"\nperiod = \"500us\"", "kind = \"permutation\"");
+    assert_eq!(resolve(&text).unwrap().warnings, Vec::<String>::new());
+    let warnings = set(&text, &["warmup=100us"]).unwrap().warnings;
+    assert!(warnings[0].starts_with("small.toml:16: `traffic.backup`: all its flows start before"), "{warnings:?}");
+    assert_eq!(warnings.len(), 1);
+}
+
 /// Mistakes and what is said about them: each names the line and the key.
 #[test]
 fn mistakes_are_named() {
@@ -258,6 +287,30 @@ fn groups_that_overload_together_are_warned_of() {
     };
     assert_eq!(both("0.4"), None);
     assert!(both("0.5").unwrap().contains("on the links above the racks together, of 40Gbit/s"));
+}
+
+/// ATP's priorities need a queue each, and transports that take reordering for loss want one path: a line that names the
+/// key, and the scenario runs all the same. The plan's early drop stays when `limit` and `ecn` change the accurate queue.
+#[test]
+fn what_does_not_go_with_atp_is_warned_of() {
+    let text = "duration = '1ms'\nrouting = 'spray-random'\n\
+                [topology]\nkind = 'leaf-spine'\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n\
+                host_link = { rate = '10Gbit/s', delay = '1us' }\n[queues]\nplan = 'atp'\n\
+                [traffic.jobs]\nkind = 'permutation'\nsize = '1MB'\ntransport = 'atp'\nclass = 1\nack_class = 0\n\
+                [traffic.exact]\nkind = 'permutation'\nsize = '1MB'\npinned = true\n";
+    let warnings = |changes: &[&str]| set(text, changes).unwrap().warnings;
+    assert_eq!(warnings(&[]), [""; 0]);
+    let shared = warnings(&["queues.plan=strict-8"]);
+    assert!(shared.is_empty(), "eight queues of another plan: {shared:?}");
+    for (plan, queue) in [("shared", "\"shared\""), ("dwrr-1-1", "\"flexible\"")] {
+        let shared = warnings(&[&format!("queues.plan={plan}")]);
+        assert!(shared[0].contains("`traffic.jobs.class`") && shared[0].contains(queue), "{shared:?}");
+    }
+    let sprayed = warnings(&["traffic.exact.pinned=false"]);
+    assert!(sprayed[0].contains("`traffic.exact.transport`: dctcp takes reordering"), "{sprayed:?}");
+    let adjusted = set(text, &["queues.limit=250 packets", "queues.ecn={threshold='20 packets'}"]).unwrap().switch_plan;
+    let limits: Vec<u32> = adjusted.queues.iter().map(|queue| queue.limit_packets).collect();
+    assert_eq!(limits, [250, 5, 5, 5, 5, 5, 5, 5]);
 }
 
 /// Low-priority TCP's set-up: a star of 40 hosts with an unloaded round-trip time of 100 us, strict priority everywhere, 128 kB

@@ -1,27 +1,92 @@
 //! What a scenario can do but is hardly meant to.
 
-use pliant_proto::time::Span;
+use pliant_proto::time::{Instant, Span};
 
 use super::Resolved;
 use super::document::Document;
+use super::group::{GroupSpec, TransportName};
+use super::queues::{KeyError, QueuesSpec};
+use super::reflex::queue_of;
+use super::spec::RoutingName;
 use crate::topology::{Link, NodeId};
 
 /// Flows whose round-trip times are looked at.
 const FLOWS_LOOKED_AT: usize = 1000;
 
+/// Flows among which one that is measured is looked for.
+const FLOWS_SEARCHED: usize = 100_000;
+
 /// One line for each oddity, which names file, line and key.
 pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> {
     let mut warnings = Vec::new();
+    let mut warn = |name: &str, (key, why): KeyError| {
+        warnings.push(document.error(&format!("traffic.{name}.{key}"), why).to_string());
+    };
     for (number, (name, group)) in resolved.spec.traffic.iter().enumerate() {
-        let Some(reflex) = &group.reflex else { continue };
-        let host_queues = resolved.spec.host_queues.as_ref().unwrap_or(&resolved.spec.queues);
-        let queues = [("queues", &resolved.spec.queues), ("host_queues", host_queues)];
-        if let Some((key, why)) = reflex.oddity(group, &queues, round_trip(resolved, number)) {
-            warnings.push(document.error(&format!("traffic.{name}.{key}"), why).to_string());
+        if let Some(reflex) = &group.reflex {
+            let host_queues = resolved.spec.host_queues.as_ref().unwrap_or(&resolved.spec.queues);
+            let queues = [("queues", &resolved.spec.queues), ("host_queues", host_queues)];
+            reflex
+                .oddity(group, &queues, round_trip(resolved, number))
+                .into_iter()
+                .for_each(|oddity| warn(name, oddity));
+        }
+        shared_priorities(group, &resolved.spec.queues).into_iter().for_each(|oddity| warn(name, oddity));
+        if group.transport.is_tcp() && !group.pinned && resolved.spec.routing != RoutingName::Ecmp {
+            let why = "takes reordering by `routing` for loss; `pinned = true` keeps its flows on one path each";
+            warn(name, ("transport".to_owned(), format!("{} {why}", group.transport.name())));
         }
     }
+    let unmeasured = |name: &String| document.error(&format!("traffic.{name}"), UNMEASURED).to_string();
+    warnings.extend(groups_unmeasured(resolved).iter().map(unmeasured));
     warnings.extend(resolved.overload_warning());
     warnings
+}
+
+const UNMEASURED: &str =
+    "all its flows start before `warmup` is over or after `measure_until`: none counts in the statistics";
+
+/// Names of the groups that have flows, but none that is measured.
+fn groups_unmeasured(resolved: &Resolved) -> Vec<String> {
+    let spec = &resolved.spec;
+    let measured = Instant::ZERO.after(spec.warmup)..Instant::ZERO.after(spec.measure_until.unwrap_or(Span::MAX));
+    if measured.start == Instant::ZERO && spec.measure_until.is_none() {
+        return Vec::new();
+    }
+    // Whether each group has flows, and whether one of them counts.
+    let mut found = vec![(false, false); spec.traffic.len()];
+    let mut flows = resolved.traffic().into_iter().flatten();
+    for flow in flows.by_ref().take(FLOWS_SEARCHED) {
+        let (any, counted) = &mut found[usize::from(flow.group)];
+        (*any, *counted) = (true, *counted || measured.contains(&flow.start));
+        if found.iter().all(|&(_, counted)| counted) {
+            return Vec::new();
+        }
+    }
+    if flows.next().is_some() {
+        return Vec::new();
+    }
+    let unmeasured = spec.traffic.keys().zip(found).filter(|(_, found)| *found == (true, false));
+    unmeasured.map(|(name, _)| name.clone()).collect()
+}
+
+/// Priorities of ATP that are none, because a queue takes several of its classes.
+fn shared_priorities(group: &GroupSpec, queues: &QueuesSpec) -> Option<KeyError> {
+    if group.transport != TransportName::Atp {
+        return None;
+    }
+    let classes = group.atp.clone().unwrap_or_default().classes();
+    let classes = group.class..=group.class.saturating_add(classes - 1);
+    let first =
+        classes.clone().find(|&class| class > group.class && queue_of(queues, class - 1) == queue_of(queues, class))?;
+    let name = queue_of(queues, first).map_or("", |queue| &queues.queue[queue].name);
+    let (from, to) = (classes.start(), classes.end());
+    let why = format!(
+        "{}: classes {from} to {to} are priorities and backup, but {} and {first} share the queue \"{name}\"; the plan atp has one for each",
+        group.class,
+        first - 1
+    );
+    Some(("class".to_owned(), why))
 }
 
 /// Longest round-trip time of a group's first flows over empty queues.

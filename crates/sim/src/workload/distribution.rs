@@ -166,6 +166,12 @@ impl Distribution {
         self.quantile(stream.unit())
     }
 
+    /// The size that every draw gives, if there is only one.
+    pub fn only_size(&self) -> Option<u64> {
+        let most = self.max_bytes();
+        (self.points[0].size >= most as f64 - 0.5).then_some(most)
+    }
+
     /// The largest size in bytes that a draw can give.
     pub fn max_bytes(&self) -> u64 {
         (self.points[self.points.len() - 1].size as u64).max(1)

@@ -132,6 +132,7 @@ impl Messages {
         let stream =
             |choice: &str| Stream::named(self.seed, &format!("traffic.{}.messages.{choice}.{sequence}", self.group));
         MessageSource {
+            only_size: self.sizes.only_size(),
             sizes: self.sizes.clone(),
             gap_ps: self.gap.map(|gap| gap.as_ps() as f64),
             law: self.law,
@@ -159,6 +160,8 @@ pub struct Message {
 #[derive(Clone, Debug)]
 pub struct MessageSource {
     sizes: Distribution,
+    /// Nothing is drawn where there is only one.
+    only_size: Option<u64>,
     gap_ps: Option<f64>,
     law: GapLaw,
     messages_left: u64,
@@ -198,7 +201,7 @@ impl Iterator for MessageSource {
             self.fraction = gap - whole;
             self.at = self.at.saturating_add(whole as u64);
         }
-        let bytes = self.sizes.sample(&mut self.size_choice).min(self.bytes_left);
+        let bytes = self.only_size.unwrap_or_else(|| self.sizes.sample(&mut self.size_choice)).min(self.bytes_left);
         self.messages_left -= 1;
         self.bytes_left -= bytes;
         Some(Message { after: Span::from_ps(self.at), bytes: bytes as u32 })

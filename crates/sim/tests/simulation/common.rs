@@ -186,7 +186,16 @@ impl TestBed {
         let open = move |spec: &FlowSpec, path: &[LinkId]| {
             let (initiator, responder) = pair(spec);
             let ideal_fct = self.ideal_fct(spec.bytes, path);
-            Opened { initiator, responder, ideal_fct, messages: None, group: spec.group, object: None, push: None }
+            Opened {
+                initiator,
+                responder,
+                ideal_fct,
+                messages: None,
+                pinned: false,
+                group: spec.group,
+                object: None,
+                push: None,
+            }
         };
         Simulation::new(&setup, flows.iter().copied(), open, recorder)
     }

@@ -1,5 +1,6 @@
 //! Transports with credits against what their papers promise: no loss of data, bounded credits, shares of a link.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -71,7 +72,9 @@ period = "1s"
 /// N senders to one receiver lose no data, whatever N, law and size: credits, at one per packet time, schedule it.
 #[test]
 fn incast_of_any_size_loses_no_data() {
-    for (senders, size) in [(1, "1MB"), (2, "300kB"), (8, "64kB"), (64, "64kB"), (512, "10kB")] {
+    let large = [(1, "1MB"), (2, "300kB"), (8, "64kB"), (64, "64kB")];
+    let numbers = [1, 2, 3, 4, 5, 7, 11, 16, 23, 32, 48, 65, 96, 128, 191, 256, 384, 512];
+    for (senders, size) in large.into_iter().chain(numbers.map(|senders| (senders, "10kB"))) {
         for (plan, transport, feedback) in [
             ("expresspass", "expresspass", "bic"),
             ("expresspass", "expresspass", "delivered"),
@@ -98,9 +101,10 @@ fn incast_of_any_size_loses_no_data() {
     }
 }
 
-/// Aeolus: with a burst before the first credit data on credits is still never lost, and flows end sooner. Many senders
-/// at once lose most of their bursts, and their first credits repeat what has arrived but is not acknowledged yet: there
-/// the mean may lie up to 5 % behind.
+/// Aeolus: with a burst before the first credit data on credits is still never lost, and flows end no later, but for
+/// what the burst adds to the link: a probe of each sender, and the few packets that the first credits repeat because
+/// they have arrived but are not acknowledged yet. Of many senders at once 6 kB of bursts, four packets, pass at all, so
+/// there is as little to win. A run varies by 5 % with the jitter of its credits: means are of eight seeds.
 #[test]
 fn a_burst_before_the_first_credit_loses_nothing_scheduled() {
     let aeolus = "traffic.new.credit.pre_credit=14.6kB";
@@ -115,12 +119,19 @@ fn a_burst_before_the_first_credit_loses_nothing_scheduled() {
         let times = result.flows.iter().map(|flow| flow.fct().expect("completed").as_us_f64());
         times.sum::<f64>() / result.flows.len() as f64
     };
-    for (senders, worst) in [(1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0), (16, 1.05), (64, 1.05)] {
-        let senders = format!("senders={senders}");
-        let plain = run_with(INCAST, &[&queues, hosts, &senders]);
-        let burst = run_with(INCAST, &[&queues, hosts, &senders, aeolus]);
-        assert_no_data_lost(&burst, false, &senders);
-        assert!(mean(&burst) <= worst * mean(&plain), "{senders}: {} after {} us", mean(&burst), mean(&plain));
+    for number in [1, 2, 4, 8, 12, 16, 32, 64, 128] {
+        let senders = format!("senders={number}");
+        let (mut late_us, mut added_us) = (0.0, 0.0);
+        for seed in 1..=8 {
+            let seed = format!("seed={seed}");
+            let plain = run_with(INCAST, &[&queues, hosts, &senders, &seed]);
+            let burst = run_with(INCAST, &[&queues, hosts, &senders, &seed, aeolus]);
+            assert_no_data_lost(&burst, false, &senders);
+            late_us += mean(&burst) - mean(&plain);
+            let repeated: u64 = burst.flows.iter().map(|flow| flow.duplicate_bytes).sum();
+            added_us += (f64::from(number) * 84.0 + repeated as f64 * WIRE) * 8e-4;
+        }
+        assert!(late_us <= added_us, "{senders}: {} us late, {} us added", late_us / 8.0, added_us / 8.0);
     }
     // Alone, a flow of one bandwidth-delay product takes its ideal time but for the request before it.
     let lone = run_with(INCAST, &[&queues, hosts, "senders=1", aeolus]);
@@ -194,10 +205,60 @@ fn data_takes_the_way_of_its_credits_back() {
     }
 }
 
-/// Long flows over one link of 10 Gbit/s between hosts of their own.
-fn dumbbell(flows: usize, feedback: &str, duration_ms: u64) -> RunResult {
-    let pairs: Vec<String> =
-        (0..flows).map(|flow| format!("{{ source = {flow}, destination = {} }}", flows + flow)).collect();
+/// The same of every single packet: a flow alone sends each of its packets, and no other, over exactly the links whose
+/// reverse its credits crossed, whichever of the equal paths it was given.
+#[test]
+fn every_packet_takes_the_way_of_its_credit_back() {
+    let topologies = [
+        (16, r#"{ kind = "fat-tree", k = 4, link = { rate = "10Gbit/s", delay = "1us" } }"#),
+        (
+            12,
+            r#"{ kind = "leaf-spine", leaves = 3, spines = 4, hosts_per_leaf = 4, host_link = { rate = "10Gbit/s", delay = "1us" } }"#,
+        ),
+        (16, &CLOS[CLOS.find("kind").unwrap()..CLOS.find("[queues]").unwrap()]),
+    ];
+    let mut paths = BTreeSet::new();
+    for (index, (hosts, topology)) in topologies.into_iter().enumerate() {
+        let topology = if topology.starts_with('{') {
+            topology.to_owned()
+        } else {
+            format!("{{ {} }}", topology.trim().replace('\n', ", "))
+        };
+        for seed in 0..24 {
+            let (source, destination) = (seed * 5 % hosts, (seed * 5 + 1 + seed * 7 % (hosts - 1)) % hosts);
+            let flow = format!("{{ source = {source}, destination = {destination}, size = \"30kB\" }}");
+            for transport in ["expresspass", "flexpass"] {
+                let traffic =
+                    format!("traffic.new={{ kind = \"flows\", transport = \"{transport}\", flows = [{flow}] }}");
+                let plan = format!("queues.plan={transport}");
+                let changes = [&format!("topology={topology}"), &traffic, &plan, &format!("seed={seed}")];
+                let result = run_with(CLOS, &changes.map(String::as_str));
+                let credits = |port: u32| {
+                    let row = result.ports.iter().find(|row| row.port == port && row.queue_name == "credit");
+                    row.expect("every port has credits").dequeued().packets
+                };
+                // Data is what goes the flow's way in full packets.
+                let mut path = Vec::new();
+                for row in result.ports.iter().filter(|row| ["data", "flexpass"].contains(&&*row.queue_name)) {
+                    let data = row.dequeued().bytes > 30_000;
+                    assert_eq!(data, credits(LinkId(row.port).reverse().0) > 0, "{transport}: link {}", row.port);
+                    path.extend(data.then_some((row.port, row.dequeued())));
+                }
+                let (_, first) = path[0];
+                assert!(path.iter().all(|(_, sent)| *sent == first), "{transport}: {path:?}");
+                paths.insert((index, path.iter().map(|(port, _)| *port).collect::<Vec<_>>()));
+            }
+        }
+    }
+    assert!(paths.len() > 40, "{} paths", paths.len());
+}
+
+/// Long flows over one link of 10 Gbit/s between hosts of their own. They start 3 us apart, so that their requests do not
+/// meet.
+fn dumbbell(flows: usize, feedback: &str, jitter: f64, duration_ms: u64) -> RunResult {
+    let flow =
+        |flow: usize| format!("{{ source = {flow}, destination = {}, start = \"{}us\" }}", flows + flow, 3 * flow);
+    let pairs: Vec<String> = (0..flows).map(flow).collect();
     let text = format!(
         r#"
 duration = "{duration_ms}ms"
@@ -212,7 +273,7 @@ plan = "expresspass"
 [traffic.new]
 kind = "flows"
 transport = "expresspass"
-credit = {{ feedback = "{feedback}" }}
+credit = {{ feedback = "{feedback}", jitter = {jitter} }}
 flows = [{}]
 "#,
         pairs.join(", ")
@@ -226,30 +287,37 @@ fn delivered_between(earlier: &RunResult, later: &RunResult) -> Vec<f64> {
     pairs.map(|(before, after)| (after.delivered_bytes - before.delivered_bytes) as f64).collect()
 }
 
-/// Equal flows share what credits leave of the link: utilisation 0.89 to 0.949, Jain's index at least 0.96, no data
-/// dropped, and a bounded queue. The multiplicative cut answers one congestion twice and so leaves more unused.
+/// Equal flows share what credits leave of the link: utilisation 0.89 to 0.949, Jain's index at least 0.96 over
+/// 50 ms (over 10 ms it may be 0.94), no data dropped, and at most three packets in any queue. The multiplicative cut answers one congestion twice and so leaves more unused.
 #[test]
 fn equal_flows_share_a_full_link() {
     for feedback in ["bic", "delivered"] {
         for flows in [2, 8, 64] {
-            let (warm, whole) = (dumbbell(flows, feedback, 10), dumbbell(flows, feedback, 20));
+            let (warm, whole) = (dumbbell(flows, feedback, 0.1, 10), dumbbell(flows, feedback, 0.1, 60));
             let bytes = delivered_between(&warm, &whole);
-            let used = bytes.iter().sum::<f64>() * 8.0 * WIRE / 1e8;
+            let used = bytes.iter().sum::<f64>() * 8.0 * WIRE / 5e8;
             let fairness = jain(&bytes);
             let what = format!("{feedback}, {flows} flows: {used:.4} of the link, Jain {fairness:.4}");
             assert!((0.89..0.9495).contains(&used) && fairness >= 0.96, "{what}");
             assert_no_data_lost(&whole, true, &what);
+            let data = whole.ports.iter().filter(|port| port.queue_name == "data");
+            let most = data.map(|port| port.counters.max_packets).max().expect("ports");
+            assert!(most <= 3, "{what}: {most} packets queued");
         }
     }
 }
 
-/// A lone flow reaches 94.82 % of the line, less what the first round trips and the jitter cost it.
+/// With credits at their full rate a lone flow takes 1538 / 1622 = 94.82 % of the line. Jitter costs it 0.04 %: a gap that
+/// is too long by more than the shaper's two credits is never made up for, and ten that are too short lose a credit.
 #[test]
 fn a_lone_flow_takes_94_82_percent_of_the_line() {
+    let exact = 1538.0 / 1622.0;
     for feedback in ["bic", "delivered", "multiplicative"] {
-        let bytes = delivered_between(&dumbbell(1, feedback, 10), &dumbbell(1, feedback, 20));
-        let used = bytes[0] * 8.0 * WIRE / 1e8;
-        assert!((0.9382..=0.9485).contains(&used), "{feedback}: {used}");
+        for (jitter, least) in [(0.0, exact - 1e-4), (0.1, exact - 1e-3)] {
+            let (warm, whole) = (dumbbell(1, feedback, jitter, 20), dumbbell(1, feedback, jitter, 80));
+            let used = delivered_between(&warm, &whole)[0] * 8.0 * WIRE / 6e8;
+            assert!((least..=exact + 1e-4).contains(&used), "{feedback}, jitter {jitter}: {used}");
+        }
     }
 }
 
@@ -261,7 +329,7 @@ fn a_port_passes_7706_credits_in_10_ms() {
             result.ports.iter().filter(|port| port.queue_name == "credit" && port.name == "switch 1 -> switch 0");
         rows.map(|port| port.dequeued().packets).sum::<u64>()
     };
-    let (warm, whole) = (dumbbell(64, "delivered", 10), dumbbell(64, "delivered", 20));
+    let (warm, whole) = (dumbbell(64, "delivered", 0.1, 10), dumbbell(64, "delivered", 0.1, 20));
     let passed = credits(&whole) - credits(&warm);
     assert!(passed.abs_diff(7706) <= 2, "{passed}");
 }
@@ -304,6 +372,15 @@ fn dctcp_keeps_its_half_beside_flexpass_and_layering() {
             assert!((4.7..=5.3).contains(&share), "{share} Gbit/s: {:?}", result.groups);
         }
     }
+}
+
+/// Another threshold for a plan with credits marks and drops nothing: data on credits cannot be marked, and passes.
+#[test]
+fn another_marking_threshold_drops_no_scheduled_data() {
+    let naive = ["queues.plan=expresspass", "traffic.new.transport=expresspass", "queues.ecn=30kB"];
+    let result = run_with(BESIDE, &naive);
+    assert_no_data_lost(&result, true, "30 kB");
+    assert!(shares(&result, 50)[0] > 9.0);
 }
 
 /// Alone FlexPass fills the link: half by credits, half by its window (figure 7 a); beside DCTCP the window gets next to

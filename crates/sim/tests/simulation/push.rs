@@ -101,8 +101,6 @@ fn bandwidth_follows_theta() {
         &[(1.0, 5), (10.0, 5)],
         &[(0.5, 49), (50.0, 1)],
         &[(1.0, 25), (3.0, 25)],
-        &[(2.0, 1), (16.0, 1)],
-        &[(4.0, 1), (16.0, 1)],
     ] {
         let result = run_with(&long_flows(LINK, 2, groups), &[]);
         let sum: f64 = groups.iter().map(|&(weight, flows)| weight * f64::from(flows)).sum();

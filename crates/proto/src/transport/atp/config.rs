@@ -67,8 +67,8 @@ pub struct RateControlConfig {
     pub target_within_bound: bool,
     /// Weight m of the maximum rate in an increase, in (0, 1]. Default 1/16.
     pub increase: f64,
-    /// Adapts m: at most twice the rate's share of the maximum, halved when the direction changes, doubled when it does
-    /// not, within 1/256 to 1/2. The paper: off, and then more than 1/m flows on one link are not stable.
+    /// Scales m by the rate's share of the largest, doubles it in a long row of increases, and lets each change take
+    /// effect before the next. The paper: off, and then more than 1/m flows on one link are not stable.
     pub adaptive: bool,
     /// Cut β without any acknowledgement in a window, in (0, 1). The paper: 0.1.
     pub silence_cut: f64,

@@ -19,7 +19,7 @@
 //!   ([`Command::AnnounceMessages`](crate::transport::Command)). Otherwise the bound is that of the messages handed over
 //!   until the application finishes, and until then every message is sent at least once.
 //! - `Close` tells the receiver how many messages there were; it then reports which are missing ([`Report`]).
-//! - A backup packet that is lost was sent on the chance and counts as unsent. The backup sub-flow is silenced, but for a
+//! - A backup packet that is lost was sent on the chance and counts as unsent. The backup sub-flow is limited to a
 //!   probe per window, while less than 5 % of it arrives.
 //!
 //! Sending small messages first makes the missing ones large. An estimate over the messages that arrived is biased if it
@@ -34,6 +34,7 @@ mod order;
 mod rate;
 mod receiver;
 mod sender;
+mod shared_path;
 mod subflow;
 #[cfg(test)]
 mod tests;

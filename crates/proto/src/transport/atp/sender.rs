@@ -139,6 +139,12 @@ impl AtpSender {
         }
     }
 
+    /// Whether a window law lets another packet go.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.control.as_ref().is_none_or(|control| control.has_room(self.primary.flight.under_way()))
+    }
+
     fn knowledge(&self) -> Knowledge {
         let flight = &self.primary.flight;
         Knowledge {
@@ -146,6 +152,7 @@ impl AtpSender {
             base_rtt: self.base_rtt,
             settled: flight.settled(),
             next: flight.next_number(),
+            under_way: flight.under_way(),
         }
     }
 
@@ -153,21 +160,20 @@ impl AtpSender {
     fn advance_control(&mut self, now: Instant) {
         let know = self.knowledge();
         let Some(control) = &mut self.control else { return };
-        if control.advance(now, &know)
-            && let Some(backup) = &mut self.backup
-        {
+        let judged = control.advance(now, &know);
+        if judged && let Some(backup) = &mut self.backup {
             backup.on_window();
         }
-        self.follow_rate();
+        if judged || control.listens() {
+            self.follow_rate();
+        }
     }
 
     fn follow_rate(&mut self) {
         let Some(control) = &self.control else { return };
         self.primary.pacer.set_rate(control.rate());
-        if let Some(backup) = &mut self.backup
-            && let Some(spare) = control.spare()
-        {
-            backup.subflow.pacer.set_rate(spare);
+        if let Some(backup) = &mut self.backup {
+            backup.set_rate(control.spare());
         }
     }
 
@@ -183,9 +189,10 @@ impl AtpSender {
         };
         let Some(number) = subflow.flight.expand(number) else { return };
         self.complete = self.complete.max(complete);
-        let mut news = false;
-        let mut bits = received;
-        news |= self.handle_arrival(now, number, is_backup, true);
+        // What is settled needs no second look: an acknowledgement repeats it up to 64 times.
+        let open = number.saturating_sub(subflow.flight.settled());
+        let mut bits = if open < 64 { received & ((1 << open) - 1) } else { received };
+        let mut news = self.handle_arrival(now, number, is_backup, true);
         while bits != 0 {
             let below = u64::from(bits.trailing_zeros());
             bits &= bits - 1;
@@ -195,15 +202,16 @@ impl AtpSender {
         }
         if news {
             (self.back_off, self.last_arrival) = (0, now);
-            self.judge_order(is_backup);
+            self.judge_order(now, is_backup);
         }
         // A count that went back comes from an acknowledgement that was overtaken.
         let more = marks.wrapping_sub(self.marks);
         if !is_backup && more > 0 && more < 1 << 15 {
             self.marks = marks;
             self.statistics.marks += u64::from(more);
+            let know = self.knowledge();
             if let Some(control) = &mut self.control {
-                control.on_marked(number);
+                control.on_marked(now, number, &know);
             }
         }
         self.advance_control(now);
@@ -216,7 +224,7 @@ impl AtpSender {
             Some(backup) if is_backup => &mut backup.subflow,
             _ => &mut self.primary,
         };
-        let Some(Sent { at, message, fragment }) = subflow.flight.arrived(number) else { return false };
+        let Some(Sent { at, message, fragment, .. }) = subflow.flight.arrived(number) else { return false };
         self.messages.arrived(message, fragment);
         if is_backup {
             self.backup.as_mut().expect("it sent the packet").on_arrived();
@@ -224,31 +232,51 @@ impl AtpSender {
         }
         let rtt = answered.then(|| now.since(at));
         if let Some(rtt) = rtt {
-            self.rtt.sample(&self.config.timer, rtt);
-            self.base_rtt = Some(self.base_rtt.map_or(rtt, |base| base.min(rtt)));
+            self.sample_rtt(rtt);
         }
-        let know = self.knowledge();
         if let Some(control) = &mut self.control {
             control.on_arrived(number);
-            let limited = self.messages.has_next(true);
-            control.on_ack(now, self.config.payload.into(), rtt, limited, &know);
+            if control.listens() {
+                let know = self.knowledge();
+                self.control.as_mut().expect("as above").on_ack(now, rtt, &know);
+            }
         }
         true
     }
 
-    fn judge_order(&mut self, is_backup: bool) {
-        let messages = &mut self.messages;
-        match &mut self.backup {
-            Some(backup) if is_backup => {
-                let mut lost = 0;
-                backup.subflow.flight.judge_order(|sent| {
-                    messages.lost_backup(sent.message, sent.fragment);
-                    lost += 1;
-                });
-                (0..lost).for_each(|_| backup.on_lost());
+    fn sample_rtt(&mut self, rtt: Span) {
+        self.rtt.sample(&self.config.timer, rtt);
+        match &mut self.base_rtt {
+            Some(base) => *base = rtt.min(*base),
+            None => {
+                self.base_rtt = Some(rtt);
+                if let Some(control) = &mut self.control {
+                    control.on_first_rtt(rtt);
+                }
             }
-            _ => self.primary.flight.judge_order(|sent| messages.lost(sent.message, sent.fragment)),
         }
+    }
+
+    fn judge_order(&mut self, now: Instant, is_backup: bool) {
+        if let Some(backup) = &mut self.backup
+            && is_backup
+        {
+            let (messages, mut lost) = (&mut self.messages, 0);
+            backup.subflow.flight.judge_order(|_, sent| {
+                messages.lost_backup(sent.message, sent.fragment);
+                lost += 1;
+            });
+            backup.on_lost(lost);
+            return;
+        }
+        let know = self.knowledge();
+        let (messages, control) = (&mut self.messages, &mut self.control);
+        self.primary.flight.judge_order(|number, sent| {
+            messages.lost(sent.message, sent.fragment);
+            if let Some(control) = control {
+                control.on_lost(now, number, &know);
+            }
+        });
     }
 
     /// When the tail timer of a sub-flow expires. While acknowledgements come, order tells of losses: the timer runs from
@@ -271,13 +299,17 @@ impl AtpSender {
             LossDetection::Timeout(span) => span,
             LossDetection::Order { .. } => self.smoothed_rtt().min(self.rtt.rto()),
         };
-        let messages = &mut self.messages;
         let Some(until) = now.as_ps().checked_sub(waited.as_ps()) else { return };
         let until = Instant::from_ps(until);
+        let know = self.knowledge();
+        let (messages, control) = (&mut self.messages, &mut self.control);
         let mut last_sent = None;
-        self.primary.flight.judge_time(until, |sent| {
+        self.primary.flight.judge_time(until, |number, sent| {
             messages.lost(sent.message, sent.fragment);
             last_sent = Some(sent.at);
+            if let Some(control) = control {
+                control.on_lost(now, number, &know);
+            }
         });
         // The timer doubles when what was sent after its last expiry is lost again.
         if last_sent.is_some_and(|at| at >= self.backed_off_at) {
@@ -287,11 +319,11 @@ impl AtpSender {
         }
         if let Some(backup) = &mut self.backup {
             let mut lost = 0;
-            backup.subflow.flight.judge_time(until, |sent| {
+            backup.subflow.flight.judge_time(until, |_, sent| {
                 messages.lost_backup(sent.message, sent.fragment);
                 lost += 1;
             });
-            (0..lost).for_each(|_| backup.on_lost());
+            backup.on_lost(lost);
         }
     }
 
@@ -314,18 +346,16 @@ impl AtpSender {
     }
 
     fn transmit_primary(&mut self, now: Instant) -> Option<Packet> {
-        if self.primary.pacer.next_at() > now {
+        if self.primary.pacer.next_at() > now || !self.has_room() {
             return None;
         }
         let pick = self.messages.next(self.repairs())?;
-        let number = self.primary.flight.push(Sent { at: now, message: pick.message, fragment: pick.fragment });
-        let class = match &mut self.control {
-            Some(control) => {
-                control.on_sent(now, number);
-                self.config.class_of(control.priority())
-            }
-            None => self.config.data_class,
-        };
+        let rtt = self.smoothed_rtt();
+        let class = self.config.class_of(self.control.as_ref().map_or(0, |control| control.priority()));
+        let number = self.primary.flight.push(sent(now, &pick, class));
+        if let Some(control) = &mut self.control {
+            control.on_sent(now, number, rtt);
+        }
         let packet = self.packet(pick, number, class, Flags::NONE);
         self.primary.pacer.on_sent(now, packet.wire_bytes);
         Some(packet)
@@ -336,10 +366,11 @@ impl AtpSender {
             return None;
         }
         let pick = self.messages.next_backup()?;
+        let class = self.config.backup_class();
         let backup = self.backup.as_mut()?;
-        let number = backup.subflow.flight.push(Sent { at: now, message: pick.message, fragment: pick.fragment });
+        let number = backup.subflow.flight.push(sent(now, &pick, class));
         backup.on_sent();
-        let packet = self.packet(pick, number, self.config.backup_class(), Flags::BACKUP);
+        let packet = self.packet(pick, number, class, Flags::BACKUP);
         self.backup.as_mut()?.subflow.pacer.on_sent(now, packet.wire_bytes);
         Some(packet)
     }
@@ -348,8 +379,7 @@ impl AtpSender {
     #[inline]
     fn backup_at(&self) -> Option<Instant> {
         let backup = self.backup.as_ref().filter(|backup| backup.may_send())?;
-        let spare = self.control.as_ref()?.spare();
-        (spare.is_some() && self.messages.has_next_backup()).then(|| backup.subflow.pacer.next_at())
+        self.messages.has_next_backup().then(|| backup.subflow.pacer.next_at())
     }
 
     fn packet(&mut self, pick: Pick, number: u64, class: TrafficClass, flags: Flags) -> Packet {
@@ -371,17 +401,37 @@ impl AtpSender {
     }
 
     /// The earliest of what an open flow waits for.
+    #[inline]
     fn open_deadline(&self) -> Option<Deadline> {
-        let paced = |at| Deadline { at, why: Timer::Pace };
-        let waits = |at| Deadline { at, why: Timer::LossDetection };
-        let primary = self.messages.has_next(self.repairs()).then(|| paced(self.primary.pacer.next_at()));
-        let backup = self.backup_at().map(paced);
-        let lost = self.tail_at(&self.primary.flight).map(waits);
-        let backup_lost = self.backup.as_ref().and_then(|backup| self.tail_at(&backup.subflow.flight)).map(waits);
-        let window = self.control.as_ref().and_then(|control| control.deadline(self.smoothed_rtt()));
-        let window = window.map(|at| Deadline { at, why: Timer::RateControl });
-        [primary, backup, lost, backup_lost, window].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        let mut next = Deadline { at: Instant::MAX, why: Timer::Pace };
+        let mut consider = |at: Instant, why| {
+            if at < next.at {
+                next = Deadline { at, why };
+            }
+        };
+        if self.messages.has_next(self.repairs()) && self.has_room() {
+            consider(self.primary.pacer.next_at(), Timer::Pace);
+        }
+        if let Some(at) = self.tail_at(&self.primary.flight) {
+            consider(at, Timer::LossDetection);
+        }
+        if let Some(at) = self.control.as_ref().and_then(|control| control.deadline()) {
+            consider(at, Timer::RateControl);
+        }
+        if let Some(backup) = &self.backup {
+            if let Some(at) = self.backup_at() {
+                consider(at, Timer::Pace);
+            }
+            if let Some(at) = self.tail_at(&backup.subflow.flight) {
+                consider(at, Timer::LossDetection);
+            }
+        }
+        (next.at < Instant::MAX).then_some(next)
     }
+}
+
+fn sent(at: Instant, pick: &Pick, class: TrafficClass) -> Sent {
+    Sent { at, message: pick.message, fragment: pick.fragment, class: class.class() as u8 }
 }
 
 impl Transport for AtpSender {

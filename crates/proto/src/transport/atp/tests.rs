@@ -376,10 +376,15 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// What the path does with the packets, for as many as the pattern tells of.
+/// What the path does with the packets, for as many as the pattern tells of. One close of eight passes: a peer that
+/// hears of none is gone.
 fn faults(pattern: Vec<u8>) -> impl FnMut(usize, Instant, &Packet) -> Fate {
-    move |number, _, _| match pattern.get(number) {
-        Some(0..=4) => Fate::Drop,
+    let mut closes = 0;
+    move |number, _, packet| match pattern.get(number) {
+        Some(0..=4) => {
+            closes += u32::from(matches!(packet.body(), Body::Close { .. }));
+            if closes < 8 { Fate::Drop } else { Fate::Pass }
+        }
         Some(5) => Fate::Duplicate,
         Some(&steps @ 6..=8) => Fate::Delay(Span::from_us(u64::from(steps - 5) * 7)),
         _ => Fate::Pass,

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use super::config::CreditConfig;
 use super::source::CreditSource;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, WINDOW_UNLIMITED};
+use crate::recovery::delivery::InOrderDelivery;
 use crate::rng::Stream;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -14,15 +15,10 @@ use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 pub struct ExpressPassReceiver {
     config: Arc<CreditConfig>,
     source: CreditSource,
-    /// Next byte expected.
-    next: u64,
-    delivered: u64,
-    /// Where the stream ends; `u64::MAX` until it is known.
-    end: u64,
+    stream: InOrderDelivery,
     /// While data is missing: when to ask for it again.
     nack_at: Option<Instant>,
     ack_due: bool,
-    received: bool,
     marks: u64,
     duplicate_bytes: u64,
 }
@@ -35,33 +31,32 @@ impl ExpressPassReceiver {
         Self {
             source: CreditSource::new(&config, greatest, stream),
             config,
-            next: 0,
-            delivered: 0,
-            end: u64::MAX,
+            stream: InOrderDelivery::new(),
             nack_at: None,
             ack_due: false,
-            received: false,
             marks: 0,
             duplicate_bytes: 0,
         }
     }
 
     fn handle_data(&mut self, now: Instant, seq: u64, len: u16, fin: bool) {
-        let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM.min(self.end)) else { return };
-        if seq > self.next {
+        let end = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM.min(self.stream.end()));
+        let Some(end) = end else { return };
+        let next = self.stream.next();
+        if seq > next {
             if self.nack_at.is_none() {
                 self.ack_due = true;
                 self.nack_at = Some(now.after(self.config.nack_interval));
             }
             return;
         }
-        self.duplicate_bytes += end.min(self.next) - seq;
-        if end > self.next {
-            self.next = end;
+        // Nothing is ever held, so there is always room.
+        self.duplicate_bytes += self.stream.take(ByteRange::new(seq, end)).map_or(0, |taken| taken.duplicate);
+        if end > next {
             self.nack_at = None;
         }
-        if fin && end == self.next {
-            self.end = end;
+        if fin && end == self.stream.next() {
+            self.stream.set_end(end);
         }
     }
 
@@ -72,8 +67,8 @@ impl ExpressPassReceiver {
         self.source.stop();
         self.ack_due = true;
         self.nack_at = None;
-        if fin && end >= self.next {
-            self.end = end;
+        if fin && end >= self.stream.next() {
+            self.stream.set_end(end);
         }
     }
 }
@@ -106,8 +101,7 @@ impl Transport for ExpressPassReceiver {
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if self.ack_due {
             self.ack_due = false;
-            let ack = self.next + u64::from(self.next == self.end);
-            let body = Body::Ack { ack, echo: None, window: WINDOW_UNLIMITED, flags: Flags::NONE };
+            let body = Body::Ack { ack: self.stream.ack(), echo: None, window: WINDOW_UNLIMITED, flags: Flags::NONE };
             return Some(Packet::new(self.config.data_class, self.config.control_bytes(), body));
         }
         self.source.poll(now, &self.config)
@@ -115,16 +109,7 @@ impl Transport for ExpressPassReceiver {
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
-        if self.delivered < self.next {
-            let range = ByteRange::new(self.delivered, self.next);
-            self.delivered = self.next;
-            return Some(Event::Deliver(range));
-        }
-        if self.next == self.end && !self.received {
-            self.received = true;
-            return Some(Event::Received);
-        }
-        None
+        self.stream.poll_event()
     }
 
     #[inline]

@@ -1,12 +1,11 @@
 //! The receiving side: credits, reassembly of both sub-flows, an acknowledgement per packet.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::Run;
 use super::config::{FlexPassConfig, Reactive};
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, Subflow, WINDOW_UNLIMITED};
-use crate::recovery::reassembly::Reassembly;
+use crate::recovery::delivery::InOrderDelivery;
 use crate::rng::Stream;
 use crate::time::Instant;
 use crate::transport::express_pass::CreditSource;
@@ -17,13 +16,7 @@ use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 pub struct FlexPassReceiver {
     config: Arc<FlexPassConfig>,
     source: CreditSource,
-    /// Next byte expected.
-    next: u64,
-    delivered: u64,
-    /// Where the stream ends; `u64::MAX` until it is known.
-    end: u64,
-    /// What arrived beyond a gap; made with the first gap.
-    held: Option<Box<Reassembly>>,
+    stream: InOrderDelivery,
     proactive: Run,
     reactive: Run,
     /// Proactive packets since the last acknowledgement.
@@ -32,7 +25,6 @@ pub struct FlexPassReceiver {
     answer: Option<Answer>,
     stop_ack_due: bool,
     syn_echo: Option<Instant>,
-    received: bool,
     marks: u64,
     duplicate_bytes: u64,
     reactive_bytes: u64,
@@ -65,17 +57,13 @@ impl FlexPassReceiver {
         Self {
             source: CreditSource::new(&config.credit, greatest, stream),
             config,
-            next: 0,
-            delivered: 0,
-            end: u64::MAX,
-            held: None,
+            stream: InOrderDelivery::new(),
             proactive: Run::default(),
             reactive: Run::default(),
             unanswered: 0,
             answer: None,
             stop_ack_due: false,
             syn_echo: None,
-            received: false,
             marks: 0,
             duplicate_bytes: 0,
             reactive_bytes: 0,
@@ -86,14 +74,14 @@ impl FlexPassReceiver {
     #[inline]
     fn handle_data(&mut self, segment: Segment, marked: bool) {
         let end = segment.seq.checked_add(u64::from(segment.len));
-        let Some(end) = end.filter(|end| *end <= MAX_STREAM.min(self.end)) else { return };
+        let Some(end) = end.filter(|end| *end <= MAX_STREAM.min(self.stream.end())) else { return };
         // What does not fit counts as lost on the way: it is not answered, and the next answer shows the gap.
-        let room = self.config.reorder_buffer.map_or(u64::MAX, |bytes| self.next.saturating_add(bytes));
+        let room = self.config.reorder_buffer.map_or(u64::MAX, |bytes| self.stream.next().saturating_add(bytes));
         if end > room || !self.reassemble(&segment, end) {
             return;
         }
         if segment.fin {
-            self.end = end;
+            self.stream.set_end(end);
         }
         self.marks += u64::from(marked);
         self.acknowledge(&segment, marked);
@@ -102,28 +90,11 @@ impl FlexPassReceiver {
     /// Takes in `segment`, which ends at `end`; false if there is no room to keep it apart.
     #[inline]
     fn reassemble(&mut self, segment: &Segment, end: u64) -> bool {
-        let fresh = ByteRange::new(segment.seq.max(self.next), end);
-        self.duplicate_bytes += end.min(self.next).saturating_sub(segment.seq);
-        let mut unique = fresh.len();
-        let gaps = self.held.as_ref().is_some_and(|held| !held.is_empty());
-        if fresh.is_empty() {
-            return true;
-        } else if fresh.start == self.next && !gaps {
-            self.next = end;
-        } else {
-            let held = self.held.get_or_insert_with(Box::default);
-            match held.insert(fresh) {
-                Some((repeated, _)) => {
-                    self.duplicate_bytes += repeated;
-                    unique -= repeated;
-                }
-                None => return false,
-            }
-            self.reorder_bytes = self.reorder_bytes.max(held.highest() - self.next);
-            self.next = held.take_in_order(self.next);
-        }
+        let Some(taken) = self.stream.take(ByteRange::new(segment.seq, end)) else { return false };
+        self.duplicate_bytes += taken.duplicate;
+        self.reorder_bytes = self.reorder_bytes.max(taken.stretch);
         if segment.subflow == Subflow::Reactive {
-            self.reactive_bytes += unique;
+            self.reactive_bytes += taken.fresh;
         }
         true
     }
@@ -152,7 +123,9 @@ impl FlexPassReceiver {
         };
         if subflow == Subflow::Proactive {
             self.unanswered = self.unanswered.saturating_add(1);
-            let wanted = self.unanswered >= self.config.proactive_ack_every || ahead != 0 || self.next >= self.end;
+            let wanted = self.unanswered >= self.config.proactive_ack_every
+                || ahead != 0
+                || self.stream.next() >= self.stream.end();
             if !wanted {
                 return;
             }
@@ -167,15 +140,9 @@ impl FlexPassReceiver {
         }
         self.source.stop();
         self.stop_ack_due = true;
-        let highest = self.held.as_ref().map_or(0, |held| held.highest());
-        if fin && self.end == u64::MAX && end >= self.next.max(highest) {
-            self.end = end;
+        if fin && self.stream.end() == u64::MAX && end >= self.stream.highest() {
+            self.stream.set_end(end);
         }
-    }
-
-    /// Next byte expected; one more once the end is known and reached.
-    fn flow_ack(&self) -> u64 {
-        self.next + u64::from(self.next == self.end)
     }
 
     fn control(&self, body: Body, red: bool) -> Packet {
@@ -218,10 +185,10 @@ impl Transport for FlexPassReceiver {
         if let Some(Answer { subflow, run: Run { first, end }, marked }) = self.answer.take() {
             let red = subflow == Subflow::Reactive && self.red_acks();
             let flags = Flags::NONE.with_if(Flags::ECE, marked);
-            return Some(self.control(Body::SubflowAck { ack: self.flow_ack(), first, end, subflow, flags }, red));
+            return Some(self.control(Body::SubflowAck { ack: self.stream.ack(), first, end, subflow, flags }, red));
         }
         if core::mem::take(&mut self.stop_ack_due) {
-            let body = Body::Ack { ack: self.flow_ack(), echo: None, window: WINDOW_UNLIMITED, flags: Flags::NONE };
+            let body = Body::Ack { ack: self.stream.ack(), echo: None, window: WINDOW_UNLIMITED, flags: Flags::NONE };
             return Some(self.control(body, false));
         }
         if let Some(echo) = self.syn_echo.take() {
@@ -232,16 +199,7 @@ impl Transport for FlexPassReceiver {
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
-        if self.delivered < self.next {
-            let range = ByteRange::new(self.delivered, self.next);
-            self.delivered = self.next;
-            return Some(Event::Deliver(range));
-        }
-        if self.next == self.end && !self.received {
-            self.received = true;
-            return Some(Event::Received);
-        }
-        None
+        self.stream.poll_event()
     }
 
     #[inline]

@@ -29,6 +29,9 @@
 //! | weights | smallest remaining task first | the paper, [`weights`] |
 //! | claims | off | none |
 //!
+//! Beyond the paper a source may ask a [policy](crate::contract::policy), which lowers its weight, or changes the class of
+//! its packets, while a contract lets it.
+//!
 //! Deviations from the paper. A lost repair symbol is not sent again: the next one does as well. The congestion window
 //! guards against loss on paths that do not mark ([`weighted_fair`](crate::congestion::weighted_fair)). With claims, a
 //! source that has sent all its source symbols of a block sends those of others which the receiver names, in place of

@@ -228,7 +228,7 @@ impl Source {
                 }
                 if self.phase == Phase::Idle {
                     // What was sent before belongs to blocks as they were.
-                    self.flight.judge_time(now, |_| {});
+                    self.flight.judge_time(now, |_, _| {});
                     self.open.clear();
                     self.decoded = block.min(self.partition.blocks());
                     self.open_blocks();
@@ -349,7 +349,7 @@ impl Source {
     /// Takes packets for lost by their order; tells how many.
     fn judge_order(&mut self) -> u64 {
         let mut lost = core::mem::take(&mut self.lost);
-        self.flight.judge_order(|sent| lost.push(sent));
+        self.flight.judge_order(|_, sent| lost.push(sent));
         let count = lost.len() as u64;
         self.requeue(&mut lost);
         self.lost = lost;
@@ -445,7 +445,7 @@ impl Transport for PushSource {
         source.ask_policy(now);
         if source.timeout_at().is_some_and(|at| at <= now) {
             let mut lost = core::mem::take(&mut source.lost);
-            source.flight.judge_time(now, |sent| lost.push(sent));
+            source.flight.judge_time(now, |_, sent| lost.push(sent));
             source.requeue(&mut lost);
             source.lost = lost;
             source.statistics.timeouts += 1;
@@ -463,13 +463,14 @@ impl Transport for PushSource {
             return None;
         }
         let (block, symbol, again) = source.pick()?;
-        let number = source.flight.push(Sent { at: now, message: block, fragment: symbol }) as u32;
         let PushConfig { symbol: len, wire, data_class, .. } = *source.config;
+        let class = source.policy.as_ref().and_then(|bend| bend.class).unwrap_or(data_class).with_ecn(Ecn::Ect0);
+        let sent = Sent { at: now, message: block, fragment: symbol, class: class.class() as u8 };
+        let number = source.flight.push(sent) as u32;
         source.statistics.packets_sent += 1;
         source.statistics.bytes_sent += u64::from(len);
         source.statistics.retransmissions += u64::from(again);
         let flags = Flags::NONE.with_if(Flags::RETRANSMISSION, again);
-        let class = source.policy.as_ref().and_then(|bend| bend.class).unwrap_or(data_class).with_ecn(Ecn::Ect0);
         Some(Packet::new(class, wire.wire_bytes(len), Body::Symbol { number, block, symbol, len, flags }))
     }
 

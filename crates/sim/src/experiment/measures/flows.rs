@@ -8,7 +8,7 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 use super::{RunRef, Statistic, bytes, exact, number, seconds};
 use crate::experiment::evaluate::{Failure, lacking};
 use crate::results::statistics::{self, Estimate};
-use crate::results::{FlowRow, FlowState, RunResult};
+use crate::results::{FlowRow, FlowState, MessageCounts, RunResult};
 
 /// Some of the flows of a run.
 #[derive(Clone)]
@@ -197,6 +197,13 @@ pub(super) fn register_delivered_bytes(engine: &mut Engine) {
     engine.register_fn("delivered_bytes", |flows: &mut Flows| flows.sum(|flow| flow.delivered_bytes as f64));
 }
 
+/// A sum over flows of messages; those of bytes have none.
+pub(super) fn register_messages(engine: &mut Engine, name: &'static str, count: fn(&MessageCounts) -> u32) {
+    engine.register_fn(name, move |flows: &mut Flows| {
+        flows.sum(|flow| f64::from(flow.messages.as_ref().map_or(0, count)))
+    });
+}
+
 /// Data packets sent again over those that were sent: full packets of what was delivered, and what was sent again.
 pub(super) fn register_retransmission_rate(engine: &mut Engine) {
     register_values(engine, "retransmission_rate", |flow, flows, _| {
@@ -206,8 +213,13 @@ pub(super) fn register_retransmission_rate(engine: &mut Engine) {
     });
 }
 
-pub(super) fn register_sum(engine: &mut Engine, name: &'static str, count: fn(&FlowRow) -> u32) {
-    engine.register_fn(name, move |flows: &mut Flows| flows.sum(|flow| f64::from(count(flow))));
+pub(super) fn register_sum(engine: &mut Engine, name: &'static str, count: fn(&FlowRow) -> u64) {
+    engine.register_fn(name, move |flows: &mut Flows| flows.sum(|flow| count(flow) as f64));
+}
+
+/// The largest stretch that the receiver held beyond a gap.
+pub(super) fn register_reorder(engine: &mut Engine) {
+    register_values(engine, "reorder_kb", |flow, _, _| Some(exact(flow.reorder_bytes as f64 / 1e3)));
 }
 
 /// Completion time in a baseline over that here, flow by flow: above 1 the flow is faster here. Runs of the same

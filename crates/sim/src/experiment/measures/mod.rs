@@ -65,14 +65,39 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure { name: "rate_gbit_per_s", register: flows::register_rate },
     Measure { name: "delivered_fraction", register: flows::register_delivered_fraction },
     Measure { name: "delivered_bytes", register: flows::register_delivered_bytes },
+    Measure {
+        name: "messages",
+        register: |engine| flows::register_messages(engine, "messages", |counts| counts.total),
+    },
+    Measure {
+        name: "delivered_messages",
+        register: |engine| flows::register_messages(engine, "delivered_messages", |counts| counts.delivered),
+    },
     Measure { name: "retransmission_rate", register: flows::register_retransmission_rate },
     Measure {
         name: "retransmissions",
-        register: |engine| flows::register_sum(engine, "retransmissions", |flow| flow.retransmissions),
+        register: |engine| flows::register_sum(engine, "retransmissions", |flow| flow.retransmissions.into()),
     },
-    Measure { name: "timeouts", register: |engine| flows::register_sum(engine, "timeouts", |flow| flow.timeouts) },
-    Measure { name: "marks", register: |engine| flows::register_sum(engine, "marks", |flow| flow.marks) },
-    Measure { name: "drops", register: |engine| flows::register_sum(engine, "drops", |flow| flow.drops) },
+    Measure {
+        name: "timeouts",
+        register: |engine| flows::register_sum(engine, "timeouts", |flow| flow.timeouts.into()),
+    },
+    Measure { name: "marks", register: |engine| flows::register_sum(engine, "marks", |flow| flow.marks.into()) },
+    Measure { name: "drops", register: |engine| flows::register_sum(engine, "drops", |flow| flow.drops.into()) },
+    Measure { name: "credits", register: |engine| flows::register_sum(engine, "credits", |flow| flow.credits) },
+    Measure {
+        name: "wasted_credits",
+        register: |engine| flows::register_sum(engine, "wasted_credits", |flow| flow.wasted_credits),
+    },
+    Measure {
+        name: "reactive_bytes",
+        register: |engine| flows::register_sum(engine, "reactive_bytes", |flow| flow.reactive_bytes),
+    },
+    Measure {
+        name: "duplicate_bytes",
+        register: |engine| flows::register_sum(engine, "duplicate_bytes", |flow| flow.duplicate_bytes),
+    },
+    Measure { name: "reorder_kb", register: flows::register_reorder },
     Measure { name: "speed_ups", register: flows::register_speed_ups },
     Measure { name: "given_up_fraction", register: flows::register_given_up_fraction },
     Measure { name: "fair_share", register: flows::register_fair_share },
@@ -88,9 +113,30 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure { name: "object_timeouts", register: objects::register_timeouts },
     Measure { name: "parts", register: objects::register_parts },
     // Groups over time.
-    Measure { name: "throughput_gbit_per_s", register: throughput::register_mean },
-    Measure { name: "throughputs_gbit_per_s", register: throughput::register_list },
-    Measure { name: "throughput_series", register: throughput::register_series },
+    Measure {
+        name: "throughput_gbit_per_s",
+        register: |engine| throughput::register_mean(engine, "throughput_gbit_per_s", |sample| sample.delivered_bytes),
+    },
+    Measure {
+        name: "throughputs_gbit_per_s",
+        register: |engine| throughput::register_list(engine, "throughputs_gbit_per_s", |sample| sample.delivered_bytes),
+    },
+    Measure {
+        name: "throughput_series",
+        register: |engine| throughput::register_series(engine, "throughput_series", |sample| sample.delivered_bytes),
+    },
+    Measure {
+        name: "reactive_throughput_gbit_per_s",
+        register: |engine| {
+            throughput::register_mean(engine, "reactive_throughput_gbit_per_s", |sample| sample.reactive_bytes);
+        },
+    },
+    Measure {
+        name: "reactive_throughput_series",
+        register: |engine| {
+            throughput::register_series(engine, "reactive_throughput_series", |sample| sample.reactive_bytes);
+        },
+    },
     // REFLEX.
     Measure { name: "reflex_values", register: reflex::register_values },
     Measure { name: "reflex_series", register: reflex::register_series },
@@ -213,6 +259,8 @@ pub(super) enum Statistic {
     Mean,
     Min,
     Max,
+    /// Standard deviation of the population.
+    Deviation,
     /// In tenths of a percent, by nearest rank.
     Permille(usize),
 }
@@ -223,6 +271,7 @@ impl Statistic {
             "mean" => return Ok(Self::Mean),
             "min" => return Ok(Self::Min),
             "max" => return Ok(Self::Max),
+            "std" => return Ok(Self::Deviation),
             _ => {}
         }
         let percent = text.strip_prefix('p').and_then(|number| number.parse::<f64>().ok());
@@ -230,7 +279,7 @@ impl Statistic {
             percent.map(|percent| percent * 10.0).filter(|permille| (permille - permille.round()).abs() < 1e-9);
         match permille.map(|permille| permille.round() as usize).filter(|permille| (1..=1000).contains(permille)) {
             Some(permille) => Ok(Self::Permille(permille)),
-            None => Err(format!("`{text}` is no statistic: mean, min, max, or a percentile such as p99 or p99.9")
+            None => Err(format!("`{text}` is no statistic: mean, min, max, std, or a percentile such as p99 or p99.9")
                 .as_str()
                 .into()),
         }
@@ -247,12 +296,20 @@ impl Statistic {
                 lower_bound: values.iter().any(|value| value.lower_bound),
             },
             Self::Permille(permille) => statistics::permille(&values, permille),
-            Self::Mean => Estimate {
-                value: values.iter().map(|estimate| estimate.value).sum::<f64>() / values.len() as f64,
-                lower_bound: values.iter().any(|value| value.lower_bound),
-            },
+            Self::Mean => Estimate { value: mean(&values), lower_bound: values.iter().any(|value| value.lower_bound) },
+            Self::Deviation => {
+                let mean = mean(&values);
+                let squares = values.iter().map(|estimate| (estimate.value - mean).powi(2)).sum::<f64>();
+                // Of flows still under way nothing is known: neither a bound below nor one above.
+                let lower_bound = values.iter().any(|value| value.lower_bound);
+                Estimate { value: (squares / values.len() as f64).sqrt(), lower_bound }
+            }
         }
     }
+}
+
+fn mean(values: &[Estimate]) -> f64 {
+    values.iter().map(|estimate| estimate.value).sum::<f64>() / values.len() as f64
 }
 
 fn exact(value: f64) -> Estimate {

@@ -80,8 +80,12 @@ fn result(slow: bool, seed: u64) -> RunResult {
         },
         left: Occupancy { packets: 2, bytes: 200 },
     };
-    let sample =
-        |(ms, group, delivered_bytes): (f64, u16, u64)| ThroughputSample { at: at(ms), group, delivered_bytes };
+    let sample = |(ms, group, delivered_bytes): (f64, u16, u64)| ThroughputSample {
+        at: at(ms),
+        group,
+        delivered_bytes,
+        reactive_bytes: delivered_bytes / 5,
+    };
     let held =
         |ms, port, packets: u32| QueueSample { at: at(ms), port, queue: 0, packets, bytes: u64::from(packets) * 1000 };
     RunResult {

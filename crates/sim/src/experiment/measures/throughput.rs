@@ -4,7 +4,7 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::{RunRef, seconds};
 use crate::experiment::evaluate::{Failure, lacking};
-use crate::results::RunResult;
+use crate::results::{RunResult, ThroughputSample};
 
 /// What a group delivered in one interval.
 struct Interval {
@@ -19,24 +19,28 @@ impl Interval {
     }
 }
 
-fn intervals(result: &RunResult, group: u16) -> Vec<Interval> {
+/// What of a sample is counted, in bytes.
+type Amount = fn(&ThroughputSample) -> u64;
+
+fn intervals(result: &RunResult, group: u16, amount: Amount) -> Vec<Interval> {
     let mut before = 0.0;
     let samples = result.throughput_samples.iter().filter(|sample| sample.group == group);
-    let interval = |sample: &crate::results::ThroughputSample| {
+    let interval = |sample: &ThroughputSample| {
         let from_s = std::mem::replace(&mut before, sample.at.as_secs_f64());
-        Interval { from_s, until_s: before, bytes: sample.delivered_bytes as f64 }
+        Interval { from_s, until_s: before, bytes: amount(sample) as f64 }
     };
     samples.map(interval).filter(|interval| interval.until_s > interval.from_s).collect()
 }
 
 /// The intervals of one group in [from, until), of every seed in question.
-fn chosen(run: &RunRef, group: &str, from: f64, until: f64) -> Result<Vec<Interval>, Failure> {
+fn chosen(run: &RunRef, group: &str, amount: Amount, from: f64, until: f64) -> Result<Vec<Interval>, Failure> {
     let index = run.group(group)?;
     let mut found = Vec::new();
     let slack = 1e-9;
     run.each(&mut |result| {
         let inside = |interval: &Interval| interval.from_s >= from - slack && interval.until_s <= until + slack;
-        found.extend(intervals(result, index).into_iter().filter(|interval| run.is_check() || inside(interval)));
+        found
+            .extend(intervals(result, index, amount).into_iter().filter(|interval| run.is_check() || inside(interval)));
     })?;
     if found.is_empty() {
         let label = run.label();
@@ -48,35 +52,35 @@ fn chosen(run: &RunRef, group: &str, from: f64, until: f64) -> Result<Vec<Interv
 }
 
 /// The mean over whole intervals in a window.
-pub(super) fn register_mean(engine: &mut Engine) {
-    let mean = |run: RunRef, group: ImmutableString, from: Dynamic, until: Dynamic| {
-        let found = chosen(&run, &group, seconds(&from)?, seconds(&until)?)?;
+pub(super) fn register_mean(engine: &mut Engine, name: &str, amount: Amount) {
+    let mean = move |run: RunRef, group: ImmutableString, from: Dynamic, until: Dynamic| {
+        let found = chosen(&run, &group, amount, seconds(&from)?, seconds(&until)?)?;
         let (bytes, time) = found.iter().fold((0.0, 0.0), |(bytes, time), interval| {
             (bytes + interval.bytes, time + interval.until_s - interval.from_s)
         });
         Ok::<f64, Failure>(bytes * 8e-9 / time)
     };
-    engine.register_fn("throughput_gbit_per_s", mean);
+    engine.register_fn(name, mean);
 }
 
 /// Of each interval in a window.
-pub(super) fn register_list(engine: &mut Engine) {
-    let list = |run: RunRef, group: ImmutableString, from: Dynamic, until: Dynamic| {
-        let found = chosen(&run, &group, seconds(&from)?, seconds(&until)?)?;
+pub(super) fn register_list(engine: &mut Engine, name: &str, amount: Amount) {
+    let list = move |run: RunRef, group: ImmutableString, from: Dynamic, until: Dynamic| {
+        let found = chosen(&run, &group, amount, seconds(&from)?, seconds(&until)?)?;
         Ok::<Array, Failure>(found.iter().map(|interval| Dynamic::from_float(interval.gbit_per_s())).collect())
     };
-    engine.register_fn("throughputs_gbit_per_s", list);
+    engine.register_fn(name, list);
 }
 
 /// Pairs of the end of each interval, in seconds, and Gbit/s.
-pub(super) fn register_series(engine: &mut Engine) {
-    let series = |run: RunRef, group: ImmutableString| {
-        let found = chosen(&run, &group, 0.0, f64::INFINITY)?;
+pub(super) fn register_series(engine: &mut Engine, name: &str, amount: Amount) {
+    let series = move |run: RunRef, group: ImmutableString| {
+        let found = chosen(&run, &group, amount, 0.0, f64::INFINITY)?;
         let pair = |interval: &Interval| {
             let pair = [interval.until_s, interval.gbit_per_s()].map(Dynamic::from_float);
             Dynamic::from_array(pair.to_vec())
         };
         Ok::<Array, Failure>(found.iter().map(pair).collect())
     };
-    engine.register_fn("throughput_series", series);
+    engine.register_fn(name, series);
 }

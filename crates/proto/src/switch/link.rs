@@ -1,16 +1,21 @@
-//! A directed link: an egress port and the wire behind it.
+//! A directed link: an egress port and the wire behind it. The simulator and the software switch are made of these.
 //!
 //! A link has one pending event at most: the arrival of the first packet on its wire. The port takes its scheduling
 //! decisions late: [`Link::catch_up`] takes, in order, all that were due. A backlogged port always has a packet on its
 //! wire, so nothing else needs an event, except a queue that waits for tokens on an idle wire ([`Link::wake_at`]).
 
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
 
-use pliant_proto::packet::Packet;
-use pliant_proto::switch::queue::{Admission, Occupancy, Queue, QueueCounters, Tally};
-use pliant_proto::switch::{Discipline, EgressPort, Next, QueuePlan, SharedBuffer};
-use pliant_proto::time::{Instant, Span};
-use pliant_proto::units::{Rate, Serializer};
+use super::plan::{Discipline, QueuePlan};
+use super::port::{EgressPort, Next};
+use super::queue::{Admission, Occupancy, Queue, QueueCounters, Tally};
+use super::shared_buffer::SharedBuffer;
+use crate::packet::Packet;
+use crate::time::{Instant, Span};
+use crate::units::{Rate, Serializer};
 
 /// A packet on a wire.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +29,7 @@ struct OnWire {
 /// In declared order: an arrival touches the first cache line, a packet that joins the only queue the first two.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Link {
+pub struct Link {
     wire: VecDeque<OnWire>,
     arrived: Tally,
     /// When the last packet committed to the wire has left the port.
@@ -68,7 +73,7 @@ struct Scheduled {
 
 impl Link {
     /// An idle link to node `to`. `name` names the random streams of its markers.
-    pub(super) fn new(rate: Rate, delay: Span, to: u32, plan: &QueuePlan, seed: u64, name: &str) -> Self {
+    pub fn new(rate: Rate, delay: Span, to: u32, plan: &QueuePlan, seed: u64, name: &str) -> Self {
         let port = EgressPort::new(plan, rate, seed, name);
         let queue = port.queues().next().expect("a plan has a queue").clone();
         let only = &plan.queues[0];
@@ -104,24 +109,19 @@ impl Link {
 
     /// Node at the far end.
     #[inline]
-    pub(super) fn to(&self) -> u32 {
+    pub fn to(&self) -> u32 {
         self.to
     }
 
     /// When the first packet on the wire arrives.
     #[inline]
-    pub(super) fn next_arrival(&self) -> Option<Instant> {
+    pub fn next_arrival(&self) -> Option<Instant> {
         self.wire.front().map(|first| first.arrives)
     }
 
     /// Queues a packet, after all decisions that were due.
     #[inline(always)]
-    pub(super) fn enqueue(
-        &mut self,
-        now: Instant,
-        packet: &Packet,
-        mut shared: Option<&mut SharedBuffer>,
-    ) -> Admission {
+    pub fn enqueue(&mut self, now: Instant, packet: &Packet, mut shared: Option<&mut SharedBuffer>) -> Admission {
         if self.waiting == SCHEDULED {
             return self.enqueue_scheduled(now, *packet, shared);
         }
@@ -129,7 +129,7 @@ impl Link {
             self.start_due(now, shared.as_deref_mut());
         }
         let idle = self.busy_until <= now;
-        if idle && shared.is_none() && self.queue.pass_through(packet) {
+        if idle && self.queue.pass_through(packet, shared.as_deref()) {
             self.commit(now, *packet);
             return Admission::Queued;
         }
@@ -158,7 +158,7 @@ impl Link {
         let busy_until = self.busy_until;
         let scheduled = self.scheduled_mut();
         let idle = busy_until <= now && scheduled.device_fifo == 0;
-        if idle && shared.is_none() && scheduled.port.pass_through(&packet) {
+        if idle && scheduled.port.pass_through(now, &packet, shared.as_deref()) {
             let free_at = self.commit(now, packet);
             self.scheduled_mut().occupied_until(free_at);
             return Admission::Queued;
@@ -173,8 +173,17 @@ impl Link {
         admission
     }
 
+    /// Whether `shared` has room for a packet beside what was queued when the last decision was taken.
+    #[inline]
+    pub fn fits_shared(&self, packet: &Packet, shared: &SharedBuffer) -> bool {
+        match &self.scheduled {
+            Some(scheduled) => scheduled.port.fits_shared(packet, shared),
+            None => self.queue.fits_shared(packet, shared),
+        }
+    }
+
     /// The packet that the last one queued displaced.
-    pub(super) fn take_displaced(&mut self) -> Option<Packet> {
+    pub fn take_displaced(&mut self) -> Option<Packet> {
         self.scheduled_mut().port.take_displaced()
     }
 
@@ -184,7 +193,7 @@ impl Link {
     }
 
     /// Takes all scheduling decisions that were due by `now`.
-    pub(super) fn catch_up(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) {
+    pub fn catch_up(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) {
         if self.waiting == SCHEDULED {
             self.decide(now, shared);
         } else {
@@ -206,7 +215,16 @@ impl Link {
         }
     }
 
-    fn decide(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
+    #[inline]
+    fn decide(&mut self, now: Instant, shared: Option<&mut SharedBuffer>) {
+        let scheduled = self.scheduled_mut();
+        if scheduled.decide_at <= now && !scheduled.port.rests() {
+            self.take_decisions(now, shared);
+        }
+    }
+
+    #[inline(never)]
+    fn take_decisions(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) {
         loop {
             let busy_until = self.busy_until;
             let scheduled = self.scheduled_mut();
@@ -243,7 +261,7 @@ impl Link {
 
     /// Takes the packet that arrives at the far end now.
     #[inline(always)]
-    pub(super) fn take_arrival(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) -> Packet {
+    pub fn take_arrival(&mut self, now: Instant, mut shared: Option<&mut SharedBuffer>) -> Packet {
         if self.waiting as usize == self.wire.len() {
             self.start_due(now, shared.as_deref_mut());
         }
@@ -262,41 +280,41 @@ impl Link {
 
     /// When a port whose wire is empty must be woken because its queues wait for tokens; says so once per time.
     #[inline]
-    pub(super) fn wake_at(&mut self) -> Option<Instant> {
+    pub fn wake_at(&mut self) -> Option<Instant> {
         if self.waiting == SCHEDULED && self.wire.is_empty() { self.scheduled_mut().wake_at() } else { None }
     }
 
     /// What is queued, per queue in the plan's order; the caller has caught up.
-    pub(super) fn occupancies(&self) -> Vec<Occupancy> {
+    pub fn occupancies(&self) -> Vec<Occupancy> {
         self.queues().map(Queue::occupancy).collect()
     }
 
     /// Each queue's counts, in the plan's order.
-    pub(super) fn counters(&self) -> Vec<QueueCounters> {
+    pub fn counters(&self) -> Vec<QueueCounters> {
         self.queues().map(Queue::counters).collect()
     }
 
     /// Its queues, in the plan's order.
-    pub(super) fn queues(&self) -> impl Iterator<Item = &Queue> {
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
         let scheduled = self.scheduled.as_ref().map(|scheduled| scheduled.port.queues());
         let only = scheduled.is_none().then_some(&self.queue);
         only.into_iter().chain(scheduled.into_iter().flatten())
     }
 
     /// Bytes that wait in the device FIFO; the caller has caught up.
-    pub(super) fn device_bytes(&self, now: Instant) -> u64 {
+    pub fn device_bytes(&self, now: Instant) -> u64 {
         let Some(scheduled) = &self.scheduled else { return 0 };
         let waiting = scheduled.device_starts.iter().rev().take_while(|start| **start > now).count();
         self.wire.iter().rev().take(waiting).map(|on_wire| u64::from(on_wire.packet.wire_bytes)).sum()
     }
 
     /// Packets that arrived at the far end.
-    pub(super) fn arrived(&self) -> Tally {
+    pub fn arrived(&self) -> Tally {
         self.arrived
     }
 
     /// Asserts that every packet and byte admitted has arrived, is on the wire or is queued.
-    pub(super) fn assert_conserved(&self, name: impl Fn() -> String) {
+    pub fn assert_conserved(&self, name: impl Fn() -> String) {
         let mut admitted = Tally::default();
         for counters in self.counters() {
             admitted.packets += counters.admitted.packets;
@@ -309,7 +327,7 @@ impl Link {
     }
 
     /// Packets queued or on the wire.
-    pub(super) fn in_flight(&self) -> u64 {
+    pub fn in_flight(&self) -> u64 {
         self.inside().packets
     }
 

@@ -1,0 +1,198 @@
+//! From a scenario to a switch: its links with their queues, rates and delays, and the ways between them.
+
+use std::net::Ipv4Addr;
+
+use pliant_net::switch::ethernet::Mode;
+use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAME_BYTES};
+use pliant_net::switch::{Choice, End, Entry, FabricConfig, FaultConfig, LinkConfig, SwitchConfig};
+use pliant_proto::switch::Discipline;
+use pliant_proto::units::Rate;
+use pliant_sim::scenario::{Carrier, Resolved, RoutingName};
+use pliant_sim::topology::{LinkId, NodeId};
+
+/// Most hosts of a testbed: each is a process.
+pub const MAX_HOSTS: u32 = 64;
+/// Fastest link that the switch keeps to packet by packet.
+pub const MAX_RATE: Rate = Rate::from_gbit_per_sec(1);
+
+/// Why a scenario cannot run on a testbed: the key, and the reason.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{key}: {why}")]
+pub struct Unsuitable {
+    /// The key of the scenario.
+    pub key: String,
+    /// What is wrong with it there.
+    pub why: String,
+}
+
+fn refuse<T>(key: impl Into<String>, why: impl Into<String>) -> Result<T, Unsuitable> {
+    Err(Unsuitable { key: key.into(), why: why.into() })
+}
+
+/// Refuses what exists in the simulator only, and what a testbed cannot keep up with.
+pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), Unsuitable> {
+    let topology = &scenario.topology;
+    if topology.hosts() > MAX_HOSTS {
+        return refuse("topology", format!("{} hosts, a testbed has at most {MAX_HOSTS}", topology.hosts()));
+    }
+    let too_fast = |link: &&pliant_sim::topology::Link| mode == Mode::Fidelity && link.rate > MAX_RATE;
+    if let Some(link) = topology.links().iter().find(too_fast) {
+        let name = format!("{} -> {}", topology.node_name(link.from), topology.node_name(link.to));
+        let why =
+            format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE} (or use --mode speed)", link.rate);
+        return refuse("topology", why);
+    }
+    if scenario.spec.routing == RoutingName::TwoPaths {
+        return refuse("routing", "the testbed's switch does not know \"two-paths\"");
+    }
+    if scenario.spec.shares {
+        return refuse("shares", "only the simulator knows the max-min fair rate of each flow");
+    }
+    for (key, plan) in [("queues", &scenario.switch_plan), ("host_queues", &scenario.host_plan)] {
+        if plan.queues.iter().any(|queue| queue.discipline == Discipline::PFabric) {
+            return refuse(key, "the testbed's switch does not know the priorities that pFabric writes into packets");
+        }
+    }
+    let least = DEFAULT_FRAME_BYTES as u64 - 128;
+    if u64::from(scenario.mss()) > least {
+        return refuse("packets.mss", format!("is above the {least} bytes that the testbed's frames have room for"));
+    }
+    for group in &scenario.groups {
+        let key = format!("traffic.{}.transport", group.name);
+        match &group.carrier {
+            Carrier::NearOpt(_) => {
+                return refuse(key, "near-opt exists in the simulator only: a testbed has no oracle");
+            }
+            _ if on_loopback && is_kernel(scenario, &group.name) => {
+                return refuse(key, "kernel needs network namespaces, the relay on loopback carries UDP only");
+            }
+            Carrier::Tcp(tcp) if tcp.sender_drop.is_some() => {
+                return refuse(key, "leaves messages out of a byte stream, which the testbed's receivers cannot tell");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a group's flows are the operating system's.
+pub fn is_kernel(scenario: &Resolved, group: &str) -> bool {
+    scenario.spec.traffic[group].kernel.is_some()
+}
+
+/// The switch that stands for all links and switches of a scenario. Port `h` leads to host `h`.
+pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> SwitchConfig {
+    let (frames, frame_bytes) = mode.frames();
+    let topology = &scenario.topology;
+    let hosts = topology.hosts();
+    let end = |node: NodeId| if topology.is_host(node) { End::Port(node.0 as u16) } else { End::Node(node.0 - hosts) };
+    let link = |(id, link): (usize, &pliant_sim::topology::Link)| LinkConfig {
+        name: topology.link_name(LinkId(id as u32)),
+        owner: link.from.0,
+        to: end(link.to),
+        rate: link.rate,
+        delay: link.delay,
+        plan: usize::from(topology.is_host(link.from)),
+    };
+    let routes_to = |switch: u32, host: u32| {
+        let links = scenario.routing.next_links(NodeId(hosts + switch), NodeId(host));
+        links.iter().map(|link| link.0).collect()
+    };
+    let routes = |switch: u32| (0..hosts).map(|host| routes_to(switch, host)).collect();
+    SwitchConfig {
+        fabric: FabricConfig {
+            plans: vec![scenario.switch_plan.clone(), scenario.host_plan.clone()],
+            links: topology.links().iter().enumerate().map(link).collect(),
+            entries: (0..hosts).map(|host| Entry::Link(topology.uplink(NodeId(host)).0)).collect(),
+            routes: (0..topology.switches()).map(routes).collect(),
+            choice: match scenario.spec.routing {
+                RoutingName::SprayRandom => Choice::Random,
+                RoutingName::SprayRoundRobin => Choice::Turns,
+                RoutingName::Ecmp | RoutingName::TwoPaths => Choice::Flow,
+            },
+            seed: scenario.spec.seed,
+        },
+        ports: (0..hosts).map(|host| topology.node_name(NodeId(host))).collect(),
+        faults,
+        frames,
+        frame_bytes,
+        sample_interval: scenario.spec.sample_interval,
+    }
+}
+
+/// Address of a host inside the testbed.
+pub fn address(host: u32) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, (host / 250) as u8, (host % 250 + 1) as u8)
+}
+
+/// Station address of a host: locally administered.
+pub fn station(host: u32) -> [u8; 6] {
+    let [high, low] = (host as u16).to_be_bytes();
+    [0x02, 0x70, 0x6c, 0x00, high, low]
+}
+
+/// Which port leads to which host.
+pub fn addresses(hosts: u32) -> AddressTable {
+    let mut table = AddressTable::default();
+    for host in 0..hosts {
+        let fresh = table.add_mac(station(host), host as u16) && table.add_ipv4(address(host).into(), host as u16);
+        assert!(fresh, "hosts have addresses of their own");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pliant_sim::scenario::Scenario;
+
+    use super::*;
+
+    fn dumbbell() -> Resolved {
+        let text = r#"
+            duration = "1s"
+            [topology]
+            kind = "dumbbell"
+            pairs = 2
+            edge_link = { rate = "1Gbit/s", delay = "10us" }
+            bottleneck_link = { rate = "500Mbit/s", delay = "100us" }
+            [traffic.a]
+            kind = "flows"
+            flows = [{ source = 0, destination = 2 }]
+        "#;
+        Scenario::parse(text, Path::new("t.toml")).unwrap().resolve().unwrap()
+    }
+
+    /// Following the switch's links from any host to any other ends there, over three links between the sides and two
+    /// within one.
+    #[test]
+    fn every_way_ends_at_its_host() {
+        let scenario = dumbbell();
+        let FabricConfig { links, entries, routes, .. } =
+            switch_config(&scenario, FaultConfig::default(), Mode::Fidelity).fabric;
+        for (from, to) in (0..4u16).flat_map(|from| (0..4u16).map(move |to| (from, to))).filter(|(a, b)| a != b) {
+            let Entry::Link(mut link) = entries[usize::from(from)] else { panic!("hosts have uplinks") };
+            let mut hops = 1;
+            while let End::Node(node) = links[link as usize].to {
+                link = routes[node as usize][usize::from(to)][0];
+                hops += 1;
+            }
+            assert_eq!(links[link as usize].to, End::Port(to));
+            assert_eq!(hops, if (from < 2) == (to < 2) { 2 } else { 3 });
+        }
+    }
+
+    #[test]
+    fn what_a_testbed_cannot_do_is_refused_by_key() {
+        let mut scenario = dumbbell();
+        assert_eq!(check(&scenario, false, Mode::Fidelity), Ok(()));
+        scenario.spec.shares = true;
+        assert_eq!(check(&scenario, false, Mode::Fidelity).unwrap_err().key, "shares");
+        let text = dumbbell().to_toml().replace("1Gbit/s", "10Gbit/s");
+        let fast = Scenario::parse(&text, Path::new("t.toml")).unwrap().resolve().unwrap();
+        let error = check(&fast, false, Mode::Fidelity).unwrap_err().to_string();
+        assert!(error.contains("host 0 -> ") && error.contains("10Gbit/s"), "{error}");
+        assert_eq!(check(&fast, false, Mode::Speed), Ok(()));
+    }
+}

@@ -1,0 +1,570 @@
+//! Runs a scenario on a testbed: starts the processes, connects them, waits, and puts what they report together into
+//! the result that the simulator yields.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use pliant_net::clock::SharedClock;
+use pliant_net::switch::FaultConfig;
+use pliant_net::switch::ethernet::Mode;
+use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
+use pliant_proto::time::{Instant, Span};
+use pliant_sim::engine::flow_path;
+use pliant_sim::results::{FlowRow, FlowState, MessageCounts, QueueSample, RunResult, ThroughputSample};
+use pliant_sim::run::{Opener, group_infos, measured, port_rows};
+use pliant_sim::scenario::{Carrier, Resolved};
+use pliant_sim::traffic::UNLIMITED_BYTES;
+
+use crate::messages::{
+    ALIVE, HostReport, OVER, READY, ReceiverReport, SET_UP, STOP, SenderReport, SwitchReport, start,
+};
+use crate::namespaces;
+use crate::network::{self, Unsuitable};
+
+/// How long processes may take to start, or to report.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// From the last word to all processes to the start of time.
+const LEAD: Span = Span::from_ms(300);
+/// How often it is looked whether the run is over.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program that has the hidden commands `testbed host` and `testbed switch`.
+    pub program: PathBuf,
+    /// What the switch takes for a frame.
+    pub mode: Mode,
+    /// On loopback, in place of network namespaces.
+    pub on_loopback: bool,
+    /// All processes with real-time priority (SCHED_RR), the switch before hosts: for machines that have other work.
+    pub real_time: bool,
+    /// What the switch does to frames.
+    pub faults: FaultConfig,
+    /// The table of faults as text, for the switch's command line.
+    pub fault_text: String,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Time so far.
+    pub now: Span,
+    /// Time at which no more flows start.
+    pub duration: Span,
+}
+
+/// What the machine had left, and whether the result can be believed.
+#[derive(Clone, Debug, Default)]
+pub struct Headroom {
+    /// Fraction of one processor that the switch took.
+    pub switch: f64,
+    /// Fraction of one processor that all hosts took together.
+    pub hosts: f64,
+    /// Fraction of all processors that was idle.
+    pub idle: f64,
+    /// Half of all frames left no later than this after they were due.
+    pub late_median: Span,
+    /// 99 % of them.
+    pub late_p99: Span,
+    /// All of them.
+    pub late_max: Span,
+    /// Frames that were lost because the switch came too late, or the kernel had no room for them.
+    pub lost: u64,
+    /// Payload bytes that arrived and were not those sent.
+    pub wrong_bytes: u64,
+    /// Datagrams that hosts refused: not packets, or of no flow of theirs.
+    pub refused: u64,
+    /// Frames that the switch refused for what they were, or for want of buffers.
+    pub switch_refused: u64,
+    /// What faults did: lost, blacked out, duplicated, corrupted, held back.
+    pub faults: [u64; 5],
+    /// The switch's counters, as a table.
+    pub counters: String,
+}
+
+/// Of what delay of the 99th percentile a run is called overloaded.
+const TOO_LATE: Span = Span::from_ms(1);
+
+impl Headroom {
+    /// Why the run is not a result, if so.
+    pub fn overload(&self) -> Option<String> {
+        if self.lost > 0 {
+            return Some(format!("{} frames were lost beside the queues", self.lost));
+        }
+        (self.late_p99 > TOO_LATE).then(|| format!("1 % of frames left more than {TOO_LATE} late"))
+    }
+
+    /// Two lines for people.
+    pub fn text(&self) -> String {
+        let percent = |fraction: f64| (100.0 * fraction).round();
+        let mut text = format!(
+            "processors: switch {} %, hosts {} % of one; {} % of all idle\n\
+             frames left late by at most {} (half), {} (99 %), {} (all)\n",
+            percent(self.switch),
+            percent(self.hosts),
+            percent(self.idle),
+            self.late_median,
+            self.late_p99,
+            Span::from_us(self.late_max.as_ps() / 1_000_000),
+        );
+        if let Some(why) = self.overload() {
+            let _ = writeln!(text, "overloaded, not a result: {why}; a slower scenario or an idler machine is needed");
+        }
+        if self.faults != [0; 5] {
+            let [lost, dark, twice, corrupt, held] = self.faults;
+            let _ = writeln!(
+                text,
+                "faults: {lost} frames lost, {dark} in blackouts, {twice} sent twice, {corrupt} corrupted, {held} held back"
+            );
+        }
+        text
+    }
+}
+
+/// Why a scenario did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum TestbedError {
+    /// The scenario asks for what a testbed cannot do.
+    #[error(transparent)]
+    Unsuitable(#[from] Unsuitable),
+    /// The user may not make network namespaces.
+    #[error(
+        "network namespaces need root, or the capabilities CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW; --relay does without, on loopback"
+    )]
+    NotPermitted,
+    /// A process ended before it should, or did not answer.
+    #[error("the testbed's {who} {what}")]
+    Process {
+        /// Which one.
+        who: String,
+        /// What it did.
+        what: String,
+    },
+    /// The system refused.
+    #[error("cannot {doing}: {error}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The system's reason.
+        error: io::Error,
+    },
+}
+
+fn failed(doing: &'static str) -> impl Fn(io::Error) -> TestbedError {
+    move |error| TestbedError::Io { doing, error }
+}
+
+/// Runs until every flow with an end is over, or `drain` after `duration`, as the simulator does.
+pub fn run(
+    scenario: &Resolved,
+    options: &Options,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<(RunResult, Headroom), TestbedError> {
+    network::check(scenario, options.on_loopback, options.mode)?;
+    if !options.on_loopback && !namespaces::permitted() {
+        return Err(TestbedError::NotPermitted);
+    }
+    let folder = tempfile::tempdir().map_err(failed("make a temporary folder"))?;
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, scenario.to_toml()).map_err(failed("write a temporary file"))?;
+    let mut processes = Processes::spawn(scenario, options, &file)?;
+    processes.expect_all(ALIVE)?;
+    if !options.on_loopback {
+        let pids = processes.pids();
+        let (switch, hosts) = pids.split_last().expect("the switch is the last");
+        namespaces::connect(*switch, hosts, options.mode).map_err(failed("connect the namespaces"))?;
+    }
+    processes.tell_all(SET_UP)?;
+    processes.expect_all(READY)?;
+    let clock = SharedClock::starting_in(LEAD);
+    processes.tell_all(&start(clock))?;
+    let idle_before = idle_and_all();
+    let interrupted = processes.wait(scenario, clock, interrupt, progress)?;
+    let ended = clock.now();
+    let idle_after = idle_and_all();
+    let hosts = scenario.topology.hosts() as usize;
+    processes.tell(0..hosts, STOP)?;
+    let reports: Vec<HostReport> = (0..hosts).map(|host| processes.report(host)).collect::<Result<_, _>>()?;
+    processes.tell(hosts..hosts + 1, STOP)?;
+    let switch: SwitchReport = processes.report(hosts)?;
+    let wall_s = ended.as_secs_f64().max(1e-9);
+    let headroom = headroom(&reports, &switch, wall_s, idle_before, idle_after);
+    Ok((result(scenario, &reports, &switch, ended, interrupted), headroom))
+}
+
+/// The processes of a testbed: hosts by number, then the switch. They die when this is dropped.
+struct Processes {
+    children: Vec<(Child, Option<ChildStdin>)>,
+    lines: Receiver<(usize, Option<String>)>,
+    /// Lines that came before somebody waited for them.
+    early: BTreeMap<usize, Vec<String>>,
+    /// Those that have said all they had to say.
+    reported: BTreeSet<usize>,
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for (child, input) in &mut self.children {
+            drop(input.take());
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Processes {
+    fn spawn(scenario: &Resolved, options: &Options, file: &Path) -> Result<Self, TestbedError> {
+        let hosts = scenario.topology.hosts();
+        let (sender, lines) = channel();
+        let mut processes = Self { children: Vec::new(), lines, early: BTreeMap::new(), reported: BTreeSet::new() };
+        let loopback = Loopback::new(hosts);
+        let text = |addresses: &[Ipv4Addr]| addresses.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>().join(",");
+        for host in 0..hosts {
+            let (own, peers) = if options.on_loopback {
+                (loopback.own(host), (0..hosts).map(|other| loopback.alias(other)).collect::<Vec<_>>())
+            } else {
+                (network::address(host), (0..hosts).map(network::address).collect())
+            };
+            let mut command = program(options, HOST_PRIORITY);
+            command.args(["testbed", "host", "--host", &host.to_string(), "--address", &own.to_string()]);
+            command.args(["--peers", &text(&peers), "--scenario"]).arg(file);
+            processes.add(command, &sender)?;
+        }
+        let mut command = program(options, SWITCH_PRIORITY);
+        command.args(["testbed", "switch"]);
+        if options.on_loopback {
+            let pairs = (0..hosts).map(|host| format!("{}={}", loopback.own(host), loopback.alias(host)));
+            command.args(["--loopback", &pairs.collect::<Vec<_>>().join(",")]);
+        } else {
+            let names: Vec<String> = (0..hosts).map(namespaces::interface).collect();
+            command.args(["--interfaces", &names.join(",")]);
+        }
+        command.args(["--mode", if options.mode == Mode::Speed { "speed" } else { "fidelity" }]);
+        command.args(["--faults", &options.fault_text, "--scenario"]).arg(file);
+        processes.add(command, &sender)?;
+        Ok(processes)
+    }
+
+    fn add(&mut self, mut command: Command, sender: &Sender<(usize, Option<String>)>) -> Result<(), TestbedError> {
+        let index = self.children.len();
+        // A group of its own: Ctrl-C is for the parent, which stops its children in order.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed("start a process of the testbed"))?;
+        let output = child.stdout.take().expect("it is piped");
+        let input = child.stdin.take();
+        self.children.push((child, input));
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send((index, Some(line))).is_err() {
+                    return;
+                }
+            }
+            let _ = sender.send((index, None));
+        });
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.children.iter().map(|(child, _)| child.id()).collect()
+    }
+
+    fn name(&self, index: usize) -> String {
+        if index + 1 == self.children.len() { "switch".to_owned() } else { format!("host {index}") }
+    }
+
+    fn failure(&self, index: usize, what: &str) -> TestbedError {
+        TestbedError::Process { who: self.name(index), what: what.to_owned() }
+    }
+
+    fn tell_all(&mut self, line: &str) -> Result<(), TestbedError> {
+        self.tell(0..self.children.len(), line)
+    }
+
+    fn tell(&mut self, whom: std::ops::Range<usize>, line: &str) -> Result<(), TestbedError> {
+        for index in whom {
+            let input = self.children[index].1.as_mut().expect("it is piped");
+            let told = writeln!(input, "{line}").and_then(|()| input.flush());
+            told.map_err(|_| self.failure(index, "ended before it should"))?;
+        }
+        Ok(())
+    }
+
+    /// The next line of one process.
+    fn line(&mut self, index: usize) -> Result<String, TestbedError> {
+        loop {
+            if let Some(lines) = self.early.get_mut(&index).filter(|lines| !lines.is_empty()) {
+                return Ok(lines.remove(0));
+            }
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok((from, Some(line))) => self.early.entry(from).or_default().push(line),
+                // One that has reported may be gone before another has.
+                Ok((from, None)) if from != index && self.early.get(&from).is_some_and(|lines| !lines.is_empty()) => {}
+                Ok((from, None)) if self.reported.contains(&from) => {}
+                Ok((from, None)) => return Err(self.failure(from, "ended before it should")),
+                Err(_) => return Err(self.failure(index, "does not answer")),
+            }
+        }
+    }
+
+    fn expect_all(&mut self, expected: &str) -> Result<(), TestbedError> {
+        for index in 0..self.children.len() {
+            let line = self.line(index)?;
+            if line != expected {
+                return Err(self.failure(index, &format!("says {line:?} in place of {expected:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the run is over. Whether it was interrupted.
+    fn wait(
+        &mut self,
+        scenario: &Resolved,
+        clock: SharedClock,
+        interrupt: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<bool, TestbedError> {
+        let duration = scenario.spec.duration;
+        let end = Instant::ZERO.after(duration).after(scenario.drain());
+        let endless = scenario.traffic().is_ok_and(|mut traffic| traffic.any(|flow| flow.bytes == UNLIMITED_BYTES));
+        let mut over = vec![false; scenario.topology.hosts() as usize];
+        loop {
+            match self.lines.recv_timeout(LOOK) {
+                Ok((from, Some(line))) if line == OVER && from < over.len() => over[from] = true,
+                Ok((from, Some(line))) => return Err(self.failure(from, &format!("says {line:?}"))),
+                Ok((from, None)) => return Err(self.failure(from, "ended before it should")),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("this holds a sender's thread for each child"),
+            }
+            let now = clock.now();
+            progress(&Progress { now: now.since(Instant::ZERO), duration });
+            let may_end = !endless || now >= Instant::ZERO.after(duration);
+            if over.iter().all(|over| *over) && may_end || now >= end {
+                return Ok(false);
+            }
+            if interrupt.load(Ordering::Relaxed) {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn report<T: serde::de::DeserializeOwned>(&mut self, index: usize) -> Result<T, TestbedError> {
+        loop {
+            let line = self.line(index)?;
+            if line != OVER {
+                self.reported.insert(index);
+                let report = serde_json::from_str(&line);
+                return report.map_err(|error| self.failure(index, &format!("reports nonsense: {error}")));
+            }
+        }
+    }
+}
+
+/// Real-time priorities, of 1 to 99.
+const HOST_PRIORITY: &str = "5";
+const SWITCH_PRIORITY: &str = "10";
+
+/// The command of a process, to which its arguments are added.
+fn program(options: &Options, priority: &str) -> Command {
+    let mut words = Vec::new();
+    if options.real_time {
+        words.extend(["chrt", "--rr", priority]);
+    }
+    if !options.on_loopback {
+        words.extend(namespaces::IN_NEW);
+    }
+    match words.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&options.program);
+            command
+        }
+        None => Command::new(&options.program),
+    }
+}
+
+/// Addresses on loopback, others for each run of this machine.
+struct Loopback {
+    second: u8,
+}
+
+impl Loopback {
+    fn new(hosts: u32) -> Self {
+        assert!(hosts <= network::MAX_HOSTS, "the scenario was checked");
+        Self { second: 64 + (std::process::id() % 128) as u8 }
+    }
+
+    fn own(&self, host: u32) -> Ipv4Addr {
+        Ipv4Addr::new(127, self.second, 0, host as u8 + 1)
+    }
+
+    fn alias(&self, host: u32) -> Ipv4Addr {
+        Ipv4Addr::new(127, self.second, 1, host as u8 + 1)
+    }
+}
+
+/// Idle and total time of all processors, in ticks.
+fn idle_and_all() -> (f64, f64) {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let first = text.lines().next().unwrap_or_default();
+    let ticks: Vec<f64> = first.split_whitespace().skip(1).take(8).filter_map(|tick| tick.parse().ok()).collect();
+    (ticks.get(3).copied().unwrap_or(0.0), ticks.iter().sum())
+}
+
+fn headroom(
+    hosts: &[HostReport],
+    switch: &SwitchReport,
+    wall_s: f64,
+    (idle_before, all_before): (f64, f64),
+    (idle_after, all_after): (f64, f64),
+) -> Headroom {
+    Headroom {
+        switch: switch.cpu_s / wall_s,
+        hosts: hosts.iter().map(|host| host.cpu_s).sum::<f64>() / wall_s,
+        idle: (idle_after - idle_before) / (all_after - all_before).max(1.0),
+        late_median: Span::from_ps(switch.late_median_ps),
+        late_p99: Span::from_ps(switch.late_p99_ps),
+        late_max: Span::from_ps(switch.late_max_ps),
+        lost: switch.overrun + switch.send_failed + hosts.iter().map(|host| host.failed_sends).sum::<u64>(),
+        wrong_bytes: hosts.iter().flat_map(|host| &host.receivers).map(|flow| flow.wrong_bytes).sum(),
+        refused: hosts.iter().map(|host| host.malformed + host.stray).sum(),
+        switch_refused: switch.refused,
+        faults: switch.faults,
+        counters: switch.counters.clone(),
+    }
+}
+
+fn result(
+    scenario: &Resolved,
+    hosts: &[HostReport],
+    switch: &SwitchReport,
+    ended: Instant,
+    interrupted: bool,
+) -> RunResult {
+    let cpu_s = switch.cpu_s + hosts.iter().map(|host| host.cpu_s).sum::<f64>();
+    let mut throughput: BTreeMap<(u64, u16), [u64; 2]> = BTreeMap::new();
+    for (at, group, bytes, reactive) in hosts.iter().flat_map(|host| &host.throughput) {
+        let sum = throughput.entry((*at, *group)).or_default();
+        sum[0] += bytes;
+        sum[1] += reactive;
+    }
+    let throughput_samples = throughput.into_iter().map(|((at, group), [delivered_bytes, reactive_bytes])| {
+        ThroughputSample { at: Instant::from_ps(at), group, delivered_bytes, reactive_bytes }
+    });
+    let queue_samples = switch.samples.iter().map(|&(at, port, queue, packets, bytes)| QueueSample {
+        at: Instant::from_ps(at),
+        port,
+        queue,
+        packets,
+        bytes,
+    });
+    let left =
+        |queue: &crate::messages::QueueReport| Occupancy { packets: queue.left_packets, bytes: queue.left_bytes };
+    let counters = |queue: &crate::messages::QueueReport| {
+        let tally = |[packets, bytes]: [u64; 2]| Tally { packets, bytes };
+        let dropped = |reason: usize| tally(queue.dropped.get(reason).copied().unwrap_or_default());
+        QueueCounters {
+            admitted: tally(queue.admitted),
+            dropped: std::array::from_fn::<_, { DropReason::ALL.len() }, _>(dropped),
+            marked_packets: queue.marked,
+            max_packets: queue.max_packets,
+        }
+    };
+    let all_left = switch.queues.iter().map(|queues| queues.iter().map(left).collect()).collect();
+    let all_counters = switch.queues.iter().map(|queues| queues.iter().map(counters).collect()).collect();
+    RunResult {
+        scenario: scenario.name().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: scenario.spec.seed,
+        // No two runs on a real network are equal.
+        digest: 0,
+        simulated: ended.since(Instant::ZERO),
+        wall_s: ended.as_secs_f64(),
+        cpu_s,
+        packet_hops: switch.hops,
+        events: 0,
+        interrupted,
+        groups: group_infos(scenario),
+        flows: measured(rows(scenario, hosts, ended), scenario),
+        ports: port_rows(scenario, all_counters, all_left),
+        queue_samples: queue_samples.collect(),
+        throughput_samples: throughput_samples.collect(),
+        reflex_samples: Vec::new(),
+    }
+}
+
+/// A row for each flow that started.
+fn rows(scenario: &Resolved, hosts: &[HostReport], ended: Instant) -> Vec<FlowRow> {
+    let senders: BTreeMap<u64, &SenderReport> =
+        hosts.iter().flat_map(|host| &host.senders).map(|flow| (flow.flow, flow)).collect();
+    let receivers: BTreeMap<u64, &ReceiverReport> =
+        hosts.iter().flat_map(|host| &host.receivers).map(|flow| (flow.flow, flow)).collect();
+    let mut opener = Opener::new(scenario);
+    let mut path = Vec::new();
+    let mut rows = Vec::new();
+    let nobody = (SenderReport::default(), ReceiverReport::default());
+    for (id, spec) in (0..).zip(scenario.traffic().expect("the scenario was checked")) {
+        let Some(&sender) = senders.get(&id) else { continue };
+        if spec.start > ended {
+            break;
+        }
+        let receiver = receivers.get(&id).copied().unwrap_or(&nobody.1);
+        flow_path(&scenario.routing, &spec, scenario.spec.seed, &mut path);
+        let modelled = !matches!(scenario.groups[usize::from(spec.group)].carrier, Carrier::Kernel);
+        let (ideal_fct, group) = if modelled {
+            let opened = opener.open(&spec, &path);
+            (opened.ideal_fct, opened.group)
+        } else {
+            (Span::ZERO, spec.group)
+        };
+        let received = receiver.received_ps.map(|ps| Instant::ZERO.after(Span::from_ps(ps)));
+        let delivered_bytes = receiver.delivered_bytes.min(spec.bytes);
+        let all_arrived = received.is_some() || delivered_bytes == spec.bytes;
+        rows.push(FlowRow {
+            id,
+            group,
+            request: spec.sequence,
+            source: spec.source,
+            destination: spec.destination,
+            bytes: spec.bytes,
+            start: spec.start,
+            completed: received,
+            ideal_fct,
+            delivered_bytes,
+            given_up_bytes: sender.given_up_bytes,
+            low_bytes: sender.low_bytes,
+            low_time: Span::from_ps(sender.low_ps),
+            state: match (all_arrived, sender.finished) {
+                (true, _) => FlowState::Completed,
+                (false, true) => FlowState::SentWithLoss,
+                (false, false) => FlowState::Unfinished,
+            },
+            retransmissions: sender.retransmissions as u32,
+            timeouts: sender.timeouts as u32,
+            marks: receiver.marks as u32,
+            credits: receiver.credits,
+            wasted_credits: sender.wasted_credits,
+            reactive_bytes: receiver.reactive_bytes,
+            reorder_bytes: receiver.reorder_bytes,
+            pauses: sender.pauses as u32,
+            paused: Span::from_ps(sender.paused_ps),
+            messages: receiver.messages.map(|[total, needed, delivered]| MessageCounts { total, needed, delivered }),
+            ..FlowRow::default()
+        });
+    }
+    rows
+}

@@ -1,0 +1,164 @@
+//! The switch of a testbed: the process that holds all its links and queues.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use pliant_net::clock::SharedClock;
+use pliant_net::switch::counters::{Names, text};
+use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode, SwitchError, WireSize};
+use pliant_net::switch::frame::PLIANT_CLASSES;
+use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
+use pliant_net::switch::{FaultConfig, Switch, SwitchConfig};
+use pliant_proto::switch::queue::QueueCounters;
+use pliant_proto::time::Instant;
+use pliant_sim::scenario::Scenario;
+
+use crate::host::PORT;
+use crate::messages::{self, Parent, QueueReport, SwitchReport, await_network, cpu_seconds};
+use crate::network;
+
+/// How soon a stop is heard.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Where hosts are.
+#[derive(Clone, Debug)]
+pub enum Medium {
+    /// Behind interfaces of this network namespace, by host.
+    Interfaces(Vec<String>),
+    /// On loopback: each host's own address, and the one that stands for it.
+    Loopback(Vec<(Ipv4Addr, Ipv4Addr)>),
+}
+
+/// Why a switch failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchProcessError {
+    /// The scenario cannot be read; it could when the run began.
+    #[error(transparent)]
+    Scenario(#[from] pliant_sim::scenario::ScenarioError),
+    /// It cannot start.
+    #[error("switch: {0}")]
+    Start(#[from] SwitchError),
+    /// The system refused.
+    #[error("switch: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Either driver.
+enum Running {
+    Ethernet(Box<EthernetSwitch>),
+    Relay(Box<Relay>),
+}
+
+impl Running {
+    fn open(
+        config: SwitchConfig,
+        medium: &Medium,
+        wire: WireSize,
+        (hosts, mode): (u32, Mode),
+    ) -> Result<Self, SwitchError> {
+        // Until it is told when time begins.
+        let clock = SharedClock::start();
+        match medium {
+            Medium::Interfaces(interfaces) => {
+                let config = EthernetConfig {
+                    switch: config,
+                    interfaces: interfaces.clone(),
+                    addresses: network::addresses(hosts),
+                    wire_size: wire,
+                    mode,
+                    class_of_dscp: PLIANT_CLASSES,
+                };
+                Ok(Self::Ethernet(Box::new(EthernetSwitch::open(&config, clock)?)))
+            }
+            Medium::Loopback(addresses) => {
+                let at = |address| std::net::SocketAddrV4::new(address, PORT);
+                let ports = addresses.iter().map(|&(host, alias)| RelayPort { host: at(host), alias: at(alias) });
+                let config = RelayConfig { switch: config, ports: ports.collect(), wire_size: wire };
+                Ok(Self::Relay(Box::new(Relay::open(&config, clock)?)))
+            }
+        }
+    }
+
+    fn set_clock(&mut self, clock: SharedClock) {
+        match self {
+            Self::Ethernet(switch) => switch.set_clock(clock),
+            Self::Relay(relay) => relay.set_clock(clock),
+        }
+    }
+
+    fn turn(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Ethernet(switch) => switch.turn(NAP),
+            Self::Relay(relay) => relay.turn(NAP),
+        }
+    }
+
+    fn switch_mut(&mut self) -> &mut Switch {
+        match self {
+            Self::Ethernet(switch) => switch.switch_mut(),
+            Self::Relay(relay) => relay.switch_mut(),
+        }
+    }
+}
+
+/// Runs the switch until its parent says stop. This is a process of its own.
+pub fn run(scenario: &Path, medium: &Medium, mode: Mode, faults: FaultConfig) -> Result<(), SwitchProcessError> {
+    if !await_network() {
+        return Ok(());
+    }
+    // First in line for a processor, where that is allowed: frames should be late by as little as can be.
+    let _ = rustix::process::setpriority_process(None, -20);
+    let scenario = Scenario::load(scenario)?.resolve()?;
+    let config = network::switch_config(&scenario, faults, mode);
+    let names = Names::new(&config);
+    let wire = WireSize::framed(scenario.wire());
+    let mut running = Running::open(config, medium, wire, (scenario.topology.hosts(), mode))?;
+    let Some((parent, clock)) = Parent::meet() else { return Ok(()) };
+    std::thread::sleep(Duration::from_nanos(clock.until_start().as_ps() / 1000));
+    running.set_clock(clock);
+    let cpu_before = cpu_seconds();
+    while !parent.has_stopped() {
+        running.turn()?;
+    }
+    let switch = running.switch_mut();
+    switch.advance(clock.now());
+    switch.assert_conserved();
+    messages::report(&SwitchReport { cpu_s: cpu_seconds() - cpu_before, ..report(switch, &names) });
+    Ok(())
+}
+
+fn report(switch: &mut Switch, names: &Names) -> SwitchReport {
+    let counters: Vec<Vec<QueueCounters>> = switch.fabric().counters().collect();
+    let left: Vec<_> = switch.fabric_mut().occupancies().collect();
+    let queues = counters.into_iter().zip(left).map(|(counters, left)| {
+        let queue = |(counters, left): (QueueCounters, pliant_proto::switch::queue::Occupancy)| QueueReport {
+            admitted: [counters.admitted.packets, counters.admitted.bytes],
+            dropped: counters.dropped.iter().map(|tally| [tally.packets, tally.bytes]).collect(),
+            marked: counters.marked_packets,
+            max_packets: counters.max_packets,
+            left_packets: left.packets,
+            left_bytes: left.bytes,
+        };
+        counters.into_iter().zip(left).map(queue).collect()
+    });
+    let queues = queues.collect();
+    let samples = switch.take_samples().into_iter();
+    let samples = samples.map(|s| (s.at.since(Instant::ZERO).as_ps(), s.link, s.queue, s.packets, s.bytes)).collect();
+    let sum = |of: fn(&pliant_net::switch::PortCounters) -> u64| switch.ports().iter().map(of).sum();
+    let (late, faults) = (switch.lateness(), switch.fault_counters());
+    SwitchReport {
+        queues,
+        samples,
+        hops: switch.fabric().hops(),
+        overrun: sum(|port| port.overrun),
+        refused: sum(|port| port.malformed + port.tagged + port.oversized + port.unknown_destination + port.no_frame),
+        send_failed: sum(|port| port.send_failed),
+        late_median_ps: late.quantile(0.5).as_ps(),
+        late_p99_ps: late.quantile(0.99).as_ps(),
+        late_max_ps: late.max.as_ps(),
+        faults: [faults.lost, faults.blacked_out, faults.duplicated, faults.corrupted, faults.reordered],
+        cpu_s: 0.0,
+        counters: text(names, switch),
+    }
+}
