@@ -139,7 +139,12 @@ impl HostApplication<AnyTransport> for Flows {
                     flow.finished = true;
                 }
             }
-            Event::GiveUp { .. } | Event::Connected | Event::Release(_) | Event::Ask(_) => {}
+            Event::GiveUp { .. }
+            | Event::Connected
+            | Event::Release(_)
+            | Event::Ask(_)
+            | Event::DeliverSymbol { .. }
+            | Event::ToController(_) => {}
         }
     }
 
