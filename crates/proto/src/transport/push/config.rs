@@ -23,7 +23,7 @@ pub struct PushConfig {
     pub wire: WireFormat,
     /// Class of symbols; they are ECT(0).
     pub data_class: TrafficClass,
-    /// Class of acknowledgements.
+    /// Class of acknowledgements; they are ECT(0), too.
     pub ack_class: TrafficClass,
     /// Source symbols of a full block (K), 1 to [`MAX_BLOCK_SYMBOLS`].
     pub block_symbols: u32,

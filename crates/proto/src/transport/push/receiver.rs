@@ -357,7 +357,8 @@ impl PushReceiver {
         let flags = Flags::NONE.with_if(Flags::FIN, complete);
         let (decoded, marks) = (self.decoded, source.marks as u16);
         let body = Body::SymbolAck { number, received, decoded, needed, claim, marks, flags };
-        Some(Packet::new(self.config.ack_class.with_ecn(Ecn::NotEct), self.config.wire.wire_bytes(0), body))
+        // As DCTCP's: a queue that marks drops what cannot be marked.
+        Some(Packet::new(self.config.ack_class.with_ecn(Ecn::Ect0), self.config.wire.wire_bytes(0), body))
     }
 }
 
