@@ -52,7 +52,7 @@ fn scatter(i: u64, salt: u64) -> f64 {
 }
 
 fn window_sample(i: u64) -> WindowSample {
-    let alpha = (i % 2 == 0).then_some(1.0 / i as f64);
+    let alpha = i.is_multiple_of(2).then_some(1.0 / i as f64);
     let window = WindowState { packets: i as f64 / 3.0, alpha, rtt: Span::from_us(i) };
     WindowSample { at: Instant::ZERO.after(Span::from_us(i)), flow: i, group: (i % 2) as u16, window }
 }

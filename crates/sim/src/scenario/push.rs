@@ -41,7 +41,7 @@ pub struct PushSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_weight: Option<f64>,
     /// Time that a message to or from the controller takes. Default: `"0s"`.
-    #[serde(with = "units_serde", skip_serializing_if = "is_zero")]
+    #[serde(with = "units_serde")]
     pub control_delay: Span,
     /// How often a receiver reports, above 0s. Default: `"50ms"`.
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
@@ -66,10 +66,6 @@ pub struct PushSpec {
     /// The same before the first acknowledgement, above 0s. Default: `"10ms"`.
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub initial_rto: Option<Span>,
-}
-
-fn is_zero(span: &Span) -> bool {
-    *span == Span::ZERO
 }
 
 /// How flows are weighed.

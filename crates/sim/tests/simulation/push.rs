@@ -254,6 +254,6 @@ fn a_contract_lowers_theta() {
     assert!(bent_push >= push && bent_push < 4.2 / 0.6, "{bent_push} s against {push} s");
     let refused = Scenario::parse(&CONTRACT.replace("min_share = 1.0", "min_delivery = 0.9"), Path::new("push.toml"))
         .and_then(|scenario| scenario.resolve());
-    let message = refused.err().expect("refused").to_string();
+    let message = refused.expect_err("refused").to_string();
     assert!(message.contains("traffic.object.contract.min_delivery"), "{message}");
 }

@@ -92,7 +92,7 @@ impl PushConfig {
         require((1..=MAX_SLOTS).contains(&self.slots), "slots", "must lie in 1..=32")?;
         require(self.reorder_threshold > 0, "reorder_threshold", "must be at least 1")?;
         let weight = self.window.weight;
-        require(weight >= LOW_WEIGHT && weight <= 1e9, "weight", "must lie in 0.5..=1e9: 0.5 is theta's floor")?;
+        require((LOW_WEIGHT..=1e9).contains(&weight), "weight", "must lie in 0.5..=1e9: 0.5 is theta's floor")?;
         require(self.window.initial_window > 0, "initial_window", "must be at least 1")?;
         let gain = self.window.gain;
         require(gain > 0.0 && gain <= 1.0, "gain", "must lie in (0, 1]")?;

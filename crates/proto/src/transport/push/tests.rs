@@ -62,6 +62,7 @@ struct Site {
     sent: u64,
 }
 
+#[derive(Clone, Copy)]
 enum Happening {
     Symbol(usize, Packet),
     Ack(usize, Packet),
