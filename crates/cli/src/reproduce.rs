@@ -99,6 +99,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let mut experiments = Vec::new();
     // Every file is checked before the first run.
     for (paper, figure) in &chosen {
+        if let Some(why) = library.missing_data(paper, figure)? {
+            eprintln!("left out: {why}");
+            continue;
+        }
         let experiment = Experiment::load(&library, paper, figure, size)?;
         if !arguments.ci || experiment.is_in_ci() {
             experiments.push(experiment);

@@ -28,12 +28,17 @@ pub(crate) struct ScenarioArguments {
 impl ScenarioArguments {
     /// The scenario with `--set` and `--seed` laid over it.
     pub(crate) fn load(&self) -> Result<Scenario, CliError> {
+        self.load_from(&self.scenario)
+    }
+
+    /// Another scenario with the same laid over it.
+    pub(crate) fn load_from(&self, file: &Path) -> Result<Scenario, CliError> {
         let mut changes =
             self.changes.iter().map(|text| Override::parse("--set", text)).collect::<Result<Vec<_>, _>>()?;
         if let Some(seed) = self.seed {
             changes.push(Override::parse("--seed", &format!("seed={seed}"))?);
         }
-        Ok(load(&self.scenario)?.with(&changes)?)
+        Ok(load(file)?.with(&changes)?)
     }
 }
 

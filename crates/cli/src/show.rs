@@ -62,6 +62,12 @@ pub(crate) const TOPOLOGIES: &[(&str, &str, &str)] = &[
          host_link = { rate = \"10Gbit/s\", delay = \"1us\" }\n",
     ),
     (
+        "b4",
+        "Google's wide-area network: 18 sites on 4 continents, the 40 links of it that are known",
+        "[topology]\nkind = \"b4\"\nhosts_per_site = 1\nhost_link = { rate = \"10Gbit/s\", delay = \"10us\" }\nrate = \
+         \"1Gbit/s\"\n",
+    ),
+    (
         "edge-list",
         "cables listed in a CSV file under the header `from,to,rate,delay`; names that begin with `host` are hosts",
         "[topology]\nkind = \"edge-list\"\nfile = \"cables.csv\"\n",
@@ -117,6 +123,10 @@ fn show_transport(transport: TransportName) -> String {
             let shared = if transport.is_tcp() { " or `[transport]`" } else { "" };
             let text = format!("\nSettings under `[traffic.NAME.{table}]`{shared}, at their defaults:\n\n{settings}");
             let more = match transport {
+                TransportName::FlexPass | TransportName::Layered => {
+                    let tcp = transport.default_tcp_part().expect("its window is TCP's");
+                    format!("\nSettings of its window under `[traffic.NAME.tcp]` or `[transport]`:\n\n{tcp}")
+                }
                 TransportName::NearOpt => {
                     let oracle = toml::to_string(&OracleSpec::default()).expect("settings are plain values");
                     format!("\nWhat the oracle does, under `[oracle]`:\n\n{oracle}")

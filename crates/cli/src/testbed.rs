@@ -33,6 +33,7 @@ Examples:
   pliant testbed run experiments/testbed/two-dctcp.toml                    as root: namespaces, interfaces, a switch
   pliant testbed run experiments/testbed/two-dctcp.toml --relay            by anybody: on loopback
   pliant testbed run two.toml --set duration=2s --out results/testbed      the files that `pliant run` writes
+  pliant testbed run experiments/testbed/*.toml --out results/testbed      one after the other
   pliant testbed run two.toml --faults 'loss = 0.05, reorder = 0.1'        through a bad network
   pliant compare two.toml --on sim,testbed                                 beside the simulator";
 
@@ -76,6 +77,8 @@ enum Command {
 struct RunArguments {
     #[command(flatten)]
     scenario: ScenarioArguments,
+    /// Further scenarios, run one after the other; with --out each has a folder of its name in it
+    more: Vec<PathBuf>,
     #[command(flatten)]
     how: HowArguments,
     /// Prints what every port and queue of the switch counted
@@ -161,7 +164,7 @@ pub(crate) struct SwitchArguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     match &arguments.command {
-        Command::Run(arguments) => run_scenario(arguments),
+        Command::Run(arguments) => run_scenarios(arguments),
         Command::Host(arguments) => {
             let HostCommand { scenario, host, address, peers } = arguments;
             let arguments = HostArguments { host: *host, address: *address, peers: peers.clone() };
@@ -202,12 +205,34 @@ fn read_faults(text: &str) -> Result<(String, FaultConfig), CliError> {
     Ok((inner, faults))
 }
 
-fn run_scenario(arguments: &RunArguments) -> Result<Ending, CliError> {
-    let scenario = scenarios::resolve(&arguments.scenario.load()?, &mut BTreeSet::new())?;
+fn run_scenarios(arguments: &RunArguments) -> Result<Ending, CliError> {
     let output = &arguments.output;
     output.check()?;
-    let (result, headroom) = run_one(&scenario, &arguments.how, interrupt::listen(), output.quiet)?;
-    if let Some(out) = &output.out {
+    let others = arguments.more.iter().map(|file| arguments.scenario.load_from(file));
+    // Every scenario is checked before the first one runs.
+    let mut said = BTreeSet::new();
+    let scenarios = std::iter::once(arguments.scenario.load())
+        .chain(others)
+        .map(|scenario| scenarios::resolve(&scenario?, &mut said))
+        .collect::<Result<Vec<Resolved>, CliError>>()?;
+    let several = scenarios.len() > 1;
+    for scenario in &scenarios {
+        if several && !output.json {
+            print(&format!("\n{}\n", scenario.name()))?;
+        }
+        let out = output.out.as_ref().map(|out| if several { out.join(scenario.name()) } else { out.clone() });
+        let ending = run_scenario(arguments, scenario, out.as_deref())?;
+        if matches!(ending, Ending::Interrupted) {
+            return Ok(ending);
+        }
+    }
+    Ok(Ending::Done)
+}
+
+fn run_scenario(arguments: &RunArguments, scenario: &Resolved, out: Option<&Path>) -> Result<Ending, CliError> {
+    let output = &arguments.output;
+    let (result, headroom) = run_one(scenario, &arguments.how, interrupt::listen(), output.quiet)?;
+    if let Some(out) = out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }
     let text = if output.json { summary_json(&result) } else { text_table(&[Variant { label: "", result: &result }]) };
@@ -215,7 +240,7 @@ fn run_scenario(arguments: &RunArguments) -> Result<Ending, CliError> {
     if arguments.counters {
         eprint!("{}", headroom.counters);
     }
-    if let (Some(out), false) = (&output.out, output.json) {
+    if let (Some(out), false) = (out, output.json) {
         print(&format!("written to {}\n", out.display()))?;
     }
     Ok(if result.interrupted { Ending::Interrupted } else { Ending::Done })

@@ -40,6 +40,7 @@ fn every_transport(folder: &Path) -> PathBuf {
         group(transport, &format!("transport = \"{transport}\""));
     }
     group("reflex", "transport = \"dctcp\"\nclass = 1\ncontract = { min_share = 0.9 }\nreflex = { low_class = 2 }");
+    group("messages", "transport = \"dctcp\"\nmessages = { size = \"1000B\" }");
     group("atp", "transport = \"atp\"\nclass = 8\nack_class = 0\ncontract = { min_delivery = 0.9 }");
     let file = folder.join("transports.toml");
     fs::write(&file, text).unwrap();
@@ -73,10 +74,13 @@ fn assert_all_completed(rows: &[Vec<(String, String)>], flows: usize) {
         let delivered: u64 = cell(row, "delivered_bytes").parse().unwrap();
         let needed = if group == "atp" { 270_000 } else { 300_000 };
         assert!(delivered >= needed, "{group}: {delivered}");
+        if group == "messages" {
+            assert_eq!((cell(row, "messages"), cell(row, "delivered_messages")), ("300", "300"));
+        }
     }
 }
 
-const TRANSPORTS: usize = 13;
+const TRANSPORTS: usize = 14;
 
 /// 5 % loss, duplication and reordering: every transport delivers every byte.
 #[test]

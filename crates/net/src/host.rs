@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::SharedClock;
 use crate::driver::Refused;
-use crate::mmsg::{BATCH, Outgoing, Receiver, Sender, To};
+use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
 
 /// Asked of the kernel for each direction; it may grant less.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
@@ -102,6 +102,7 @@ impl<T: Transport> Host<T> {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
         rustix::net::sockopt::set_ip_recvtos(&socket, true)?;
+        mmsg::coalesce(socket.as_fd());
         // Best effort: the kernel caps both at its own limits.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
@@ -198,7 +199,7 @@ impl<T: Transport> Host<T> {
             })?;
             received += taken;
             self.flush()?;
-            if taken < BATCH {
+            if !Receiver::is_full(taken) {
                 break;
             }
         }
@@ -252,7 +253,7 @@ impl<T: Transport> Host<T> {
         let Outbox { bytes, datagrams, failed } = &mut self.outbox;
         for batch in datagrams.chunks(BATCH) {
             let message = |pending: &Pending| Outgoing {
-                parts: [&bytes[pending.start..pending.end], &[]],
+                bytes: &bytes[pending.start..pending.end],
                 to: To::Address(pending.to),
                 octet: Some(pending.octet),
             };

@@ -13,7 +13,9 @@ use std::ptr;
 
 /// Messages per call.
 pub(crate) const BATCH: usize = 64;
-/// Room for one control message with an integer, and one of the kernel's beside it.
+/// Most bytes of a run of datagrams: those of UDP over IPv4.
+const MAX_RUN_BYTES: usize = 65_507;
+/// Room for two control messages with integers.
 const CONTROL_BYTES: usize = 64;
 
 /// Where a message goes.
@@ -27,7 +29,7 @@ pub(crate) enum To {
 
 /// A message to send.
 pub(crate) struct Outgoing<'a> {
-    pub(crate) parts: [&'a [u8]; 2],
+    pub(crate) bytes: &'a [u8],
     pub(crate) to: To,
     /// The octet of DSCP and ECN, for datagrams.
     pub(crate) octet: Option<u8>,
@@ -51,13 +53,12 @@ union Name {
 }
 
 /// Aligned as `cmsghdr` must be.
-#[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL_BYTES]);
+struct Control([u64; CONTROL_BYTES / 8]);
 
 struct Slots {
     headers: Vec<libc::mmsghdr>,
-    iovecs: Vec<[libc::iovec; 2]>,
+    iovecs: Vec<libc::iovec>,
     names: Vec<Name>,
     controls: Vec<Control>,
 }
@@ -68,22 +69,52 @@ impl Slots {
         let (header, iovec, name) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
         Self {
             headers: vec![header; BATCH],
-            iovecs: vec![[iovec; 2]; BATCH],
+            iovecs: vec![iovec; BATCH],
             names: vec![name; BATCH],
-            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
+            controls: vec![Control([0; CONTROL_BYTES / 8]); BATCH],
         }
     }
 }
 
+/// Messages that are handed over as one: datagrams to the same address, of the same size but for the last.
+#[derive(Clone, Copy)]
+struct Run {
+    first: usize,
+    count: usize,
+    bytes: usize,
+}
+
+impl Run {
+    /// Whether `next`, which follows, can be part of it.
+    fn takes(&self, messages: &[Outgoing<'_>], next: &Outgoing<'_>) -> bool {
+        let (first, last) = (&messages[self.first], &messages[self.first + self.count - 1]);
+        let alike = match (first.to, next.to) {
+            (To::Address(a), To::Address(b)) => a == b && first.octet == next.octet,
+            _ => false,
+        };
+        let segment = first.bytes.len();
+        alike
+            && last.bytes.len() == segment
+            && (1..=segment).contains(&next.bytes.len())
+            && self.count < BATCH
+            && self.bytes + next.bytes.len() <= MAX_RUN_BYTES
+    }
+}
+
 /// Arrays that a call needs, used again and again.
-pub(crate) struct Sender(Slots);
+pub(crate) struct Sender {
+    slots: Slots,
+    runs: Vec<Run>,
+    /// Whether the kernel may be left to cut runs of datagrams (UDP_SEGMENT).
+    segments: bool,
+}
 
 // SAFETY: the raw pointers inside are written at the start of each call and used in that call only.
 unsafe impl Send for Sender {}
 
 impl Sender {
     pub(crate) fn new() -> Self {
-        Self(Slots::new())
+        Self { slots: Slots::new(), runs: Vec::with_capacity(BATCH), segments: true }
     }
 
     /// Sends `messages`, at most [`BATCH`], in order; waits while there is no room. `refused` hears the place of each
@@ -94,42 +125,69 @@ impl Sender {
         messages: &[Outgoing<'_>],
         mut refused: impl FnMut(usize),
     ) -> io::Result<()> {
-        let Slots { headers, iovecs, names, controls } = &mut self.0;
-        assert!(messages.len() <= headers.len());
-        for (index, message) in messages.iter().enumerate() {
-            for (iovec, part) in iovecs[index].iter_mut().zip(message.parts) {
-                // The kernel only reads what is sent; the C type has no word for that.
-                *iovec = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
-            }
-            let header = &mut headers[index].msg_hdr;
-            header.msg_iov = iovecs[index].as_mut_ptr();
-            header.msg_iovlen = if message.parts[1].is_empty() { 1 } else { 2 };
-            header.msg_name = ptr::from_mut(&mut names[index]).cast();
-            header.msg_namelen = write_name(&mut names[index], message.to);
-            match message.octet {
-                Some(octet) => {
-                    header.msg_control = controls[index].0.as_mut_ptr().cast();
-                    header.msg_controllen = write_octet(&mut controls[index], octet);
+        let mut done = 0;
+        while done < messages.len() {
+            self.prepare(messages, done);
+            match self.send_prepared(socket, &mut refused)? {
+                Some(cannot_cut) => {
+                    self.segments = false;
+                    done = cannot_cut;
                 }
-                None => {
-                    header.msg_control = ptr::null_mut();
-                    header.msg_controllen = 0;
-                }
+                None => break,
             }
         }
+        Ok(())
+    }
+
+    /// Fills the arrays for all messages from `from` on.
+    fn prepare(&mut self, messages: &[Outgoing<'_>], from: usize) {
+        let Self { slots, runs, segments } = self;
+        let Slots { headers, iovecs, names, controls } = slots;
+        assert!(messages.len() <= iovecs.len());
+        runs.clear();
+        for (index, message) in messages.iter().enumerate().skip(from) {
+            // The kernel only reads what is sent; the C type has no word for that.
+            let bytes = message.bytes;
+            iovecs[index] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            match runs.last_mut().filter(|run| *segments && run.takes(messages, message)) {
+                Some(run) => {
+                    run.count += 1;
+                    run.bytes += bytes.len();
+                }
+                None => runs.push(Run { first: index, count: 1, bytes: bytes.len() }),
+            }
+        }
+        for (slot, run) in runs.iter().enumerate() {
+            let message = &messages[run.first];
+            let header = &mut headers[slot].msg_hdr;
+            header.msg_iov = ptr::from_mut(&mut iovecs[run.first]);
+            header.msg_iovlen = run.count;
+            header.msg_name = ptr::from_mut(&mut names[slot]).cast();
+            header.msg_namelen = write_name(&mut names[slot], message.to);
+            let segment = (run.count > 1).then_some(message.bytes.len() as u16);
+            header.msg_controllen = write_controls(&mut controls[slot], message.octet, segment);
+            header.msg_control =
+                if header.msg_controllen > 0 { controls[slot].0.as_mut_ptr().cast() } else { ptr::null_mut() };
+        }
+    }
+
+    /// Sends what was prepared; tells from which message on if the kernel cannot cut runs.
+    fn send_prepared(&mut self, socket: BorrowedFd<'_>, refused: &mut impl FnMut(usize)) -> io::Result<Option<usize>> {
         let mut sent = 0;
-        while sent < messages.len() {
-            let rest = &mut headers[sent..messages.len()];
-            // SAFETY: the first `rest.len()` headers were filled above; all they point to lives until the call returns.
+        while sent < self.runs.len() {
+            let rest = &mut self.slots.headers[sent..self.runs.len()];
+            // SAFETY: these headers were filled for this call; what they point to the caller of `send` has lent until it
+            // returns, or this module owns.
             let count = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as libc::c_uint, 0) };
             if count > 0 {
                 sent += count as usize;
                 continue;
             }
-            let error = io::Error::last_os_error();
+            let (error, run) = (io::Error::last_os_error(), self.runs[sent]);
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
                 Some(libc::EAGAIN) => wait_writable(socket)?,
+                Some(libc::EIO | libc::EINVAL) if run.count > 1 => return Ok(Some(run.first)),
                 // The device or the peer has no room, is down, or the message is too long for it.
                 Some(
                     libc::ENOBUFS
@@ -141,13 +199,13 @@ impl Sender {
                     | libc::EHOSTUNREACH
                     | libc::ENETUNREACH,
                 ) => {
-                    refused(sent);
+                    (run.first..run.first + run.count).for_each(&mut *refused);
                     sent += 1;
                 }
                 _ => return Err(error),
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -181,16 +239,44 @@ fn write_name(name: &mut Name, to: To) -> libc::socklen_t {
     }
 }
 
-/// Writes the control message that sets the octet of DSCP and ECN; returns its length.
-fn write_octet(control: &mut Control, octet: u8) -> usize {
-    let header = ptr::from_mut(control).cast::<libc::cmsghdr>();
-    // SAFETY: the buffer is aligned for `cmsghdr` and has room for it and an integer behind it, which CMSG_DATA finds.
+/// Writes the control messages that set the octet of DSCP and ECN, and the size at which the kernel cuts; returns their
+/// length.
+fn write_controls(control: &mut Control, octet: Option<u8>, segment: Option<u16>) -> usize {
+    let mut at = 0;
+    if let Some(octet) = octet {
+        at += write_control(control, at, (libc::IPPROTO_IP, libc::IP_TOS), libc::c_int::from(octet));
+    }
+    if let Some(segment) = segment {
+        at += write_control(control, at, (libc::SOL_UDP, libc::UDP_SEGMENT), segment);
+    }
+    at
+}
+
+/// Writes one control message; returns the room that it takes.
+fn write_control<T>(control: &mut Control, at: usize, (level, kind): (libc::c_int, libc::c_int), value: T) -> usize {
+    // SAFETY: a calculation on sizes.
+    let (length, space) =
+        unsafe { (libc::CMSG_LEN(size_of::<T>() as u32) as usize, libc::CMSG_SPACE(size_of::<T>() as u32) as usize) };
+    assert!(at + space <= CONTROL_BYTES);
+    // SAFETY: the buffer is aligned for `cmsghdr`, as is `at`, a sum of such spaces; that there is room for the header and
+    // the value behind it, which CMSG_DATA finds, was just checked.
     unsafe {
-        (*header).cmsg_level = libc::IPPROTO_IP;
-        (*header).cmsg_type = libc::IP_TOS;
-        (*header).cmsg_len = libc::CMSG_LEN(4) as usize;
-        libc::CMSG_DATA(header).cast::<libc::c_int>().write_unaligned(libc::c_int::from(octet));
-        libc::CMSG_SPACE(4) as usize
+        let header = control.0.as_mut_ptr().add(at / 8).cast::<libc::cmsghdr>();
+        (*header).cmsg_level = level;
+        (*header).cmsg_type = kind;
+        (*header).cmsg_len = length;
+        libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
+    }
+    space
+}
+
+/// Lets the kernel hand over several datagrams of one sender at once (UDP_GRO). Where it cannot, nothing changes.
+pub(crate) fn coalesce(socket: BorrowedFd<'_>) {
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads an integer.
+    unsafe {
+        let length = size_of::<libc::c_int>() as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, ptr::from_ref(&on).cast(), length);
     }
 }
 
@@ -198,24 +284,31 @@ fn write_octet(control: &mut Control, octet: u8) -> usize {
 pub(crate) struct Receiver {
     slots: Slots,
     buffers: Vec<Box<[u8]>>,
+    /// Bytes of the longest datagram.
+    datagram_bytes: usize,
 }
 
 // SAFETY: as for `Sender`.
 unsafe impl Send for Receiver {}
 
+/// Messages taken by one call: with as much in each as fits an IP packet they would not stay in the cache.
+const RECEIVE_BATCH: usize = 16;
+
 impl Receiver {
     /// For datagrams of at most `bytes`.
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { slots: Slots::new(), buffers: (0..BATCH).map(|_| vec![0; bytes].into()).collect() }
+        let buffers = (0..RECEIVE_BATCH).map(|_| vec![0; 1 << 16].into()).collect();
+        Self { slots: Slots::new(), buffers, datagram_bytes: bytes }
     }
 
-    /// Takes what waits, up to [`BATCH`] datagrams, without waiting itself. Returns how many there were.
+    /// Takes some of what waits, without waiting itself. Returns how many messages the kernel handed over, each of one
+    /// datagram or several; less than [`Receiver::is_full`] says and there is no more.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, mut each: impl FnMut(Incoming<'_>)) -> io::Result<usize> {
         let Slots { headers, iovecs, names, controls } = &mut self.slots;
         for (index, buffer) in self.buffers.iter_mut().enumerate() {
-            iovecs[index][0] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+            iovecs[index] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
             let header = &mut headers[index].msg_hdr;
-            header.msg_iov = iovecs[index].as_mut_ptr();
+            header.msg_iov = ptr::from_mut(&mut iovecs[index]);
             header.msg_iovlen = 1;
             header.msg_name = ptr::from_mut(&mut names[index]).cast();
             header.msg_namelen = size_of::<Name>() as libc::socklen_t;
@@ -223,9 +316,9 @@ impl Receiver {
             header.msg_controllen = CONTROL_BYTES;
             header.msg_flags = 0;
         }
-        // SAFETY: every header was filled above; buffers, names and controls outlive the call.
+        // SAFETY: as many headers were filled above as there are buffers; buffers, names and controls outlive the call.
         let count = unsafe {
-            let (first, length) = (headers.as_mut_ptr(), headers.len() as libc::c_uint);
+            let (first, length) = (headers.as_mut_ptr(), self.buffers.len() as libc::c_uint);
             libc::recvmmsg(socket.as_raw_fd(), first, length, libc::MSG_DONTWAIT, ptr::null_mut())
         };
         if count < 0 {
@@ -237,36 +330,51 @@ impl Receiver {
             };
         }
         for index in 0..count as usize {
-            let message = &headers[index];
-            let buffer = &self.buffers[index];
+            let (message, buffer) = (&headers[index], &self.buffers[index]);
             // SAFETY: an AF_INET socket writes a `sockaddr_in`; zeroes and any other bits are a value of it, too.
             let v4 = unsafe { names[index].address };
             let from = SocketAddrV4::new(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)), u16::from_be(v4.sin_port));
-            each(Incoming {
-                bytes: &buffer[..(message.msg_len as usize).min(buffer.len())],
-                from,
-                octet: read_octet(&message.msg_hdr),
-                truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-            });
+            let (octet, segment) = read_controls(&message.msg_hdr);
+            let all = &buffer[..(message.msg_len as usize).min(buffer.len())];
+            let cut = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            for bytes in all.chunks(segment.unwrap_or(all.len()).max(1)) {
+                let truncated = cut || bytes.len() > self.datagram_bytes;
+                each(Incoming { bytes: &bytes[..bytes.len().min(self.datagram_bytes)], from, octet, truncated });
+            }
+            if all.is_empty() {
+                each(Incoming { bytes: all, from, octet, truncated: cut });
+            }
         }
         Ok(count as usize)
     }
+
+    /// Whether a call that handed over so many messages may have left some.
+    pub(crate) fn is_full(messages: usize) -> bool {
+        messages == RECEIVE_BATCH
+    }
 }
 
-/// The octet of DSCP and ECN among the control messages of a datagram that arrived; zero if it is not there.
-fn read_octet(message: &libc::msghdr) -> u8 {
-    // SAFETY: the kernel filled the control buffer up to `msg_controllen`; the macros stay inside it, and a message of
-    // type IP_TOS has an octet at least.
+/// Among the control messages of a datagram that arrived: the octet of DSCP and ECN, zero if it is not there, and the
+/// size of each datagram if there are several.
+fn read_controls(message: &libc::msghdr) -> (u8, Option<usize>) {
+    let (mut octet, mut segment) = (0, None);
+    // SAFETY: the kernel filled the control buffer up to `msg_controllen`; the macros stay inside it. A message of type
+    // IP_TOS has an octet at least, one of type UDP_GRO an integer.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
-            if (*header).cmsg_level == libc::IPPROTO_IP && (*header).cmsg_type == libc::IP_TOS {
-                return libc::CMSG_DATA(header).read();
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_TOS) => octet = libc::CMSG_DATA(header).read(),
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let bytes = libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned();
+                    segment = usize::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+                }
+                _ => {}
             }
             header = libc::CMSG_NXTHDR(message, header);
         }
     }
-    0
+    (octet, segment)
 }
 
 #[cfg(test)]
@@ -289,17 +397,11 @@ mod tests {
         let (mut sender, mut receiver) = (Sender::new(), Receiver::new(64));
         for first in (0u8..=255).step_by(BATCH) {
             let octets: Vec<u8> = (first..=first + (BATCH as u8 - 1)).collect();
-            let body: Vec<[u8; 2]> = octets.iter().map(|octet| [*octet, 7]).collect();
-            let message = |(octet, body): (&u8, &'_ [u8; 2])| (*octet, *body);
-            let pairs: Vec<(u8, [u8; 2])> = octets.iter().zip(&body).map(message).collect();
-            let messages: Vec<Outgoing<'_>> = pairs
-                .iter()
-                .map(|(octet, body)| Outgoing {
-                    parts: [&body[..1], &body[1..]],
-                    to: To::Address(b_address),
-                    octet: Some(*octet),
-                })
-                .collect();
+            let bodies: Vec<[u8; 2]> = octets.iter().map(|octet| [*octet, 7]).collect();
+            let message = |body: &'_ [u8; 2]| (*body, To::Address(b_address), Some(body[0]));
+            let parts: Vec<_> = bodies.iter().map(message).collect();
+            let messages: Vec<Outgoing<'_>> =
+                parts.iter().map(|(bytes, to, octet)| Outgoing { bytes, to: *to, octet: *octet }).collect();
             sender.send(a.as_fd(), &messages, |_| panic!("loopback takes all")).unwrap();
             let mut got = Vec::new();
             while got.len() < BATCH {
@@ -314,11 +416,40 @@ mod tests {
         }
     }
 
+    /// Runs of datagrams, of one size and of several, to one address and with changing octets, arrive one by one as they
+    /// were sent, whether the receiver lets the kernel coalesce them or not.
+    #[test]
+    fn runs_are_cut_where_they_were_joined() {
+        for coalesced in [false, true] {
+            let ((a, _), (b, b_address)) = (loopback(), loopback());
+            if coalesced {
+                coalesce(b.as_fd());
+            }
+            let sizes = [1000, 1000, 1000, 400, 1000, 1000, 1400, 7, 7, 7, 9, 7, 1, 1000];
+            let bodies: Vec<(Vec<u8>, u8)> = (0u8..)
+                .zip(sizes)
+                .map(|(number, size)| (vec![number; size], if number < 6 { 0x22 } else { 0x20 }))
+                .collect();
+            let messages: Vec<Outgoing<'_>> = bodies
+                .iter()
+                .map(|(bytes, octet)| Outgoing { bytes, to: To::Address(b_address), octet: Some(*octet) })
+                .collect();
+            let (mut sender, mut receiver) = (Sender::new(), Receiver::new(1500));
+            sender.send(a.as_fd(), &messages, |_| panic!("loopback takes all")).unwrap();
+            let mut got = Vec::new();
+            while got.len() < bodies.len() {
+                receiver.receive(b.as_fd(), |incoming| got.push((incoming.bytes.to_vec(), incoming.octet))).unwrap();
+            }
+            assert!(sender.segments, "this kernel can cut");
+            assert_eq!(got, bodies);
+        }
+    }
+
     #[test]
     fn what_does_not_fit_is_said_to_be_cut() {
         let ((a, _), (b, b_address)) = (loopback(), loopback());
         let long = [1; 100];
-        let message = Outgoing { parts: [&long, &[]], to: To::Address(b_address), octet: None };
+        let message = Outgoing { bytes: &long, to: To::Address(b_address), octet: None };
         Sender::new().send(a.as_fd(), &[message], |_| panic!("loopback takes all")).unwrap();
         let mut receiver = Receiver::new(64);
         let mut cut = None;
@@ -333,7 +464,7 @@ mod tests {
     fn a_refused_message_does_not_stop_the_others() {
         let ((a, _), (_b, b_address)) = (loopback(), loopback());
         let (fits, long) = ([1; 10], vec![1; 70_000]);
-        let message = |bytes| Outgoing { parts: [bytes, &[]], to: To::Address(b_address), octet: None };
+        let message = |bytes| Outgoing { bytes, to: To::Address(b_address), octet: None };
         let mut refused = Vec::new();
         let messages = [message(&fits), message(&long), message(&fits)];
         Sender::new().send(a.as_fd(), &messages, |index| refused.push(index)).unwrap();

@@ -17,6 +17,7 @@ extern crate std;
 pub mod congestion;
 pub mod contract;
 pub mod event_queue;
+pub mod host;
 pub mod packet;
 pub mod recovery;
 pub mod rng;

@@ -205,6 +205,10 @@ impl Flags {
     pub const DELAY: Self = Self(64);
     /// Message or its acknowledgement: of the backup sub-flow, which counts its packets by itself.
     pub const BACKUP: Self = Self(128);
+    /// Pulled data: a switch has cut the payload off. Its answer: what arrived was so cut.
+    pub const TRIMMED: Self = Self(16);
+    /// Pulled data: cut off and on its way back to its sender.
+    pub const RETURNED: Self = Self(32);
 
     /// Whether every flag of `other` is set.
     #[inline]
@@ -365,6 +369,84 @@ pub enum Body {
         /// FIN, RETRANSMISSION.
         flags: Flags,
     },
+    /// Bytes that are never sent again under the same number (DCCP, RFC 4340).
+    Datagram {
+        /// Offset of the first byte in the flow's stream.
+        seq: u64,
+        /// Number of the packet, one more than that of the packet before, modulo 2³².
+        number: u32,
+        /// Packets that one acknowledgement is to answer, at least 1 (RFC 4341 section 6.1).
+        ack_ratio: u16,
+        /// Payload bytes.
+        len: u16,
+        /// FIN.
+        flags: Flags,
+    },
+    /// Tells which datagrams have arrived, and which of them marked (ack vector, RFC 4340 section 11.4).
+    AckVector {
+        /// Highest number that has arrived.
+        number: u32,
+        /// Bit `i`: the packet `number - 1 - i` has arrived, too.
+        received: u64,
+        /// Bit `i`: the packet `number - i` arrived marked CE.
+        marked: u32,
+        /// Counts the flow's acknowledgements, modulo 2¹⁶.
+        count: u16,
+    },
+    /// Data that its receiver pulls, and of which a switch without room for it keeps the header ([`Packet::trim`]).
+    Pulled {
+        /// Offset of the first byte in the flow's stream; of coded data the number of the symbol.
+        seq: u64,
+        /// When the sender sent it, on the sender's clock.
+        sent_at: Instant,
+        /// Payload bytes, also after they were cut off.
+        len: u16,
+        /// FIN, RETRANSMISSION, TRIMMED, RETURNED.
+        flags: Flags,
+    },
+    /// Answers a packet of pulled data.
+    PulledAck {
+        /// `seq` of the packet.
+        seq: u64,
+        /// `sent_at` of the packet.
+        echo: Instant,
+        /// TRIMMED: only its header arrived. FIN: the receiver has all that it needs.
+        flags: Flags,
+    },
+    /// Lets packets of pulled data go.
+    Pull {
+        /// How many in all, modulo 2³²: a pull that is lost is made up for by the next.
+        count: u32,
+    },
+    /// A part of a message (Homa).
+    HomaData {
+        /// Offset of the first byte in the message.
+        seq: u64,
+        /// Bytes of the whole message.
+        size: u64,
+        /// Payload bytes.
+        len: u16,
+        /// RETRANSMISSION.
+        flags: Flags,
+    },
+    /// Lets the bytes of a message below `end` go.
+    Grant {
+        /// One past the last byte that may be sent.
+        end: u64,
+        /// Level of priority, from 0.
+        level: u8,
+    },
+    /// Asks for bytes of a message that did not arrive.
+    Resend {
+        /// Which.
+        range: ByteRange,
+        /// Level of priority, from 0.
+        level: u8,
+    },
+    /// The message is known, and there is a reason to wait.
+    Busy,
+    /// The whole message has arrived.
+    Done,
     /// Answers a packet of a sub-flow.
     SubflowAck {
         /// Next byte of the flow expected.
@@ -466,6 +548,16 @@ mod kind {
     pub(super) const SUBFLOW_ACK: u8 = 15;
     pub(super) const SYMBOL: u8 = 16;
     pub(super) const SYMBOL_ACK: u8 = 17;
+    pub(super) const DATAGRAM: u8 = 24;
+    pub(super) const ACK_VECTOR: u8 = 25;
+    pub(super) const PULLED: u8 = 26;
+    pub(super) const PULLED_ACK: u8 = 27;
+    pub(super) const PULL: u8 = 28;
+    pub(super) const HOMA_DATA: u8 = 29;
+    pub(super) const GRANT: u8 = 30;
+    pub(super) const RESEND: u8 = 31;
+    pub(super) const BUSY: u8 = 32;
+    pub(super) const DONE: u8 = 33;
 }
 
 /// Two halves of a field.
@@ -475,7 +567,8 @@ const fn join(high: u32, low: u32) -> u64 {
 
 impl Packet {
     /// A packet as a transport makes it: the driver adds the destination.
-    #[inline]
+    // Where the kind is known little is left of it.
+    #[inline(always)]
     pub const fn new(traffic_class: TrafficClass, wire_bytes: u16, body: Body) -> Self {
         let (kind, offset, stamp, amount, flags) = match body {
             Body::Data { seq, sent_at, len, flags } => (kind::DATA, seq, sent_at.to_bits(), len, flags),
@@ -502,6 +595,20 @@ impl Packet {
             Body::CreditStop { end, flags } => (kind::CREDIT_STOP, end, 0, 0, flags),
             Body::Scheduled { seq, credit, len, flags, .. } => (kind::SCHEDULED, seq, credit.to_bits(), len, flags),
             Body::Unscheduled { seq, len, flags, .. } => (kind::UNSCHEDULED, seq, 0, len, flags),
+            Body::Datagram { seq, number, ack_ratio, len, flags } => {
+                (kind::DATAGRAM, seq, join(number, ack_ratio as u32), len, flags)
+            }
+            Body::AckVector { number, received, marked, count } => {
+                (kind::ACK_VECTOR, received, join(number, marked), count, Flags::NONE)
+            }
+            Body::Pulled { seq, sent_at, len, flags } => (kind::PULLED, seq, sent_at.to_bits(), len, flags),
+            Body::PulledAck { seq, echo, flags } => (kind::PULLED_ACK, seq, echo.to_bits(), 0, flags),
+            Body::Pull { count } => (kind::PULL, count as u64, 0, 0, Flags::NONE),
+            Body::HomaData { seq, size, len, flags } => (kind::HOMA_DATA, seq, size, len, flags),
+            Body::Grant { end, level } => (kind::GRANT, end, 0, level as u16, Flags::NONE),
+            Body::Resend { range, level } => (kind::RESEND, range.start, range.end, level as u16, Flags::NONE),
+            Body::Busy => (kind::BUSY, 0, 0, 0, Flags::NONE),
+            Body::Done => (kind::DONE, 0, 0, 0, Flags::NONE),
             Body::SubflowAck { ack, first, end, subflow, flags } => {
                 (kind::SUBFLOW_ACK, ack, join(first, end), subflow as u16, flags)
             }
@@ -579,13 +686,13 @@ impl Packet {
                 marks: amount,
                 flags,
             },
-            _ => self.credit_body(sent_at),
+            _ => self.rare_body(sent_at),
         }
     }
 
-    /// The body of a kind that only transports with credits have.
+    /// The body of a kind that few transports have.
     #[inline]
-    const fn credit_body(&self, sent_at: Instant) -> Body {
+    const fn rare_body(&self, sent_at: Instant) -> Body {
         let Self { offset, stamp, attachment: number, amount, flags, .. } = *self;
         let credit = CreditStamp::from_bits(stamp);
         match self.kind {
@@ -594,6 +701,24 @@ impl Packet {
             kind::CREDIT_STOP => Body::CreditStop { end: offset, flags },
             kind::SCHEDULED => Body::Scheduled { seq: offset, number, credit, len: amount, flags },
             kind::UNSCHEDULED => Body::Unscheduled { seq: offset, number, len: amount, flags },
+            kind::DATAGRAM => Body::Datagram {
+                seq: offset,
+                number: (stamp >> 32) as u32,
+                ack_ratio: stamp as u16,
+                len: amount,
+                flags,
+            },
+            kind::ACK_VECTOR => {
+                Body::AckVector { number: (stamp >> 32) as u32, received: offset, marked: stamp as u32, count: amount }
+            }
+            kind::PULLED => Body::Pulled { seq: offset, sent_at, len: amount, flags },
+            kind::PULLED_ACK => Body::PulledAck { seq: offset, echo: sent_at, flags },
+            kind::PULL => Body::Pull { count: offset as u32 },
+            kind::HOMA_DATA => Body::HomaData { seq: offset, size: stamp, len: amount, flags },
+            kind::GRANT => Body::Grant { end: offset, level: amount as u8 },
+            kind::RESEND => Body::Resend { range: ByteRange::new(offset, stamp), level: amount as u8 },
+            kind::BUSY => Body::Busy,
+            kind::DONE => Body::Done,
             _ => {
                 let subflow = if amount == 0 { Subflow::Proactive } else { Subflow::Reactive };
                 let (first, end) = ((stamp >> 32) as u32, stamp as u32);
@@ -645,11 +770,52 @@ impl Packet {
         self.kind == kind::ACK && self.flags.contains(Flags::SACK)
     }
 
+    /// Whether a switch may [trim](Self::trim) it: pulled data that is still whole.
+    #[inline]
+    pub const fn is_trimmable(&self) -> bool {
+        self.kind == kind::PULLED && !self.flags.contains(Flags::TRIMMED)
+    }
+
+    /// Cuts its payload off: what is left has `header_bytes` on the wire and goes in `class` (NDP, SIGCOMM 2017,
+    /// section 3.1).
+    pub const fn trim(&mut self, header_bytes: u16, class: u8) {
+        debug_assert!(self.is_trimmable());
+        self.flags = self.flags.with(Flags::TRIMMED);
+        self.traffic_class = TrafficClass::new(class);
+        if self.wire_bytes > header_bytes {
+            self.wire_bytes = header_bytes;
+        }
+    }
+
+    /// Whether a switch may return it to its sender: trimmed and not returned before.
+    #[inline]
+    pub const fn is_returnable(&self) -> bool {
+        self.kind == kind::PULLED && self.flags.contains(Flags::TRIMMED) && !self.flags.contains(Flags::RETURNED)
+    }
+
+    /// Sends it back to its sender from a node on its path of `links` links. The driver queues it there as if it had come
+    /// from its receiver.
+    pub const fn turn_back(&mut self, links: u8) {
+        debug_assert!(self.is_returnable());
+        self.flags = self.flags.with(Flags::RETURNED);
+        self.to = self.to.peer();
+        self.hops = links - self.hops;
+    }
+
     /// Payload bytes.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        let carries =
-            matches!(self.kind, kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED | kind::SYMBOL);
+        let carries = match self.kind {
+            kind::DATA
+            | kind::MESSAGE
+            | kind::SCHEDULED
+            | kind::UNSCHEDULED
+            | kind::SYMBOL
+            | kind::DATAGRAM
+            | kind::HOMA_DATA => true,
+            kind::PULLED => !self.flags.contains(Flags::TRIMMED),
+            _ => false,
+        };
         if carries { self.amount } else { 0 }
     }
 }

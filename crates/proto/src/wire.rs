@@ -23,6 +23,7 @@
 //!
 //!  CreditRequest, CreditStop, Credit, Scheduled, Unscheduled, SubflowAck: see `wire/credit.rs`
 //!  Symbol, SymbolAck: see `wire/push.rs`
+//!  Datagram, AckVector, Pulled, PulledAck, Pull, HomaData, Grant, Resend, Busy, Done: see `wire/extended.rs`
 //! ```
 //!
 //! The traffic class is not here: it is the IP header's, for switches to read. Each packet has one encoding, and
@@ -178,6 +179,16 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.u32(complete);
         }
         Body::Symbol { .. } | Body::SymbolAck { .. } => push::encode(&mut writer, packet.body(), to),
+        body @ (Body::Datagram { .. }
+        | Body::AckVector { .. }
+        | Body::Pulled { .. }
+        | Body::PulledAck { .. }
+        | Body::Pull { .. }
+        | Body::HomaData { .. }
+        | Body::Grant { .. }
+        | Body::Resend { .. }
+        | Body::Busy
+        | Body::Done) => extended::encode(&mut writer, body, to),
         body => credit::encode(&mut writer, body, to),
     }
     writer.at
@@ -202,7 +213,7 @@ pub fn decode(datagram: &[u8], traffic_class: TrafficClass) -> Result<(Packet, S
         KIND_MESSAGE => read_message(&mut reader, &common)?,
         KIND_MESSAGE_ACK => read_message_ack(&mut reader, &common)?,
         KIND_CLOSE | KIND_CLOSE_ACK => read_close(&mut reader, &common)?,
-        push::KIND => push::read(&mut reader, &common)?,
+        extended::KIND_EXTENDED => extended::read(&mut reader, &common)?,
         _ => credit::read(&mut reader, &common)?,
     };
     let payload = datagram.len() - reader.rest.len()..datagram.len();
@@ -394,6 +405,7 @@ impl Writer<'_> {
 }
 
 mod credit;
+mod extended;
 mod push;
 #[cfg(test)]
 mod tests;

@@ -151,6 +151,8 @@ pub struct FlowRow {
     pub decoded_blocks: u32,
     /// Blocks that needed no decoding, likewise.
     pub whole_blocks: u32,
+    /// How far the mean of the records that arrived is off that of all, as a part of it; none without records.
+    pub record_error: Share,
 }
 
 impl Default for FlowRow {
@@ -180,6 +182,7 @@ impl Default for FlowRow {
             pauses: 0,
             paused: Span::ZERO,
             messages: None,
+            record_error: Share::NONE,
             credits: 0,
             wasted_credits: 0,
             reactive_bytes: 0,

@@ -22,6 +22,7 @@ use pliant_proto::transport::tcp::{CrossQueueSender, TcpConfig, TcpReceiver, Tcp
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
 use pliant_proto::units::Rate;
 
+use self::configs::Configs;
 use self::credits::CreditTransports;
 use self::push::PushTransports;
 use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
@@ -183,6 +184,8 @@ pub struct Opener<'a> {
     credits: CreditTransports,
     /// The same for push.
     push: PushTransports,
+    /// The same for the remaining transports.
+    configs: Configs,
     /// Row of [`RunResult::groups`] for the legacy flows of each group.
     legacy_rows: Vec<Option<u16>>,
 }
@@ -203,6 +206,7 @@ impl<'a> Opener<'a> {
             messages: BTreeMap::new(),
             credits: CreditTransports::default(),
             push: PushTransports::default(),
+            configs: Configs::default(),
             legacy_rows: legacy_rows(scenario),
         }
     }
@@ -277,6 +281,10 @@ impl<'a> Opener<'a> {
                 let config = UdpConfig { rate: udp.rate, payload: scenario.mss(), wire: scenario.wire(), class };
                 (UdpSender::new(config).into(), UdpReceiver::new().into())
             }
+            Carrier::Dccp(config) => self.configs.open_dccp(config, flow),
+            Carrier::Ndp(config) => self.configs.open_ndp(config, flow),
+            Carrier::Scdp(config) => self.configs.open_scdp(config, flow, 1),
+            Carrier::Homa(config) => self.configs.open_homa(config, flow),
             Carrier::Messages(config) => {
                 let line_rate = scenario.topology.link(path[0]).rate;
                 let shared = self.messages.entry((flow.group, flow.class, line_rate)).or_insert_with(|| {
@@ -426,6 +434,7 @@ impl Clock {
     }
 }
 
+mod configs;
 mod credits;
 mod push;
 mod shares;

@@ -97,7 +97,10 @@ impl Flows {
 /// Where a packet's payload lies in its flow, as the pattern counts.
 fn pattern_offset(packet: &Packet) -> u64 {
     match packet.body() {
-        Body::Data { seq, .. } | Body::Scheduled { seq, .. } | Body::Unscheduled { seq, .. } => seq,
+        Body::Data { seq, .. }
+        | Body::Scheduled { seq, .. }
+        | Body::Unscheduled { seq, .. }
+        | Body::Datagram { seq, .. } => seq,
         Body::Message { message, fragment, .. } => u64::from(message) * 4099 + u64::from(fragment) * 1031,
         _ => 0,
     }
@@ -120,11 +123,18 @@ impl HostApplication<AnyTransport> for Flows {
 
     fn event(&mut self, now: Instant, endpoint: EndpointId, event: Event) {
         match event {
-            Event::Deliver(range) => self.delivered(endpoint, range.len()),
-            Event::DeliverMessage { bytes, .. } => {
+            Event::Deliver(range) => {
+                self.delivered(endpoint, range.len());
+                if let Some(flow) = self.of(endpoint)
+                    && flow.messages.as_mut().is_some_and(|messages| messages.on_remote_bytes(range))
+                {
+                    flow.received.get_or_insert(now);
+                }
+            }
+            Event::DeliverMessage { message, bytes } => {
                 self.delivered(endpoint, bytes.into());
                 if let Some(flow) = self.of(endpoint)
-                    && flow.messages.as_mut().is_some_and(|messages| messages.on_message())
+                    && flow.messages.as_mut().is_some_and(|messages| messages.on_message(message))
                 {
                     flow.received = Some(now);
                 }
@@ -143,6 +153,7 @@ impl HostApplication<AnyTransport> for Flows {
             | Event::Connected
             | Event::Release(_)
             | Event::Ask(_)
+            | Event::AskHost(_)
             | Event::DeliverSymbol { .. }
             | Event::ToController(_) => {}
         }

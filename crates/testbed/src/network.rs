@@ -42,8 +42,9 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE} (or use --mode speed)", link.rate);
         return refuse("topology", why);
     }
-    if scenario.spec.routing == RoutingName::TwoPaths {
-        return refuse("routing", "the testbed's switch does not know \"two-paths\"");
+    let unknown = [(RoutingName::TwoPaths, "two-paths"), (RoutingName::SprayPermutation, "spray-permutation")];
+    if let Some((_, name)) = unknown.iter().find(|(routing, _)| scenario.spec.routing == *routing) {
+        return refuse("routing", format!("the testbed's switch does not know \"{name}\""));
     }
     if !scenario.losses.is_empty() {
         return refuse("losses", "the testbed's switch loses nothing by itself");
@@ -58,6 +59,9 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
         if plan.queues.iter().any(|queue| queue.discipline == Discipline::PFabric) {
             return refuse(key, "the testbed's switch does not know the priorities that pFabric writes into packets");
         }
+        if plan.trims().is_some() {
+            return refuse(key, "the testbed's switch forwards whole frames or none: it does not trim");
+        }
     }
     let least = DEFAULT_FRAME_BYTES as u64 - 128;
     if u64::from(scenario.mss()) > least {
@@ -71,6 +75,12 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             }
             Carrier::Push(_) => {
                 return refuse(key, "push exists in the simulator only: a testbed has no controller of objects");
+            }
+            Carrier::Homa(_) => {
+                return refuse(
+                    key,
+                    "homa exists in the simulator only: a testbed's hosts do not give turns and grants",
+                );
             }
             _ if on_loopback && is_kernel(scenario, &group.name) => {
                 return refuse(key, "kernel needs network namespaces, the relay on loopback carries UDP only");
@@ -117,7 +127,8 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
             choice: match scenario.spec.routing {
                 RoutingName::SprayRandom => Choice::Random,
                 RoutingName::SprayRoundRobin => Choice::Turns,
-                RoutingName::Ecmp | RoutingName::TwoPaths => Choice::Flow,
+                // The last two are refused.
+                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation => Choice::Flow,
             },
             seed: scenario.spec.seed,
         },
@@ -198,6 +209,15 @@ mod tests {
         assert_eq!(check(&scenario, false, Mode::Fidelity), Ok(()));
         scenario.spec.shares = true;
         assert_eq!(check(&scenario, false, Mode::Fidelity).unwrap_err().key, "shares");
+        for (group, key) in [("ndp", "queues"), ("homa", "traffic.web.transport")] {
+            let text = format!(
+                "duration = \"1ms\"\n[topology]\nkind = \"star\"\nhosts = 2\nlink = {{ rate = \"1Gbit/s\", delay = \"1us\" }}\n\
+                 [queues]\nplan = \"{group}\"\n[traffic.web]\nkind = \"permutation\"\nsize = \"1kB\"\n\
+                 transport = \"{group}\"\n"
+            );
+            let scenario = Scenario::parse(&text, Path::new("t.toml")).unwrap().resolve().unwrap();
+            assert_eq!(check(&scenario, false, Mode::Fidelity).unwrap_err().key, key);
+        }
         let text = dumbbell().to_toml().replace("1Gbit/s", "10Gbit/s");
         let fast = Scenario::parse(&text, Path::new("t.toml")).unwrap().resolve().unwrap();
         let error = check(&fast, false, Mode::Fidelity).unwrap_err().to_string();

@@ -482,6 +482,7 @@ fn result(
             dropped: std::array::from_fn::<_, { DropReason::ALL.len() }, _>(dropped),
             marked_packets: queue.marked,
             max_packets: queue.max_packets,
+            ..QueueCounters::default()
         }
     };
     let all_left = switch.queues.iter().map(|queues| queues.iter().map(left).collect()).collect();

@@ -318,7 +318,7 @@ impl EthernetSwitch {
             }
             let mut refused = [false; BATCH];
             let message = |departure: &Departure| Outgoing {
-                parts: [self.switch.frame(departure.frame), &[]],
+                bytes: self.switch.frame(departure.frame),
                 to: To::Interface(self.interfaces[usize::from(departure.port)]),
                 octet: None,
             };

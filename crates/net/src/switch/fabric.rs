@@ -376,7 +376,8 @@ impl Fabric {
         let lost = match admission {
             Admission::Queued => None,
             Admission::Dropped(_) => Some(packet),
-            Admission::Displaced => port.take_displaced(),
+            // Frames are never pulled data, so none is trimmed and none goes back.
+            Admission::Displaced | Admission::Returned => port.take_displaced(),
         };
         if let Some(lost) = lost {
             self.outputs.push_back(Output::Drop { frame: lost.to.index() });

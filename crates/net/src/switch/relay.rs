@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::ethernet::{SwitchError, WireSize};
 use super::forwarder::{Departure, Intake, Switch, SwitchConfig};
 use crate::clock::SharedClock;
-use crate::mmsg::{BATCH, Outgoing, Receiver, Sender, To};
+use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
 
 /// Headers of Ethernet, IPv4 and UDP around a datagram.
 const HEADER_BYTES: usize = 14 + 20 + 8;
@@ -69,6 +69,7 @@ impl Relay {
                 let socket = UdpSocket::bind(port.alias)?;
                 socket.set_nonblocking(true)?;
                 rustix::net::sockopt::set_ip_recvtos(&socket, true)?;
+                mmsg::coalesce(socket.as_fd());
                 // Best effort: the kernel caps both at its own limits.
                 let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
@@ -174,7 +175,7 @@ impl Relay {
                 let run = self.departures[first..].iter().take_while(|departure| departure.source == source).count();
                 let batch = &self.departures[first..first + run];
                 let message = |departure: &Departure| Outgoing {
-                    parts: [self.switch.frame(departure.frame), &[]],
+                    bytes: self.switch.frame(departure.frame),
                     to: To::Address(self.ports[usize::from(departure.port)].host),
                     octet: Some(departure.traffic_class.octet()),
                 };

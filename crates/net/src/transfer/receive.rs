@@ -358,6 +358,7 @@ impl Application for Incoming {
             | Event::Release(_)
             | Event::Finished
             | Event::Ask(_)
+            | Event::AskHost(_)
             | Event::DeliverMessage { .. }
             | Event::GiveUp { .. }
             | Event::DeliverSymbol { .. }

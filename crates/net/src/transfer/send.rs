@@ -262,6 +262,7 @@ impl Application for Outgoing {
             Event::Deliver(_)
             | Event::Received
             | Event::Ask(_)
+            | Event::AskHost(_)
             | Event::DeliverMessage { .. }
             | Event::GiveUp { .. }
             | Event::DeliverSymbol { .. }

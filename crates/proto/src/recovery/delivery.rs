@@ -54,6 +54,11 @@ impl InOrderDelivery {
         self.end = end;
     }
 
+    /// The lowest range that waits beyond a gap.
+    pub(crate) fn first_held(&self) -> Option<ByteRange> {
+        self.held.as_ref().and_then(|held| held.first())
+    }
+
     /// One past the highest byte that arrived.
     pub(crate) fn highest(&self) -> u64 {
         self.held.as_ref().map_or(0, |held| held.highest()).max(self.next)

@@ -25,6 +25,11 @@ impl Reassembly {
         self.ranges.is_empty()
     }
 
+    /// The lowest range that waits.
+    pub fn first(&self) -> Option<ByteRange> {
+        self.ranges.first().copied()
+    }
+
     /// One past the highest byte that waits; zero if none does.
     pub fn highest(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.end)

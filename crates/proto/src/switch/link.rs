@@ -165,7 +165,7 @@ impl Link {
         }
         let admission = scheduled.port.enqueue(now, packet, shared.as_deref_mut());
         // Others may be waiting for tokens; this packet need not.
-        let queued = matches!(admission, Admission::Queued | Admission::Displaced);
+        let queued = !matches!(admission, Admission::Dropped(_));
         if queued && scheduled.free_at <= now {
             scheduled.decide_at = now;
             self.decide(now, shared);
@@ -182,7 +182,7 @@ impl Link {
         }
     }
 
-    /// The packet that the last one queued displaced.
+    /// The packet that the last one queued displaced or sent back.
     pub fn take_displaced(&mut self) -> Option<Packet> {
         self.scheduled_mut().port.take_displaced()
     }
@@ -291,7 +291,10 @@ impl Link {
 
     /// Each queue's counts, in the plan's order.
     pub fn counters(&self) -> Vec<QueueCounters> {
-        self.queues().map(Queue::counters).collect()
+        match &self.scheduled {
+            Some(scheduled) => scheduled.port.counters().collect(),
+            None => alloc::vec![self.queue.counters()],
+        }
     }
 
     /// Its queues, in the plan's order.

@@ -14,6 +14,7 @@ pub mod queue;
 pub mod scheduler;
 pub mod shaper;
 pub mod shared_buffer;
+mod trim;
 
 pub use link::Link;
 pub use plan::{Discipline, PlanError, QueueConfig, QueuePlan};

@@ -114,6 +114,7 @@ mod tests {
                 let gone = match admission {
                     Admission::Queued => None,
                     Admission::Dropped(_) => held.last().copied(),
+                    Admission::Returned => unreachable!("nothing is trimmed here"),
                     Admission::Displaced => port.take_displaced().as_ref().map(name),
                 };
                 if let Some(gone) = gone {

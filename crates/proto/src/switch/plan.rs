@@ -62,6 +62,17 @@ pub enum Discipline {
     /// picks the flow, whose earliest packet leaves; the packet with the greatest is dropped, the latest of several,
     /// which may be the arriving one.
     PFabric,
+    /// First in, first out; when it is full, the arriving packet or the last one queued, with equal probability, loses its
+    /// payload and goes on in `header_class` (NDP, SIGCOMM 2017, section 3.1). Packets that are not
+    /// [trimmable](crate::packet::Packet::is_trimmable) are dropped.
+    Trim {
+        /// Bytes that are left of a packet, on the wire; above 0.
+        header_bytes: u16,
+        /// Its class then, which a queue with `ReturnToSender` takes.
+        header_class: u8,
+    },
+    /// First in, first out; a trimmed packet that arrives when it is full goes back to its sender, once.
+    ReturnToSender,
 }
 
 /// How the next queue is chosen.
@@ -144,6 +155,11 @@ impl QueueConfig {
 }
 
 impl QueuePlan {
+    /// The queue that trims first, if one does.
+    pub fn trims(&self) -> Option<usize> {
+        self.queues.iter().position(|queue| matches!(queue.discipline, Discipline::Trim { .. }))
+    }
+
     /// One queue for every class.
     pub fn single(queue: QueueConfig) -> Self {
         Self {
@@ -214,6 +230,30 @@ impl QueuePlan {
             let weighs = matches!(self.scheduler, SchedulerConfig::Wfq { .. }) && index >= strict;
             if queue.discipline == Discipline::PFabric && (weighs || queue.marker != MarkerConfig::None) {
                 return queue_error(index, "a pFabric queue neither marks nor takes part in fair queueing");
+            }
+            if let Discipline::Trim { header_bytes, header_class } = queue.discipline {
+                let headers = self.queue_of_class.get(usize::from(header_class)).copied();
+                let takes_headers = headers.map(|queue| self.queues[usize::from(queue)].discipline);
+                if header_bytes == 0 || takes_headers != Some(Discipline::ReturnToSender) {
+                    return queue_error(
+                        index,
+                        "a queue that trims needs a queue of discipline \"return-to-sender\" for headers",
+                    );
+                }
+            }
+            if matches!(queue.discipline, Discipline::Trim { .. } | Discipline::ReturnToSender) {
+                if weighs || queue.marker != MarkerConfig::None || self.shared_buffer.is_some() {
+                    return queue_error(
+                        index,
+                        "a queue that trims neither marks, shares a buffer nor is fairly queued",
+                    );
+                }
+                if queue.red_limit_bytes != u64::MAX {
+                    return queue_error(index, "a queue that trims does not limit red packets");
+                }
+                if self.device_fifo_packets > 0 {
+                    return queue_error(index, "a queue that trims cannot stand before a device FIFO");
+                }
             }
             if queue.lane.is_some() && (index < strict || !matches!(self.scheduler, SchedulerConfig::Dwrr { .. })) {
                 return queue_error(index, "only queues under DWRR have lanes");

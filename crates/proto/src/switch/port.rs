@@ -6,10 +6,11 @@ use alloc::format;
 
 use super::pfabric;
 use super::plan::{Discipline, QueueConfig, QueuePlan};
-use super::queue::{Admission, Occupancy, Queue};
+use super::queue::{Admission, Occupancy, Queue, QueueCounters};
 use super::scheduler::Weighted;
 use super::shaper::TokenBucket;
 use super::shared_buffer::SharedBuffer;
+use super::trim::Trimmer;
 use crate::packet::{CLASSES, Packet};
 use crate::rng::Stream;
 use crate::time::Instant;
@@ -41,6 +42,8 @@ pub struct EgressPort {
     queues: Box<[PacketQueue]>,
     /// The packet that made room for the last one queued.
     displaced: Option<Packet>,
+    /// What queues that trim need.
+    trimmer: Option<Box<Trimmer>>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +60,7 @@ impl PacketQueue {
     #[inline]
     fn head(&self) -> Option<&Packet> {
         match self.discipline {
-            Discipline::Fifo => self.packets.front(),
+            Discipline::Fifo | Discipline::Trim { .. } | Discipline::ReturnToSender => self.packets.front(),
             Discipline::PFabric => pfabric::next(&self.packets).and_then(|index| self.packets.get(index)),
         }
     }
@@ -82,6 +85,9 @@ impl EgressPort {
             queue_of_class: plan.queue_of_class,
             queues: queues.collect(),
             displaced: None,
+            trimmer: plan
+                .trims()
+                .map(|_| Box::new(Trimmer::new(plan.queues.len(), Stream::named(seed, &format!("{name}/trim"))))),
         }
     }
 
@@ -119,8 +125,15 @@ impl EgressPort {
         let index = self.queue_of_class[packet.traffic_class.class()];
         let queue = &mut self.queues[usize::from(index)];
         let before = queue.queue.occupancy().packets;
-        if queue.discipline == Discipline::PFabric && !queue.queue.fits(packet.wire_bytes.into()) {
-            self.make_room(index, &packet);
+        if queue.discipline != Discipline::Fifo && !queue.queue.fits(packet.wire_bytes.into()) {
+            match queue.discipline {
+                Discipline::PFabric => self.make_room(index, &packet),
+                Discipline::Trim { header_bytes, header_class } if packet.is_trimmable() => {
+                    return self.trim(now, index, packet, header_bytes, header_class);
+                }
+                Discipline::ReturnToSender if packet.is_returnable() => return self.give_back(index, packet),
+                _ => {}
+            }
         }
         let queue = &mut self.queues[usize::from(index)];
         let admission = queue.queue.admit(now, &mut packet, self.occupancy, shared);
@@ -145,7 +158,8 @@ impl EgressPort {
         self.queues[usize::from(index)].queue.fits_shared(packet, shared)
     }
 
-    /// Takes the packet that was displaced, once after each [`Admission::Displaced`].
+    /// Takes the packet that was displaced or is to go back, once after each [`Admission::Displaced`] or
+    /// [`Admission::Returned`].
     pub fn take_displaced(&mut self) -> Option<Packet> {
         self.displaced.take()
     }
@@ -163,6 +177,38 @@ impl EgressPort {
         self.occupancy.packets -= 1;
         self.occupancy.bytes -= u64::from(victim.wire_bytes);
         self.displaced = Some(victim);
+    }
+
+    /// Makes the arriving packet or the last one queued a header, and queues that instead.
+    #[cold]
+    fn trim(&mut self, now: Instant, index: u8, mut packet: Packet, header_bytes: u16, header_class: u8) -> Admission {
+        let trimmer = self.trimmer.as_mut().expect("a plan with a queue that trims has one");
+        trimmer.trimmed[usize::from(index)] += 1;
+        let queue = &mut self.queues[usize::from(index)];
+        let last = queue.packets.back().copied().filter(|last| {
+            last.is_trimmable() && queue.queue.fits_in_place_of(packet.wire_bytes.into(), last.wire_bytes.into())
+        });
+        if let Some(last) = last.filter(|_| trimmer.stream.below(2) == 0) {
+            queue.packets.pop_back();
+            queue.queue.withdraw(&last);
+            let admission = queue.queue.admit(now, &mut packet, self.occupancy, None);
+            assert_eq!(admission, Admission::Queued, "it fits in place of the last one, and nothing else is asked");
+            queue.packets.push_back(packet);
+            self.occupancy.bytes += u64::from(packet.wire_bytes);
+            self.occupancy.bytes -= u64::from(last.wire_bytes);
+            packet = last;
+        }
+        packet.trim(header_bytes, header_class);
+        self.enqueue(now, packet, None)
+    }
+
+    /// There is no room for a header.
+    #[cold]
+    fn give_back(&mut self, index: u8, packet: Packet) -> Admission {
+        let trimmer = self.trimmer.as_mut().expect("headers come where packets are trimmed");
+        trimmer.returned[usize::from(index)] += 1;
+        self.displaced = Some(packet);
+        Admission::Returned
     }
 
     /// Takes the next packet, as of `now`.
@@ -209,7 +255,7 @@ impl EgressPort {
     fn take(&mut self, index: u8, shared: Option<&mut SharedBuffer>) -> Packet {
         let queue = &mut self.queues[usize::from(index)];
         let packet = match queue.discipline {
-            Discipline::Fifo => queue.packets.pop_front(),
+            Discipline::Fifo | Discipline::Trim { .. } | Discipline::ReturnToSender => queue.packets.pop_front(),
             Discipline::PFabric => pfabric::next(&queue.packets).and_then(|index| queue.packets.remove(index)),
         };
         let mut packet = packet.expect("the scheduler chose a queue that holds a packet");
@@ -226,6 +272,15 @@ impl EgressPort {
     }
 
     /// Each queue's counts, in the plan's order.
+    pub fn counters(&self) -> impl Iterator<Item = QueueCounters> {
+        self.queues.iter().enumerate().map(|(index, queue)| {
+            let (trimmed_packets, returned_packets) =
+                self.trimmer.as_ref().map_or((0, 0), |trimmer| (trimmer.trimmed[index], trimmer.returned[index]));
+            QueueCounters { trimmed_packets, returned_packets, ..queue.queue.counters() }
+        })
+    }
+
+    /// The queues, in the plan's order.
     pub fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.queues.iter().map(|queue| &queue.queue)
     }

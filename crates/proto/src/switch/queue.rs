@@ -58,6 +58,9 @@ pub enum Admission {
     Queued,
     /// It is queued in place of another packet, which [`EgressPort::take_displaced`](super::EgressPort) gives.
     Displaced,
+    /// It or another packet was trimmed and its header had no room: [`EgressPort::take_displaced`](super::EgressPort)
+    /// gives what goes back to its sender. The arriving packet is queued unless it is the one.
+    Returned,
     /// It is gone.
     Dropped(DropReason),
 }
@@ -90,6 +93,10 @@ pub struct QueueCounters {
     pub dropped: [Tally; DropReason::ALL.len()],
     /// Marked here.
     pub marked_packets: u64,
+    /// Trimmed here: the header was not queued here, if it was at all.
+    pub trimmed_packets: u64,
+    /// Headers for which there was no room here and that went back to their senders.
+    pub returned_packets: u64,
     /// Largest number of packets queued.
     pub max_packets: u32,
 }
@@ -157,6 +164,8 @@ impl Queue {
             admitted: self.admitted,
             dropped: self.dropped,
             marked_packets: self.marked_packets,
+            trimmed_packets: 0,
+            returned_packets: 0,
             max_packets: self.max_packets,
         }
     }
@@ -264,6 +273,12 @@ impl Queue {
 
     /// Counts a queued packet that makes room for another as if it had been refused.
     pub(super) fn displace(&mut self, packet: &Packet) {
+        self.withdraw(packet);
+        self.dropped[DropReason::Tail as usize].add(u32::from(packet.wire_bytes));
+    }
+
+    /// Counts a queued packet out as if it had never come.
+    pub(super) fn withdraw(&mut self, packet: &Packet) {
         let bytes = u32::from(packet.wire_bytes);
         self.packets -= 1;
         self.bytes -= u64::from(bytes);
@@ -272,7 +287,6 @@ impl Queue {
         if self.counts_red() && packet.traffic_class.is_red() {
             self.red_bytes -= u64::from(bytes);
         }
-        self.dropped[DropReason::Tail as usize].add(bytes);
     }
 
     /// Whether a packet of `bytes` fits under the queue's own limits.

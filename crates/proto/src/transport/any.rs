@@ -4,11 +4,15 @@
 //! member, so a member keeps what few flows need behind a box.
 
 use super::atp::{AtpReceiver, AtpSender};
+use super::dccp::{DccpReceiver, DccpSender};
 use super::express_pass::{ExpressPassReceiver, ExpressPassSender};
 use super::flex_pass::{FlexPassReceiver, FlexPassSender};
+use super::homa::{HomaReceiver, HomaSender};
 use super::layering::{LayeredReceiver, LayeredSender};
+use super::ndp::{NdpReceiver, NdpSender};
 use super::near_opt::{NearOptReceiver, NearOptSender};
 use super::push::{PushPort, PushSource};
+use super::scdp::{ScdpReceiver, ScdpSender};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
@@ -78,8 +82,8 @@ macro_rules! any_transport {
                 match self { $(Self::$name(transport) => transport.policy(),)* }
             }
 
-            fn window(&self) -> Option<WindowState> {
-                match self { $(Self::$name(transport) => transport.window(),)* }
+            fn window_state(&self) -> Option<WindowState> {
+                match self { $(Self::$name(transport) => transport.window_state(),)* }
             }
         }
     };
@@ -96,6 +100,10 @@ any_transport! {
     UdpSender(UdpSender),
     /// Receives datagrams.
     UdpReceiver(UdpReceiver),
+    /// Sends by DCCP.
+    DccpSender(DccpSender),
+    /// Receives by DCCP.
+    DccpReceiver(DccpReceiver),
     /// Sends on credits.
     ExpressPassSender(ExpressPassSender),
     /// Sends credits and receives data on them.
@@ -108,6 +116,18 @@ any_transport! {
     LayeredSender(LayeredSender<AnyController>),
     /// Sends credits and receives by TCP.
     LayeredReceiver(LayeredReceiver),
+    /// Sends by NDP.
+    NdpSender(NdpSender),
+    /// Receives by NDP.
+    NdpReceiver(NdpReceiver),
+    /// Sends the symbols of an object by SCDP.
+    ScdpSender(ScdpSender),
+    /// Receives them.
+    ScdpReceiver(ScdpReceiver),
+    /// Sends a message by Homa.
+    HomaSender(HomaSender),
+    /// Receives it.
+    HomaReceiver(HomaReceiver),
     /// Sends at the rate that an oracle tells.
     NearOptSender(NearOptSender),
     /// Acknowledges every packet of such a sender.

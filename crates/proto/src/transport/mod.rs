@@ -5,15 +5,20 @@
 //! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
 
 pub mod any;
+mod arrivals;
 pub mod atp;
+pub mod dccp;
 pub mod express_pass;
 pub mod flex_pass;
+pub mod homa;
 pub mod layering;
+pub mod ndp;
 pub mod near_opt;
 #[cfg(test)]
 pub(crate) mod pair;
 pub mod pfabric;
 pub mod push;
+pub mod scdp;
 pub mod sender_drop;
 pub mod tcp;
 pub mod udp;
@@ -21,6 +26,7 @@ pub mod udp;
 use self::near_opt::{OracleRequest, PacketFate};
 use self::push::{ToController, ToReceiver, ToSource};
 use crate::contract::policy::{Policy, PolicyCounts};
+use crate::host::HostRequest;
 use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::units::Rate;
@@ -66,6 +72,17 @@ pub enum Command {
     Push(ToSource),
     /// The controller of an object answers its receiver.
     PushReceiver(ToReceiver),
+    /// The host's answer to `HostRequest::PullTurn` or `SendTurn`: it is this flow's turn.
+    Turn,
+    /// The host's answer to `HostRequest::Grants`.
+    Grant {
+        /// Bytes of the message that may be sent.
+        end: u64,
+        /// Level of priority for them, from 0.
+        level: u8,
+    },
+    /// The object that the flow brings a part of is complete: another of its flows has brought the rest.
+    ObjectComplete,
 }
 
 /// What a transport tells the application, or asks an oracle.
@@ -102,6 +119,8 @@ pub enum Event {
     },
     /// A message to the controller of an object.
     ToController(ToController),
+    /// A request to what all flows of the host share.
+    AskHost(HostRequest),
 }
 
 /// Why a transport wants to be called.
@@ -218,7 +237,7 @@ pub trait Transport {
     }
 
     /// How its window stands, if it has one (sender).
-    fn window(&self) -> Option<WindowState> {
+    fn window_state(&self) -> Option<WindowState> {
         None
     }
 }

@@ -6,7 +6,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::near_opt::OracleRequest;
-use crate::packet::{ByteRange, Ecn, Packet, SackBlocks};
+use crate::host::Host;
+use crate::packet::{ByteRange, Ecn, EndpointId, Packet, SackBlocks, Side};
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Outlet, Transport, drain};
 use crate::units::{Rate, Serializer};
@@ -168,6 +169,8 @@ pub(crate) struct Pair<A, B> {
     oracle: Option<Oracle>,
     /// Events of the sender that the oracle has seen.
     answered: usize,
+    /// The hosts of sender and receiver, and how many events of their transports they have seen.
+    hosts: [(Host, usize); 2],
 }
 
 impl<A: Transport, B: Transport> Pair<A, B> {
@@ -184,6 +187,7 @@ impl<A: Transport, B: Transport> Pair<A, B> {
             posted: (0, 0),
             oracle: None,
             answered: 0,
+            hosts: [(); 2].map(|()| (Host::new(Rate::from_gbit_per_sec(10)), 0)),
         }
     }
 
@@ -215,12 +219,16 @@ impl<A: Transport, B: Transport> Pair<A, B> {
         loop {
             let arrival = self.flying.keys().next().map(|(at, _)| *at);
             let deadlines = [self.sender.deadline, self.receiver.deadline].map(|deadline| deadline.map(|d| d.at));
-            let Some(next) = deadlines.into_iter().chain([arrival]).flatten().min() else { return true };
+            let turns = self.hosts.each_ref().map(|(host, _)| host.poll_timeout());
+            let Some(next) = deadlines.into_iter().chain([arrival]).chain(turns).flatten().min() else { return true };
             if next > end {
                 self.now = end;
                 return false;
             }
             self.now = self.now.max(next);
+            if arrival != Some(next) && self.answer_from_hosts() {
+                continue;
+            }
             self.step(arrival == Some(next));
         }
     }
@@ -243,9 +251,37 @@ impl<A: Transport, B: Transport> Pair<A, B> {
         self.post();
     }
 
+    /// Brings an answer of a host that is due, if there is one.
+    fn answer_from_hosts(&mut self) -> bool {
+        let now = self.now;
+        for index in 0..2 {
+            if let Some((_, command)) = self.hosts[index].0.poll(now) {
+                let input = Input::Command(now, command);
+                let _ = if index == 0 { self.sender.feed(input) } else { self.receiver.feed(input) };
+                self.post();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Tells the hosts what was asked of them.
+    fn ask_hosts(&mut self) {
+        let ends = [(&self.sender.events, Side::Initiator), (&self.receiver.events, Side::Responder)];
+        for ((events, side), (host, seen)) in ends.into_iter().zip(&mut self.hosts) {
+            for (_, event) in &events[*seen..] {
+                if let Event::AskHost(request) = event {
+                    host.handle_request(EndpointId::new(0, side), 0, *request);
+                }
+            }
+            *seen = events.len();
+        }
+    }
+
     /// Puts on the path what was sent since the last time, and answers what was asked.
     fn post(&mut self) {
         self.post_packets();
+        self.ask_hosts();
         while let (Some(oracle), Some((_, event))) = (&mut self.oracle, self.sender.events.get(self.answered)) {
             self.answered += 1;
             if let Event::Ask(request) = *event

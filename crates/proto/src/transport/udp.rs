@@ -5,6 +5,7 @@
 
 use alloc::collections::VecDeque;
 
+use super::arrivals::Arrivals;
 use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WireFormat};
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -139,65 +140,28 @@ impl Transport for UdpSender {
 const GAPS_MAX: usize = 64;
 
 /// Counts what arrives, each byte once.
-#[derive(Default)]
 pub struct UdpReceiver {
-    /// One past the highest byte seen.
-    highest: u64,
-    unique_bytes: u64,
-    duplicate_bytes: u64,
+    arrivals: Arrivals,
     marks: u64,
-    /// Missing below `highest`, ascending, the latest ones.
-    gaps: VecDeque<ByteRange>,
-    /// Not given to the application yet.
-    arrived: VecDeque<ByteRange>,
     fin_arrived: bool,
     received: bool,
+}
+
+impl Default for UdpReceiver {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl UdpReceiver {
     /// A receiver that has seen nothing.
     pub fn new() -> Self {
-        Self::default()
+        Self { arrivals: Arrivals::new(GAPS_MAX), marks: 0, fin_arrived: false, received: false }
     }
 
     /// Different bytes that arrived.
     pub fn unique_bytes(&self) -> u64 {
-        self.unique_bytes
-    }
-
-    fn deliver(&mut self, range: ByteRange) {
-        self.unique_bytes += range.len();
-        match self.arrived.back_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => self.arrived.push_back(range),
-        }
-    }
-
-    /// A packet below the highest byte: what of it was missing counts, the rest is duplicate.
-    fn fill_gaps(&mut self, late: ByteRange) {
-        self.duplicate_bytes += late.len();
-        for index in (0..self.gaps.len()).rev() {
-            let gap = self.gaps[index];
-            let filled = ByteRange::new(gap.start.max(late.start), gap.end.min(late.end));
-            if filled.is_empty() {
-                continue;
-            }
-            self.duplicate_bytes -= filled.len();
-            self.gaps.remove(index);
-            for rest in [ByteRange::new(filled.end, gap.end), ByteRange::new(gap.start, filled.start)] {
-                if !rest.is_empty() {
-                    self.gaps.insert(index, rest);
-                }
-            }
-            self.deliver(filled);
-        }
-        self.forget_gaps();
-    }
-
-    fn forget_gaps(&mut self) {
-        while self.gaps.len() > GAPS_MAX {
-            self.gaps.pop_front();
-        }
+        self.arrivals.unique_bytes()
     }
 }
 
@@ -208,17 +172,7 @@ impl Transport for UdpReceiver {
         let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM) else { return };
         self.marks += u64::from(packet.traffic_class.ecn() == Ecn::Ce);
         self.fin_arrived |= flags.contains(Flags::FIN);
-        if seq < self.highest {
-            self.fill_gaps(ByteRange::new(seq, end.min(self.highest)));
-        } else if seq > self.highest {
-            self.gaps.push_back(ByteRange::new(self.highest, seq));
-            self.forget_gaps();
-        }
-        let fresh = ByteRange::new(seq.max(self.highest), end);
-        if !fresh.is_empty() {
-            self.deliver(fresh);
-        }
-        self.highest = self.highest.max(end);
+        self.arrivals.take(ByteRange::new(seq, end));
     }
 
     fn handle_command(&mut self, _now: Instant, _command: Command) {}
@@ -232,7 +186,7 @@ impl Transport for UdpReceiver {
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
-        if let Some(range) = self.arrived.pop_front() {
+        if let Some(range) = self.arrivals.poll() {
             return Some(Event::Deliver(range));
         }
         if self.fin_arrived && !self.received {
@@ -248,7 +202,7 @@ impl Transport for UdpReceiver {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics { marks: self.marks, duplicate_bytes: self.duplicate_bytes, ..Statistics::default() }
+        Statistics { marks: self.marks, duplicate_bytes: self.arrivals.duplicate_bytes(), ..Statistics::default() }
     }
 }
 

@@ -2,34 +2,30 @@
 //!
 //! ```text
 //!  byte       8       9..
-//!  Symbol     zero    9..13 number   13..17 block      17..21 symbol    21..23 len                          payload
-//!  SymbolAck  one     9..13 number   13..17 received   17..21 decoded   21..25 needed   25..29 claim   29..31 marks
+//!  Symbol     16      9..13 number   13..17 block      17..21 symbol    21..23 len                          payload
+//!  SymbolAck  17      9..13 number   13..17 received   17..21 decoded   21..25 needed   25..29 claim   29..31 marks
 //! ```
 
+use super::extended::begin;
 use super::{Common, Reader, WireError, Writer};
 use crate::packet::{Body, EndpointId, Flags};
 use crate::transport::push::MAX_SYMBOL;
 
-/// Both: one kind, for kinds are few.
-pub(super) const KIND: u8 = 15;
-
-const SYMBOL: u8 = 0;
-const ACK: u8 = 1;
+pub(super) const SYMBOL: u8 = 16;
+pub(super) const ACK: u8 = 17;
 
 /// Writes a body that is one of these.
 pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
     match body {
         Body::Symbol { number, block, symbol, len, flags } => {
-            writer.common(KIND, flags, 0, to);
-            writer.put(&[SYMBOL]);
+            begin(writer, SYMBOL, flags, to);
             for field in [number, block, symbol] {
                 writer.u32(field);
             }
             writer.u16(len);
         }
         Body::SymbolAck { number, received, decoded, needed, claim, marks, flags } => {
-            writer.common(KIND, flags, 0, to);
-            writer.put(&[ACK]);
+            begin(writer, ACK, flags, to);
             for field in [number, received, decoded, needed, claim] {
                 writer.u32(field);
             }
@@ -39,22 +35,20 @@ pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
     }
 }
 
-/// Reads a datagram of this kind.
-pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
-    common.no_sack()?;
-    match reader.take()? {
-        [SYMBOL] => {
+/// Reads a datagram of this kind, one of the two.
+pub(super) fn read(reader: &mut Reader<'_>, common: &Common, kind: u8) -> Result<Body, WireError> {
+    match kind {
+        SYMBOL => {
             let flags = common.flags_among(Flags::RETRANSMISSION)?;
             let (number, block, symbol, len) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u16()?);
             let valid = symbol <= MAX_SYMBOL && len > 0;
             if valid { Ok(Body::Symbol { number, block, symbol, len, flags }) } else { Err(WireError::OutOfRange) }
         }
-        [ACK] => {
+        _ => {
             let flags = common.flags_among(Flags::FIN)?;
             let (number, received, decoded) = (reader.u32()?, reader.u32()?, reader.u32()?);
             let (needed, claim, marks) = (reader.u32()?, reader.u32()?, reader.u16()?);
             Ok(Body::SymbolAck { number, received, decoded, needed, claim, marks, flags })
         }
-        _ => Err(WireError::UnknownKind(KIND)),
     }
 }

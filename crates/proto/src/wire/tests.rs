@@ -100,6 +100,27 @@ fn known_encodings() {
     let subflow = Subflow::Reactive;
     let ack = packet(Body::SubflowAck { ack: 5, first: 0x0a0b_0c0d, end: 0x0102_0304, subflow, flags: Flags::ECE });
     assert_eq!(encoded(&ack, &SackBlocks::EMPTY), expect(14, 8, 0, &[&five, &number, &time, &[1]]));
+    let (ack_ratio, len, flags) = (2, 0x106, Flags::FIN);
+    let datagram = packet(Body::Datagram { seq: 5, number: 0x0a0b_0c0d, ack_ratio, len, flags });
+    assert_eq!(encoded(&datagram, &SackBlocks::EMPTY), expect(15, 1, 0, &[&[24], &five, &number, &[0, 2], &[1, 6]]));
+    let vector = packet(Body::AckVector { number: 0x0a0b_0c0d, received: 5, marked: 0x0102_0304, count: 9 });
+    assert_eq!(encoded(&vector, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[25], &number, &five, &time, &[0, 9]]));
+    let (echo, flags) = (Instant::from_ps(5), Flags::RETRANSMISSION.with(Flags::TRIMMED));
+    let pulled = packet(Body::Pulled { seq: 5, sent_at: echo, len: 0x106, flags });
+    assert_eq!(encoded(&pulled, &SackBlocks::EMPTY), expect(15, 0b1_0100, 0, &[&[26], &five, &five, &[1, 6]]));
+    let answer = packet(Body::PulledAck { seq: 5, echo, flags: Flags::TRIMMED });
+    assert_eq!(encoded(&answer, &SackBlocks::EMPTY), expect(15, 0b1_0000, 0, &[&[27], &five, &five]));
+    let pull = packet(Body::Pull { count: 0x0a0b_0c0d });
+    assert_eq!(encoded(&pull, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[28], &number]));
+    let homa = packet(Body::HomaData { seq: 5, size: 0x1005, len: 0x106, flags: Flags::RETRANSMISSION });
+    let size = 0x1005u64.to_be_bytes();
+    assert_eq!(encoded(&homa, &SackBlocks::EMPTY), expect(15, 0b100, 0, &[&[29], &five, &size, &[1, 6]]));
+    let grant = packet(Body::Grant { end: 5, level: 6 });
+    assert_eq!(encoded(&grant, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[30], &five, &[6]]));
+    let resend = packet(Body::Resend { range: ByteRange::new(5, 0x1005), level: 6 });
+    assert_eq!(encoded(&resend, &SackBlocks::EMPTY), expect(15, 0, 0, &[&[31], &five, &size, &[6]]));
+    assert_eq!(encoded(&packet(Body::Busy), &SackBlocks::EMPTY), expect(15, 0, 0, &[&[32]]));
+    assert_eq!(encoded(&packet(Body::Done), &SackBlocks::EMPTY), expect(15, 0, 0, &[&[33]]));
     let probe = packet(Body::Probe { sent_at: Instant::from_ps(5) });
     assert_eq!(encoded(&probe, &SackBlocks::EMPTY), expect(4, 0, 0, &[&five]));
     for (marked, flags) in [(false, 0), (true, 0b1000)] {
@@ -164,8 +185,7 @@ fn damaged_datagrams_are_refused_by_reason() {
     assert_eq!(refused(&good_ack, &|bytes| bytes.push(0)), WireError::WrongLength);
     assert_eq!(refused(&good_data, &|bytes| bytes[0] = 0), WireError::WrongMagic);
     assert_eq!(refused(&good_data, &|bytes| bytes[1] = 0x20), WireError::UnknownVersion(2));
-    let unknown = |bytes: &mut Vec<u8>| (bytes[1], bytes[8]) = (0x1f, 9);
-    assert_eq!(refused(&good_data, &unknown), WireError::UnknownKind(15));
+    assert_eq!(refused(&good_data, &|bytes| bytes[1] = 0x1f), WireError::UnknownKind(1), "a kind of its own byte");
     assert_eq!(refused(&good_data, &|bytes| bytes[2] = 0x80), WireError::WrongFlags(0x80));
     assert_eq!(refused(&good_ack, &|bytes| bytes[2] |= 0x40), WireError::TooShort, "DELAY without a delay");
     let plain = encoded(&ack(Flags::NONE), &SackBlocks::EMPTY);
@@ -263,6 +283,36 @@ fn symbol_body() -> impl Strategy<Value = Body> {
     prop_oneof![symbol, ack]
 }
 
+/// What has a kind beyond the short ones.
+fn extended_body() -> impl Strategy<Value = Body> {
+    let (seq, len) = (|| 0..u64::MAX >> 1, || 0..2000u16);
+    prop_oneof![
+        (seq(), any::<(u32, u16)>(), len(), flags_among(extended::DATAGRAM_FLAGS))
+            .prop_map(|(seq, (number, ack_ratio), len, flags)| Body::Datagram { seq, number, ack_ratio, len, flags }),
+        (seq(), instant(), len(), flags_among(extended::PULLED_FLAGS)).prop_map(|(seq, sent_at, len, flags)| {
+            let returned = flags.contains(Flags::RETURNED);
+            Body::Pulled { seq, sent_at, len, flags: flags.with_if(Flags::TRIMMED, returned) }
+        }),
+        (any::<u64>(), instant(), flags_among(extended::PULLED_ACK_FLAGS))
+            .prop_map(|(seq, echo, flags)| Body::PulledAck { seq, echo, flags }),
+        any::<u32>().prop_map(|count| Body::Pull { count }),
+        (seq(), any::<u32>(), len(), flags_among(extended::HOMA_DATA_FLAGS)).prop_map(|(seq, rest, len, flags)| {
+            Body::HomaData { seq, size: seq + u64::from(len) + u64::from(rest), len, flags }
+        }),
+        any::<(u64, u8)>().prop_map(|(end, level)| Body::Grant { end, level }),
+        any::<(u64, u64, u8)>()
+            .prop_map(|(start, end, level)| Body::Resend { range: ByteRange::new(start, end), level }),
+        Just(Body::Busy),
+        Just(Body::Done),
+        any::<(u32, u64, u32, u16)>().prop_map(|(number, received, marked, count)| Body::AckVector {
+            number,
+            received,
+            marked,
+            count
+        }),
+    ]
+}
+
 /// A packet as [`decode`] returns it, but for its size, with its blocks.
 fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
     let sack_flags = flags_among(ACK_FLAGS).prop_map(|flags| flags.with(Flags::SACK));
@@ -283,6 +333,7 @@ fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
         3 => plain.prop_map(|body| (body, SackBlocks::EMPTY)),
         2 => credit_body().prop_map(|body| (body, SackBlocks::EMPTY)),
         1 => symbol_body().prop_map(|body| (body, SackBlocks::EMPTY)),
+        2 => extended_body().prop_map(|body| (body, SackBlocks::EMPTY)),
         1 => (ack_body(sack_flags), vec(range, 1..=MAX_SACK_BLOCKS)).prop_map(|(body, ranges)| (body, blocks(&ranges))),
     ];
     let delay = proptest::option::of(any::<u32>().prop_map(OneWayDelay::from_bits));

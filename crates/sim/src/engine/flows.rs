@@ -73,6 +73,17 @@ pub(super) struct Slot {
     ideal_fct: Span,
 }
 
+impl Slot {
+    /// The host of the flow's endpoint on `side`.
+    #[inline]
+    pub(super) fn host(&self, side: Side) -> u32 {
+        match side {
+            Side::Initiator => self.spec.source,
+            Side::Responder => self.spec.destination,
+        }
+    }
+}
+
 /// All flows.
 pub(super) struct Flows<'a, T> {
     /// Two per slot: initiator, responder.
@@ -183,11 +194,7 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// Host of an endpoint.
     pub(super) fn host(&self, endpoint: EndpointId) -> u32 {
-        let spec = &self.slots[endpoint.flow() as usize].spec;
-        match endpoint.side() {
-            Side::Initiator => spec.source,
-            Side::Responder => spec.destination,
-        }
+        self.slots[endpoint.flow() as usize].host(endpoint.side())
     }
 
     /// Frees the slot of a flow that is over: the sender is done and none of its packets is left.
@@ -242,6 +249,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             reorder_bytes: receiver.reorder_bytes,
             duplicate_bytes: receiver.duplicate_bytes,
             messages: slot.messages.as_ref().map(|messages| messages.counts()),
+            record_error: Share::new(slot.messages.as_ref().and_then(|messages| messages.record_error())),
             fair_share: Share::NONE,
             fluid_share: Share::NONE,
             pauses: sender.pauses as u32,
@@ -267,7 +275,8 @@ impl<'a, T: Transport> Flows<'a, T> {
             free[flow as usize] = true;
         }
         let under_way = self.slots.iter().enumerate().filter(move |(flow, _)| !free[*flow]);
-        under_way.filter_map(|(flow, slot)| Some((slot.id, slot.group, self.endpoints[2 * flow].transport.window()?)))
+        under_way
+            .filter_map(|(flow, slot)| Some((slot.id, slot.group, self.endpoints[2 * flow].transport.window_state()?)))
     }
 
     /// Rows of all flows that started, by number; those still under way as unfinished.

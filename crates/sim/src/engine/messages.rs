@@ -21,7 +21,11 @@ pub struct FlowMessages {
     handed: u32,
     bound: LossBound,
     delivered: u32,
+    /// Sum of the values of the records among these.
+    delivered_value: f64,
     tally: StreamTally,
+    /// Bytes of the messages that [`on_remote_bytes`](Self::on_remote_bytes) has taken from the source.
+    expected: u64,
 }
 
 impl FlowMessages {
@@ -38,7 +42,9 @@ impl FlowMessages {
             handed: 0,
             bound,
             delivered: 0,
+            delivered_value: 0.0,
             tally: StreamTally::default(),
+            expected: 0,
         }
     }
 
@@ -73,14 +79,43 @@ impl FlowMessages {
     }
 
     /// A message arrived whole. Whether it was the last one needed.
-    pub fn on_message(&mut self) -> bool {
+    pub fn on_message(&mut self, message: u32) -> bool {
         self.delivered += 1;
+        if let Some(records) = self.source.records() {
+            self.delivered_value += records.value(message);
+        }
         self.total.is_some_and(|total| self.delivered == self.bound.needed(total))
     }
 
-    /// Bytes of a stream arrived.
-    pub fn on_bytes(&mut self, range: ByteRange) {
-        self.delivered += self.tally.deliver(range);
+    /// Bytes of a stream arrived. Whether they brought the last message needed.
+    pub fn on_bytes(&mut self, range: ByteRange) -> bool {
+        let before = self.delivered;
+        let (records, value) = (self.source.records(), &mut self.delivered_value);
+        self.delivered += self.tally.deliver(range, |message| {
+            if let Some(records) = records {
+                *value += records.value(message);
+            }
+        });
+        let needed = self.total.map(|total| self.bound.needed(total));
+        needed.is_some_and(|needed| before < needed && self.delivered >= needed)
+    }
+
+    /// How far the mean of the records that arrived is off that of all, as a part of it.
+    pub(super) fn record_error(&self) -> Option<f64> {
+        let records = self.source.records().filter(|_| self.delivered > 0)?;
+        Some(self.delivered_value / f64::from(self.delivered) / records.mean() - 1.0)
+    }
+
+    /// The same where the sender is elsewhere and leaves no message out: messages are known from their source.
+    pub fn on_remote_bytes(&mut self, range: ByteRange) -> bool {
+        while self.expected < range.end {
+            let Some(Message { bytes, .. }) = self.next else { break };
+            self.expected += u64::from(bytes);
+            self.handed += 1;
+            self.tally.handed.push_back((bytes, false));
+            self.next = self.source.next();
+        }
+        self.on_bytes(range)
     }
 
     /// The sender leaves a message out.
@@ -103,8 +138,8 @@ struct StreamTally {
     handed: VecDeque<(u32, bool)>,
     /// Number of the first of these.
     first: u32,
-    /// End in the stream, and bytes missing, of the other messages that are not whole.
-    ends: VecDeque<(u64, u32)>,
+    /// End in the stream, bytes missing and number of the other messages that are not whole.
+    ends: VecDeque<(u64, u32, u32)>,
     /// One past the last byte of these.
     placed: u64,
 }
@@ -116,27 +151,30 @@ impl StreamTally {
         }
     }
 
-    /// Messages that `range` completes. No byte comes twice.
-    fn deliver(&mut self, range: ByteRange) -> u32 {
+    /// How many messages `range` completes, and which. No byte comes twice.
+    fn deliver(&mut self, range: ByteRange, mut completed: impl FnMut(u32)) -> u32 {
         while self.placed < range.end {
             let Some((bytes, left_out)) = self.handed.pop_front() else { break };
-            self.first += 1;
             if !left_out {
                 self.placed += u64::from(bytes);
-                self.ends.push_back((self.placed, bytes));
+                self.ends.push_back((self.placed, bytes, self.first));
             }
+            self.first += 1;
         }
         let (mut whole, mut start) = (0, range.start);
-        let first = self.ends.partition_point(|(end, _)| *end <= start);
-        for (end, missing) in self.ends.range_mut(first..) {
+        let first = self.ends.partition_point(|(end, ..)| *end <= start);
+        for (end, missing, message) in self.ends.range_mut(first..) {
             if start >= range.end {
                 break;
             }
             *missing -= (range.end.min(*end) - start) as u32;
-            whole += u32::from(*missing == 0);
+            if *missing == 0 {
+                whole += 1;
+                completed(*message);
+            }
             start = *end;
         }
-        while self.ends.front().is_some_and(|(_, missing)| *missing == 0) {
+        while self.ends.front().is_some_and(|(_, missing, _)| *missing == 0) {
             self.ends.pop_front();
         }
         whole
@@ -152,9 +190,13 @@ mod tests {
         let mut tally = StreamTally::default();
         tally.handed.extend([(100, false), (50, false), (200, false), (10, false)]);
         tally.give_up(1);
-        let mut deliver = |start, end| tally.deliver(ByteRange::new(start, end));
-        assert_eq!(deliver(0, 99), 0);
-        assert_eq!(deliver(200, 310), 1, "the last, after one of 200 without its first half");
-        assert_eq!(deliver(99, 200), 2);
+        let mut deliver = |start, end| {
+            let mut whole = Vec::new();
+            tally.deliver(ByteRange::new(start, end), |message| whole.push(message));
+            whole
+        };
+        assert_eq!(deliver(0, 99), [0_u32; 0]);
+        assert_eq!(deliver(200, 310), [3], "the last, after one of 200 without its first half");
+        assert_eq!(deliver(99, 200), [0, 2]);
     }
 }

@@ -6,6 +6,7 @@
 mod arrivals;
 mod attachments;
 mod flows;
+mod hosts;
 mod losses;
 mod messages;
 mod network;
@@ -30,7 +31,7 @@ use pliant_proto::transport::{Command, Deadline, Event as TransportEvent, Outlet
 use crate::recorder::Recorder;
 use crate::results::FlowRow;
 use crate::routing::Routing;
-use crate::topology::{LinkId, Topology};
+use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
 use flows::{Endpoint, Flows, Slot};
 use network::Network;
@@ -48,6 +49,8 @@ pub enum PathChoice {
     SprayRandom,
     /// In turn for each packet.
     SprayRoundRobin,
+    /// In turn for each packet, in a fresh random order each time round (NDP, SIGCOMM 2017, section 3.1.1).
+    SprayPermutation,
     /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
     TwoPaths,
 }
@@ -158,6 +161,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
                 kind::ORACLE_UPDATE => self.handle_oracle_update(),
                 kind::MESSAGE => self.handle_message_due(event.entity),
                 kind::CONTROL => self.handle_control(),
+                kind::HOST => self.handle_host(event.entity),
                 _ => self.handle_sample(),
             }
             self.schedule.finish();
@@ -203,16 +207,23 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         self.mix(kind::ARRIVAL, link);
         let (packet, switch) = self.network.take_arrival(self.now, link, &mut self.schedule);
         let Some(switch) = switch else { return self.deliver(&packet) };
-        let pinned = self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)];
-        let next = if self.network.sprays() && !self.flows.slots[packet.to.flow() as usize].pinned {
-            self.network.spray(switch, self.flows.host(packet.to), pinned, packet.hops)
-        } else {
-            pinned
-        };
+        let next = self.next_link(switch, &packet);
         match self.network.enqueue(self.now, next, &packet, &mut self.schedule) {
             Admission::Queued => {}
             Admission::Dropped(_) => self.lose(&packet),
             Admission::Displaced => self.lose_displaced(next),
+            Admission::Returned => self.return_to_sender(switch, next),
+        }
+    }
+
+    /// The link that a packet takes next at `node`.
+    #[inline(always)]
+    fn next_link(&mut self, node: NodeId, packet: &Packet) -> u32 {
+        let pinned = self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)];
+        if self.network.sprays() && !self.flows.slots[packet.to.flow() as usize].pinned {
+            self.network.spray(node, self.flows.host(packet.to), pinned, packet.hops)
+        } else {
+            pinned
         }
     }
 
@@ -231,6 +242,19 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     #[cold]
     fn lose_displaced(&mut self, link: u32) {
         if let Some(packet) = self.network.take_displaced(link) {
+            self.lose(&packet);
+        }
+    }
+
+    /// A header has found no room on `link` of `node`: it goes back to its sender from there.
+    #[cold]
+    fn return_to_sender(&mut self, node: NodeId, link: u32) {
+        let mut packet = self.network.take_displaced(link).expect("a header goes back");
+        let stride = self.flows.stride;
+        let route = &self.flows.routes[packet.to.index() as usize * stride..][..stride];
+        packet.turn_back(self.network.path_of(route).len() as u8);
+        let next = self.next_link(node, &packet);
+        if self.network.enqueue_shared(self.now, next, &packet, &mut self.schedule) != Admission::Queued {
             self.lose(&packet);
         }
     }
@@ -396,6 +420,19 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         }
     }
 
+    /// Brings the answers of what the flows of a host share.
+    #[inline(never)]
+    fn handle_host(&mut self, host: u32) {
+        if !self.network.shared_hosts.wake(self.now, host) {
+            return;
+        }
+        self.mix(kind::HOST, host);
+        while let Some((endpoint, command)) = self.network.shared_hosts.next_answer(self.now, host, &mut self.schedule)
+        {
+            self.with_transport(endpoint, |transport, _, now| transport.handle_command(now, command));
+        }
+    }
+
     fn handle_sample(&mut self) {
         let next = self.recorder.sample(self.now, self.network.occupancies(self.now));
         if self.recorder.wants_windows() {
@@ -489,6 +526,25 @@ impl<R: Recorder> SimulatedHost<'_, '_, R> {
     }
 }
 
+impl<R> SimulatedHost<'_, '_, R> {
+    /// Passes on what a transport asks of the oracle or of its host. Few ask: the others' way stays short.
+    #[cold]
+    #[inline(never)]
+    fn ask(&mut self, event: TransportEvent) {
+        match event {
+            TransportEvent::Ask(request) if self.oracle.ask(self.endpoint, request) => {
+                self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
+            }
+            TransportEvent::AskHost(request) => {
+                let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
+                let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
+                self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
     #[inline]
     fn transmit(&mut self, mut packet: Packet, sack: &SackBlocks) {
@@ -502,6 +558,7 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
                 self.slot.in_flight += 1;
                 self.displaced.extend(self.network.take_displaced(self.nic));
             }
+            Admission::Returned => unreachable!("hosts do not trim"),
             Admission::Dropped(_) => {
                 self.slot.drops += 1;
                 self.network.attachments.take(&packet);
@@ -515,13 +572,13 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
         match event {
             TransportEvent::Deliver(range) => {
                 self.delivered(range.len());
-                if let Some(messages) = &mut self.slot.messages {
-                    messages.on_bytes(range);
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_bytes(range)) {
+                    self.slot.received.get_or_insert(self.now);
                 }
             }
-            TransportEvent::DeliverMessage { bytes, .. } => {
+            TransportEvent::DeliverMessage { message, bytes } => {
                 self.delivered(bytes.into());
-                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message()) {
+                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message(message)) {
                     self.slot.received = Some(self.now);
                 }
             }
@@ -545,11 +602,7 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
                 }
             }
             TransportEvent::Finished => self.slot.finished = true,
-            TransportEvent::Ask(request) => {
-                if self.oracle.ask(self.endpoint, request) {
-                    self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
-                }
-            }
+            TransportEvent::Ask(_) | TransportEvent::AskHost(_) => self.ask(event),
             TransportEvent::Connected | TransportEvent::Release(_) => {}
         }
     }

@@ -8,6 +8,7 @@ use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
+use super::hosts::Hosts;
 use super::losses::Losses;
 use super::schedule::{Schedule, kind};
 use super::{PathChoice, Setup};
@@ -31,14 +32,19 @@ pub(super) struct Network<'a> {
     stream: Stream,
     /// Packets sprayed so far by each node, for spraying in turn.
     turns: Vec<u32>,
+    /// What is left of the order in which each node goes through its equal-cost links, for spraying by permutations.
+    orders: Vec<Vec<u16>>,
     /// SACK blocks of packets under way.
     pub(super) attachments: Attachments,
     losses: Losses,
+    /// What the flows of each host share.
+    pub(super) shared_hosts: Hosts,
 }
 
 impl<'a> Network<'a> {
     pub(super) fn new(setup: &Setup<'a>) -> Self {
         let topology = setup.topology;
+        assert_eq!(setup.host_plan.trims(), None, "hosts do not trim: nothing could be returned to their flows");
         let plan_of = |node: NodeId| if topology.is_host(node) { setup.host_plan } else { setup.switch_plan };
         let link = |(id, spec): (usize, &crate::topology::Link)| {
             let plan: &QueuePlan = plan_of(spec.from);
@@ -59,8 +65,10 @@ impl<'a> Network<'a> {
             seed: setup.seed,
             stream: Stream::named(setup.seed, "spray"),
             turns: vec![0; nodes],
+            orders: vec![Vec::new(); if setup.path_choice == PathChoice::SprayPermutation { nodes } else { 0 }],
             attachments: Attachments::default(),
             losses: Losses::new(setup.losses, setup.seed),
+            shared_hosts: Hosts::default(),
         }
     }
 
@@ -98,15 +106,22 @@ impl<'a> Network<'a> {
         admission
     }
 
-    /// The packet that the last one queued on `link` displaced.
+    /// The packet that the last one queued on `link` displaced or sent back.
     pub(super) fn take_displaced(&mut self, link: u32) -> Option<Packet> {
         self.links[link as usize].take_displaced()
     }
 
-    /// The same where queues share a buffer. A port that is behind still holds what should have left, so a packet that
-    /// fits beside that fits; only otherwise the free room must be known.
+    /// The same where queues share a buffer, and for packets so rare that they are not worth another copy of the short way.
+    /// A port that is behind still holds what should have left, so a packet that fits beside that fits; only otherwise the
+    /// free room must be known.
     #[inline(never)]
-    fn enqueue_shared(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
+    pub(super) fn enqueue_shared(
+        &mut self,
+        now: Instant,
+        link: u32,
+        packet: &Packet,
+        schedule: &mut Schedule,
+    ) -> Admission {
         let (port, shared) = self.port_and_buffer(link);
         if shared.is_some_and(|shared| !port.fits_shared(packet, shared)) {
             self.catch_up_neighbours(now, link, schedule);
@@ -153,7 +168,7 @@ impl<'a> Network<'a> {
     /// this very instant may so find a packet for its idle wire before its wake-up does.
     fn catch_up_neighbours(&mut self, now: Instant, link: u32, schedule: &mut Schedule) {
         let node = self.topology.links()[link as usize].from;
-        let Some(shared) = &mut self.shared[node.index()] else { return };
+        let Some(Some(shared)) = self.shared.get_mut(node.index()) else { return };
         for neighbour in self.topology.outgoing(node) {
             let port = &mut self.links[neighbour.index()];
             let idle = port.next_arrival().is_none();
@@ -175,6 +190,19 @@ impl<'a> Network<'a> {
                 let turn = &mut self.turns[node.index()];
                 *turn = turn.wrapping_add(1);
                 *turn as usize % links.len()
+            }
+            PathChoice::SprayPermutation => {
+                let order = &mut self.orders[node.index()];
+                // An order of more links than there are to this destination is one for others.
+                match order.pop().map(usize::from).filter(|&choice| choice < links.len()) {
+                    Some(choice) => choice,
+                    None => {
+                        order.clear();
+                        order.extend(0..links.len() as u16);
+                        self.stream.shuffle(order);
+                        usize::from(order.pop().expect("there is a link"))
+                    }
+                }
             }
             PathChoice::TwoPaths => match links.iter().position(|link| link.0 == pinned) {
                 Some(own) if hops == 1 && self.stream.below(2) == 1 => (own + links.len() / 2) % links.len(),

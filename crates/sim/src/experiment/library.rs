@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::scenario::document::Document;
 use crate::scenario::{ScenarioError, nearest};
+use crate::workload::missing_data;
 
 /// A folder beside those of papers, whose files are scenarios for a testbed.
 const SCENARIOS: &str = "testbed";
@@ -86,6 +87,19 @@ impl Library {
         let document = Document::parse(text, shown)?;
         let title = document.root().get("title").and_then(|title| title.as_str()).map(str::to_owned);
         title.ok_or_else(|| document.error("title", "is missing"))
+    }
+
+    /// Which data files a figure needs and does not find, in a line; `None` if it has all. Without them its runs cannot
+    /// be planned.
+    pub fn missing_data(&self, paper: &str, figure: &str) -> Result<Option<String>, ScenarioError> {
+        let (shown, text) = self.read(&format!("{paper}/{figure}.toml")).expect("chosen from the library");
+        let document = Document::parse(text, shown)?;
+        let names = match document.root().get("data").map(|data| data.clone().try_into::<Vec<String>>()) {
+            None => return Ok(None),
+            Some(Ok(names)) => names,
+            Some(Err(_)) => return Err(document.error("data", "must be a list of file names")),
+        };
+        Ok(missing_data(&names).map(|why| format!("{paper} {figure}: {why}")))
     }
 
     /// What errors call the file at `path`, and its text.

@@ -23,6 +23,7 @@ pub(super) fn result(groups: u16) -> RunResult {
         delivered_bytes: 1,
         state: FlowState::Completed,
         messages: Some(MessageCounts { total: 1, needed: 1, delivered: 1 }),
+        record_error: Share::new(Some(1.0)),
         fair_share: Share::new(Some(1.0)),
         fluid_share: Share::new(Some(1.0)),
         object: Some(0),

@@ -16,6 +16,9 @@ pub(super) struct ExperimentSpec {
     pub(super) setup: String,
     /// A scenario's keys, or the path of a file that has them.
     pub(super) scenario: Option<Value>,
+    /// Files that [`missing_data`](crate::workload::missing_data) looks for.
+    #[serde(default)]
+    pub(super) data: Vec<String>,
     #[serde(default)]
     pub(super) runs: IndexMap<String, RunSpec>,
     #[serde(default)]

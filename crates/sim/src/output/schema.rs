@@ -16,7 +16,7 @@ use crate::results::{
 };
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 38] = [
+pub(super) const FLOWS: [Field; 39] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -44,6 +44,7 @@ pub(super) const FLOWS: [Field; 38] = [
     ("messages", Kind::OptionalInteger),
     ("needed_messages", Kind::OptionalInteger),
     ("delivered_messages", Kind::OptionalInteger),
+    ("record_error", Kind::OptionalNumber),
     ("credits", Kind::Integer),
     ("wasted_credits", Kind::Integer),
     ("reactive_bytes", Kind::Integer),
@@ -58,7 +59,7 @@ pub(super) const FLOWS: [Field; 38] = [
 ];
 
 /// Columns of `ports.csv`.
-pub(super) const PORTS: [Field; 22] = [
+pub(super) const PORTS: [Field; 24] = [
     ("port", Kind::Integer),
     ("queue", Kind::Integer),
     ("port_name", Kind::Text),
@@ -81,6 +82,8 @@ pub(super) const PORTS: [Field; 22] = [
     ("left_packets", Kind::Integer),
     ("left_bytes", Kind::Integer),
     ("max_packets", Kind::Integer),
+    ("trimmed_packets", Kind::Integer),
+    ("returned_packets", Kind::Integer),
 ];
 
 /// Columns of `queue_series.parquet`.
@@ -183,6 +186,7 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         of_messages(rows, |counts| counts.total),
         of_messages(rows, |counts| counts.needed),
         of_messages(rows, |counts| counts.delivered),
+        Column::OptionalNumber(rows.iter().map(|flow| flow.record_error.get()).collect()),
         integers(rows, |flow| flow.credits),
         integers(rows, |flow| flow.wasted_credits),
         integers(rows, |flow| flow.reactive_bytes),
@@ -217,6 +221,8 @@ pub(super) fn ports(rows: &[PortRow]) -> Columns<'_> {
         integers(rows, |port| u64::from(port.left.packets)),
         integers(rows, |port| port.left.bytes),
         integers(rows, |port| u64::from(port.counters.max_packets)),
+        integers(rows, |port| port.counters.trimmed_packets),
+        integers(rows, |port| port.counters.returned_packets),
     ]);
     columns
 }
@@ -402,6 +408,7 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
                     delivered: table.optional_small("delivered_messages", row)?.unwrap_or(0),
                 }),
             },
+            record_error: table.share("record_error", row)?,
             credits: table.integer("credits", row),
             wasted_credits: table.integer("wasted_credits", row),
             reactive_bytes: table.integer("reactive_bytes", row),
@@ -434,6 +441,8 @@ pub(super) fn read_ports(columns: &Columns<'static>) -> Result<Vec<PortRow>, Str
                 admitted: tally("enqueued", row),
                 dropped: DropReason::ALL.map(|reason| tally(&format!("dropped_{}", reason.name()), row)),
                 marked_packets: table.integer("marked_packets", row),
+                trimmed_packets: table.integer("trimmed_packets", row),
+                returned_packets: table.integer("returned_packets", row),
                 max_packets: table.small("max_packets", row)?,
             },
             left: Occupancy { packets: table.small("left_packets", row)?, bytes: table.integer("left_bytes", row) },

@@ -75,7 +75,7 @@ fn columns_keep_their_names() {
         header(files::FLOWS_CSV),
         "flow,group,request,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
          given_up_bytes,low_sent_bytes,low_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets,\
-         fair_share,fluid_share,pauses,paused_ps,messages,needed_messages,delivered_messages,\
+         fair_share,fluid_share,pauses,paused_ps,messages,needed_messages,delivered_messages,record_error,\
          credits,wasted_credits,reactive_bytes,reorder_bytes,duplicate_bytes,object,shares_object,symbols,excess_symbols,\
          decoded_blocks,whole_blocks"
     );
@@ -85,7 +85,7 @@ fn columns_keep_their_names() {
          marked_packets,dropped_tail_packets,dropped_tail_bytes,dropped_colour_packets,dropped_colour_bytes,\
          dropped_shared_buffer_packets,dropped_shared_buffer_bytes,dropped_early_packets,dropped_early_bytes,\
          dropped_loss_packets,dropped_loss_bytes,\
-         left_packets,left_bytes,max_packets"
+         left_packets,left_bytes,max_packets,trimmed_packets,returned_packets"
     );
     let names = |fields: &[Field]| fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
     assert_eq!(names(&schema::QUEUE_SERIES), "at_ps,port,queue,packets,bytes");

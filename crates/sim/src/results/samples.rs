@@ -123,7 +123,7 @@ fn port(port: u32) -> PortRow {
         queue: 0,
         name: format!("leaf 0 -> host {port}"),
         queue_name: "best_effort".into(),
-        counters: QueueCounters { admitted, dropped, marked_packets: 321, max_packets: 65 },
+        counters: QueueCounters { admitted, dropped, marked_packets: 321, max_packets: 65, ..QueueCounters::default() },
         left: Occupancy { packets: 2, bytes: 3076 },
     }
 }

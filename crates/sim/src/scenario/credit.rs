@@ -67,6 +67,9 @@ pub struct CreditSpec {
     /// Starts flows of fewer than 40 packets at a rate that much lower. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_start: Option<bool>,
+    /// `expresspass`: stops credits once those of a round trip cover what is left. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_stop: Option<bool>,
     /// Greatest credit rate of a flow as a fraction of what its host's port lets through, in (0, 1]. Default: 1;
     /// `artifact`: the reserved share of the link once more.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +158,7 @@ pub enum LossCutName {
 
 /// Settings that only one transport has.
 const OF_ONE: &[(&str, TransportName)] = &[
+    ("early_stop", TransportName::ExpressPass),
     ("nack_interval", TransportName::ExpressPass),
     ("pre_credit", TransportName::ExpressPass),
     ("splitting", TransportName::FlexPass),
@@ -219,6 +223,7 @@ impl CreditSpec {
             max_step: rate(feedback.maximum_step),
             base_rate: rate(feedback.base_rate),
             scale_start: Some(credit.scale_start),
+            early_stop: Some(credit.early_stop),
             pacing_scale: Some(if artifact { reserve.min(1.0) } else { credit.pacing_scale }),
             request_timeout: Some(credit.request_timeout),
             stop_timeout: Some(credit.stop_timeout),
@@ -265,6 +270,7 @@ impl CreditSpec {
                 base_rate: self.base_rate.map_or(law.base_rate, Rate::bytes_per_sec_f64),
             },
             scale_start: self.scale_start.unwrap_or(default.scale_start),
+            early_stop: self.early_stop.unwrap_or(default.early_stop),
             pacing_scale: self.pacing_scale.unwrap_or(default.pacing_scale),
             request_timeout: self.request_timeout.unwrap_or(default.request_timeout),
             stop_timeout: self.stop_timeout.unwrap_or(default.stop_timeout),

@@ -2,14 +2,14 @@
 
 use pliant_proto::packet::WireFormat;
 use pliant_proto::switch::QueuePlan;
-use pliant_proto::switch::plan::ShaperRate;
-use pliant_proto::transport::express_pass::credit_share;
+use pliant_proto::switch::plan::{SchedulerConfig, ShaperRate};
+use pliant_proto::transport::express_pass::{CreditConfig, credit_share};
 
 use super::credit::{CreditCarrier, CreditKind, Variant};
 use super::group::{GroupSpec, TransportName};
 use super::presets::{CREDIT_BYTES, CREDIT_CLASS};
 use super::queues::KeyError;
-use super::resolved::{Legacy, TcpParts, tcp_carrier};
+use super::resolved::{Carrier, Legacy, Resolved, TcpParts, tcp_carrier};
 use super::tcp::TcpSpec;
 
 /// Traffic class of flows whose ends are not both deployed, unless a group says otherwise.
@@ -89,6 +89,9 @@ pub(super) fn credit_carrier(
         tcp_carrier(group, TcpParts { defaults: &defaults, ..parts })?
     };
     let credit = explicit.config(&tcp.config).map_err(below)?;
+    for plan in plans {
+        check_weights(plan, &credit, full).map_err(|why| ("transport".to_owned(), why))?;
+    }
     let kind = match transport {
         TransportName::FlexPass => CreditKind::FlexPass(explicit.flex_pass(credit, &tcp.config).map_err(below)?),
         TransportName::Layered => CreditKind::Layered(credit, tcp.config.clone()),
@@ -99,4 +102,52 @@ pub(super) fn credit_carrier(
     };
     group.credit = Some(explicit);
     Ok(CreditCarrier { kind, controller: tcp.controller })
+}
+
+/// How far weights, whole numbers, may miss a share of the link.
+const WEIGHT_SLACK: f64 = 0.002;
+
+/// Refuses credits that release more data, in packets of `full` bytes, than the queue of that data is sure to send: what
+/// is released beyond that has no place, and is lost in the end.
+fn check_weights(plan: &QueuePlan, credit: &CreditConfig, full: u16) -> Result<(), String> {
+    let queue_of = |class: usize| usize::from(plan.queue_of_class[class]);
+    let shaper = plan.queues[queue_of(credit.credit_class.class())].shaper;
+    let Some(ShaperRate::Share(share)) = shaper.map(|shaper| shaper.rate) else { return Ok(()) };
+    let (least, greatest) = credit.credit_bytes;
+    let mean = (u32::from(least) + u32::from(greatest)).div_ceil(2) as u16;
+    let released = share / credit_share(mean, full);
+    let queue = queue_of(credit.data_class.class());
+    let sure = match plan.scheduler {
+        SchedulerConfig::Dwrr { strict, .. } | SchedulerConfig::Wfq { strict } if queue >= usize::from(strict) => {
+            let weights = plan.queues[usize::from(strict)..].iter().map(|queue| f64::from(queue.weight));
+            f64::from(plan.queues[queue].weight) / weights.sum::<f64>()
+        }
+        _ => 1.0,
+    };
+    if released <= sure + WEIGHT_SLACK {
+        return Ok(());
+    }
+    Err(format!(
+        "credits of {mean} bytes at {:.2} % of a link fill {:.0} % of it with packets of {full} bytes, but their queue \
+         \"{}\" is sure of {:.0} % by its weight",
+        share * 100.0,
+        released * 100.0,
+        plan.queues[queue].name,
+        sure * 100.0
+    ))
+}
+
+/// Refuses a reserved share that follows the traffic where nothing sets that traffic apart.
+pub(super) fn check_oracle(resolved: &Resolved) -> Result<(), &'static str> {
+    let mut groups = resolved.groups.iter().filter(|group| matches!(group.carrier, Carrier::Credit(_))).peekable();
+    if groups.peek().is_none() {
+        return Err("\"traffic\" is the share of groups with credits, and there is none");
+    }
+    let queue_of = |class: u8| resolved.switch_plan.queue_of_class[usize::from(class)];
+    let together =
+        groups.any(|group| group.legacy.as_ref().is_some_and(|legacy| queue_of(legacy.class) == queue_of(group.class)));
+    if together {
+        return Err("\"traffic\" weighs two queues, so legacy flows need a class of the other one: legacy_class");
+    }
+    Ok(())
 }

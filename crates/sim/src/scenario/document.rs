@@ -128,6 +128,11 @@ impl Document {
             // Other names are built in.
             let is_path = |name: &&mut Value| name.as_str().is_some_and(|name| name.contains(['/', '\\', '.']));
             anchor(group.get_mut("workload").filter(is_path));
+            let Some(messages) = group.get_mut("messages").and_then(Value::as_table_mut) else { continue };
+            anchor(messages.get_mut("workload").filter(is_path));
+            // The folder of a variable is known where the file is read.
+            let is_plain = |name: &&mut Value| name.as_str().is_some_and(|name| !name.starts_with('$'));
+            anchor(messages.get_mut("records").filter(is_plain));
         }
     }
 

@@ -7,17 +7,21 @@ use toml::Table;
 use super::atp::{AtpSpec, PFabricSpec};
 use super::credit::CreditSpec;
 use super::cross_queue::CrossQueueSpec;
+use super::dccp::DccpSpec;
+use super::homa::HomaSpec;
 use super::kernel::KernelSpec;
+use super::ndp::NdpSpec;
 use super::near_opt::NearOptSpec;
 use super::push::PushSpec;
 use super::reflex::ReflexSpec;
+use super::scdp::ScdpSpec;
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 20] = [
+pub(super) const GROUP_KEYS: [&str; 24] = [
     "kind",
     "class",
     "ack_class",
@@ -28,6 +32,10 @@ pub(super) const GROUP_KEYS: [&str; 20] = [
     "reflex",
     "tcp",
     "udp",
+    "dccp",
+    "ndp",
+    "scdp",
+    "homa",
     "atp",
     "pfabric",
     "cross_queue",
@@ -70,6 +78,18 @@ pub struct GroupSpec {
     /// Settings of its UDP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpSpec>,
+    /// Settings of its NDP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ndp: Option<NdpSpec>,
+    /// Settings of its SCDP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scdp: Option<ScdpSpec>,
+    /// Settings of its Homa transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub homa: Option<HomaSpec>,
+    /// Settings of its DCCP transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dccp: Option<DccpSpec>,
     /// Pauses its flows while a queue above theirs is congested. Default: not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_queue: Option<CrossQueueSpec>,
@@ -136,6 +156,14 @@ pub enum TransportName {
     DctcpBandwidth,
     /// Datagrams at a constant rate, without acknowledgements.
     Udp,
+    /// TCP's window over packets that are never retransmitted (RFC 4341).
+    Dccp,
+    /// Bursts a window, then sends what the receiver pulls (NDP, SIGCOMM 2017).
+    Ndp,
+    /// An object's symbols over NDP's switches and pulls (SCDP, arXiv 1909.08928).
+    Scdp,
+    /// Messages that their receiver grants by what is left of them (Homa, SIGCOMM 2018).
+    Homa,
     /// Approximate transmission: a bounded share of the messages may be missing.
     Atp,
     /// pFabric at the line rate.
@@ -160,7 +188,7 @@ pub enum TransportName {
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 23] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -172,6 +200,10 @@ impl TransportName {
         Self::DctcpSenderDrop,
         Self::DctcpBandwidth,
         Self::Udp,
+        Self::Dccp,
+        Self::Ndp,
+        Self::Scdp,
+        Self::Homa,
         Self::Atp,
         Self::PFabric,
         Self::NearOpt,
@@ -196,6 +228,10 @@ impl TransportName {
             Self::DctcpSenderDrop => "dctcp-sd",
             Self::DctcpBandwidth => "dctcp-bw",
             Self::Udp => "udp",
+            Self::Dccp => "dccp",
+            Self::Ndp => "ndp",
+            Self::Scdp => "scdp",
+            Self::Homa => "homa",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near-opt",
@@ -223,6 +259,10 @@ impl TransportName {
             Self::Ledbat => "background transport that holds its queueing delay at a target (RFC 6817)",
             Self::LedbatPlusPlus => "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage",
             Self::Udp => "datagrams at a constant rate, never repeated",
+            Self::Dccp => "DCCP: TCP's window over packets that are never retransmitted (CCID 2, RFC 4341)",
+            Self::Ndp => "NDP: begins at line rate, switches trim, receivers pull what is left (SIGCOMM 2017)",
+            Self::Scdp => "SCDP: rateless symbols of an object over NDP's switches and pulls (arXiv 1909.08928)",
+            Self::Homa => "Homa: messages that the receiver grants, by priorities, the shortest first (SIGCOMM 2018)",
             Self::ExpressPass => "ExpressPass: data on credits, which the receiver sends and every port limits",
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
             Self::Kernel => "the operating system's TCP on a testbed, and a model of it in the simulator",
@@ -243,8 +283,9 @@ impl TransportName {
 
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
-        !matches!(self, Self::Udp | Self::Atp | Self::PFabric | Self::NearOpt | Self::Push | Self::Kernel)
-            && !self.has_credits()
+        let other = matches!(self, Self::Udp | Self::Dccp | Self::Ndp | Self::Scdp | Self::Homa)
+            || matches!(self, Self::Atp | Self::PFabric | Self::NearOpt | Self::Push | Self::Kernel);
+        !other && !self.has_credits()
     }
 
     /// Whether it sends messages and nothing else.
@@ -256,6 +297,10 @@ impl TransportName {
     pub const fn settings_table(self) -> &'static str {
         match self {
             Self::Udp => "udp",
+            Self::Dccp => "dccp",
+            Self::Ndp => "ndp",
+            Self::Scdp => "scdp",
+            Self::Homa => "homa",
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
@@ -270,6 +315,10 @@ impl TransportName {
     pub fn default_settings(self) -> Option<Table> {
         let settings = match self {
             Self::Udp => return None,
+            Self::Dccp => Table::try_from(DccpSpec::default()),
+            Self::Ndp => Table::try_from(NdpSpec::default()),
+            Self::Scdp => Table::try_from(ScdpSpec::default()),
+            Self::Homa => Table::try_from(HomaSpec::default()),
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),
@@ -279,6 +328,14 @@ impl TransportName {
             _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
         };
         Some(settings.expect("settings are plain values"))
+    }
+
+    /// Settings of the TCP that is a part of a transport with credits, at their defaults, as `[traffic.NAME.tcp]` writes
+    /// them; `None` of transports that are TCP or have none.
+    pub fn default_tcp_part(self) -> Option<Table> {
+        let has = matches!(self, Self::FlexPass | Self::Layered);
+        let explicit = has.then(|| Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)));
+        explicit.map(|settings| settings.expect("settings are plain values"))
     }
 
     /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.

@@ -7,7 +7,7 @@ use pliant_proto::units::Bytes;
 
 use super::limit::{Length, Limit};
 use super::marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
-use super::queues::{DEFAULT_QUANTUM, DisciplineName, QueueSpec, QueuesSpec, Scheduler, ShaperSpec};
+use super::queues::{DEFAULT_QUANTUM, DisciplineName, QueueSpec, QueuesSpec, Scheduler, ShaperSpec, TrimSpec};
 use super::suggest;
 
 /// Names of queue plans and what they are. `W-W` stands for any weights, one queue each, such as `dwrr-9-1`.
@@ -24,6 +24,13 @@ pub const PRESETS: &[(&str, &str)] = &[
         "ATP: class 0 as in `shared` with 1000 packets, against six queues of 5 packets and a backup queue by priority",
     ),
     ("pfabric", "pFabric: one queue of 24 packets that keeps and sends the most urgent (SIGCOMM 2013, at 10 Gbit/s)"),
+    (
+        "ndp",
+        "NDP: 8 packets, whatever else comes loses its payload; headers (class 31) ten to one before data (SIGCOMM 2017)",
+    ),
+    ("scdp", "SCDP: as `ndp` with five queues of data by strict priority, classes 0 to 4 (arXiv 1909.08928)"),
+    ("ndp-host", "hosts beside `ndp` and `scdp`: class 31, then classes 0 to 4, by strict priority, without trimming"),
+    ("homa", "Homa: eight queues of 1000 packets by strict priority, class 0 first, marking at 65 what can be marked"),
     ("low-priority", "low-priority TCP: strict, 128 kB before 64 kB, no marking, a device FIFO of 100 packets"),
     ("expresspass", "a shaped queue for credits (class 31) and one for all other classes (ExpressPass beside others)"),
     (
@@ -74,6 +81,24 @@ pub(super) fn queues_with(name: &str, reserve: Option<f64>) -> Result<QueuesSpec
             let discipline = DisciplineName::PFabric;
             plan(Scheduler::Strict, vec![QueueSpec { limit, ecn: EcnSpec::Off, discipline, ..queue("pfabric", 1) }])
         }
+        "ndp" => trimming(1),
+        "homa" => {
+            let ecn = ThresholdSpec {
+                threshold: Length(Level::Packets(65)),
+                at: At::Enqueue,
+                scope: Of::Queue,
+                not_ect: NotEct::Pass,
+            };
+            let deep = |queue| QueueSpec { limit: Limit::in_packets(1000), ecn: EcnSpec::On(ecn), ..queue };
+            plan(Scheduler::Strict, numbered(&[1; 8]).into_iter().map(deep).collect())
+        }
+        "scdp" => trimming(LEVELS),
+        HOST_PLAN => {
+            let deep = |queue| QueueSpec { limit: Limit::in_packets(HOST_PACKETS), ecn: EcnSpec::Off, ..queue };
+            let headers = QueueSpec { classes: vec![HEADER_CLASS], ..deep(queue("headers", 1)) };
+            let queues = std::iter::once(headers).chain(levels(LEVELS).map(deep)).collect();
+            QueuesSpec { queue: queues, ..plan(Scheduler::Strict, vec![queue("headers", 1)]) }
+        }
         "low-priority" => {
             let mut queues = two();
             for (queue, bytes) in queues.iter_mut().zip([128_000, 64_000]) {
@@ -102,6 +127,58 @@ pub(super) fn queues_with(name: &str, reserve: Option<f64>) -> Result<QueuesSpec
         },
     };
     Ok(plan)
+}
+
+/// Queues of hosts where those of switches trim.
+pub(super) const HOST_PLAN: &str = "ndp-host";
+/// Class of headers and control packets where switches trim.
+const HEADER_CLASS: u8 = CREDIT_CLASS;
+/// Bytes on the wire that are left of a trimmed packet: the smallest frame.
+const HEADER_BYTES: u16 = 84;
+/// Headers that take the room of 8 packets of 1500 bytes: 8 * 1500 / 64, rounded up.
+const HEADERS: u32 = 188;
+/// Levels of data in SCDP.
+const LEVELS: u8 = 5;
+/// Packets that wait at most at a host; its flows' windows are all that it holds.
+const HOST_PACKETS: u32 = 10_000;
+
+/// Whether a plan of this name trims.
+pub(super) fn trims(name: &str) -> bool {
+    matches!(name, "ndp" | "scdp")
+}
+
+/// Queues of data by level, the first of class 0, the last of all classes up to that of headers.
+fn levels(count: u8) -> impl Iterator<Item = QueueSpec> {
+    (0..count).map(move |level| {
+        let classes = if level + 1 == count { level..HEADER_CLASS } else { level..level + 1 };
+        let name = if count == 1 { "data".to_owned() } else { format!("level {level}") };
+        QueueSpec { classes: classes.collect(), ..queue(&name, 1) }
+    })
+}
+
+/// NDP's port: headers, of which ten go for each packet of data while both wait, and so many levels of data.
+fn trimming(count: u8) -> QueuesSpec {
+    let headers = QueueSpec {
+        classes: vec![HEADER_CLASS],
+        weight: 10 * u32::from(HEADER_BYTES),
+        limit: Limit::in_packets(HEADERS),
+        ecn: EcnSpec::Off,
+        discipline: DisciplineName::ReturnToSender,
+        ..queue("headers", 1)
+    };
+    let data = levels(count).map(|queue| QueueSpec {
+        weight: u32::from(FULL_BYTES),
+        limit: Limit::in_packets(8),
+        ecn: EcnSpec::Off,
+        trim: Some(TrimSpec { size: Bytes(HEADER_BYTES.into()), class: HEADER_CLASS }),
+        lane: (count > 1).then_some(1),
+        ..queue
+    });
+    QueuesSpec {
+        quantum: Some(Bytes(1)),
+        queue: std::iter::once(headers).chain(data).collect(),
+        ..plan(Scheduler::Dwrr, vec![queue("headers", 1)])
+    }
 }
 
 /// ATP's eight queues (section 6.2): 0 for accurate traffic; 1 to 6 by priority, dropping from 1 to 5 packets; 7 for
@@ -162,6 +239,7 @@ fn queue(name: &str, weight: u32) -> QueueSpec {
         reserved: Bytes(0),
         shaper: None,
         discipline: DisciplineName::Fifo,
+        trim: None,
         lane: None,
     }
 }

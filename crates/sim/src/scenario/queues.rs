@@ -117,9 +117,12 @@ pub struct QueueSpec {
     /// Token bucket that limits it; strict queues only. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shaper: Option<ShaperSpec>,
-    /// `"fifo"` or `"pfabric"`. Default: `"fifo"`.
+    /// `"fifo"`, `"pfabric"` or `"return-to-sender"`. Default: `"fifo"`.
     #[serde(default)]
     pub discipline: DisciplineName,
+    /// When it is full, cuts the payload off instead of dropping (NDP). Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trim: Option<TrimSpec>,
     /// Under DWRR: queues with the same lane, 0 to 31, are one participant, with strict priority inside it. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<u8>,
@@ -134,6 +137,20 @@ pub enum DisciplineName {
     Fifo,
     /// By the priority that packets carry (SIGCOMM 2013).
     PFabric,
+    /// First in, first out; a trimmed packet for which it has no room goes back to its sender, once.
+    #[serde(rename = "return-to-sender")]
+    ReturnToSender,
+}
+
+/// What is left of a packet whose payload is cut off: `{ size = "84B", class = 31 }`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrimSpec {
+    /// Its size on the wire, above zero.
+    #[serde(with = "units_serde")]
+    pub size: Bytes,
+    /// Its traffic class, which a queue with the discipline `"return-to-sender"` takes.
+    pub class: u8,
 }
 
 /// A token bucket: `{ rate = "500Mbit/s", depth = "168B" }`, or `{ share = 0.05, depth = "168B" }`.
@@ -222,9 +239,14 @@ impl QueuesSpec {
         if wishes.colour_limit.is_some() && self.queue.iter().all(|queue| queue.colour_limit.is_none()) {
             return refuse("colour_limit", "limits no red packets");
         }
-        // Queues of credits and those that drop early are what they must be. Data on credits cannot be marked: it must pass.
+        // Queues of credits, of headers and those that drop early are what they must be. Data on credits cannot be marked: it
+        // must pass.
         let credits = self.queue.iter().any(|queue| queue.shaper.is_some());
-        for queue in self.queue.iter_mut().filter(|queue| queue.shaper.is_none() && queue.red.is_none()) {
+        let adjustable = |queue: &&mut QueueSpec| {
+            let headers = queue.discipline == DisciplineName::ReturnToSender;
+            queue.shaper.is_none() && queue.red.is_none() && !headers
+        };
+        for queue in self.queue.iter_mut().filter(adjustable) {
             if let Some(limit) = queue.colour_limit.as_mut().zip(wishes.colour_limit) {
                 *limit.0 = limit.1;
             }
@@ -239,6 +261,14 @@ impl QueuesSpec {
         self.device_fifo_packets = wishes.device_fifo_packets.or(self.device_fifo_packets);
         self.shared_buffer = wishes.shared_buffer.or(self.shared_buffer);
         Ok(self)
+    }
+
+    /// What hosts have where only switches are told: the same, unless it trims by name.
+    pub(super) fn at_hosts(&self) -> Self {
+        match self.plan.as_deref() {
+            Some(name) if presets::trims(name) => Self { plan: Some(presets::HOST_PLAN.to_owned()), ..Self::default() },
+            _ => self.clone(),
+        }
     }
 
     /// The share that the file asks for, as a number.
@@ -322,9 +352,16 @@ impl QueueSpec {
                 }),
                 None => None,
             },
-            discipline: match self.discipline {
-                DisciplineName::Fifo => Discipline::Fifo,
-                DisciplineName::PFabric => Discipline::PFabric,
+            discipline: match (self.discipline, self.trim) {
+                (DisciplineName::Fifo, Some(TrimSpec { size, class })) => Discipline::Trim {
+                    header_bytes: u16::try_from(size.0)
+                        .map_err(|_| (below("trim.size"), "must be at most 65535B".to_owned()))?,
+                    header_class: class,
+                },
+                (_, Some(_)) => return Err((below("trim"), "only a queue of discipline \"fifo\" trims".to_owned())),
+                (DisciplineName::Fifo, None) => Discipline::Fifo,
+                (DisciplineName::PFabric, None) => Discipline::PFabric,
+                (DisciplineName::ReturnToSender, None) => Discipline::ReturnToSender,
             },
             lane: self.lane,
         })

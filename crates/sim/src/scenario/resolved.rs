@@ -9,7 +9,11 @@ use pliant_proto::packet::{CLASSES, TrafficClass, WireFormat};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
 use pliant_proto::transport::atp::{AtpConfig, LossBound};
+use pliant_proto::transport::dccp::DccpConfig;
 use pliant_proto::transport::express_pass::CreditConfig;
+use pliant_proto::transport::homa::HomaConfig;
+use pliant_proto::transport::ndp::NdpConfig;
+use pliant_proto::transport::scdp::ScdpConfig;
 use pliant_proto::transport::sender_drop::DropPolicy;
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
@@ -17,16 +21,20 @@ use toml::Table;
 
 use super::atp::MessageTransport;
 use super::credit::CreditCarrier;
-use super::credit_carrier::{LEGACY_CLASS, credit_carrier, legacy_carrier};
+use super::credit_carrier::{LEGACY_CLASS, check_oracle, credit_carrier, legacy_carrier};
+use super::dccp::DccpSpec;
 use super::document::Document;
 use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
+use super::homa::HomaSpec;
 use super::kernel::kernel_carrier;
 use super::losses;
+use super::ndp::NdpSpec;
 use super::near_opt::{NearOptSpec, OracleSpec};
 use super::push::{PushCarrier, push_carrier};
 use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::reflex::ReflexGroup;
+use super::scdp::ScdpSpec;
 use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
@@ -116,6 +124,14 @@ pub enum Carrier {
     Tcp(Box<TcpCarrier>),
     /// Datagrams.
     Udp(UdpSpec),
+    /// DCCP.
+    Dccp(Box<DccpConfig>),
+    /// NDP.
+    Ndp(Box<NdpConfig>),
+    /// SCDP.
+    Scdp(Box<ScdpConfig>),
+    /// Homa.
+    Homa(Box<HomaConfig>),
     /// Near-Opt.
     NearOpt(NearOptSpec),
     /// Push.
@@ -245,6 +261,10 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     if !oracle {
         return Ok(resolved);
     }
+    check_oracle(&resolved).map_err(|why| {
+        let own = spec.host_queues.as_ref().is_some_and(follows) && !follows(&spec.queues);
+        document.error(if own { "host_queues.reserve" } else { "queues.reserve" }, why)
+    })?;
     // Which bytes are upgraded is known once everything else is.
     let share = Reserve::Share(resolved.upgraded_share().max(LEAST_SHARE));
     let mut spec = spec;
@@ -275,9 +295,14 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     let routing = Routing::new(&topology).map_err(topology_error)?;
 
     let host_key = if spec.host_queues.is_some() { "host_queues" } else { "queues" };
-    let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.clone());
+    let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.at_hosts());
     let (queues, switch_plan) = build_queues(document, "queues", &spec.queues)?;
     let (host_queues, host_plan) = build_queues(document, host_key, &host_queues)?;
+    if let Some(queue) = host_plan.trims() {
+        let why =
+            "hosts do not trim, for nothing could be returned to their flows: give them `host_queues` of their own";
+        return Err(document.error(&format!("{host_key}.queue.{queue}"), why));
+    }
     let class_names = class_names(&queues);
     check_classes(document, &spec, &[("queues", &queues), (host_key, &host_queues)])?;
     (spec.queues, spec.host_queues) = (queues, Some(host_queues));
@@ -380,6 +405,11 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
         let last = match &group.atp {
+            _ if group.transport == TransportName::Scdp => group.class.saturating_add(ScdpSpec::MORE_CLASSES),
+            _ if group.transport == TransportName::Homa => {
+                let more = group.homa.as_ref().map_or(HomaSpec::default().more_classes(), HomaSpec::more_classes);
+                group.class.saturating_add(more)
+            }
             _ if group.transport != TransportName::Atp => group.class,
             atp => group.class.saturating_add(atp.clone().unwrap_or_default().classes() - 1),
         };
@@ -393,7 +423,12 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
             ("credit.class", credit.and_then(|credit| credit.class)),
             ("credit.reactive_class", credit.and_then(|credit| credit.reactive_class)),
         ];
-        let credits = credits.into_iter().filter_map(|(key, class)| class.map(|class| (key, class)));
+        let control = match group.transport {
+            TransportName::Ndp => Some(("ndp.class", Some(group.ndp.unwrap_or_default().class))),
+            TransportName::Scdp => Some(("scdp.class", Some(group.scdp.unwrap_or_default().class))),
+            _ => None,
+        };
+        let credits = credits.into_iter().chain(control).filter_map(|(key, class)| class.map(|class| (key, class)));
         for (key, class) in own.chain(acks).chain(probes).chain(credits) {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
@@ -450,6 +485,10 @@ fn resolve_group(
     let legacy = legacy_carrier(group, tcp, deployment.is_some()).map_err(place)?;
     let carrier = check_tables(group).and_then(|()| match group.transport {
         TransportName::Udp => udp_carrier(group),
+        TransportName::Dccp => DccpSpec::carrier(group, packets),
+        TransportName::Ndp => NdpSpec::carrier(group, packets, plans[1]),
+        TransportName::Scdp => ScdpSpec::carrier(group, packets, plans[1]),
+        TransportName::Homa => HomaSpec::carrier(group, packets),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
         TransportName::Push => Ok(Carrier::Push(Box::new(push_carrier(group, &contract, packets, plans[1])?))),
         TransportName::Kernel => kernel_carrier(group, tcp),
@@ -505,6 +544,10 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
         ("credit", group.credit.is_some(), group.transport.has_credits(), "has no settings of credits"),
         ("kernel", group.kernel.is_some(), of(TransportName::Kernel), "is not the operating system's"),
         ("udp", group.udp.is_some(), of(TransportName::Udp), "has no settings of UDP"),
+        ("ndp", group.ndp.is_some(), of(TransportName::Ndp), "has no settings of NDP"),
+        ("scdp", group.scdp.is_some(), of(TransportName::Scdp), "has no settings of SCDP"),
+        ("homa", group.homa.is_some(), of(TransportName::Homa), "has no settings of Homa"),
+        ("dccp", group.dccp.is_some(), of(TransportName::Dccp), "has no settings of DCCP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
         ("push", group.push.is_some(), of(TransportName::Push), "has no settings of push"),
         ("messages", group.messages.is_some(), !of(TransportName::Push), "moves objects, not messages"),

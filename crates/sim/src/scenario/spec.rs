@@ -45,8 +45,8 @@ pub struct ScenarioSpec {
     /// Whether each flow's share of its max-min fair rate is computed. Default: false.
     #[serde(default)]
     pub shares: bool,
-    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"`, `"spray-round-robin"` or
-    /// `"two-paths"` (by packet). Default: `"ecmp"`.
+    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"`, `"spray-round-robin"`,
+    /// `"spray-permutation"` or `"two-paths"` (by packet). Default: `"ecmp"`.
     #[serde(default)]
     pub routing: RoutingName,
     /// Interval at which queue lengths and throughput are recorded. Default: not recorded.
@@ -104,6 +104,8 @@ pub enum RoutingName {
     SprayRandom,
     /// In turn for each packet.
     SprayRoundRobin,
+    /// In turn for each packet, in a fresh random order each time round.
+    SprayPermutation,
     /// One of two for each packet.
     TwoPaths,
 }
@@ -114,6 +116,7 @@ impl From<RoutingName> for PathChoice {
             RoutingName::Ecmp => Self::Ecmp,
             RoutingName::SprayRandom => Self::SprayRandom,
             RoutingName::SprayRoundRobin => Self::SprayRoundRobin,
+            RoutingName::SprayPermutation => Self::SprayPermutation,
             RoutingName::TwoPaths => Self::TwoPaths,
         }
     }

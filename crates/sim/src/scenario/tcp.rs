@@ -376,6 +376,10 @@ impl TcpSpec {
             TransportName::Ledbat => Ledbat::new(self.ledbat(initial_window), mss).into(),
             TransportName::LedbatPlusPlus => LedbatPlusPlus::new(self.ledbat_plus_plus(initial_window), mss).into(),
             TransportName::Udp
+            | TransportName::Dccp
+            | TransportName::Ndp
+            | TransportName::Scdp
+            | TransportName::Homa
             | TransportName::NearOpt
             | TransportName::Push
             | TransportName::Atp

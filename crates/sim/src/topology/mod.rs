@@ -3,6 +3,7 @@
 //! Hosts are nodes `0..hosts`, switches follow. A cable is two directed links, `2k` and `2k + 1`, so the way back is
 //! one bit away. One file per builder; a new one is its file, a variant of [`TopologySpec`] and a line in its `build`.
 
+mod b4;
 mod builder;
 mod clos;
 mod dumbbell;
@@ -16,6 +17,7 @@ mod star;
 #[cfg(test)]
 mod tests;
 
+pub use b4::B4;
 pub use clos::Clos;
 pub use dumbbell::Dumbbell;
 pub use edge_list::EdgeList;

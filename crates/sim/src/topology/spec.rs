@@ -7,7 +7,7 @@ use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use super::{Clos, Dumbbell, EdgeList, FatTree, LeafSpine, MAX_HOSTS, ParkingLot, Star, Topology, TopologyError};
+use super::{B4, Clos, Dumbbell, EdgeList, FatTree, LeafSpine, MAX_HOSTS, ParkingLot, Star, Topology, TopologyError};
 
 /// Which topology, and its sizes: the table `topology` of a scenario, told apart by `kind`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,8 @@ use super::{Clos, Dumbbell, EdgeList, FatTree, LeafSpine, MAX_HOSTS, ParkingLot,
 pub enum TopologySpec {
     /// Pairs of hosts across one bottleneck.
     Dumbbell(Dumbbell),
-    /// Hosts around one switch.
+    /// Hosts around one switch: "one big switch".
+    #[serde(alias = "one-big-switch")]
     Star(Star),
     /// A row of switches, one long pair and one pair per hop.
     ParkingLot(ParkingLot),
@@ -25,6 +26,8 @@ pub enum TopologySpec {
     FatTree(FatTree),
     /// Three tiers with pods, of any sizes.
     Clos(Clos),
+    /// Google's wide-area network, as far as it is known.
+    B4(B4),
     /// Cables listed in a CSV file.
     EdgeList(EdgeList),
 }
@@ -39,6 +42,7 @@ impl TopologySpec {
             Self::LeafSpine(spec) => spec.build(),
             Self::FatTree(spec) => spec.build(),
             Self::Clos(spec) => spec.build(),
+            Self::B4(spec) => spec.build(),
             Self::EdgeList(spec) => spec.build(base_dir),
         }
     }

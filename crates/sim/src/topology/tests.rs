@@ -60,6 +60,56 @@ fn star_and_parking_lot_have_their_sizes() {
     assert_eq!(racks, ends);
 }
 
+/// B4 has 18 sites and the 40 links that are known, 12 of them between continents, each once. Between every two sites a
+/// path of least delay is among those of fewest links; between 18 of the 153 pairs there are slower ones among these,
+/// which routing by hops takes for equal.
+#[test]
+fn b4_is_what_is_known_of_it() {
+    let topology = build(&format!("kind = \"b4\"\nhosts_per_site = 2\nhost_link = {LINK}\nrate = \"1Gbit/s\""));
+    assert_eq!((topology.hosts(), topology.switches(), topology.links().len()), (36, 18, 2 * (36 + 40)));
+    assert_eq!(names(&topology, &[0, 35, 36, 53]), ["host 0", "host 35", "site 0", "site 17"]);
+    assert_eq!(topology.rack(NodeId(5)), NodeId(36 + 2));
+    let continent = |site: u32| [5, 12, 13].iter().filter(|first| site >= **first).count();
+    let links: Vec<(u32, u32)> = b4::NEAR.into_iter().chain(b4::FAR).collect();
+    assert!(b4::NEAR.iter().all(|&(a, b)| continent(a) == continent(b)));
+    assert!(b4::FAR.iter().all(|&(a, b)| continent(a) != continent(b)));
+    let different: std::collections::BTreeSet<_> = links.iter().collect();
+    assert_eq!((links.len(), different.len(), b4::FAR.len()), (40, 40, 12));
+    // Fewest links with the least and, negative, the greatest delay of such paths, and least delay, by Floyd and Warshall.
+    let sites = b4::SITES as usize;
+    let mut best = vec![vec![(99, 0); sites]; sites];
+    let (mut worst, mut by_delay) = (best.clone(), vec![vec![999i32; sites]; sites]);
+    for (number, &(a, b)) in links.iter().enumerate() {
+        let delay = if number < b4::NEAR.len() { 1 } else { 10 };
+        for (a, b) in [(a as usize, b as usize), (b as usize, a as usize)] {
+            (best[a][b], worst[a][b], by_delay[a][b]) = ((1, delay), (1, -delay), delay);
+        }
+    }
+    for via in 0..sites {
+        for a in 0..sites {
+            for b in (0..sites).filter(|&b| a != b && a != via && b != via) {
+                for paths in [&mut best, &mut worst] {
+                    let through = (paths[a][via].0 + paths[via][b].0, paths[a][via].1 + paths[via][b].1);
+                    paths[a][b] = paths[a][b].min(through);
+                }
+                by_delay[a][b] = by_delay[a][b].min(by_delay[a][via] + by_delay[via][b]);
+            }
+        }
+    }
+    let mut slower = 0;
+    for a in 0..sites {
+        for b in 0..a {
+            assert_eq!(best[a][b].1, by_delay[a][b], "{a} to {b}");
+            slower += u32::from(-worst[a][b].1 != by_delay[a][b]);
+        }
+    }
+    assert_eq!(slower, 18);
+    let one_big_switch = build(&format!("kind = \"one-big-switch\"\nhosts = 5\nlink = {LINK}"));
+    assert_eq!(one_big_switch.switches(), 1);
+    let fat_tree = build(&format!("kind = \"fat-tree\"\nk = 8\nlink = {LINK}"));
+    assert_eq!((fat_tree.hosts(), fat_tree.switches()), (128, 80));
+}
+
 #[test]
 fn leaf_spine_connects_every_leaf_to_every_spine() {
     let topology = build(&leaf_spine(3, 2, 4));

@@ -1,12 +1,13 @@
 //! The messages of a flow: how large they are, how many, and when the application hands them over.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
-use super::{Distribution, PacketFormat, Size, SizeRange};
+use super::{Distribution, PacketFormat, Records, Size, SizeRange};
 
 /// Largest message: its length travels in 32 bits.
 const MAX_MESSAGE_BYTES: u64 = u32::MAX as u64;
@@ -26,6 +27,12 @@ pub struct MessagesSpec {
     /// Name of a distribution of sizes, or the path of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
+    /// A table of which each line is a message, in place of sizes and `count`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<String>,
+    /// Column of `records` whose mean over the messages that arrived is compared with that over all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
     /// Messages of each flow, whose size is then their sum. Default: as many as the flow's size holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
@@ -55,6 +62,7 @@ pub enum GapLaw {
 #[derive(Clone, Debug)]
 pub struct Messages {
     sizes: Distribution,
+    records: Option<Arc<Records>>,
     count: Option<u32>,
     gap: Option<Span>,
     law: GapLaw,
@@ -68,7 +76,12 @@ pub struct Messages {
 impl MessagesSpec {
     /// The messages of the group `group`. On an error, the key and what is wrong with it.
     pub fn build(&self, group: &str, seed: u64, directory: &Path) -> Result<Messages, (&'static str, String)> {
+        let records = self.records(directory)?;
         let (key, size) = match (&self.size, &self.workload) {
+            (None, None) if records.is_some() => ("records", Size::Fixed(1)),
+            (Some(_), _) | (_, Some(_)) if records.is_some() => {
+                return Err(("records", "give either records or a size".to_owned()));
+            }
             (Some(range), None) => ("size", range.size()),
             (None, Some(name)) => ("workload", Size::Workload(name.clone())),
             (None, None) => return Err(("size", "give either size or workload".to_owned())),
@@ -87,8 +100,24 @@ impl MessagesSpec {
         if self.gap.is_none() && self.gap_law != GapLaw::Constant {
             return Err(("gap_law", "needs a gap".to_owned()));
         }
-        let &Self { count, gap, gap_law: law, streaming, .. } = self;
-        Ok(Messages { sizes, count, gap, law, streaming, group: group.to_owned(), seed })
+        let &Self { gap, gap_law: law, streaming, .. } = self;
+        let count = records.as_ref().map(|records| records.count()).or(self.count);
+        Ok(Messages { sizes, records, count, gap, law, streaming, group: group.to_owned(), seed })
+    }
+
+    fn records(&self, directory: &Path) -> Result<Option<Arc<Records>>, (&'static str, String)> {
+        match (&self.records, &self.value) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(("value", "needs records".to_owned())),
+            (Some(_), None) => Err(("value", "is missing: the column to average".to_owned())),
+            (Some(_), Some(_)) if self.count.is_some() => {
+                Err(("count", "the records are counted; leave it out".to_owned()))
+            }
+            (Some(path), Some(column)) => match Records::read(path, column, directory) {
+                Ok(records) => Ok(Some(Arc::new(records))),
+                Err(why) => Err(("records", why)),
+            },
+        }
     }
 }
 
@@ -97,6 +126,7 @@ impl Messages {
     pub fn cut(bytes: u16) -> Self {
         Self {
             sizes: Distribution::fixed(bytes.max(1).into()).expect("a size above 0"),
+            records: None,
             count: None,
             gap: None,
             law: GapLaw::Constant,
@@ -119,6 +149,11 @@ impl Messages {
     /// Mean payload bytes of a flow whose messages are counted, and mean bytes on the wire.
     pub fn mean_flow_bytes(&self, packets: PacketFormat) -> Option<(f64, f64)> {
         let count = f64::from(self.count?);
+        if let Some(records) = &self.records {
+            let sizes = (0..records.count()).map(|number| u64::from(records.bytes(number)));
+            let wire = sizes.clone().map(|bytes| packets.wire_bytes(bytes) as f64).sum();
+            return Some((sizes.sum::<u64>() as f64, wire));
+        }
         Some((count * self.sizes.mean_bytes(), count * packets.mean_wire_bytes(&self.sizes)))
     }
 
@@ -133,6 +168,8 @@ impl Messages {
             |choice: &str| Stream::named(self.seed, &format!("traffic.{}.messages.{choice}.{sequence}", self.group));
         MessageSource {
             only_size: self.sizes.only_size(),
+            records: self.records.clone(),
+            number: 0,
             sizes: self.sizes.clone(),
             gap_ps: self.gap.map(|gap| gap.as_ps() as f64),
             law: self.law,
@@ -162,6 +199,9 @@ pub struct MessageSource {
     sizes: Distribution,
     /// Nothing is drawn where there is only one.
     only_size: Option<u64>,
+    records: Option<Arc<Records>>,
+    /// Of the next message.
+    number: u32,
     gap_ps: Option<f64>,
     law: GapLaw,
     messages_left: u64,
@@ -175,6 +215,11 @@ pub struct MessageSource {
 }
 
 impl MessageSource {
+    /// The records that the messages are, if they are.
+    pub fn records(&self) -> Option<&Records> {
+        self.records.as_deref()
+    }
+
     fn gap(&mut self, mean: f64) -> f64 {
         match self.law {
             GapLaw::Constant => mean,
@@ -201,7 +246,11 @@ impl Iterator for MessageSource {
             self.fraction = gap - whole;
             self.at = self.at.saturating_add(whole as u64);
         }
-        let bytes = self.only_size.unwrap_or_else(|| self.sizes.sample(&mut self.size_choice)).min(self.bytes_left);
+        let bytes = match &self.records {
+            Some(records) => u64::from(records.bytes(self.number)),
+            None => self.only_size.unwrap_or_else(|| self.sizes.sample(&mut self.size_choice)).min(self.bytes_left),
+        };
+        self.number = self.number.wrapping_add(1);
         self.messages_left -= 1;
         self.bytes_left -= bytes;
         Some(Message { after: Span::from_ps(self.at), bytes: bytes as u32 })

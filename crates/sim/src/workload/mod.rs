@@ -3,6 +3,7 @@
 mod distribution;
 mod messages;
 mod packets;
+mod records;
 
 use std::fmt;
 use std::path::Path;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use distribution::{Distribution, DistributionError, MAX_LINES, MAX_SIZE_BYTES};
 pub use messages::{GapLaw, Message, MessageSource, Messages, MessagesSpec};
 pub use packets::PacketFormat;
+pub use records::{DATA_FOLDER, Records, missing_data};
 
 /// The distributions that are part of the program: name and table.
 pub const BUILT_IN: &[(&str, &str)] = &[

@@ -67,7 +67,7 @@ pub struct RateControlConfig {
     pub target_within_bound: bool,
     /// Weight m of the maximum rate in an increase, in (0, 1]. Default 1/16.
     pub increase: f64,
-    /// Scales m by the rate's share of the largest, doubles it in a long row of increases, and lets each change take
+    /// Scales m by the root of the rate's share of the largest, doubles it in a long row of increases, and lets each change take
     /// effect before the next. The paper: off, and then more than 1/m flows on one link are not stable.
     pub adaptive: bool,
     /// Cut β without any acknowledgement in a window, in (0, 1). The paper: 0.1.

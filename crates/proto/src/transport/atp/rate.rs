@@ -11,9 +11,12 @@
 //! With fixed m the step at the fair rate of N flows is m R_max = N m R: with more than 1/m flows it more than doubles
 //! the rate. Hence the adaptive form:
 //!
-//! - m shrinks with the rate's share of the maximum: a step is m R (1 − R/R_max). With m = 1/16 it is about as large as
-//!   the cut of l/2 at a target of 0.1, so that rates settle there even where a window has too few packets to tell 0.1
-//!   from 0.2. Halving m at each turn, as ExpressPass does, would follow that noise.
+//! - m shrinks with the rate's share of the maximum, to m/4 sqrt(R/R_max): a step from the fair rate of N flows is
+//!   m/4 sqrt(N) R. With m = 1/16 and tens of flows it is about as large as the cut of l/2 at a target of 0.1, so that
+//!   rates settle there even where a window has too few packets to tell 0.1 from 0.2. Halving m at each turn, as
+//!   ExpressPass does, would follow that noise; steps in proportion to R would never make unequal rates alike.
+//! - The first loss above the target ends the start at the largest rate: the rate becomes what arrived, and the target
+//!   more, of which l/2 would take a round trip and a window for each halving; it falls to an eighth at most.
 //! - From the fourth increase in a row on steps double, up to 16 times over: what became free is found soon.
 //! - A window that began before the last change is not judged: the loss in it is that of another rate.
 //! - Silence after enough packets is a loss of all of them, equation (2); the gentle (3) is for windows that are too poor.
@@ -34,6 +37,10 @@ const STEADY_RISES: u32 = 3;
 const DOUBLINGS: u32 = 4;
 /// Least target where the target follows the bound: a flow that may lose nothing must still find its rate.
 const TARGET_MIN: f64 = 0.01;
+/// Adaptive m is this part of the configured one, times the root of the rate's share of the largest.
+const SHARE_STEP: f64 = 1.0 / 4.0;
+/// What remains of the rate at least when the start ends.
+const START_CUT: f64 = 1.0 / 8.0;
 /// Windows that are too poor in packets last at most so many times longer.
 const STRETCH: u64 = 4;
 /// The least rate is this part of the largest: as many flows share a link without standing loss. One packet per few
@@ -83,8 +90,8 @@ pub(super) struct Knowledge {
 /// How the rate follows from losses.
 #[derive(Clone, Debug)]
 enum Law {
-    /// The paper's equations, and how many windows in a row have raised the rate.
-    Equations { rises: u32 },
+    /// The paper's equations, how many windows in a row have raised the rate, and whether one has cut it before.
+    Equations { rises: u32, started: bool },
     /// A window that others on the path understand.
     Window(Box<SharedPath>),
 }
@@ -113,7 +120,7 @@ impl RateControl {
     pub(super) fn new(config: &AtpConfig, control: RateControlConfig, rtt_guess: Span) -> Self {
         let max_rate = config.max_rate.bits_per_sec() as f64;
         let law = match control.shared_path {
-            None => Law::Equations { rises: 0 },
+            None => Law::Equations { rises: 0, started: !control.adaptive },
             Some(shared) => Law::Window(Box::new(SharedPath::new(shared, config.payload))),
         };
         let bound = config.max_loss.fraction().max(TARGET_MIN);
@@ -299,19 +306,21 @@ impl RateControl {
 
     fn judge(&mut self, now: Instant, window: &Window, know: &Knowledge) {
         match &mut self.law {
-            Law::Equations { rises } => {
+            Law::Equations { rises, started } => {
                 let loss = f64::from(window.sent - window.arrived) / f64::from(window.sent);
                 let raises = window.arrived > 0 && loss <= self.target;
                 let (mut m, mut silent) = (self.config.increase, window.arrived == 0);
                 if self.config.adaptive {
                     let doublings = rises.saturating_sub(STEADY_RISES).min(DOUBLINGS);
-                    m = (m * f64::from(1 << doublings)).min(1.0) * self.rate / self.max_rate;
+                    m = (m * f64::from(1 << doublings)).min(1.0) * SHARE_STEP * libm::sqrt(self.rate / self.max_rate);
                     *rises = if raises { *rises + 1 } else { 0 };
                     silent &= window.sent < self.config.min_window_packets;
                 }
+                let starting = !core::mem::replace(started, *started || !raises);
                 self.rate = match (raises, silent) {
                     (true, _) => (1.0 - m) * self.rate + m * self.max_rate,
                     (false, true) => self.rate * (1.0 - self.config.silence_cut),
+                    (false, false) if starting => self.rate * ((1.0 - loss) / (1.0 - self.target)).max(START_CUT),
                     (false, false) => self.rate * (1.0 - loss / 2.0),
                 };
                 self.rate = self.rate.clamp(SLOWEST * self.max_rate, self.max_rate);
@@ -414,7 +423,7 @@ mod tests {
 
     /// One window without loss at the fair rate of N flows on a link of R_max. With fixed m the rate grows 1 + m (N - 1)
     /// times over: with more than 1/m = 16 flows it more than doubles, with 256 it is 17 times too large. The adaptive
-    /// form adds m (1 - 1/N) of the rate, whatever N is.
+    /// form adds m/4 sqrt(N) of the rate, a quarter with 256 flows.
     #[test]
     fn fixed_increase_overshoots_with_many_flows() {
         for flows in [8.0, 16.0, 128.0, 256.0] {
@@ -427,11 +436,11 @@ mod tests {
             let fixed = raised(RateControlConfig::paper());
             assert!((fixed - (1.0 + (flows - 1.0) / 16.0)).abs() < 1e-9, "{fixed}");
             let adaptive = raised(RateControlConfig::default());
-            assert!((adaptive - (1.0 + (1.0 - 1.0 / flows) / 16.0)).abs() < 1e-9, "{adaptive}");
+            assert!((adaptive - (1.0 + flows.sqrt() * (1.0 - 1.0 / flows) / 64.0)).abs() < 1e-9, "{adaptive}");
         }
     }
 
-    /// Steps of the adaptive form in windows without loss, in thousandths of a rate of 1 % of R_max: m four times,
+    /// Steps of the adaptive form in windows without loss, in thousandths of a rate of 1 % of R_max: 2.5 m four times,
     /// then twice that, up to 16 times. A loss ends the row.
     #[test]
     fn steady_increases_double() {
@@ -442,8 +451,8 @@ mod tests {
             window(&mut control, &mut at, 10, 10 - lost);
             libm::round((control.rate / 1e8 - 1.0) * 1e3)
         };
-        assert_eq!([0; 9].map(&mut step), [10.0, 10.0, 10.0, 10.0, 20.0, 40.0, 79.0, 158.0, 158.0]);
-        assert_eq!([5, 0, 10].map(step), [-250.0, 10.0, -500.0], "all of ten lost: half of the rate");
+        assert_eq!([0; 9].map(&mut step), [25.0, 25.0, 25.0, 25.0, 50.0, 99.0, 198.0, 396.0, 396.0]);
+        assert_eq!([5, 0, 10].map(step), [-444.0, 25.0, -500.0], "the first loss leaves what arrived / 0.9");
     }
 
     #[test]

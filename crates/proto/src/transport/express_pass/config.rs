@@ -12,6 +12,7 @@ use crate::time::Span;
 /// |---|---|---|
 /// | credit | 84 bytes | SIGCOMM 2017, section 4; the published simulators draw 76 to 92 or 78 to 90 |
 /// | jitter | ±10 % of the gap between credits | published simulators |
+/// | early stop | off | published simulators have it, FlexPass's compiled out |
 /// | request timeout | 100 us, without backoff | published simulators |
 /// | stop timeout | twice the round-trip time, 1 ms without one | published simulators |
 /// | NACK interval | 100 us | published simulators |
@@ -35,6 +36,9 @@ pub struct CreditConfig {
     /// Starts small flows slower: a request for fewer than 40 packets scales the initial rate by packets / 40 (the first
     /// published simulator). Default false.
     pub scale_start: bool,
+    /// A sender asks for no more credits as soon as those of one round trip, which are under way already, cover what it
+    /// has left, instead of when nothing is left. If some of them are lost, it asks again. Default false.
+    pub early_stop: bool,
     /// The greatest credit rate a flow paces at, as a fraction of what its port lets through, in (0, 1]. Default 1; below
     /// 1 only to repeat FlexPass's published simulator, whose receiver scales by the weight of the queue twice.
     pub pacing_scale: f64,
@@ -59,6 +63,7 @@ impl Default for CreditConfig {
             jitter: 0.1,
             feedback: FeedbackConfig::default(),
             scale_start: false,
+            early_stop: false,
             pacing_scale: 1.0,
             request_timeout: Span::from_us(100),
             stop_timeout: Span::from_ms(1),

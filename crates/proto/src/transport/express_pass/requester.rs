@@ -29,11 +29,25 @@ pub(crate) struct Requester {
     /// From then to the first credit; zero before. A repeated request makes it too long, never too short.
     rtt: Span,
     wasted: u64,
+    /// Credits since `round_began`, and those of the round trip before.
+    round: u32,
+    last_round: u32,
+    round_began: Instant,
 }
 
 impl Requester {
     pub(crate) fn new() -> Self {
-        Self { phase: Phase::Closed, message_due: false, timer: None, requested_at: None, rtt: Span::ZERO, wasted: 0 }
+        Self {
+            phase: Phase::Closed,
+            message_due: false,
+            timer: None,
+            requested_at: None,
+            rtt: Span::ZERO,
+            wasted: 0,
+            round: 0,
+            last_round: 0,
+            round_began: Instant::ZERO,
+        }
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -48,6 +62,11 @@ impl Requester {
     /// Credits that came in vain.
     pub(crate) fn wasted(&self) -> u64 {
         self.wasted
+    }
+
+    /// Credits that came in the last whole round trip; zero before the first.
+    pub(crate) fn credits_per_round_trip(&self) -> u32 {
+        self.last_round
     }
 
     /// There is data: asks for credits unless that was done.
@@ -67,10 +86,15 @@ impl Requester {
     #[inline]
     pub(crate) fn on_credit(&mut self, now: Instant, config: &CreditConfig, used: bool) {
         self.wasted += u64::from(!used);
+        self.round += 1;
+        if self.rtt > Span::ZERO && now.since(self.round_began) >= self.rtt {
+            (self.last_round, self.round, self.round_began) = (self.round, 0, now);
+        }
         match self.phase {
             Phase::Requested => {
                 if self.rtt == Span::ZERO {
                     self.rtt = now.since(self.requested_at.unwrap_or(now));
+                    (self.round, self.round_began) = (1, now);
                 }
                 self.phase = Phase::Receiving;
                 self.message_due = false;

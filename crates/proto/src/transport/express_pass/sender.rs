@@ -26,6 +26,8 @@ pub struct ExpressPassSender {
     credit: Option<CreditStamp>,
     number: u32,
     finish: bool,
+    /// `next` when the last stop went out; what follows went out on credits that were under way then.
+    stopped_at: u64,
     /// The receiver has confirmed the end of the stream.
     confirmed: bool,
     finished: bool,
@@ -48,11 +50,19 @@ impl ExpressPassSender {
             credit: None,
             number: 0,
             finish: false,
+            stopped_at: 0,
             confirmed: false,
             finished: false,
             bytes_sent: 0,
             retransmissions: 0,
         }
+    }
+
+    /// Whether the credits that are under way should do.
+    #[inline]
+    fn is_covered(&self) -> bool {
+        let left = (self.written - self.next).div_ceil(u64::from(self.config.mss));
+        left == 0 || self.config.early_stop && left <= u64::from(self.requester.credits_per_round_trip())
     }
 
     /// The receiver tells the next byte it expects, one more once it has the end of the stream.
@@ -69,6 +79,10 @@ impl ExpressPassSender {
         } else if ack == end {
             self.requester.stop();
         } else if ack < self.next {
+            if self.requester.phase() == Phase::Stopped && ack >= self.stopped_at {
+                // Still on its way.
+                return;
+            }
             self.next = ack;
             self.requester.request();
         }
@@ -106,7 +120,12 @@ impl Transport for ExpressPassSender {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        let expired = self.requester.timer().is_some_and(|at| at <= now);
         self.requester.handle_timeout(now);
+        if expired && self.requester.phase() == Phase::Stopped && self.next < self.written {
+            // It had stopped early, and credits that were to come were lost.
+            self.requester.request_anew();
+        }
     }
 
     #[inline]
@@ -123,14 +142,18 @@ impl Transport for ExpressPassSender {
             let flags = Flags::NONE.with_if(Flags::FIN, fin).with_if(Flags::RETRANSMISSION, again);
             let number = self.number;
             self.number = number.wrapping_add(1);
-            if self.next == self.written {
+            if self.is_covered() {
                 self.requester.stop();
             }
             let body = Body::Scheduled { seq, number, credit, len, flags };
             return Some(Packet::new(self.config.data_class, self.config.wire.wire_bytes(len), body));
         }
         let (backlog, fin) = (self.written - self.next, self.finish);
-        self.requester.poll(now, &self.config, backlog, self.written, fin)
+        let message = self.requester.poll(now, &self.config, backlog, self.written, fin)?;
+        if self.requester.phase() == Phase::Stopped {
+            self.stopped_at = self.next;
+        }
+        Some(message)
     }
 
     #[inline]

@@ -507,7 +507,7 @@ impl Transport for PushSource {
         self.0.policy.as_ref().map(|bend| &bend.policy)
     }
 
-    fn window(&self) -> Option<WindowState> {
+    fn window_state(&self) -> Option<WindowState> {
         let Source { window, rtt, .. } = &*self.0;
         Some(WindowState { packets: window.cwnd(), alpha: window.marked_fraction(), rtt: rtt.smoothed() })
     }

@@ -197,6 +197,10 @@ pub(super) fn register_delivered_bytes(engine: &mut Engine) {
     engine.register_fn("delivered_bytes", |flows: &mut Flows| flows.sum(|flow| flow.delivered_bytes as f64));
 }
 
+pub(super) fn register_record_error(engine: &mut Engine) {
+    register_values(engine, "record_error", |flow, _, _| flow.record_error.get().map(|error| exact(error.abs())));
+}
+
 /// A sum over flows of messages; those of bytes have none.
 pub(super) fn register_messages(engine: &mut Engine, name: &'static str, count: fn(&MessageCounts) -> u32) {
     engine.register_fn(name, move |flows: &mut Flows| {

@@ -73,6 +73,7 @@ pub(super) const MEASURES: &[Measure] = &[
         name: "delivered_messages",
         register: |engine| flows::register_messages(engine, "delivered_messages", |counts| counts.delivered),
     },
+    Measure { name: "record_error", register: flows::register_record_error },
     Measure { name: "retransmission_rate", register: flows::register_retransmission_rate },
     Measure {
         name: "retransmissions",

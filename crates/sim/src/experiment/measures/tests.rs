@@ -59,6 +59,11 @@ fn result(slow: bool, seed: u64) -> RunResult {
         timeouts: 3,
         marks: 7,
         drops: 5,
+        credits: 300,
+        wasted_credits: 50,
+        reactive_bytes: 4000,
+        duplicate_bytes: 1460,
+        reorder_bytes: 2920,
         given_up_bytes: 100_000,
         low_time: Span::from_ms(6),
         paused: Span::from_ms(1),
@@ -77,6 +82,7 @@ fn result(slow: bool, seed: u64) -> RunResult {
             dropped: [tally(4), tally(0), tally(0), tally(1), tally(0)],
             marked_packets: 6,
             max_packets: 9,
+            ..QueueCounters::default()
         },
         left: Occupancy { packets: 2, bytes: 200 },
     };
@@ -190,6 +196,16 @@ fn measures_give_the_answers_worked_out_by_hand() {
         ("throughput_gbit_per_s(run(\"fast\"), \"web\", \"0.5ms\", \"2.5ms\")", 2.0),
         ("throughputs_gbit_per_s(run(\"fast\"), \"web\", 0, 1).statistic(\"max\")", 3.0),
         ("throughput_series(run(\"fast\"), \"web\")[2][1]", 3.0),
+        // A fifth of it without credits.
+        ("reactive_throughput_gbit_per_s(run(\"fast\"), \"web\", \"1ms\", \"3ms\")", 0.5),
+        ("reactive_throughput_series(run(\"fast\"), \"web\")[2][1]", 0.6),
+        // 4, 2 and 0: variances of 8/3.
+        ("queues(run(\"fast\"), \"host*\").occupancy_packets(\"std\") ** 2", 8.0 / 3.0),
+        ("flows(run(\"fast\"), \"bulk\").credits()", 300.0),
+        ("flows(run(\"fast\"), \"bulk\").wasted_credits()", 50.0),
+        ("flows(run(\"fast\"), \"bulk\").reactive_bytes()", 4000.0),
+        ("flows(run(\"fast\"), \"bulk\").duplicate_bytes()", 1460.0),
+        ("flows(run(\"fast\"), \"bulk\").reorder_kb(\"max\")", 2.92),
         ("queues(run(\"fast\"), \"*\").dropped_packets()", 10.0),
         ("queues(run(\"fast\"), \"host 0 -> switch\", \"only\").marked_packets()", 6.0),
         ("queues(run(\"fast\"), \"host*\").sent_packets()", 38.0),

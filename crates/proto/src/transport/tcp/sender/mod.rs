@@ -378,7 +378,10 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             | Command::Fate { .. }
             | Command::AnnounceMessages { .. }
             | Command::Push(_)
-            | Command::PushReceiver(_) => {}
+            | Command::PushReceiver(_)
+            | Command::Turn
+            | Command::Grant { .. }
+            | Command::ObjectComplete => {}
         }
     }
 
@@ -459,7 +462,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
         self.unusual.as_ref()?.policy.as_deref()
     }
 
-    fn window(&self) -> Option<WindowState> {
+    fn window_state(&self) -> Option<WindowState> {
         let packets = self.controller.window() as f64 / f64::from(self.config.mss);
         Some(WindowState { packets, alpha: self.controller.marked_fraction(), rtt: self.rtt.smoothed() })
     }

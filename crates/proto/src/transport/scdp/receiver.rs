@@ -1,0 +1,177 @@
+//! The receiver's end towards one source.
+
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use core::cell::RefCell;
+
+use super::{ScdpConfig, ScdpObject};
+use crate::host::HostRequest;
+use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks};
+use crate::recovery::reassembly::Reassembly;
+use crate::time::Instant;
+use crate::transport::ndp::Pulls;
+use crate::transport::tcp::MAX_STREAM;
+use crate::transport::{Command, Deadline, Event, Statistics, Transport};
+
+/// Answers kept for the next poll; a driver polls after every packet, so more never wait.
+const QUEUE_MAX: usize = 64;
+
+/// Receives the symbols of one source of an object.
+pub struct ScdpReceiver {
+    config: Arc<ScdpConfig>,
+    object: Rc<RefCell<ScdpObject>>,
+    pulls: Pulls,
+    /// Symbols that came, whole or trimmed: below `next` and in `seen`. In units of a source's symbols.
+    next: u64,
+    seen: Reassembly,
+    slots: u64,
+    /// Symbols to be answered: number, when they were sent, whether only the header came.
+    answers: VecDeque<(u64, Instant, bool)>,
+    joined: bool,
+    complete: bool,
+    told: bool,
+    received: bool,
+    /// Bytes of the object that symbols from here stood for, and that the application was given.
+    delivered: u64,
+    given: u64,
+    symbols: u64,
+    excess: u64,
+}
+
+impl ScdpReceiver {
+    /// An end towards one of `slots` sources of `object`.
+    pub fn new(config: Arc<ScdpConfig>, object: Rc<RefCell<ScdpObject>>, slots: u32) -> Self {
+        Self {
+            config,
+            object,
+            pulls: Pulls::default(),
+            next: 0,
+            seen: Reassembly::default(),
+            slots: slots.into(),
+            answers: VecDeque::new(),
+            joined: false,
+            complete: false,
+            told: false,
+            received: false,
+            delivered: 0,
+            given: 0,
+            symbols: 0,
+            excess: 0,
+        }
+    }
+
+    /// Notes a symbol; false if it came before.
+    fn is_new(&mut self, number: u64) -> bool {
+        let index = number / self.slots;
+        if index < self.next {
+            return false;
+        }
+        if index == self.next && self.seen.is_empty() {
+            self.next += 1;
+            return true;
+        }
+        let new = self.seen.insert(ByteRange::new(index, index + 1)).is_some_and(|(duplicates, _)| duplicates == 0);
+        self.next = self.seen.take_in_order(self.next);
+        new
+    }
+
+    fn end(&mut self) {
+        self.complete = true;
+        self.pulls.stop();
+    }
+}
+
+impl Transport for ScdpReceiver {
+    #[inline]
+    fn handle_packet(&mut self, _now: Instant, packet: &Packet, _sack: &SackBlocks) {
+        let Body::Pulled { seq: number, sent_at, flags, .. } = packet.body() else { return };
+        if number > MAX_STREAM || self.answers.len() == QUEUE_MAX {
+            return;
+        }
+        let trimmed = flags.contains(Flags::TRIMMED);
+        self.answers.push_back((number, sent_at, trimmed));
+        let mut complete = self.object.borrow().is_complete();
+        if self.is_new(number) && !trimmed {
+            self.symbols += 1;
+            self.excess += u64::from(complete);
+            let mut object = self.object.borrow_mut();
+            self.delivered += object.take(number);
+            complete = object.is_complete();
+        }
+        if complete {
+            self.end();
+        } else {
+            self.pulls.owe();
+        }
+    }
+
+    fn handle_command(&mut self, _now: Instant, command: Command) {
+        match command {
+            Command::Turn => self.pulls.on_turn(),
+            // Another source's symbol was the last one needed: this source is told.
+            Command::ObjectComplete => {
+                self.told = true;
+                self.end();
+                self.answers.push_back((u64::MAX, Instant::ZERO, false));
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) {}
+
+    #[inline]
+    fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
+        let body = match self.answers.pop_front() {
+            Some((seq, echo, trimmed)) => {
+                let flags = Flags::NONE.with_if(Flags::TRIMMED, trimmed).with_if(Flags::FIN, self.complete);
+                Body::PulledAck { seq, echo, flags }
+            }
+            None => self.pulls.poll()?,
+        };
+        Some(Packet::new(self.config.control_class.with_ecn(Ecn::NotEct), self.config.wire.wire_bytes(0), body))
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.given < self.delivered {
+            let range = ByteRange::new(self.given, self.delivered);
+            self.given = self.delivered;
+            return Some(Event::Deliver(range));
+        }
+        let shared_as = self.object.borrow().shared_as;
+        if let Some(object) = shared_as {
+            if !self.joined {
+                self.joined = true;
+                return Some(Event::AskHost(HostRequest::JoinObject { object }));
+            }
+            if self.complete && !self.told {
+                self.told = true;
+                return Some(Event::AskHost(HostRequest::CompleteObject { object }));
+            }
+        }
+        if let Some(request) = self.pulls.poll_request(self.config.wire.wire_bytes(self.config.symbol)) {
+            return Some(Event::AskHost(request));
+        }
+        if self.complete && !self.received {
+            self.received = true;
+            return Some(Event::Received);
+        }
+        None
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Deadline> {
+        None
+    }
+
+    fn statistics(&self) -> Statistics {
+        let symbol = u64::from(self.config.symbol);
+        Statistics {
+            duplicate_bytes: self.excess * symbol,
+            credits_sent: self.pulls.sent().into(),
+            ..Statistics::default()
+        }
+    }
+}
