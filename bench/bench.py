@@ -2,7 +2,7 @@
 """Packet-hops per CPU second of pliant beside ns-3 and ns-2, in one sitting.
 
 Usage: bench.py PLIANT [--runs N] [--no-peers] [SCENARIO]...
-SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n S1dccp S1ndp S1scdp S1homa S1atp S1pfabric reflex
+SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n S1push S1dccp S1ndp S1scdp S1homa S1atp S1pfabric reflex
 expresspass layered flexpass clos S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
 
 Runs of pliant are whole processes, set-up included, the median of N (default 3); a peer runs once per scenario, without
@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / "target" / "bench"
 SCENARIOS = [
-    "S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1dccp", "S1ndp", "S1scdp", "S1homa",
+    "S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "S1dccp", "S1ndp", "S1scdp", "S1homa",
     "S1atp", "S1pfabric", "reflex",
     "expresspass", "layered", "flexpass", "clos",
     "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr",
@@ -29,7 +29,7 @@ SCENARIOS = [
 PEERS = ["ns-3", "ns-2"]
 # What the peers are not set up for.
 ALONE = [
-    "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1dccp", "S1ndp", "S1scdp", "S1homa",
+    "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "S1dccp", "S1ndp", "S1scdp", "S1homa",
     "S1atp", "S1pfabric", "reflex",
     "expresspass", "layered", "flexpass", "clos",
 ]

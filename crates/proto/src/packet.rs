@@ -461,7 +461,40 @@ pub enum Body {
         /// ECE.
         flags: Flags,
     },
+    /// A coded symbol of a block of an object (push).
+    Symbol {
+        /// Counts the packets of a push flow as they are sent, modulo 2³².
+        number: u32,
+        /// Which block of the object, from 0.
+        block: u32,
+        /// Which symbol of the block (RFC 6330's encoding symbol identifier), below 2²⁴.
+        symbol: u32,
+        /// Payload bytes.
+        len: u16,
+        /// RETRANSMISSION.
+        flags: Flags,
+    },
+    /// Acknowledges symbols of one push flow.
+    SymbolAck {
+        /// Number of the packet that this answers.
+        number: u32,
+        /// Bit `i`: the packet `number - 1 - i` has arrived, too.
+        received: u32,
+        /// Blocks decoded without a gap: the first one still needed.
+        decoded: u32,
+        /// Symbols still needed from this sender for the block of the packet answered; zero once it is decoded.
+        needed: u32,
+        /// A source symbol of that block that any sender may send; [`NO_CLAIM`] for none.
+        claim: u32,
+        /// Packets of the flow that arrived marked CE, modulo 2¹⁶.
+        marks: u16,
+        /// FIN: the object is complete. Then the other fields may say nothing.
+        flags: Flags,
+    },
 }
+
+/// In [`Body::SymbolAck`]: no symbol is claimed.
+pub const NO_CLAIM: u32 = u32::MAX;
 
 /// Bytes per unit of the advertised window (window scale 8, RFC 7323).
 pub const WINDOW_UNIT: u64 = 256;
@@ -482,12 +515,12 @@ pub struct Packet {
     pub traffic_class: TrafficClass,
     /// Ports passed so far; drivers count it.
     pub hops: u8,
-    /// `seq` or `ack`; message and fragment; `received`; a count of messages; `backlog` or `end`.
+    /// `seq` or `ack`; message and fragment; block and symbol; `received` and `claim`; a count of messages; `backlog` or `end`.
     offset: u64,
     /// `sent_at` or `echo`, zero for none; number and priority; number and `complete`; a credit; a run of packets.
     stamp: u64,
     /// The driver's handle for SACK blocks; in an acknowledgement without any, the one-way delay; `length`; a number in a
-    /// sub-flow.
+    /// sub-flow; `needed`.
     attachment: u32,
     /// `len`, `window` or `marks`; which sub-flow.
     amount: u16,
@@ -513,6 +546,8 @@ mod kind {
     pub(super) const SCHEDULED: u8 = 13;
     pub(super) const UNSCHEDULED: u8 = 14;
     pub(super) const SUBFLOW_ACK: u8 = 15;
+    pub(super) const SYMBOL: u8 = 16;
+    pub(super) const SYMBOL_ACK: u8 = 17;
     pub(super) const DATAGRAM: u8 = 24;
     pub(super) const ACK_VECTOR: u8 = 25;
     pub(super) const PULLED: u8 = 26;
@@ -577,10 +612,17 @@ impl Packet {
             Body::SubflowAck { ack, first, end, subflow, flags } => {
                 (kind::SUBFLOW_ACK, ack, join(first, end), subflow as u16, flags)
             }
+            Body::Symbol { number, block, symbol, len, flags } => {
+                (kind::SYMBOL, join(block, symbol), join(number, 0), len, flags)
+            }
+            Body::SymbolAck { number, received, decoded, claim, marks, flags, .. } => {
+                (kind::SYMBOL_ACK, join(received, claim), join(number, decoded), marks, flags)
+            }
         };
         let attachment = match body {
             Body::Message { length, .. } => length,
             Body::Scheduled { number, .. } | Body::Unscheduled { number, .. } => number,
+            Body::SymbolAck { needed, .. } => needed,
             _ => 0,
         };
         Self { to: EndpointId(0), wire_bytes, traffic_class, hops: 0, offset, stamp, attachment, amount, flags, kind }
@@ -628,6 +670,22 @@ impl Packet {
             },
             kind::CLOSE => Body::Close { messages: offset as u32 },
             kind::CLOSE_ACK => Body::CloseAck { complete: offset as u32 },
+            kind::SYMBOL => Body::Symbol {
+                number: (self.stamp >> 32) as u32,
+                block: (offset >> 32) as u32,
+                symbol: offset as u32,
+                len: amount,
+                flags,
+            },
+            kind::SYMBOL_ACK => Body::SymbolAck {
+                number: (self.stamp >> 32) as u32,
+                received: (offset >> 32) as u32,
+                decoded: self.stamp as u32,
+                needed: self.attachment,
+                claim: offset as u32,
+                marks: amount,
+                flags,
+            },
             _ => self.rare_body(sent_at),
         }
     }
@@ -748,7 +806,13 @@ impl Packet {
     #[inline]
     pub const fn payload(&self) -> u16 {
         let carries = match self.kind {
-            kind::DATA | kind::MESSAGE | kind::SCHEDULED | kind::UNSCHEDULED | kind::DATAGRAM | kind::HOMA_DATA => true,
+            kind::DATA
+            | kind::MESSAGE
+            | kind::SCHEDULED
+            | kind::UNSCHEDULED
+            | kind::SYMBOL
+            | kind::DATAGRAM
+            | kind::HOMA_DATA => true,
             kind::PULLED => !self.flags.contains(Flags::TRIMMED),
             _ => false,
         };

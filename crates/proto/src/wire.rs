@@ -22,6 +22,7 @@
 //!  CloseAck   8..12 complete
 //!
 //!  CreditRequest, CreditStop, Credit, Scheduled, Unscheduled, SubflowAck: see `wire/credit.rs`
+//!  Symbol, SymbolAck: see `wire/push.rs`
 //!  Datagram, AckVector, Pulled, PulledAck, Pull, HomaData, Grant, Resend, Busy, Done: see `wire/extended.rs`
 //! ```
 //!
@@ -179,6 +180,7 @@ pub fn encode(packet: &Packet, sack: &SackBlocks, buffer: &mut [u8]) -> usize {
             writer.common(KIND_CLOSE_ACK, Flags::NONE, 0, to);
             writer.u32(complete);
         }
+        Body::Symbol { .. } | Body::SymbolAck { .. } => push::encode(&mut writer, packet.body(), to),
         body @ (Body::Datagram { .. }
         | Body::AckVector { .. }
         | Body::Pulled { .. }
@@ -406,5 +408,6 @@ impl Writer<'_> {
 
 mod credit;
 mod extended;
+mod push;
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 use pliant_proto::contract::reflex::Standing;
 use pliant_proto::switch::queue::Occupancy;
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::WindowState;
 
-use crate::results::{QueueSample, ReflexSample, ThroughputSample};
+use crate::results::{QueueSample, ReflexSample, ThroughputSample, WindowSample};
 
 /// Listens to a run. Recording changes no result: with the recorder on or off a run has the same digest.
 pub trait Recorder {
@@ -22,6 +23,14 @@ pub trait Recorder {
 
     /// An interval of a flow under REFLEX ended.
     fn reflex(&mut self, _flow: u64, _group: u16, _standing: &Standing) {}
+
+    /// Whether it wants to know the windows of senders when it looks.
+    fn wants_windows(&self) -> bool {
+        false
+    }
+
+    /// How the window of a sender stands.
+    fn window(&mut self, _now: Instant, _flow: u64, _group: u16, _window: WindowState) {}
 }
 
 /// Records nothing.
@@ -50,14 +59,26 @@ pub struct SeriesRecorder {
     pub throughput: Vec<ThroughputSample>,
     /// Standings of flows under REFLEX, whenever one of their intervals ended.
     pub reflex: Vec<ReflexSample>,
+    /// Windows of senders, at each look, if they were asked for.
+    pub windows: Vec<WindowSample>,
+    wants_windows: bool,
 }
 
 impl SeriesRecorder {
-    /// Looks every `interval` at a run with `groups` traffic groups.
-    pub fn new(interval: Span, groups: usize) -> Self {
+    /// Looks every `interval` at a run with `groups` traffic groups, and at windows if `windows`.
+    pub fn new(interval: Span, groups: usize, windows: bool) -> Self {
         assert!(interval > Span::ZERO, "an interval takes time");
         let (delivered, reactive) = (vec![0; groups], vec![0; groups]);
-        Self { interval, delivered, reactive, queues: Vec::new(), throughput: Vec::new(), reflex: Vec::new() }
+        Self {
+            interval,
+            delivered,
+            reactive,
+            queues: Vec::new(),
+            throughput: Vec::new(),
+            reflex: Vec::new(),
+            windows: Vec::new(),
+            wants_windows: windows,
+        }
     }
 }
 
@@ -94,5 +115,13 @@ impl Recorder for SeriesRecorder {
 
     fn reflex(&mut self, flow: u64, group: u16, standing: &Standing) {
         self.reflex.push(ReflexSample { flow, group, standing: *standing });
+    }
+
+    fn wants_windows(&self) -> bool {
+        self.wants_windows
+    }
+
+    fn window(&mut self, now: Instant, flow: u64, group: u16, window: WindowState) {
+        self.windows.push(WindowSample { at: now, flow, group, window });
     }
 }

@@ -3,9 +3,11 @@
 use pliant_proto::contract::reflex::Standing;
 use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::WindowState;
 use serde::{Deserialize, Serialize};
 
 pub mod comparison;
+pub mod objects;
 pub mod statistics;
 
 /// How a flow stood when the run ended.
@@ -137,6 +139,18 @@ pub struct FlowRow {
     pub paused: Span,
     /// Its messages; `None` of a plain sequence of bytes.
     pub messages: Option<MessageCounts>,
+    /// Number, within its group, of the object that it brings a part of; `None` of other flows.
+    pub object: Option<u64>,
+    /// Whether its bytes are all those of the object, which the object's flows share.
+    pub shares_object: bool,
+    /// Of a push flow, packets with symbols that arrived.
+    pub symbols: u64,
+    /// Of these, those of a block already decoded, and those that came twice.
+    pub excess_symbols: u64,
+    /// Blocks that the receiver had to decode: all those of the object, in the row of its first flow.
+    pub decoded_blocks: u32,
+    /// Blocks that needed no decoding, likewise.
+    pub whole_blocks: u32,
     /// How far the mean of the records that arrived is off that of all, as a part of it; none without records.
     pub record_error: Share,
 }
@@ -174,6 +188,12 @@ impl Default for FlowRow {
             reactive_bytes: 0,
             reorder_bytes: 0,
             duplicate_bytes: 0,
+            object: None,
+            shares_object: false,
+            symbols: 0,
+            excess_symbols: 0,
+            decoded_blocks: 0,
+            whole_blocks: 0,
         }
     }
 }
@@ -277,6 +297,19 @@ impl ReflexSample {
     }
 }
 
+/// How a sender's window stood at one moment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WindowSample {
+    /// When.
+    pub at: Instant,
+    /// The flow's number, as in [`FlowRow::id`].
+    pub flow: u64,
+    /// Index of its traffic group.
+    pub group: u16,
+    /// How it stood.
+    pub window: WindowState,
+}
+
 /// A traffic group, in words for people.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupInfo {
@@ -327,6 +360,8 @@ pub struct RunResult {
     pub throughput_samples: Vec<ThroughputSample>,
     /// Standings of flows under REFLEX, by time; empty unless asked for.
     pub reflex_samples: Vec<ReflexSample>,
+    /// Windows of senders over time, by time; empty unless asked for.
+    pub window_samples: Vec<WindowSample>,
 }
 
 impl RunResult {

@@ -24,6 +24,7 @@ use pliant_proto::units::Rate;
 
 use self::configs::Configs;
 use self::credits::CreditTransports;
+use self::push::PushTransports;
 use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
@@ -65,10 +66,10 @@ pub fn run(
 ) -> Result<RunResult, RunError> {
     match scenario.spec.sample_interval {
         Some(interval) => {
-            let recorder = SeriesRecorder::new(interval, group_infos(scenario).len());
+            let recorder = SeriesRecorder::new(interval, group_infos(scenario).len(), scenario.spec.sample_windows);
             let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
             (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
-            result.reflex_samples = recorder.reflex;
+            (result.reflex_samples, result.window_samples) = (recorder.reflex, recorder.windows);
             Ok(result)
         }
         None => run_with(scenario, NoRecorder, interrupt, progress).map(|(result, _)| result),
@@ -92,6 +93,7 @@ fn run_with<R: Recorder>(
         host_plan: &scenario.host_plan,
         path_choice: scenario.spec.routing.into(),
         oracle_interval: scenario.oracle_interval(),
+        losses: &scenario.losses,
         seed: scenario.spec.seed,
     };
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
@@ -133,6 +135,7 @@ fn run_with<R: Recorder>(
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
         reflex_samples: Vec::new(),
+        window_samples: Vec::new(),
     };
     result.assert_invariants();
     Ok((result, recorder))
@@ -179,6 +182,8 @@ pub struct Opener<'a> {
     messages: BTreeMap<(u16, Option<u8>, Rate), Arc<AtpConfig>>,
     /// The same for transports with credits, and for the flows of their groups that cannot use them.
     credits: CreditTransports,
+    /// The same for push.
+    push: PushTransports,
     /// The same for the remaining transports.
     configs: Configs,
     /// Row of [`RunResult::groups`] for the legacy flows of each group.
@@ -200,6 +205,7 @@ impl<'a> Opener<'a> {
             near_opt: BTreeMap::new(),
             messages: BTreeMap::new(),
             credits: CreditTransports::default(),
+            push: PushTransports::default(),
             configs: Configs::default(),
             legacy_rows: legacy_rows(scenario),
         }
@@ -224,7 +230,21 @@ impl<'a> Opener<'a> {
         let ideal_fct = ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links);
         let upgraded = scenario.is_upgraded(flow.source, flow.destination);
         let row = self.legacy_rows[usize::from(flow.group)].filter(|_| !upgraded).unwrap_or(flow.group);
+        let mut push = None;
         let (initiator, responder) = match &group.carrier {
+            Carrier::Push(carrier) => {
+                let (source, port, opened) = self.push.open(scenario, carrier, flow, path);
+                push = Some(opened);
+                let source = match &group.reflex {
+                    Some(reflex) => {
+                        let class = TrafficClass::new(flow.class.unwrap_or(group.class));
+                        let config = Arc::new(reflex.config_in(class));
+                        source.with_policy(reflex.policy(config, flow, scenario.spec.seed).into())
+                    }
+                    None => source,
+                };
+                (source.into(), port.into())
+            }
             Carrier::Credit(carrier) => match group.legacy.as_ref().filter(|_| !upgraded) {
                 Some(legacy) => self.credits.open_legacy(&legacy.carrier, flow),
                 None => self.credits.open(scenario, carrier, flow),
@@ -293,7 +313,8 @@ impl<'a> Opener<'a> {
             let total = (!endless).then(|| source.clone().count() as u32);
             Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
         });
-        Opened { initiator, responder, ideal_fct, messages, pinned: group.pinned, group: row }
+        let object = group.traffic.flows_per_object().map(|flows| flow.sequence / u64::from(flows));
+        Opened { initiator, responder, ideal_fct, messages, pinned: group.pinned, group: row, object, push }
     }
 }
 
@@ -320,6 +341,8 @@ pub fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
         let group = scenario.groups.get(usize::from(flow.group));
         let lacks = group.is_some_and(|group| match flow.messages {
             Some(counts) if group.max_loss != LossBound::RELIABLE => counts.delivered < counts.needed,
+            // Its flows bring an object together.
+            _ if matches!(group.carrier, Carrier::Push(_)) => false,
             _ => flow.delivered_bytes < group.contract.needed_bytes(flow.bytes),
         });
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
@@ -413,6 +436,7 @@ impl Clock {
 
 mod configs;
 mod credits;
+mod push;
 mod shares;
 #[cfg(test)]
 mod tests;

@@ -149,7 +149,13 @@ impl HostApplication<AnyTransport> for Flows {
                     flow.finished = true;
                 }
             }
-            Event::GiveUp { .. } | Event::Connected | Event::Release(_) | Event::Ask(_) | Event::AskHost(_) => {}
+            Event::GiveUp { .. }
+            | Event::Connected
+            | Event::Release(_)
+            | Event::Ask(_)
+            | Event::AskHost(_)
+            | Event::DeliverSymbol { .. }
+            | Event::ToController(_) => {}
         }
     }
 

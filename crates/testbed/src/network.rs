@@ -46,6 +46,12 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
     if let Some((_, name)) = unknown.iter().find(|(routing, _)| scenario.spec.routing == *routing) {
         return refuse("routing", format!("the testbed's switch does not know \"{name}\""));
     }
+    if !scenario.losses.is_empty() {
+        return refuse("losses", "the testbed's switch loses nothing by itself");
+    }
+    if scenario.spec.sample_windows {
+        return refuse("sample_windows", "only the simulator looks into senders");
+    }
     if scenario.spec.shares {
         return refuse("shares", "only the simulator knows the max-min fair rate of each flow");
     }
@@ -66,6 +72,9 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
         match &group.carrier {
             Carrier::NearOpt(_) => {
                 return refuse(key, "near-opt exists in the simulator only: a testbed has no oracle");
+            }
+            Carrier::Push(_) => {
+                return refuse(key, "push exists in the simulator only: a testbed has no controller of objects");
             }
             Carrier::Homa(_) => {
                 return refuse(

@@ -505,6 +505,7 @@ fn result(
         queue_samples: queue_samples.collect(),
         throughput_samples: throughput_samples.collect(),
         reflex_samples: Vec::new(),
+        window_samples: Vec::new(),
     }
 }
 

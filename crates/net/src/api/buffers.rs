@@ -285,7 +285,12 @@ impl Buffers {
                 self.outgoing.finished = true;
                 self.outgoing.whole = Vec::new();
             }
-            Event::Connected | Event::Ask(_) | Event::AskHost(_) | Event::GiveUp { .. } => return Ok(()),
+            Event::Connected
+            | Event::Ask(_)
+            | Event::AskHost(_)
+            | Event::GiveUp { .. }
+            | Event::DeliverSymbol { .. }
+            | Event::ToController(_) => return Ok(()),
         }
         self.wake();
         Ok(())

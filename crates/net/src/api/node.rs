@@ -95,6 +95,25 @@ impl Node {
     fn start(address: SocketAddr, mut settings: Settings, accepts: bool) -> io::Result<Self> {
         settings.check(address).map_err(invalid)?;
         settings.flow.auto_consume = false;
+        let (report, made) = std::sync::mpsc::sync_channel(1);
+        // The driver is made where it runs: transports may share what belongs to an object, and stay in their thread.
+        let work = move || match Self::open(address, settings, accepts) {
+            Ok((driver, office, address)) => {
+                _ = report.send(Ok((office.desk.clone(), address)));
+                run(driver, office);
+            }
+            Err(error) => _ = report.send(Err(error)),
+        };
+        std::thread::Builder::new().name("pliant".into()).spawn(work)?;
+        let (desk, address) = made.recv().map_err(io::Error::other)??;
+        Ok(Self { desk, address })
+    }
+
+    fn open(
+        address: SocketAddr,
+        mut settings: Settings,
+        accepts: bool,
+    ) -> io::Result<(Driver<AnyTransport, Port>, Office, SocketAddr)> {
         let alarm = Alarm::new()?;
         let (mut driver, buffer) = settings.driver::<AnyTransport, Port>(address, accepts)?;
         settings.flow.receive_buffer = settings.flow.receive_buffer.min(buffer as u64 / 2);
@@ -107,9 +126,8 @@ impl Node {
             closing: AtomicBool::new(false),
             settings,
         });
-        let office = Office { desk: desk.clone(), clock: driver.clock(), calling: Vec::new() };
-        std::thread::Builder::new().name("pliant".into()).spawn(move || run(driver, office))?;
-        Ok(Self { desk, address })
+        let office = Office { desk, clock: driver.clock(), calling: Vec::new() };
+        Ok((driver, office, address))
     }
 
     /// The socket's address.

@@ -262,6 +262,8 @@ impl Application for Outgoing {
             | Event::Received
             | Event::Ask(_)
             | Event::AskHost(_)
+            | Event::DeliverSymbol { .. }
+            | Event::ToController(_)
             | Event::DeliverMessage { .. }
             | Event::GiveUp { .. } => {}
         }

@@ -128,6 +128,10 @@ impl CongestionControl for Dctcp {
         self.reno.ssthresh()
     }
 
+    fn marked_fraction(&self) -> Option<f64> {
+        Some(self.alpha)
+    }
+
     fn ecn_mode(&self) -> EcnMode {
         EcnMode::Accurate
     }

@@ -137,6 +137,11 @@ pub trait CongestionControl {
         false
     }
 
+    /// Estimated fraction of marked bytes, in [0, 1]; `None` of controllers that estimate none.
+    fn marked_fraction(&self) -> Option<f64> {
+        None
+    }
+
     /// Changes the flow's weight while it runs; controllers without a weight ignore it.
     fn set_weight(&mut self, _weight: f64) {}
 }
@@ -200,6 +205,10 @@ macro_rules! any_controller {
 
             fn needs_one_way_delay(&self) -> bool {
                 match self { $(Self::$name(controller) => controller.needs_one_way_delay(),)* }
+            }
+
+            fn marked_fraction(&self) -> Option<f64> {
+                match self { $(Self::$name(controller) => controller.marked_fraction(),)* }
             }
 
             fn set_weight(&mut self, weight: f64) {

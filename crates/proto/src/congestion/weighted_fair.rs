@@ -211,6 +211,10 @@ impl CongestionControl for WeightedFair {
         EcnMode::Accurate
     }
 
+    fn marked_fraction(&self) -> Option<f64> {
+        Some(self.alpha)
+    }
+
     /// Weights come from the network too: one that is no number is ignored.
     fn set_weight(&mut self, weight: f64) {
         if !weight.is_nan() {

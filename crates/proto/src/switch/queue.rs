@@ -31,11 +31,13 @@ pub enum DropReason {
     SharedBuffer,
     /// The marker, for a packet that cannot be marked.
     Early,
+    /// None of the queue's: the link loses packets.
+    Loss,
 }
 
 impl DropReason {
     /// Every reason, in the order of [`QueueCounters::dropped`].
-    pub const ALL: [Self; 4] = [Self::Tail, Self::Colour, Self::SharedBuffer, Self::Early];
+    pub const ALL: [Self; 5] = [Self::Tail, Self::Colour, Self::SharedBuffer, Self::Early, Self::Loss];
 
     /// Its name in tables and files.
     pub const fn name(self) -> &'static str {
@@ -44,6 +46,7 @@ impl DropReason {
             Self::Colour => "colour",
             Self::SharedBuffer => "shared_buffer",
             Self::Early => "early",
+            Self::Loss => "loss",
         }
     }
 }

@@ -11,11 +11,12 @@ use super::homa::{HomaReceiver, HomaSender};
 use super::layering::{LayeredReceiver, LayeredSender};
 use super::ndp::{NdpReceiver, NdpSender};
 use super::near_opt::{NearOptReceiver, NearOptSender};
+use super::push::{PushPort, PushSource};
 use super::scdp::{ScdpReceiver, ScdpSender};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
-use super::{Command, Deadline, Event, Statistics, Transport};
+use super::{Command, Deadline, Event, Statistics, Transport, WindowState};
 use crate::congestion::AnyController;
 use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
@@ -80,6 +81,10 @@ macro_rules! any_transport {
             fn policy(&self) -> Option<&Policy> {
                 match self { $(Self::$name(transport) => transport.policy(),)* }
             }
+
+            fn window_state(&self) -> Option<WindowState> {
+                match self { $(Self::$name(transport) => transport.window_state(),)* }
+            }
         }
     };
 }
@@ -133,6 +138,10 @@ any_transport! {
     AtpReceiver(AtpReceiver),
     /// Leaves messages out and sends the others by TCP.
     SenderDrop(Box<SenderDrop<AnyController>>),
+    /// Pushes symbols of an object.
+    PushSource(PushSource),
+    /// A receiver's end towards one source of an object.
+    PushPort(PushPort),
 }
 
 #[cfg(test)]

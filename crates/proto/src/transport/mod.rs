@@ -25,6 +25,7 @@ pub mod tcp;
 pub mod udp;
 
 use self::near_opt::{OracleRequest, PacketFate};
+use self::push::{ToController, ToReceiver, ToSource};
 use crate::contract::policy::{Policy, PolicyCounts};
 use crate::host::HostRequest;
 use crate::packet::{ByteRange, Packet, SackBlocks};
@@ -68,6 +69,10 @@ pub enum Command {
         /// What became of it.
         fate: PacketFate,
     },
+    /// The controller of an object orders one of its sources.
+    Push(ToSource),
+    /// The controller of an object answers its receiver.
+    PushReceiver(ToReceiver),
     /// The host's answer to `HostRequest::PullTurn` or `SendTurn`: it is this flow's turn.
     Turn,
     /// The host's answer to `HostRequest::Grants`.
@@ -108,6 +113,13 @@ pub enum Event {
     Finished,
     /// A question to an oracle, for drivers that have one.
     Ask(OracleRequest),
+    /// A symbol arrived that its block still needed.
+    DeliverSymbol {
+        /// Bytes that it stands for; all symbols that are told of make the object.
+        bytes: u32,
+    },
+    /// A message to the controller of an object.
+    ToController(ToController),
     /// A request to what all flows of the host share.
     AskHost(HostRequest),
 }
@@ -131,6 +143,8 @@ pub enum Timer {
     Policy,
     /// A window of rate control ends or is judged.
     RateControl,
+    /// A report to the controller of an object, or a message to it again.
+    Report,
 }
 
 /// When a transport wants to be called, and why.
@@ -167,6 +181,14 @@ pub struct Statistics {
     pub reactive_bytes: u64,
     /// Largest distance from the next byte expected to the end of what waited beyond it (receiver of two sub-flows).
     pub reorder_bytes: u64,
+    /// Packets of an object's symbols that arrived (receiver).
+    pub symbols: u64,
+    /// Of these, those that were of a block already decoded, or came twice.
+    pub excess_symbols: u64,
+    /// Blocks of the object that had to be decoded (receiver, at its end towards the first source).
+    pub decoded_blocks: u32,
+    /// Blocks of the object that needed no decoding.
+    pub whole_blocks: u32,
     /// Times that the sender was told to stand still (cross-queue congestion notification).
     pub pauses: u64,
     /// Time for which it stood still, in the pauses that are over.
@@ -214,6 +236,22 @@ pub trait Transport {
     fn policy(&self) -> Option<&Policy> {
         None
     }
+
+    /// How its window stands, if it has one (sender).
+    fn window_state(&self) -> Option<WindowState> {
+        None
+    }
+}
+
+/// How a sender's window stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WindowState {
+    /// The congestion window, in full packets.
+    pub packets: f64,
+    /// Estimated fraction of marked packets, of controllers that have one.
+    pub alpha: Option<f64>,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub rtt: Span,
 }
 
 /// Where a driver takes a transport's outputs.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  byte         8    9..
+//!  Symbol, SymbolAck: see `push.rs`
 //!  Datagram     24   9..17 seq        17..21 number   21..23 ack_ratio   23..25 len     payload
 //!  AckVector    25   9..13 number     13..21 received 21..25 marked      25..27 count
 //!  Pulled       26   9..17 seq        17..25 sent_at   25..27 len        payload, none with the flag TRIMMED
@@ -14,7 +15,7 @@
 //!  Done         33
 //! ```
 
-use super::{Common, Reader, WireError, Writer, check_end};
+use super::{Common, Reader, WireError, Writer, check_end, push};
 use crate::packet::{Body, ByteRange, EndpointId, Flags};
 
 /// What the second byte says of all kinds here.
@@ -92,7 +93,7 @@ pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
     }
 }
 
-fn begin(writer: &mut Writer<'_>, kind: u8, flags: Flags, to: EndpointId) {
+pub(super) fn begin(writer: &mut Writer<'_>, kind: u8, flags: Flags, to: EndpointId) {
     writer.common(KIND_EXTENDED, flags, 0, to);
     writer.put(&[kind]);
 }
@@ -102,6 +103,7 @@ pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, Wir
     common.no_sack()?;
     let [kind] = reader.take()?;
     Ok(match kind {
+        push::SYMBOL | push::ACK => push::read(reader, common, kind)?,
         DATAGRAM => {
             let flags = common.flags_among(DATAGRAM_FLAGS)?;
             let (seq, number, ack_ratio, len) = (reader.u64()?, reader.u32()?, reader.u16()?, reader.u16()?);

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::packet::{CreditStamp, ShortTime, Side, Subflow};
+use crate::transport::push::MAX_SYMBOL;
 
 const CLASS: TrafficClass = TrafficClass::from_octet(0x0a);
 
@@ -271,6 +272,17 @@ fn message_ack_body() -> impl Strategy<Value = Body> {
     )
 }
 
+fn symbol_body() -> impl Strategy<Value = Body> {
+    let fields = (any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u16>());
+    let ack =
+        (fields, flags_among(Flags::FIN)).prop_map(|((number, received, decoded, needed, claim, marks), flags)| {
+            Body::SymbolAck { number, received, decoded, needed, claim, marks, flags }
+        });
+    let symbol = (any::<u32>(), any::<u32>(), 0..=MAX_SYMBOL, 1..2000u16, flags_among(Flags::RETRANSMISSION))
+        .prop_map(|(number, block, symbol, len, flags)| Body::Symbol { number, block, symbol, len, flags });
+    prop_oneof![symbol, ack]
+}
+
 /// What has a kind beyond the short ones.
 fn extended_body() -> impl Strategy<Value = Body> {
     let (seq, len) = (|| 0..u64::MAX >> 1, || 0..2000u16);
@@ -320,6 +332,7 @@ fn any_packet() -> impl Strategy<Value = (Packet, SackBlocks)> {
     let with_blocks = prop_oneof![
         3 => plain.prop_map(|body| (body, SackBlocks::EMPTY)),
         2 => credit_body().prop_map(|body| (body, SackBlocks::EMPTY)),
+        1 => symbol_body().prop_map(|body| (body, SackBlocks::EMPTY)),
         2 => extended_body().prop_map(|body| (body, SackBlocks::EMPTY)),
         1 => (ack_body(sack_flags), vec(range, 1..=MAX_SACK_BLOCKS)).prop_map(|(body, ranges)| (body, blocks(&ranges))),
     ];

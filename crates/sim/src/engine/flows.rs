@@ -5,9 +5,10 @@
 
 use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::{Statistics, Transport};
+use pliant_proto::transport::{Statistics, Transport, WindowState};
 
 use super::messages::FlowMessages;
+use super::objects::PushFlow;
 use crate::results::{FlowRow, FlowState, Share};
 use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
@@ -24,6 +25,10 @@ pub struct Opened<T> {
     pub group: u16,
     /// The messages it consists of; `None` for a plain sequence of bytes.
     pub messages: Option<Box<FlowMessages>>,
+    /// Number of the object that it brings a part of, within its group.
+    pub object: Option<u64>,
+    /// What the controller must know of it, if it pushes.
+    pub push: Option<PushFlow>,
     /// Whether its packets keep to one path though others do not.
     pub pinned: bool,
 }
@@ -60,6 +65,10 @@ pub(super) struct Slot {
     pub(super) messages: Option<Box<FlowMessages>>,
     /// The flow's number.
     pub(super) id: u64,
+    /// Number of the object that it brings a part of.
+    object: Option<u64>,
+    /// What its controller knows of it, if it pushes; `None` once it is over.
+    pub(super) push: Option<PushFlow>,
     spec: FlowSpec,
     ideal_fct: Span,
 }
@@ -131,7 +140,8 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// Opens a flow on `path`, whose reverse is the way back; returns its initiator.
     pub(super) fn open(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
-        let Opened { initiator, responder, ideal_fct, messages, pinned, group } = (self.open)(&spec, path);
+        let Opened { initiator, responder, ideal_fct, messages, pinned, group, object, push } =
+            (self.open)(&spec, path);
         let slot = Slot {
             in_flight: 0,
             drops: 0,
@@ -143,6 +153,8 @@ impl<'a, T: Transport> Flows<'a, T> {
             pinned,
             messages,
             id,
+            object,
+            push,
             spec,
             ideal_fct,
         };
@@ -200,6 +212,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         self.rows.push(row);
         self.slots[flow as usize].finished = false;
         self.slots[flow as usize].messages = None;
+        self.slots[flow as usize].push = None;
         self.free.push(flow);
     }
 
@@ -241,12 +254,29 @@ impl<'a, T: Transport> Flows<'a, T> {
             fluid_share: Share::NONE,
             pauses: sender.pauses as u32,
             paused: sender.paused,
+            object: slot.object,
+            shares_object: slot.push.is_some_and(|push| push.slots > 1),
+            symbols: receiver.symbols,
+            excess_symbols: receiver.excess_symbols,
+            decoded_blocks: receiver.decoded_blocks,
+            whole_blocks: receiver.whole_blocks,
         }
     }
 
     fn statistics(&self, flow: u32) -> (Statistics, Statistics) {
         let first = 2 * flow as usize;
         (self.endpoints[first].transport.statistics(), self.endpoints[first + 1].transport.statistics())
+    }
+
+    /// How the windows of all senders under way stand: flow, group, window.
+    pub(super) fn windows(&self) -> impl Iterator<Item = (u64, u16, WindowState)> {
+        let mut free = vec![false; self.slots.len()];
+        for &flow in &self.free {
+            free[flow as usize] = true;
+        }
+        let under_way = self.slots.iter().enumerate().filter(move |(flow, _)| !free[*flow]);
+        under_way
+            .filter_map(|(flow, slot)| Some((slot.id, slot.group, self.endpoints[2 * flow].transport.window_state()?)))
     }
 
     /// Rows of all flows that started, by number; those still under way as unfinished.

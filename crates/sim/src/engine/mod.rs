@@ -7,20 +7,25 @@ mod arrivals;
 mod attachments;
 mod flows;
 mod hosts;
+mod losses;
 mod messages;
 mod network;
+mod objects;
 mod oracle;
 mod schedule;
 
 pub use flows::{Open, Opened};
+pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
 pub use network::flow_path;
+pub use objects::{HighWeight, PushFlow};
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::push::{Outgoing, TaskId, ToReceiver};
 use pliant_proto::transport::{Command, Deadline, Event as TransportEvent, Outlet, Transport, drain};
 
 use crate::recorder::Recorder;
@@ -30,6 +35,7 @@ use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
 use flows::{Endpoint, Flows, Slot};
 use network::Network;
+use objects::{Mail, Objects};
 use oracle::Oracle;
 use schedule::{Schedule, kind};
 
@@ -65,6 +71,8 @@ pub struct Setup<'a> {
     pub oracle_interval: Span,
     /// Seed of every random stream.
     pub seed: u64,
+    /// What links lose.
+    pub losses: &'a [LinkLoss],
 }
 
 /// What a run did, beside its flows.
@@ -103,6 +111,7 @@ pub struct Simulation<'a, T: Transport, R: Recorder> {
     network: Network<'a>,
     flows: Flows<'a, T>,
     oracle: Oracle,
+    objects: Objects,
     recorder: R,
     events: u64,
     digest: u64,
@@ -124,6 +133,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             network: Network::new(setup),
             flows: Flows::new(setup.routing.max_hops(), Box::new(traffic), Box::new(open)),
             oracle: Oracle::new(setup.oracle_interval),
+            objects: Objects::new(),
             recorder,
             events: 0,
             digest: 0,
@@ -150,6 +160,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
                 kind::ORACLE_REQUESTS => self.handle_oracle_requests(),
                 kind::ORACLE_UPDATE => self.handle_oracle_update(),
                 kind::MESSAGE => self.handle_message_due(event.entity),
+                kind::CONTROL => self.handle_control(),
                 kind::HOST => self.handle_host(event.entity),
                 _ => self.handle_sample(),
             }
@@ -301,6 +312,10 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         self.network.path(&spec, &mut path);
         let initiator = self.flows.open(number, spec, &path);
         self.mix(kind::FLOW_START, initiator.index());
+        if let Some(push) = self.flows.slots[initiator.flow() as usize].push {
+            let links = path.iter().map(|link| (link.0, self.network.rate(link.0)));
+            self.objects.add(self.now, initiator.flow(), push, links);
+        }
         self.with_transport(initiator.peer(), |_, _, _| {});
         self.with_transport(initiator, |transport, slot, now| {
             if let Some(messages) = &mut slot.messages {
@@ -362,6 +377,49 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         }
     }
 
+    /// Delivers the mail of objects, and lets their controller act.
+    fn handle_control(&mut self) {
+        self.mix(kind::CONTROL, 0);
+        while let Some(mail) = self.objects.take_mail(self.now) {
+            match mail {
+                Mail::ToController(task, message) => self.objects.deliver(self.now, task, message),
+                Mail::Out(Outgoing::Source(task, source, order)) => {
+                    if let Some(flow) = self.objects.flow_of(task, source).filter(|&flow| self.pushes(flow, task)) {
+                        let source = EndpointId::new(flow, Side::Initiator);
+                        self.with_transport(source, |end, _, now| end.handle_command(now, Command::Push(order)));
+                    }
+                }
+                Mail::Out(Outgoing::Receiver(task, message)) => {
+                    if let Some(flow) = self.objects.flow_of(task, 0).filter(|&flow| self.pushes(flow, task)) {
+                        let receiver = EndpointId::new(flow, Side::Responder);
+                        let command = Command::PushReceiver(message);
+                        self.with_transport(receiver, |end, _, now| end.handle_command(now, command));
+                    }
+                    if message == ToReceiver::FinAck {
+                        self.objects.forget(task);
+                    }
+                }
+            }
+        }
+        let Self { objects, schedule, now, .. } = self;
+        objects.advance(*now, |at| schedule.push(at, kind::CONTROL, 0));
+    }
+
+    /// Whether the flow in this slot is still one of the task.
+    fn pushes(&self, flow: u32, task: TaskId) -> bool {
+        self.flows.slots[flow as usize].push.is_some_and(|push| push.task == task)
+    }
+
+    /// An object is complete: its receiver tells its other sources.
+    #[cold]
+    fn handle_woken(&mut self) {
+        while let Some((flow, task)) = self.objects.woken.pop() {
+            if self.pushes(flow, task) {
+                self.with_transport(EndpointId::new(flow, Side::Responder), |_, _, _| {});
+            }
+        }
+    }
+
     /// Brings the answers of what the flows of a host share.
     #[inline(never)]
     fn handle_host(&mut self, host: u32) {
@@ -377,6 +435,11 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
 
     fn handle_sample(&mut self) {
         let next = self.recorder.sample(self.now, self.network.occupancies(self.now));
+        if self.recorder.wants_windows() {
+            for (flow, group, window) in self.flows.windows() {
+                self.recorder.window(self.now, flow, group, window);
+            }
+        }
         // Alone in the schedule, a sample would keep the run going for ever.
         if !self.schedule.is_empty() {
             self.schedule.push(next, kind::SAMPLE, 0);
@@ -399,6 +462,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             slot,
             network: &mut self.network,
             oracle: &mut self.oracle,
+            objects: &mut self.objects,
             schedule: &mut self.schedule,
             recorder: &mut self.recorder,
             displaced: &mut self.displaced,
@@ -412,6 +476,9 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             self.lose(&packet);
         }
         self.flows.close_if_over(endpoint.flow());
+        if !self.objects.woken.is_empty() {
+            self.handle_woken();
+        }
     }
 
     #[inline]
@@ -443,6 +510,7 @@ struct SimulatedHost<'s, 'a, R> {
     slot: &'s mut Slot,
     network: &'s mut Network<'a>,
     oracle: &'s mut Oracle,
+    objects: &'s mut Objects,
     schedule: &'s mut Schedule,
     recorder: &'s mut R,
     displaced: &'s mut Vec<Packet>,
@@ -520,7 +588,19 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
                 }
             }
             // A flow of messages may have had all it needs before its sender closed it.
-            TransportEvent::Received => _ = self.slot.received.get_or_insert(self.now),
+            TransportEvent::Received => {
+                self.slot.received.get_or_insert(self.now);
+                if let Some(push) = self.slot.push {
+                    self.objects.wake_others(push.task, self.endpoint.flow());
+                }
+            }
+            TransportEvent::DeliverSymbol { bytes } => self.delivered(bytes.into()),
+            TransportEvent::ToController(message) => {
+                if let Some(push) = self.slot.push {
+                    let at = self.objects.post(self.now, push.task, message);
+                    self.schedule.push(at, kind::CONTROL, 0);
+                }
+            }
             TransportEvent::Finished => self.slot.finished = true,
             TransportEvent::Ask(_) | TransportEvent::AskHost(_) => self.ask(event),
             TransportEvent::Connected | TransportEvent::Release(_) => {}

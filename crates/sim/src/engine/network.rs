@@ -2,13 +2,14 @@
 
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
-use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
+use pliant_proto::switch::queue::{Admission, DropReason, Occupancy, QueueCounters};
 use pliant_proto::switch::{Link, QueuePlan, SharedBuffer};
 use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
 use super::hosts::Hosts;
+use super::losses::Losses;
 use super::schedule::{Schedule, kind};
 use super::{PathChoice, Setup};
 use crate::routing::Routing;
@@ -35,6 +36,7 @@ pub(super) struct Network<'a> {
     orders: Vec<Vec<u16>>,
     /// SACK blocks of packets under way.
     pub(super) attachments: Attachments,
+    losses: Losses,
     /// What the flows of each host share.
     pub(super) shared_hosts: Hosts,
 }
@@ -65,6 +67,7 @@ impl<'a> Network<'a> {
             turns: vec![0; nodes],
             orders: vec![Vec::new(); if setup.path_choice == PathChoice::SprayPermutation { nodes } else { 0 }],
             attachments: Attachments::default(),
+            losses: Losses::new(setup.losses, setup.seed),
             shared_hosts: Hosts::default(),
         }
     }
@@ -88,6 +91,9 @@ impl<'a> Network<'a> {
     /// Queues a packet on `link`.
     #[inline(always)]
     pub(super) fn enqueue(&mut self, now: Instant, link: u32, packet: &Packet, schedule: &mut Schedule) -> Admission {
+        if self.losses.takes(now, link, packet) {
+            return Admission::Dropped(DropReason::Loss);
+        }
         if !self.shared.is_empty() {
             return self.enqueue_shared(now, link, packet, schedule);
         }
@@ -257,7 +263,14 @@ impl<'a> Network<'a> {
 
     /// Each queue's counts, by link.
     pub(super) fn counters(&self) -> impl Iterator<Item = Vec<QueueCounters>> {
-        self.links.iter().map(Link::counters)
+        self.links.iter().enumerate().map(|(link, port)| {
+            let mut counters = port.counters();
+            for (class, lost) in self.losses.counts(link as u32) {
+                let sum = &mut counters[self.queue_of(link as u32, class)].dropped[DropReason::Loss as usize];
+                (sum.packets, sum.bytes) = (sum.packets + lost.packets, sum.bytes + lost.bytes);
+            }
+            counters
+        })
     }
 
     /// Asserts that no packet or byte was made or lost, on each link and from link to link.

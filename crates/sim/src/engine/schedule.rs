@@ -28,6 +28,8 @@ pub(super) mod kind {
     pub(in crate::engine) const MESSAGE: u8 = 7;
     /// What the flows of a host share has an answer; the entity is the host.
     pub(in crate::engine) const HOST: u8 = 8;
+    /// The controller of objects has mail, sends some, or acts.
+    pub(in crate::engine) const CONTROL: u8 = 9;
 }
 
 /// The pending events of a run.

@@ -146,6 +146,7 @@ fn bytes(result: &RunResult) -> usize {
         + size_of_val(&result.queue_samples[..])
         + size_of_val(&result.throughput_samples[..])
         + size_of_val(&result.reflex_samples[..])
+        + size_of_val(&result.window_samples[..])
 }
 
 /// Computes expressions of one experiment.

@@ -3,8 +3,11 @@
 use pliant_proto::contract::reflex::{Phase, Standing};
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::WindowState;
 
-use crate::results::{FlowRow, FlowState, MessageCounts, PortRow, ReflexSample, RunResult, Share, ThroughputSample};
+use crate::results::{
+    FlowRow, FlowState, MessageCounts, PortRow, ReflexSample, RunResult, Share, ThroughputSample, WindowSample,
+};
 
 /// A result in which every group, queue and sample is there once, for checks of names and types.
 pub(super) fn result(groups: u16) -> RunResult {
@@ -23,6 +26,9 @@ pub(super) fn result(groups: u16) -> RunResult {
         record_error: Share::new(Some(1.0)),
         fair_share: Share::new(Some(1.0)),
         fluid_share: Share::new(Some(1.0)),
+        object: Some(0),
+        symbols: 1,
+        whole_blocks: 1,
         ..FlowRow::default()
     };
     let standing = Standing {
@@ -35,6 +41,7 @@ pub(super) fn result(groups: u16) -> RunResult {
         phase: Phase::Exploit,
         low: false,
     };
+    let window = WindowState { packets: 1.0, alpha: Some(1.0), rtt: Span::from_us(1) };
     let port = PortRow {
         port: 0,
         queue: 0,
@@ -62,5 +69,6 @@ pub(super) fn result(groups: u16) -> RunResult {
             .map(|group| ThroughputSample { at: end, group, delivered_bytes: 1, reactive_bytes: 1 })
             .collect(),
         reflex_samples: (0..groups).map(|group| ReflexSample { flow: 0, group, standing }).collect(),
+        window_samples: (0..groups).map(|group| WindowSample { at: end, flow: 0, group, window }).collect(),
     }
 }

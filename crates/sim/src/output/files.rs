@@ -16,6 +16,10 @@ pub const QUEUE_SERIES: &str = "queue_series.parquet";
 pub const THROUGHPUT_SERIES: &str = "throughput_series.parquet";
 /// Standings of flows under REFLEX over time.
 pub const REFLEX_SERIES: &str = "reflex_series.parquet";
+/// Windows of senders over time.
+pub const WINDOW_SERIES: &str = "window_series.parquet";
+/// One row per object.
+pub const OBJECTS: &str = "objects.csv";
 /// The report.
 pub const REPORT: &str = "report.html";
 /// The table of a comparison.

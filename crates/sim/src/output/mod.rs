@@ -136,6 +136,11 @@ fn write_run_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &s
     write_data_files(folder, result, resolved_scenario_toml)?;
     let flows = result.flows.chunks(CHUNK_ROWS).map(|rows| schema::flows(rows, &result.groups));
     write_csv(&folder.join(files::FLOWS_CSV), &schema::FLOWS, flows)?;
+    let objects = result.objects();
+    if !objects.is_empty() {
+        let objects = objects.chunks(CHUNK_ROWS).map(|rows| schema::objects(rows, &result.groups));
+        write_csv(&folder.join(files::OBJECTS), &schema::OBJECTS, objects)?;
+    }
     write_text(&folder.join(files::REPORT), &report::render(result))
 }
 
@@ -155,6 +160,10 @@ fn write_data_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &
         let samples = result.throughput_samples.chunks(CHUNK_ROWS);
         let chunks = samples.map(|rows| schema::throughput_series(rows, groups));
         write_parquet(&folder.join(files::THROUGHPUT_SERIES), &schema::THROUGHPUT_SERIES, chunks)?;
+    }
+    if !result.window_samples.is_empty() {
+        let chunks = result.window_samples.chunks(CHUNK_ROWS).map(|rows| schema::window_series(rows, groups));
+        write_parquet(&folder.join(files::WINDOW_SERIES), &schema::WINDOW_SERIES, chunks)?;
     }
     if !result.reflex_samples.is_empty() {
         let chunks = result.reflex_samples.chunks(CHUNK_ROWS).map(|rows| schema::reflex_series(rows, groups));
@@ -213,6 +222,9 @@ pub fn read_run(dir: &Path) -> Result<RunResult, OutputError> {
     let series = dir.join(files::REFLEX_SERIES);
     let reflex = |columns: &Columns<'static>| schema::read_reflex_series(columns, groups);
     result.reflex_samples = read_parquet(&series, &schema::REFLEX_SERIES, reflex)?.unwrap_or_default();
+    let series = dir.join(files::WINDOW_SERIES);
+    let windows = |columns: &Columns<'static>| schema::read_window_series(columns, groups);
+    result.window_samples = read_parquet(&series, &schema::WINDOW_SERIES, windows)?.unwrap_or_default();
     Ok(result)
 }
 

@@ -6,14 +6,17 @@ use std::borrow::Cow;
 use pliant_proto::contract::reflex::{Phase, Standing};
 use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::WindowState;
 
 use super::columns::{Column, Columns, Field, Kind};
+use crate::results::objects::ObjectRow;
 use crate::results::{
     FlowRow, FlowState, GroupInfo, MessageCounts, PortRow, QueueSample, ReflexSample, Share, ThroughputSample,
+    WindowSample,
 };
 
 /// Columns of `flows.csv` and `flows.parquet`.
-pub(super) const FLOWS: [Field; 33] = [
+pub(super) const FLOWS: [Field; 39] = [
     ("flow", Kind::Integer),
     ("group", Kind::Text),
     ("request", Kind::Integer),
@@ -47,10 +50,16 @@ pub(super) const FLOWS: [Field; 33] = [
     ("reactive_bytes", Kind::Integer),
     ("reorder_bytes", Kind::Integer),
     ("duplicate_bytes", Kind::Integer),
+    ("object", Kind::OptionalInteger),
+    ("shares_object", Kind::Integer),
+    ("symbols", Kind::Integer),
+    ("excess_symbols", Kind::Integer),
+    ("decoded_blocks", Kind::Integer),
+    ("whole_blocks", Kind::Integer),
 ];
 
 /// Columns of `ports.csv`.
-pub(super) const PORTS: [Field; 22] = [
+pub(super) const PORTS: [Field; 24] = [
     ("port", Kind::Integer),
     ("queue", Kind::Integer),
     ("port_name", Kind::Text),
@@ -68,6 +77,8 @@ pub(super) const PORTS: [Field; 22] = [
     ("dropped_shared_buffer_bytes", Kind::Integer),
     ("dropped_early_packets", Kind::Integer),
     ("dropped_early_bytes", Kind::Integer),
+    ("dropped_loss_packets", Kind::Integer),
+    ("dropped_loss_bytes", Kind::Integer),
     ("left_packets", Kind::Integer),
     ("left_bytes", Kind::Integer),
     ("max_packets", Kind::Integer),
@@ -104,6 +115,34 @@ pub(super) const REFLEX_SERIES: [Field; 10] = [
     ("delivery_budget_bytes", Kind::OptionalNumber),
     ("phase", Kind::Text),
     ("low", Kind::Integer),
+];
+
+/// Columns of `window_series.parquet`.
+pub(super) const WINDOW_SERIES: [Field; 6] = [
+    ("at_ps", Kind::Integer),
+    ("flow", Kind::Integer),
+    ("group", Kind::Text),
+    ("window_packets", Kind::OptionalNumber),
+    ("alpha", Kind::OptionalNumber),
+    ("rtt_ps", Kind::Integer),
+];
+
+/// Columns of `objects.csv`.
+pub(super) const OBJECTS: [Field; 14] = [
+    ("object", Kind::Integer),
+    ("group", Kind::Text),
+    ("receiver", Kind::Integer),
+    ("sources", Kind::Integer),
+    ("size_bytes", Kind::Integer),
+    ("start_ps", Kind::Integer),
+    ("completed_ps", Kind::OptionalInteger),
+    ("completion_time_us", Kind::OptionalNumber),
+    ("delivered_bytes", Kind::Integer),
+    ("largest_part", Kind::OptionalNumber),
+    ("symbols", Kind::Integer),
+    ("excess_symbols", Kind::Integer),
+    ("decoded_blocks", Kind::Integer),
+    ("whole_blocks", Kind::Integer),
 ];
 
 fn integers<T>(rows: &[T], value: impl Fn(&T) -> u64) -> Column<'static> {
@@ -153,6 +192,12 @@ pub(super) fn flows<'a>(rows: &'a [FlowRow], groups: &'a [GroupInfo]) -> Columns
         integers(rows, |flow| flow.reactive_bytes),
         integers(rows, |flow| flow.reorder_bytes),
         integers(rows, |flow| flow.duplicate_bytes),
+        Column::OptionalInteger(rows.iter().map(|flow| flow.object).collect()),
+        integers(rows, |flow| u64::from(flow.shares_object)),
+        integers(rows, |flow| flow.symbols),
+        integers(rows, |flow| flow.excess_symbols),
+        integers(rows, |flow| u64::from(flow.decoded_blocks)),
+        integers(rows, |flow| u64::from(flow.whole_blocks)),
     ]
 }
 
@@ -216,6 +261,36 @@ pub(super) fn reflex_series<'a>(rows: &'a [ReflexSample], groups: &'a [GroupInfo
         budget(|standing| standing.delivery_budget),
         text(rows, |sample| sample.standing.phase.name()),
         integers(rows, |sample| u64::from(sample.standing.low)),
+    ]
+}
+
+pub(super) fn window_series<'a>(rows: &'a [WindowSample], groups: &'a [GroupInfo]) -> Columns<'a> {
+    vec![
+        integers(rows, |sample| sample.at.as_ps()),
+        integers(rows, |sample| sample.flow),
+        text(rows, |sample| &groups[usize::from(sample.group)].name),
+        Column::OptionalNumber(rows.iter().map(|sample| Some(sample.window.packets)).collect()),
+        Column::OptionalNumber(rows.iter().map(|sample| sample.window.alpha).collect()),
+        integers(rows, |sample| sample.window.rtt.as_ps()),
+    ]
+}
+
+pub(super) fn objects<'a>(rows: &'a [ObjectRow], groups: &'a [GroupInfo]) -> Columns<'a> {
+    vec![
+        integers(rows, |object| object.object),
+        text(rows, |object| &groups[usize::from(object.group)].name),
+        integers(rows, |object| u64::from(object.receiver)),
+        integers(rows, |object| u64::from(object.sources)),
+        integers(rows, |object| object.bytes),
+        integers(rows, |object| object.start.as_ps()),
+        Column::OptionalInteger(rows.iter().map(|object| object.completed.map(Instant::as_ps)).collect()),
+        Column::OptionalNumber(rows.iter().map(|object| object.completion_time().map(Span::as_us_f64)).collect()),
+        integers(rows, |object| object.delivered_bytes),
+        Column::OptionalNumber(rows.iter().map(|object| Some(object.largest_part)).collect()),
+        integers(rows, |object| object.symbols),
+        integers(rows, |object| object.excess_symbols),
+        integers(rows, |object| u64::from(object.decoded_blocks)),
+        integers(rows, |object| u64::from(object.whole_blocks)),
     ]
 }
 
@@ -339,6 +414,12 @@ pub(super) fn read_flows(columns: &Columns<'static>, groups: &[GroupInfo]) -> Re
             reactive_bytes: table.integer("reactive_bytes", row),
             reorder_bytes: table.integer("reorder_bytes", row),
             duplicate_bytes: table.integer("duplicate_bytes", row),
+            object: table.optional("object", row),
+            shares_object: table.integer("shares_object", row) != 0,
+            symbols: table.integer("symbols", row),
+            excess_symbols: table.integer("excess_symbols", row),
+            decoded_blocks: table.small("decoded_blocks", row)?,
+            whole_blocks: table.small("whole_blocks", row)?,
         })
     };
     (0..table.rows()).map(row).collect()
@@ -395,6 +476,27 @@ pub(super) fn read_throughput_series(
             group: table.group(row, groups)?,
             delivered_bytes: table.integer("delivered_bytes", row),
             reactive_bytes: table.integer("reactive_bytes", row),
+        })
+    };
+    (0..table.rows()).map(row).collect()
+}
+
+pub(super) fn read_window_series(
+    columns: &Columns<'static>,
+    groups: &[GroupInfo],
+) -> Result<Vec<WindowSample>, String> {
+    let table = Named { fields: &WINDOW_SERIES, columns };
+    let row = |row: usize| {
+        let packets = table.number("window_packets", row);
+        Ok(WindowSample {
+            at: Instant::from_ps(table.integer("at_ps", row)),
+            flow: table.integer("flow", row),
+            group: table.group(row, groups)?,
+            window: WindowState {
+                packets: packets.ok_or_else(|| format!("row {}: window_packets is missing", row + 1))?,
+                alpha: table.number("alpha", row),
+                rtt: Span::from_ps(table.integer("rtt_ps", row)),
+            },
         })
     };
     (0..table.rows()).map(row).collect()

@@ -90,5 +90,6 @@ pub(super) fn read_summary(text: &str) -> Result<RunResult, String> {
         queue_samples: Vec::new(),
         throughput_samples: Vec::new(),
         reflex_samples: Vec::new(),
+        window_samples: Vec::new(),
     })
 }

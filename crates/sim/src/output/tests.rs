@@ -47,6 +47,7 @@ fn a_run_leaves_these_files() {
         "scenario.toml",
         "summary.json",
         "throughput_series.parquet",
+        "window_series.parquet",
     ];
     assert_eq!(entries(&out), expected);
     assert_eq!(fs::read_to_string(out.join(files::SCENARIO)).unwrap(), "seed = 7\n");
@@ -56,8 +57,9 @@ fn a_run_leaves_these_files() {
     bare.queue_samples.clear();
     bare.throughput_samples.clear();
     bare.reflex_samples.clear();
+    bare.window_samples.clear();
     write_run(&out, &bare, "", true).unwrap();
-    for series in [files::QUEUE_SERIES, files::THROUGHPUT_SERIES, files::REFLEX_SERIES] {
+    for series in [files::QUEUE_SERIES, files::THROUGHPUT_SERIES, files::REFLEX_SERIES, files::WINDOW_SERIES] {
         assert!(!out.join(series).exists());
     }
 }
@@ -74,13 +76,15 @@ fn columns_keep_their_names() {
         "flow,group,request,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
          given_up_bytes,low_sent_bytes,low_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets,\
          fair_share,fluid_share,pauses,paused_ps,messages,needed_messages,delivered_messages,record_error,\
-         credits,wasted_credits,reactive_bytes,reorder_bytes,duplicate_bytes"
+         credits,wasted_credits,reactive_bytes,reorder_bytes,duplicate_bytes,object,shares_object,symbols,excess_symbols,\
+         decoded_blocks,whole_blocks"
     );
     assert_eq!(
         header(files::PORTS_CSV),
         "port,queue,port_name,queue_name,enqueued_packets,enqueued_bytes,dequeued_packets,dequeued_bytes,\
          marked_packets,dropped_tail_packets,dropped_tail_bytes,dropped_colour_packets,dropped_colour_bytes,\
          dropped_shared_buffer_packets,dropped_shared_buffer_bytes,dropped_early_packets,dropped_early_bytes,\
+         dropped_loss_packets,dropped_loss_bytes,\
          left_packets,left_bytes,max_packets,trimmed_packets,returned_packets"
     );
     let names = |fields: &[Field]| fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
@@ -91,13 +95,20 @@ fn columns_keep_their_names() {
         "at_ps,flow,group,interval_ps,acked_bytes,fair_rate_bytes_per_s,rate_budget_bytes,delivery_budget_bytes,\
          phase,low"
     );
+    assert_eq!(names(&schema::WINDOW_SERIES), "at_ps,flow,group,window_packets,alpha,rtt_ps");
+    assert_eq!(
+        names(&schema::OBJECTS),
+        "object,group,receiver,sources,size_bytes,start_ps,completed_ps,completion_time_us,delivered_bytes,\
+         largest_part,symbols,excess_symbols,decoded_blocks,whole_blocks"
+    );
 }
 
 #[test]
 fn every_column_is_documented() {
     let schema = include_str!("../../../../docs/output.md");
-    let series: [&[Field]; 3] = [&schema::QUEUE_SERIES, &schema::THROUGHPUT_SERIES, &schema::REFLEX_SERIES];
-    let tables: [&[Field]; 2] = [&schema::FLOWS, &schema::PORTS];
+    let series: [&[Field]; 4] =
+        [&schema::QUEUE_SERIES, &schema::THROUGHPUT_SERIES, &schema::REFLEX_SERIES, &schema::WINDOW_SERIES];
+    let tables: [&[Field]; 3] = [&schema::FLOWS, &schema::PORTS, &schema::OBJECTS];
     for (name, _) in tables.into_iter().chain(series).flatten() {
         let name = match name.strip_prefix("dropped_").and_then(|rest| rest.rsplit_once('_')) {
             Some((reason, unit)) if !reason.is_empty() => {
@@ -212,7 +223,7 @@ fn a_report_is_rebuilt_from_the_other_files() {
     fs::remove_file(out.join(files::REPORT)).unwrap();
     let path = rebuild_report(&out).unwrap();
     assert_eq!(fs::read_to_string(path).unwrap(), first);
-    assert_eq!(entries(&out).len(), 9, "no temporary file stays");
+    assert_eq!(entries(&out).len(), 10, "no temporary file stays");
 }
 
 #[test]

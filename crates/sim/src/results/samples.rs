@@ -3,8 +3,11 @@
 use pliant_proto::contract::reflex::{Phase, Standing};
 use pliant_proto::switch::queue::{Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::WindowState;
 
-use super::{FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ReflexSample, RunResult, Share, ThroughputSample};
+use super::{
+    FlowRow, FlowState, GroupInfo, PortRow, QueueSample, ReflexSample, RunResult, Share, ThroughputSample, WindowSample,
+};
 
 const RUN: Span = Span::from_ms(20);
 const INTERVAL: Span = Span::from_us(10);
@@ -48,6 +51,12 @@ fn scatter(i: u64, salt: u64) -> f64 {
         / (1u64 << 53) as f64
 }
 
+fn window_sample(i: u64) -> WindowSample {
+    let alpha = i.is_multiple_of(2).then_some(1.0 / i as f64);
+    let window = WindowState { packets: i as f64 / 3.0, alpha, rtt: Span::from_us(i) };
+    WindowSample { at: Instant::ZERO.after(Span::from_us(i)), flow: i, group: (i % 2) as u16, window }
+}
+
 /// A run of `flows` flows in two groups, whose first group is slowed down in proportion to `load`.
 pub(crate) fn run_with(flows: u64, load: f64) -> RunResult {
     RunResult {
@@ -69,6 +78,7 @@ pub(crate) fn run_with(flows: u64, load: f64) -> RunResult {
             .flat_map(|i| (0..2).map(move |group| throughput_sample(i, group, load)))
             .collect(),
         reflex_samples: (1..=10).map(reflex_sample).collect(),
+        window_samples: (1..=10).map(window_sample).collect(),
     }
 }
 
@@ -105,7 +115,7 @@ fn scattered_flow(id: u64, flows: u64, load: f64) -> FlowRow {
 
 fn port(port: u32) -> PortRow {
     let admitted = Tally { packets: 100_000 / (u64::from(port) + 1), bytes: 153_800_000 / (u64::from(port) + 1) };
-    let mut dropped = [Tally::default(); 4];
+    let mut dropped = [Tally::default(); 5];
     dropped[0] = Tally { packets: 120 / (u64::from(port) + 1), bytes: 180_000 };
     dropped[2] = Tally { packets: 7, bytes: 10_766 };
     PortRow {

@@ -12,6 +12,7 @@ use super::homa::HomaSpec;
 use super::kernel::KernelSpec;
 use super::ndp::NdpSpec;
 use super::near_opt::NearOptSpec;
+use super::push::PushSpec;
 use super::reflex::ReflexSpec;
 use super::scdp::ScdpSpec;
 use super::tcp::TcpSpec;
@@ -20,7 +21,7 @@ use crate::traffic::TrafficSpec;
 use crate::workload::MessagesSpec;
 
 /// Keys of a group beside those of its [`TrafficSpec`].
-pub(super) const GROUP_KEYS: [&str; 23] = [
+pub(super) const GROUP_KEYS: [&str; 24] = [
     "kind",
     "class",
     "ack_class",
@@ -39,6 +40,7 @@ pub(super) const GROUP_KEYS: [&str; 23] = [
     "pfabric",
     "cross_queue",
     "near_opt",
+    "push",
     "credit",
     "legacy",
     "legacy_class",
@@ -94,6 +96,9 @@ pub struct GroupSpec {
     /// Settings of its `near-opt` transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_opt: Option<NearOptSpec>,
+    /// Settings of its `push` transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushSpec>,
     /// Settings of its ATP transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atp: Option<AtpSpec>,
@@ -175,13 +180,15 @@ pub enum TransportName {
     /// Data on credits, and by DCTCP's window what is left (FlexPass).
     #[serde(rename = "flexpass")]
     FlexPass,
+    /// Coded symbols of an object, from many sources at once (PPUSH).
+    Push,
     /// The operating system's TCP, on a testbed; in the simulator a model of it.
     Kernel,
 }
 
 impl TransportName {
     /// Every transport.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Reno,
         Self::NewReno,
         Self::Cubic,
@@ -203,6 +210,7 @@ impl TransportName {
         Self::ExpressPass,
         Self::Layered,
         Self::FlexPass,
+        Self::Push,
         Self::Kernel,
     ];
 
@@ -230,6 +238,7 @@ impl TransportName {
             Self::ExpressPass => "expresspass",
             Self::Layered => "expresspass-layered",
             Self::FlexPass => "flexpass",
+            Self::Push => "push",
             Self::Kernel => "kernel",
         }
     }
@@ -258,6 +267,7 @@ impl TransportName {
             Self::Layered => "layering: data on credits as far as DCTCP's window lets it (ExpressPass+)",
             Self::Kernel => "the operating system's TCP on a testbed, and a model of it in the simulator",
             Self::FlexPass => "FlexPass: a part on credits, and by DCTCP's window what others leave",
+            Self::Push => "PPUSH: coded symbols of an object from many sources at once, weighted by remaining size",
             Self::Atp => "approximate transmission: a share of the messages may be missing (ATP)",
             Self::PFabric => "pFabric at the line rate, ends once enough messages have arrived (SIGCOMM 2013, ATP)",
             Self::NearOpt => {
@@ -274,7 +284,7 @@ impl TransportName {
     /// Whether it is a member of the TCP family and nothing else.
     pub const fn is_tcp(self) -> bool {
         let other = matches!(self, Self::Udp | Self::Dccp | Self::Ndp | Self::Scdp | Self::Homa)
-            || matches!(self, Self::Atp | Self::PFabric | Self::NearOpt | Self::Kernel);
+            || matches!(self, Self::Atp | Self::PFabric | Self::NearOpt | Self::Push | Self::Kernel);
         !other && !self.has_credits()
     }
 
@@ -294,6 +304,7 @@ impl TransportName {
             Self::Atp => "atp",
             Self::PFabric => "pfabric",
             Self::NearOpt => "near_opt",
+            Self::Push => "push",
             Self::Kernel => "kernel",
             Self::ExpressPass | Self::Layered | Self::FlexPass => "credit",
             _ => "tcp",
@@ -311,6 +322,7 @@ impl TransportName {
             Self::Atp => Table::try_from(AtpSpec::default().explicit()),
             Self::PFabric => Table::try_from(PFabricSpec::default()),
             Self::NearOpt => Table::try_from(NearOptSpec::default()),
+            Self::Push => Table::try_from(PushSpec::default().explicit(&Contract::default(), 1, true)),
             Self::Kernel => Table::try_from(KernelSpec::default()),
             _ if self.has_credits() => Table::try_from(CreditSpec::default().explicit(self, 1.0)),
             _ => Table::try_from(TcpSpec::default().explicit(&TcpSpec::default(), self)),
@@ -329,7 +341,7 @@ impl TransportName {
     /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {
-            Self::WeightedFair => &[Field::Weight],
+            Self::WeightedFair | Self::Push => &[Field::Weight],
             _ if self.sends_messages() => &[Field::MinDelivery],
             _ => &[],
         }

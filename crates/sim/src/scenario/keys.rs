@@ -23,7 +23,7 @@ pub struct Override {
 const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 18] = [
+const TOP: [&str; 20] = [
     "name",
     "description",
     "seed",
@@ -34,6 +34,8 @@ const TOP: [&str; 18] = [
     "shares",
     "routing",
     "sample_interval",
+    "sample_windows",
+    "losses",
     "topology",
     "packets",
     "queues",

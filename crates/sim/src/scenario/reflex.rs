@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use pliant_proto::contract::Contract;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
+use pliant_proto::contract::{Contract, Field};
 use pliant_proto::packet::{CLASSES, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
-use super::group::{GroupSpec, TransportName};
+use super::group::GroupSpec;
 use super::queues::{KeyError, QueuesSpec};
 use crate::traffic::{FlowSpec, TrafficSpec, UNLIMITED_BYTES};
 use crate::units_serde;
@@ -104,8 +104,8 @@ impl ReflexSpec {
             GiveWayName::Weight if self.low_class.is_some() => {
                 return refuse("low_class", "goes with give_way = \"queue\"".to_owned());
             }
-            GiveWayName::Weight if group.transport != TransportName::WeightedFair => {
-                let why = format!("{} has no weight, weighted-fair has", group.transport.name());
+            GiveWayName::Weight if !group.transport.honours().contains(&Field::Weight) => {
+                let why = format!("{} has no weight, weighted-fair and push have", group.transport.name());
                 return refuse("give_way", why);
             }
             GiveWayName::Weight => {

@@ -28,8 +28,10 @@ use super::error::ScenarioError;
 use super::group::{GroupSpec, TransportName};
 use super::homa::HomaSpec;
 use super::kernel::kernel_carrier;
+use super::losses;
 use super::ndp::NdpSpec;
 use super::near_opt::{NearOptSpec, OracleSpec};
+use super::push::{PushCarrier, push_carrier};
 use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::reflex::ReflexGroup;
 use super::scdp::ScdpSpec;
@@ -37,10 +39,11 @@ use super::spec::{PacketsSpec, RoutingName, ScenarioSpec};
 use super::tcp::TcpSpec;
 use super::udp::UdpSpec;
 use super::warnings::warnings;
+use crate::engine::LinkLoss;
 use crate::routing::Routing;
 use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{
-    Environment, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
+    Environment, FANOUT_MAX, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
 };
 use crate::workload::{Messages, PacketFormat};
 
@@ -66,6 +69,8 @@ pub struct Resolved {
     pub groups: Vec<Group>,
     /// Whether each host has the transports with credits; empty if all have.
     deployed: Vec<bool>,
+    /// What links lose.
+    pub losses: Vec<LinkLoss>,
     /// What can run but is hardly meant, a line each.
     pub warnings: Vec<String>,
     pub(super) fabric: Fabric,
@@ -129,6 +134,8 @@ pub enum Carrier {
     Homa(Box<HomaConfig>),
     /// Near-Opt.
     NearOpt(NearOptSpec),
+    /// Push.
+    Push(Box<PushCarrier>),
     /// ATP or pFabric. The largest rate may stand for that of the sender's link.
     Messages(Box<AtpConfig>),
     /// The operating system's TCP with a congestion control of which the simulator has no model.
@@ -312,6 +319,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         spec.oracle.get_or_insert_default();
     }
 
+    let losses = losses::resolve(&spec.losses, &topology).map_err(|(key, why)| document.error(&key, why))?;
     let fabric = fabric(&topology, spec.duration);
     let mut resolved = Resolved {
         spec,
@@ -321,6 +329,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         host_plan,
         groups,
         deployed,
+        losses,
         warnings: Vec::new(),
         fabric,
         class_names,
@@ -351,6 +360,9 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if spec.sample_interval == Some(Span::ZERO) {
         return refuse("sample_interval", "must be longer than 0s");
+    }
+    if spec.sample_windows && spec.sample_interval.is_none() {
+        return refuse("sample_windows", "needs a `sample_interval`");
     }
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
@@ -446,10 +458,26 @@ fn resolve_group(
     let contract = Contract::from(group.contract);
     let mut honours = group.transport.honours().to_vec();
     if group.reflex.is_some() {
-        honours.extend([Field::MinDelivery, Field::MinShare]);
+        honours.push(Field::MinShare);
+        // Which symbols an object can do without its receiver decides.
+        if group.transport != TransportName::Push {
+            honours.push(Field::MinDelivery);
+        }
     }
     contract.check(&honours).map_err(|why| contract_error(document, name, group.transport, why))?;
     group.ack_class.get_or_insert(group.class);
+    if let TrafficSpec::Objects(spec) = &mut group.traffic {
+        spec.fanout = Some(spec.fanout());
+        if !(1..=FANOUT_MAX).contains(&spec.fanout()) {
+            let why = format!("{} sources: an object has 1 to {FANOUT_MAX}", spec.fanout());
+            return Err(document.error(&format!("traffic.{name}.fanout"), why));
+        }
+        spec.split.get_or_insert(group.transport != TransportName::Push);
+        if !spec.splits() && group.transport != TransportName::Push {
+            let why = format!("{} has no way to share an object out: only true fits", group.transport.name());
+            return Err(document.error(&format!("traffic.{name}.split"), why));
+        }
+    }
     let max_loss =
         max_loss(group, &contract).map_err(|(key, why)| document.error(&format!("traffic.{name}.{key}"), why))?;
     let place = |(key, why): KeyError| group_error(document, name, &key, why);
@@ -462,6 +490,7 @@ fn resolve_group(
         TransportName::Scdp => ScdpSpec::carrier(group, packets, plans[1]),
         TransportName::Homa => HomaSpec::carrier(group, packets),
         TransportName::NearOpt => near_opt_carrier(group, *routing),
+        TransportName::Push => Ok(Carrier::Push(Box::new(push_carrier(group, &contract, packets, plans[1])?))),
         TransportName::Kernel => kernel_carrier(group, tcp),
         TransportName::Atp | TransportName::PFabric => message_carrier(group, packets, max_loss),
         TransportName::ExpressPass | TransportName::Layered | TransportName::FlexPass => {
@@ -520,10 +549,12 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
         ("homa", group.homa.is_some(), of(TransportName::Homa), "has no settings of Homa"),
         ("dccp", group.dccp.is_some(), of(TransportName::Dccp), "has no settings of DCCP"),
         ("near_opt", group.near_opt.is_some(), of(TransportName::NearOpt), "has no settings of Near-Opt"),
+        ("push", group.push.is_some(), of(TransportName::Push), "has no settings of push"),
+        ("messages", group.messages.is_some(), !of(TransportName::Push), "moves objects, not messages"),
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
         ("pfabric", group.pfabric.is_some(), of(TransportName::PFabric), "has no settings of pFabric"),
         ("cross_queue", group.cross_queue.is_some(), bends, "does not pause, only transports with a window do"),
-        ("reflex", group.reflex.is_some(), bends, "has no window that could give way"),
+        ("reflex", group.reflex.is_some(), bends || of(TransportName::Push), "has no window that could give way"),
     ];
     match tables.into_iter().find(|(_, given, fits, _)| *given && !fits) {
         Some((key, .., why)) => Err((key.to_owned(), format!("{} {why}", group.transport.name()))),
@@ -651,6 +682,9 @@ fn contract_error(document: &Document, name: &str, transport: TransportName, why
     let honours = |field: Field| TransportName::ALL.into_iter().filter(move |name| name.honours().contains(&field));
     let why = match why {
         ContractError::OutOfRange(_) => why.to_string(),
+        ContractError::NotHonoured(Field::MinDelivery) if transport == TransportName::Push => {
+            "push brings objects whole: it does not honour min_delivery".to_owned()
+        }
         ContractError::NotHonoured(field @ (Field::MinDelivery | Field::MinShare)) => {
             format!("{} honours {field} only with a table [traffic.{name}.reflex]", transport.name())
         }

@@ -9,6 +9,7 @@ use toml::Table;
 
 use super::deployment::DeploymentSpec;
 use super::group::GroupSpec;
+use super::losses::LossSpec;
 use super::near_opt::OracleSpec;
 use super::queues::QueuesSpec;
 use super::tcp::TcpSpec;
@@ -51,6 +52,12 @@ pub struct ScenarioSpec {
     /// Interval at which queue lengths and throughput are recorded. Default: not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub sample_interval: Option<Span>,
+    /// Whether the windows of senders are recorded at that interval, too. Default: false.
+    #[serde(default)]
+    pub sample_windows: bool,
+    /// Packets that links lose by themselves. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<LossSpec>,
     /// Hosts, switches and cables.
     pub topology: TopologySpec,
     /// How payload is cut and framed.

@@ -381,6 +381,7 @@ impl TcpSpec {
             | TransportName::Scdp
             | TransportName::Homa
             | TransportName::NearOpt
+            | TransportName::Push
             | TransportName::Atp
             | TransportName::PFabric
             | TransportName::Kernel

@@ -154,7 +154,7 @@ fn mistakes_are_named() {
         (
             "\"weighted-fair\"",
             "\"dctcp\"",
-            "small.toml:22: `traffic.backup.contract.weight`: dctcp does not honour weight (these do: weighted-fair)",
+            "small.toml:22: `traffic.backup.contract.weight`: dctcp does not honour weight (these do: weighted-fair, push)",
         ),
         (
             "min_rto",
@@ -393,6 +393,8 @@ fn every_key_is_documented() {
         ("Near-Opt", [keys_of::<OracleSpec>(None), keys_of::<NearOptSpec>(None)].concat()),
         ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
         ("Traffic groups", keys_of::<PFabricSpec>(None)),
+        ("Push settings", [keys_of::<PushSpec>(None), values_of::<WeightsName>()].concat()),
+        ("Losses", keys_of::<LossSpec>(None)),
         ("NDP settings", keys_of::<NdpSpec>(None)),
         ("Homa settings", keys_of::<HomaSpec>(None)),
         ("SCDP settings", keys_of::<ScdpSpec>(None)),

@@ -12,6 +12,7 @@ mod incast;
 mod load;
 mod long_flows;
 mod merge;
+mod objects;
 mod offered;
 mod pairs;
 mod periodic;
@@ -38,6 +39,7 @@ pub use incast::{IncastSpec, ReceiverOrder};
 pub use load::{LoadCounts, LoadOn};
 pub use long_flows::{LongFlow, LongFlowsSpec};
 pub use merge::Traffic;
+pub use objects::{FANOUT_MAX, ObjectsSpec};
 pub use offered::{Offered, offered};
 pub use periodic::{DestinationChoice, PeriodicSpec};
 pub use permutation::PermutationSpec;
@@ -151,6 +153,8 @@ pub enum TrafficSpec {
     Duplicates(DuplicatesSpec),
     /// The flows that a `poisson` group leaves out by size.
     Remainder(RemainderSpec),
+    /// Objects that come from several hosts at once.
+    Objects(ObjectsSpec),
 }
 
 impl TrafficSpec {
@@ -160,6 +164,14 @@ impl TrafficSpec {
             Self::Permutation(spec) => spec.size.is_none() && spec.workload.is_none(),
             Self::Flows(spec) => spec.flows.iter().any(|flow| flow.size.is_none()),
             _ => false,
+        }
+    }
+
+    /// Flows that bring one object.
+    pub fn flows_per_object(&self) -> Option<u32> {
+        match self {
+            Self::Objects(spec) => Some(spec.fanout()),
+            _ => None,
         }
     }
 }
@@ -233,6 +245,7 @@ enum Generator {
     Listed(std::vec::IntoIter<Arrival>),
     Trace(Box<trace::Trace>),
     Duplicates(Box<duplicates::Duplicates>),
+    Objects(Box<objects::Objects>),
 }
 
 impl Generator {
@@ -258,6 +271,7 @@ impl Iterator for Generator {
             Self::Listed(flows) => flows.next(),
             Self::Trace(generator) => generator.next(),
             Self::Duplicates(generator) => generator.next(),
+            Self::Objects(generator) => generator.next(),
         }
     }
 }
@@ -274,6 +288,7 @@ impl Context<'_> {
             TrafficSpec::Trace(spec) => Generator::Trace(Box::new(trace::Trace::new(spec, self)?)),
             TrafficSpec::Duplicates(spec) => Generator::Duplicates(Box::new(duplicates::Duplicates::new(spec, self)?)),
             TrafficSpec::Remainder(spec) => Generator::Poisson(Box::new(remainder::flows(spec, self)?)),
+            TrafficSpec::Objects(spec) => Generator::Objects(Box::new(objects::Objects::new(spec, self)?)),
         })
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::context::Context;
 use super::load::arrivals_per_second;
+use super::objects::ObjectRate;
 use super::pairs::Pairs;
 use super::{DestinationChoice, Environment, PoissonSpec, TrafficError, TrafficGroup, TrafficSpec};
 use crate::workload::{Distribution, PacketFormat};
@@ -111,6 +112,12 @@ impl Context<'_> {
                 let flows = hosts.len() as f64 * (hosts.len() as f64 - 1.0);
                 let bits_per_s = flows * wire_bits(&sizes) / seconds(self.period(period)?);
                 (self.window(spec.start, spec.stop)?, MeanFlow::new(bits_per_s, uniform(&hosts), uniform(&hosts)))
+            }
+            TrafficSpec::Objects(spec) => {
+                let ObjectRate { per_s, holders, receivers, mean_wire_bytes, window, .. } = spec.rate(self)?;
+                // A limited number of objects is no steady load.
+                let Some(per_s) = per_s.filter(|_| spec.objects.is_none()) else { return Ok(None) };
+                (window, MeanFlow::new(8.0 * mean_wire_bytes * per_s, uniform(&holders), uniform(&receivers)))
             }
             TrafficSpec::Permutation(_) | TrafficSpec::Flows(_) | TrafficSpec::Trace(_) => return Ok(None),
         };

@@ -133,6 +133,19 @@ impl Distribution {
         Ok(Self { points })
     }
 
+    /// The same distribution stretched so that its smallest size is `least` and its largest `most`.
+    pub fn scaled_to(&self, least: u64, most: u64) -> Result<Self, DistributionError> {
+        let fits = Self::uniform(least, most)?;
+        let (low, high) = (self.points[0].size, self.points[self.points.len() - 1].size);
+        if low == high {
+            return Ok(fits);
+        }
+        // Sizes of a table are multiples of one half.
+        let stretch = (most - least) as f64 / (high - low);
+        let size = |size: f64| (2.0 * (least as f64 + (size - low) * stretch)).round() / 2.0;
+        Ok(Self { points: self.points.iter().map(|point| Point { size: size(point.size), cdf: point.cdf }).collect() })
+    }
+
     /// The smallest size that a share `u` of all flows does not exceed; `u` is taken into `0.0..=1.0`.
     pub fn quantile(&self, u: f64) -> u64 {
         let above = self.points.partition_point(|point| point.cdf <= u);

@@ -77,6 +77,16 @@ impl SizeRange {
         Self { least: bytes, most: bytes }
     }
 
+    /// Smallest size in bytes.
+    pub const fn least(self) -> u64 {
+        self.least
+    }
+
+    /// Largest size in bytes.
+    pub const fn most(self) -> u64 {
+        self.most
+    }
+
     /// What the text means.
     pub const fn size(self) -> Size {
         if self.least == self.most { Size::Fixed(self.least) } else { Size::Uniform(self.least, self.most) }

@@ -180,12 +180,22 @@ impl TestBed {
             host_plan: &self.host_plan,
             path_choice: self.path_choice,
             oracle_interval: self.oracle_interval,
+            losses: &[],
             seed: self.seed,
         };
         let open = move |spec: &FlowSpec, path: &[LinkId]| {
             let (initiator, responder) = pair(spec);
             let ideal_fct = self.ideal_fct(spec.bytes, path);
-            Opened { initiator, responder, ideal_fct, messages: None, pinned: false, group: spec.group }
+            Opened {
+                initiator,
+                responder,
+                ideal_fct,
+                messages: None,
+                pinned: false,
+                group: spec.group,
+                object: None,
+                push: None,
+            }
         };
         Simulation::new(&setup, flows.iter().copied(), open, recorder)
     }

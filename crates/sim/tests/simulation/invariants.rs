@@ -311,7 +311,7 @@ proptest! {
         let slices = case.run_in_slices(NoRecorder, Span::from_us(slice_us));
         prop_assert_eq!(&(slices.totals, stories(&slices.flows), slices.ports), &expected);
         let interval = Span::from_us(interval_us);
-        let recorder = Sparse { series: SeriesRecorder::new(interval, case.carriers.len()), interval };
+        let recorder = Sparse { series: SeriesRecorder::new(interval, case.carriers.len(), true), interval };
         let recorded = case.run_in_slices(recorder, Span::MAX);
         prop_assert_eq!(recorded.totals.digest, plain.totals.digest);
         prop_assert_eq!(recorded.totals.packet_hops, plain.totals.packet_hops);

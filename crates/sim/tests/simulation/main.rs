@@ -13,6 +13,7 @@ mod maxmin;
 mod ndp;
 mod near_opt;
 mod order;
+mod push;
 mod reflex;
 mod s1;
 mod scavengers;

@@ -29,7 +29,6 @@
 mod backup;
 mod bound;
 mod config;
-mod flight;
 mod messages;
 mod order;
 mod rate;

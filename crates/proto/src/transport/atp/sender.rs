@@ -5,11 +5,11 @@ use alloc::sync::Arc;
 
 use super::backup::Backup;
 use super::config::{AtpConfig, LossDetection};
-use super::flight::{Flight, Sent};
 use super::messages::{Messages, Pick, SizeClass};
 use super::rate::{Knowledge, RateControl};
 use super::subflow::Subflow;
 use crate::packet::{Body, Flags, Packet, SackBlocks, TrafficClass};
+use crate::recovery::flight::{Flight, Sent};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};

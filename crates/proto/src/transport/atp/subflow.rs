@@ -1,6 +1,6 @@
 //! A sub-flow: packets under way, and when the next may leave.
 
-use super::flight::Flight;
+use crate::recovery::flight::Flight;
 use crate::time::Instant;
 use crate::units::{Rate, Serializer};
 

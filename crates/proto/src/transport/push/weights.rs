@@ -4,7 +4,6 @@
 //! link one task, the one with least left to send among those that meet there, holds the large weight; all others
 //! hold the small one and fill what it leaves. Flows of one task share the large weight of a link they both cross.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// θ⁻, the weight of flows that give way (the paper's value).
@@ -34,10 +33,12 @@ pub struct Task {
 }
 
 /// The flows that cross one link.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Crossing {
     /// Whether an earlier task holds the large weight.
     taken: bool,
+    /// Whether the task at hand takes it: it stays free for the task's own other flows.
+    takes: bool,
     flows: usize,
     /// Flows with the large weight: task and flow.
     high: Vec<(usize, usize)>,
@@ -47,33 +48,41 @@ struct Crossing {
 pub fn assign(tasks: &[Task], high: impl Fn(Link) -> f64) -> Vec<Vec<f64>> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     order.sort_by_key(|&task| (tasks[task].remaining, tasks[task].id));
-    let mut links: BTreeMap<Link, Crossing> = BTreeMap::new();
+    let mut links: Vec<Link> = tasks.iter().flat_map(|task| task.paths.iter().flatten().copied()).collect();
+    links.sort_unstable();
+    links.dedup();
+    let highs: Vec<f64> = links.iter().map(|&link| high(link)).collect();
+    let mut crossings = alloc::vec![Crossing::default(); links.len()];
     let mut weights: Vec<Vec<f64>> = tasks.iter().map(|task| Vec::with_capacity(task.paths.len())).collect();
+    let (mut path, mut taken) = (Vec::new(), Vec::new());
     for task in order {
-        // A link that this task takes stays free for its own other flows.
-        let mut taken = BTreeSet::new();
-        for (flow, path) in tasks[task].paths.iter().enumerate() {
+        for (flow, own) in tasks[task].paths.iter().enumerate() {
+            path.clear();
+            path.extend(own.iter().map(|link| links.binary_search(link).expect("every link is listed")));
             // A path that names a link twice crosses it once.
-            let path: BTreeSet<Link> = path.iter().copied().collect();
-            let is_high = path.iter().all(|link| !links.get(link).is_some_and(|crossing| crossing.taken));
+            path.sort_unstable();
+            path.dedup();
+            let is_high = path.iter().all(|&link| !crossings[link].taken);
             for &link in &path {
-                let crossing = links.entry(link).or_default();
+                let crossing = &mut crossings[link];
                 crossing.flows += 1;
                 if is_high {
                     crossing.high.push((task, flow));
-                    taken.insert(link);
+                    if !core::mem::replace(&mut crossing.takes, true) {
+                        taken.push(link);
+                    }
                 }
             }
-            let least = path.iter().map(|&link| high(link)).fold(f64::INFINITY, f64::min);
+            let least = path.iter().map(|&link| highs[link]).fold(f64::INFINITY, f64::min);
             weights[task].push(if is_high { least } else { LOW_WEIGHT });
         }
-        for link in taken {
-            links.entry(link).or_default().taken = true;
+        for link in taken.drain(..) {
+            crossings[link].taken = true;
         }
     }
-    for (&link, crossing) in links.iter().filter(|(_, crossing)| !crossing.high.is_empty()) {
+    for (crossing, high) in crossings.iter().zip(highs).filter(|(crossing, _)| !crossing.high.is_empty()) {
         let low = (crossing.flows - crossing.high.len()) as f64 * LOW_WEIGHT;
-        let each = ((high(link) - low) / crossing.high.len() as f64).max(LEAST_HIGH_WEIGHT);
+        let each = ((high - low) / crossing.high.len() as f64).max(LEAST_HIGH_WEIGHT);
         for &(task, flow) in &crossing.high {
             weights[task][flow] = weights[task][flow].min(each);
         }
@@ -83,6 +92,7 @@ pub fn assign(tasks: &[Task], high: impl Fn(Link) -> f64) -> Vec<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
     use alloc::vec;
 
     use proptest::prelude::*;

@@ -5,10 +5,13 @@
 //! `docs/experiments.md` has a line for each; a test compares.
 
 mod flows;
+mod fluid;
 mod lists;
+mod objects;
 mod queues;
 mod reflex;
 mod throughput;
+mod windows;
 
 use std::rc::Rc;
 
@@ -102,6 +105,14 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure { name: "fluid_share", register: flows::register_fluid_share },
     Measure { name: "low_time_fraction", register: flows::register_low_time_fraction },
     Measure { name: "paused_fraction", register: flows::register_paused_fraction },
+    // Objects of many sources.
+    Measure { name: "objects", register: objects::register_choice },
+    Measure { name: "completion_ms", register: objects::register_completion },
+    Measure { name: "object_mb", register: objects::register_size },
+    Measure { name: "excess_fraction", register: objects::register_excess },
+    Measure { name: "decoded_fraction", register: objects::register_decoded },
+    Measure { name: "object_timeouts", register: objects::register_timeouts },
+    Measure { name: "parts", register: objects::register_parts },
     // Groups over time.
     Measure {
         name: "throughput_gbit_per_s",
@@ -130,6 +141,13 @@ pub(super) const MEASURES: &[Measure] = &[
     // REFLEX.
     Measure { name: "reflex_values", register: reflex::register_values },
     Measure { name: "reflex_series", register: reflex::register_series },
+    // Windows of senders.
+    Measure { name: "window_values", register: windows::register_values },
+    Measure { name: "window_series", register: windows::register_series },
+    // The fluid model.
+    Measure { name: "fluid", register: fluid::register_model },
+    Measure { name: "fluid_mean", register: fluid::register_mean },
+    Measure { name: "fluid_series", register: fluid::register_series },
     // Queues of ports.
     Measure { name: "queues", register: queues::register_choice },
     Measure {

@@ -79,7 +79,7 @@ fn result(slow: bool, seed: u64) -> RunResult {
         queue_name: "only".to_owned(),
         counters: QueueCounters {
             admitted: tally(40),
-            dropped: [tally(4), tally(0), tally(0), tally(1)],
+            dropped: [tally(4), tally(0), tally(0), tally(1), tally(0)],
             marked_packets: 6,
             max_packets: 9,
             ..QueueCounters::default()

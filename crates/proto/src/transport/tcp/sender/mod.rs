@@ -21,7 +21,7 @@ use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClas
 use crate::recovery::rack::Rack;
 use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, OneWayDelay, Span};
-use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
+use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
 
 /// The connection is being requested.
 const HANDSHAKE: u8 = 1;
@@ -377,6 +377,8 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             | Command::SetRate(_)
             | Command::Fate { .. }
             | Command::AnnounceMessages { .. }
+            | Command::Push(_)
+            | Command::PushReceiver(_)
             | Command::Turn
             | Command::Grant { .. }
             | Command::ObjectComplete => {}
@@ -458,5 +460,10 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
 
     fn policy(&self) -> Option<&Policy> {
         self.unusual.as_ref()?.policy.as_deref()
+    }
+
+    fn window_state(&self) -> Option<WindowState> {
+        let packets = self.controller.window() as f64 / f64::from(self.config.mss);
+        Some(WindowState { packets, alpha: self.controller.marked_fraction(), rtt: self.rtt.smoothed() })
     }
 }

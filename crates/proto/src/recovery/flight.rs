@@ -1,10 +1,11 @@
-//! The packets of one sub-flow that are under way: which fragment each carries, and which are lost.
+//! The numbered packets that are under way: what each carries, and which are lost.
 //!
-//! A packet is lost once so many packets sent after it have arrived (the paper's dupAck, 3), or when it has waited for
-//! longer than a timer: without that the last packets of a flow would wait for ever. Order is that of sending, by packet
-//! number, never that of messages. A packet that was taken for lost and arrives after all widens the threshold to the
-//! reordering it showed, which per-packet spraying needs. If the packets that overtook it had another priority it shows
-//! nothing: the rest of a flow's fast start may wait in the lowest queue for as long as the others are busy.
+//! For transports that number packets as they are sent (ATP's sub-flows, push), so that order is that of sending, never
+//! that of what they carry. A packet is lost once so many packets sent after it have arrived (3 in both papers), or when it
+//! has waited for longer than a timer: without that the last packets of a flow would wait for ever.
+//! A packet that was taken for lost and arrives after all widens the threshold to the reordering it showed, which
+//! per-packet spraying needs. If the packets that overtook it had another priority it shows nothing: the rest of a flow's
+//! fast start may wait in the lowest queue for as long as the others are busy.
 
 use alloc::collections::VecDeque;
 
@@ -17,12 +18,14 @@ const THRESHOLD_MAX: u64 = 64;
 
 /// What a packet number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sent {
-    pub(super) at: Instant,
-    pub(super) message: u32,
-    pub(super) fragment: u32,
+pub(crate) struct Sent {
+    pub(crate) at: Instant,
+    /// Which message, or block of an object.
+    pub(crate) message: u32,
+    /// Which fragment of the message, or symbol of the block.
+    pub(crate) fragment: u32,
     /// Traffic class.
-    pub(super) class: u8,
+    pub(crate) class: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,9 +35,9 @@ enum State {
     Lost,
 }
 
-/// The packets of a sub-flow, by number.
+/// The packets of a flow or sub-flow, by number.
 #[derive(Clone, Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     log: VecDeque<(Sent, State)>,
     /// Number of the log's first packet.
     base: u64,
@@ -52,7 +55,7 @@ pub(super) struct Flight {
 
 impl Flight {
     /// Nothing sent; a packet is lost when `threshold` later ones have arrived.
-    pub(super) fn new(threshold: u32) -> Self {
+    pub(crate) fn new(threshold: u32) -> Self {
         Self {
             log: VecDeque::new(),
             base: 0,
@@ -66,23 +69,23 @@ impl Flight {
     }
 
     /// Number of the next packet.
-    pub(super) fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.base + self.log.len() as u64
     }
 
-    /// Every packet below has arrived or is lost.
-    pub(super) fn settled(&self) -> u64 {
-        self.settled
-    }
-
-    /// Packets that have neither arrived nor been taken for lost.
+    /// Packets that have neither arrived nor are lost.
     #[inline]
-    pub(super) fn under_way(&self) -> u64 {
+    pub(crate) fn under_way(&self) -> u64 {
         self.under_way
     }
 
+    /// Every packet below has arrived or is lost.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled
+    }
+
     /// Notes a packet; gives its number.
-    pub(super) fn push(&mut self, sent: Sent) -> u64 {
+    pub(crate) fn push(&mut self, sent: Sent) -> u64 {
         let number = self.next_number();
         self.log.push_back((sent, State::UnderWay));
         self.under_way += 1;
@@ -90,14 +93,14 @@ impl Flight {
     }
 
     /// The full number of which a packet carries the low half: that nearest below what was sent last.
-    pub(super) fn expand(&self, number: u32) -> Option<u64> {
+    pub(crate) fn expand(&self, number: u32) -> Option<u64> {
         let next = self.next_number();
         next.checked_sub(u64::from((next as u32).wrapping_sub(number))).filter(|&number| number < next)
     }
 
     /// A packet has arrived. Gives it the first time, also if it was taken for lost.
     #[inline]
-    pub(super) fn arrived(&mut self, number: u64) -> Option<Sent> {
+    pub(crate) fn arrived(&mut self, number: u64) -> Option<Sent> {
         let (sent, state) = self.log.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)?;
         let (sent, was) = (*sent, core::mem::replace(state, State::Arrived));
         match was {
@@ -123,7 +126,7 @@ impl Flight {
 
     /// Takes for lost every packet after which enough others have arrived.
     #[inline]
-    pub(super) fn judge_order(&mut self, mut lost: impl FnMut(u64, Sent)) {
+    pub(crate) fn judge_order(&mut self, mut lost: impl FnMut(u64, Sent)) {
         while self.boundary < self.highest {
             let index = (self.boundary - self.base) as usize;
             let (sent, state) = &mut self.log[index];
@@ -143,7 +146,7 @@ impl Flight {
     }
 
     /// Takes for lost every packet sent at `until` or before that has not arrived.
-    pub(super) fn judge_time(&mut self, until: Instant, mut lost: impl FnMut(u64, Sent)) {
+    pub(crate) fn judge_time(&mut self, until: Instant, mut lost: impl FnMut(u64, Sent)) {
         let from = (self.settled - self.base) as usize;
         for (number, (sent, state)) in (self.settled..).zip(self.log.range_mut(from..)) {
             if sent.at > until {
@@ -159,7 +162,7 @@ impl Flight {
     }
 
     /// When the oldest packet under way was sent.
-    pub(super) fn oldest(&self) -> Option<Instant> {
+    pub(crate) fn oldest(&self) -> Option<Instant> {
         (self.under_way > 0).then(|| self.log[(self.settled - self.base) as usize].0.at)
     }
 
@@ -236,7 +239,9 @@ mod tests {
         (1..10).for_each(|number| _ = flight.arrived(number));
         assert_eq!(judged(&mut flight), [0]);
         assert!(flight.arrived(0).is_some());
-        (11..14).for_each(|number| _ = flight.arrived(number));
+        for number in [11, 12, 13] {
+            flight.arrived(number);
+        }
         assert_eq!(judged(&mut flight), [10], "three later packets are still a loss");
     }
 

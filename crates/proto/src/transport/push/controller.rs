@@ -1,0 +1,399 @@
+//! The controller: who pushes what to whom, and how much each flow weighs.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::message::{Order, TaskId, ToController, ToReceiver, ToSource};
+use super::weights::{self, Link};
+use crate::time::{Instant, Span};
+
+/// Reports in a row that must call a source silent before another takes its slot.
+const SILENT_REPORTS: u8 = 3;
+/// Weights that differ by less are the same.
+const SAME_WEIGHT: f64 = 1e-9;
+
+/// Number of a source, any that is its own.
+pub type SourceId = u64;
+
+/// Knobs of a controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ControllerConfig {
+    /// How long a task is pushed without a report. Default 3 s.
+    pub pause_after: Span,
+    /// How often orders that were not accepted are sent again. Default 200 ms.
+    pub retry: Span,
+    /// How often accepted orders are sent again. Default 1 s.
+    pub refresh: Span,
+    /// Least time between two assignments of weights that only reports have caused. Default 5 ms.
+    pub reweigh: Span,
+}
+
+impl Default for ControllerConfig {
+    fn default() -> Self {
+        Self {
+            pause_after: Span::from_secs(3),
+            retry: Span::from_ms(200),
+            refresh: Span::from_secs(1),
+            reweigh: Span::from_ms(5),
+        }
+    }
+}
+
+/// How a task's flows are weighed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Weighting {
+    /// Each has this weight, at least [`weights::LOW_WEIGHT`].
+    Fixed(f64),
+    /// Algorithm 1: smallest remaining task first.
+    Remaining,
+}
+
+/// A source that holds a task's object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holding {
+    /// The source.
+    pub source: SourceId,
+    /// Links on its way to the receiver.
+    pub path: Vec<Link>,
+}
+
+/// What the controller sends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Outgoing {
+    /// To a task's receiver.
+    Receiver(TaskId, ToReceiver),
+    /// To a source, about a task.
+    Source(TaskId, SourceId, ToSource),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Known, but nobody has fetched it.
+    Known,
+    Active,
+    /// Its receiver has not reported for long.
+    Paused,
+}
+
+/// A source at work.
+#[derive(Debug)]
+struct Assigned {
+    holding: Holding,
+    /// The last order.
+    latest: ToSource,
+    accepted: bool,
+    sent_at: Instant,
+    weight: f64,
+    /// Reports in a row that called it silent.
+    silent: u8,
+}
+
+#[derive(Debug)]
+struct Task {
+    /// Tasks of one delivery are weighed as one.
+    delivery: u64,
+    weighting: Weighting,
+    phase: Phase,
+    slots: Vec<Option<Assigned>>,
+    spares: VecDeque<Holding>,
+    remaining: u64,
+    decoded: u32,
+    next: u32,
+    heard_at: Instant,
+    orders: u32,
+}
+
+/// Manages tasks: a machine without time of its own.
+#[derive(Debug)]
+pub struct Controller {
+    config: ControllerConfig,
+    tasks: BTreeMap<TaskId, Task>,
+    /// Large weight (theta⁺) of each link.
+    high: BTreeMap<Link, f64>,
+    outbox: VecDeque<Outgoing>,
+    next_tick: Option<Instant>,
+    weighed_at: Instant,
+}
+
+impl Controller {
+    /// A controller without tasks.
+    pub fn new(config: ControllerConfig) -> Self {
+        assert!(config.retry > Span::ZERO, "time passes between two tries");
+        Self {
+            config,
+            tasks: BTreeMap::new(),
+            high: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            next_tick: None,
+            weighed_at: Instant::ZERO,
+        }
+    }
+
+    /// Tells theta⁺ of a link, [`weights::high_weight`]; the least that was told counts.
+    pub fn set_high_weight(&mut self, link: Link, weight: f64) {
+        let high = self.high.entry(link).or_insert(weight);
+        *high = high.min(weight);
+    }
+
+    /// Makes a task known: an object of `symbols` symbols, pushed by at most `slots` sources at once. Tasks with the same
+    /// `delivery` are weighed as one.
+    pub fn add_task(&mut self, task: TaskId, delivery: u64, symbols: u64, slots: u8, weighting: Weighting) {
+        assert!(slots > 0, "somebody pushes");
+        let task_state = Task {
+            delivery,
+            weighting,
+            phase: Phase::Known,
+            slots: (0..slots).map(|_| None).collect(),
+            spares: VecDeque::new(),
+            remaining: symbols,
+            decoded: 0,
+            next: 0,
+            heard_at: Instant::ZERO,
+            orders: 0,
+        };
+        let known = self.tasks.insert(task, task_state);
+        assert!(known.is_none(), "task {task} is new");
+    }
+
+    /// A source that holds a task's object is there, from the start or since now.
+    pub fn add_source(&mut self, now: Instant, task: TaskId, holding: Holding) {
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        let at_work = state.slots.iter().flatten().any(|assigned| assigned.holding.source == holding.source);
+        if at_work || state.spares.iter().any(|spare| spare.source == holding.source) {
+            return;
+        }
+        state.spares.push_back(holding);
+        if state.phase != Phase::Known {
+            self.fill(now, task);
+            self.weigh(now);
+        }
+    }
+
+    /// A source is gone, for all tasks.
+    pub fn remove_source(&mut self, now: Instant, source: SourceId) {
+        let mut tasks = Vec::new();
+        for (&task, state) in &mut self.tasks {
+            state.spares.retain(|spare| spare.source != source);
+            for slot in &mut state.slots {
+                if slot.as_ref().is_some_and(|assigned| assigned.holding.source == source) {
+                    *slot = None;
+                    tasks.push(task);
+                }
+            }
+        }
+        for task in tasks {
+            self.fill(now, task);
+        }
+        self.weigh(now);
+    }
+
+    /// A receiver or a source of a task says something. What is about no task it knows is answered where an answer ends it.
+    pub fn handle_message(&mut self, now: Instant, task: TaskId, message: ToController) {
+        if message == ToController::Fin {
+            self.close(now, task);
+            self.outbox.push_back(Outgoing::Receiver(task, ToReceiver::FinAck));
+            return;
+        }
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        match message {
+            ToController::Fetch => {
+                self.outbox.push_back(Outgoing::Receiver(task, ToReceiver::FetchAck));
+                if state.phase == Phase::Known {
+                    (state.phase, state.heard_at) = (Phase::Active, now);
+                    self.next_tick.get_or_insert(now.after(self.config.retry));
+                    self.fill(now, task);
+                    self.weigh(now);
+                }
+            }
+            ToController::Report { decoded, remaining, heard, next } => {
+                self.handle_report(now, task, (decoded, remaining, next), heard);
+            }
+            ToController::Accepted { slot, number } => {
+                if let Some(Some(assigned)) = state.slots.get_mut(usize::from(slot)) {
+                    assigned.accepted |= assigned.latest.number == number;
+                }
+            }
+            ToController::Fin => {}
+        }
+    }
+
+    fn handle_report(&mut self, now: Instant, task: TaskId, (decoded, remaining, next): (u32, u64, u32), heard: u32) {
+        let Some(state) = self.tasks.get_mut(&task).filter(|state| state.phase != Phase::Known) else { return };
+        state.heard_at = now;
+        // A report that was overtaken tells of less.
+        if decoded >= state.decoded {
+            state.next = if decoded > state.decoded { next } else { state.next.max(next) };
+            state.decoded = decoded;
+        }
+        state.remaining = state.remaining.min(remaining);
+        for (slot, assigned) in state.slots.iter_mut().enumerate() {
+            if let Some(assigned) = assigned {
+                assigned.silent = if heard & 1 << slot != 0 { 0 } else { assigned.silent.saturating_add(1) };
+            }
+        }
+        if state.phase == Phase::Paused {
+            state.phase = Phase::Active;
+            for slot in 0..state.slots.len() {
+                self.push(now, task, slot);
+            }
+            self.weigh(now);
+        }
+        self.fill(now, task);
+        if now >= self.weighed_at.after(self.config.reweigh) {
+            self.weigh(now);
+        }
+    }
+
+    /// Gives empty slots, and those of silent sources, to sources that wait.
+    fn fill(&mut self, now: Instant, task: TaskId) {
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        for slot in 0..state.slots.len() {
+            let vacant = state.slots[slot].as_ref().is_none_or(|assigned| assigned.silent >= SILENT_REPORTS);
+            if !vacant || state.phase != Phase::Active {
+                continue;
+            }
+            let Some(holding) = state.spares.pop_front() else { continue };
+            let weight = match state.weighting {
+                Weighting::Fixed(weight) => weight,
+                Weighting::Remaining => weights::LOW_WEIGHT,
+            };
+            let latest = ToSource { number: 0, order: Order::Stop };
+            let assigned = Assigned { holding, latest, accepted: true, sent_at: now, weight, silent: 0 };
+            if let Some(former) = state.slots[slot].replace(assigned) {
+                // It may come back.
+                let pause = ToSource { number: state.orders, order: Order::Pause };
+                state.orders += 1;
+                self.outbox.push_back(Outgoing::Source(task, former.holding.source, pause));
+                state.spares.push_back(former.holding);
+            }
+        }
+        let unordered: Vec<usize> = (0..state.slots.len())
+            .filter(|&slot| state.slots[slot].as_ref().is_some_and(|assigned| assigned.latest.order == Order::Stop))
+            .collect();
+        for slot in unordered {
+            self.push(now, task, slot);
+        }
+    }
+
+    /// Orders the source in a slot to push from where the receiver is.
+    fn push(&mut self, now: Instant, task: TaskId, slot: usize) {
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        let Some(Some(assigned)) = state.slots.get_mut(slot) else { return };
+        assigned.silent = 0;
+        let weight = assigned.weight;
+        let order = Order::Push {
+            slot: slot as u8,
+            slots: state.slots.len() as u8,
+            sources: state.slots.iter().flatten().count() as u8,
+            block: state.decoded,
+            start: state.next,
+            weight,
+        };
+        self.order(now, task, slot, order);
+    }
+
+    fn order(&mut self, now: Instant, task: TaskId, slot: usize, order: Order) {
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        let Some(Some(assigned)) = state.slots.get_mut(slot) else { return };
+        assigned.latest = ToSource { number: state.orders, order };
+        (assigned.accepted, assigned.sent_at) = (false, now);
+        state.orders += 1;
+        self.outbox.push_back(Outgoing::Source(task, assigned.holding.source, assigned.latest));
+    }
+
+    fn close(&mut self, now: Instant, task: TaskId) {
+        let Some(state) = self.tasks.remove(&task) else { return };
+        let at_work = state.slots.into_iter().flatten().map(|assigned| assigned.holding);
+        for Holding { source, .. } in at_work.chain(state.spares) {
+            let stop = ToSource { number: u32::MAX, order: Order::Stop };
+            self.outbox.push_back(Outgoing::Source(task, source, stop));
+        }
+        if self.tasks.is_empty() {
+            self.next_tick = None;
+        }
+        self.weigh(now);
+    }
+
+    /// Assigns weights anew (Algorithm 1) and tells those that changed.
+    fn weigh(&mut self, now: Instant) {
+        self.weighed_at = now;
+        let mut deliveries: BTreeMap<u64, weights::Task> = BTreeMap::new();
+        let mut flows: BTreeMap<u64, Vec<(TaskId, usize)>> = BTreeMap::new();
+        for (&id, task) in &self.tasks {
+            if task.phase != Phase::Active || task.weighting != Weighting::Remaining {
+                continue;
+            }
+            let whole = weights::Task { id: task.delivery, remaining: 0, paths: Vec::new() };
+            let whole = deliveries.entry(task.delivery).or_insert(whole);
+            whole.remaining += task.remaining;
+            for (slot, assigned) in task.slots.iter().enumerate() {
+                if let Some(assigned) = assigned {
+                    whole.paths.push(assigned.holding.path.clone());
+                    flows.entry(task.delivery).or_default().push((id, slot));
+                }
+            }
+        }
+        let tasks: Vec<weights::Task> = deliveries.into_values().collect();
+        let high = |link: Link| self.high.get(&link).copied().unwrap_or(1.0).max(weights::LOW_WEIGHT);
+        let assigned = weights::assign(&tasks, high);
+        for (task, weights) in tasks.iter().zip(assigned) {
+            let flows = flows.get(&task.id).map_or(&[][..], Vec::as_slice);
+            for (&(id, slot), weight) in flows.iter().zip(weights) {
+                self.set_weight(now, id, slot, weight);
+            }
+        }
+    }
+
+    fn set_weight(&mut self, now: Instant, task: TaskId, slot: usize, weight: f64) {
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        let Some(Some(assigned)) = state.slots.get_mut(slot) else { return };
+        if (assigned.weight - weight).abs() <= SAME_WEIGHT {
+            return;
+        }
+        assigned.weight = weight;
+        // An order to push that is under way must not be overtaken by one that only weighs.
+        match assigned.latest.order {
+            Order::Push { slot: own, slots, sources, block, start, .. } if !assigned.accepted => {
+                self.order(now, task, slot, Order::Push { slot: own, slots, sources, block, start, weight });
+            }
+            _ => self.order(now, task, slot, Order::Theta { weight }),
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.next_tick
+    }
+
+    /// Sends again what was not accepted, refreshes what was, and pauses tasks whose receivers are silent.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.next_tick.is_none_or(|at| at > now) {
+            return;
+        }
+        self.next_tick = Some(now.after(self.config.retry));
+        let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        for task in ids {
+            let Some(state) = self.tasks.get_mut(&task) else { continue };
+            if state.phase == Phase::Active && state.heard_at.after(self.config.pause_after) <= now {
+                state.phase = Phase::Paused;
+                for slot in 0..state.slots.len() {
+                    self.order(now, task, slot, Order::Pause);
+                }
+                self.weigh(now);
+                continue;
+            }
+            for assigned in state.slots.iter_mut().flatten() {
+                let wait = if assigned.accepted { self.config.refresh } else { self.config.retry };
+                if assigned.sent_at.after(wait) <= now {
+                    assigned.sent_at = now;
+                    self.outbox.push_back(Outgoing::Source(task, assigned.holding.source, assigned.latest));
+                }
+            }
+        }
+    }
+
+    /// The next message to send.
+    pub fn poll_message(&mut self) -> Option<Outgoing> {
+        self.outbox.pop_front()
+    }
+}

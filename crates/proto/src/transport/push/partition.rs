@@ -1,0 +1,59 @@
+//! How an object is cut into blocks and symbols: the same at every source and at the receiver.
+
+/// Most source symbols of a block (RFC 6330, table 2).
+pub const MAX_BLOCK_SYMBOLS: u32 = 56_403;
+/// Largest symbol number: it has 24 bits on the wire (RFC 6330 section 3.2).
+pub const MAX_SYMBOL: u32 = (1 << 24) - 1;
+
+/// An object in blocks of equally many symbols; the last may be shorter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Partition {
+    bytes: u64,
+    symbols: u64,
+    block_symbols: u32,
+}
+
+impl Partition {
+    /// An object of `bytes` bytes in symbols of `symbol` bytes and blocks of `block_symbols` symbols. `None` if the object
+    /// is empty or has more blocks than 32 bits count.
+    pub fn new(bytes: u64, symbol: u16, block_symbols: u32) -> Option<Self> {
+        let symbols = bytes.div_ceil(symbol.into());
+        let countable = u32::try_from(symbols.div_ceil(block_symbols.into())).is_ok_and(|blocks| blocks > 0);
+        countable.then_some(Self { bytes, symbols, block_symbols })
+    }
+
+    /// Bytes of the object.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Source symbols of the object.
+    pub const fn symbols(&self) -> u64 {
+        self.symbols
+    }
+
+    /// Number of blocks.
+    pub const fn blocks(&self) -> u32 {
+        self.symbols.div_ceil(self.block_symbols as u64) as u32
+    }
+
+    /// Source symbols (K) of block number `block`; zero beyond the last.
+    pub fn symbols_of(&self, block: u32) -> u32 {
+        let before = u64::from(block) * u64::from(self.block_symbols);
+        self.symbols.saturating_sub(before).min(self.block_symbols.into()) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_block_is_shorter() {
+        let partition = Partition::new(10_001, 100, 40).expect("not empty");
+        assert_eq!((partition.symbols(), partition.blocks()), (101, 3));
+        assert_eq!([0, 1, 2, 3].map(|block| partition.symbols_of(block)), [40, 40, 21, 0]);
+        assert_eq!(Partition::new(0, 100, 40), None);
+        assert_eq!(Partition::new(1 << 50, 1, 1), None, "more blocks than are counted");
+    }
+}

@@ -1,0 +1,473 @@
+//! The receiver of an object, and its ports towards the sources.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use atomic_refcell::AtomicRefCell;
+
+use super::config::{OPEN_BLOCKS, PushConfig};
+use super::message::{ToController, ToReceiver};
+use super::partition::{MAX_SYMBOL, Partition};
+use crate::packet::{Body, Ecn, Flags, NO_CLAIM, Packet, SackBlocks};
+use crate::rng::Stream;
+use crate::time::{Instant, Span};
+use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
+
+/// One in so many attempts to decode fails (RFC 6330, section 1).
+const FAILURES: u64 = 256;
+/// Longest time between two tries of fetch or fin.
+const RETRY_MAX: Span = Span::from_secs(5);
+/// Fin is tried so often; then the controller is taken for gone.
+const FIN_TRIES: u8 = 8;
+
+/// What a receiver counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverCounts {
+    /// Blocks that were complete without decoding: all source symbols came.
+    pub whole_blocks: u32,
+    /// Blocks that had to be decoded.
+    pub decoded_blocks: u32,
+    /// Symbols that came for blocks already decoded, or came twice.
+    pub excess_symbols: u64,
+    /// Symbols that came beyond the K-th of a block before it was decoded.
+    pub overhead_symbols: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Fetch was sent.
+    Requested,
+    /// Symbols may come.
+    Receiving,
+    /// The object is complete; fin was sent.
+    Finishing,
+    /// The controller knows, or is taken for gone.
+    Closed,
+}
+
+/// A block that is not decoded.
+#[derive(Debug, Default)]
+struct OpenBlock {
+    /// Source symbols (K).
+    symbols: u32,
+    /// Different symbols that came.
+    received: u32,
+    /// Source symbols among them.
+    sources: u32,
+    decoded: bool,
+    /// Bit `i` of all words together: symbol `i` came.
+    seen: Vec<u64>,
+    /// Source symbols from here on have been claimed.
+    claimed: u32,
+    /// One past the largest place k in a slot of which a symbol came.
+    next: u32,
+}
+
+impl OpenBlock {
+    fn begin(&mut self, symbols: u32) {
+        self.seen.clear();
+        self.seen.resize(symbols.div_ceil(64) as usize, 0);
+        *self = Self { symbols, claimed: symbols, seen: core::mem::take(&mut self.seen), ..Self::default() };
+    }
+
+    /// Notes a symbol; false if it came before.
+    #[inline]
+    fn note(&mut self, symbol: u32, slots: u8) -> bool {
+        let (word, bit) = ((symbol / 64) as usize, 1 << (symbol % 64));
+        if word >= self.seen.len() {
+            self.seen.resize(word + 1, 0);
+        }
+        let new = self.seen[word] & bit == 0;
+        self.seen[word] |= bit;
+        self.received += u32::from(new);
+        self.sources += u32::from(new && symbol < self.symbols);
+        self.next = self.next.max(symbol / u32::from(slots) + 1);
+        new
+    }
+
+    /// A missing source symbol, from the last to the first: owners send theirs from the first on.
+    fn claim(&mut self) -> u32 {
+        for _ in 0..self.symbols {
+            self.claimed = self.claimed.checked_sub(1).unwrap_or(self.symbols - 1);
+            if self.seen[(self.claimed / 64) as usize] & 1 << (self.claimed % 64) == 0 {
+                return self.claimed;
+            }
+        }
+        NO_CLAIM
+    }
+}
+
+/// What the receiver knows of one source.
+#[derive(Debug, Default)]
+struct Peer {
+    /// The slot that it sends for, as its first symbol shows.
+    slot: u8,
+    /// Largest packet number that came, and which before it did.
+    highest: Option<(u32, u32)>,
+    marks: u64,
+    heard_at: Option<Instant>,
+    /// Answer that is due: packet number, what is needed, what is claimed.
+    ack: Option<(u32, u32, u32)>,
+    fin_due: bool,
+    /// Bytes of symbols that blocks needed and the application was not told of.
+    delivered: u32,
+    told: bool,
+    excess: u64,
+    bytes: u64,
+    packets: u64,
+}
+
+/// Receives one object from many sources.
+pub struct PushReceiver {
+    config: Arc<PushConfig>,
+    partition: Partition,
+    stream: Stream,
+    phase: Phase,
+    peers: Vec<Peer>,
+    /// Blocks decoded without a gap.
+    decoded: u32,
+    open: VecDeque<OpenBlock>,
+    /// Source symbols of the blocks before, and symbols that open blocks have and need.
+    useful_symbols: u64,
+    undelivered: u64,
+    /// Sources heard of lately, at least one.
+    active: u32,
+    outbox: VecDeque<ToController>,
+    next_report: Instant,
+    next_try: Option<Instant>,
+    tries: u8,
+    counts: ReceiverCounts,
+}
+
+impl PushReceiver {
+    /// The receiver for the ends of its object.
+    pub fn into_shared(self) -> SharedReceiver {
+        Arc::new(AtomicRefCell::new(self))
+    }
+
+    /// A receiver that fetches at `now`; `stream` decides which attempts to decode fail.
+    pub fn new(config: Arc<PushConfig>, partition: Partition, stream: Stream, now: Instant) -> Self {
+        let mut receiver = Self {
+            partition,
+            stream,
+            phase: Phase::Requested,
+            peers: Vec::new(),
+            decoded: 0,
+            open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
+            useful_symbols: 0,
+            undelivered: partition.bytes(),
+            active: 1,
+            outbox: VecDeque::from([ToController::Fetch]),
+            next_report: now.after(config.report),
+            next_try: Some(now.after(config.retry)),
+            tries: 1,
+            counts: ReceiverCounts::default(),
+            config,
+        };
+        while receiver.open.len() < OPEN_BLOCKS as usize && receiver.open_next(OpenBlock::default()) {}
+        receiver
+    }
+
+    /// Makes room for another source; gives its number here.
+    pub fn add_peer(&mut self) -> usize {
+        self.peers.push(Peer::default());
+        self.peers.len() - 1
+    }
+
+    /// Whether the whole object has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.decoded == self.partition.blocks()
+    }
+
+    /// Blocks decoded without a gap.
+    pub fn decoded_blocks(&self) -> u32 {
+        self.decoded
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> ReceiverCounts {
+        self.counts
+    }
+
+    /// Symbols still needed for the object.
+    pub fn remaining(&self) -> u64 {
+        self.partition.symbols() - self.useful_symbols
+    }
+
+    fn open_next(&mut self, mut block: OpenBlock) -> bool {
+        let symbols = self.partition.symbols_of(self.decoded + self.open.len() as u32);
+        if symbols > 0 {
+            block.begin(symbols);
+            self.open.push_back(block);
+        }
+        symbols > 0
+    }
+
+    /// A symbol came from source number `peer`.
+    pub fn handle_symbol(&mut self, now: Instant, peer: usize, packet: &Packet) {
+        let Body::Symbol { number, block, symbol, .. } = packet.body() else { return };
+        // No source that follows the acknowledgements sends from beyond the open blocks.
+        if symbol > MAX_SYMBOL || u64::from(block) >= u64::from(self.decoded) + u64::from(OPEN_BLOCKS) {
+            return;
+        }
+        if self.phase == Phase::Requested {
+            // The controller's answer was lost, or is late.
+            (self.phase, self.next_try) = (Phase::Receiving, None);
+        }
+        let source = &mut self.peers[peer];
+        source.packets += 1;
+        if source.heard_at.replace(now).is_none() {
+            source.slot = (symbol % u32::from(self.config.slots)) as u8;
+            self.active = self.heard(now).count() as u32;
+        }
+        let source = &mut self.peers[peer];
+        source.note_number(number);
+        if packet.traffic_class.ecn() == Ecn::Ce {
+            source.marks += 1;
+        }
+        let (needed, claim) = self.take(peer, block, symbol);
+        self.peers[peer].ack = Some((number, needed, claim));
+        if self.is_complete() && matches!(self.phase, Phase::Receiving) {
+            self.complete(now);
+        }
+    }
+
+    /// Puts a symbol into its block; tells what its sender should still send of it, and what it may.
+    #[inline]
+    fn take(&mut self, peer: usize, number: u32, symbol: u32) -> (u32, u32) {
+        let index = number.wrapping_sub(self.decoded) as usize;
+        let slots = self.config.slots;
+        let Some(block) = self.open.get_mut(index).filter(|block| !block.decoded) else {
+            // Decoded already.
+            self.counts.excess_symbols += 1;
+            self.peers[peer].excess += 1;
+            return (0, NO_CLAIM);
+        };
+        if block.note(symbol, slots) {
+            if block.received <= block.symbols {
+                let bytes = self.undelivered.min(self.config.symbol.into());
+                self.undelivered -= bytes;
+                self.useful_symbols += 1;
+                self.peers[peer].delivered += bytes as u32;
+                self.peers[peer].bytes += bytes;
+            } else {
+                self.counts.overhead_symbols += 1;
+            }
+        } else {
+            self.counts.excess_symbols += 1;
+            self.peers[peer].excess += 1;
+        }
+        let whole = block.sources == block.symbols;
+        if whole || block.received >= block.symbols && self.stream.below(FAILURES) > 0 {
+            block.decoded = true;
+            self.counts.whole_blocks += u32::from(whole);
+            self.counts.decoded_blocks += u32::from(!whole);
+            self.close_decoded();
+            return (0, NO_CLAIM);
+        }
+        // The paper's estimate: two symbols more than K decode with near certainty.
+        let missing = (block.symbols + 2).saturating_sub(block.received);
+        let claim = if self.config.claims { block.claim() } else { NO_CLAIM };
+        (missing.div_ceil(self.active).max(1), claim)
+    }
+
+    fn close_decoded(&mut self) {
+        while self.open.front().is_some_and(|block| block.decoded) {
+            let spent = self.open.pop_front().expect("there is a first");
+            self.decoded += 1;
+            self.open_next(spent);
+        }
+    }
+
+    fn complete(&mut self, now: Instant) {
+        (self.phase, self.tries, self.next_try) = (Phase::Finishing, 1, Some(now.after(self.config.retry)));
+        self.outbox.push_back(ToController::Fin);
+        for peer in &mut self.peers {
+            peer.fin_due = true;
+        }
+    }
+
+    /// The controller answered.
+    pub fn handle_message(&mut self, message: ToReceiver) {
+        match message {
+            ToReceiver::FetchAck if self.phase == Phase::Requested => {
+                (self.phase, self.next_try) = (Phase::Receiving, None);
+            }
+            ToReceiver::FinAck if self.phase == Phase::Finishing => {
+                (self.phase, self.next_try) = (Phase::Closed, None);
+            }
+            _ => {}
+        }
+    }
+
+    /// The next deadline.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let report = (self.phase == Phase::Receiving).then_some(self.next_report);
+        [report, self.next_try].into_iter().flatten().min()
+    }
+
+    /// A deadline may have come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.next_try.is_some_and(|at| at <= now) {
+            let fetches = self.phase == Phase::Requested;
+            if !fetches && self.tries >= FIN_TRIES {
+                (self.phase, self.next_try) = (Phase::Closed, None);
+                return;
+            }
+            self.outbox.push_back(if fetches { ToController::Fetch } else { ToController::Fin });
+            let wait = self.config.retry.times(1 << self.tries.min(16)).min(RETRY_MAX);
+            (self.tries, self.next_try) = (self.tries.saturating_add(1), Some(now.after(wait)));
+        }
+        if self.phase == Phase::Receiving && self.next_report <= now {
+            self.report(now);
+        }
+    }
+
+    /// Sources that were heard of since the report before the last.
+    fn heard(&self, now: Instant) -> impl Iterator<Item = &Peer> {
+        let since = now.before(self.config.report.times(2));
+        self.peers.iter().filter(move |peer| peer.heard_at.is_some_and(|at| at >= since))
+    }
+
+    fn report(&mut self, now: Instant) {
+        self.active = (self.heard(now).count() as u32).max(1);
+        let bits = self.heard(now).fold(0, |bits, peer| bits | 1 << peer.slot);
+        self.outbox.push_back(ToController::Report {
+            decoded: self.decoded,
+            remaining: self.remaining(),
+            heard: bits,
+            next: self.open.front().map_or(0, |block| block.next),
+        });
+        self.next_report = now.after(self.config.report);
+    }
+
+    /// The next message to the controller.
+    pub fn poll_message(&mut self) -> Option<ToController> {
+        self.outbox.pop_front()
+    }
+
+    /// The next packet to source number `peer`.
+    #[inline]
+    pub fn poll_transmit(&mut self, peer: usize) -> Option<Packet> {
+        let complete = self.is_complete();
+        let source = &mut self.peers[peer];
+        let fin = core::mem::take(&mut source.fin_due);
+        let (number, needed, claim) = match source.ack.take() {
+            Some(ack) => ack,
+            None if fin => (source.highest.map_or(0, |(number, _)| number), 0, NO_CLAIM),
+            None => return None,
+        };
+        let received = source.received_before(number);
+        let flags = Flags::NONE.with_if(Flags::FIN, complete);
+        let (decoded, marks) = (self.decoded, source.marks as u16);
+        let body = Body::SymbolAck { number, received, decoded, needed, claim, marks, flags };
+        // As DCTCP's: a queue that marks drops what cannot be marked.
+        Some(Packet::new(self.config.ack_class.with_ecn(Ecn::Ect0), self.config.wire.wire_bytes(0), body))
+    }
+}
+
+impl Peer {
+    #[inline]
+    fn note_number(&mut self, number: u32) {
+        self.highest = Some(match self.highest {
+            None => (number, 0),
+            Some((highest, bits)) => {
+                let ahead = number.wrapping_sub(highest);
+                match ahead {
+                    0 => (highest, bits),
+                    1..=32 => (number, (((u64::from(bits) << 1) | 1) << (ahead - 1)) as u32),
+                    _ if ahead < 1 << 31 => (number, 0),
+                    _ => {
+                        let behind = highest.wrapping_sub(number) - 1;
+                        (highest, if behind < 32 { bits | 1 << behind } else { bits })
+                    }
+                }
+            }
+        });
+    }
+
+    /// Bit `i`: the packet `number - 1 - i` has arrived.
+    #[inline]
+    fn received_before(&self, number: u32) -> u32 {
+        let Some((highest, bits)) = self.highest else { return 0 };
+        bits.checked_shr(highest.wrapping_sub(number)).unwrap_or(0)
+    }
+}
+
+/// A receiver that the ends of its object share. They belong to one driver; the cell is atomic so that the driver may
+/// move to another thread, and panics where two use it at once.
+pub type SharedReceiver = Arc<AtomicRefCell<PushReceiver>>;
+
+/// A receiver's end towards one source, as a [`Transport`]: all ends of one object share the receiver.
+pub struct PushPort {
+    receiver: SharedReceiver,
+    peer: usize,
+}
+
+impl PushPort {
+    /// The end towards source number `peer`.
+    pub fn new(receiver: SharedReceiver, peer: usize) -> Self {
+        Self { receiver, peer }
+    }
+}
+
+impl Transport for PushPort {
+    #[inline]
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
+        self.receiver.borrow_mut().handle_symbol(now, self.peer, packet);
+    }
+
+    fn handle_command(&mut self, _now: Instant, command: Command) {
+        if let Command::PushReceiver(message) = command {
+            self.receiver.borrow_mut().handle_message(message);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.receiver.borrow_mut().handle_timeout(now);
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
+        self.receiver.borrow_mut().poll_transmit(self.peer)
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        let mut receiver = self.receiver.borrow_mut();
+        let complete = receiver.is_complete();
+        let peer = &mut receiver.peers[self.peer];
+        if peer.delivered > 0 {
+            return Some(Event::DeliverSymbol { bytes: core::mem::take(&mut peer.delivered) });
+        }
+        if complete && !peer.told {
+            peer.told = true;
+            return Some(Event::Received);
+        }
+        receiver.poll_message().map(Event::ToController)
+    }
+
+    /// One end keeps the receiver's time.
+    #[inline]
+    fn poll_timeout(&self) -> Option<Deadline> {
+        if self.peer > 0 {
+            return None;
+        }
+        self.receiver.borrow().poll_timeout().map(|at| Deadline { at, why: Timer::Report })
+    }
+
+    fn statistics(&self) -> Statistics {
+        let receiver = self.receiver.borrow();
+        let peer = &receiver.peers[self.peer];
+        let counts = if self.peer == 0 { receiver.counts } else { ReceiverCounts::default() };
+        Statistics {
+            marks: peer.marks,
+            symbols: peer.packets,
+            excess_symbols: peer.excess,
+            decoded_blocks: counts.decoded_blocks,
+            whole_blocks: counts.whole_blocks,
+            ..Statistics::default()
+        }
+    }
+}

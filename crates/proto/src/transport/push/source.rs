@@ -1,0 +1,514 @@
+//! One source of an object.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::config::{OPEN_BLOCKS, PushConfig};
+use super::message::{Order, ToController, ToSource};
+use super::partition::{MAX_SYMBOL, Partition};
+use crate::congestion::weighted_fair::WeightedFair;
+use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
+use crate::contract::policy::{Policy, Progress};
+use crate::packet::{Body, Ecn, Flags, NO_CLAIM, Packet, SackBlocks, TrafficClass};
+use crate::recovery::flight::{Flight, Sent};
+use crate::recovery::rtt::RttEstimator;
+use crate::time::Instant;
+use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
+
+/// Claims that a source keeps per block; more would be sent too late.
+const CLAIMS_MAX: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Nothing was ordered yet, or nobody answered for too long: waits for an order.
+    Idle,
+    Active,
+    Paused,
+    /// Over; the application does not know yet.
+    Stopped,
+    /// Over, and the application knows.
+    Told,
+}
+
+/// A block that is not decoded yet, as its source sees it.
+#[derive(Debug)]
+struct OpenBlock {
+    /// Source symbols (K).
+    symbols: u32,
+    /// Place k of the next own symbol i + kM.
+    next: u32,
+    /// Packets sent that are neither acknowledged nor lost.
+    outstanding: u32,
+    /// What the receiver last said that it needs from this source; zero once it is decoded.
+    needed: u32,
+    /// Number of the packet whose acknowledgement said so.
+    needed_at: u64,
+    /// Source symbols that were lost.
+    lost: VecDeque<u32>,
+    /// Source symbols of others that the receiver lets this source send.
+    claims: VecDeque<u32>,
+}
+
+/// Pushes symbols of one object to one receiver.
+pub struct PushSource(Box<Source>);
+
+struct Source {
+    config: Arc<PushConfig>,
+    partition: Partition,
+    phase: Phase,
+    slot: u8,
+    slots: u8,
+    sources: u8,
+    /// Number of the first order that would be news.
+    next_order: u32,
+    accepted: Option<ToController>,
+    /// Blocks decoded without a gap.
+    decoded: u32,
+    /// The blocks from there on that are open.
+    open: VecDeque<OpenBlock>,
+    window: WeightedFair,
+    flight: Flight,
+    rtt: RttEstimator,
+    /// Largest packet number acknowledged, and which packets before it were.
+    acked: Option<(u64, u32)>,
+    marks: u16,
+    last_ack: Instant,
+    /// When the source was last heard of, or began to wait.
+    heard_at: Instant,
+    timed_out_at: Instant,
+    lost: Vec<Sent>,
+    policy: Option<Bend>,
+    statistics: Statistics,
+}
+
+/// A policy that bends the flow.
+struct Bend {
+    policy: Policy,
+    /// Weight that was ordered last.
+    ordered: f64,
+    /// What the policy makes of it.
+    factor: f64,
+    /// Class that the policy asks for.
+    class: Option<TrafficClass>,
+    acked_bytes: u64,
+    started: bool,
+    asked_at: Instant,
+}
+
+impl PushSource {
+    /// A source that waits for an order; `config` must pass [`PushConfig::check`].
+    pub fn new(config: Arc<PushConfig>, partition: Partition) -> Self {
+        assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
+        let mut source = Source {
+            partition,
+            phase: Phase::Idle,
+            slot: 0,
+            slots: config.slots,
+            sources: 1,
+            next_order: 0,
+            accepted: None,
+            decoded: 0,
+            open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
+            window: WeightedFair::new(config.window, config.symbol),
+            flight: Flight::new(config.reorder_threshold),
+            rtt: RttEstimator::new(&config.rto),
+            acked: None,
+            marks: 0,
+            last_ack: Instant::ZERO,
+            heard_at: Instant::ZERO,
+            timed_out_at: Instant::ZERO,
+            lost: Vec::new(),
+            policy: None,
+            statistics: Statistics::default(),
+            config,
+        };
+        source.open_blocks();
+        Self(Box::new(source))
+    }
+
+    /// With a policy that may lower the weight or change the class of its packets for a while. It gives no bytes up: which
+    /// symbols an object can do without its receiver decides.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        let ordered = self.0.config.window.weight;
+        let (class, started) = (None, false);
+        self.0.policy =
+            Some(Bend { policy, ordered, factor: 1.0, class, acked_bytes: 0, started, asked_at: Instant::ZERO });
+        self
+    }
+
+    /// The flow's weight (theta).
+    pub fn weight(&self) -> f64 {
+        self.0.window.weight()
+    }
+}
+
+impl Source {
+    fn segments(&self, packets: u64) -> u64 {
+        packets * u64::from(self.config.symbol)
+    }
+
+    /// The controller's weight, as far as the policy lets it.
+    fn set_weight(&mut self, weight: f64) {
+        let bent = self.policy.as_mut().map_or(weight, |bend| {
+            bend.ordered = weight;
+            weight * bend.factor
+        });
+        self.window.set_weight(bent);
+    }
+
+    fn progress(&self) -> Progress {
+        let acked_bytes = self.policy.as_ref().map_or(0, |bend| bend.acked_bytes);
+        Progress { acked_bytes, sent_bytes: self.statistics.bytes_sent }
+    }
+
+    /// Asks the policy if its deadline has come.
+    fn ask_policy(&mut self, now: Instant) {
+        let (progress, usual) = (self.progress(), self.config.window.weight);
+        let Some(bend) = self.policy.as_mut().filter(|bend| bend.started) else { return };
+        if bend.policy.deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        let directive = bend.policy.on_deadline(now, progress);
+        bend.asked_at = now;
+        bend.class = directive.class.or(bend.class);
+        if let Some(weight) = directive.weight {
+            bend.factor = weight / usual;
+        }
+        let weight = bend.ordered * bend.factor;
+        self.window.set_weight(weight);
+    }
+
+    /// Opens as many blocks behind the first as may be.
+    fn open_blocks(&mut self) {
+        while self.open.len() < OPEN_BLOCKS as usize {
+            let block = self.decoded + self.open.len() as u32;
+            let symbols = self.partition.symbols_of(block);
+            if symbols == 0 {
+                break;
+            }
+            let needed = (symbols + 2).div_ceil(u32::from(self.sources).max(1));
+            let (lost, claims) = (VecDeque::new(), VecDeque::new());
+            self.open.push_back(OpenBlock { symbols, next: 0, outstanding: 0, needed, needed_at: 0, lost, claims });
+        }
+    }
+
+    fn forget_decoded(&mut self, decoded: u32) {
+        while self.decoded < decoded && self.decoded < self.partition.blocks() {
+            self.open.pop_front();
+            self.decoded += 1;
+            self.open_blocks();
+        }
+    }
+
+    fn open_block(&mut self, block: u32) -> Option<&mut OpenBlock> {
+        self.open.get_mut(block.checked_sub(self.decoded)? as usize)
+    }
+
+    fn follow(&mut self, now: Instant, ToSource { number, order }: ToSource) {
+        if matches!(self.phase, Phase::Stopped | Phase::Told) {
+            return;
+        }
+        self.heard_at = self.heard_at.max(now);
+        self.accepted = Some(ToController::Accepted { slot: self.slot, number });
+        if number < self.next_order {
+            return;
+        }
+        self.next_order = number.saturating_add(1);
+        match order {
+            Order::Push { slot, slots, sources, block, start, weight } => {
+                (self.slot, self.slots, self.sources) = (slot, slots.max(1), sources.max(1));
+                self.accepted = Some(ToController::Accepted { slot, number });
+                self.set_weight(weight);
+                if let Some(bend) = self.policy.as_mut().filter(|bend| !bend.started) {
+                    bend.started = true;
+                    bend.policy.on_start(now);
+                }
+                if self.phase == Phase::Idle {
+                    // What was sent before belongs to blocks as they were.
+                    self.flight.judge_time(now, |_, _| {});
+                    self.open.clear();
+                    self.decoded = block.min(self.partition.blocks());
+                    self.open_blocks();
+                    if let Some(first) = self.open.front_mut() {
+                        first.next = start;
+                    }
+                }
+                self.phase = Phase::Active;
+            }
+            Order::Theta { weight } => self.set_weight(weight),
+            Order::Pause if self.phase == Phase::Active => self.phase = Phase::Paused,
+            Order::Pause => {}
+            Order::Stop => self.phase = Phase::Stopped,
+        }
+    }
+
+    /// Notes that a packet arrived. Gives what it carried the first time.
+    fn arrive(&mut self, number: u64) -> Option<Sent> {
+        let before = self.flight.under_way();
+        let sent = self.flight.arrived(number)?;
+        let was_under_way = self.flight.under_way() < before;
+        if let Some(block) = self.open_block(sent.message).filter(|_| was_under_way) {
+            block.outstanding -= 1;
+        }
+        Some(sent)
+    }
+
+    /// Notes the packets that an acknowledgement tells of; gives how many were news, and what the answered one carried.
+    fn arrivals(&mut self, number: u64, received: u32) -> (u64, Option<Sent>) {
+        let answered = self.arrive(number);
+        let known = match self.acked {
+            // Bit `i` stands for number − 1 − i: what was known of the older number moves up.
+            Some((highest, bits)) if highest < number => {
+                let distance = number - highest;
+                let moved = if distance >= 64 { 0 } else { (u64::from(bits) << 1 | 1) << (distance - 1) };
+                moved as u32
+            }
+            // An older packet: look at each bit again.
+            _ => 0,
+        };
+        let mut news = received & !known;
+        let mut count = u64::from(answered.is_some());
+        while news != 0 {
+            let bit = news.trailing_zeros();
+            news &= news - 1;
+            if let Some(number) = number.checked_sub(1 + u64::from(bit)) {
+                count += u64::from(self.arrive(number).is_some());
+            }
+        }
+        if self.acked.is_none_or(|(highest, _)| highest <= number) {
+            self.acked = Some((number, received | known));
+        }
+        (count, answered)
+    }
+
+    fn handle_ack(&mut self, now: Instant, packet: &Packet) {
+        let Body::SymbolAck { number, received, decoded, needed, claim, marks, flags } = packet.body() else { return };
+        if matches!(self.phase, Phase::Stopped | Phase::Told) {
+            return;
+        }
+        if flags.contains(Flags::FIN) {
+            self.phase = Phase::Stopped;
+            return;
+        }
+        let Some(number) = self.flight.expand(number) else { return };
+        let limited = self.flight.under_way() + 1 >= self.window.window() / u64::from(self.config.symbol);
+        let in_flight = self.segments(self.flight.under_way());
+        let (count, answered) = self.arrivals(number, received);
+        let acked = self.segments(count);
+        if let Some(bend) = &mut self.policy {
+            bend.acked_bytes += acked;
+        }
+        (self.last_ack, self.heard_at) = (now, now);
+        self.forget_decoded(decoded);
+        let mut rtt = None;
+        if let Some(Sent { at, message: block, .. }) = answered {
+            let sample = now.since(at);
+            self.rtt.sample(&self.config.rto, sample);
+            rtt = Some(sample);
+            if let Some(block) = self.open_block(block).filter(|block| block.needed_at <= number) {
+                (block.needed, block.needed_at) = (needed, number);
+                if claim != NO_CLAIM && claim < block.symbols && block.claims.len() < CLAIMS_MAX {
+                    block.claims.push_back(claim);
+                }
+            }
+        }
+        // A count that runs backwards belongs to an acknowledgement that was overtaken.
+        let new_marks = u64::from(marks.wrapping_sub(self.marks));
+        let marked = if new_marks <= 1 << 15 { new_marks.min(count) } else { 0 };
+        if new_marks <= 1 << 15 {
+            self.marks = marks;
+        }
+        self.statistics.marks += marked;
+        let lost = self.judge_order();
+        let sample = AckSample {
+            now,
+            acked: 0,
+            unacked: self.segments(self.flight.settled()),
+            next: self.segments(self.flight.next_number()),
+            flight: in_flight,
+            ece: false,
+            rtt,
+            delay: None,
+            smoothed_rtt: self.rtt.smoothed(),
+            window_limited: limited,
+            in_recovery: false,
+        };
+        for (packets, ece) in [(count - marked, false), (marked, true)] {
+            if packets > 0 {
+                self.window.on_ack(&AckSample { acked: self.segments(packets), ece, ..sample });
+            }
+        }
+        if lost > 0 {
+            self.report(now, Cause::Loss);
+        }
+    }
+
+    /// Takes packets for lost by their order; tells how many.
+    fn judge_order(&mut self) -> u64 {
+        let mut lost = core::mem::take(&mut self.lost);
+        self.flight.judge_order(|_, sent| lost.push(sent));
+        let count = lost.len() as u64;
+        self.requeue(&mut lost);
+        self.lost = lost;
+        if count > 0 {
+            self.statistics.fast_recoveries += 1;
+            self.window.on_lost(self.segments(count));
+        }
+        count
+    }
+
+    /// A lost source symbol is sent again; in place of a lost repair symbol the next does as well.
+    fn requeue(&mut self, lost: &mut Vec<Sent>) {
+        for sent in lost.drain(..) {
+            if let Some(block) = self.open_block(sent.message) {
+                block.outstanding -= 1;
+                if sent.fragment < block.symbols {
+                    block.lost.push_back(sent.fragment);
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, now: Instant, cause: Cause) {
+        let event = Congestion {
+            now,
+            cause,
+            flight: self.segments(self.flight.under_way()),
+            unacked: self.segments(self.flight.settled()),
+            next: self.segments(self.flight.next_number()),
+            first: true,
+        };
+        self.window.on_congestion(&event);
+    }
+
+    fn timeout_at(&self) -> Option<Instant> {
+        let oldest = self.flight.oldest()?;
+        Some(oldest.max(self.last_ack).max(self.timed_out_at).after(self.rtt.rto()))
+    }
+
+    /// The next block and symbol to send.
+    #[inline]
+    fn pick(&mut self) -> Option<(u32, u32, bool)> {
+        let (slot, slots) = (u32::from(self.slot), u32::from(self.slots));
+        for (index, block) in self.open.iter_mut().enumerate() {
+            if block.needed == 0 || block.outstanding > block.needed {
+                continue;
+            }
+            block.outstanding += 1;
+            let number = self.decoded + index as u32;
+            if let Some(symbol) = block.lost.pop_front() {
+                return Some((number, symbol, true));
+            }
+            let mut symbol = block.next.saturating_mul(slots).saturating_add(slot);
+            if symbol >= block.symbols
+                && let Some(claim) = block.claims.pop_front()
+            {
+                return Some((number, claim, false));
+            }
+            if symbol > MAX_SYMBOL {
+                // Symbols are used up: those sent first serve again.
+                (block.next, symbol) = (0, slot);
+            }
+            block.next += 1;
+            return Some((number, symbol, false));
+        }
+        None
+    }
+}
+
+impl Transport for PushSource {
+    #[inline]
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
+        self.0.handle_ack(now, packet);
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Push(order) => self.0.follow(now, order),
+            Command::SetWeight(weight) => self.0.set_weight(weight),
+            _ => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let source = &mut *self.0;
+        if source.phase != Phase::Active && source.phase != Phase::Paused {
+            return;
+        }
+        if source.heard_at.after(source.config.give_up) <= now {
+            source.phase = Phase::Idle;
+            return;
+        }
+        source.ask_policy(now);
+        if source.timeout_at().is_some_and(|at| at <= now) {
+            let mut lost = core::mem::take(&mut source.lost);
+            source.flight.judge_time(now, |_, sent| lost.push(sent));
+            source.requeue(&mut lost);
+            source.lost = lost;
+            source.statistics.timeouts += 1;
+            source.timed_out_at = now;
+            source.rtt.back_off(&source.config.rto);
+            source.report(now, Cause::Timeout);
+        }
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        let source = &mut *self.0;
+        let full = source.segments(source.flight.under_way()) >= source.window.window();
+        if source.phase != Phase::Active || full {
+            return None;
+        }
+        let (block, symbol, again) = source.pick()?;
+        let PushConfig { symbol: len, wire, data_class, .. } = *source.config;
+        let class = source.policy.as_ref().and_then(|bend| bend.class).unwrap_or(data_class).with_ecn(Ecn::Ect0);
+        let sent = Sent { at: now, message: block, fragment: symbol, class: class.class() as u8 };
+        let number = source.flight.push(sent) as u32;
+        source.statistics.packets_sent += 1;
+        source.statistics.bytes_sent += u64::from(len);
+        source.statistics.retransmissions += u64::from(again);
+        let flags = Flags::NONE.with_if(Flags::RETRANSMISSION, again);
+        Some(Packet::new(class, wire.wire_bytes(len), Body::Symbol { number, block, symbol, len, flags }))
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        let source = &mut *self.0;
+        if source.phase == Phase::Stopped {
+            source.phase = Phase::Told;
+            return Some(Event::Finished);
+        }
+        source.accepted.take().map(Event::ToController)
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let source = &*self.0;
+        if source.phase != Phase::Active && source.phase != Phase::Paused {
+            return None;
+        }
+        let give_up = Deadline { at: source.heard_at.after(source.config.give_up), why: Timer::Persist };
+        let timeout = source.timeout_at().map(|at| Deadline { at, why: Timer::Retransmit });
+        let asked = source.policy.as_ref().filter(|bend| bend.started).and_then(|bend| bend.policy.deadline());
+        let asked = asked.map(|at| Deadline { at, why: Timer::Policy });
+        [timeout, asked, Some(give_up)].into_iter().flatten().min_by_key(|deadline| deadline.at)
+    }
+
+    fn statistics(&self) -> Statistics {
+        let Source { statistics, policy, .. } = &*self.0;
+        let counts = policy.as_ref().map(|bend| bend.policy.counts(bend.asked_at, self.0.progress()));
+        Statistics { policy: counts.unwrap_or_default(), ..*statistics }
+    }
+
+    fn policy(&self) -> Option<&Policy> {
+        self.0.policy.as_ref().map(|bend| &bend.policy)
+    }
+
+    fn window_state(&self) -> Option<WindowState> {
+        let Source { window, rtt, .. } = &*self.0;
+        Some(WindowState { packets: window.cwnd(), alpha: window.marked_fraction(), rtt: rtt.smoothed() })
+    }
+}

@@ -1,0 +1,259 @@
+//! Push flows in a network: Theorem 1 of PPUSH and what follows from its fluid model, and objects from many sources.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use pliant_proto::time::Span;
+use pliant_sim::fluid::Bottleneck;
+use pliant_sim::results::RunResult;
+use pliant_sim::run::run;
+use pliant_sim::scenario::{Override, Scenario};
+
+/// Symbols of 1210 bytes on the wire, as in the paper.
+const PACKET_BITS: u64 = 8 * 1210;
+
+fn run_with(text: &str, changes: &[&str]) -> RunResult {
+    let changes: Vec<_> = changes.iter().map(|text| Override::parse("--set", text).expect("KEY=VALUE")).collect();
+    let scenario = Scenario::parse(text, Path::new("push.toml")).and_then(|scenario| scenario.with(&changes));
+    let resolved = scenario.and_then(|scenario| scenario.resolve()).unwrap_or_else(|error| panic!("{error}"));
+    run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("a run")
+}
+
+/// A bottleneck of `packets_per_s`, with this round trip and these queues, and groups of long flows: weight, how many.
+fn long_flows(link: Bottleneck, seconds: u32, groups: &[(f64, u32)]) -> String {
+    let Bottleneck { packets_per_s, propagation_s, threshold, limit } = link;
+    let hosts: u32 = groups.iter().map(|(_, flows)| flows).sum();
+    let rate = packets_per_s as u64 * PACKET_BITS;
+    // Links of hosts are ten times as fast: what is queued is queued at the bottleneck.
+    let delay_ns = (propagation_s * 1e9 / 2.0) as u64;
+    let mut text = format!(
+        "duration = \"{seconds}s\"\ndrain = \"0s\"\nsample_interval = \"1ms\"\nsample_windows = true\n\
+         packets = {{ mss = \"1170B\", framing = \"ip\" }}\n\
+         topology = {{ kind = \"dumbbell\", pairs = {hosts}, edge_link = {{ rate = \"{}bit/s\", delay = \"1us\" }}, \
+         bottleneck_link = {{ rate = \"{rate}bit/s\", delay = \"{delay_ns}ns\" }} }}\n\
+         queues = {{ limit = \"{limit} packets\", ecn = {{ threshold = \"{threshold} packets\" }} }}\n",
+        10 * rate,
+    );
+    // Without anything random, packets of flows that are acknowledged in turn find the queue as their turn has it.
+    text.push_str(
+        "[traffic.noise]\nkind = \"poisson\"\nload = 0.02\nload_on = \"host-links\"\nsize = \"1170B\"\ntransport = \"udp\"\n\
+         udp = { rate = \"1Gbit/s\" }\nsources = 0\n",
+    );
+    writeln!(text, "destinations = {hosts}").expect("text grows");
+    let mut source = 0;
+    for (group, (weight, flows)) in groups.iter().enumerate() {
+        let flow = |source: u32| format!("{{ source = {source}, destination = {} }}", hosts + source);
+        let list: Vec<String> = (source..source + flows).map(flow).collect();
+        source += flows;
+        write!(
+            text,
+            "[traffic.g{group}]\nkind = \"flows\"\ntransport = \"push\"\ncontract = {{ weight = {weight} }}\n\
+             push = {{ weights = \"equal\" }}\nflows = [{}]\n",
+            list.join(", ")
+        )
+        .expect("text grows");
+    }
+    text
+}
+
+/// Payload bytes that each flow of a group delivered after `from`.
+fn delivered(result: &RunResult, group: u16, flows: u32, from: Span) -> f64 {
+    let after = |at: pliant_proto::time::Instant| at.since(pliant_proto::time::Instant::ZERO) > from;
+    let samples = result.throughput_samples.iter().filter(|sample| sample.group == group && after(sample.at));
+    samples.map(|sample| sample.delivered_bytes as f64).sum::<f64>() / f64::from(flows)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    assert!(count > 0, "a mean of something");
+    sum / f64::from(count)
+}
+
+const WARMUP: Span = Span::from_ms(800);
+
+fn alpha_of(result: &RunResult) -> f64 {
+    let from = pliant_proto::time::Instant::ZERO.after(WARMUP);
+    mean(result.window_samples.iter().filter(|sample| sample.at > from).filter_map(|sample| sample.window.alpha))
+}
+
+/// Length of the receiver's queue, over time, in packets.
+fn queue_of(result: &RunResult) -> f64 {
+    let from = pliant_proto::time::Instant::ZERO.after(WARMUP);
+    let busiest = result.ports.iter().max_by_key(|port| port.counters.max_packets).expect("ports").port;
+    let held = result.queue_samples.iter().filter(|sample| sample.port == busiest && sample.at > from);
+    let looks = result.throughput_samples.iter().filter(|sample| sample.group == 0 && sample.at > from).count();
+    held.map(|sample| f64::from(sample.packets)).sum::<f64>() / looks as f64
+}
+
+/// C·d + K = 400 packets, a round trip of 0.4 ms. Windows converge like exp(−t·α²/(2θ·R)): within 0.2 s here.
+const LINK: Bottleneck = Bottleneck { packets_per_s: 1e6, propagation_s: 0.000_32, threshold: 80.0, limit: 2000.0 };
+
+/// Theorem 1: in the stable state flows have bandwidth in proportion to theta; and alpha is sqrt(2·Σθ/(C·d + K)), equation
+/// 18, within 10 %. The theorem has all flows see the same marks. Packets that follow their acknowledgements keep their
+/// places in the round trip, so a flow may always be the one that finds the queue full: bandwidth per theta differs by up
+/// to a quarter here, for 2 to 50 flows and ratios to 100, not by the 5 % that one would like; without the noise by more.
+#[test]
+fn bandwidth_follows_theta() {
+    for groups in [
+        &[(1.0, 1), (4.0, 1)][..],
+        &[(1.0, 1), (100.0, 1)],
+        &[(1.0, 5), (10.0, 5)],
+        &[(0.5, 49), (50.0, 1)],
+        &[(1.0, 25), (3.0, 25)],
+    ] {
+        let result = run_with(&long_flows(LINK, 2, groups), &[]);
+        let sum: f64 = groups.iter().map(|&(weight, flows)| weight * f64::from(flows)).sum();
+        let per_weight: Vec<f64> = groups
+            .iter()
+            .zip(1..)
+            .map(|(&(weight, flows), group)| delivered(&result, group, flows, WARMUP) / weight)
+            .collect();
+        let ratio = per_weight[1] / per_weight[0];
+        assert!((ratio - 1.0).abs() < 0.25, "{groups:?}: bandwidth per weight differs by {ratio}");
+        let (alpha, expected) = (alpha_of(&result), (2.0 * sum / LINK.packets_in_flight()).sqrt());
+        assert!((alpha / expected - 1.0).abs() < 0.10, "{groups:?}: alpha {alpha}, expected {expected}");
+    }
+}
+
+/// Where Σθ exceeds (C·d + K)/2 all packets are marked, windows are 2θ, and the queue is 2·Σθ − C·d.
+#[test]
+fn too_many_flows_make_a_longer_queue() {
+    let link = Bottleneck { packets_per_s: 20_000.0, propagation_s: 0.004, threshold: 30.0, limit: 400.0 };
+    let result = run_with(&long_flows(link, 5, &[(1.0, 50), (2.0, 25)]), &[]);
+    let (queue, expected) = (queue_of(&result), 2.0 * 100.0 - 80.0);
+    assert!((queue / expected - 1.0).abs() < 0.05, "{queue} packets queued, expected {expected}");
+    assert!(alpha_of(&result) > 0.99);
+}
+
+const OBJECTS: &str = r#"
+duration = "1s"
+drain = "20s"
+topology = { kind = "star", hosts = 16, link = { rate = "968Mbit/s", delay = "20us" } }
+queues = { limit = "100 packets", ecn = { threshold = "30 packets" } }
+packets = { mss = "1170B", framing = "ip" }
+
+[traffic.images]
+kind = "objects"
+transport = "push"
+holders = "0..4"
+receivers = "4..16"
+size = "300kB..3MB"
+load = 0.8
+objects = 40
+push = { block = "500kB" }
+"#;
+
+/// Every object arrives whole, from all its sources, in the same time with and without a recorder; and the parts that the
+/// sources bring add up to it.
+#[test]
+fn objects_arrive_from_their_sources() {
+    let result = run_with(OBJECTS, &[]);
+    let objects = result.objects();
+    assert_eq!((objects.len(), result.flows.len()), (40, 120));
+    for object in &objects {
+        assert!(object.completed.is_some() && object.delivered_bytes == object.bytes, "{object:?}");
+        assert_eq!(object.decoded_blocks + object.whole_blocks, object.bytes.div_ceil(499_590) as u32);
+        // 16 packets fit the round trip of 200 us at 10 us each; 30 to 100 are queued at the source or the receiver.
+        let bound = u64::from(object.sources * (object.decoded_blocks + object.whole_blocks)) * 116;
+        assert!(object.excess_symbols <= bound, "{} symbols in vain, bound {bound}", object.excess_symbols);
+    }
+    let recorded = run_with(OBJECTS, &["sample_interval=1ms", "sample_windows=true"]);
+    assert_eq!(recorded.digest, result.digest);
+    assert_eq!(run_with(OBJECTS, &[]).digest, result.digest);
+}
+
+/// The paper's variants: sharing objects out beats splitting them, and weights by remaining size beat equal ones.
+#[test]
+fn sharing_out_and_weighing_both_help() {
+    let mean_time = |changes: &[&str]| {
+        let result = run_with(OBJECTS, changes);
+        mean(result.objects().iter().map(|object| object.completion_time().expect("complete").as_secs_f64()))
+    };
+    let neither = mean_time(&["split=true", "push.weights=equal"]);
+    let weighed = mean_time(&["split=true"]);
+    let shared = mean_time(&["push.weights=equal"]);
+    let both = mean_time(&[]);
+    assert!(
+        weighed < neither && shared < neither && both < weighed && both < shared,
+        "{neither} {weighed} {shared} {both}"
+    );
+}
+
+/// The same objects move by any transport: same receivers, sources and sizes.
+#[test]
+fn every_transport_moves_the_same_objects() {
+    let key = |result: &RunResult| {
+        let objects = result.objects();
+        objects.iter().map(|object| (object.receiver, object.bytes, object.start, object.sources)).collect::<Vec<_>>()
+    };
+    let pushed = run_with(OBJECTS, &[]);
+    for transport in ["dctcp", "reno"] {
+        let text = OBJECTS.replace("push = {", "#");
+        let split = run_with(&text, &[&format!("traffic.images.transport={transport}")]);
+        assert_eq!(key(&split), key(&pushed), "{transport}");
+        assert!(split.objects().iter().all(|object| object.completed.is_some()), "{transport}");
+    }
+}
+
+/// A link that loses a burst or a share of its packets: the burst is counted, and what is lost is sent again.
+#[test]
+fn links_lose_what_they_are_told_to() {
+    let lossy = r#"losses=[{ link = "switch 0 -> host 4", at = "1ms", packets = 25 }]"#;
+    let one = ["receivers=4", "objects=1", "period=0s", "fanout=2"];
+    let text = OBJECTS.replace("load = 0.8\n", "period = \"0s\"\n");
+    let result = run_with(&text, &[&[lossy][..], &one].concat());
+    let lost: u64 = result.ports.iter().map(|port| port.counters.dropped[4].packets).sum();
+    assert_eq!(lost, 25);
+    assert_eq!(result.flows.iter().map(|flow| u64::from(flow.drops)).sum::<u64>(), 25);
+    assert!(result.objects()[0].completed.is_some());
+    let lossy = r#"losses=[{ link = "switch 0 -> host 4", probability = 0.3 }]"#;
+    let result = run_with(&text, &[&[lossy][..], &one].concat());
+    let port = result.ports.iter().find(|port| port.name == "switch 0 -> host 4").expect("it is there");
+    let (sent, lost) = (port.counters.admitted.packets as f64, port.counters.dropped[4].packets as f64);
+    assert!((lost / (sent + lost) - 0.3).abs() < 0.05, "{lost} of {sent}");
+    assert!(result.objects()[0].completed.is_some());
+}
+
+/// A push flow beside a regular one on a link of 10 Gbit/s.
+const CONTRACT: &str = r#"
+duration = "3s"
+drain = "5s"
+packets = { mss = "1460B" }
+topology = { kind = "dumbbell", pairs = 2, edge_link = { rate = "10Gbit/s", delay = "1us" }, bottleneck_link = { rate = "2Gbit/s", delay = "10us" } }
+queues = { limit = "300 packets", ecn = { threshold = "65 packets" } }
+
+[traffic.object]
+kind = "flows"
+transport = "push"
+push = { weights = "equal" }
+contract = { min_share = 1.0, weight = 4.0 }
+reflex = { give_way = "weight" }
+flows = [{ source = 0, destination = 2, size = "500MB" }]
+
+[traffic.regular]
+kind = "flows"
+transport = "dctcp"
+flows = [{ source = 1, destination = 3, start = "500ms", size = "100MB" }]
+"#;
+
+/// REFLEX over push: with a budget the flow lowers its theta now and then, so the regular one ends sooner; and the rate
+/// that it keeps is what the contract says, or more. Bytes it cannot give up, and says so.
+#[test]
+fn a_contract_lowers_theta() {
+    let run_at = |share: &str| {
+        let result = run_with(CONTRACT, &[&format!("object.contract.min_share={share}")]);
+        let time = |flow: usize| result.flows[flow].fct().expect("complete").as_secs_f64();
+        (time(0), time(1), result.flows[0].low_time.as_secs_f64())
+    };
+    let ((push, regular, low), (bent_push, bent_regular, bent_low)) = (run_at("1.0"), run_at("0.6"));
+    assert_eq!(low, 0.0);
+    assert!(bent_low > 0.1, "gave way for {bent_low} s");
+    assert!(bent_regular < 0.95 * regular, "{bent_regular} s against {regular} s");
+    // Alone with half of the link it would take 4.2 s.
+    assert!(bent_push >= push && bent_push < 4.2 / 0.6, "{bent_push} s against {push} s");
+    let refused = Scenario::parse(&CONTRACT.replace("min_share = 1.0", "min_delivery = 0.9"), Path::new("push.toml"))
+        .and_then(|scenario| scenario.resolve());
+    let message = refused.expect_err("refused").to_string();
+    assert!(message.contains("traffic.object.contract.min_delivery"), "{message}");
+}
