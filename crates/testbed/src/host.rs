@@ -477,23 +477,22 @@ impl Running<'_> {
         }
         let kernel = self.kernel.receivers.lock().expect("receivers do not panic");
         for flow in self.flows.receivers.values() {
-            let report = match kernel.get(&flow.number) {
-                Some(progress) => kernel_report(flow.number, progress),
-                None => {
-                    let transport = self.host.transport(EndpointId::new(flow.number as u32, Side::Responder));
-                    let counted = transport.map(Transport::statistics).unwrap_or_default();
-                    let counts = flow.messages.as_ref().map(|messages| messages.counts());
-                    ReceiverReport {
-                        flow: flow.number,
-                        delivered_bytes: flow.delivered,
-                        received_ps: flow.received.map(|at| at.since(Instant::ZERO).as_ps()),
-                        marks: counted.marks,
-                        credits: counted.credits_sent,
-                        reactive_bytes: counted.reactive_bytes,
-                        reorder_bytes: counted.reorder_bytes,
-                        wrong_bytes: flow.wrong,
-                        messages: counts.map(|counts| [counts.total, counts.needed, counts.delivered]),
-                    }
+            let report = if let Some(progress) = kernel.get(&flow.number) {
+                kernel_report(flow.number, progress)
+            } else {
+                let transport = self.host.transport(EndpointId::new(flow.number as u32, Side::Responder));
+                let counted = transport.map(Transport::statistics).unwrap_or_default();
+                let counts = flow.messages.as_ref().map(|messages| messages.counts());
+                ReceiverReport {
+                    flow: flow.number,
+                    delivered_bytes: flow.delivered,
+                    received_ps: flow.received.map(|at| at.since(Instant::ZERO).as_ps()),
+                    marks: counted.marks,
+                    credits: counted.credits_sent,
+                    reactive_bytes: counted.reactive_bytes,
+                    reorder_bytes: counted.reorder_bytes,
+                    wrong_bytes: flow.wrong,
+                    messages: counts.map(|counts| [counts.total, counts.needed, counts.delivered]),
                 }
             };
             self.report.receivers.push(report);

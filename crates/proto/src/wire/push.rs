@@ -37,18 +37,14 @@ pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
 
 /// Reads a datagram of this kind, one of the two.
 pub(super) fn read(reader: &mut Reader<'_>, common: &Common, kind: u8) -> Result<Body, WireError> {
-    match kind {
-        SYMBOL => {
-            let flags = common.flags_among(Flags::RETRANSMISSION)?;
-            let (number, block, symbol, len) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u16()?);
-            let valid = symbol <= MAX_SYMBOL && len > 0;
-            if valid { Ok(Body::Symbol { number, block, symbol, len, flags }) } else { Err(WireError::OutOfRange) }
-        }
-        _ => {
-            let flags = common.flags_among(Flags::FIN)?;
-            let (number, received, decoded) = (reader.u32()?, reader.u32()?, reader.u32()?);
-            let (needed, claim, marks) = (reader.u32()?, reader.u32()?, reader.u16()?);
-            Ok(Body::SymbolAck { number, received, decoded, needed, claim, marks, flags })
-        }
+    if kind == SYMBOL {
+        let flags = common.flags_among(Flags::RETRANSMISSION)?;
+        let (number, block, symbol, len) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u16()?);
+        let valid = symbol <= MAX_SYMBOL && len > 0;
+        return if valid { Ok(Body::Symbol { number, block, symbol, len, flags }) } else { Err(WireError::OutOfRange) };
     }
+    let flags = common.flags_among(Flags::FIN)?;
+    let (number, received, decoded) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let (needed, claim, marks) = (reader.u32()?, reader.u32()?, reader.u16()?);
+    Ok(Body::SymbolAck { number, received, decoded, needed, claim, marks, flags })
 }

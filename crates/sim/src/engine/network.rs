@@ -194,14 +194,13 @@ impl<'a> Network<'a> {
             PathChoice::SprayPermutation => {
                 let order = &mut self.orders[node.index()];
                 // An order of more links than there are to this destination is one for others.
-                match order.pop().map(usize::from).filter(|&choice| choice < links.len()) {
-                    Some(choice) => choice,
-                    None => {
-                        order.clear();
-                        order.extend(0..links.len() as u16);
-                        self.stream.shuffle(order);
-                        usize::from(order.pop().expect("there is a link"))
-                    }
+                if let Some(choice) = order.pop().map(usize::from).filter(|&choice| choice < links.len()) {
+                    choice
+                } else {
+                    order.clear();
+                    order.extend(0..links.len() as u16);
+                    self.stream.shuffle(order);
+                    usize::from(order.pop().expect("there is a link"))
                 }
             }
             PathChoice::TwoPaths => match links.iter().position(|link| link.0 == pinned) {

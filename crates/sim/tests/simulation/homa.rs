@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use pliant_sim::results::{FlowState, RunResult};
+use pliant_sim::results::{FlowRow, FlowState, RunResult};
 use pliant_sim::run::run;
 use pliant_sim::scenario::Scenario;
 
@@ -50,7 +50,7 @@ fn many_senders_fill_the_link() {
     for senders in [2u32, 8, 30] {
         let result = incast(senders, "500kB");
         assert!(result.flows.iter().all(|flow| flow.state == FlowState::Completed));
-        let last = result.flows.iter().filter_map(|flow| flow.fct()).max().expect("flows").as_secs_f64();
+        let last = result.flows.iter().filter_map(FlowRow::fct).max().expect("flows").as_secs_f64();
         let ideal = f64::from(senders) * 500e3 * WIRE * 8.0 / 10e9;
         println!("{senders}: {:.4} of ideal", last / ideal);
         assert!(last <= ideal / 0.95, "{senders}: {last}");

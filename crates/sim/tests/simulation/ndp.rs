@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use pliant_sim::results::{FlowState, RunResult};
+use pliant_sim::results::{FlowRow, FlowState, RunResult};
 use pliant_sim::run::run;
 use pliant_sim::scenario::Scenario;
 
@@ -39,7 +39,7 @@ fn fates(result: &RunResult) -> (u64, u64, u64) {
 /// When the last flow completed, in seconds; all did.
 fn last(result: &RunResult) -> f64 {
     assert!(result.flows.iter().all(|flow| flow.state == FlowState::Completed));
-    result.flows.iter().filter_map(|flow| flow.fct()).max().expect("there are flows").as_secs_f64()
+    result.flows.iter().filter_map(FlowRow::fct).max().expect("there are flows").as_secs_f64()
 }
 
 /// N senders of S bytes take N * S on the wire over the rate, and about a round trip: goodput is 95 % of what the link

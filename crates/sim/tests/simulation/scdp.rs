@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicBool;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::plan::SchedulerConfig;
 use pliant_proto::switch::{Discipline, QueueConfig, QueuePlan};
+use pliant_proto::time::Span;
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::scdp::{ScdpConfig, ScdpObject, ScdpReceiver, ScdpSender};
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_sim::recorder::NoRecorder;
-use pliant_sim::results::{FlowState, RunResult};
+use pliant_sim::results::{FlowRow, FlowState, RunResult};
 use pliant_sim::run::run;
 use pliant_sim::scenario::Scenario;
 use pliant_sim::topology::EdgeList;
@@ -36,7 +37,7 @@ fn incast(senders: u32, size: &str, transport: &str) -> RunResult {
 }
 
 fn last(result: &RunResult) -> f64 {
-    result.flows.iter().filter_map(|flow| flow.fct()).max().expect("there are flows").as_secs_f64()
+    result.flows.iter().filter_map(FlowRow::fct).max().expect("there are flows").as_secs_f64()
 }
 
 /// Every object arrives with at most k + 2 symbols and a window on the wire, and the link is used as by NDP: 95 % of what
@@ -88,7 +89,7 @@ fn two_sources_share_an_object_by_their_rates() {
     std::fs::create_dir_all(&directory).expect("a folder");
     let cables = "from,to,rate,delay\nhost0,s,2Gbit/s,2us\nhost1,s,4Gbit/s,2us\nhost2,s,10Gbit/s,2us\n";
     std::fs::write(directory.join("cables.csv"), cables).expect("a file");
-    let topology = EdgeList { file: "cables.csv".into(), host_delay: Default::default() }.build(&directory);
+    let topology = EdgeList { file: "cables.csv".into(), host_delay: Span::default() }.build(&directory);
     std::fs::remove_dir_all(&directory).expect("it was there");
     let topology = topology.expect("a network");
 
