@@ -27,6 +27,15 @@ impl FlowState {
     /// Every state.
     pub const ALL: [Self; 4] = [Self::Completed, Self::Unfinished, Self::SentWithLoss, Self::RanToEnd];
 
+    /// That of a flow with an end of which everything needed has arrived, or whose sender is through.
+    pub const fn of(all_arrived: bool, sender_finished: bool) -> Self {
+        match (all_arrived, sender_finished) {
+            (true, _) => Self::Completed,
+            (false, true) => Self::SentWithLoss,
+            (false, false) => Self::Unfinished,
+        }
+    }
+
     /// Its name in tables and files.
     pub const fn name(self) -> &'static str {
         match self {

@@ -550,11 +550,7 @@ fn rows(scenario: &Resolved, hosts: &[HostReport], ended: Instant) -> Vec<FlowRo
             given_up_bytes: sender.given_up_bytes,
             low_bytes: sender.low_bytes,
             low_time: Span::from_ps(sender.low_ps),
-            state: match (all_arrived, sender.finished) {
-                (true, _) => FlowState::Completed,
-                (false, true) => FlowState::SentWithLoss,
-                (false, false) => FlowState::Unfinished,
-            },
+            state: FlowState::of(all_arrived, sender.finished),
             retransmissions: sender.retransmissions as u32,
             timeouts: sender.timeouts as u32,
             marks: receiver.marks as u32,

@@ -234,11 +234,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             given_up_bytes: sender.given_up_bytes,
             low_bytes: sender.policy.low_bytes,
             low_time: Span::from_ps(sender.policy.low_ps),
-            state: match (all_arrived, slot.finished) {
-                (true, _) => FlowState::Completed,
-                (false, true) => FlowState::SentWithLoss,
-                (false, false) => FlowState::Unfinished,
-            },
+            state: FlowState::of(all_arrived, slot.finished),
             retransmissions: sender.retransmissions as u32,
             timeouts: sender.timeouts as u32,
             marks: receiver.marks as u32,

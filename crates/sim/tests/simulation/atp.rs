@@ -1,19 +1,10 @@
 //! ATP, pFabric and the sender-drop strawmen in the simulator.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
-
 use pliant_proto::time::Span;
 use pliant_sim::oracle::fairness::jain;
 use pliant_sim::results::{FlowState, RunResult};
-use pliant_sim::run::run;
-use pliant_sim::scenario::{Override, Scenario};
 
-fn simulate(text: &str, changes: &[&str]) -> RunResult {
-    let changes: Vec<_> = changes.iter().map(|change| Override::parse("--set", change).unwrap()).collect();
-    let scenario = Scenario::parse(text, Path::new("atp.toml")).unwrap().with(&changes).unwrap();
-    run(&scenario.resolve().unwrap(), &AtomicBool::new(false), &mut |_| {}).unwrap()
-}
+use crate::scenarios::run_with;
 
 /// Two flows of ATP_Base whose messages come at 990 and 10 Mbit/s (of payload), into 100 Mbit/s. The slow one's come at
 /// random: with two constant gaps it would meet the queue at always the same phases of the fast one.
@@ -53,7 +44,7 @@ atp = { variant = "base" }
 /// the second gets 1.
 #[test]
 fn base_shares_by_sending_rate() {
-    let result = simulate(UNFAIR, &[]);
+    let result = run_with(UNFAIR, &[]);
     let mbit = |group: usize| result.flows[group].delivered_bytes as f64 * 8e-6 / 4.0 * 1538.0 / 1460.0;
     assert!((mbit(1) - 1.0).abs() < 0.15, "{} Mbit/s", mbit(1));
     assert!((mbit(0) - 99.0).abs() < 1.0, "{} Mbit/s", mbit(0));
@@ -101,7 +92,7 @@ struct Steady {
 
 fn steady(count: usize, changes: &[&str]) -> Steady {
     let text = sharing(count);
-    let (before, after) = (simulate(&text, changes), simulate(&text, &[changes, &["duration=60ms"]].concat()));
+    let (before, after) = (run_with(&text, changes), run_with(&text, &[changes, &["duration=60ms"]].concat()));
     let ports = |result: &RunResult| {
         let mut sums = [0; 3];
         for row in result.ports.iter().filter(|row| row.name == "switch 0 -> switch 1") {
@@ -147,7 +138,7 @@ fn fixed_increase_is_not_stable_with_many_flows() {
 #[test]
 fn no_flow_stalls() {
     let fixed = ["traffic.all.atp.variant=pri", "traffic.all.atp.adaptive=false", "duration=60ms"];
-    let result = simulate(&sharing(8), &fixed);
+    let result = run_with(&sharing(8), &fixed);
     assert!(result.simulated > Span::from_us(59_999), "something is pending until the end");
     let goodputs: Vec<f64> = result.flows.iter().map(|flow| flow.delivered_bytes as f64).collect();
     assert!(jain(&goodputs) > 0.9, "{goodputs:?}");
@@ -181,7 +172,7 @@ atp = { profile = "wan" }
 #[test]
 fn wan_profile_shares_with_cubic() {
     let cubic = "[traffic.cubic]\nkind = \"flows\"\nflows = [{ source = 1, destination = 3 }]\ntransport = \"cubic\"\n";
-    let result = simulate(&format!("{SHARED_PATH}{cubic}"), &[]);
+    let result = run_with(&format!("{SHARED_PATH}{cubic}"), &[]);
     let goodputs: Vec<f64> = result.flows.iter().map(|flow| flow.delivered_bytes as f64).collect();
     assert!(jain(&goodputs) >= 0.8, "{goodputs:?}");
     assert!(goodputs.iter().sum::<f64>() * 8.0 / 30.0 > 85e6, "{goodputs:?}");
@@ -190,7 +181,7 @@ fn wan_profile_shares_with_cubic() {
 /// Behind a queue of 120 ms it keeps to its delay target of 5 ms, but for the start.
 #[test]
 fn wan_profile_leaves_no_standing_queue() {
-    let result = simulate(SHARED_PATH, &["queues.limit=1000 packets", "sample_interval=10ms"]);
+    let result = run_with(SHARED_PATH, &["queues.limit=1000 packets", "sample_interval=10ms"]);
     let late = result.queue_samples.iter().filter(|sample| sample.at.as_secs_f64() > 3.0);
     let bottleneck = result.ports.iter().find(|port| port.name == "switch 0 -> switch 1");
     let port = bottleneck.expect("the bottleneck").port;
@@ -234,14 +225,14 @@ messages = { workload = "key_value", count = 200, gap = "5us", gap_law = "key-va
 #[test]
 fn every_transport_keeps_the_contract() {
     let sizes = |result: &RunResult| result.flows.iter().map(|flow| flow.bytes).collect::<Vec<_>>();
-    let reference = sizes(&simulate(JOBS, &[]));
+    let reference = sizes(&run_with(JOBS, &[]));
     assert!(reference.iter().any(|&bytes| bytes != reference[0]), "sizes are drawn");
     for transport in ["atp", "pfabric", "dctcp-sd", "dctcp-bw"] {
         for change in ["routing=ecmp", "routing=spray-random", "routing=two-paths", "messages.streaming=true"] {
             let plan = if transport == "pfabric" { "queues.plan=pfabric" } else { "queues.plan=atp" };
             let class = if transport.starts_with("dctcp") { "traffic.jobs.class=0" } else { "traffic.jobs.class=1" };
             let transport_change = format!("traffic.jobs.transport={transport}");
-            let result = simulate(JOBS, &[&transport_change, change, plan, class]);
+            let result = run_with(JOBS, &[&transport_change, change, plan, class]);
             assert_eq!(sizes(&result), reference, "{transport}");
             for flow in &result.flows {
                 let counts = flow.messages.expect("messages are counted");
@@ -263,7 +254,7 @@ fn pinned_flows_keep_to_one_path() {
     let text = JOBS.replace("contract = { min_delivery = 0.85 }\n", "");
     let dctcp = ["traffic.jobs.transport=dctcp", "class=0"];
     let rows = |change: &[&str]| {
-        let result = simulate(&text, &[&dctcp, change].concat());
+        let result = run_with(&text, &[&dctcp, change].concat());
         result.flows.iter().map(|flow| (flow.completed, flow.retransmissions, flow.ideal_fct)).collect::<Vec<_>>()
     };
     assert_eq!(rows(&[]), rows(&["routing=spray-random", "traffic.jobs.pinned=true"]));
@@ -276,7 +267,7 @@ fn messages_are_counted_for_every_transport() {
     for (transport, more) in [("dctcp", "seed=1"), ("cubic", "seed=1"), ("udp", "traffic.jobs.udp.rate=1Gbit/s")] {
         let text = JOBS.replace("contract = { min_delivery = 0.85 }\n", "");
         let changes = [&format!("traffic.jobs.transport={transport}")[..], more, "class=0", "queues.plan=shared"];
-        let result = simulate(&text, &changes);
+        let result = run_with(&text, &changes);
         for flow in &result.flows {
             let counts = flow.messages.expect("messages are counted");
             let whole = flow.delivered_bytes == flow.bytes;
@@ -309,7 +300,7 @@ flows = [
 transport = "pfabric"
 pfabric = { rto = "15us" }
 "#;
-    let result = simulate(text, &[]);
+    let result = run_with(text, &[]);
     let overhead = 1500.0 / 1460.0;
     for (flow, alone) in result.flows.iter().zip([888.0, 88.0, 8.0]) {
         let fct = flow.fct().expect("completed").as_us_f64();

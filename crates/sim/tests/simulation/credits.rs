@@ -1,29 +1,17 @@
 //! Transports with credits against what their papers promise: no loss of data, bounded credits, shares of a link.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use pliant_proto::switch::queue::DropReason;
 use pliant_proto::time::Instant;
 use pliant_sim::oracle::fairness::jain;
 use pliant_sim::results::{FlowState, PortRow, RunResult};
-use pliant_sim::run::run;
-use pliant_sim::scenario::{Override, Scenario};
 use pliant_sim::topology::LinkId;
+
+use crate::scenarios::{resolve_with, run_resolved, run_with};
 
 /// Payload to wire of a full packet.
 const WIRE: f64 = 1538.0 / 1460.0;
-
-/// Runs the scenario `text` with `changes`.
-fn run_with(text: &str, changes: &[&str]) -> RunResult {
-    let overrides: Vec<Override> =
-        changes.iter().map(|change| Override::parse("--set", change).expect("an override")).collect();
-    let scenario = Scenario::parse(text, Path::new("credits.toml")).expect("a scenario");
-    let resolved = scenario.with(&overrides).and_then(|scenario| scenario.resolve());
-    let resolved = resolved.unwrap_or_else(|error| panic!("{error}"));
-    run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("a run")
-}
 
 /// Packets dropped outside the queues of credits, by reason.
 fn dropped(result: &RunResult, reason: DropReason) -> u64 {
@@ -418,9 +406,7 @@ fn flows_upgrade_if_both_ends_have() {
     let share = result.flows.iter().filter(|flow| flow.group == 0).count() as f64 / result.flows.len() as f64;
     assert!((0.18..0.29).contains(&share), "{share} of the flows, 56 of 240 pairs");
     let oracle = ["queues={ plan = \"flexpass\", reserve = \"traffic\" }", partly, small];
-    let scenario = Scenario::parse(CLOS, Path::new("credits.toml")).expect("a scenario");
-    let overrides = oracle.map(|change| Override::parse("--set", change).expect("an override"));
-    let resolved = scenario.with(&overrides).and_then(|scenario| scenario.resolve()).unwrap();
+    let resolved = resolve_with(CLOS, &oracle);
     let weights: Vec<u32> = resolved.switch_plan.queues[1..].iter().map(|queue| queue.weight).collect();
     let bytes = |both: bool| -> u64 {
         let flows =
@@ -447,13 +433,10 @@ fn variants_run_and_print() {
         ["queues.plan=expresspass", "traffic.new.transport=expresspass-layered", "traffic.new.legacy=cubic", partly],
         ["queues.plan=flexpass", "traffic.new.transport=flexpass", "traffic.new.credit.reactive_class=1", partly],
     ] {
-        let scenario = Scenario::parse(CLOS, Path::new("credits.toml")).expect("a scenario");
-        let overrides = changes.map(|change| Override::parse("--set", change).expect("an override"));
-        let resolved = scenario.with(&overrides).and_then(|scenario| scenario.resolve()).unwrap();
-        let digest = |scenario| run(scenario, &AtomicBool::new(false), &mut |_| {}).expect("a run").digest;
-        let again = Scenario::parse(&resolved.to_toml(), Path::new("printed.toml")).unwrap().resolve();
-        assert_eq!(digest(&resolved), digest(&again.unwrap()), "{changes:?}");
-        let result = run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("a run");
+        let resolved = resolve_with(CLOS, &changes);
+        let result = run_resolved(&resolved);
+        let again = run_with(&resolved.to_toml(), &[]);
+        assert_eq!(result.digest, again.digest, "{changes:?}");
         assert!(result.flows.iter().all(|flow| flow.state == FlowState::Completed), "{changes:?}");
     }
 }

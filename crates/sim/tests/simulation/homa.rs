@@ -1,29 +1,23 @@
 //! Homa in networks of strict queues, alone and beside DCTCP.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use pliant_sim::results::RunResult;
 
-use pliant_sim::results::{FlowRow, FlowState, RunResult};
-use pliant_sim::run::run;
-use pliant_sim::scenario::Scenario;
+use crate::scenarios::{last_completion, run_with};
 
 /// Payload to wire of a full packet.
 const WIRE: f64 = 1538.0 / 1460.0;
 /// A round trip of a full packet and a grant through a star of 1 us links, in payload, rounded up to whole packets.
 const RTT_BYTES: u64 = 10_220;
 
-fn result(text: &str) -> RunResult {
-    let resolved = Scenario::parse(text, Path::new("homa.toml")).unwrap().resolve();
-    let resolved = resolved.unwrap_or_else(|error| panic!("{error}"));
-    run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("nothing can fail")
-}
-
 /// A star of `hosts` hosts with 1 us links and Homa's queues.
 fn star(hosts: u32, duration: &str, groups: &str) -> RunResult {
-    result(&format!(
-        "duration = \"{duration}\"\ndrain = \"100ms\"\nsample_interval = \"1us\"\n[topology]\nkind = \"star\"\nhosts = {hosts}\n\
+    run_with(
+        &format!(
+            "duration = \"{duration}\"\ndrain = \"100ms\"\nsample_interval = \"1us\"\n[topology]\nkind = \"star\"\nhosts = {hosts}\n\
          link = {{ rate = \"10Gbit/s\", delay = \"1us\" }}\n[queues]\nplan = \"homa\"\n{groups}"
-    ))
+        ),
+        &[],
+    )
 }
 
 fn incast(senders: u32, size: &str) -> RunResult {
@@ -49,8 +43,7 @@ fn a_lone_message_is_ideal() {
 fn many_senders_fill_the_link() {
     for senders in [2u32, 8, 30] {
         let result = incast(senders, "500kB");
-        assert!(result.flows.iter().all(|flow| flow.state == FlowState::Completed));
-        let last = result.flows.iter().filter_map(FlowRow::fct).max().expect("flows").as_secs_f64();
+        let last = last_completion(&result);
         let ideal = f64::from(senders) * 500e3 * WIRE * 8.0 / 10e9;
         println!("{senders}: {:.4} of ideal", last / ideal);
         assert!(last <= ideal / 0.95, "{senders}: {last}");
@@ -99,15 +92,18 @@ fn many_messages_starve_dctcp_in_their_queue() {
         format!("kind = \"flows\"\nflows = [{}]\n", list.collect::<Vec<_>>().join(", "))
     };
     let share = |class: u8| {
-        let result = result(&format!(
-            "duration = \"20ms\"\ndrain = \"0s\"\n[topology]\nkind = \"dumbbell\"\npairs = 32\n\
+        let result = run_with(
+            &format!(
+                "duration = \"20ms\"\ndrain = \"0s\"\n[topology]\nkind = \"dumbbell\"\npairs = 32\n\
              edge_link = {{ rate = \"10Gbit/s\", delay = \"2us\" }}\n\
              bottleneck_link = {{ rate = \"10Gbit/s\", delay = \"4us\" }}\n[queues]\nplan = \"homa\"\n\
              [traffic.dctcp]\nclass = {class}\nack_class = 0\ntransport = \"dctcp\"\n{}\
              [traffic.homa]\ntransport = \"homa\"\nhoma = {{ rtt_bytes = \"50kB\" }}\n{}",
-            flows(0),
-            flows(16)
-        ));
+                flows(0),
+                flows(16)
+            ),
+            &[],
+        );
         let bytes = |group: u16| -> u64 {
             result.flows.iter().filter(|flow| flow.group == group).map(|flow| flow.delivered_bytes).sum()
         };

@@ -18,4 +18,5 @@ mod reflex;
 mod s1;
 mod scavengers;
 mod scdp;
+mod scenarios;
 mod udp;

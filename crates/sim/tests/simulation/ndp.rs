@@ -1,29 +1,23 @@
 //! NDP in networks whose switches trim.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use pliant_sim::results::RunResult;
 
-use pliant_sim::results::{FlowRow, FlowState, RunResult};
-use pliant_sim::run::run;
-use pliant_sim::scenario::Scenario;
+use crate::scenarios::{last_completion, run_with};
 
 /// Payload to wire of a full packet.
 const WIRE: f64 = 1538.0 / 1460.0;
 
-fn result(text: &str) -> RunResult {
-    let resolved = Scenario::parse(text, Path::new("ndp.toml")).unwrap().resolve();
-    let resolved = resolved.unwrap_or_else(|error| panic!("{error}"));
-    run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("nothing can fail")
-}
-
 /// `senders` flows of `size` to one host of a star, all at once.
 fn incast(senders: u32, size: &str) -> RunResult {
-    result(&format!(
-        "duration = \"1ms\"\ndrain = \"1s\"\n[topology]\nkind = \"star\"\nhosts = {}\n\
+    run_with(
+        &format!(
+            "duration = \"1ms\"\ndrain = \"1s\"\n[topology]\nkind = \"star\"\nhosts = {}\n\
          link = {{ rate = \"10Gbit/s\", delay = \"2us\" }}\n[queues]\nplan = \"ndp\"\n\
          [traffic.incast]\nkind = \"incast\"\nreceivers = 0\nperiod = \"1s\"\nsize = \"{size}\"\ntransport = \"ndp\"\n",
-        senders + 1
-    ))
+            senders + 1
+        ),
+        &[],
+    )
 }
 
 /// Packets trimmed, returned and dropped.
@@ -36,12 +30,6 @@ fn fates(result: &RunResult) -> (u64, u64, u64) {
     )
 }
 
-/// When the last flow completed, in seconds; all did.
-fn last(result: &RunResult) -> f64 {
-    assert!(result.flows.iter().all(|flow| flow.state == FlowState::Completed));
-    result.flows.iter().filter_map(FlowRow::fct).max().expect("there are flows").as_secs_f64()
-}
-
 /// N senders of S bytes take N * S on the wire over the rate, and about a round trip: goodput is 95 % of what the link
 /// can carry at least. Nothing is lost, nothing times out, however many send: headers too many go back.
 #[test]
@@ -50,8 +38,8 @@ fn an_incast_fills_the_link() {
         let result = incast(senders, "90kB");
         let ideal = f64::from(senders) * 90e3 * WIRE * 8.0 / 10e9;
         let (trimmed, returned, dropped) = fates(&result);
-        println!("{senders}: {:.4} of ideal, {trimmed} trimmed, {returned} returned", last(&result) / ideal);
-        assert!(last(&result) <= ideal / 0.95 + 10e-6, "{senders}: {}", last(&result));
+        println!("{senders}: {:.4} of ideal, {trimmed} trimmed, {returned} returned", last_completion(&result) / ideal);
+        assert!(last_completion(&result) <= ideal / 0.95 + 10e-6, "{senders}: {}", last_completion(&result));
         assert_eq!(dropped, 0, "{senders}");
         assert_eq!(result.flows.iter().map(|flow| flow.timeouts).sum::<u32>(), 0, "{senders}");
         assert_eq!(result.flows.iter().map(|flow| flow.drops).sum::<u32>(), 0, "{senders}");
@@ -87,11 +75,14 @@ fn a_lone_flow_is_ideal() {
 #[test]
 fn a_permutation_uses_the_network() {
     for routing in ["spray-permutation", "spray-random"] {
-        let result = result(&format!(
-            "duration = \"10ms\"\ndrain = \"0s\"\nrouting = \"{routing}\"\n[topology]\nkind = \"fat-tree\"\nk = 4\n\
+        let result = run_with(
+            &format!(
+                "duration = \"10ms\"\ndrain = \"0s\"\nrouting = \"{routing}\"\n[topology]\nkind = \"fat-tree\"\nk = 4\n\
              link = {{ rate = \"10Gbit/s\", delay = \"1us\" }}\n[queues]\nplan = \"ndp\"\n\
              [packets]\nmss = \"8960B\"\n[traffic.all]\nkind = \"permutation\"\ntransport = \"ndp\"\nndp = {{ initial_window = 30 }}\n"
-        ));
+            ),
+            &[],
+        );
         let bytes: u64 = result.flows.iter().map(|flow| flow.delivered_bytes).sum();
         let share = bytes as f64 * (9038.0 / 8960.0) * 8.0 / (16.0 * 10e9 * result.simulated.as_secs_f64());
         println!("{routing}: {share:.4}, {:?}", fates(&result));

@@ -2,23 +2,16 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use pliant_proto::time::Span;
 use pliant_sim::fluid::Bottleneck;
 use pliant_sim::results::RunResult;
-use pliant_sim::run::run;
-use pliant_sim::scenario::{Override, Scenario};
+use pliant_sim::scenario::Scenario;
+
+use crate::scenarios::run_with;
 
 /// Symbols of 1210 bytes on the wire, as in the paper.
 const PACKET_BITS: u64 = 8 * 1210;
-
-fn run_with(text: &str, changes: &[&str]) -> RunResult {
-    let changes: Vec<_> = changes.iter().map(|text| Override::parse("--set", text).expect("KEY=VALUE")).collect();
-    let scenario = Scenario::parse(text, Path::new("push.toml")).and_then(|scenario| scenario.with(&changes));
-    let resolved = scenario.and_then(|scenario| scenario.resolve()).unwrap_or_else(|error| panic!("{error}"));
-    run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("a run")
-}
 
 /// A bottleneck of `packets_per_s`, with this round trip and these queues, and groups of long flows: weight, how many.
 fn long_flows(link: Bottleneck, seconds: u32, groups: &[(f64, u32)]) -> String {

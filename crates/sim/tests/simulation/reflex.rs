@@ -1,8 +1,6 @@
 //! Flows under REFLEX in a network: the paper's closed forms, its bounds, and its clocks.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::congestion::weighted_fair::{WeightedFair, WeightedFairConfig};
@@ -16,8 +14,6 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_sim::recorder::NoRecorder;
 use pliant_sim::results::{FlowRow, FlowState, RunResult};
-use pliant_sim::run::run;
-use pliant_sim::scenario::{Override, Scenario};
 use pliant_sim::traffic::FlowSpec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -25,6 +21,7 @@ use proptest::sample::select;
 use crate::common::{
     Endpoint, MSS, TestBed, Watch, across, at_ms, bottleneck, cable, dumbbell, fifo, flow, mark_from, tcp,
 };
+use crate::scenarios::{resolve_with, run_resolved};
 
 /// Both flows of the paper's section 6.1 share one sending host, whose port is the bottleneck.
 const ONE_LINK: &str = r#"
@@ -50,12 +47,10 @@ flows = [{ source = 0, destination = 1, start = "2s", size = "250MB" }]
 /// Payload of the line: 1380 of 1434 bytes at 10 Gbit/s, in bytes per second.
 const LINE: f64 = 1380.0 / 1434.0 * 1.25e9;
 
-fn run_with(text: &str, changes: &[&str]) -> RunResult {
-    let changes: Vec<_> = changes.iter().map(|text| Override::parse("--set", text).expect("KEY=VALUE")).collect();
-    let scenario = Scenario::parse(text, Path::new("reflex.toml")).and_then(|scenario| scenario.with(&changes));
-    let resolved = scenario.and_then(|scenario| scenario.resolve()).expect("a scenario");
+fn run_without_warnings(text: &str, changes: &[&str]) -> RunResult {
+    let resolved = resolve_with(text, changes);
     assert_eq!(resolved.warnings, Vec::<String>::new());
-    run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("a run")
+    run_resolved(&resolved)
 }
 
 fn seconds(row: &FlowRow) -> f64 {
@@ -80,7 +75,7 @@ fn fair_rate(result: &RunResult, from_ms: u64, to_ms: u64) -> f64 {
 #[test]
 fn goodput_is_the_line_without_headers() {
     let long = "traffic.flexible.flows.0.size=500MB";
-    let result = run_with(ONE_LINK, &[long, "traffic.regular.flows.0.size=1kB"]);
+    let result = run_without_warnings(ONE_LINK, &[long, "traffic.regular.flows.0.size=1kB"]);
     let share = rate(&result.flows[0]) / 1.25e9;
     println!("goodput {share:.4} of the line");
     assert!((share / 0.9623 - 1.0).abs() < 0.003, "{share}");
@@ -91,7 +86,7 @@ fn goodput_is_the_line_without_headers() {
 /// The flexible flow keeps alpha of what it would have had.
 #[test]
 fn case_1() {
-    let result = run_with(ONE_LINK, &[]);
+    let result = run_without_warnings(ONE_LINK, &[]);
     let [flexible, regular] = [&result.flows[0], &result.flows[1]];
     let (share, fair) = (rate(regular) / LINE, fair_rate(&result, 2035, 2260) / LINE);
     let low = flexible.low_time.as_secs_f64() / seconds(flexible);
@@ -99,7 +94,7 @@ fn case_1() {
     assert!((share / 0.74 - 1.0).abs() < 0.1, "{share}");
     assert!((fair / 0.5 - 1.0).abs() < 0.1, "{fair}");
     assert_eq!(flexible.given_up_bytes + regular.given_up_bytes, 0);
-    let none = run_with(&ONE_LINK.replace("contract = { min_share = 0.9 }\nreflex = {}\n", ""), &[]);
+    let none = run_without_warnings(&ONE_LINK.replace("contract = { min_share = 0.9 }\nreflex = {}\n", ""), &[]);
     assert!(seconds(&none.flows[1]) > 1.2 * seconds(regular));
     // It gives way in 15 of 25 ms, from 185 ms on.
     assert!((low / 0.6 - 1.0).abs() < 0.1, "{low}");
@@ -118,7 +113,7 @@ fn less_is_delivered_where_less_will_do() {
         let wanted = format!("traffic.flexible.contract.min_delivery={r}");
         let mut changes = beside.to_vec();
         changes.extend(["traffic.regular.flows.0.start=0s", &wanted]);
-        let result = run_with(ONE_LINK, &changes);
+        let result = run_without_warnings(ONE_LINK, &changes);
         let [a, b] = [&result.flows[0], &result.flows[1]];
         let (flexible, regular) = if a.group == 0 { (a, b) } else { (b, a) };
         let delivered = flexible.delivered_bytes as f64 / flexible.bytes as f64;
@@ -138,9 +133,11 @@ fn a_starved_flow_lives() {
     let case_2 = ["queues.plan=strict", "traffic.regular.flows.0.start=0s", "traffic.regular.flows.0.size=1GB"];
     let small = ["traffic.flexible.flows.0.start=200ms", "traffic.flexible.flows.0.size=25MB"];
     let low = ONE_LINK.replace("contract = { min_share = 0.9 }\nreflex = {}\n", "class = 1\nack_class = 0\n");
-    let starved = run_with(&low, &[case_2, [small[0], small[1], "duration=4s"]].concat());
-    let by_itself =
-        run_with(ONE_LINK, &[&case_2[..], &["duration=4s", "traffic.flexible.contract.min_share=0.3"]].concat());
+    let starved = run_without_warnings(&low, &[case_2, [small[0], small[1], "duration=4s"]].concat());
+    let by_itself = run_without_warnings(
+        ONE_LINK,
+        &[&case_2[..], &["duration=4s", "traffic.flexible.contract.min_share=0.3"]].concat(),
+    );
     for result in [&starved, &by_itself] {
         for row in &result.flows {
             assert_eq!((row.state, row.delivered_bytes), (FlowState::Completed, row.bytes));
@@ -173,10 +170,10 @@ flows = [
 ]
 "#;
     let (mut small, mut large) = (0.0, 0.0);
-    let agreed = fair_rate(&run_with(text, &[]), 300, 1000);
+    let agreed = fair_rate(&run_without_warnings(text, &[]), 300, 1000);
     for seed in 1..=5 {
         let seed = format!("seed={seed}");
-        let with = |offset| fair_rate(&run_with(text, &[&seed, offset]), 300, 1000) / agreed - 1.0;
+        let with = |offset| fair_rate(&run_without_warnings(text, &[&seed, offset]), 300, 1000) / agreed - 1.0;
         small += with("clock_offset=10us").abs() / 5.0;
         large += with("clock_offset=5ms").abs() / 5.0;
     }
@@ -190,8 +187,8 @@ flows = [
 fn a_flow_gives_way_by_weight() {
     let text = ONE_LINK.replace("kind = \"flows\"", "kind = \"flows\"\ntransport = \"weighted-fair\"");
     let shared = ["queues.plan=shared", "traffic.flexible.flows.0.size=2.5GB", "traffic.regular.flows.0.start=1s"];
-    let plain = run_with(&text.replace("contract = { min_share = 0.9 }\nreflex = {}\n", ""), &shared);
-    let bent = run_with(&text, &[&shared[..], &["give_way=weight"]].concat());
+    let plain = run_without_warnings(&text.replace("contract = { min_share = 0.9 }\nreflex = {}\n", ""), &shared);
+    let bent = run_without_warnings(&text, &[&shared[..], &["give_way=weight"]].concat());
     let (before, after) = (seconds(&plain.flows[1]), seconds(&bent.flows[1]));
     println!("regular {before:.4} s, {after:.4} s beside a flow that gives way by weight");
     assert!(after < 0.85 * before);

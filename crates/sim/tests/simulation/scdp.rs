@@ -1,8 +1,6 @@
 //! SCDP in networks whose switches trim.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::plan::SchedulerConfig;
@@ -12,12 +10,11 @@ use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::scdp::{ScdpConfig, ScdpObject, ScdpReceiver, ScdpSender};
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_sim::recorder::NoRecorder;
-use pliant_sim::results::{FlowRow, FlowState, RunResult};
-use pliant_sim::run::run;
-use pliant_sim::scenario::Scenario;
+use pliant_sim::results::{FlowState, RunResult};
 use pliant_sim::topology::EdgeList;
 
 use crate::common::{TestBed, at_ms, flow};
+use crate::scenarios::{last_completion, run_with};
 
 /// Incast of `size` from each of `senders` to one host of a star, by `transport` through the plan `scdp`.
 fn incast(senders: u32, size: &str, transport: &str) -> RunResult {
@@ -28,16 +25,10 @@ fn incast(senders: u32, size: &str, transport: &str) -> RunResult {
          transport = \"{transport}\"\n",
         senders + 1
     );
-    let resolved = Scenario::parse(&text, Path::new("scdp.toml")).unwrap().resolve();
-    let resolved = resolved.unwrap_or_else(|error| panic!("{error}"));
-    let result = run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("nothing can fail");
+    let result = run_with(&text, &[]);
     assert!(result.flows.iter().all(|flow| flow.state == FlowState::Completed));
     assert_eq!(result.flows.iter().map(|flow| flow.drops).sum::<u32>(), 0);
     result
-}
-
-fn last(result: &RunResult) -> f64 {
-    result.flows.iter().filter_map(FlowRow::fct).max().expect("there are flows").as_secs_f64()
 }
 
 /// Every object arrives with at most k + 2 symbols and a window on the wire, and the link is used as by NDP: 95 % of what
@@ -47,8 +38,8 @@ fn an_incast_fills_the_link() {
     for senders in [1, 8, 100] {
         let result = incast(senders, "300kB", "scdp");
         let ideal = f64::from(senders) * 300e3 * (1538.0 / 1460.0) * 8.0 / 10e9;
-        println!("{senders}: {:.4} of ideal", last(&result) / ideal);
-        assert!(last(&result) <= ideal / 0.95 + 10e-6, "{senders}: {}", last(&result));
+        println!("{senders}: {:.4} of ideal", last_completion(&result) / ideal);
+        assert!(last_completion(&result) <= ideal / 0.95 + 10e-6, "{senders}: {}", last_completion(&result));
         let to_receiver = result.ports.iter().filter(|port| port.name.ends_with("-> host 0"));
         let whole = to_receiver.filter(|port| port.queue_name != "headers").map(|port| port.dequeued().packets);
         let needed = 300_000u64.div_ceil(1460) + 2;
@@ -70,8 +61,7 @@ fn levels_let_small_objects_pass() {
              transport = \"{transport}\"\n[traffic.small]\nkind = \"incast\"\nsources = \"41..51\"\nsenders = 1\n\
              receivers = 0\nstart = \"1ms\"\nperiod = \"100us\"\nsize = \"21900B\"\ntransport = \"{transport}\"\n"
         );
-        let resolved = Scenario::parse(&text, Path::new("scdp.toml")).unwrap().resolve().unwrap();
-        let result = run(&resolved, &AtomicBool::new(false), &mut |_| {}).expect("nothing can fail");
+        let result = run_with(&text, &[]);
         let small = result.flows.iter().filter(|flow| flow.group == 1);
         small.map(|flow| flow.fct().expect("it completes").as_secs_f64()).sum::<f64>() / 10.0
     };

@@ -32,9 +32,9 @@
 //! | pure acknowledgements of the reactive sub-flow are red | [`Window::red_acks`] |
 //! | the window is at most 180 segments | [`Window::maximum`] |
 //! | proactive data is answered only where something is missing (NACK) | [`FlexPassConfig::proactive_ack_every`] |
-//! | the receiver scales its rate by the queue's weight twice | [`CreditConfig::pacing_scale`] |
+//! | the receiver scales its rate by the queue's weight twice | [`CreditConfig::pacing_scale`](super::express_pass::CreditConfig::pacing_scale) |
 //! | another law of credit feedback | [`FeedbackLaw::Delivered`](super::express_pass::FeedbackLaw::Delivered) |
-//! | credits of 78 to 90 bytes | [`CreditConfig::credit_bytes`] |
+//! | credits of 78 to 90 bytes | [`CreditConfig::credit_bytes`](super::express_pass::CreditConfig::credit_bytes) |
 //!
 //! Its receiver also discards what follows a gap of the proactive sub-flow (go-back-N); here it is kept. Its alternative
 //! queues for reactive data are a matter of [`Window::class`].
@@ -53,9 +53,6 @@ pub use sender::FlexPassSender;
 
 use crate::packet::ByteRange;
 use crate::time::Instant;
-
-#[allow(unused_imports, reason = "named in this module's documentation")]
-use super::express_pass::CreditConfig;
 
 /// A packet that was sent and is not acknowledged.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@ mod lists;
 mod objects;
 mod queues;
 mod reflex;
+mod sampled;
 mod throughput;
 mod windows;
 
@@ -139,11 +140,11 @@ pub(super) const MEASURES: &[Measure] = &[
         },
     },
     // REFLEX.
-    Measure { name: "reflex_values", register: reflex::register_values },
-    Measure { name: "reflex_series", register: reflex::register_series },
+    Measure { name: "reflex_values", register: |engine| reflex::STANDINGS.register_values(engine, "reflex_values") },
+    Measure { name: "reflex_series", register: |engine| reflex::STANDINGS.register_series(engine, "reflex_series") },
     // Windows of senders.
-    Measure { name: "window_values", register: windows::register_values },
-    Measure { name: "window_series", register: windows::register_series },
+    Measure { name: "window_values", register: |engine| windows::WINDOWS.register_values(engine, "window_values") },
+    Measure { name: "window_series", register: |engine| windows::WINDOWS.register_series(engine, "window_series") },
     // The fluid model.
     Measure { name: "fluid", register: fluid::register_model },
     Measure { name: "fluid_mean", register: fluid::register_mean },

@@ -1,66 +1,20 @@
 //! How flows under REFLEX stood over time. Needs `sample_interval` in the scenario.
 
 use pliant_proto::contract::reflex::Phase;
-use rhai::{Array, Dynamic, Engine, ImmutableString};
 
-use super::{RunRef, seconds};
-use crate::experiment::evaluate::{Failure, lacking};
+use super::sampled::Sampled;
 use crate::results::ReflexSample;
-use crate::scenario::suggest;
 
-/// A quantity of a sample; none where it is not known.
-type Value = fn(&ReflexSample) -> Option<f64>;
-
-/// What can be asked of a sample.
-const QUANTITIES: [(&str, Value); 6] = [
-    ("rate_gbit_per_s", |sample| Some(sample.rate() * 8e-9)),
-    ("fair_gbit_per_s", |sample| sample.standing.fair_rate.map(|rate| rate * 8e-9)),
-    ("rate_budget_mb", |sample| Some(sample.standing.rate_budget * 1e-6)),
-    ("delivery_budget_mb", |sample| Some(sample.standing.delivery_budget * 1e-6)),
-    ("low", |sample| Some(f64::from(u8::from(sample.standing.low)))),
-    ("exploits", |sample| Some(f64::from(u8::from(sample.standing.phase == Phase::Exploit)))),
-];
-
-/// Time, in seconds, and value of each sample of a group in [from, until) that has one, of every seed in question.
-fn chosen(run: &RunRef, group: &str, quantity: &str, from: f64, until: f64) -> Result<Vec<(f64, f64)>, Failure> {
-    let index = run.group(group)?;
-    let Some((_, value)) = QUANTITIES.iter().find(|(name, _)| *name == quantity) else {
-        let names = QUANTITIES.map(|(name, _)| name.to_owned());
-        return Err(suggest::unknown("quantity", quantity, &names).as_str().into());
-    };
-    let mut found = Vec::new();
-    run.each(&mut |result| {
-        for sample in result.reflex_samples.iter().filter(|sample| sample.group == index) {
-            let at = sample.standing.at.as_secs_f64();
-            if run.is_check() || (from..until).contains(&at) {
-                found.extend(value(sample).map(|value| (at, value)));
-            }
-        }
-    })?;
-    if found.is_empty() {
-        let label = run.label();
-        return Err(lacking(format!(
-            "run `{label}` has no `{quantity}` of `{group}`: is it REFLEX, with a sample_interval?"
-        )));
-    }
-    Ok(found)
-}
-
-/// The values in a window.
-pub(super) fn register_values(engine: &mut Engine) {
-    let values = |run: RunRef, group: ImmutableString, quantity: ImmutableString, from: Dynamic, until: Dynamic| {
-        let found = chosen(&run, &group, &quantity, seconds(&from)?, seconds(&until)?)?;
-        Ok::<Array, Failure>(found.into_iter().map(|(_, value)| Dynamic::from_float(value)).collect())
-    };
-    engine.register_fn("reflex_values", values);
-}
-
-/// Pairs of seconds and value.
-pub(super) fn register_series(engine: &mut Engine) {
-    let series = |run: RunRef, group: ImmutableString, quantity: ImmutableString| {
-        let found = chosen(&run, &group, &quantity, 0.0, f64::INFINITY)?;
-        let pair = |(at, value): (f64, f64)| Dynamic::from_array([at, value].map(Dynamic::from_float).to_vec());
-        Ok::<Array, Failure>(found.into_iter().map(pair).collect())
-    };
-    engine.register_fn("reflex_series", series);
-}
+pub(super) const STANDINGS: Sampled<ReflexSample> = Sampled {
+    samples: |result| &result.reflex_samples,
+    key: |sample| (sample.group, sample.standing.at),
+    quantities: &[
+        ("rate_gbit_per_s", |sample| Some(sample.rate() * 8e-9)),
+        ("fair_gbit_per_s", |sample| sample.standing.fair_rate.map(|rate| rate * 8e-9)),
+        ("rate_budget_mb", |sample| Some(sample.standing.rate_budget * 1e-6)),
+        ("delivery_budget_mb", |sample| Some(sample.standing.delivery_budget * 1e-6)),
+        ("low", |sample| Some(f64::from(u8::from(sample.standing.low)))),
+        ("exploits", |sample| Some(f64::from(u8::from(sample.standing.phase == Phase::Exploit)))),
+    ],
+    hint: "is it REFLEX, with a sample_interval?",
+};

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
+use crate::transport::express_pass::CreditConfig;
 use crate::transport::express_pass::FeedbackLaw;
 
 /// Odds per thousand that a packet of each kind is lost, and that any is delayed or repeated.

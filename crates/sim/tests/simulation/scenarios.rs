@@ -1,0 +1,31 @@
+//! Scenarios written out in tests, run as the command does.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use pliant_sim::results::{FlowRow, FlowState, RunResult};
+use pliant_sim::run::run;
+use pliant_sim::scenario::{Override, Resolved, Scenario};
+
+/// The scenario `text` under `changes`, each as `KEY=VALUE`.
+pub(crate) fn resolve_with(text: &str, changes: &[&str]) -> Resolved {
+    let changes: Vec<_> = changes.iter().map(|change| Override::parse("--set", change).expect("KEY=VALUE")).collect();
+    let scenario = Scenario::parse(text, Path::new("test.toml")).and_then(|scenario| scenario.with(&changes));
+    scenario.and_then(|scenario| scenario.resolve()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What becomes of it.
+pub(crate) fn run_resolved(scenario: &Resolved) -> RunResult {
+    run(scenario, &AtomicBool::new(false), &mut |_| {}).expect("a run")
+}
+
+/// Both in one.
+pub(crate) fn run_with(text: &str, changes: &[&str]) -> RunResult {
+    run_resolved(&resolve_with(text, changes))
+}
+
+/// When the last flow completed, in seconds; all did.
+pub(crate) fn last_completion(result: &RunResult) -> f64 {
+    assert!(result.flows.iter().all(|flow| flow.state == FlowState::Completed));
+    result.flows.iter().filter_map(FlowRow::fct).max().expect("there are flows").as_secs_f64()
+}
