@@ -162,6 +162,16 @@ pub enum SwitchError {
     },
 }
 
+impl SwitchError {
+    /// What an error means at an interface.
+    pub(super) fn of(name: &str, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::NotPermitted { name: name.to_owned() },
+            _ => Self::Interface { name: name.to_owned(), error },
+        }
+    }
+}
+
 /// A running switch on interfaces.
 pub struct EthernetSwitch {
     switch: Switch,
@@ -181,22 +191,18 @@ pub struct EthernetSwitch {
 impl EthernetSwitch {
     /// Opens every interface. From now on their frames wait in rings.
     pub fn open(config: &EthernetConfig, clock: SharedClock) -> Result<Self, SwitchError> {
-        let failed = |name: &str, error: io::Error| match error.kind() {
-            io::ErrorKind::PermissionDenied => SwitchError::NotPermitted { name: name.to_owned() },
-            _ => SwitchError::Interface { name: name.to_owned(), error },
-        };
         let shape = match config.mode {
             Mode::Fidelity => RingShape::FRAMES,
             Mode::Speed => RingShape::SUPERFRAMES,
         };
         let (mut rings, mut interfaces) = (Vec::new(), Vec::new());
         for name in &config.interfaces {
-            let index = interface_index(name).map_err(|error| failed(name, error))?;
-            rings.push(PacketRing::open(index, shape).map_err(|error| failed(name, error))?);
+            let index = interface_index(name).map_err(|error| SwitchError::of(name, error))?;
+            rings.push(PacketRing::open(index, shape).map_err(|error| SwitchError::of(name, error))?);
             interfaces.push(index);
         }
         let first = config.interfaces.first().map_or("", String::as_str);
-        let sending = sending_socket(config.mode == Mode::Speed).map_err(|error| failed(first, error))?;
+        let sending = sending_socket(config.mode == Mode::Speed).map_err(|error| SwitchError::of(first, error))?;
         // Sleeps end when they should; the kernel would else join wake-ups 50 us apart.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         Ok(Self {
