@@ -1,5 +1,7 @@
 //! `pliant testbed` and `pliant switch`: scenarios and plans on a real network.
 
+pub(crate) mod record;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -66,6 +68,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(RunArguments),
+    Record(record::Arguments),
     #[command(hide = true)]
     Host(HostCommand),
     #[command(hide = true)]
@@ -165,6 +168,7 @@ pub(crate) struct SwitchArguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     match &arguments.command {
         Command::Run(arguments) => run_scenarios(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Host(arguments) => {
             let HostCommand { scenario, host, address, peers } = arguments;
             let arguments = HostArguments { host: *host, address: *address, peers: peers.clone() };
