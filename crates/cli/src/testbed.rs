@@ -261,6 +261,11 @@ pub(crate) fn run_one(
     if how.relay && faults.corrupt > 0.0 {
         return Err(CliError::User("--faults: a relay cannot corrupt what it sends".to_owned()));
     }
+    if how.mode == ModeName::Speed && faults.corrupt > 0.0 {
+        return Err(CliError::User(
+            "--faults: corrupt needs --mode fidelity, superframes have no checksums".to_owned(),
+        ));
+    }
     let program = std::env::current_exe().map_err(|error| CliError::Machine(format!("cannot find myself: {error}")))?;
     if how.relay && how.mode == ModeName::Speed {
         return Err(CliError::User("--mode speed: a relay has no superframes".to_owned()));

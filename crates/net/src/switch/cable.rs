@@ -1,8 +1,8 @@
 //! A cable in software: every frame of one interface leaves by the other, unread.
 //!
 //! It takes frames from the same rings and sends them by the same calls as the [switch](super::ethernet), and does nothing
-//! beside: what it costs is the kernel's part of a switch, and what a switch costs more is its own. Checksums that a
-//! kernel left to its interface stay incomplete, so programs behind it do not get such datagrams.
+//! beside: what it costs is the kernel's part of a switch, and what a switch costs more is its own. What is left
+//! to be done to a frame, its checksum for one, is left to the next kernel.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,7 +37,7 @@ impl Cable {
             open(names[0]).map_err(|error| SwitchError::of(names[0], error))?,
             open(names[1]).map_err(|error| SwitchError::of(names[1], error))?,
         ];
-        let sending = sending_socket(false).map_err(|error| SwitchError::of(names[0], error))?;
+        let sending = sending_socket().map_err(|error| SwitchError::of(names[0], error))?;
         let buffer = vec![0; BATCH * FRAME_BYTES].into();
         Ok(Self { rings: [from_a, from_b], interfaces: [a, b], sending, sender: Sender::new(), buffer })
     }
@@ -61,8 +61,9 @@ impl Cable {
             }
             let to = To::Interface(interfaces[1 - from]);
             let frames = buffer.chunks(FRAME_BYTES).zip(&lengths[..taken]);
-            let messages: Vec<_> =
-                frames.map(|(slot, &bytes)| Outgoing { bytes: &slot[..bytes], to, octet: None }).collect();
+            let messages: Vec<_> = frames
+                .map(|(slot, &bytes)| Outgoing { bytes: &slot[..bytes], to, octet: None, joins: false })
+                .collect();
             let mut refused = 0;
             sender.send(sending.as_fd(), &messages, |_| refused += 1)?;
             passed += taken - refused;

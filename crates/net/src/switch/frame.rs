@@ -246,6 +246,11 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
+/// The checksum of RFC 1071 over these bytes and a sum that goes before them.
+pub(super) fn internet_checksum(bytes: &[u8], before: u64) -> u16 {
+    !fold(sum(bytes) + before)
+}
+
 /// Whether a mark was added on the way.
 #[inline]
 pub fn was_marked(octet: u8, traffic_class: TrafficClass) -> bool {

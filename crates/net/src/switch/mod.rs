@@ -21,6 +21,7 @@ pub mod fabric;
 pub mod faults;
 pub mod forwarder;
 pub mod frame;
+mod merge;
 mod packet_ring;
 pub mod relay;
 #[cfg(test)]
