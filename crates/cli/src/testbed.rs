@@ -37,7 +37,8 @@ Examples:
   pliant testbed run two.toml --set duration=2s --out results/testbed      the files that `pliant run` writes
   pliant testbed run experiments/testbed/*.toml --out results/testbed      one after the other
   pliant testbed run two.toml --faults 'loss = 0.05, reorder = 0.1'        through a bad network
-  pliant compare two.toml --on sim,testbed                                 beside the simulator";
+  pliant compare two.toml --on sim,testbed                                 beside the simulator
+  pliant testbed record --real-time                                        what experiments/testbed.toml claims, kept";
 
 const SWITCH_EXAMPLES: &str = "\
 Examples:

@@ -141,8 +141,8 @@ fn table(claims: &[&TestbedRecord]) -> String {
     for claim in claims {
         let [simulator, testbed, ratio] = claim.print_values();
         let cells = [&claim.claim, &simulator, &testbed, &ratio, &claim.remark()].map(|text| cell(text));
-        writeln!(text, "| {} | {} |", cells.join(" | "), cell(claim.why.as_deref().unwrap_or_default()))
-            .expect(TAKES_ALL);
+        let why = claim.why.as_deref().filter(|_| claim.verdict() == Some(Verdict::Differs));
+        writeln!(text, "| {} | {} |", cells.join(" | "), cell(why.unwrap_or_default())).expect(TAKES_ALL);
     }
     text
 }
@@ -190,6 +190,9 @@ mod tests {
         records.insert("theta", vec![record(Some(20.5))]);
         let text = records.figure_section("paper", "fig1");
         assert!(text.contains("| mean queue | 20 | 20.5 (19.5 to 21.5) packets | 1.02 | agrees |  |"), "{text}");
+        let why = Some("it rained".to_owned());
+        records.insert("theta", vec![TestbedRecord { why, ..record(Some(30.0)) }]);
+        assert!(records.figure_section("paper", "fig1").contains("| 1.50 | differs | it rained |"));
         assert_eq!(text.matches("mean queue").count(), 1);
         assert_eq!(records.figure_section("paper", "fig10"), "");
         assert_eq!(records.section(), "");
