@@ -293,7 +293,7 @@ fn mistakes_in_claims_are_named() {
     let (file, records) = (folder.path().join("claims.toml"), folder.path().join("records.json"));
     let claim = "runs = 1\ntolerance = 0.1\n[[claims]]\nscenario = \"x\"\nclaim = \"c\"\nmeasure = \"m\"\n";
     for (text, why) in [
-        (claim.replace("measure", "mesure"), "claims.toml, line 3"),
+        (claim.replace("measure", "mesure"), "claims.toml, line 6"),
         (claim.replace("runs = 1", "runs = 0"), "above 0"),
         (format!("{claim}figures = [\"reflex fig99\"]\n"), "no figure `reflex fig99`"),
         (claim.to_owned(), "x.toml"),

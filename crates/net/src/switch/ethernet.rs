@@ -182,8 +182,8 @@ pub struct EthernetSwitch {
     departures: Vec<Departure>,
     /// For each departure whether it leaves as a part of the one before.
     joins: Vec<bool>,
-    /// Whether the kernel takes superframes.
-    merges: bool,
+    /// Whether the kernel takes superframes, once that was seen.
+    takes_superframes: Option<bool>,
     next_overrun: Instant,
 }
 
@@ -217,7 +217,7 @@ impl EthernetSwitch {
             class_of_dscp: config.class_of_dscp,
             departures: Vec::with_capacity(BATCH),
             joins: Vec::with_capacity(BATCH),
-            merges: true,
+            takes_superframes: None,
             next_overrun: Instant::ZERO,
         })
     }
@@ -330,7 +330,7 @@ impl EthernetSwitch {
 
     /// Decides which departures leave as one. The order of those of one port stays.
     fn join(&mut self) {
-        let Self { switch, departures, joins, merges, .. } = self;
+        let Self { switch, departures, joins, takes_superframes, .. } = self;
         departures.sort_by_key(|departure| departure.port);
         joins.clear();
         joins.resize(departures.len(), false);
@@ -338,7 +338,9 @@ impl EthernetSwitch {
         while first < departures.len() {
             let head = departures[first];
             let mut end = first + 1;
-            if *merges && let Some(mut run) = merge::Run::begin(switch.frame(head.frame)) {
+            if *takes_superframes != Some(false)
+                && let Some(mut run) = merge::Run::begin(switch.frame(head.frame))
+            {
                 while let Some(next) = departures.get(end).filter(|next| next.port == head.port)
                     && run.take(switch.frame(head.frame), switch.frame(next.frame))
                 {
@@ -365,9 +367,13 @@ impl EthernetSwitch {
         self.sender.send(self.sending.as_fd(), &messages, |index| refused[index] = true)?;
         drop(messages);
         let count = self.departures.len();
-        let was_joined = |index: usize| self.joins[index] || self.joins.get(index + 1) == Some(&true);
-        if (0..count).any(|index| refused[index] && was_joined(index)) {
-            return self.send_apart(&refused);
+        if self.takes_superframes.is_none()
+            && let Some(joined) = (0..count).find(|&index| self.joins[index])
+        {
+            self.takes_superframes = Some(!refused[joined]);
+            if refused[joined] {
+                return self.send_apart(&refused);
+            }
         }
         for (departure, refused) in self.departures.iter().zip(refused) {
             self.switch.recycle(departure, !refused);
@@ -380,10 +386,9 @@ impl EthernetSwitch {
         Ok(count)
     }
 
-    /// The kernel does not take superframes: what it refused is sent again, frame by frame, and so is all that follows.
+    /// The kernel does not take superframes: what it refused is sent again, frame by frame.
     #[cold]
     fn send_apart(&mut self, refused: &[bool; BATCH]) -> io::Result<usize> {
-        self.merges = false;
         let (again, gone): (Vec<_>, Vec<_>) = self.departures.iter().zip(refused).partition(|(_, refused)| **refused);
         for (departure, _) in &gone {
             self.switch.recycle(departure, true);
