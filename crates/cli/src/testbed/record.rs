@@ -60,12 +60,13 @@ pub(crate) struct Arguments {
 struct ClaimsFile {
     runs: u32,
     tolerance: f64,
-    claims: Vec<Claim>,
+    claims: Vec<Held>,
 }
 
+/// A measure that is held to the simulator's.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Claim {
+struct Held {
     scenario: String,
     #[serde(default)]
     variant: String,
@@ -123,6 +124,9 @@ impl ClaimsFile {
     }
 }
 
+/// Name of a variant, and its runs.
+type Variant = (String, Vec<Resolved>);
+
 /// What the runs of one variant yielded.
 #[derive(Default)]
 struct Found {
@@ -145,7 +149,7 @@ impl Found {
     }
 
     /// What a claim is about, or an error that names the nearest measure.
-    fn record(&self, claim: &Claim, tolerance: f64, runs: u32) -> Result<TestbedRecord, CliError> {
+    fn record(&self, claim: &Held, tolerance: f64, runs: u32) -> Result<TestbedRecord, CliError> {
         let Some((unit, simulated, real)) = self.measures.get(&claim.measure) else {
             let near = nearest(&claim.measure, self.measures.keys().map(String::as_str));
             let hint = near.map_or(String::new(), |near| format!(", did you mean `{near}`?"));
@@ -192,7 +196,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     // Every file is checked before the first run.
     let mut said = BTreeSet::new();
     let folder = arguments.claims.with_extension("");
-    let mut plans: Vec<(&str, Vec<(String, Vec<Resolved>)>)> = Vec::new();
+    let mut plans: Vec<(&str, Vec<Variant>)> = Vec::new();
     for name in chosen {
         let scenario = Scenario::load(&folder.join(format!("{name}.toml")))?;
         let variants = variants(&file, name)
@@ -280,10 +284,10 @@ mod tests {
         assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
     }
 
-    fn claim(measure: &str) -> Claim {
+    fn claim(measure: &str) -> Held {
         let measure = measure.to_owned();
         let text = String::new;
-        Claim { scenario: text(), variant: text(), figures: Vec::new(), claim: text(), measure, why: None }
+        Held { scenario: text(), variant: text(), figures: Vec::new(), claim: text(), measure, why: None }
     }
 
     /// What an overloaded run measured is no result; the simulator's is one all the same.

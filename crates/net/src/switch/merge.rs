@@ -17,6 +17,9 @@ const MAX_BYTES: usize = 65_507;
 /// Most segments that every kernel cuts (UDP_MAX_SEGMENTS).
 const MAX_SEGMENTS: usize = 64;
 
+/// The only flag of IPv4 that a whole datagram may have.
+const DO_NOT_FRAGMENT: u16 = 0x4000;
+
 /// The fields of a `virtio_net_hdr` in the machine's byte order, and their values.
 const FLAGS: usize = 0;
 const NEEDS_CHECKSUM: u8 = 1;
@@ -61,7 +64,7 @@ fn payload(frame: &[u8]) -> Option<usize> {
         && get(frame, IP - 2) == 0x0800
         && frame[IP] == 0x45
         // Neither a fragment nor one that has more.
-        && get(frame, IP + 6) & 0x3fff == 0
+        && matches!(get(frame, IP + 6), 0 | DO_NOT_FRAGMENT)
         && frame[IP + 9] == 17
         && usize::from(get(frame, IP + 2)) == bytes + 28
         && usize::from(get(frame, UDP + 4)) == bytes + 8;
