@@ -1,9 +1,10 @@
 #!/bin/sh
 # Speed of the software switch at 1500 bytes with a two-queue plan, in packets per CPU-second, on interfaces (needs
 # root) and as a relay. Beside it stands the sender's own speed, 44 datagrams per system call: how fast the machine is at
-# this moment; and a cable in software, which does nothing but pass on: the kernel's part of the switch's cost. The receiver's
-# side of the kernel runs in the time of both. Usage: [WRAP="chrt --rr 5"] bench/switch.sh
-# [SECONDS]; WRAP is put before the switch and the sender, for machines that have other work.
+# this moment; and a cable in software, which does nothing but pass frames on one by one: the kernel's part of the
+# switch's cost. The receiver's side of the kernel runs in the time of both.
+# Usage: [WRAP="chrt --rr 5"] [SINK="chrt --rr 6"] bench/switch.sh [SECONDS]; WRAP is put before the switch and the
+# sender, SINK before the receiver, for machines that have other work.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-5}
