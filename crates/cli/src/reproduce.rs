@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "target/reproduce")]
     cache: PathBuf,
     /// Runs at once. Default: as many as processors
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     jobs: Option<usize>,
     #[command(flatten)]
     output: OutputArguments,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use pliant_sim::output::files;
+use pliant_sim::output::{check_folder, files};
 use pliant_sim::scenario::{Estimate, Override, Resolved, Scenario};
 use rayon::prelude::*;
 
@@ -123,6 +123,11 @@ pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
         return Err(CliError::User(format!("the sweep has {points} points, at most {MAX_POINTS} are possible")));
     }
     Ok(())
+}
+
+/// Refuses a folder that could not be written, before the first point runs.
+pub(super) fn refuse_unwritable(due: &[&Point<'_>]) -> Result<(), CliError> {
+    due.first().map_or(Ok(()), |point| Ok(check_folder(&point.folder, true)?))
 }
 
 /// Says in one line on stderr what is odd about the points.

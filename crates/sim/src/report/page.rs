@@ -36,11 +36,15 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// The whole page.
-pub(super) fn page(title: &str, variants: &[Variant<'_>]) -> String {
+pub(super) fn page(title: &str, variants: &[Variant<'_>], scenario_toml: &str) -> String {
     let sections = sections(variants);
     let rows = compare(variants);
     let title = escape(title);
-    let mut body = format!("<header><p class=\"brand\">Pliant</p><h1>{title}</h1>{}</header>\n", identity(variants));
+    let mut body = format!(
+        "<header><p class=\"brand\">Pliant</p><h1>{title}</h1>{}{}</header>\n",
+        description(scenario_toml),
+        identity(variants)
+    );
     body.push_str(&warnings(variants));
     body.push_str(&main_table(&rows, variants.len()));
     body.push_str(&size_table(&rows, variants.len()));
@@ -54,8 +58,28 @@ pub(super) fn page(title: &str, variants: &[Variant<'_>]) -> String {
         body.push_str("</div></section>\n");
     }
     body.extend(variants.iter().map(queue_table));
+    body.push_str(&scenario_text(variants, scenario_toml));
     let figures = sections.iter().flat_map(|section| &section.figures);
     html(&title, &body, figures)
+}
+
+/// What the scenario says of itself.
+fn description(scenario_toml: &str) -> String {
+    let table = scenario_toml.parse::<toml::Table>().unwrap_or_default();
+    match table.get("description").and_then(toml::Value::as_str) {
+        Some(text) if !text.is_empty() => format!("<p class=\"description\">{}</p>", escape(text)),
+        _ => String::new(),
+    }
+}
+
+/// The whole scenario, folded away: a report that travels alone says what it is of.
+fn scenario_text(variants: &[Variant<'_>], scenario_toml: &str) -> String {
+    let of = match variants {
+        [_] => String::new(),
+        [first, ..] => format!(" of {}", escape(first.label)),
+        [] => return String::new(),
+    };
+    format!("<details><summary>Scenario{of}</summary><pre>{}</pre></details>\n", escape(scenario_toml))
 }
 
 /// A whole page that loads nothing: `title` and `body` are markup, and the body has a place for each figure.

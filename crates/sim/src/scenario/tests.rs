@@ -239,7 +239,7 @@ fn overrides() {
         ("load=lots", "--set load=lots: `traffic.web.load`: invalid type: string \"lots\""),
         ("topology.leafs=3", "--set topology.leafs=3: `topology.leafs`: unknown key `leafs`, did you mean `leaves`?"),
         ("seed", "--set seed: is not of the form KEY=VALUE"),
-        ("seed.x=1", "--set seed.x=1: `seed`: invalid type: map, expected u64"),
+        ("seed.x=1", "--set seed.x=1: `seed`: a table where a whole number from 0 on"),
     ] {
         let text = message(set(SMALL, &[change]));
         assert!(text.starts_with(expected), "{text}\nshould begin with\n{expected}");
