@@ -4,6 +4,7 @@ mod ci;
 mod runs;
 mod table;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -113,6 +114,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     }
     let recorded = arguments.ci.then(|| ci::read(&arguments.recorded)).transpose()?;
 
+    let unwritable = |error| CliError::User(format!("cannot create {}: {error}", arguments.cache.display()));
+    fs::create_dir_all(&arguments.cache).map_err(unwritable)?;
     let cache = Cache::new(&arguments.cache);
     let finished = runs::run_all(&experiments, &cache, arguments.jobs, arguments.output.quiet)?;
     let mut outcomes = Vec::new();
