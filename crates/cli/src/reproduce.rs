@@ -4,12 +4,11 @@ mod ci;
 mod runs;
 mod table;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pliant_sim::experiment::{Cache, Experiment, FigureOutcome, Library, Records, Size};
-use pliant_sim::output::write_reproduction;
+use pliant_sim::output::{check_folder, write_reproduction};
 
 use crate::Ending;
 use crate::error::CliError;
@@ -114,8 +113,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     }
     let recorded = arguments.ci.then(|| ci::read(&arguments.recorded)).transpose()?;
 
-    let unwritable = |error| CliError::User(format!("cannot create {}: {error}", arguments.cache.display()));
-    fs::create_dir_all(&arguments.cache).map_err(unwritable)?;
+    if !arguments.cache.is_dir() {
+        check_folder(&arguments.cache, false)?;
+    }
     let cache = Cache::new(&arguments.cache);
     let finished = runs::run_all(&experiments, &cache, arguments.jobs, arguments.output.quiet)?;
     let mut outcomes = Vec::new();

@@ -173,7 +173,7 @@ fn broken_flags_are_refused_by_name() {
         (&["list", "nothing"], "nothing"),
         (&["show", "dctpc"], "did you mean `dctcp`?"),
         (&["report", "missing"], "missing"),
-        (&["reproduce", "reflex", "fig04", "--cache", "/dev/null"], "cannot create /dev/null"),
+        (&["reproduce", "reflex", "fig04", "--cache", "/dev/null"], "/dev/null is not a folder"),
         (&["recv", "missing/file", "--plain"], "missing/file: no such folder: missing"),
         (&["send", "file", "127.0.0.1:1", "--plain", "--transport", "near-opt"], "near-opt needs an oracle"),
     ] {

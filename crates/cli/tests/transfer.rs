@@ -102,7 +102,7 @@ fn a_file_is_sent_encrypted() {
     let (sent, received) = (json(&sent), json(&received));
     assert_eq!(sent["blake3"], received["blake3"]);
     assert_eq!((&sent["bytes"], &sent["encrypted"]), (&(3 * MB).into(), &true.into()));
-    assert_eq!((&sent["transport"], &received["direction"]), (&"tcp".into(), &"received".into()));
+    assert_eq!((&sent["transport"], &received["direction"]), (&"cubic".into(), &"received".into()));
     // Both processes read the same clock.
     let (offset, uncertainty) = (&sent["clock_offset_us"], &sent["clock_uncertainty_us"]);
     assert!(offset.as_f64().unwrap().abs() <= uncertainty.as_f64().unwrap() + 1.0, "{sent}");

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use pliant_proto::rng::fnv1a;
 use pliant_sim::output::{check_folder, files};
 use pliant_sim::scenario::{Estimate, Override, Resolved, Scenario};
 use rayon::prelude::*;
@@ -79,10 +80,7 @@ fn folder_name(choice: &Choice<'_>, seed: u64) -> String {
     let harmless = |c: char| if c.is_ascii_alphanumeric() || "-_=.,".contains(c) { c } else { '_' };
     let mut name: String = label.chars().map(harmless).take(120).collect();
     if name != label {
-        let hash = label
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        name = format!("{name}-{hash:016x}");
+        name = format!("{name}-{:016x}", fnv1a(label.as_bytes()));
     }
     if name.is_empty() { format!("seed={seed}") } else { format!("{name},seed={seed}") }
 }

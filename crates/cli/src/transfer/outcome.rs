@@ -20,7 +20,7 @@ pub(super) struct Outcome {
     direction: &'static str,
     file: String,
     peer: SocketAddr,
-    /// `tcp`, `express-pass`, `flex-pass` or `atp`.
+    /// The sender's transport; of a receiver `tcp`, whatever the sender's controller, `express-pass`, `flex-pass` or `atp`.
     transport: &'static str,
     encrypted: bool,
     /// Of the content (sender), or that arrived (receiver).
@@ -70,6 +70,7 @@ impl Outcome {
         let common = Common { bytes, elapsed, family, statistics, refused, hash };
         let us = |ns: f64| Some(ns * 1e-3);
         Self {
+            transport: settings.flow.transport.name(),
             clock_offset_us: us(clock_offset.ns as f64),
             clock_uncertainty_us: us(clock_offset.uncertainty_ns as f64),
             ..Self::new("sent", file.to_owned(), to, settings, common)
