@@ -141,6 +141,13 @@ pub struct TcpCarrier {
     pub sender_drop: Option<DropPolicy>,
 }
 
+impl Group {
+    /// Whether TCP alone carries it, in one queue and leaving nothing out.
+    pub fn is_plain_tcp(&self) -> bool {
+        matches!(&self.carrier, Carrier::Tcp(tcp) if tcp.cross_queue.is_none() && tcp.sender_drop.is_none())
+    }
+}
+
 impl Resolved {
     /// Its name.
     pub fn name(&self) -> &str {
