@@ -140,7 +140,7 @@ fn what_goes_wrong_is_told_in_one_line() {
     let place = Place::new(10);
     let other = place.path("other").display().to_string();
     assert!(run(&["keygen", &other]).status.success());
-    assert_ends(&run(&["keygen", &other]), 2, "other: File exists");
+    assert_ends(&run(&["keygen", &other]), 2, "other: is there already");
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let nobody = nobody.local_addr().unwrap().to_string();
     let file = &place.file;
