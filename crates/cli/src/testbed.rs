@@ -15,7 +15,7 @@ use pliant_net::switch::counters::{Names, prometheus, text};
 use pliant_net::switch::ethernet::{EthernetSwitch, Mode, SwitchError};
 use pliant_net::switch::relay::Relay;
 use pliant_net::switch::{FaultConfig, Switch};
-use pliant_sim::output::{summary_json, write_run};
+use pliant_sim::output::{check_folder, summary_json, write_run};
 use pliant_sim::report::text_table;
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
@@ -78,6 +78,7 @@ enum Command {
 
 /// Runs a scenario on network namespaces, or on loopback, with its flows as real processes.
 #[derive(Args)]
+#[command(after_help = AFTER_HELP)]
 struct RunArguments {
     #[command(flatten)]
     scenario: ScenarioArguments,
@@ -212,7 +213,6 @@ fn read_faults(text: &str) -> Result<(String, FaultConfig), CliError> {
 
 fn run_scenarios(arguments: &RunArguments) -> Result<Ending, CliError> {
     let output = &arguments.output;
-    output.check()?;
     let others = arguments.more.iter().map(|file| arguments.scenario.load_from(file));
     // Every scenario is checked before the first one runs.
     let mut said = BTreeSet::new();
@@ -221,12 +221,17 @@ fn run_scenarios(arguments: &RunArguments) -> Result<Ending, CliError> {
         .map(|scenario| scenarios::resolve(&scenario?, &mut said))
         .collect::<Result<Vec<Resolved>, CliError>>()?;
     let several = scenarios.len() > 1;
+    let folder = |scenario: &Resolved| {
+        output.out.as_ref().map(|out| if several { out.join(scenario.name()) } else { out.clone() })
+    };
+    for out in scenarios.iter().filter_map(folder) {
+        check_folder(&out, output.force)?;
+    }
     for scenario in &scenarios {
         if several && !output.json {
             print(&format!("\n{}\n", scenario.name()))?;
         }
-        let out = output.out.as_ref().map(|out| if several { out.join(scenario.name()) } else { out.clone() });
-        let ending = run_scenario(arguments, scenario, out.as_deref())?;
+        let ending = run_scenario(arguments, scenario, folder(scenario).as_deref())?;
         if matches!(ending, Ending::Interrupted) {
             return Ok(ending);
         }
