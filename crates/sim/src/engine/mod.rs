@@ -14,7 +14,7 @@ mod objects;
 mod oracle;
 mod schedule;
 
-pub use flows::{Open, Opened};
+pub use flows::{ObjectPart, Open, Opened};
 pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
 pub use network::flow_path;
@@ -384,14 +384,12 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             match mail {
                 Mail::ToController(task, message) => self.objects.deliver(self.now, task, message),
                 Mail::Out(Outgoing::Source(task, source, order)) => {
-                    if let Some(flow) = self.objects.flow_of(task, source).filter(|&flow| self.pushes(flow, task)) {
-                        let source = EndpointId::new(flow, Side::Initiator);
+                    if let Some(source) = self.reached(task, source, Side::Initiator) {
                         self.with_transport(source, |end, _, now| end.handle_command(now, Command::Push(order)));
                     }
                 }
                 Mail::Out(Outgoing::Receiver(task, message)) => {
-                    if let Some(flow) = self.objects.flow_of(task, 0).filter(|&flow| self.pushes(flow, task)) {
-                        let receiver = EndpointId::new(flow, Side::Responder);
+                    if let Some(receiver) = self.reached(task, 0, Side::Responder) {
                         let command = Command::PushReceiver(message);
                         self.with_transport(receiver, |end, _, now| end.handle_command(now, command));
                     }
@@ -408,6 +406,13 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     /// Whether the flow in this slot is still one of the task.
     fn pushes(&self, flow: u32, task: TaskId) -> bool {
         self.flows.slots[flow as usize].push.is_some_and(|push| push.task == task)
+    }
+
+    /// The end of a task's flow that a message of its controller reaches, if it reaches one.
+    fn reached(&self, task: TaskId, source: u64, side: Side) -> Option<EndpointId> {
+        let flow = self.objects.flow_of(task, source).filter(|&flow| self.pushes(flow, task))?;
+        let host = self.flows.slots[flow as usize].host(side);
+        (!self.network.is_cut_off(self.now, host)).then_some(EndpointId::new(flow, side))
     }
 
     /// An object is complete: its receiver tells its other sources.
@@ -596,7 +601,8 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
             }
             TransportEvent::DeliverSymbol { bytes } => self.delivered(bytes.into()),
             TransportEvent::ToController(message) => {
-                if let Some(push) = self.slot.push {
+                let host = self.slot.host(self.endpoint.side());
+                if let Some(push) = self.slot.push.filter(|_| !self.network.is_cut_off(self.now, host)) {
                     let at = self.objects.post(self.now, push.task, message);
                     self.schedule.push(at, kind::CONTROL, 0);
                 }

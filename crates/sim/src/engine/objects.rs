@@ -1,6 +1,7 @@
 //! Objects under way: their controller, and what it and the flows' ends tell each other.
 //!
-//! The controller is no host. Its messages take a delay of their own, are never lost, and take no room on links.
+//! The controller is no host. Its messages take a delay of their own, are lost only where a host is cut off, and take no
+//! room on links.
 
 use std::collections::BTreeMap;
 

@@ -31,6 +31,7 @@ use super::kernel::kernel_carrier;
 use super::losses;
 use super::ndp::NdpSpec;
 use super::near_opt::{NearOptSpec, OracleSpec};
+use super::outages;
 use super::push::{PushCarrier, push_carrier};
 use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::reflex::ReflexGroup;
@@ -319,7 +320,9 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         spec.oracle.get_or_insert_default();
     }
 
-    let losses = losses::resolve(&spec.losses, &topology).map_err(|(key, why)| document.error(&key, why))?;
+    let place = |(key, why): KeyError| document.error(&key, why);
+    let mut losses = losses::resolve(&spec.losses, &topology).map_err(place)?;
+    losses.extend(outages::resolve(&spec.outages, &topology).map_err(place)?);
     let fabric = fabric(&topology, spec.duration);
     let mut resolved = Resolved {
         spec,
@@ -472,8 +475,9 @@ fn resolve_group(
             let why = format!("{} sources: an object has 1 to {FANOUT_MAX}", spec.fanout());
             return Err(document.error(&format!("traffic.{name}.fanout"), why));
         }
-        spec.split.get_or_insert(group.transport != TransportName::Push);
-        if !spec.splits() && group.transport != TransportName::Push {
+        let shares_out = group.transport.shares_objects_out();
+        spec.split.get_or_insert(!shares_out);
+        if !spec.splits() && !shares_out {
             let why = format!("{} has no way to share an object out: only true fits", group.transport.name());
             return Err(document.error(&format!("traffic.{name}.split"), why));
         }

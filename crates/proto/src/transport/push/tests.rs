@@ -428,7 +428,7 @@ fn the_controller_weighs_flows_by_remaining_size() {
     let mut controller = Controller::new(ControllerConfig::default());
     controller.set_high_weight(0, 55.0);
     for (task, symbols) in [(1, 1000), (2, 10)] {
-        controller.add_task(task, task, symbols, 1, Weighting::Remaining);
+        controller.add_task(task, task, symbols, 1, Weighting::Remaining { priority: 0 });
         controller.add_source(at_ms(0), task, Holding { source: task, path: vec![0] });
         controller.handle_message(at_ms(0), task, ToController::Fetch);
     }
@@ -486,7 +486,7 @@ proptest! {
         let config = PushConfig { claims, block_symbols: 50, ..config(slots) };
         let survivor = Place { dies_ms: None, ..places[0] };
         let places: Vec<Place> = core::iter::once(survivor).chain(places.iter().copied()).collect();
-        let mut world = World::new(config, bytes, &places, Weighting::Remaining, seed);
+        let mut world = World::new(config, bytes, &places, Weighting::Remaining { priority: 0 }, seed);
         world.control = control;
         prop_assert!(world.run(at_ms(100_000)).is_some(), "complete");
         prop_assert_eq!(world.delivered, bytes);
