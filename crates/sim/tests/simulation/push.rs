@@ -250,3 +250,93 @@ fn a_contract_lowers_theta() {
     let message = refused.expect_err("refused").to_string();
     assert!(message.contains("traffic.object.contract.min_delivery"), "{message}");
 }
+
+/// One object from hosts 0 to 2 to host 7.
+const OBJECT: &str = r#"
+duration = "20s"
+drain = "0s"
+topology = { kind = "star", hosts = 8, link = { rate = "968Mbit/s", delay = "20us" } }
+queues = { limit = "100 packets", ecn = { threshold = "30 packets" } }
+packets = { mss = "1170B", framing = "ip" }
+
+[traffic.object]
+kind = "objects"
+transport = "push"
+fanout = 3
+holders = "0..3"
+receivers = 7
+size = "40MB"
+period = "0s"
+objects = 1
+push = { weights = "equal", slots = 3 }
+"#;
+
+/// Time of the object in seconds, and the part of it that each host brought, by host.
+fn one_object(changes: &[&str]) -> (f64, Vec<f64>) {
+    let result = run_with(OBJECT, changes);
+    let object = result.objects()[0];
+    let mut parts = vec![0.0; 8];
+    for flow in &result.flows {
+        parts[flow.source as usize] = flow.delivered_bytes as f64 / object.bytes as f64;
+    }
+    assert_eq!(object.delivered_bytes, object.bytes);
+    (object.completion_time().expect("complete").as_secs_f64(), parts)
+}
+
+/// Hosts that are down: the others bring what they do not, one that joins brings a part, one that takes orders and sends
+/// nothing is no worse than a dead one, and after a pause of all, longer than sources wait, the object goes on.
+#[test]
+fn sources_fail_join_and_lie() {
+    let (well, parts) = one_object(&[]);
+    assert!(parts[..3].iter().all(|part| *part > 0.2), "{parts:?}");
+    for loss in ["", ", loss = 1.0"] {
+        let outage = format!("outages=[{{ hosts = \"0..2\", from = \"50ms\"{loss} }}]");
+        let (time, parts) = one_object(&[&outage]);
+        assert!(time < 1.2 * well && parts[2] > 0.5, "{time} s against {well} s, {parts:?}");
+    }
+    let (_, parts) = one_object(&[r#"outages=[{ hosts = "0", until = "150ms" }]"#]);
+    assert!(parts[0] > 0.05 && parts[0] < 0.3, "{parts:?}");
+    let (time, _) = one_object(&[r#"outages=[{ hosts = "0..3", from = "50ms", until = "12s" }]"#]);
+    assert!(time > 12.0 && time < 12.0 + well + 1.0, "{time} s");
+}
+
+/// A fourth source waits while three send, and takes the place of one that is down.
+#[test]
+fn a_source_that_waits_takes_over() {
+    let four = ["object.fanout=4", "object.holders=0..4"];
+    let (_, parts) = one_object(&four);
+    assert_eq!(parts.iter().filter(|part| **part > 0.0).count(), 3, "{parts:?}");
+    let waiting = (0..4).find(|host| parts[*host] == 0.0).expect("one waits");
+    let down = (waiting + 1) % 4;
+    let outage = format!("outages=[{{ hosts = {down}, from = \"20ms\" }}]");
+    let (_, parts) = one_object(&[&four[..], &[&outage]].concat());
+    assert!(parts[waiting] > 0.1, "{parts:?}");
+}
+
+/// Two objects of which the larger has priority: it takes what it takes alone, within 20 %; without it the smaller one goes
+/// first.
+#[test]
+fn priority_goes_before_the_remaining_size() {
+    let text = OBJECT
+        .replace("[traffic.object]", "[traffic.small]")
+        .replace("40MB", "10MB")
+        .replace("\"equal\"", "\"remaining\"");
+    let large = &OBJECT[OBJECT.find("[traffic.object]").expect("it is there")..];
+    let text = text + &large.replace("\"equal\"", "\"remaining\"");
+    let times = |changes: &[&str]| {
+        let result = run_with(&text, changes);
+        let time = |group: u16| {
+            let objects = result.objects();
+            let object = objects.iter().find(|object| object.group == group).expect("one each");
+            object.completion_time().expect("complete").as_secs_f64()
+        };
+        (time(0), time(1))
+    };
+    let group_of_small = run_with(&text, &[]).groups.iter().position(|group| group.name == "small").expect("there");
+    let order = |(first, second)| if group_of_small == 0 { (first, second) } else { (second, first) };
+    let (small, large) = order(times(&[]));
+    let (patient, urgent) = order(times(&["object.contract.priority=1"]));
+    let (alone, _) = one_object(&[]);
+    assert!(urgent < 1.2 * alone && urgent < large, "{urgent} s, alone {alone} s, without priority {large} s");
+    assert!(patient > 2.0 * small, "{patient} s against {small} s");
+}
