@@ -114,8 +114,8 @@ fn two_sources_share_an_object_by_their_rates() {
 }
 
 /// Objects of which four hosts hold each, on a leaf-spine network that sprays: all arrive, exactly once; of 3 sources none
-/// brings all; no more than k + 2 symbols come before an object is complete and three windows after; the run is the same
-/// with a recorder. Split in advance they take longer.
+/// brings all; no more than k + 2 symbols come before an object is complete, and what was on its way after; the run is the
+/// same with a recorder. Split in advance they take longer.
 #[test]
 fn objects_come_from_several_sources() {
     let text = "duration = \"1s\"\ndrain = \"5s\"\nrouting = \"spray-permutation\"\n[topology]\nkind = \"leaf-spine\"\n\
@@ -131,7 +131,9 @@ fn objects_come_from_several_sources() {
         assert_eq!(object.decoded_blocks + object.whole_blocks, 1, "{object:?}");
         assert!(object.largest_part < 0.9, "{object:?}");
         let needed = object.bytes.div_ceil(1460) + 2;
-        assert!(object.symbols - object.excess_symbols <= needed && object.excess_symbols <= 3 * 15, "{object:?}");
+        // A window of each source is on its way when the object is complete, and what timeouts sent beside.
+        let late = u64::from(object.sources + object.timeouts) * 15;
+        assert!(object.symbols - object.excess_symbols <= needed && object.excess_symbols <= late, "{object:?}");
     }
     assert_eq!(run_with(text, &["sample_interval=1ms"]).digest, result.digest);
     let mean = |result: &RunResult| {
