@@ -355,6 +355,8 @@ pub struct RunResult {
     pub packet_hops: u64,
     /// Events handled.
     pub events: u64,
+    /// Messages to and from the controller of objects, which travel beside the network.
+    pub control_messages: u64,
     /// Whether the user stopped it before its end.
     pub interrupted: bool,
     /// Traffic groups, in the scenario's order.

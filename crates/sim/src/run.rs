@@ -128,6 +128,7 @@ fn run_with<R: Recorder>(
         cpu_s,
         packet_hops: totals.packet_hops,
         events: totals.events,
+        control_messages: totals.control_messages,
         interrupted,
         groups: group_infos(scenario),
         flows: measured(flows, scenario),

@@ -123,6 +123,11 @@ impl Objects {
         at
     }
 
+    /// Messages sent so far, in both directions.
+    pub(super) fn messages(&self) -> u64 {
+        self.sent
+    }
+
     /// The next message that has arrived by `now`.
     pub(super) fn take_mail(&mut self, now: Instant) -> Option<Mail> {
         let first = self.mail.first_entry().filter(|entry| entry.key().0 <= now)?;

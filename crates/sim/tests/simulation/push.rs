@@ -295,7 +295,7 @@ receivers = 7
 size = "40MB"
 period = "0s"
 objects = 1
-push = { weights = "equal", slots = 3 }
+push = { weights = "equal" }
 "#;
 
 /// Time of the object in seconds, and the part of it that each host brought, by host.
@@ -330,7 +330,7 @@ fn sources_fail_join_and_lie() {
 /// A fourth source waits while three send, and takes the place of one that is down.
 #[test]
 fn a_source_that_waits_takes_over() {
-    let four = ["object.fanout=4", "object.holders=0..4", "object.size=120MB"];
+    let four = ["object.fanout=4", "object.holders=0..4", "object.size=120MB", "push.waiting=1"];
     let (_, parts) = one_object(&four);
     assert_eq!(parts.iter().filter(|part| **part > 0.0).count(), 3, "{parts:?}");
     let waiting = (0..4).find(|host| parts[*host] == 0.0).expect("one waits");
@@ -366,4 +366,22 @@ fn priority_goes_before_the_remaining_size() {
     let (alone, _) = one_object(&[]);
     assert!(urgent < 1.2 * alone && urgent < large, "{urgent} s, alone {alone} s, without priority {large} s");
     assert!(patient > 2.0 * small, "{patient} s against {small} s");
+}
+
+/// What is left out by messages to and from the controller that take no room on links and no time: as packets of 84 bytes
+/// they would be less than a five-hundredth of the objects' bytes; and with a round trip's delay each way an object takes two of
+/// these longer, its fetch and its sources' orders, and else the same within 2 %.
+#[test]
+fn messages_of_the_controller_are_few_and_may_be_late() {
+    let mean_time = |result: &RunResult| {
+        mean(result.objects().iter().map(|object| object.completion_time().expect("complete").as_secs_f64()))
+    };
+    let prompt = run_with(OBJECTS, &[]);
+    let bytes: u64 = prompt.objects().iter().map(|object| object.bytes).sum();
+    let messages = prompt.control_messages;
+    assert!(messages > 40 * 8, "fetch and fin with their answers, three orders and what accepts them: {messages}");
+    assert!(messages * 84 < bytes / 500, "{messages} messages for {bytes} bytes");
+    let late = run_with(OBJECTS, &["push.control_delay=100us"]);
+    let (prompt, late) = (mean_time(&prompt), mean_time(&late));
+    assert!((late - prompt - 2.0 * 100e-6).abs() < 0.02 * prompt, "{late} s against {prompt} s");
 }
