@@ -369,8 +369,8 @@ fn priority_goes_before_the_remaining_size() {
 }
 
 /// What is left out by messages to and from the controller that take no room on links and no time: as packets of 84 bytes
-/// they would be less than a five-hundredth of the objects' bytes; and with a round trip's delay each way an object takes two of
-/// these longer, its fetch and its sources' orders, and else the same within 2 %.
+/// they would be less than a five-hundredth of the objects' bytes; and with a round trip's delay each way an object takes
+/// two of these longer, its fetch and its sources' orders, and else the same within 2 %.
 #[test]
 fn messages_of_the_controller_are_few_and_may_be_late() {
     let mean_time = |result: &RunResult| {
