@@ -424,8 +424,11 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
         ("min_share", spec.contract.min_share),
         ("weight", spec.contract.weight),
     ];
-    let asked: Vec<String> =
+    let mut asked: Vec<String> =
         asked.iter().filter(|(_, value)| *value != 1.0).map(|(field, value)| format!("{field} {value}")).collect();
+    if spec.contract.priority != 0 {
+        asked.push(format!("priority {}", spec.contract.priority));
+    }
     GroupInfo {
         name: group.name.clone(),
         transport: format!("{}{}", spec.transport.name(), if spec.reflex.is_some() { " + reflex" } else { "" }),

@@ -95,15 +95,12 @@ impl Losses {
     fn takes_from(&mut self, now: Instant, link: u32, packet: &Packet) -> bool {
         let Some(of_link) = self.0.get_mut(&link) else { return false };
         let burst = of_link.bursts.iter_mut().find(|(at, left)| *at <= now && *left > 0);
-        let lost = match burst {
-            Some((_, left)) => {
-                *left -= 1;
-                true
-            }
-            None => {
-                let probability = of_link.probability_at(now);
-                probability > 0.0 && of_link.stream.unit() < probability
-            }
+        let lost = if let Some((_, left)) = burst {
+            *left -= 1;
+            true
+        } else {
+            let probability = of_link.probability_at(now);
+            probability > 0.0 && of_link.stream.unit() < probability
         };
         if lost {
             let sum = of_link.lost.entry(packet.traffic_class.class()).or_default();
