@@ -19,7 +19,7 @@ use crate::scenarios::{self, ScenarioArguments};
 use crate::testbed::{self, HowArguments};
 use crate::{Ending, interrupt};
 
-mod agreement;
+pub(crate) mod agreement;
 
 /// Most variants in one table.
 const MAX_VARIANTS: u64 = 64;

@@ -164,5 +164,6 @@ fn write_document(document: &Path, library: &Library, outcomes: &[FigureOutcome]
     let figures = library.figures();
     records.retain(|paper, figure| figures.get(paper).is_some_and(|figures| figures.contains(&figure)));
     write_atomically(&path, &records.to_json())?;
-    write_atomically(document, &records.to_markdown())
+    let testbed = crate::testbed::record::read(&document.with_file_name(crate::testbed::record::FILE))?;
+    write_atomically(document, &records.to_markdown(&testbed))
 }

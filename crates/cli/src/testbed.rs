@@ -1,5 +1,7 @@
 //! `pliant testbed` and `pliant switch`: scenarios and plans on a real network.
 
+pub(crate) mod record;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -35,7 +37,8 @@ Examples:
   pliant testbed run two.toml --set duration=2s --out results/testbed      the files that `pliant run` writes
   pliant testbed run experiments/testbed/*.toml --out results/testbed      one after the other
   pliant testbed run two.toml --faults 'loss = 0.05, reorder = 0.1'        through a bad network
-  pliant compare two.toml --on sim,testbed                                 beside the simulator";
+  pliant compare two.toml --on sim,testbed                                 beside the simulator
+  pliant testbed record --real-time                                        what experiments/testbed.toml claims, kept";
 
 const SWITCH_EXAMPLES: &str = "\
 Examples:
@@ -66,6 +69,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(RunArguments),
+    Record(record::Arguments),
     #[command(hide = true)]
     Host(HostCommand),
     #[command(hide = true)]
@@ -165,6 +169,7 @@ pub(crate) struct SwitchArguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     match &arguments.command {
         Command::Run(arguments) => run_scenarios(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Host(arguments) => {
             let HostCommand { scenario, host, address, peers } = arguments;
             let arguments = HostArguments { host: *host, address: *address, peers: peers.clone() };
@@ -256,6 +261,11 @@ pub(crate) fn run_one(
     let (fault_text, faults) = read_faults(&how.faults)?;
     if how.relay && faults.corrupt > 0.0 {
         return Err(CliError::User("--faults: a relay cannot corrupt what it sends".to_owned()));
+    }
+    if how.mode == ModeName::Speed && faults.corrupt > 0.0 {
+        return Err(CliError::User(
+            "--faults: corrupt needs --mode fidelity, superframes have no checksums".to_owned(),
+        ));
     }
     let program = std::env::current_exe().map_err(|error| CliError::Machine(format!("cannot find myself: {error}")))?;
     if how.relay && how.mode == ModeName::Speed {
