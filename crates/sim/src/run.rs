@@ -26,7 +26,7 @@ use pliant_proto::units::Rate;
 use self::configs::Configs;
 use self::credits::CreditTransports;
 use self::push::PushTransports;
-use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::engine::{FlowMessages, ObjectPart, Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
@@ -144,6 +144,7 @@ fn run_with<T: Transport + TryFrom<AnyTransport>, R: Recorder>(
         cpu_s,
         packet_hops: totals.packet_hops,
         events: totals.events,
+        control_messages: totals.control_messages,
         interrupted,
         groups: group_infos(scenario),
         flows: measured(flows, scenario),
@@ -299,7 +300,7 @@ impl<'a> Opener<'a> {
             }
             Carrier::Dccp(config) => self.configs.open_dccp(config, flow),
             Carrier::Ndp(config) => self.configs.open_ndp(config, flow),
-            Carrier::Scdp(config) => self.configs.open_scdp(config, flow, 1),
+            Carrier::Scdp(config) => self.configs.open_scdp(config, flow, group.traffic.flows_that_share()),
             Carrier::Homa(config) => self.configs.open_homa(config, flow),
             Carrier::Messages(config) => {
                 let line_rate = scenario.topology.link(path[0]).rate;
@@ -329,7 +330,10 @@ impl<'a> Opener<'a> {
             let total = (!endless).then(|| source.clone().count() as u32);
             Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
         });
-        let object = group.traffic.flows_per_object().map(|flows| flow.sequence / u64::from(flows));
+        let object = group.traffic.flows_per_object().map(|flows| ObjectPart {
+            number: flow.sequence / u64::from(flows),
+            shares: group.traffic.flows_that_share() > 1,
+        });
         Opened { initiator, responder, ideal_fct, messages, pinned: group.pinned, group: row, object, push }
     }
 }
@@ -357,8 +361,8 @@ pub fn measured(mut flows: Vec<FlowRow>, scenario: &Resolved) -> Vec<FlowRow> {
         let group = scenario.groups.get(usize::from(flow.group));
         let lacks = group.is_some_and(|group| match flow.messages {
             Some(counts) if group.max_loss != LossBound::RELIABLE => counts.delivered < counts.needed,
-            // Its flows bring an object together.
-            _ if matches!(group.carrier, Carrier::Push(_)) => false,
+            // They bring an object together.
+            _ if flow.shares_object => false,
             _ => flow.delivered_bytes < group.contract.needed_bytes(flow.bytes),
         });
         if flow.bytes == UNLIMITED_BYTES && flow.state == FlowState::Unfinished {
@@ -420,8 +424,11 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
         ("min_share", spec.contract.min_share),
         ("weight", spec.contract.weight),
     ];
-    let asked: Vec<String> =
+    let mut asked: Vec<String> =
         asked.iter().filter(|(_, value)| *value != 1.0).map(|(field, value)| format!("{field} {value}")).collect();
+    if spec.contract.priority != 0 {
+        asked.push(format!("priority {}", spec.contract.priority));
+    }
     GroupInfo {
         name: group.name.clone(),
         transport: format!("{}{}", spec.transport.name(), if spec.reflex.is_some() { " + reflex" } else { "" }),

@@ -46,6 +46,9 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
     if let Some((_, name)) = unknown.iter().find(|(routing, _)| scenario.spec.routing == *routing) {
         return refuse("routing", format!("the testbed's switch does not know \"{name}\""));
     }
+    if !scenario.spec.outages.is_empty() {
+        return refuse("outages", "the testbed's hosts are always up");
+    }
     if !scenario.losses.is_empty() {
         return refuse("losses", "the testbed's switch loses nothing by itself");
     }

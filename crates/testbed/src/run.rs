@@ -504,6 +504,7 @@ fn result(
         cpu_s,
         packet_hops: switch.hops,
         events: 0,
+        control_messages: 0,
         interrupted,
         groups: group_infos(scenario),
         flows: measured(rows(scenario, hosts, ended), scenario),

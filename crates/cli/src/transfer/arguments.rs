@@ -230,7 +230,8 @@ impl SendArgs {
             return Err(CliError::User("--rate-cap must be above 0".to_owned()));
         }
         let weight = self.weight.unwrap_or(1.0);
-        let contract = Contract { min_delivery: self.min_delivery, min_share: self.min_share, weight };
+        let contract =
+            Contract { min_delivery: self.min_delivery, min_share: self.min_share, weight, ..Contract::default() };
         let flow = FlowSettings {
             transport,
             contract,

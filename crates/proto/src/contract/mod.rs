@@ -16,12 +16,15 @@ pub struct Contract {
     pub min_share: f64,
     /// Relative weight against other flows, above 0 (PPUSH theta).
     pub weight: f64,
+    /// Rank among tasks that a controller weighs: the greatest goes first, whatever is left of others (PPUSH, which has
+    /// the remaining sizes alone).
+    pub priority: u8,
 }
 
 impl Default for Contract {
     /// Traffic that does not bend.
     fn default() -> Self {
-        Self { min_delivery: 1.0, min_share: 1.0, weight: 1.0 }
+        Self { min_delivery: 1.0, min_share: 1.0, weight: 1.0, priority: 0 }
     }
 }
 
@@ -34,6 +37,8 @@ pub enum Field {
     MinShare,
     /// [`Contract::weight`].
     Weight,
+    /// [`Contract::priority`].
+    Priority,
 }
 
 /// Why a contract was refused.
@@ -51,6 +56,7 @@ impl fmt::Display for Field {
             Self::MinDelivery => "min_delivery",
             Self::MinShare => "min_share",
             Self::Weight => "weight",
+            Self::Priority => "priority",
         })
     }
 }
@@ -80,6 +86,7 @@ impl Contract {
             (Field::MinDelivery, unit(self.min_delivery), self.min_delivery != 1.0),
             (Field::MinShare, unit(self.min_share), self.min_share != 1.0),
             (Field::Weight, self.weight > 0.0 && self.weight.is_finite(), self.weight != 1.0),
+            (Field::Priority, true, self.priority != 0),
         ];
         for (field, in_range, asks) in fields {
             if !in_range {

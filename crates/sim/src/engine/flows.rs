@@ -25,12 +25,21 @@ pub struct Opened<T> {
     pub group: u16,
     /// The messages it consists of; `None` for a plain sequence of bytes.
     pub messages: Option<Box<FlowMessages>>,
-    /// Number of the object that it brings a part of, within its group.
-    pub object: Option<u64>,
+    /// The object that it brings a part of.
+    pub object: Option<ObjectPart>,
     /// What the controller must know of it, if it pushes.
     pub push: Option<PushFlow>,
     /// Whether its packets keep to one path though others do not.
     pub pinned: bool,
+}
+
+/// What a flow has of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjectPart {
+    /// Number of the object within the flow's group.
+    pub number: u64,
+    /// Whether the flow's bytes are all those of the object, which its flows share.
+    pub shares: bool,
 }
 
 impl<T> Opened<T> {
@@ -74,8 +83,8 @@ pub(super) struct Slot {
     pub(super) messages: Option<Box<FlowMessages>>,
     /// The flow's number.
     pub(super) id: u64,
-    /// Number of the object that it brings a part of.
-    object: Option<u64>,
+    /// The object that it brings a part of.
+    object: Option<ObjectPart>,
     /// What its controller knows of it, if it pushes; `None` once it is over.
     pub(super) push: Option<PushFlow>,
     spec: FlowSpec,
@@ -259,8 +268,8 @@ impl<'a, T: Transport> Flows<'a, T> {
             fluid_share: Share::NONE,
             pauses: sender.pauses as u32,
             paused: sender.paused,
-            object: slot.object,
-            shares_object: slot.push.is_some_and(|push| push.slots > 1),
+            object: slot.object.map(|part| part.number),
+            shares_object: slot.object.is_some_and(|part| part.shares),
             symbols: receiver.symbols,
             excess_symbols: receiver.excess_symbols,
             decoded_blocks: receiver.decoded_blocks,

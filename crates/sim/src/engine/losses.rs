@@ -1,6 +1,7 @@
 //! Packets that links lose by themselves, whatever their queues hold.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
@@ -28,6 +29,15 @@ pub enum LossKind {
         /// How many.
         packets: u32,
     },
+    /// Each with this probability in a stretch of time.
+    Within {
+        /// From here on.
+        from: Instant,
+        /// Before this.
+        until: Instant,
+        /// With which probability, in (0, 1].
+        probability: f64,
+    },
 }
 
 /// The losses of one link.
@@ -36,7 +46,17 @@ struct OfLink {
     probability: f64,
     stream: Stream,
     bursts: Vec<(Instant, u32)>,
+    /// From when, until when, with which probability.
+    stretches: Vec<(Range<Instant>, f64)>,
     lost: BTreeMap<usize, Tally>,
+}
+
+impl OfLink {
+    /// With which probability a packet is lost now; the greatest where several hold.
+    fn probability_at(&self, now: Instant) -> f64 {
+        let stretches = self.stretches.iter().filter(|(stretch, _)| stretch.contains(&now));
+        stretches.map(|(_, probability)| *probability).fold(self.probability, f64::max)
+    }
 }
 
 /// The losses of all links.
@@ -51,11 +71,15 @@ impl Losses {
                 probability: 0.0,
                 stream: Stream::named(seed, &format!("losses/{link}")),
                 bursts: Vec::new(),
+                stretches: Vec::new(),
                 lost: BTreeMap::new(),
             });
             match kind {
                 LossKind::Random(probability) => of_link.probability = probability,
                 LossKind::Burst { at, packets } => of_link.bursts.push((at, packets)),
+                LossKind::Within { from, until, probability } => {
+                    of_link.stretches.push((from..until, probability));
+                }
             }
         }
         Self(links)
@@ -71,18 +95,23 @@ impl Losses {
     fn takes_from(&mut self, now: Instant, link: u32, packet: &Packet) -> bool {
         let Some(of_link) = self.0.get_mut(&link) else { return false };
         let burst = of_link.bursts.iter_mut().find(|(at, left)| *at <= now && *left > 0);
-        let lost = match burst {
-            Some((_, left)) => {
-                *left -= 1;
-                true
-            }
-            None => of_link.probability > 0.0 && of_link.stream.unit() < of_link.probability,
+        let lost = if let Some((_, left)) = burst {
+            *left -= 1;
+            true
+        } else {
+            let probability = of_link.probability_at(now);
+            probability > 0.0 && of_link.stream.unit() < probability
         };
         if lost {
             let sum = of_link.lost.entry(packet.traffic_class.class()).or_default();
             (sum.packets, sum.bytes) = (sum.packets + 1, sum.bytes + u64::from(packet.wire_bytes));
         }
         lost
+    }
+
+    /// Whether the link loses every packet now.
+    pub(super) fn all_at(&self, now: Instant, link: u32) -> bool {
+        self.0.get(&link).is_some_and(|of_link| of_link.probability_at(now) >= 1.0)
     }
 
     /// What a link has lost, by class.

@@ -15,7 +15,7 @@ mod oracle;
 mod outlet;
 mod schedule;
 
-pub use flows::{Open, Opened};
+pub use flows::{ObjectPart, Open, Opened};
 pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
 pub use network::flow_path;
@@ -84,6 +84,8 @@ pub struct Totals {
     pub packet_hops: u64,
     /// Events handled.
     pub events: u64,
+    /// Messages to and from the controller of objects.
+    pub control_messages: u64,
     /// Digest of every arrival, flow start and timeout in order: equal digests mean equal runs.
     pub digest: u64,
 }
@@ -193,7 +195,12 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         let in_flight = self.network.in_flight();
         assert_eq!(in_flight, self.flows.in_flight(), "packets are conserved from end to end");
         assert!(in_flight == 0 || !self.schedule.is_empty(), "{in_flight} packets are stuck: nothing will move them");
-        let totals = Totals { packet_hops: self.network.packet_hops(), events: self.events, digest: self.digest };
+        let totals = Totals {
+            packet_hops: self.network.packet_hops(),
+            events: self.events,
+            control_messages: self.objects.messages(),
+            digest: self.digest,
+        };
         Outcome {
             ports: self.network.counters().collect(),
             left,
@@ -386,14 +393,12 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             match mail {
                 Mail::ToController(task, message) => self.objects.deliver(self.now, task, message),
                 Mail::Out(Outgoing::Source(task, source, order)) => {
-                    if let Some(flow) = self.objects.flow_of(task, source).filter(|&flow| self.pushes(flow, task)) {
-                        let source = EndpointId::new(flow, Side::Initiator);
+                    if let Some(source) = self.reached(task, source, Side::Initiator) {
                         self.with_transport(source, |end, _, now| end.handle_command(now, Command::Push(order)));
                     }
                 }
                 Mail::Out(Outgoing::Receiver(task, message)) => {
-                    if let Some(flow) = self.objects.flow_of(task, 0).filter(|&flow| self.pushes(flow, task)) {
-                        let receiver = EndpointId::new(flow, Side::Responder);
+                    if let Some(receiver) = self.reached(task, 0, Side::Responder) {
                         let command = Command::PushReceiver(message);
                         self.with_transport(receiver, |end, _, now| end.handle_command(now, command));
                     }
@@ -410,6 +415,13 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     /// Whether the flow in this slot is still one of the task.
     fn pushes(&self, flow: u32, task: TaskId) -> bool {
         self.flows.slots[flow as usize].push.is_some_and(|push| push.task == task)
+    }
+
+    /// The end of a task's flow that a message of its controller reaches, if it reaches one.
+    fn reached(&self, task: TaskId, source: u64, side: Side) -> Option<EndpointId> {
+        let flow = self.objects.flow_of(task, source).filter(|&flow| self.pushes(flow, task))?;
+        let host = self.flows.slots[flow as usize].host(side);
+        (!self.network.is_cut_off(self.now, host)).then_some(EndpointId::new(flow, side))
     }
 
     /// An object is complete: its receiver tells its other sources.

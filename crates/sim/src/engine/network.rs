@@ -244,6 +244,11 @@ impl<'a> Network<'a> {
         self.topology.links()[link as usize].rate
     }
 
+    /// Whether nothing reaches a host now.
+    pub(super) fn is_cut_off(&self, now: Instant, host: u32) -> bool {
+        self.losses.all_at(now, self.topology.uplink(NodeId(host)).reverse().0)
+    }
+
     /// The queue of a link that takes a class.
     pub(super) fn queue_of(&self, link: u32, class: TrafficClass) -> usize {
         let of_host = self.topology.is_host(self.topology.links()[link as usize].from);

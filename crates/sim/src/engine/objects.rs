@@ -1,6 +1,7 @@
 //! Objects under way: their controller, and what it and the flows' ends tell each other.
 //!
-//! The controller is no host. Its messages take a delay of their own, are never lost, and take no room on links.
+//! The controller is no host. Its messages take a delay of their own, are lost only where a host is cut off, and take no
+//! room on links.
 
 use std::collections::BTreeMap;
 
@@ -120,6 +121,11 @@ impl Objects {
         self.mail.insert((at, self.sent), mail);
         self.sent += 1;
         at
+    }
+
+    /// Messages sent so far, in both directions.
+    pub(super) fn messages(&self) -> u64 {
+        self.sent
     }
 
     /// The next message that has arrived by `now`.

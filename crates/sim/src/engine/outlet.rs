@@ -107,7 +107,8 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
             }
             TransportEvent::DeliverSymbol { bytes } => self.delivered(bytes.into()),
             TransportEvent::ToController(message) => {
-                if let Some(push) = self.slot.push {
+                let host = self.slot.host(self.endpoint.side());
+                if let Some(push) = self.slot.push.filter(|_| !self.network.is_cut_off(self.now, host)) {
                     let at = self.objects.post(self.now, push.task, message);
                     self.schedule.push(at, kind::CONTROL, 0);
                 }

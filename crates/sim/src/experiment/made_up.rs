@@ -60,6 +60,7 @@ pub(super) fn result(groups: u16) -> RunResult {
         cpu_s: 0.0,
         packet_hops: 0,
         events: 0,
+        control_messages: 0,
         interrupted: false,
         groups: Vec::new(),
         flows: (0..groups).map(flow).collect(),

@@ -23,6 +23,7 @@ struct Run {
     cpu_s: f64,
     packet_hops: u64,
     events: u64,
+    control_messages: u64,
 }
 
 #[derive(Serialize)]
@@ -55,6 +56,7 @@ pub fn summary_json(result: &RunResult) -> String {
             cpu_s: result.cpu_s,
             packet_hops: result.packet_hops,
             events: result.events,
+            control_messages: result.control_messages,
         },
         packet_hops_per_cpu_s: result.hops_per_cpu_second(),
         groups: by_group(result),
@@ -83,6 +85,7 @@ pub(super) fn read_summary(text: &str) -> Result<RunResult, String> {
         cpu_s: run.cpu_s,
         packet_hops: run.packet_hops,
         events: run.events,
+        control_messages: run.control_messages,
         interrupted: run.interrupted,
         groups,
         flows: Vec::new(),

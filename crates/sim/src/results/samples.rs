@@ -69,6 +69,7 @@ pub(crate) fn run_with(flows: u64, load: f64) -> RunResult {
         cpu_s: 1.25,
         packet_hops: 12_345_678,
         events: 34_567_890,
+        control_messages: 0,
         interrupted: false,
         groups: vec![group("search", "dctcp"), group("training", "reflex")],
         flows: (0..flows).map(|id| scattered_flow(id, flows, load)).collect(),

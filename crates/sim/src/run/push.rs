@@ -6,9 +6,7 @@ use std::sync::Arc;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
-use pliant_proto::transport::push::{
-    Partition, PushConfig, PushPort, PushReceiver, PushSource, SharedReceiver, Weighting,
-};
+use pliant_proto::transport::push::{Partition, PushConfig, PushPort, PushReceiver, PushSource, SharedReceiver};
 use pliant_proto::units::Serializer;
 
 use crate::engine::{HighWeight, PushFlow};
@@ -69,7 +67,7 @@ impl PushTransports {
             delivery,
             symbols: partition.symbols(),
             slots: config.slots,
-            weighting: if carrier.by_remaining { Weighting::Remaining } else { Weighting::Fixed(config.window.weight) },
+            weighting: carrier.weighting,
             high: carrier.high_weight.map_or_else(
                 || HighWeight::OfLink {
                     rtt: round_trip(scenario, path, packet_bytes, config.wire.wire_bytes(0)),

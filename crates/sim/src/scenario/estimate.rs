@@ -51,7 +51,8 @@ impl Resolved {
         for flow in self.traffic().into_iter().flatten() {
             let most = self.most_bytes(flow.bytes == UNLIMITED_BYTES);
             flows += 1;
-            packets += flow.bytes.min(most).div_ceil(u64::from(self.mss())) as f64;
+            let shared_by = self.groups[usize::from(flow.group)].traffic.flows_that_share();
+            packets += flow.bytes.min(most).div_ceil(u64::from(self.mss())) as f64 / f64::from(shared_by);
             if flows == COUNTED_FLOWS {
                 share = (self.spec.duration.as_ps() as f64 / flow.start.as_ps().max(1) as f64).max(1.0);
                 break;

@@ -338,10 +338,16 @@ impl TransportName {
         explicit.map(|settings| settings.expect("settings are plain values"))
     }
 
+    /// Whether the sources of an object can share it out among them while they send.
+    pub const fn shares_objects_out(self) -> bool {
+        matches!(self, Self::Push | Self::Scdp)
+    }
+
     /// Fields of the contract that it honours by itself; REFLEX over it honours the others too.
     pub const fn honours(self) -> &'static [Field] {
         match self {
-            Self::WeightedFair | Self::Push => &[Field::Weight],
+            Self::WeightedFair => &[Field::Weight],
+            Self::Push => &[Field::Weight, Field::Priority],
             _ if self.sends_messages() => &[Field::MinDelivery],
             _ => &[],
         }
@@ -358,18 +364,20 @@ pub struct ContractSpec {
     pub min_share: f64,
     /// Relative weight against other flows, above 0. Default: 1.
     pub weight: f64,
+    /// Rank among objects whose flows are weighed by what remains: the greatest goes first. Default: 0.
+    pub priority: u8,
 }
 
 impl Default for ContractSpec {
     fn default() -> Self {
-        let Contract { min_delivery, min_share, weight } = Contract::default();
-        Self { min_delivery, min_share, weight }
+        let Contract { min_delivery, min_share, weight, priority } = Contract::default();
+        Self { min_delivery, min_share, weight, priority }
     }
 }
 
 impl From<ContractSpec> for Contract {
     fn from(spec: ContractSpec) -> Self {
-        let ContractSpec { min_delivery, min_share, weight } = spec;
-        Self { min_delivery, min_share, weight }
+        let ContractSpec { min_delivery, min_share, weight, priority } = spec;
+        Self { min_delivery, min_share, weight, priority }
     }
 }

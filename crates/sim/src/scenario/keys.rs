@@ -23,7 +23,7 @@ pub struct Override {
 const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 20] = [
+const TOP: [&str; 21] = [
     "name",
     "description",
     "seed",
@@ -36,6 +36,7 @@ const TOP: [&str; 20] = [
     "sample_interval",
     "sample_windows",
     "losses",
+    "outages",
     "topology",
     "packets",
     "queues",

@@ -7,7 +7,7 @@ use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::marker::{Level, MarkerConfig};
 use pliant_proto::time::Span;
-use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, PushConfig, weights};
+use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, PushConfig, Weighting, weights};
 use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -31,9 +31,11 @@ pub struct PushSpec {
     /// Bytes of a block, at most 56403 symbols. A symbol is the payload of a full packet. Default: `"4MB"`.
     #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub block: Option<Bytes>,
-    /// Most sources of an object at once, at least its fanout, at most 32. Default: the fanout.
+    /// Most sources of an object at once, at least those that do not wait, at most 32. Default: as many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u8>,
+    /// Sources of an object, fewer than its fanout, that wait, and take the places of silent ones. Default: 0.
+    pub waiting: u8,
     /// Lets any source send a source symbol that the receiver misses. Default: false, as the paper.
     pub claims: bool,
     /// Large weight of every link (theta⁺), at least 1. Default: of each link (C·d + K)/2, by its rate, the flow's round trip
@@ -83,8 +85,8 @@ pub enum WeightsName {
 pub struct PushCarrier {
     /// Settings of sources and receivers.
     pub config: PushConfig,
-    /// Whether weights follow the remaining sizes.
-    pub by_remaining: bool,
+    /// How flows are weighed.
+    pub weighting: Weighting,
     /// Large weight of every link, if one was given.
     pub high_weight: Option<f64>,
     /// Packets at which the queue of its data marks; zero if it does not.
@@ -106,7 +108,11 @@ impl PushSpec {
         Self {
             weights: Some(self.weights.unwrap_or(by_contract)),
             block: Some(self.block.unwrap_or(BLOCK)),
-            slots: Some(self.slots.unwrap_or(if splits { 1 } else { u8::try_from(fanout).unwrap_or(u8::MAX) })),
+            slots: Some(self.slots.unwrap_or_else(|| {
+                let sending = fanout.saturating_sub(self.waiting.into()).max(1);
+                if splits { 1 } else { u8::try_from(sending).unwrap_or(u8::MAX) }
+            })),
+            waiting: self.waiting,
             claims: self.claims,
             high_weight: self.high_weight,
             control_delay: self.control_delay,
@@ -167,8 +173,20 @@ pub(super) fn push_carrier(
         return refuse("push.slots", "each part of a split object has one source: only 1 fits".to_owned());
     }
     let spec = own.explicit(contract, fanout, splits);
-    if spec.slots.is_some_and(|slots| u32::from(slots) < fanout) && !splits {
-        return refuse("push.slots", format!("must be at least the fanout: {fanout} sources need a slot each"));
+    let waiting = u32::from(spec.waiting);
+    if waiting > 0 && (splits || waiting >= fanout) {
+        return refuse("push.waiting", format!("of {fanout} sources that share an object one at least sends"));
+    }
+    if waiting > 0 && spec.claims {
+        // A symbol no longer tells the slot of its source.
+        return refuse("push.claims", "needs a slot for each source, of those that wait, too".to_owned());
+    }
+    let sending = fanout - waiting;
+    if spec.slots.is_some_and(|slots| u32::from(slots) < sending) && !splits {
+        return refuse("push.slots", format!("must be at least the fanout: {sending} sources need a slot each"));
+    }
+    if waiting > 0 && spec.slots.is_some_and(|slots| u32::from(slots) > sending) {
+        return refuse("push.waiting", format!("nobody waits for a slot while {sending} sources do not fill them"));
     }
     let by_remaining = spec.weights == Some(WeightsName::Remaining);
     if by_remaining && contract.weight != 1.0 {
@@ -176,6 +194,9 @@ pub(super) fn push_carrier(
             "push.weights",
             "\"remaining\" gives weights of its own: contract.weight needs \"equal\"".to_owned(),
         );
+    }
+    if !by_remaining && contract.priority != 0 {
+        return refuse("push.weights", "\"equal\" knows no contract.priority, which needs \"remaining\"".to_owned());
     }
     if contract.weight < weights::LOW_WEIGHT {
         return refuse("contract.weight", format!("{} is below 0.5, the least weight of push", contract.weight));
@@ -209,5 +230,10 @@ pub(super) fn push_carrier(
     };
     let (high_weight, control_delay) = (spec.high_weight, spec.control_delay);
     group.push = Some(spec);
-    Ok(PushCarrier { config, by_remaining, high_weight, threshold, control_delay, fanout, splits })
+    let weighting = if by_remaining {
+        Weighting::Remaining { priority: contract.priority }
+    } else {
+        Weighting::Fixed(contract.weight)
+    };
+    Ok(PushCarrier { config, weighting, high_weight, threshold, control_delay, fanout, splits })
 }

@@ -14,7 +14,8 @@ use super::group::TransportName;
 use super::homa::HomaSpec;
 use super::losses;
 use super::near_opt::OracleSpec;
-use super::queues::{QueuesSpec, Reserve};
+use super::outages;
+use super::queues::{KeyError, QueuesSpec, Reserve};
 use super::resolve_group::{resolve_group, resolve_reflex};
 use super::resolved::{Carrier, DEFAULT_DRAIN, Group, Resolved};
 use super::scdp::ScdpSpec;
@@ -97,7 +98,9 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         spec.oracle.get_or_insert_default();
     }
 
-    let losses = losses::resolve(&spec.losses, &topology).map_err(|(key, why)| document.error(&key, why))?;
+    let place = |(key, why): KeyError| document.error(&key, why);
+    let mut losses = losses::resolve(&spec.losses, &topology).map_err(place)?;
+    losses.extend(outages::resolve(&spec.outages, &topology).map_err(place)?);
     let fabric = fabric(&topology, spec.duration);
     let mut resolved = Resolved {
         spec,

@@ -55,8 +55,9 @@ pub(super) fn resolve_group(
             let why = format!("{} sources: an object has 1 to {FANOUT_MAX}", spec.fanout());
             return Err(document.error(&format!("traffic.{name}.fanout"), why));
         }
-        spec.split.get_or_insert(group.transport != TransportName::Push);
-        if !spec.splits() && group.transport != TransportName::Push {
+        let shares_out = group.transport.shares_objects_out();
+        spec.split.get_or_insert(!shares_out);
+        if !spec.splits() && !shares_out {
             let why = format!("{} has no way to share an object out: only true fits", group.transport.name());
             return Err(document.error(&format!("traffic.{name}.split"), why));
         }

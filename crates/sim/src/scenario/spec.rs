@@ -11,6 +11,7 @@ use super::deployment::DeploymentSpec;
 use super::group::GroupSpec;
 use super::losses::LossSpec;
 use super::near_opt::OracleSpec;
+use super::outages::OutageSpec;
 use super::queues::QueuesSpec;
 use super::tcp::TcpSpec;
 use crate::engine::PathChoice;
@@ -58,6 +59,9 @@ pub struct ScenarioSpec {
     /// Packets that links lose by themselves. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<LossSpec>,
+    /// Hosts that are down, or send badly, for a while. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<OutageSpec>,
     /// Hosts, switches and cables.
     pub topology: TopologySpec,
     /// How payload is cut and framed.

@@ -21,7 +21,7 @@ enum HostSetText {
 
 impl HostSet {
     /// The indices, each once and below `hosts`.
-    pub(super) fn resolve(&self, hosts: u32) -> Result<Vec<u32>, String> {
+    pub(crate) fn resolve(&self, hosts: u32) -> Result<Vec<u32>, String> {
         let mut seen = vec![false; hosts as usize];
         let mut indices = Vec::new();
         for range in &self.0 {

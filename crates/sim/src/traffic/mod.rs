@@ -174,6 +174,14 @@ impl TrafficSpec {
             _ => None,
         }
     }
+
+    /// Flows that share the bytes of one object out among them while they send; 1 where each flow has bytes of its own.
+    pub fn flows_that_share(&self) -> u32 {
+        match self {
+            Self::Objects(spec) if !spec.splits() => spec.fanout(),
+            _ => 1,
+        }
+    }
 }
 
 /// Why traffic was refused.

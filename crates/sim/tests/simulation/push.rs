@@ -13,8 +13,16 @@ use crate::scenarios::run_with;
 /// Symbols of 1210 bytes on the wire, as in the paper.
 const PACKET_BITS: u64 = 8 * 1210;
 
+/// What a bottleneck marks: each packet beyond a threshold; or each by itself, with a probability that rises with the queue
+/// from 20 packets to 140, so that all flows see the same.
+#[derive(Clone, Copy, PartialEq)]
+enum Marks {
+    Threshold,
+    Equal,
+}
+
 /// A bottleneck of `packets_per_s`, with this round trip and these queues, and groups of long flows: weight, how many.
-fn long_flows(link: Bottleneck, seconds: u32, groups: &[(f64, u32)]) -> String {
+fn long_flows(link: Bottleneck, marks: Marks, seconds: u32, groups: &[(f64, u32)]) -> String {
     let Bottleneck { packets_per_s, propagation_s, threshold, limit } = link;
     let hosts: u32 = groups.iter().map(|(_, flows)| flows).sum();
     let rate = packets_per_s as u64 * PACKET_BITS;
@@ -24,16 +32,19 @@ fn long_flows(link: Bottleneck, seconds: u32, groups: &[(f64, u32)]) -> String {
         "duration = \"{seconds}s\"\ndrain = \"0s\"\nsample_interval = \"1ms\"\nsample_windows = true\n\
          packets = {{ mss = \"1170B\", framing = \"ip\" }}\n\
          topology = {{ kind = \"dumbbell\", pairs = {hosts}, edge_link = {{ rate = \"{}bit/s\", delay = \"1us\" }}, \
-         bottleneck_link = {{ rate = \"{rate}bit/s\", delay = \"{delay_ns}ns\" }} }}\n\
-         queues = {{ limit = \"{limit} packets\", ecn = {{ threshold = \"{threshold} packets\" }} }}\n",
+         bottleneck_link = {{ rate = \"{rate}bit/s\", delay = \"{delay_ns}ns\" }} }}\n",
         10 * rate,
     );
-    // Without anything random, packets of flows that are acknowledged in turn find the queue as their turn has it.
-    text.push_str(
-        "[traffic.noise]\nkind = \"poisson\"\nload = 0.02\nload_on = \"host-links\"\nsize = \"1170B\"\ntransport = \"udp\"\n\
-         udp = { rate = \"1Gbit/s\" }\nsources = 0\n",
-    );
-    writeln!(text, "destinations = {hosts}").expect("text grows");
+    let queues = match marks {
+        Marks::Threshold => {
+            format!("limit = \"{limit} packets\"\necn = {{ threshold = \"{threshold} packets\" }}\n")
+        }
+        Marks::Equal => format!(
+            "[[queues.queue]]\nname = \"all\"\nclasses = [0]\nlimit = \"{limit} packets\"\n\
+             red = {{ min = 20, max = 140, max_probability = 1.0, weight = 1.0, gentle = false, spread = false }}\n"
+        ),
+    };
+    write!(text, "[queues]\n{queues}").expect("text grows");
     let mut source = 0;
     for (group, (weight, flows)) in groups.iter().enumerate() {
         let flow = |source: u32| format!("{{ source = {source}, destination = {} }}", hosts + source);
@@ -82,28 +93,44 @@ fn queue_of(result: &RunResult) -> f64 {
 /// C·d + K = 400 packets, a round trip of 0.4 ms. Windows converge like exp(−t·α²/(2θ·R)): within 0.2 s here.
 const LINK: Bottleneck = Bottleneck { packets_per_s: 1e6, propagation_s: 0.000_32, threshold: 80.0, limit: 2000.0 };
 
-/// Theorem 1: in the stable state flows have bandwidth in proportion to theta; and alpha is sqrt(2·Σθ/(C·d + K)), equation
-/// 18, within 10 %. The theorem has all flows see the same marks. Packets that follow their acknowledgements keep their
-/// places in the round trip, so a flow may always be the one that finds the queue full: bandwidth per theta differs by up
-/// to a quarter here, for 2 to 50 flows and ratios to 100, not by the 5 % that one would like; without the noise by more.
+/// 2 to 50 flows, and ratios to 100: weight, how many.
+const GROUPS: [&[(f64, u32)]; 5] = [
+    &[(1.0, 1), (4.0, 1)],
+    &[(1.0, 1), (100.0, 1)],
+    &[(1.0, 5), (10.0, 5)],
+    &[(0.5, 49), (50.0, 1)],
+    &[(1.0, 25), (3.0, 25)],
+];
+
+/// Bandwidth per theta of the second group over that of the first.
+fn imbalance(result: &RunResult, groups: &[(f64, u32)]) -> f64 {
+    let per_weight = |group: u16| {
+        let (weight, flows) = groups[usize::from(group)];
+        delivered(result, group, flows, WARMUP) / weight
+    };
+    per_weight(1) / per_weight(0)
+}
+
+/// Theorem 1: in the stable state flows have bandwidth in proportion to theta, within 5 % for 2 to 50 flows and ratios to
+/// 100. Its premise is that all flows see the same marks, which here they do: each packet is marked by itself.
 #[test]
-fn bandwidth_follows_theta() {
-    for groups in [
-        &[(1.0, 1), (4.0, 1)][..],
-        &[(1.0, 1), (100.0, 1)],
-        &[(1.0, 5), (10.0, 5)],
-        &[(0.5, 49), (50.0, 1)],
-        &[(1.0, 25), (3.0, 25)],
-    ] {
-        let result = run_with(&long_flows(LINK, 2, groups), &[]);
+fn bandwidth_follows_theta_where_marks_are_equal() {
+    for groups in GROUPS {
+        let ratio = imbalance(&run_with(&long_flows(LINK, Marks::Equal, 2, groups), &[]), groups);
+        assert!((ratio - 1.0).abs() < 0.05, "{groups:?}: bandwidth per weight differs by {ratio}");
+    }
+}
+
+/// The limit of Theorem 1: behind a threshold, packets that follow their acknowledgements keep their places in the round
+/// trip, so a flow may always be the one that finds the queue full, or the one that does not. Bandwidth per theta differs by
+/// up to a third here. Alpha is sqrt(2·Σθ/(C·d + K)), equation 18, within 10 % all the same.
+#[test]
+fn a_threshold_marks_flows_unequally() {
+    for groups in GROUPS {
+        let result = run_with(&long_flows(LINK, Marks::Threshold, 2, groups), &[]);
         let sum: f64 = groups.iter().map(|&(weight, flows)| weight * f64::from(flows)).sum();
-        let per_weight: Vec<f64> = groups
-            .iter()
-            .zip(1..)
-            .map(|(&(weight, flows), group)| delivered(&result, group, flows, WARMUP) / weight)
-            .collect();
-        let ratio = per_weight[1] / per_weight[0];
-        assert!((ratio - 1.0).abs() < 0.25, "{groups:?}: bandwidth per weight differs by {ratio}");
+        let ratio = imbalance(&result, groups);
+        assert!((ratio - 1.0).abs() < 0.34, "{groups:?}: bandwidth per weight differs by {ratio}");
         let (alpha, expected) = (alpha_of(&result), (2.0 * sum / LINK.packets_in_flight()).sqrt());
         assert!((alpha / expected - 1.0).abs() < 0.10, "{groups:?}: alpha {alpha}, expected {expected}");
     }
@@ -113,7 +140,7 @@ fn bandwidth_follows_theta() {
 #[test]
 fn too_many_flows_make_a_longer_queue() {
     let link = Bottleneck { packets_per_s: 20_000.0, propagation_s: 0.004, threshold: 30.0, limit: 400.0 };
-    let result = run_with(&long_flows(link, 5, &[(1.0, 50), (2.0, 25)]), &[]);
+    let result = run_with(&long_flows(link, Marks::Threshold, 5, &[(1.0, 50), (2.0, 25)]), &[]);
     let (queue, expected) = (queue_of(&result), 2.0 * 100.0 - 80.0);
     assert!((queue / expected - 1.0).abs() < 0.05, "{queue} packets queued, expected {expected}");
     assert!(alpha_of(&result) > 0.99);
@@ -249,4 +276,112 @@ fn a_contract_lowers_theta() {
         .and_then(|scenario| scenario.resolve());
     let message = refused.expect_err("refused").to_string();
     assert!(message.contains("traffic.object.contract.min_delivery"), "{message}");
+}
+
+/// One object from hosts 0 to 2 to host 7.
+const OBJECT: &str = r#"
+duration = "20s"
+drain = "0s"
+topology = { kind = "star", hosts = 8, link = { rate = "968Mbit/s", delay = "20us" } }
+queues = { limit = "100 packets", ecn = { threshold = "30 packets" } }
+packets = { mss = "1170B", framing = "ip" }
+
+[traffic.object]
+kind = "objects"
+transport = "push"
+fanout = 3
+holders = "0..3"
+receivers = 7
+size = "40MB"
+period = "0s"
+objects = 1
+push = { weights = "equal" }
+"#;
+
+/// Time of the object in seconds, and the part of it that each host brought, by host.
+fn one_object(changes: &[&str]) -> (f64, Vec<f64>) {
+    let result = run_with(OBJECT, changes);
+    let object = result.objects()[0];
+    let mut parts = vec![0.0; 8];
+    for flow in &result.flows {
+        parts[flow.source as usize] = flow.delivered_bytes as f64 / object.bytes as f64;
+    }
+    assert_eq!(object.delivered_bytes, object.bytes);
+    (object.completion_time().expect("complete").as_secs_f64(), parts)
+}
+
+/// Hosts that are down: the others bring what they do not, one that joins brings a part, one that takes orders and sends
+/// nothing is no worse than a dead one, and after a pause of all, longer than sources wait, the object goes on.
+#[test]
+fn sources_fail_join_and_lie() {
+    let (well, parts) = one_object(&[]);
+    assert!(parts[..3].iter().all(|part| *part > 0.2), "{parts:?}");
+    for loss in ["", ", loss = 1.0"] {
+        let outage = format!("outages=[{{ hosts = \"0..2\", from = \"50ms\"{loss} }}]");
+        let (time, parts) = one_object(&[&outage]);
+        assert!(time < 1.2 * well && parts[2] > 0.5, "{time} s against {well} s, {parts:?}");
+    }
+    let (_, parts) = one_object(&[r#"outages=[{ hosts = "0", until = "150ms" }]"#]);
+    assert!(parts[0] > 0.05 && parts[0] < 0.3, "{parts:?}");
+    let (time, _) = one_object(&[r#"outages=[{ hosts = "0..3", from = "50ms", until = "12s" }]"#]);
+    assert!(time > 12.0 && time < 12.0 + well + 1.0, "{time} s");
+}
+
+/// A fourth source waits while three send, and takes the place of one that is down.
+#[test]
+fn a_source_that_waits_takes_over() {
+    let four = ["object.fanout=4", "object.holders=0..4", "object.size=120MB", "push.waiting=1"];
+    let (_, parts) = one_object(&four);
+    assert_eq!(parts.iter().filter(|part| **part > 0.0).count(), 3, "{parts:?}");
+    let waiting = (0..4).find(|host| parts[*host] == 0.0).expect("one waits");
+    let down = (waiting + 1) % 4;
+    let outage = format!("outages=[{{ hosts = {down}, from = \"20ms\" }}]");
+    let (_, parts) = one_object(&[&four[..], &[&outage]].concat());
+    assert!(parts[waiting] > 0.1, "{parts:?}");
+}
+
+/// Two objects of which the larger has priority: it takes what it takes alone, within 20 %; without it the smaller one goes
+/// first.
+#[test]
+fn priority_goes_before_the_remaining_size() {
+    let text = OBJECT
+        .replace("[traffic.object]", "[traffic.small]")
+        .replace("40MB", "10MB")
+        .replace("\"equal\"", "\"remaining\"");
+    let large = &OBJECT[OBJECT.find("[traffic.object]").expect("it is there")..];
+    let text = format!("{text}{}", large.replace("\"equal\"", "\"remaining\""));
+    let times = |changes: &[&str]| {
+        let result = run_with(&text, changes);
+        let time = |group: u16| {
+            let objects = result.objects();
+            let object = objects.iter().find(|object| object.group == group).expect("one each");
+            object.completion_time().expect("complete").as_secs_f64()
+        };
+        (time(0), time(1))
+    };
+    let group_of_small = run_with(&text, &[]).groups.iter().position(|group| group.name == "small").expect("there");
+    let order = |(first, second)| if group_of_small == 0 { (first, second) } else { (second, first) };
+    let (small, large) = order(times(&[]));
+    let (patient, urgent) = order(times(&["object.contract.priority=1"]));
+    let (alone, _) = one_object(&[]);
+    assert!(urgent < 1.2 * alone && urgent < large, "{urgent} s, alone {alone} s, without priority {large} s");
+    assert!(patient > 2.0 * small, "{patient} s against {small} s");
+}
+
+/// What is left out by messages to and from the controller that take no room on links and no time: as packets of 84 bytes
+/// they would be less than a five-hundredth of the objects' bytes; and with a round trip's delay each way an object takes
+/// two of these longer, its fetch and its sources' orders, and else the same within 2 %.
+#[test]
+fn messages_of_the_controller_are_few_and_may_be_late() {
+    let mean_time = |result: &RunResult| {
+        mean(result.objects().iter().map(|object| object.completion_time().expect("complete").as_secs_f64()))
+    };
+    let prompt = run_with(OBJECTS, &[]);
+    let bytes: u64 = prompt.objects().iter().map(|object| object.bytes).sum();
+    let messages = prompt.control_messages;
+    assert!(messages > 40 * 8, "fetch and fin with their answers, three orders and what accepts them: {messages}");
+    assert!(messages * 84 < bytes / 500, "{messages} messages for {bytes} bytes");
+    let late = run_with(OBJECTS, &["push.control_delay=100us"]);
+    let (prompt, late) = (mean_time(&prompt), mean_time(&late));
+    assert!((late - prompt - 2.0 * 100e-6).abs() < 0.02 * prompt, "{late} s against {prompt} s");
 }

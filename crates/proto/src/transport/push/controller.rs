@@ -45,7 +45,10 @@ pub enum Weighting {
     /// Each has this weight, at least [`weights::LOW_WEIGHT`].
     Fixed(f64),
     /// Algorithm 1: smallest remaining task first.
-    Remaining,
+    Remaining {
+        /// Rank before the size: the greatest goes first. The paper's is the same for all.
+        priority: u8,
+    },
 }
 
 /// A source that holds a task's object.
@@ -244,18 +247,25 @@ impl Controller {
         }
     }
 
-    /// Gives empty slots, and those of silent sources, to sources that wait.
+    /// Gives empty slots, and those of silent sources, to sources that wait; without one, orders the silent one again.
     fn fill(&mut self, now: Instant, task: TaskId) {
         let Some(state) = self.tasks.get_mut(&task) else { return };
+        let mut silent = Vec::new();
         for slot in 0..state.slots.len() {
             let vacant = state.slots[slot].as_ref().is_none_or(|assigned| assigned.silent >= SILENT_REPORTS);
             if !vacant || state.phase != Phase::Active {
                 continue;
             }
-            let Some(holding) = state.spares.pop_front() else { continue };
+            let Some(holding) = state.spares.pop_front() else {
+                // Nobody can take its place: if it comes back it may know nothing of its task any more.
+                if state.slots[slot].is_some() {
+                    silent.push(slot);
+                }
+                continue;
+            };
             let weight = match state.weighting {
                 Weighting::Fixed(weight) => weight,
-                Weighting::Remaining => weights::LOW_WEIGHT,
+                Weighting::Remaining { .. } => weights::LOW_WEIGHT,
             };
             let latest = ToSource { number: 0, order: Order::Stop };
             let assigned = Assigned { holding, latest, accepted: true, sent_at: now, weight, silent: 0 };
@@ -267,9 +277,9 @@ impl Controller {
                 state.spares.push_back(former.holding);
             }
         }
-        let unordered: Vec<usize> = (0..state.slots.len())
-            .filter(|&slot| state.slots[slot].as_ref().is_some_and(|assigned| assigned.latest.order == Order::Stop))
-            .collect();
+        let is_new =
+            |slot: &usize| state.slots[*slot].as_ref().is_some_and(|assigned| assigned.latest.order == Order::Stop);
+        let unordered: Vec<usize> = (0..state.slots.len()).filter(is_new).chain(silent).collect();
         for slot in unordered {
             self.push(now, task, slot);
         }
@@ -320,10 +330,11 @@ impl Controller {
         let mut deliveries: BTreeMap<u64, weights::Task> = BTreeMap::new();
         let mut flows: BTreeMap<u64, Vec<(TaskId, usize)>> = BTreeMap::new();
         for (&id, task) in &self.tasks {
-            if task.phase != Phase::Active || task.weighting != Weighting::Remaining {
+            let Weighting::Remaining { priority } = task.weighting else { continue };
+            if task.phase != Phase::Active {
                 continue;
             }
-            let whole = weights::Task { id: task.delivery, remaining: 0, paths: Vec::new() };
+            let whole = weights::Task { id: task.delivery, priority, remaining: 0, paths: Vec::new() };
             let whole = deliveries.entry(task.delivery).or_insert(whole);
             whole.remaining += task.remaining;
             for (slot, assigned) in task.slots.iter().enumerate() {

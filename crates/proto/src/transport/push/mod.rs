@@ -29,8 +29,12 @@
 //! | weights | smallest remaining task first | the paper, [`weights`] |
 //! | claims | off | none |
 //!
-//! Beyond the paper a source may ask a [policy](crate::contract::policy), which lowers its weight, or changes the class of
-//! its packets, while a contract lets it.
+//! A source that three reports in a row call silent gives its slot to one that waits; where none does, it is ordered
+//! again.
+//!
+//! Beyond the paper tasks may have a rank before their size ([`weights`]), and a source may ask a
+//! [policy](crate::contract::policy), which lowers its weight, or changes the class of its packets, while a contract lets
+//! it.
 //!
 //! Deviations from the paper. A lost repair symbol is not sent again: the next one does as well. The congestion window
 //! guards against loss on paths that do not mark ([`weighted_fair`](crate::congestion::weighted_fair)). With claims, a

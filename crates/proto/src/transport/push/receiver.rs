@@ -101,7 +101,7 @@ impl OpenBlock {
 /// What the receiver knows of one source.
 #[derive(Debug, Default)]
 struct Peer {
-    /// The slot that it sends for, as its first symbol shows.
+    /// The slot that it sends for, as its symbols show.
     slot: u8,
     /// Largest packet number that came, and which before it did.
     highest: Option<(u32, u32)>,
@@ -217,9 +217,13 @@ impl PushReceiver {
         }
         let source = &mut self.peers[peer];
         source.packets += 1;
+        let slot = (symbol % u32::from(self.config.slots)) as u8;
         if source.heard_at.replace(now).is_none() {
-            source.slot = (symbol % u32::from(self.config.slots)) as u8;
+            source.slot = slot;
             self.active = self.heard(now).count() as u32;
+        } else if !self.config.claims {
+            // A source that was silent may have another slot now. With claims symbols are no sign of it.
+            source.slot = slot;
         }
         let source = &mut self.peers[peer];
         source.note_number(number);

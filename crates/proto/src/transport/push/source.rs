@@ -219,6 +219,7 @@ impl Source {
         self.next_order = number.saturating_add(1);
         match order {
             Order::Push { slot, slots, sources, block, start, weight } => {
+                let moved = self.slot != slot;
                 (self.slot, self.slots, self.sources) = (slot, slots.max(1), sources.max(1));
                 self.accepted = Some(ToController::Accepted { slot, number });
                 self.set_weight(weight);
@@ -235,6 +236,8 @@ impl Source {
                     if let Some(first) = self.open.front_mut() {
                         first.next = start;
                     }
+                } else if moved {
+                    self.move_to_slot(block, start);
                 }
                 self.phase = Phase::Active;
             }
@@ -242,6 +245,17 @@ impl Source {
             Order::Pause if self.phase == Phase::Active => self.phase = Phase::Paused,
             Order::Pause => {}
             Order::Stop => self.phase = Phase::Stopped,
+        }
+    }
+
+    /// The slot is another one, whose symbols of the first block up to place `start` may have been sent.
+    #[cold]
+    fn move_to_slot(&mut self, block: u32, start: u32) {
+        for open in &mut self.open {
+            open.lost.clear();
+        }
+        if let Some(first) = self.open_block(block) {
+            first.next = first.next.max(start);
         }
     }
 

@@ -37,6 +37,8 @@ struct Place {
     joins_ms: u64,
     /// It goes silent, and nobody tells the controller.
     dies_ms: Option<u64>,
+    /// And comes back.
+    returns_ms: u64,
     /// It sends packets that nobody asked for, as many again as it should.
     floods: bool,
 }
@@ -48,6 +50,7 @@ const PLACE: Place = Place {
     threshold: 30,
     joins_ms: 0,
     dies_ms: None,
+    returns_ms: u64::MAX,
     floods: false,
 };
 
@@ -133,7 +136,8 @@ impl World {
     }
 
     fn is_dead(&self, site: usize) -> bool {
-        self.sites[site].place.dies_ms.is_some_and(|ms| at_ms(ms) <= self.now)
+        let Place { dies_ms, returns_ms, .. } = self.sites[site].place;
+        dies_ms.is_some_and(|ms| at_ms(ms) <= self.now) && (returns_ms == u64::MAX || self.now < at_ms(returns_ms))
     }
 
     /// Runs until the object is complete and everyone knows, or `end`; tells when the last byte came.
@@ -375,6 +379,36 @@ fn all_sources_dead_then_one_joins() {
     assert!(world.sites[2].sent < 5000 - had + 500, "the late one sends what is missing: {}", world.sites[2].sent);
 }
 
+/// The only source is gone for so long that it gives up; when it is back the controller's repeated order finds it, and the
+/// object is complete.
+#[test]
+fn the_only_source_comes_back() {
+    let bytes = 20_000 * u64::from(SYMBOL);
+    let gone = Place { dies_ms: Some(50), returns_ms: 15_000, ..PLACE };
+    let mut world = World::new(config(1), bytes, &[gone], Weighting::Fixed(1.0), 3);
+    assert_eq!(world.run(at_ms(14_999)), None);
+    let done = world.run(at_ms(20_000)).expect("complete").as_secs_f64();
+    // At most 150 ms until three reports call it silent, 200 ms until the order comes again, 200 ms for the object.
+    assert!(done < 15.6, "{done} s");
+}
+
+/// A source whose slot another has taken comes back, and takes the slot of one that dies later: the reports tell that it
+/// sends for its new slot, so it is not taken for silent there.
+#[test]
+fn a_source_comes_back_to_another_slot() {
+    let bytes = 200_000 * u64::from(SYMBOL);
+    let first = Place { dies_ms: Some(20), returns_ms: 400, ..PLACE };
+    let second = Place { dies_ms: Some(600), ..PLACE };
+    let mut world = World::new(config(2), bytes, &[first, second, PLACE], Weighting::Fixed(1.0), 3);
+    let mut sent = 0;
+    for ms in [900, 1000, 1100, 1200] {
+        assert_eq!(world.run(at_ms(ms)), None, "200 MB take more than a second");
+        assert!(world.sites[0].sent > sent, "the first sends at {ms} ms");
+        sent = world.sites[0].sent;
+    }
+    assert!(world.run(at_ms(5000)).is_some());
+}
+
 /// A receiver that says nothing has its flows paused; when it is back they go on.
 #[test]
 fn a_silent_receiver_pauses_its_flows() {
@@ -428,7 +462,7 @@ fn the_controller_weighs_flows_by_remaining_size() {
     let mut controller = Controller::new(ControllerConfig::default());
     controller.set_high_weight(0, 55.0);
     for (task, symbols) in [(1, 1000), (2, 10)] {
-        controller.add_task(task, task, symbols, 1, Weighting::Remaining);
+        controller.add_task(task, task, symbols, 1, Weighting::Remaining { priority: 0 });
         controller.add_source(at_ms(0), task, Holding { source: task, path: vec![0] });
         controller.handle_message(at_ms(0), task, ToController::Fetch);
     }
@@ -456,14 +490,16 @@ fn the_controller_weighs_flows_by_remaining_size() {
 
 fn any_place() -> impl Strategy<Value = Place> {
     let times = (1u64..200, 1u64..2000, 0u64..40);
-    (times, 0u64..20, 0u64..300, prop::option::weighted(0.4, 0u64..300), any::<bool>(), any::<bool>()).prop_map(
-        |((packet, delay, loss), threshold, joins_ms, dies_ms, late, floods)| Place {
+    let dies = prop::option::weighted(0.4, (0u64..300, prop::option::of(1u64..12_000)));
+    (times, 0u64..20, 0u64..300, dies, any::<bool>(), any::<bool>()).prop_map(
+        |((packet, delay, loss), threshold, joins_ms, dies, late, floods)| Place {
             packet: Span::from_us(packet),
             delay: Span::from_us(delay),
             loss,
             threshold,
             joins_ms: if late { joins_ms } else { 0 },
-            dies_ms,
+            dies_ms: dies.map(|(ms, _)| ms),
+            returns_ms: dies.and_then(|(ms, gone)| Some(ms + gone?)).unwrap_or(u64::MAX),
             floods,
         },
     )
@@ -472,8 +508,8 @@ fn any_place() -> impl Strategy<Value = Place> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// An object arrives exactly once and whole, whatever sources die, join or flood, whatever is lost, and whatever
-    /// becomes of the controller's messages; as long as one source lives.
+    /// An object arrives exactly once and whole, whatever sources die, join, come back or flood, whatever is lost, and
+    /// whatever becomes of the controller's messages; as long as one source lives in the end.
     #[test]
     fn an_object_arrives_whole(
         places in prop::collection::vec(any_place(), 1..5),
@@ -484,9 +520,12 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let config = PushConfig { claims, block_symbols: 50, ..config(slots) };
-        let survivor = Place { dies_ms: None, ..places[0] };
+        let survivor = match places[0].returns_ms {
+            u64::MAX => Place { dies_ms: None, ..places[0] },
+            _ => places[0],
+        };
         let places: Vec<Place> = core::iter::once(survivor).chain(places.iter().copied()).collect();
-        let mut world = World::new(config, bytes, &places, Weighting::Remaining, seed);
+        let mut world = World::new(config, bytes, &places, Weighting::Remaining { priority: 0 }, seed);
         world.control = control;
         prop_assert!(world.run(at_ms(100_000)).is_some(), "complete");
         prop_assert_eq!(world.delivered, bytes);

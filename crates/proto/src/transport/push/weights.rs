@@ -2,9 +2,10 @@
 //!
 //! Algorithm 1 of Luo et al., "Efficient Multisource Data Delivery in Edge Cloud With Rateless Parallel Push". On every
 //! link one task, the one with least left to send among those that meet there, holds the large weight; all others
-//! hold the small one and fill what it leaves. Flows of one task share the large weight of a link they both cross.
+//! hold the small one and fill what it leaves. Beyond the paper a task may have a rank, which goes before its size. Flows of one task share the large weight of a link they both cross.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 /// θ⁻, the weight of flows that give way (the paper's value).
 pub const LOW_WEIGHT: f64 = 0.5;
@@ -26,6 +27,8 @@ pub fn high_weight(packets_in_flight: f64) -> f64 {
 pub struct Task {
     /// Its number, which decides between tasks with the same remaining size.
     pub id: u64,
+    /// Its rank: the greatest goes first. The paper's tasks all have the same.
+    pub priority: u8,
     /// What is left to deliver, in any unit.
     pub remaining: u64,
     /// Links that each of its push flows crosses.
@@ -47,7 +50,7 @@ struct Crossing {
 /// The weight of each flow of each task. `high` is θ⁺ of a link; a flow's is the least on its path.
 pub fn assign(tasks: &[Task], high: impl Fn(Link) -> f64) -> Vec<Vec<f64>> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
-    order.sort_by_key(|&task| (tasks[task].remaining, tasks[task].id));
+    order.sort_by_key(|&task| (Reverse(tasks[task].priority), tasks[task].remaining, tasks[task].id));
     let mut links: Vec<Link> = tasks.iter().flat_map(|task| task.paths.iter().flatten().copied()).collect();
     links.sort_unstable();
     links.dedup();
@@ -102,6 +105,7 @@ mod tests {
     fn on_one_link(sizes: &[(u64, usize)]) -> Vec<Task> {
         let task = |(id, &(remaining, flows)): (usize, &(u64, usize))| Task {
             id: id as u64,
+            priority: 0,
             remaining,
             paths: vec![vec![0]; flows],
         };
@@ -111,11 +115,12 @@ mod tests {
     /// The paper's figure 7: θ⁺ is 55; of nine flows the smallest gets 55 − 8·0.5 = 51, of ten 50.5.
     #[test]
     fn the_smallest_of_nine_flows_gets_what_the_others_leave() {
-        let mut tasks: Vec<Task> = (0..9).map(|id| Task { id, remaining: 100 + id, paths: vec![vec![0]] }).collect();
+        let mut tasks: Vec<Task> =
+            (0..9).map(|id| Task { id, priority: 0, remaining: 100 + id, paths: vec![vec![0]] }).collect();
         let weights = assign(&tasks, |_| high_weight(110.0));
         assert_eq!(weights[0], [51.0]);
         assert!(weights[1..].iter().all(|flows| *flows == [0.5]));
-        tasks.push(Task { id: 9, remaining: 5, paths: vec![vec![0]] });
+        tasks.push(Task { id: 9, priority: 0, remaining: 5, paths: vec![vec![0]] });
         let weights = assign(&tasks, |_| 55.0);
         assert_eq!((&weights[9][..], &weights[0][..]), (&[50.5][..], &[0.5][..]));
     }
@@ -140,6 +145,7 @@ mod tests {
     fn a_flow_needs_every_link_of_its_path() {
         let task = |id, remaining, paths: &[&[Link]]| Task {
             id,
+            priority: 0,
             remaining,
             paths: paths.iter().map(|path| path.to_vec()).collect(),
         };
@@ -149,6 +155,16 @@ mod tests {
         assert_eq!(assign(&[], high), Vec::<Vec<f64>>::new());
     }
 
+    /// A rank goes before the remaining size; among equals the size decides.
+    #[test]
+    fn the_greatest_priority_goes_first() {
+        let mut tasks = on_one_link(&[(9, 1), (1, 1), (5, 1)]);
+        tasks[0].priority = 1;
+        assert_eq!(assign(&tasks, |_| 55.0), [vec![54.0], vec![0.5], vec![0.5]]);
+        tasks[2].priority = 1;
+        assert_eq!(assign(&tasks, |_| 55.0), [vec![0.5], vec![0.5], vec![54.0]]);
+    }
+
     proptest! {
         /// On every link flows of one task at most hold more than the small weight, the smallest task there never
         /// holds less than a larger one, and weights add up to θ⁺ at most (but for the floors).
@@ -156,7 +172,7 @@ mod tests {
         fn each_link_has_one_task_with_the_large_weight(
             sizes in prop::collection::vec((0u64..20, prop::collection::vec(prop::collection::vec(0u32..6, 1..4), 1..4)), 1..8),
         ) {
-            let task = |(id, (remaining, paths)): (usize, (u64, Vec<Vec<Link>>))| Task { id: id as u64, remaining, paths };
+            let task = |(id, (remaining, paths)): (usize, (u64, Vec<Vec<Link>>))| Task { id: id as u64, priority: 0, remaining, paths };
             let tasks: Vec<Task> = sizes.into_iter().enumerate().map(task).collect();
             let weights = assign(&tasks, |_| 55.0);
             for link in 0..6 {

@@ -28,6 +28,8 @@ pub struct ScdpReceiver {
     answers: VecDeque<(u64, Instant, bool)>,
     joined: bool,
     complete: bool,
+    /// It was a symbol from here that completed the object.
+    completed: bool,
     told: bool,
     received: bool,
     /// Bytes of the object that symbols from here stood for, and that the application was given.
@@ -50,6 +52,7 @@ impl ScdpReceiver {
             answers: VecDeque::new(),
             joined: false,
             complete: false,
+            completed: false,
             told: false,
             received: false,
             delivered: 0,
@@ -94,6 +97,7 @@ impl Transport for ScdpReceiver {
             self.symbols += 1;
             self.excess += u64::from(complete);
             self.delivered += self.object.take(number);
+            self.completed |= !complete && self.object.is_complete();
             complete = self.object.is_complete();
         }
         if complete {
@@ -165,9 +169,15 @@ impl Transport for ScdpReceiver {
 
     fn statistics(&self) -> Statistics {
         let symbol = u64::from(self.config.symbol);
+        let decoded = self.object.was_decoded();
         Statistics {
             duplicate_bytes: self.excess * symbol,
             credits_sent: self.pulls.sent().into(),
+            symbols: self.symbols,
+            excess_symbols: self.excess,
+            // The object is one block, which one of its ends tells of.
+            decoded_blocks: u32::from(self.completed && decoded),
+            whole_blocks: u32::from(self.completed && !decoded),
             ..Statistics::default()
         }
     }
