@@ -159,6 +159,18 @@ pub(super) const MEASURES: &[Measure] = &[
         name: "occupancy_kb",
         register: |engine| queues::register_occupancy(engine, "occupancy_kb", |held| held.bytes as f64 / 1e3),
     },
+    Measure {
+        name: "occupancy_red_kb",
+        register: |engine| queues::register_occupancy(engine, "occupancy_red_kb", |held| held.red_bytes as f64 / 1e3),
+    },
+    Measure {
+        name: "held_kb",
+        register: |engine| queues::register_held(engine, "held_kb", |held| held.bytes as f64 / 1e3),
+    },
+    Measure {
+        name: "held_red_kb",
+        register: |engine| queues::register_held(engine, "held_red_kb", |held| held.red_bytes as f64 / 1e3),
+    },
     Measure { name: "occupancy_series", register: queues::register_series },
     Measure {
         name: "dropped_packets",

@@ -92,8 +92,14 @@ fn result(slow: bool, seed: u64) -> RunResult {
         delivered_bytes,
         reactive_bytes: delivered_bytes / 5,
     };
-    let held =
-        |ms, port, packets: u32| QueueSample { at: at(ms), port, queue: 0, packets, bytes: u64::from(packets) * 1000 };
+    let held = |ms, port, packets: u32| QueueSample {
+        at: at(ms),
+        port,
+        queue: 0,
+        packets,
+        bytes: u64::from(packets) * 1000,
+        red_bytes: u64::from(packets) * 500,
+    };
     RunResult {
         seed,
         simulated: Span::from_ms(20),
@@ -213,6 +219,10 @@ fn measures_give_the_answers_worked_out_by_hand() {
         // 4, 2 and 0 at three looks; both queues together 4, 8 and 0.
         ("queues(run(\"fast\"), \"host*\").occupancy_packets(\"mean\")", 2.0),
         ("queues(run(\"fast\"), \"host*\").occupancy_kb(\"max\")", 4.0),
+        ("queues(run(\"fast\"), \"host*\").occupancy_red_kb(\"max\")", 2.0),
+        // 4 and 2 packets at two looks, nothing at the third.
+        ("queues(run(\"fast\"), \"host*\").held_kb(\"mean\")", 3.0),
+        ("queues(run(\"fast\"), \"host*\").held_red_kb(\"min\")", 1.0),
         ("queues(run(\"fast\"), \"*\").occupancy_series().map(|pair| pair[1]).statistic(\"max\")", 8.0),
         ("[1, 2, 3, 6].sum()", 12.0),
         ("[1, 2, 3, 6].statistic(\"p75\")", 3.0),
