@@ -16,6 +16,7 @@ mod windows;
 
 use std::rc::Rc;
 
+use pliant_proto::switch::queue::DropReason;
 use pliant_proto::time::Span;
 use pliant_proto::units::Bytes;
 use rhai::{Dynamic, Engine, ImmutableString, Map};
@@ -175,6 +176,12 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure {
         name: "dropped_packets",
         register: |engine| queues::register_count(engine, "dropped_packets", PortRow::dropped_packets),
+    },
+    Measure {
+        name: "dropped_red_packets",
+        register: |engine| {
+            queues::register_count(engine, "dropped_red_packets", |row| row.dropped(DropReason::Colour).packets);
+        },
     },
     Measure {
         name: "marked_packets",

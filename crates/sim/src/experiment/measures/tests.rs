@@ -79,7 +79,7 @@ fn result(slow: bool, seed: u64) -> RunResult {
         queue_name: "only".to_owned(),
         counters: QueueCounters {
             admitted: tally(40),
-            dropped: [tally(4), tally(0), tally(0), tally(1), tally(0)],
+            dropped: [tally(2), tally(2), tally(0), tally(1), tally(0)],
             marked_packets: 6,
             max_packets: 9,
             ..QueueCounters::default()
@@ -213,6 +213,7 @@ fn measures_give_the_answers_worked_out_by_hand() {
         ("flows(run(\"fast\"), \"bulk\").duplicate_bytes()", 1460.0),
         ("flows(run(\"fast\"), \"bulk\").reorder_kb(\"max\")", 2.92),
         ("queues(run(\"fast\"), \"*\").dropped_packets()", 10.0),
+        ("queues(run(\"fast\"), \"*\").dropped_red_packets()", 4.0),
         ("queues(run(\"fast\"), \"host 0 -> switch\", \"only\").marked_packets()", 6.0),
         ("queues(run(\"fast\"), \"host*\").sent_packets()", 38.0),
         ("queues(run(\"fast\"), \"host*\").sent_bytes()", 3800.0),
