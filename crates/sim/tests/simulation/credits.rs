@@ -219,6 +219,19 @@ fn a_fabric_loses_no_data_at_any_load() {
     }
 }
 
+/// Where even requests and stops are dropped, a request that was repeated may come after the stop and open its receiver
+/// anew. The flow's credits then still find it, and not one that started since; every flow completes.
+#[test]
+fn late_requests_find_their_own_flow() {
+    let traffic = r#"traffic.new={ kind = "poisson", size = "2kB..600kB", transport = "expresspass", load = 0.9, load_on = "uplinks" }"#;
+    for seed in 1..=6 {
+        let changes = [traffic, "deployment.deployed=0.5", "queues.shared_buffer=100kB", "duration=5ms"];
+        let result = run_with(CLOS, &[&changes[..], &[&format!("seed={seed}")]].concat());
+        assert!(dropped(&result, DropReason::SharedBuffer) > 0);
+        assert!(result.flows.iter().all(|flow| flow.state == FlowState::Completed), "seed {seed}");
+    }
+}
+
 /// Data takes the way of its credits back: on every link no more data arrives than credits crossed its reverse.
 #[test]
 fn data_takes_the_way_of_its_credits_back() {
