@@ -89,19 +89,21 @@ fn incast_of_any_size_loses_no_data() {
     }
 }
 
-/// The same for every N up to 512: ExpressPass at each, the others in turn.
+/// The same for every N up to 512 of ExpressPass, and for every fourth of the others.
 #[test]
 fn incast_of_every_number_loses_no_data() {
-    let others = [("expresspass", "expresspass", "delivered"), ("expresspass", "expresspass-layered", "bic")]
-        .into_iter()
-        .chain([("flexpass", "flexpass", "bic")])
-        .cycle();
-    for (senders, other) in (1..=512).zip(others) {
-        for (plan, transport, feedback) in [("expresspass", "expresspass", "bic"), other] {
+    for senders in 1..=512 {
+        let other = match senders % 12 {
+            0 => Some(("expresspass", "expresspass", "delivered")),
+            4 => Some(("expresspass", "expresspass-layered", "bic")),
+            8 => Some(("flexpass", "flexpass", "bic")),
+            _ => None,
+        };
+        for (plan, transport, feedback) in [("expresspass", "expresspass", "bic")].into_iter().chain(other) {
             let what = format!("{senders} senders, {transport}, {feedback}");
             let changes = [
                 &format!("senders={senders}"),
-                "size=4kB",
+                "size=3kB",
                 &format!("queues.plan={plan}"),
                 &format!("traffic.new.transport={transport}"),
                 &format!("traffic.new.credit.feedback={feedback}"),
