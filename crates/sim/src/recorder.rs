@@ -1,6 +1,7 @@
 //! What a run records beside its flows' rows: queue lengths and throughput over time.
 
 use pliant_proto::contract::reflex::Standing;
+use pliant_proto::switch::Link;
 use pliant_proto::switch::queue::Occupancy;
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::WindowState;
@@ -12,8 +13,8 @@ pub trait Recorder {
     /// Whether it listens at all; if not, the calls compile away.
     const ON: bool;
 
-    /// Looks at what every queue of every link holds; returns when to look again.
-    fn sample(&mut self, now: Instant, occupancies: impl Iterator<Item = Vec<Occupancy>>) -> Instant;
+    /// Looks at every link, which has caught up with `now`; returns when to look again.
+    fn sample<'a>(&mut self, now: Instant, links: impl Iterator<Item = &'a Link>) -> Instant;
 
     /// A receiver of traffic group `group` delivered `bytes` to its application.
     fn delivered(&mut self, group: u16, bytes: u64);
@@ -40,7 +41,7 @@ pub struct NoRecorder;
 impl Recorder for NoRecorder {
     const ON: bool = false;
 
-    fn sample(&mut self, _: Instant, _: impl Iterator<Item = Vec<Occupancy>>) -> Instant {
+    fn sample<'a>(&mut self, _: Instant, _: impl Iterator<Item = &'a Link>) -> Instant {
         Instant::MAX
     }
 
@@ -85,11 +86,12 @@ impl SeriesRecorder {
 impl Recorder for SeriesRecorder {
     const ON: bool = true;
 
-    fn sample(&mut self, now: Instant, occupancies: impl Iterator<Item = Vec<Occupancy>>) -> Instant {
-        for (port, queues) in occupancies.enumerate() {
-            for (queue, held) in queues.into_iter().enumerate().filter(|(_, held)| held.packets > 0) {
-                let (port, queue) = (port as u32, queue as u8);
-                self.queues.push(QueueSample { at: now, port, queue, packets: held.packets, bytes: held.bytes });
+    fn sample<'a>(&mut self, now: Instant, links: impl Iterator<Item = &'a Link>) -> Instant {
+        for (port, link) in links.enumerate() {
+            for (queue, held) in link.queues().enumerate().filter(|(_, queue)| queue.occupancy().packets > 0) {
+                let (port, queue, red_bytes) = (port as u32, queue as u8, held.red_bytes());
+                let Occupancy { packets, bytes } = held.occupancy();
+                self.queues.push(QueueSample { at: now, port, queue, packets, bytes, red_bytes });
             }
         }
         if now > Instant::ZERO {

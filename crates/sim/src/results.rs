@@ -272,6 +272,8 @@ pub struct QueueSample {
     pub packets: u32,
     /// Bytes held.
     pub bytes: u64,
+    /// Bytes of red packets among them, in queues that limit those; 0 in others.
+    pub red_bytes: u64,
 }
 
 /// What one traffic group delivered since its sample before, or since the start.

@@ -82,8 +82,8 @@ pub(crate) struct QueueReport {
 pub(crate) struct SwitchReport {
     /// By link, then queue.
     pub(crate) queues: Vec<Vec<QueueReport>>,
-    /// Time in picoseconds, link, queue, packets, bytes.
-    pub(crate) samples: Vec<(u64, u32, u8, u32, u64)>,
+    /// Time in picoseconds, link, queue, packets, bytes, red bytes among them.
+    pub(crate) samples: Vec<(u64, u32, u8, u32, u64, u64)>,
     pub(crate) hops: u64,
     pub(crate) overrun: u64,
     pub(crate) refused: u64,

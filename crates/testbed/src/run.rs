@@ -471,12 +471,13 @@ fn result(
     let throughput_samples = throughput.into_iter().map(|((at, group), [delivered_bytes, reactive_bytes])| {
         ThroughputSample { at: Instant::from_ps(at), group, delivered_bytes, reactive_bytes }
     });
-    let queue_samples = switch.samples.iter().map(|&(at, port, queue, packets, bytes)| QueueSample {
+    let queue_samples = switch.samples.iter().map(|&(at, port, queue, packets, bytes, red_bytes)| QueueSample {
         at: Instant::from_ps(at),
         port,
         queue,
         packets,
         bytes,
+        red_bytes,
     });
     let left =
         |queue: &crate::messages::QueueReport| Occupancy { packets: queue.left_packets, bytes: queue.left_bytes };

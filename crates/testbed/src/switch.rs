@@ -10,6 +10,7 @@ use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode, SwitchE
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
 use pliant_net::switch::{FaultConfig, Switch, SwitchConfig};
+use pliant_proto::switch::Link;
 use pliant_proto::switch::queue::QueueCounters;
 use pliant_proto::time::Instant;
 use pliant_sim::scenario::Scenario;
@@ -130,7 +131,7 @@ pub fn run(scenario: &Path, medium: &Medium, mode: Mode, faults: FaultConfig) ->
 
 fn report(switch: &mut Switch, names: &Names) -> SwitchReport {
     let counters: Vec<Vec<QueueCounters>> = switch.fabric().counters().collect();
-    let left: Vec<_> = switch.fabric_mut().occupancies().collect();
+    let left: Vec<_> = switch.fabric_mut().links_now().map(Link::occupancies).collect();
     let queues = counters.into_iter().zip(left).map(|(counters, left)| {
         let queue = |(counters, left): (QueueCounters, pliant_proto::switch::queue::Occupancy)| QueueReport {
             admitted: [counters.admitted.packets, counters.admitted.bytes],
@@ -144,7 +145,9 @@ fn report(switch: &mut Switch, names: &Names) -> SwitchReport {
     });
     let queues = queues.collect();
     let samples = switch.take_samples().into_iter();
-    let samples = samples.map(|s| (s.at.since(Instant::ZERO).as_ps(), s.link, s.queue, s.packets, s.bytes)).collect();
+    let samples = samples
+        .map(|s| (s.at.since(Instant::ZERO).as_ps(), s.link, s.queue, s.packets, s.bytes, s.red_bytes))
+        .collect();
     let sum = |of: fn(&pliant_net::switch::PortCounters) -> u64| switch.ports().iter().map(of).sum();
     let (late, faults) = (switch.lateness(), switch.fault_counters());
     SwitchReport {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use pliant_proto::event_queue::{Event, EventQueue};
 use pliant_proto::packet::{Body, EndpointId, Packet, TrafficClass};
 use pliant_proto::rng::Stream;
-use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
+use pliant_proto::switch::queue::{Admission, QueueCounters};
 use pliant_proto::switch::{Link, QueuePlan, SharedBuffer};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
@@ -302,14 +302,14 @@ impl Fabric {
         self.links.iter().map(Link::counters)
     }
 
-    /// What each queue of each link holds, as of the time up to which everything was done.
-    pub fn occupancies(&mut self) -> impl Iterator<Item = Vec<Occupancy>> {
+    /// Every link as it is at the time up to which everything was done.
+    pub fn links_now(&mut self) -> impl Iterator<Item = &Link> {
         for link in 0..self.links.len() as u32 {
             let now = self.now;
             let (link, shared) = self.link_and_buffer(link);
             link.catch_up(now, shared);
         }
-        self.links.iter().map(Link::occupancies)
+        self.links.iter()
     }
 
     /// Packets that crossed a link.

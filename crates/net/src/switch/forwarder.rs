@@ -1,6 +1,7 @@
 //! A switch without its sockets: a pool of frames, the [`Fabric`] they cross, and counts of all that happens to them.
 
 use pliant_proto::packet::TrafficClass;
+use pliant_proto::switch::queue::Occupancy;
 use pliant_proto::time::{Instant, Span};
 
 use super::fabric::{Arrival, Fabric, FabricConfig, Output};
@@ -73,6 +74,8 @@ pub struct QueueLength {
     pub packets: u32,
     /// Bytes it held.
     pub bytes: u64,
+    /// Bytes of red packets among them, if it limits those.
+    pub red_bytes: u64,
 }
 
 /// A frame about to leave.
@@ -407,10 +410,11 @@ impl Switch {
         while self.next_sample <= now {
             let at = self.next_sample;
             self.fabric.advance(at);
-            for (link, queues) in self.fabric.occupancies().enumerate() {
-                for (queue, held) in queues.into_iter().enumerate().filter(|(_, held)| held.packets > 0) {
-                    let (link, queue) = (link as u32, queue as u8);
-                    self.samples.push(QueueLength { at, link, queue, packets: held.packets, bytes: held.bytes });
+            for (link, queues) in self.fabric.links_now().enumerate() {
+                for (queue, held) in queues.queues().enumerate().filter(|(_, queue)| queue.occupancy().packets > 0) {
+                    let (link, queue, red_bytes) = (link as u32, queue as u8, held.red_bytes());
+                    let Occupancy { packets, bytes } = held.occupancy();
+                    self.samples.push(QueueLength { at, link, queue, packets, bytes, red_bytes });
                 }
             }
             self.next_sample = at.after(interval);

@@ -215,12 +215,16 @@ impl<'a, T: Transport> Flows<'a, T> {
         self.slots[endpoint.flow() as usize].host(endpoint.side())
     }
 
-    /// Frees the slot of a flow that is over: the sender is done and none of its packets is left.
+    /// Frees the slot of a flow that is over: the sender is done, none of its packets is left, and the receiver will send
+    /// no more. It may: a request for credits that came late, after the stop, opens it anew.
     #[inline]
     pub(super) fn close_if_over(&mut self, flow: u32) {
         let slot = &self.slots[flow as usize];
         if slot.finished && slot.in_flight == 0 {
-            self.close(flow);
+            let receiver = EndpointId::new(flow, Side::Responder);
+            if self.endpoints[receiver.index() as usize].transport.poll_timeout().is_none() {
+                self.close(flow);
+            }
         }
     }
 
@@ -228,6 +232,10 @@ impl<'a, T: Transport> Flows<'a, T> {
     fn close(&mut self, flow: u32) {
         let row = self.row(flow);
         self.rows.push(row);
+        // Nothing is sent on behalf of a flow that is over: not even a stop whose answer was lost.
+        for side in [Side::Initiator, Side::Responder] {
+            self.endpoints[EndpointId::new(flow, side).index() as usize].armed = Instant::MAX;
+        }
         self.slots[flow as usize].finished = false;
         self.slots[flow as usize].messages = None;
         self.slots[flow as usize].push = None;

@@ -23,8 +23,8 @@ pub use objects::{HighWeight, PushFlow};
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Body, EndpointId, Packet, Side};
-use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
+use pliant_proto::switch::{Link, QueuePlan};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::push::{Outgoing, TaskId, ToReceiver};
 use pliant_proto::transport::{Command, Transport, drain};
@@ -190,7 +190,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
 
     /// Ends the run. Asserts that packets and bytes were conserved on every link and from end to end.
     pub fn finish(mut self) -> Outcome<R> {
-        let left = self.network.occupancies(self.now).collect();
+        let left = self.network.links_at(self.now).map(Link::occupancies).collect();
         self.network.assert_conserved();
         let in_flight = self.network.in_flight();
         assert_eq!(in_flight, self.flows.in_flight(), "packets are conserved from end to end");
@@ -448,7 +448,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     }
 
     fn handle_sample(&mut self) {
-        let next = self.recorder.sample(self.now, self.network.occupancies(self.now));
+        let next = self.recorder.sample(self.now, self.network.links_at(self.now));
         if self.recorder.wants_windows() {
             for (flow, group, window) in self.flows.windows() {
                 self.recorder.window(self.now, flow, group, window);

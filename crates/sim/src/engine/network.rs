@@ -2,7 +2,7 @@
 
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
-use pliant_proto::switch::queue::{Admission, DropReason, Occupancy, QueueCounters};
+use pliant_proto::switch::queue::{Admission, DropReason, QueueCounters};
 use pliant_proto::switch::{Link, QueuePlan, SharedBuffer};
 use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
@@ -256,13 +256,13 @@ impl<'a> Network<'a> {
         usize::from(plan.queue_of_class[class.class()])
     }
 
-    /// What each queue of each link holds at `now`.
-    pub(super) fn occupancies(&mut self, now: Instant) -> impl Iterator<Item = Vec<Occupancy>> {
+    /// Every link as it is at `now`.
+    pub(super) fn links_at(&mut self, now: Instant) -> impl Iterator<Item = &Link> {
         for link in 0..self.links.len() as u32 {
             let (port, shared) = self.port_and_buffer(link);
             port.catch_up(now, shared);
         }
-        self.links.iter().map(Link::occupancies)
+        self.links.iter()
     }
 
     /// Each queue's counts, by link.

@@ -87,12 +87,13 @@ pub(super) const PORTS: [Field; 24] = [
 ];
 
 /// Columns of `queue_series.parquet`.
-pub(super) const QUEUE_SERIES: [Field; 5] = [
+pub(super) const QUEUE_SERIES: [Field; 6] = [
     ("at_ps", Kind::Integer),
     ("port", Kind::Integer),
     ("queue", Kind::Integer),
     ("packets", Kind::Integer),
     ("bytes", Kind::Integer),
+    ("red_bytes", Kind::Integer),
 ];
 
 /// Columns of `throughput_series.parquet`.
@@ -234,6 +235,7 @@ pub(super) fn queue_series(rows: &[QueueSample]) -> Columns<'static> {
         integers(rows, |sample| u64::from(sample.queue)),
         integers(rows, |sample| u64::from(sample.packets)),
         integers(rows, |sample| sample.bytes),
+        integers(rows, |sample| sample.red_bytes),
     ]
 }
 
@@ -460,6 +462,7 @@ pub(super) fn read_queue_series(columns: &Columns<'static>) -> Result<Vec<QueueS
             queue: table.small("queue", row)?,
             packets: table.small("packets", row)?,
             bytes: table.integer("bytes", row),
+            red_bytes: table.integer("red_bytes", row),
         })
     };
     (0..table.rows()).map(row).collect()

@@ -88,7 +88,7 @@ fn columns_keep_their_names() {
          left_packets,left_bytes,max_packets,trimmed_packets,returned_packets"
     );
     let names = |fields: &[Field]| fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
-    assert_eq!(names(&schema::QUEUE_SERIES), "at_ps,port,queue,packets,bytes");
+    assert_eq!(names(&schema::QUEUE_SERIES), "at_ps,port,queue,packets,bytes,red_bytes");
     assert_eq!(names(&schema::THROUGHPUT_SERIES), "at_ps,group,delivered_bytes,reactive_bytes");
     assert_eq!(
         names(&schema::REFLEX_SERIES),

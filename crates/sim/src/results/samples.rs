@@ -133,7 +133,14 @@ fn queue_sample(i: u64, port: u32, load: f64) -> Option<QueueSample> {
     let wave = ((i as f64) / (90.0 + 40.0 * f64::from(port))).sin().max(0.0);
     let packets = (load * 60.0 * wave * (0.6 + 0.4 * scatter(i, u64::from(port)))) as u32 / (port + 1);
     let at = Instant::ZERO.after(INTERVAL.times(i));
-    (packets > 0).then(|| QueueSample { at, port, queue: 0, packets, bytes: u64::from(packets) * 1538 })
+    (packets > 0).then(|| QueueSample {
+        at,
+        port,
+        queue: 0,
+        packets,
+        bytes: u64::from(packets) * 1538,
+        red_bytes: u64::from(packets / 2) * 1538,
+    })
 }
 
 fn reflex_sample(i: u64) -> ReflexSample {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pliant_proto::congestion::{AckSample, Congestion, CongestionControl, EcnMode};
 use pliant_proto::packet::{Packet, SackBlocks};
 use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, Scope, Threshold};
-use pliant_proto::switch::queue::{Occupancy, QueueCounters};
-use pliant_proto::switch::{QueueConfig, QueuePlan};
+use pliant_proto::switch::queue::QueueCounters;
+use pliant_proto::switch::{Link, QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
@@ -266,13 +266,13 @@ impl Watch {
 impl Recorder for Watch {
     const ON: bool = true;
 
-    fn sample(&mut self, now: Instant, mut occupancies: impl Iterator<Item = Vec<Occupancy>>) -> Instant {
+    fn sample<'a>(&mut self, now: Instant, mut links: impl Iterator<Item = &'a Link>) -> Instant {
         if now < self.from {
             return self.from;
         }
         self.on = true;
-        let queues = occupancies.nth(self.port).expect("the port exists");
-        self.lengths.push(queues.iter().map(|queue| queue.packets).sum());
+        let link = links.nth(self.port).expect("the port exists");
+        self.lengths.push(link.queues().map(|queue| queue.occupancy().packets).sum());
         now.after(self.interval)
     }
 

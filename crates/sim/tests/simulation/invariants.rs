@@ -11,8 +11,7 @@ use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, EcnM
 use pliant_proto::packet::{TrafficClass, WireFormat};
 use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, RedConfig, Scope, Threshold};
 use pliant_proto::switch::plan::{SchedulerConfig, ShaperConfig, ShaperRate};
-use pliant_proto::switch::queue::Occupancy;
-use pliant_proto::switch::{QueueConfig, QueuePlan};
+use pliant_proto::switch::{Link, QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::near_opt::NearOptConfig;
 use pliant_proto::transport::tcp::{PacingFactors, TcpConfig};
@@ -97,8 +96,8 @@ struct Sparse {
 impl Recorder for Sparse {
     const ON: bool = true;
 
-    fn sample(&mut self, now: Instant, occupancies: impl Iterator<Item = Vec<Occupancy>>) -> Instant {
-        self.series.sample(now, occupancies);
+    fn sample<'a>(&mut self, now: Instant, links: impl Iterator<Item = &'a Link>) -> Instant {
+        self.series.sample(now, links);
         sparser(now, self.interval)
     }
 

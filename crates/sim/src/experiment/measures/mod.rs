@@ -16,6 +16,7 @@ mod windows;
 
 use std::rc::Rc;
 
+use pliant_proto::switch::queue::DropReason;
 use pliant_proto::time::Span;
 use pliant_proto::units::Bytes;
 use rhai::{Dynamic, Engine, ImmutableString, Map};
@@ -159,10 +160,28 @@ pub(super) const MEASURES: &[Measure] = &[
         name: "occupancy_kb",
         register: |engine| queues::register_occupancy(engine, "occupancy_kb", |held| held.bytes as f64 / 1e3),
     },
+    Measure {
+        name: "occupancy_red_kb",
+        register: |engine| queues::register_occupancy(engine, "occupancy_red_kb", |held| held.red_bytes as f64 / 1e3),
+    },
+    Measure {
+        name: "held_kb",
+        register: |engine| queues::register_held(engine, "held_kb", |held| held.bytes as f64 / 1e3),
+    },
+    Measure {
+        name: "held_red_kb",
+        register: |engine| queues::register_held(engine, "held_red_kb", |held| held.red_bytes as f64 / 1e3),
+    },
     Measure { name: "occupancy_series", register: queues::register_series },
     Measure {
         name: "dropped_packets",
         register: |engine| queues::register_count(engine, "dropped_packets", PortRow::dropped_packets),
+    },
+    Measure {
+        name: "dropped_red_packets",
+        register: |engine| {
+            queues::register_count(engine, "dropped_red_packets", |row| row.dropped(DropReason::Colour).packets);
+        },
     },
     Measure {
         name: "marked_packets",

@@ -74,18 +74,31 @@ pub(super) fn register_choice(engine: &mut Engine) {
 /// A statistic over all looks of what each queue held.
 pub(super) fn register_occupancy(engine: &mut Engine, name: &'static str, amount: fn(&QueueSample) -> f64) {
     engine.register_fn(name, move |queues: &mut Queues, which: ImmutableString| {
-        let statistic = Statistic::parse(&which)?;
-        let mut values = Vec::new();
-        queues.each(&mut |rows, result| {
-            for row in rows {
-                values.extend(held(&[row], result, amount).into_values().map(exact));
-            }
-        })?;
-        if values.is_empty() {
-            return Err(unsampled(&queues.run));
-        }
-        Ok::<f64, Failure>(statistic.of(values).value)
+        let every_look = |row: &PortRow, result: &RunResult| held(&[row], result, amount).into_values().collect();
+        statistic(queues, &which, &every_look)
     });
+}
+
+/// The same over the looks at which a queue held something.
+pub(super) fn register_held(engine: &mut Engine, name: &'static str, amount: fn(&QueueSample) -> f64) {
+    engine.register_fn(name, move |queues: &mut Queues, which: ImmutableString| {
+        let samples = |row: &PortRow, result: &RunResult| {
+            let own = result.queue_samples.iter().filter(|sample| (sample.port, sample.queue) == (row.port, row.queue));
+            own.map(amount).collect()
+        };
+        statistic(queues, &which, &samples)
+    });
+}
+
+fn statistic(queues: &Queues, which: &str, values: &dyn Fn(&PortRow, &RunResult) -> Vec<f64>) -> Result<f64, Failure> {
+    let statistic = Statistic::parse(which)?;
+    let mut all = Vec::new();
+    queues.each(&mut |rows, result| {
+        for row in rows {
+            all.extend(values(row, result).into_iter().map(exact));
+        }
+    })?;
+    if all.is_empty() { Err(unsampled(&queues.run)) } else { Ok(statistic.of(all).value) }
 }
 
 #[allow(clippy::unnecessary_box_returns, reason = "the engine boxes its errors")]

@@ -79,7 +79,7 @@ fn result(slow: bool, seed: u64) -> RunResult {
         queue_name: "only".to_owned(),
         counters: QueueCounters {
             admitted: tally(40),
-            dropped: [tally(4), tally(0), tally(0), tally(1), tally(0)],
+            dropped: [tally(2), tally(2), tally(0), tally(1), tally(0)],
             marked_packets: 6,
             max_packets: 9,
             ..QueueCounters::default()
@@ -92,8 +92,14 @@ fn result(slow: bool, seed: u64) -> RunResult {
         delivered_bytes,
         reactive_bytes: delivered_bytes / 5,
     };
-    let held =
-        |ms, port, packets: u32| QueueSample { at: at(ms), port, queue: 0, packets, bytes: u64::from(packets) * 1000 };
+    let held = |ms, port, packets: u32| QueueSample {
+        at: at(ms),
+        port,
+        queue: 0,
+        packets,
+        bytes: u64::from(packets) * 1000,
+        red_bytes: u64::from(packets) * 500,
+    };
     RunResult {
         seed,
         simulated: Span::from_ms(20),
@@ -207,12 +213,17 @@ fn measures_give_the_answers_worked_out_by_hand() {
         ("flows(run(\"fast\"), \"bulk\").duplicate_bytes()", 1460.0),
         ("flows(run(\"fast\"), \"bulk\").reorder_kb(\"max\")", 2.92),
         ("queues(run(\"fast\"), \"*\").dropped_packets()", 10.0),
+        ("queues(run(\"fast\"), \"*\").dropped_red_packets()", 4.0),
         ("queues(run(\"fast\"), \"host 0 -> switch\", \"only\").marked_packets()", 6.0),
         ("queues(run(\"fast\"), \"host*\").sent_packets()", 38.0),
         ("queues(run(\"fast\"), \"host*\").sent_bytes()", 3800.0),
         // 4, 2 and 0 at three looks; both queues together 4, 8 and 0.
         ("queues(run(\"fast\"), \"host*\").occupancy_packets(\"mean\")", 2.0),
         ("queues(run(\"fast\"), \"host*\").occupancy_kb(\"max\")", 4.0),
+        ("queues(run(\"fast\"), \"host*\").occupancy_red_kb(\"max\")", 2.0),
+        // 4 and 2 packets at two looks, nothing at the third.
+        ("queues(run(\"fast\"), \"host*\").held_kb(\"mean\")", 3.0),
+        ("queues(run(\"fast\"), \"host*\").held_red_kb(\"min\")", 1.0),
         ("queues(run(\"fast\"), \"*\").occupancy_series().map(|pair| pair[1]).statistic(\"max\")", 8.0),
         ("[1, 2, 3, 6].sum()", 12.0),
         ("[1, 2, 3, 6].statistic(\"p75\")", 3.0),
