@@ -9,6 +9,9 @@ use crate::packet::Packet;
 /// The packet that leaves next: the earliest of the flow whose packet is the most urgent, so that a flow's packets are
 /// not reordered and its earliest, which everything else waits for, does not starve.
 pub(super) fn next(packets: &VecDeque<Packet>) -> Option<usize> {
+    if packets.len() <= 1 {
+        return (!packets.is_empty()).then_some(0);
+    }
     let to = packets.get(place(ranks(packets, u64::MAX, u64::min)))?.to;
     let (front, back) = packets.as_slices();
     let of_flow = |packet: &Packet| packet.to == to;

@@ -239,7 +239,9 @@ impl Messages {
     pub(super) fn arrived(&mut self, number: u32, fragment: u32) {
         let message = &mut self.list[number as usize];
         let state = &mut self.fragments[(message.first + fragment) as usize].state;
-        match core::mem::replace(state, State::Arrived) {
+        let was = core::mem::replace(state, State::Arrived);
+        let was_queued = matches!(was, State::Lost | State::Unsent);
+        match was {
             State::Arrived => return,
             State::Lost => message.lost -= 1,
             State::Unsent => {
@@ -253,7 +255,10 @@ impl Messages {
         message.missing -= 1;
         message.missing_bytes -= bytes;
         self.missing_bytes -= u64::from(bytes);
-        self.place(number);
+        // A message of one packet that was under way stands in no queue, and stays there.
+        if message.fragments > 1 || was_queued {
+            self.place(number);
+        }
     }
 
     /// A packet of the primary sub-flow is lost. It counts if it was the fragment's latest.
