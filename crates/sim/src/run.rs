@@ -15,7 +15,7 @@ use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::Transport;
-use pliant_proto::transport::any::{AnyTransport, PlainMessages, PlainTcp};
+use pliant_proto::transport::any::{AnyTransport, PlainTcp};
 use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound};
 use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
 use pliant_proto::transport::sender_drop::SenderDrop;
@@ -85,8 +85,6 @@ fn run_recorded<R: Recorder>(
 ) -> Result<(RunResult, R), RunError> {
     if scenario.groups.iter().all(Group::is_plain_tcp) {
         run_with::<PlainTcp, R>(scenario, recorder, interrupt, progress)
-    } else if scenario.groups.iter().all(Group::is_plain_messages) {
-        run_with::<PlainMessages, R>(scenario, recorder, interrupt, progress)
     } else {
         run_with::<AnyTransport, R>(scenario, recorder, interrupt, progress)
     }

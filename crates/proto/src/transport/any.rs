@@ -157,28 +157,6 @@ any_transport! {
     }
 }
 
-any_transport! {
-    /// One side of a flow of messages, by ATP or pFabric, for runs with no other flows.
-    PlainMessages {
-        /// Sends.
-        Sender(AtpSender),
-        /// Receives.
-        Receiver(AtpReceiver),
-    }
-}
-
-impl TryFrom<AnyTransport> for PlainMessages {
-    type Error = AnyTransport;
-
-    fn try_from(transport: AnyTransport) -> Result<Self, AnyTransport> {
-        match transport {
-            AnyTransport::AtpSender(sender) => Ok(Self::Sender(sender)),
-            AnyTransport::AtpReceiver(receiver) => Ok(Self::Receiver(receiver)),
-            other => Err(other),
-        }
-    }
-}
-
 impl TryFrom<AnyTransport> for PlainTcp {
     type Error = AnyTransport;
 

@@ -46,21 +46,6 @@ fn plain_tcp_is_a_short_cut() {
     }
 }
 
-/// The same for runs of ATP or pFabric alone.
-#[test]
-fn plain_messages_are_a_short_cut() {
-    let flows = r#"traffic.backup.flows=[{ source = 0, destination = 5, size = "1MB" }]"#;
-    let atp = ["queues.plan=atp", flows, "traffic.backup.transport=atp", "traffic.backup.ack_class=0"];
-    let alone = ["traffic.web.transport=atp", "traffic.web.class=1", "traffic.web.ack_class=0"];
-    let scenario = small(&[&atp[..], &alone].concat());
-    assert!(scenario.groups.iter().all(Group::is_plain_messages));
-    let (general, _) =
-        run_with::<AnyTransport, _>(&scenario, NoRecorder, &AtomicBool::new(false), &mut |_| {}).unwrap();
-    let short = run_small(&[&atp[..], &alone].concat());
-    assert_eq!((short.digest, short.packet_hops), (general.digest, general.packet_hops));
-    assert!(!small(&atp).groups.iter().all(Group::is_plain_messages), "TCP beside ATP");
-}
-
 /// Every finite flow completes, the endless one runs to the end, and nothing is lost between.
 #[test]
 fn a_small_scenario_runs_to_its_end() {

@@ -146,11 +146,6 @@ impl Group {
     pub fn is_plain_tcp(&self) -> bool {
         matches!(&self.carrier, Carrier::Tcp(tcp) if tcp.cross_queue.is_none() && tcp.sender_drop.is_none())
     }
-
-    /// Whether ATP or pFabric alone carries it.
-    pub fn is_plain_messages(&self) -> bool {
-        matches!(self.carrier, Carrier::Messages(_))
-    }
 }
 
 impl Resolved {
