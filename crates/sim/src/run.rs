@@ -327,8 +327,9 @@ impl<'a> Opener<'a> {
         let messages = group.messages.as_ref().map(|messages| {
             let source = messages.source(flow.sequence, flow.bytes);
             let endless = flow.bytes == UNLIMITED_BYTES;
-            let total = (!endless).then(|| source.clone().count() as u32);
-            Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming))
+            let total = (!endless).then(|| messages.count_of(flow.sequence, flow.bytes));
+            let whole = matches!(group.carrier, Carrier::Messages(_));
+            Box::new(FlowMessages::new(source, total, group.max_loss, !messages.streaming, whole))
         });
         let object = group.traffic.flows_per_object().map(|flows| ObjectPart {
             number: flow.sequence / u64::from(flows),

@@ -16,6 +16,11 @@ const KEPT: u64 = 128;
 /// Largest reordering threshold, in packets: what one acknowledgement tells of.
 const THRESHOLD_MAX: u64 = 64;
 
+/// The same of flows in which only time tells of losses: a starved packet may come when thousands were given up.
+const KEPT_BY_TIME: u64 = 4096;
+/// The threshold of such flows.
+pub(crate) const NEVER: u32 = u32::MAX;
+
 /// What a packet number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sent {
@@ -66,6 +71,11 @@ impl Flight {
             threshold: u64::from(threshold),
             under_way: 0,
         }
+    }
+
+    /// Makes room for as many of `packets` as are kept at a time.
+    pub(crate) fn reserve(&mut self, packets: u32) {
+        self.log.reserve(u64::from(packets).min(2 * KEPT) as usize);
     }
 
     /// Number of the next packet.
@@ -119,9 +129,13 @@ impl Flight {
     #[cold]
     fn note_reordering(&mut self, number: u64, class: u8) {
         let overtaken_by = self.highest.checked_sub(1 + self.base).and_then(|index| self.log.get(index as usize));
-        if number < self.boundary && overtaken_by.is_some_and(|(sent, _)| sent.class == class) {
+        if self.by_order() && number < self.boundary && overtaken_by.is_some_and(|(sent, _)| sent.class == class) {
             self.threshold = self.threshold.max(self.highest.saturating_sub(number) + 1).min(THRESHOLD_MAX);
         }
+    }
+
+    fn by_order(&self) -> bool {
+        self.threshold != u64::from(NEVER)
     }
 
     /// Takes for lost every packet after which enough others have arrived.
@@ -171,7 +185,11 @@ impl Flight {
         while self.settled < next && self.log[(self.settled - self.base) as usize].1 != State::UnderWay {
             self.settled += 1;
         }
-        while self.base + KEPT < self.settled.min(self.boundary) {
+        if !self.by_order() {
+            self.boundary = self.settled;
+        }
+        let kept = if self.by_order() { KEPT } else { KEPT_BY_TIME };
+        while self.base + kept < self.settled.min(self.boundary) {
             self.log.pop_front();
             self.base += 1;
         }
@@ -256,6 +274,27 @@ mod tests {
         flight.judge_time(Instant::ZERO.after(Span::from_us(2)), |_, sent| lost.push(sent.fragment));
         assert_eq!((lost.as_slice(), flight.under_way), (&[1, 2][..], 1));
         assert!(flight.arrived(2).is_some());
+    }
+
+    /// Without a rule of order the log stays as short as with one, and no packet that comes late makes such a rule.
+    #[test]
+    fn by_time_alone_the_log_stays_short() {
+        let mut flight = Flight::new(NEVER);
+        for fragment in 0..10_000 {
+            let at = Instant::ZERO.after(Span::from_us(fragment.into()));
+            let number = flight.push(Sent { at, message: 0, fragment, class: 1 });
+            if fragment % 2 == 0 {
+                flight.arrived(number);
+            }
+            assert_eq!(judged(&mut flight), [0; 0], "order tells nothing");
+            if fragment % 10 == 9 {
+                let mut lost = 0;
+                flight.judge_time(at, |_, _| lost += 1);
+                assert_eq!(lost, 5, "the odd ones");
+                assert!(flight.arrived(number).is_some(), "late");
+            }
+        }
+        assert!(flight.log.len() as u64 <= KEPT_BY_TIME + 10, "{} entries", flight.log.len());
     }
 
     #[test]

@@ -23,15 +23,16 @@ pub struct FlowMessages {
     delivered: u32,
     /// Sum of the values of the records among these.
     delivered_value: f64,
-    tally: StreamTally,
+    /// `None` if the transport itself delivers whole messages.
+    tally: Option<StreamTally>,
     /// Bytes of the messages that [`on_remote_bytes`](Self::on_remote_bytes) has taken from the source.
     expected: u64,
 }
 
 impl FlowMessages {
     /// The `total` messages of `source`, `None` without an end, of which as many must arrive as `bound` says. The sender
-    /// is told their number in advance if `announce`.
-    pub fn new(mut source: MessageSource, total: Option<u32>, bound: LossBound, announce: bool) -> Self {
+    /// is told their number in advance if `announce`. The transport delivers them `whole`, or as bytes of a stream.
+    pub fn new(mut source: MessageSource, total: Option<u32>, bound: LossBound, announce: bool, whole: bool) -> Self {
         let next = source.next();
         Self {
             source,
@@ -43,7 +44,7 @@ impl FlowMessages {
             bound,
             delivered: 0,
             delivered_value: 0.0,
-            tally: StreamTally::default(),
+            tally: (!whole).then(StreamTally::default),
             expected: 0,
         }
     }
@@ -63,13 +64,19 @@ impl FlowMessages {
             return;
         }
         while let Some(Message { bytes, .. }) = self.next.filter(|message| self.start.after(message.after) <= now) {
-            self.handed += 1;
-            self.tally.handed.push_back((bytes, false));
+            self.note_handed(bytes);
             transport.handle_command(now, Command::SendMessage { bytes });
             self.next = self.source.next();
         }
         if self.next.is_none() {
             transport.handle_command(now, Command::Finish);
+        }
+    }
+
+    fn note_handed(&mut self, bytes: u32) {
+        self.handed += 1;
+        if let Some(tally) = &mut self.tally {
+            tally.handed.push_back((bytes, false));
         }
     }
 
@@ -89,9 +96,10 @@ impl FlowMessages {
 
     /// Bytes of a stream arrived. Whether they brought the last message needed.
     pub fn on_bytes(&mut self, range: ByteRange) -> bool {
+        let Some(tally) = &mut self.tally else { return false };
         let before = self.delivered;
         let (records, value) = (self.source.records(), &mut self.delivered_value);
-        self.delivered += self.tally.deliver(range, |message| {
+        self.delivered += tally.deliver(range, |message| {
             if let Some(records) = records {
                 *value += records.value(message);
             }
@@ -111,8 +119,7 @@ impl FlowMessages {
         while self.expected < range.end {
             let Some(Message { bytes, .. }) = self.next else { break };
             self.expected += u64::from(bytes);
-            self.handed += 1;
-            self.tally.handed.push_back((bytes, false));
+            self.note_handed(bytes);
             self.next = self.source.next();
         }
         self.on_bytes(range)
@@ -120,7 +127,9 @@ impl FlowMessages {
 
     /// The sender leaves a message out.
     pub fn on_given_up(&mut self, message: u32) {
-        self.tally.give_up(message);
+        if let Some(tally) = &mut self.tally {
+            tally.give_up(message);
+        }
     }
 
     /// What was counted.

@@ -159,7 +159,15 @@ impl Messages {
 
     /// Payload bytes of the flow with this number in its group.
     pub fn flow_bytes(&self, sequence: u64) -> u64 {
-        self.source(sequence, 0).map(|message| u64::from(message.bytes)).sum()
+        match (self.count, &self.records, self.sizes.only_size()) {
+            (Some(count), None, Some(bytes)) => u64::from(count) * bytes,
+            _ => self.source(sequence, 0).map(|message| u64::from(message.bytes)).sum(),
+        }
+    }
+
+    /// Messages of the flow with this number in its group, of `bytes` payload bytes unless messages are counted.
+    pub fn count_of(&self, sequence: u64, bytes: u64) -> u32 {
+        self.count.unwrap_or_else(|| self.source(sequence, bytes).count() as u32)
     }
 
     /// The messages of the flow with this number in its group, of `bytes` payload bytes unless messages are counted.

@@ -9,6 +9,9 @@ pub const MAX_MESSAGES: u32 = 1 << 26;
 /// Most packets of all messages of a flow together.
 const MAX_FRAGMENTS: u64 = u32::MAX as u64 - 1;
 
+/// Most messages for which room is made before they are there.
+const RESERVED_MAX: u32 = 1 << 17;
+
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +111,16 @@ impl Messages {
         self.missing_bytes
     }
 
+    /// Makes room for so many messages of a packet each, within reason.
+    pub(super) fn reserve(&mut self, messages: u32) {
+        let messages = messages.min(RESERVED_MAX) as usize;
+        self.list.reserve(messages);
+        self.fragments.reserve(messages);
+        self.schedule.reserve(messages);
+    }
+
     /// Takes a message; false if it is empty or the flow can hold no more.
+    #[inline]
     pub(super) fn push(&mut self, bytes: u32) -> bool {
         let fragments = bytes.div_ceil(u32::from(self.payload));
         let room = self.count() < MAX_MESSAGES && self.fragments.len() as u64 + u64::from(fragments) <= MAX_FRAGMENTS;
@@ -117,7 +129,11 @@ impl Messages {
         }
         let first = self.fragments.len() as u32;
         let unsent = Fragment { next_lost: NONE, state: State::Unsent };
-        self.fragments.resize(self.fragments.len() + fragments as usize, unsent);
+        if fragments == 1 {
+            self.fragments.push(unsent);
+        } else {
+            self.fragments.resize(self.fragments.len() + fragments as usize, unsent);
+        }
         self.list.push(Message {
             bytes,
             first,
@@ -135,6 +151,12 @@ impl Messages {
         self.missing_bytes += u64::from(bytes);
         self.place(self.count() - 1);
         true
+    }
+
+    /// Whether a packet may go that needs no repair.
+    #[inline]
+    pub(super) fn has_fresh(&self) -> bool {
+        self.schedule.first(Queue::Fresh).is_some()
     }
 
     /// Whether a packet may go; lost ones only if `repair`.
@@ -217,7 +239,9 @@ impl Messages {
     pub(super) fn arrived(&mut self, number: u32, fragment: u32) {
         let message = &mut self.list[number as usize];
         let state = &mut self.fragments[(message.first + fragment) as usize].state;
-        match core::mem::replace(state, State::Arrived) {
+        let was = core::mem::replace(state, State::Arrived);
+        let was_queued = matches!(was, State::Lost | State::Unsent);
+        match was {
             State::Arrived => return,
             State::Lost => message.lost -= 1,
             State::Unsent => {
@@ -231,7 +255,10 @@ impl Messages {
         message.missing -= 1;
         message.missing_bytes -= bytes;
         self.missing_bytes -= u64::from(bytes);
-        self.place(number);
+        // A message of one packet that was under way stands in no queue, and stays there.
+        if message.fragments > 1 || was_queued {
+            self.place(number);
+        }
     }
 
     /// A packet of the primary sub-flow is lost. It counts if it was the fragment's latest.

@@ -72,7 +72,13 @@ impl Schedule {
         matches!(self.order, Order::Mrdf | Order::MrdfExact)
     }
 
-    /// Room for another message, in no queue.
+    /// Makes room for so many messages.
+    pub(super) fn reserve(&mut self, messages: usize) {
+        self.links.reserve(messages);
+    }
+
+    /// Another message, in no queue.
+    #[inline]
     pub(super) fn add(&mut self) {
         self.links.push(Link { key: 0, previous: NONE, next: NONE, queue: None });
     }

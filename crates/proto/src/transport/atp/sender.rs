@@ -9,7 +9,7 @@ use super::messages::{Messages, Pick, SizeClass};
 use super::rate::{Knowledge, RateControl};
 use super::subflow::Subflow;
 use crate::packet::{Body, Flags, Packet, SackBlocks, TrafficClass};
-use crate::recovery::flight::{Flight, Sent};
+use crate::recovery::flight::{Flight, NEVER, Sent};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
@@ -64,7 +64,7 @@ impl AtpSender {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
         let threshold = match config.loss {
             LossDetection::Order { threshold } => threshold,
-            LossDetection::Timeout(_) => u32::MAX,
+            LossDetection::Timeout(_) => NEVER,
         };
         let rtt = RttEstimator::new(&config.timer);
         let guess = config.timer.initial;
@@ -126,7 +126,7 @@ impl AtpSender {
     /// Lost packets are sent again once all new messages were sent and too few have arrived.
     #[inline]
     fn repairs(&self) -> bool {
-        self.complete < self.config.max_loss.needed(self.messages.sent())
+        !self.messages.has_fresh() && self.complete < self.config.max_loss.needed(self.messages.sent())
     }
 
     /// Ends the flow as soon as enough has arrived of what it will have been.
@@ -158,6 +158,9 @@ impl AtpSender {
 
     /// Lets the rate control look at its windows.
     fn advance_control(&mut self, now: Instant) {
+        if self.control.is_none() {
+            return;
+        }
         let know = self.knowledge();
         let Some(control) = &mut self.control else { return };
         let judged = control.advance(now, &know);
@@ -182,16 +185,14 @@ impl AtpSender {
             return;
         }
         let is_backup = flags.contains(Flags::BACKUP);
-        let subflow = match &self.backup {
-            Some(backup) if is_backup => &backup.subflow,
+        let subflow = match &mut self.backup {
+            Some(backup) if is_backup => &mut backup.subflow,
             None if is_backup => return,
-            _ => &self.primary,
+            _ => &mut self.primary,
         };
         let Some(number) = subflow.flight.expand(number) else { return };
         self.complete = self.complete.max(complete);
-        // What is settled needs no second look: an acknowledgement repeats it up to 64 times.
-        let open = number.saturating_sub(subflow.flight.settled());
-        let mut bits = if open < 64 { received & ((1 << open) - 1) } else { received };
+        let mut bits = subflow.news(number, received);
         let mut news = self.handle_arrival(now, number, is_backup, true);
         while bits != 0 {
             let below = u64::from(bits.trailing_zeros());
@@ -445,7 +446,11 @@ impl Transport for AtpSender {
 
     fn handle_command(&mut self, _now: Instant, command: Command) {
         match command {
-            Command::AnnounceMessages { messages } if self.total.is_none() => self.total = Some(messages),
+            Command::AnnounceMessages { messages } if self.total.is_none() => {
+                self.total = Some(messages);
+                self.messages.reserve(messages);
+                self.primary.flight.reserve(messages);
+            }
             Command::SendMessage { bytes } if !self.finish && self.phase == Phase::Open => {
                 self.messages.push(bytes);
             }

@@ -42,18 +42,54 @@ impl Pacer {
 pub(super) struct Subflow {
     pub(super) flight: Flight,
     pub(super) pacer: Pacer,
+    /// What the last acknowledgement has told: a packet's number and which of the 64 before it had arrived.
+    told: Option<(u64, u64)>,
 }
 
 impl Subflow {
     pub(super) fn new(threshold: u32, rate: Rate) -> Self {
-        Self { flight: Flight::new(threshold), pacer: Pacer::new(rate) }
+        Self { flight: Flight::new(threshold), pacer: Pacer::new(rate), told: None }
+    }
+
+    /// An acknowledgement of packet `number` says which of the 64 before it have `arrived`, the bit `i` that of
+    /// `number - 1 - i`. Gives those for which that is news, as far as it is known: a packet is told of up to 64 times.
+    #[inline]
+    pub(super) fn news(&mut self, number: u64, arrived: u64) -> u64 {
+        // What is settled needs no second look.
+        let open = number.saturating_sub(self.flight.settled());
+        let mut news = if open < 64 { arrived & ((1 << open) - 1) } else { arrived };
+        if let Some((before, known)) = self.told
+            && let Some(ahead @ 1..64) = number.checked_sub(before)
+        {
+            news &= !(known << ahead | 1 << (ahead - 1));
+        }
+        self.told = Some((number, arrived));
+        news
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recovery::flight::Sent;
     use crate::time::Span;
+
+    /// What an acknowledgement repeats is no news, whether it is the next one, or one after lost ones, or comes late.
+    #[test]
+    fn what_was_told_is_no_news() {
+        let mut subflow = Subflow::new(3, Rate::from_gbit_per_sec(1));
+        for fragment in 0..100 {
+            subflow.flight.push(Sent { at: Instant::ZERO, message: 0, fragment, class: 1 });
+        }
+        for (number, arrived, news, what) in [
+            (10, 0b101, 0b101, "9 and 7"),
+            (11, 0b1011, 0, "10, 9 and 7 again"),
+            (14, 0b0111_1100, 0b10_0000, "of 11 to 7 only 8"),
+            (12, 0b111, 0b111, "a late one is looked at in full"),
+        ] {
+            assert_eq!(subflow.news(number, arrived), news, "{what}");
+        }
+    }
 
     #[test]
     fn a_pause_earns_one_packet() {
