@@ -12,7 +12,7 @@ use crate::time::Span;
 /// Most slots of a task: reports have a bit for each.
 pub(super) const MAX_SLOTS: u8 = 32;
 /// Blocks that may be open at once.
-pub(super) const OPEN_BLOCKS: u32 = 4;
+pub const OPEN_BLOCKS: u32 = 4;
 
 /// Knobs of both sides of a push flow.
 #[derive(Clone, PartialEq, Debug)]

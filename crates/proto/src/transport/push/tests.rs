@@ -343,6 +343,43 @@ fn decoding_fails_as_often_as_raptorq() {
     assert!((failures * 256.0 - 1.0).abs() < 0.2, "{failures} against 1/256");
 }
 
+/// Beside a decoder a block is decoded when the decoder says so: with K symbols it is asked, with each more again, and
+/// with all source symbols, too; what it says of other blocks changes nothing.
+#[test]
+fn a_decoder_decides_what_is_decoded() {
+    let config = Arc::new(PushConfig { block_symbols: 3, ..config(1) });
+    let partition = Partition::new(6 * u64::from(SYMBOL), SYMBOL, 3).expect("an object");
+    let receiver = PushReceiver::beside_decoder(config, partition, Instant::ZERO).into_shared();
+    let peer = receiver.borrow_mut().add_peer();
+    let mut port = PushPort::new(receiver.clone(), peer);
+    let mut number = 0;
+    let mut asked = |block, symbol| {
+        let body = Body::Symbol { number, block, symbol, len: SYMBOL, flags: Flags::NONE };
+        number += 1;
+        port.handle_packet(at_ms(0), &Packet::new(config_class(), 1040, body), &SackBlocks::EMPTY);
+        let mut decodes = Vec::new();
+        while let Some(event) = port.poll_event() {
+            if let Event::Decode { block } = event {
+                decodes.push(block);
+            }
+        }
+        decodes
+    };
+    assert_eq!([asked(0, 5), asked(0, 6)], [vec![], vec![]]);
+    assert_eq!([asked(0, 7), asked(0, 0)], [vec![0], vec![0]]);
+    assert_eq!(receiver.borrow().decoded_blocks(), 0);
+    receiver.borrow_mut().handle_decoded(at_ms(0), 0);
+    receiver.borrow_mut().handle_decoded(at_ms(0), 0);
+    receiver.borrow_mut().handle_decoded(at_ms(0), 7);
+    assert_eq!(receiver.borrow().decoded_blocks(), 1);
+    assert_eq!([asked(0, 1), asked(1, 0), asked(1, 1), asked(1, 2)], [vec![], vec![], vec![], vec![1]]);
+    assert!(!receiver.borrow().is_complete());
+    receiver.borrow_mut().handle_decoded(at_ms(0), 1);
+    assert!(receiver.borrow().is_complete());
+    let counts = receiver.borrow().counts();
+    assert_eq!((counts.decoded_blocks, counts.whole_blocks), (1, 1));
+}
+
 fn config_class() -> crate::packet::TrafficClass {
     crate::packet::TrafficClass::new(0).with_ecn(Ecn::Ect0)
 }
