@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use pliant_proto::congestion::weighted_fair::WeightedFairConfig;
 use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl};
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
@@ -17,6 +18,7 @@ use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound, RateControlConfig, WAN_TIMER};
 use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, ExpressPassSender, credit_share};
 use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
+use pliant_proto::transport::push::{PushConfig, PushConfigError};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::units::Rate;
 use pliant_proto::wire::MAX_DATA_HEADER_BYTES;
@@ -209,6 +211,9 @@ pub enum FlowError {
     /// Packets so small are not worth their headers.
     #[error("an mtu of {0} bytes is too small: it must be {MIN_MTU} to 65535")]
     Mtu(u16),
+    /// A push flow that cannot be.
+    #[error("{0}")]
+    Push(PushConfigError),
     /// A bound that ATP cannot keep.
     #[error("atp needs a min_delivery above 0")]
     NothingNeeded,
@@ -376,6 +381,23 @@ impl FlowSettings {
             reassembly_limit: self.receive_buffer,
             ..AtpConfig::full(max_loss, self.line_rate.unwrap_or(DEFAULT_LINE_RATE))
         })
+    }
+
+    /// Both sides of a push flow with symbols of `symbol` bytes, `block_symbols` of them in a block, from at most `slots`
+    /// sources at once. Decoding costs more than sending, so any source may send a missing source symbol.
+    pub fn push(&self, path: Path, symbol: u16, block_symbols: u32, slots: u8) -> Result<Arc<PushConfig>, FlowError> {
+        let config = PushConfig {
+            data_class: Self::class(self.classes.data),
+            ack_class: Self::class(self.classes.control),
+            block_symbols,
+            slots,
+            window: WeightedFairConfig { weight: self.contract.weight, ..WeightedFairConfig::default() },
+            rto: self.rto(),
+            claims: true,
+            ..PushConfig::new(symbol, path.wire(self.mtu))
+        };
+        config.check().map_err(FlowError::Push)?;
+        Ok(Arc::new(config))
     }
 
     /// REFLEX's settings: a flow with a weight gives way by it, others change their class.
