@@ -76,6 +76,12 @@ impl Receiver {
         Self::start(command)
     }
 
+    fn offering(file: &str, arguments: &[&str]) -> Self {
+        let mut command = pliant();
+        command.args(["offer", file, "--listen", "127.0.0.1:0"]).args(arguments);
+        Self::start(command)
+    }
+
     fn finish(mut self) -> Output {
         let mut stderr = Vec::new();
         self.stderr.read_to_end(&mut stderr).unwrap();
@@ -246,4 +252,54 @@ fn a_full_disk_is_told() {
     assert_ends(&sent, 4, "closed by the peer: File too large");
     assert_ends(&receiver.finish(), 1, "file: File too large");
     assert_eq!(std::fs::read_dir(Path::new(&into)).unwrap().count(), 0);
+}
+
+/// Three processes offer a file and one of them is killed under way: the others bring the rest, the file is whole, and
+/// who is left is told that the receiver has all. What cannot work ends with its line and code.
+#[test]
+fn a_file_is_fetched_though_a_source_is_killed() {
+    let place = Place::new(16 * MB);
+    let key = ["--key", place.key.as_str()];
+    let slow = [&key[..], &["--rate-cap", "50Mbit/s", "--count", "1", "--idle-timeout", "5s"]].concat();
+    let mut offers = [(); 3].map(|()| Receiver::offering(&place.file, &slow));
+    let addresses = offers.each_ref().map(|offer| offer.address.clone());
+    let into = place.path("into");
+    std::fs::create_dir(&into).unwrap();
+    let mut command = pliant();
+    command.arg("fetch").args(&addresses).args(key).args(["--json", "--idle-timeout", "1s", "--into"]).arg(&into);
+    let mut fetching = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The temporary file grows with the first block: all have begun, and none is done.
+    let begun = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().metadata().unwrap().len() > 0;
+    while !std::fs::read_dir(&into).unwrap().any(begun) {
+        assert!(fetching.try_wait().unwrap().is_none(), "it fetches");
+        std::thread::yield_now();
+    }
+    offers[0].child.kill().unwrap();
+    offers[0].child.wait().unwrap();
+    let fetched = fetching.wait_with_output().unwrap();
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert!(std::fs::read(into.join("file")).unwrap() == place.content);
+    let json: serde_json::Value = serde_json::from_slice(&fetched.stdout).unwrap();
+    assert_eq!(json["sources"].as_array().unwrap().len(), 3);
+    assert_eq!(text(&fetched.stderr).trim(), format!("lost: {}: nothing heard for 1s", addresses[0]));
+    let [_, second, third] = offers;
+    for offer in [second, third] {
+        let offered = offer.finish();
+        assert!(offered.status.success(), "{}", text(&offered.stderr));
+        assert!(text(&offered.stdout).starts_with("offered file to 127.0.0.1:"), "{}", text(&offered.stdout));
+    }
+
+    let fetch = |more: &[&str]| run(&[&["fetch"], more].concat());
+    let quick = ["--connect-timeout", "600ms"];
+    assert_ends(&fetch(&["nowhere", "--plain"]), 2, "nowhere: an address is IP:PORT");
+    assert_ends(&fetch(&["127.0.0.1:9", "--plain", "--weight", "0.1"]), 2, "weight must lie in 0.5");
+    assert_ends(&fetch(&[&[&addresses[0]], &key[..], &quick].concat()), 3, "no answer from");
+    assert_ends(&run(&["offer", into.to_str().unwrap(), "--plain"]), 2, "only a file can be offered");
+    // Who sends to an offer, or fetches from a receiver, is told.
+    let mut offer = Receiver::offering(&place.file, &key);
+    assert_ends(&send(&place.file, &offer.address, &key), 3, "it offers a file and takes none");
+    offer.child.kill().unwrap();
+    let mut receiver = Receiver::new(&[&["--discard"], &key[..]].concat());
+    assert_ends(&fetch(&[&[receiver.address.as_str()], &key[..]].concat()), 3, "does not begin as a transfer does");
+    receiver.child.kill().unwrap();
 }
