@@ -293,7 +293,7 @@ fn a_file_is_fetched_though_a_source_is_killed() {
     let quick = ["--connect-timeout", "600ms"];
     assert_ends(&fetch(&["nowhere", "--plain"]), 2, "nowhere: an address is IP:PORT");
     assert_ends(&fetch(&["127.0.0.1:9", "--plain", "--weight", "0.1"]), 2, "weight must lie in 0.5");
-    assert_ends(&fetch(&[&[&addresses[0]], &key[..], &quick].concat()), 3, "no answer from");
+    assert_ends(&fetch(&[&[addresses[0].as_str()], &key[..], &quick].concat()), 3, "no answer from");
     assert_ends(&run(&["offer", into.to_str().unwrap(), "--plain"]), 2, "only a file can be offered");
     // Who sends to an offer, or fetches from a receiver, is told.
     let mut offer = Receiver::offering(&place.file, &key);
