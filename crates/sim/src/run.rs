@@ -14,7 +14,8 @@ use pliant_proto::packet::TrafficClass;
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::Transport;
+use pliant_proto::transport::any::{AnyTransport, PlainTcp};
 use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound};
 use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
 use pliant_proto::transport::sender_drop::SenderDrop;
@@ -67,16 +68,30 @@ pub fn run(
     match scenario.spec.sample_interval {
         Some(interval) => {
             let recorder = SeriesRecorder::new(interval, group_infos(scenario).len(), scenario.spec.sample_windows);
-            let (mut result, recorder) = run_with(scenario, recorder, interrupt, progress)?;
+            let (mut result, recorder) = run_recorded(scenario, recorder, interrupt, progress)?;
             (result.queue_samples, result.throughput_samples) = (recorder.queues, recorder.throughput);
             (result.reflex_samples, result.window_samples) = (recorder.reflex, recorder.windows);
             Ok(result)
         }
-        None => run_with(scenario, NoRecorder, interrupt, progress).map(|(result, _)| result),
+        None => run_recorded(scenario, NoRecorder, interrupt, progress).map(|(result, _)| result),
     }
 }
 
-fn run_with<R: Recorder>(
+fn run_recorded<R: Recorder>(
+    scenario: &Resolved,
+    recorder: R,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<(RunResult, R), RunError> {
+    if scenario.groups.iter().all(Group::is_plain_tcp) {
+        run_with::<PlainTcp, R>(scenario, recorder, interrupt, progress)
+    } else {
+        run_with::<AnyTransport, R>(scenario, recorder, interrupt, progress)
+    }
+}
+
+/// `T` must be able to stand for every transport of the scenario.
+fn run_with<T: Transport + TryFrom<AnyTransport>, R: Recorder>(
     scenario: &Resolved,
     recorder: R,
     interrupt: &AtomicBool,
@@ -105,7 +120,8 @@ fn run_with<R: Recorder>(
             paths.push(path.iter().map(|link| link.0));
         }
         endless.set(endless.get() + u64::from(flow.bytes == UNLIMITED_BYTES));
-        opener.open(flow, path)
+        let narrow = |transport: AnyTransport| T::try_from(transport).ok().expect("a transport that the scenario has");
+        opener.open(flow, path).map(narrow)
     };
     let mut simulation = Simulation::new(&setup, &mut traffic, open, recorder);
     let interrupted = advance(&mut simulation, scenario, &endless, interrupt, progress);
@@ -142,8 +158,8 @@ fn run_with<R: Recorder>(
 }
 
 /// Advances slice by slice to the end of the run. Returns whether it was interrupted before.
-fn advance<R: Recorder>(
-    simulation: &mut Simulation<'_, AnyTransport, R>,
+fn advance<T: Transport, R: Recorder>(
+    simulation: &mut Simulation<'_, T, R>,
     scenario: &Resolved,
     endless: &Cell<u64>,
     interrupt: &AtomicBool,

@@ -25,19 +25,19 @@ use alloc::boxed::Box;
 
 /// Makes an enum of transports that is one itself.
 macro_rules! any_transport {
-    ($($(#[$doc:meta])* $name:ident($type:ty)),* $(,)?) => {
-        /// One of the transports.
-        pub enum AnyTransport {
+    ($(#[$enum_doc:meta])* $any:ident { $($(#[$doc:meta])* $name:ident($type:ty)),* $(,)? }) => {
+        $(#[$enum_doc])*
+        pub enum $any {
             $($(#[$doc])* $name($type),)*
         }
 
-        $(impl From<$type> for AnyTransport {
+        $(impl From<$type> for $any {
             fn from(transport: $type) -> Self {
                 Self::$name(transport)
             }
         })*
 
-        impl Transport for AnyTransport {
+        impl Transport for $any {
             #[inline]
             fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
                 match self { $(Self::$name(transport) => transport.handle_packet(now, packet, sack),)* }
@@ -90,58 +90,83 @@ macro_rules! any_transport {
 }
 
 any_transport! {
-    /// Sends by TCP.
-    TcpSender(TcpSender<AnyController>),
-    /// Sends by TCP that pauses while a queue above is congested.
-    CrossQueueSender(CrossQueueSender<AnyController>),
-    /// Receives by TCP.
-    TcpReceiver(TcpReceiver),
-    /// Sends datagrams at a constant rate.
-    UdpSender(UdpSender),
-    /// Receives datagrams.
-    UdpReceiver(UdpReceiver),
-    /// Sends by DCCP.
-    DccpSender(DccpSender),
-    /// Receives by DCCP.
-    DccpReceiver(DccpReceiver),
-    /// Sends on credits.
-    ExpressPassSender(ExpressPassSender),
-    /// Sends credits and receives data on them.
-    ExpressPassReceiver(ExpressPassReceiver),
-    /// Sends on credits and by a window.
-    FlexPassSender(FlexPassSender<AnyController>),
-    /// Receives what was sent on credits and by a window.
-    FlexPassReceiver(FlexPassReceiver),
-    /// Sends by TCP on credits.
-    LayeredSender(LayeredSender<AnyController>),
-    /// Sends credits and receives by TCP.
-    LayeredReceiver(LayeredReceiver),
-    /// Sends by NDP.
-    NdpSender(NdpSender),
-    /// Receives by NDP.
-    NdpReceiver(NdpReceiver),
-    /// Sends the symbols of an object by SCDP.
-    ScdpSender(ScdpSender),
-    /// Receives them.
-    ScdpReceiver(ScdpReceiver),
-    /// Sends a message by Homa.
-    HomaSender(HomaSender),
-    /// Receives it.
-    HomaReceiver(HomaReceiver),
-    /// Sends at the rate that an oracle tells.
-    NearOptSender(NearOptSender),
-    /// Acknowledges every packet of such a sender.
-    NearOptReceiver(NearOptReceiver),
-    /// Sends messages of which some may be missing.
-    AtpSender(AtpSender),
-    /// Receives them.
-    AtpReceiver(AtpReceiver),
-    /// Leaves messages out and sends the others by TCP.
-    SenderDrop(Box<SenderDrop<AnyController>>),
-    /// Pushes symbols of an object.
-    PushSource(PushSource),
-    /// A receiver's end towards one source of an object.
-    PushPort(PushPort),
+    /// One of the transports.
+    AnyTransport {
+        /// Sends by TCP.
+        TcpSender(TcpSender<AnyController>),
+        /// Sends by TCP that pauses while a queue above is congested.
+        CrossQueueSender(CrossQueueSender<AnyController>),
+        /// Receives by TCP.
+        TcpReceiver(TcpReceiver),
+        /// Sends datagrams at a constant rate.
+        UdpSender(UdpSender),
+        /// Receives datagrams.
+        UdpReceiver(UdpReceiver),
+        /// Sends by DCCP.
+        DccpSender(DccpSender),
+        /// Receives by DCCP.
+        DccpReceiver(DccpReceiver),
+        /// Sends on credits.
+        ExpressPassSender(ExpressPassSender),
+        /// Sends credits and receives data on them.
+        ExpressPassReceiver(ExpressPassReceiver),
+        /// Sends on credits and by a window.
+        FlexPassSender(FlexPassSender<AnyController>),
+        /// Receives what was sent on credits and by a window.
+        FlexPassReceiver(FlexPassReceiver),
+        /// Sends by TCP on credits.
+        LayeredSender(LayeredSender<AnyController>),
+        /// Sends credits and receives by TCP.
+        LayeredReceiver(LayeredReceiver),
+        /// Sends by NDP.
+        NdpSender(NdpSender),
+        /// Receives by NDP.
+        NdpReceiver(NdpReceiver),
+        /// Sends the symbols of an object by SCDP.
+        ScdpSender(ScdpSender),
+        /// Receives them.
+        ScdpReceiver(ScdpReceiver),
+        /// Sends a message by Homa.
+        HomaSender(HomaSender),
+        /// Receives it.
+        HomaReceiver(HomaReceiver),
+        /// Sends at the rate that an oracle tells.
+        NearOptSender(NearOptSender),
+        /// Acknowledges every packet of such a sender.
+        NearOptReceiver(NearOptReceiver),
+        /// Sends messages of which some may be missing.
+        AtpSender(AtpSender),
+        /// Receives them.
+        AtpReceiver(AtpReceiver),
+        /// Leaves messages out and sends the others by TCP.
+        SenderDrop(Box<SenderDrop<AnyController>>),
+        /// Pushes symbols of an object.
+        PushSource(PushSource),
+        /// A receiver's end towards one source of an object.
+        PushPort(PushPort),
+    }
+}
+
+any_transport! {
+    /// One side of a plain flow of TCP. A run with no other flows is faster without a choice among all transports.
+    PlainTcp {
+        /// Sends.
+        Sender(TcpSender<AnyController>),
+        /// Receives.
+        Receiver(TcpReceiver),
+    }
+}
+
+impl TryFrom<AnyTransport> for PlainTcp {
+    type Error = AnyTransport;
+
+    fn try_from(transport: AnyTransport) -> Result<Self, AnyTransport> {
+        match transport {
+            AnyTransport::TcpSender(sender) => Ok(Self::Sender(sender)),
+            AnyTransport::TcpReceiver(receiver) => Ok(Self::Receiver(receiver)),
+            other => Err(other),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,15 @@ pub struct Opened<T> {
     pub pinned: bool,
 }
 
+impl<T> Opened<T> {
+    /// The same with other transports.
+    pub fn map<U>(self, change: impl Fn(T) -> U) -> Opened<U> {
+        let Self { initiator, responder, ideal_fct, group, messages, object, push, pinned } = self;
+        let (initiator, responder) = (change(initiator), change(responder));
+        Opened { initiator, responder, ideal_fct, group, messages, object, push, pinned }
+    }
+}
+
 /// Makes both transports of a flow that starts on a path.
 pub type Open<'a, T> = Box<dyn FnMut(&FlowSpec, &[LinkId]) -> Opened<T> + 'a>;
 

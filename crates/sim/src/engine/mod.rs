@@ -12,6 +12,7 @@ mod messages;
 mod network;
 mod objects;
 mod oracle;
+mod outlet;
 mod schedule;
 
 pub use flows::{Open, Opened};
@@ -21,12 +22,12 @@ pub use network::flow_path;
 pub use objects::{HighWeight, PushFlow};
 
 use pliant_proto::contract::policy::Policy;
-use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
+use pliant_proto::packet::{Body, EndpointId, Packet, Side};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::push::{Outgoing, TaskId, ToReceiver};
-use pliant_proto::transport::{Command, Deadline, Event as TransportEvent, Outlet, Transport, drain};
+use pliant_proto::transport::{Command, Transport, drain};
 
 use crate::recorder::Recorder;
 use crate::results::FlowRow;
@@ -37,6 +38,7 @@ use flows::{Endpoint, Flows, Slot};
 use network::Network;
 use objects::{Mail, Objects};
 use oracle::Oracle;
+use outlet::SimulatedHost;
 use schedule::{Schedule, kind};
 
 /// How a switch picks among equal-cost next hops.
@@ -498,124 +500,5 @@ fn write<T: Transport>(transport: &mut T, now: Instant, unwritten: &mut u64) {
     transport.handle_command(now, Command::Send { bytes });
     if *unwritten == 0 {
         transport.handle_command(now, Command::Finish);
-    }
-}
-
-/// Where a simulated transport's outputs go: its host's port, its flow's slot, the schedule.
-struct SimulatedHost<'s, 'a, R> {
-    now: Instant,
-    endpoint: EndpointId,
-    nic: u32,
-    armed: &'s mut Instant,
-    slot: &'s mut Slot,
-    network: &'s mut Network<'a>,
-    oracle: &'s mut Oracle,
-    objects: &'s mut Objects,
-    schedule: &'s mut Schedule,
-    recorder: &'s mut R,
-    displaced: &'s mut Vec<Packet>,
-}
-
-impl<R: Recorder> SimulatedHost<'_, '_, R> {
-    #[inline]
-    fn delivered(&mut self, bytes: u64) {
-        self.slot.delivered_bytes += bytes;
-        if R::ON {
-            self.recorder.delivered(self.slot.group, bytes);
-        }
-    }
-}
-
-impl<R> SimulatedHost<'_, '_, R> {
-    /// Passes on what a transport asks of the oracle or of its host. Few ask: the others' way stays short.
-    #[cold]
-    #[inline(never)]
-    fn ask(&mut self, event: TransportEvent) {
-        match event {
-            TransportEvent::Ask(request) if self.oracle.ask(self.endpoint, request) => {
-                self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
-            }
-            TransportEvent::AskHost(request) => {
-                let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
-                let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
-                self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
-            }
-            _ => {}
-        }
-    }
-}
-
-impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
-    #[inline]
-    fn transmit(&mut self, mut packet: Packet, sack: &SackBlocks) {
-        packet.to = self.endpoint.peer();
-        if packet.has_sack() {
-            self.network.attachments.attach(&mut packet, sack);
-        }
-        match self.network.enqueue(self.now, self.nic, &packet, self.schedule) {
-            Admission::Queued => self.slot.in_flight += 1,
-            Admission::Displaced => {
-                self.slot.in_flight += 1;
-                self.displaced.extend(self.network.take_displaced(self.nic));
-            }
-            Admission::Returned => unreachable!("hosts do not trim"),
-            Admission::Dropped(_) => {
-                self.slot.drops += 1;
-                self.network.attachments.take(&packet);
-                self.oracle.on_drop(&packet);
-            }
-        }
-    }
-
-    #[inline]
-    fn event(&mut self, event: TransportEvent) {
-        match event {
-            TransportEvent::Deliver(range) => {
-                self.delivered(range.len());
-                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_bytes(range)) {
-                    self.slot.received.get_or_insert(self.now);
-                }
-            }
-            TransportEvent::DeliverMessage { message, bytes } => {
-                self.delivered(bytes.into());
-                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message(message)) {
-                    self.slot.received = Some(self.now);
-                }
-            }
-            TransportEvent::GiveUp { message } => {
-                if let Some(messages) = &mut self.slot.messages {
-                    messages.on_given_up(message);
-                }
-            }
-            // A flow of messages may have had all it needs before its sender closed it.
-            TransportEvent::Received => {
-                self.slot.received.get_or_insert(self.now);
-                if let Some(push) = self.slot.push {
-                    self.objects.wake_others(push.task, self.endpoint.flow());
-                }
-            }
-            TransportEvent::DeliverSymbol { bytes } => self.delivered(bytes.into()),
-            TransportEvent::ToController(message) => {
-                if let Some(push) = self.slot.push {
-                    let at = self.objects.post(self.now, push.task, message);
-                    self.schedule.push(at, kind::CONTROL, 0);
-                }
-            }
-            TransportEvent::Finished => self.slot.finished = true,
-            TransportEvent::Ask(_) | TransportEvent::AskHost(_) => self.ask(event),
-            // Simulated objects have no payload: attempts to decode are drawn.
-            TransportEvent::Connected | TransportEvent::Release(_) | TransportEvent::Decode { .. } => {}
-        }
-    }
-
-    #[inline]
-    fn arm(&mut self, deadline: Option<Deadline>) {
-        // A later deadline than the pending event is looked at when that event comes. One that has passed is due now.
-        if let Some(at) = deadline.map(|deadline| deadline.at.max(self.now))
-            && at < *self.armed
-        {
-            *self.armed = at;
-            self.schedule.push(at, kind::TIMER, self.endpoint.index());
-        }
     }
 }

@@ -22,11 +22,28 @@ flows = [{ source = 0, destination = 5, size = "1MB" }, { source = 1, destinatio
 class = 1
 "#;
 
-fn run_small(changes: &[&str]) -> RunResult {
+fn small(changes: &[&str]) -> Resolved {
     let changes: Vec<_> = changes.iter().map(|change| Override::parse("--set", change).unwrap()).collect();
     let scenario = Scenario::parse(SMALL, Path::new("small.toml")).unwrap();
-    let resolved = scenario.with(&changes).unwrap().resolve().unwrap();
-    run(&resolved, &AtomicBool::new(false), &mut |_| {}).unwrap()
+    scenario.with(&changes).unwrap().resolve().unwrap()
+}
+
+fn run_small(changes: &[&str]) -> RunResult {
+    run(&small(changes), &AtomicBool::new(false), &mut |_| {}).unwrap()
+}
+
+/// The short way for runs of TCP alone is the way for all transports, event for event; others do not take it.
+#[test]
+fn plain_tcp_is_a_short_cut() {
+    let scenario = small(&["queues.plan=strict"]);
+    assert!(scenario.groups.iter().all(Group::is_plain_tcp));
+    let (general, _) =
+        run_with::<AnyTransport, _>(&scenario, NoRecorder, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let short = run_small(&["queues.plan=strict"]);
+    assert_eq!((short.digest, short.packet_hops), (general.digest, general.packet_hops));
+    for change in ["traffic.backup.transport=dccp", "traffic.backup.cross_queue={}"] {
+        assert!(!small(&["queues.plan=strict", change]).groups.iter().all(Group::is_plain_tcp), "{change}");
+    }
 }
 
 /// Every finite flow completes, the endless one runs to the end, and nothing is lost between.

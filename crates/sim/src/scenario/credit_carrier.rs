@@ -9,7 +9,8 @@ use super::credit::{CreditCarrier, CreditKind, Variant};
 use super::group::{GroupSpec, TransportName};
 use super::presets::{CREDIT_BYTES, CREDIT_CLASS};
 use super::queues::KeyError;
-use super::resolved::{Carrier, Legacy, Resolved, TcpParts, tcp_carrier};
+use super::resolve_group::{TcpParts, tcp_carrier};
+use super::resolved::{Carrier, Legacy, Resolved};
 use super::tcp::TcpSpec;
 
 /// Traffic class of flows whose ends are not both deployed, unless a group says otherwise.

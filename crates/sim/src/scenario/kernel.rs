@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::group::{GroupSpec, TransportName};
 use super::queues::KeyError;
-use super::resolved::{Carrier, TcpParts, tcp_carrier};
+use super::resolve_group::{TcpParts, tcp_carrier};
+use super::resolved::Carrier;
 use super::tcp::TcpSpec;
 
 /// Settings of the transport `kernel`.

@@ -34,6 +34,8 @@ mod push;
 mod queues;
 mod range;
 mod reflex;
+mod resolve;
+mod resolve_group;
 mod resolved;
 mod scdp;
 mod spec;
@@ -128,6 +130,6 @@ impl Scenario {
 
     /// Every default filled in, everything built and checked.
     pub fn resolve(&self) -> Result<Resolved, ScenarioError> {
-        resolved::resolve(&self.document)
+        resolve::resolve(&self.document)
     }
 }

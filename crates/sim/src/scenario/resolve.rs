@@ -1,0 +1,267 @@
+//! Fills in every default of a scenario, builds everything, and checks everything against everything else.
+
+use std::path::Path;
+
+use pliant_proto::packet::CLASSES;
+use pliant_proto::switch::QueuePlan;
+use pliant_proto::time::Span;
+use pliant_proto::units::Rate;
+
+use super::credit_carrier::{LEGACY_CLASS, check_oracle};
+use super::document::Document;
+use super::error::ScenarioError;
+use super::group::TransportName;
+use super::homa::HomaSpec;
+use super::losses;
+use super::near_opt::OracleSpec;
+use super::queues::{QueuesSpec, Reserve};
+use super::resolve_group::{resolve_group, resolve_reflex};
+use super::resolved::{Carrier, DEFAULT_DRAIN, Group, Resolved};
+use super::scdp::ScdpSpec;
+use super::spec::{RoutingName, ScenarioSpec};
+use super::tcp::TcpSpec;
+use super::warnings::warnings;
+use crate::routing::Routing;
+use crate::topology::{NodeId, Topology, TopologyError};
+use crate::traffic::{Fabric, TrafficError, TrafficSpec};
+
+/// Payload bytes of a full packet.
+const MSS_RANGE: std::ops::RangeInclusive<u64> = 64..=65_000;
+/// Least share that is reserved for traffic, however little of it there is.
+const LEAST_SHARE: f64 = 0.01;
+
+/// Fills in, builds and checks.
+pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
+    let spec: ScenarioSpec = document.decode()?;
+    let follows = |queues: &QueuesSpec| queues.follows_traffic();
+    let oracle = follows(&spec.queues) || spec.host_queues.as_ref().is_some_and(follows);
+    let resolved = resolve_spec(document, spec.clone())?;
+    if !oracle {
+        return Ok(resolved);
+    }
+    check_oracle(&resolved).map_err(|why| {
+        let own = spec.host_queues.as_ref().is_some_and(follows) && !follows(&spec.queues);
+        document.error(if own { "host_queues.reserve" } else { "queues.reserve" }, why)
+    })?;
+    // Which bytes are upgraded is known once everything else is.
+    let share = Reserve::Share(resolved.upgraded_share().max(LEAST_SHARE));
+    let mut spec = spec;
+    for queues in [Some(&mut spec.queues), spec.host_queues.as_mut()].into_iter().flatten() {
+        if follows(queues) {
+            queues.reserve = Some(share);
+        }
+    }
+    resolve_spec(document, spec)
+}
+
+fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved, ScenarioError> {
+    check_top(document, &spec)?;
+    spec.name.get_or_insert_with(|| document.file_stem());
+    spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
+    spec.variants.clear();
+
+    let topology_error = |source| {
+        let key = match &source {
+            TopologyError::OutOfRange { key, .. }
+            | TopologyError::NotMultiple { key, .. }
+            | TopologyError::ZeroRate { key } => format!("topology.{key}"),
+            _ => "topology".to_owned(),
+        };
+        ScenarioError::Topology { place: document.place(&key), source: Box::new(source) }
+    };
+    let topology = spec.topology.build(Path::new("")).map_err(topology_error)?;
+    let routing = Routing::new(&topology).map_err(topology_error)?;
+
+    let host_key = if spec.host_queues.is_some() { "host_queues" } else { "queues" };
+    let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.at_hosts());
+    let (queues, switch_plan) = build_queues(document, "queues", &spec.queues)?;
+    let (host_queues, host_plan) = build_queues(document, host_key, &host_queues)?;
+    if let Some(queue) = host_plan.trims() {
+        let why =
+            "hosts do not trim, for nothing could be returned to their flows: give them `host_queues` of their own";
+        return Err(document.error(&format!("{host_key}.queue.{queue}"), why));
+    }
+    let class_names = class_names(&queues);
+    check_classes(document, &spec, &[("queues", &queues), (host_key, &host_queues)])?;
+    (spec.queues, spec.host_queues) = (queues, Some(host_queues));
+
+    let names: Vec<String> = spec.traffic.keys().cloned().collect();
+    let mut groups = Vec::with_capacity(names.len());
+    for name in names {
+        let group = resolve_group(document, &mut spec, &name, [&host_plan, &switch_plan])?;
+        groups.push(resolve_reflex(document, &mut spec, host_key, group)?);
+    }
+    let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
+    spec.transport = TcpSpec::default();
+    if groups.iter().any(|group| matches!(group.carrier, Carrier::NearOpt(_))) {
+        spec.oracle.get_or_insert_default();
+    }
+
+    let losses = losses::resolve(&spec.losses, &topology).map_err(|(key, why)| document.error(&key, why))?;
+    let fabric = fabric(&topology, spec.duration);
+    let mut resolved = Resolved {
+        spec,
+        topology,
+        routing,
+        switch_plan,
+        host_plan,
+        groups,
+        deployed,
+        losses,
+        warnings: Vec::new(),
+        fabric,
+        class_names,
+    };
+    check_traffic(document, &resolved)?;
+    resolved.warnings = warnings(document, &resolved);
+    Ok(resolved)
+}
+
+fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioError> {
+    let refuse = |key: &str, why: &str| Err(document.error(key, why));
+    if spec.seed > i64::MAX as u64 {
+        return refuse("seed", "must be at most 2^63 - 1");
+    }
+    if spec.duration == Span::ZERO {
+        return refuse("duration", "must be longer than 0s");
+    }
+    if spec.warmup >= spec.duration {
+        return refuse("warmup", "must be shorter than `duration`");
+    }
+    if let Some(until) = spec.measure_until
+        && (until <= spec.warmup || until > spec.duration)
+    {
+        return refuse("measure_until", "must be after `warmup` and at most `duration`");
+    }
+    if spec.shares && spec.routing != RoutingName::Ecmp {
+        return refuse("shares", "needs `routing` \"ecmp\": a fair rate is that of one path");
+    }
+    if spec.sample_interval == Some(Span::ZERO) {
+        return refuse("sample_interval", "must be longer than 0s");
+    }
+    if spec.sample_windows && spec.sample_interval.is_none() {
+        return refuse("sample_windows", "needs a `sample_interval`");
+    }
+    if !MSS_RANGE.contains(&spec.packets.mss.0) {
+        return refuse("packets.mss", "must be between 64B and 65000B");
+    }
+    let with_credits = spec.traffic.values().find(|group| group.transport.has_credits());
+    if let Some(group) = with_credits.filter(|_| spec.routing != RoutingName::Ecmp) {
+        let name = group.transport.name();
+        return refuse("routing", &format!("must be \"ecmp\": {name} needs data to take the way of its credits back"));
+    }
+    if spec.deployment.is_some_and(|deployment| !(0.0..=1.0).contains(&deployment.deployed)) {
+        return refuse("deployment.deployed", "must lie in [0, 1]");
+    }
+    if let Err((key, why)) = spec.oracle.map_or(Ok(()), OracleSpec::check) {
+        return refuse(&format!("oracle.{key}"), &why);
+    }
+    if spec.traffic.is_empty() {
+        return refuse("traffic", "names no traffic group: give at least one [traffic.NAME]");
+    }
+    if spec.traffic.len() > usize::from(u16::MAX) {
+        return refuse("traffic", "has more than 65535 groups");
+    }
+    Ok(())
+}
+
+fn build_queues(document: &Document, key: &str, spec: &QueuesSpec) -> Result<(QueuesSpec, QueuePlan), ScenarioError> {
+    let expanded = spec.expanded();
+    let built = expanded.and_then(|expanded| expanded.build().map(|plan| (expanded, plan)));
+    built.map_err(|(below, why)| document.error(format!("{key}.{below}").trim_end_matches('.'), why))
+}
+
+/// What traces may call the classes: each by the queue that takes it, up to the class with which all queues are named.
+fn class_names(queues: &QueuesSpec) -> Vec<String> {
+    let of_class = queues.queue_of_class().unwrap_or([None; CLASSES]);
+    let name = |queue: &Option<u8>| queue.map_or(String::new(), |queue| queues.queue[usize::from(queue)].name.clone());
+    let last = queues.queue.iter().filter_map(|queue| queue.classes.iter().min()).max();
+    of_class.iter().map(name).take(last.map_or(0, |&last| usize::from(last) + 1)).collect()
+}
+
+/// Every class in use must go to a queue.
+fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
+    for (name, group) in &spec.traffic {
+        let last = match &group.atp {
+            _ if group.transport == TransportName::Scdp => group.class.saturating_add(ScdpSpec::MORE_CLASSES),
+            _ if group.transport == TransportName::Homa => {
+                let more = group.homa.as_ref().map_or(HomaSpec::default().more_classes(), HomaSpec::more_classes);
+                group.class.saturating_add(more)
+            }
+            _ if group.transport != TransportName::Atp => group.class,
+            atp => group.class.saturating_add(atp.clone().unwrap_or_default().classes() - 1),
+        };
+        let own = (group.class..=last.max(group.class)).map(|class| ("class", class));
+        let acks = [("ack_class", group.ack_class.unwrap_or(group.class))];
+        let probes = group.cross_queue.map(|cross_queue| ("cross_queue.probe_class", cross_queue.probe_class));
+        let credit = group.credit.as_ref();
+        let legacy = spec.deployment.filter(|_| group.transport.has_credits());
+        let credits = [
+            ("legacy_class", legacy.map(|_| group.legacy_class.unwrap_or(LEGACY_CLASS))),
+            ("credit.class", credit.and_then(|credit| credit.class)),
+            ("credit.reactive_class", credit.and_then(|credit| credit.reactive_class)),
+        ];
+        let control = match group.transport {
+            TransportName::Ndp => Some(("ndp.class", Some(group.ndp.unwrap_or_default().class))),
+            TransportName::Scdp => Some(("scdp.class", Some(group.scdp.unwrap_or_default().class))),
+            _ => None,
+        };
+        let credits = credits.into_iter().chain(control).filter_map(|(key, class)| class.map(|class| (key, class)));
+        for (key, class) in own.chain(acks).chain(probes).chain(credits) {
+            let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
+            if usize::from(class) >= CLASSES {
+                return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
+            }
+            for (table, queues) in plans {
+                if !queues.queue.iter().any(|queue| queue.classes.contains(&class)) {
+                    return error(format!("no queue of `{table}` takes class {class}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What traffic depends on. Host links of different rates count as the slowest.
+fn fabric(topology: &Topology, duration: Span) -> Fabric {
+    let host = |host: u32| topology.link(topology.uplink(NodeId(host)));
+    let hosts = 0..topology.hosts();
+    let host_rate = hosts.clone().map(|number| host(number).rate).min().expect("a topology has hosts");
+    let above_racks = |link: &&crate::topology::Link| {
+        !topology.is_host(link.from) && topology.tier(link.from) == 1 && !topology.is_host(link.to)
+    };
+    let uplinks: u64 = topology.links().iter().filter(above_racks).map(|link| link.rate.bits_per_sec()).sum();
+    Fabric {
+        racks: hosts.map(|number| host(number).to.0 - topology.hosts()).collect(),
+        host_rate,
+        uplinks: (uplinks > 0).then(|| Rate::from_bits_per_sec(uplinks)),
+        duration,
+    }
+}
+
+/// Lets every generator check itself, and that traces ask for classes that exist.
+fn check_traffic(document: &Document, resolved: &Resolved) -> Result<(), ScenarioError> {
+    let mut traffic = resolved.traffic().map_err(|source| {
+        let (group, key) = match &source {
+            TrafficError::Key { group, key, .. } | TrafficError::Sizes { group, key, .. } => (group, *key),
+            TrafficError::Unreadable { group, .. } | TrafficError::TraceLine { group, .. } => (group, "path"),
+        };
+        let place = document.place(&format!("traffic.{group}.{key}"));
+        ScenarioError::Traffic { place, source: Box::new(source) }
+    })?;
+    let is_trace = |group: &Group| matches!(group.traffic, TrafficSpec::Trace(_));
+    let taken = resolved.spec.queues.queue_of_class().unwrap_or([None; CLASSES]);
+    if !resolved.groups.iter().any(is_trace) || taken.iter().all(Option::is_some) {
+        return Ok(());
+    }
+    let lost = |class: u8| taken[usize::from(class)].is_none();
+    match traffic.find(|flow| flow.class.is_some_and(lost)) {
+        Some(flow) => {
+            let group = &resolved.groups[usize::from(flow.group)].name;
+            let (number, class) = (flow.sequence + 1, flow.class.unwrap_or_default());
+            let why = format!("flow {number} of the trace asks for class {class}, which no queue of `queues` takes");
+            Err(document.error(&format!("traffic.{group}.path"), why))
+        }
+        None => Ok(()),
+    }
+}
