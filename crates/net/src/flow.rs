@@ -24,6 +24,8 @@ use pliant_proto::units::Rate;
 use pliant_proto::wire::MAX_DATA_HEADER_BYTES;
 use thiserror::Error;
 
+use crate::transfer::Request;
+
 /// Bytes of IP and UDP headers.
 const IPV4_UDP_BYTES: u16 = 20 + 8;
 const IPV6_UDP_BYTES: u16 = 40 + 8;
@@ -383,9 +385,10 @@ impl FlowSettings {
         })
     }
 
-    /// Both sides of a push flow with symbols of `symbol` bytes, `block_symbols` of them in a block, from at most `slots`
-    /// sources at once. Decoding costs more than sending, so any source may send a missing source symbol.
-    pub fn push(&self, path: Path, symbol: u16, block_symbols: u32, slots: u8) -> Result<Arc<PushConfig>, FlowError> {
+    /// Both sides of a push flow as `request` wants it. Decoding costs more than sending, so any source may send a missing
+    /// source symbol.
+    pub fn push(&self, path: Path, request: &Request) -> Result<Arc<PushConfig>, FlowError> {
+        let Request { symbol, block_symbols, slots, window } = *request;
         let config = PushConfig {
             data_class: Self::class(self.classes.data),
             ack_class: Self::class(self.classes.control),
@@ -393,6 +396,7 @@ impl FlowSettings {
             slots,
             window: WeightedFairConfig { weight: self.contract.weight, ..WeightedFairConfig::default() },
             rto: self.rto(),
+            max_under_way: Some(window.into()),
             claims: true,
             ..PushConfig::new(symbol, path.wire(self.mtu))
         };

@@ -9,7 +9,7 @@ use pliant_net::flow::{FlowSettings, TransportName};
 use pliant_net::transfer::{self, Fetched, Offer, Served, TransferError};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
-use pliant_proto::units::Rate;
+use pliant_proto::units::{Bytes, Rate};
 use serde::Serialize;
 
 use super::Display;
@@ -75,6 +75,9 @@ pub(crate) struct FetchArgs {
     /// Largest IP packet in bytes that sources send, 576 to 65535
     #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
+    /// Most bytes under way from all sources together: on long paths at least the rate times the round trip
+    #[arg(long, value_name = "SIZE", default_value = "524288B")]
+    window: Bytes,
     #[command(flatten)]
     connection: ConnectionArgs,
     #[command(flatten)]
@@ -117,7 +120,9 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
 }
 
 pub(crate) fn fetch(arguments: &FetchArgs) -> Result<Ending, CliError> {
-    let settings = arguments.connection.settings(&FlowSettings { mtu: arguments.mtu, ..flow(arguments.weight) })?;
+    let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
+    let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
+    let settings = arguments.connection.settings(&flow)?;
     let target = target_of(arguments.into.as_deref(), arguments.discard);
     let display = Display::new(arguments.output.quiet);
     let lost = |error: &TransferError| eprintln!("lost: {error}");

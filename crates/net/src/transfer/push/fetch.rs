@@ -24,7 +24,7 @@ use crate::transfer::{
 };
 
 /// About as many bytes has a block: small enough to be decoded in passing, in a few milliseconds.
-const BLOCK_BYTES: u32 = 1 << 20;
+const BLOCK_BYTES: u32 = 2 << 20;
 /// Most sources that send at once; the others wait for one that fails.
 const MAX_SLOTS: usize = 32;
 /// The one task of this receiver's controller.
@@ -66,8 +66,9 @@ pub struct FromSource {
     pub lost: Option<String>,
 }
 
-/// Fetches the one file that all `sources` offer, with their weight (theta) that of the settings' contract. Sources that
-/// cannot be reached, are lost or offer another file than the first that answers are told to `lost`; it goes on as long
+/// Fetches the one file that all `sources` offer, with their weight (theta) that of the settings' contract and no more under
+/// way than the settings' receive buffer: that, against the rate times the round trip, bounds the rate of long paths, and
+/// against blocks of 2 MiB the symbols that are sent in vain where no switch marks. Sources that cannot be reached, are lost or offer another file than the first that answers are told to `lost`; it goes on as long
 /// as there is one.
 pub fn fetch(
     sources: &[SocketAddr],
@@ -88,13 +89,14 @@ pub fn fetch(
     let symbol = path_to(first, settings).payload(settings.flow.mtu);
     let block_symbols = (BLOCK_BYTES / u32::from(symbol)).max(1);
     let slots = distinct.len().min(MAX_SLOTS) as u8;
-    let config = settings.flow.push(path_to(first, settings), symbol, block_symbols, slots);
-    let config = config.map_err(TransferError::Flow)?;
+    let window = (settings.flow.receive_buffer / u64::from(slots)).min(u32::MAX.into()) as u32;
+    let request = Request { symbol, block_symbols, slots, window };
+    let config = settings.flow.push(path_to(first, settings), &request).map_err(TransferError::Flow)?;
     let socket_error = |error| TransferError::Socket { address: first, error };
     let farthest = distinct.iter().find(|source| !source.ip().is_loopback()).unwrap_or(&first);
     let bound = settings.driver::<AnyTransport, Incoming>(local_to(*farthest), false);
     let (mut driver, _) = bound.map_err(socket_error)?;
-    let request = Request { symbol, block_symbols, slots }.encode();
+    let request = request.encode();
     let call = |address| {
         let connection = driver.connect(address, &request).map_err(TransferError::Connect)?;
         Ok(Call { address, connection, ended: None, told: false, left: None })

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  byte      0     1..                                                            bytes
-//!  Request   0x81  1..3 bytes of a symbol  3..7 symbols of a block  7 slots       8
+//!  Request   0x81  1..3 bytes of a symbol  3..7 symbols of a block  7 slots       12
+//!                  8..12 bytes under way
 //!  Offered   0x82  1..9 bytes  9..41 BLAKE3 hash                                  then the name
 //!  Push      0     1..5 number  5 slot  6 slots  7 sources  8..12 block  12..16 start  16..24 weight
 //!  Theta     1     1..5 number  5..13 weight
@@ -27,7 +28,7 @@ const PAUSE: u8 = 2;
 const STOP: u8 = 3;
 const ACCEPTED: u8 = 4;
 
-const REQUEST_BYTES: usize = 8;
+const REQUEST_BYTES: usize = 12;
 const NAME_AT: usize = 41;
 const MAX_NAME_BYTES: usize = 255;
 const MAX_BYTES: u64 = 1 << 56;
@@ -56,12 +57,16 @@ pub struct Request {
     pub block_symbols: u32,
     /// Slots: most sources that send at once.
     pub slots: u8,
+    /// Most bytes that this source may have under way.
+    pub window: u32,
 }
 
 impl Request {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
-        [&[REQUEST][..], &self.symbol.to_be_bytes(), &self.block_symbols.to_be_bytes(), &[self.slots]].concat()
+        let Self { symbol, block_symbols, slots, window } = self;
+        let (symbol, block_symbols) = (symbol.to_be_bytes(), block_symbols.to_be_bytes());
+        [&[REQUEST][..], &symbol, &block_symbols, &[*slots], &window.to_be_bytes()].concat()
     }
 
     /// From bytes.
@@ -69,9 +74,8 @@ impl Request {
         if bytes.len() != REQUEST_BYTES || bytes[0] != REQUEST {
             return Err("it offers a file and takes none: it is for `pliant fetch`");
         }
-        let request =
-            Self { symbol: u16::from_be_bytes(array(bytes, 1)), block_symbols: number(bytes, 3), slots: bytes[7] };
-        let Self { symbol, block_symbols, slots } = request;
+        let (symbol, block_symbols, slots) = (u16::from_be_bytes(array(bytes, 1)), number(bytes, 3), bytes[7]);
+        let request = Self { symbol, block_symbols, slots, window: number(bytes, 8) };
         let possible =
             symbol > 0 && (1..=MAX_BLOCK_SYMBOLS).contains(&block_symbols) && (1..=MAX_SLOTS).contains(&slots);
         if !possible || u64::from(symbol) * u64::from(block_symbols) > MAX_BLOCK_BYTES {
@@ -216,7 +220,7 @@ mod tests {
     /// are no weights are refused.
     #[test]
     fn nonsense_is_refused() {
-        let request = Request { symbol: 1000, block_symbols: 1024, slots: 3 };
+        let request = Request { symbol: 1000, block_symbols: 1024, slots: 3, window: 100_000 };
         assert_eq!(Request::decode(&request.encode()), Ok(request));
         let offered = Offered { bytes: 7, hash: blake3::hash(b"content"), name: "model.bin".into() };
         assert_eq!(Offered::decode(&offered.encode()), Some(offered.clone()));

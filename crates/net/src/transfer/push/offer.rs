@@ -24,8 +24,8 @@ use crate::transfer::send::path_to;
 use crate::transfer::source::{self, Source};
 use crate::transfer::{CODE_DONE, CODE_INTERRUPTED, Kind, NAP, Settings, TransferError};
 
-/// Blocks whose intermediate symbols are kept: those that one receiver has open, and another's.
-const ENCODERS: usize = 8;
+/// Blocks whose intermediate symbols are kept: those that four receivers have open, wherever they are.
+const ENCODERS: usize = 16;
 /// Orders that wait for the next turn; what is lost beyond is ordered again.
 const MAX_ORDERS: usize = 16;
 
@@ -255,11 +255,11 @@ impl Service<AnyTransport, Outgoing> for Host<'_> {
     fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Link<AnyTransport, Outgoing>> {
         let Event::Accepted { from, opening } = event else { return None };
         let request = self.judge(from, &opening).ok()?;
-        let Request { symbol, block_symbols, slots } = request;
+        let Request { symbol, block_symbols, .. } = request;
         // Who fetches nothing closes at once.
         let partition = Partition::new(self.held.borrow().offered.bytes, symbol, block_symbols)?;
         let flow = &self.settings.flow;
-        let config = flow.push(path_to(from, self.settings), symbol, block_symbols, slots).ok()?;
+        let config = flow.push(path_to(from, self.settings), &request).ok()?;
         let outgoing = Outgoing {
             to: from,
             held: self.held.clone(),
