@@ -65,12 +65,15 @@ impl Side {
     }
 }
 
+/// Whether it is from the first side, and its bytes.
+type Datagram = (bool, Vec<u8>);
+
 pub(crate) fn check(input: &[u8]) {
     let Some((first, operations)) = input.split_first() else { return };
     let plain = first & 1 == 1;
     let (mut a, mut b) = (Side::new(1, 1, plain), Side::new(2, 2, plain));
     let mut now = Instant::ZERO;
-    let (mut wire, mut log): (Vec<(bool, Vec<u8>)>, Vec<(bool, Vec<u8>)>) = (Vec::new(), Vec::new());
+    let (mut wire, mut log) = (Vec::<Datagram>::new(), Vec::<Datagram>::new());
     let mut operations = operations.iter().copied();
     let mut number = 0;
     while let Some(operation) = operations.next() {

@@ -51,7 +51,9 @@ fn replay(target: &str, changes: u32, check: fn(&[u8])) {
     paths.sort();
     let inputs: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
     assert!(!inputs.is_empty(), "{target} has a corpus");
-    inputs.iter().for_each(|input| check(input));
+    for input in &inputs {
+        check(input);
+    }
     let mut random = Stream::named(1, target);
     for input in &inputs {
         for _ in 0..changes {

@@ -154,7 +154,9 @@ fn fetches_end_with_their_last_source() {
             stops[1].store(progress.done_bytes > MB as u64, Ordering::Relaxed);
         };
         let fetched = fetch(&addresses, &target, &settings, &NEVER, progress, |error| lost.push(error.to_string()));
-        stops.iter().for_each(|stop| stop.store(true, Ordering::Relaxed));
+        for stop in &stops {
+            stop.store(true, Ordering::Relaxed);
+        }
         let error = fetched.unwrap_err();
         assert!(matches!(error, TransferError::Ended { .. }), "{error}");
         assert_eq!(lost.len(), 2, "{lost:?}");

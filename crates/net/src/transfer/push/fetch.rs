@@ -157,6 +157,9 @@ pub fn fetch(
     Ok(Fetched { name, path, bytes, hash, elapsed, sources, counts, refused })
 }
 
+/// A connection to a source.
+type Inlet = Link<AnyTransport, Incoming>;
+
 /// One source, called.
 struct Call {
     address: SocketAddr,
@@ -164,7 +167,7 @@ struct Call {
     /// Why there is no connection any more, and whether the application knows.
     ended: Option<TransferError>,
     told: bool,
-    left: Option<Link<AnyTransport, Incoming>>,
+    left: Option<Inlet>,
 }
 
 impl Call {
@@ -193,7 +196,7 @@ struct Caller<'a> {
     object: Option<SharedObject>,
     /// It has no bytes.
     empty: Option<Offered>,
-    over: Vec<(ConnectionId, Option<Link<AnyTransport, Incoming>>, Closed)>,
+    over: Vec<(ConnectionId, Option<Inlet>, Closed)>,
     failed: Option<TransferError>,
 }
 
@@ -300,7 +303,7 @@ impl Service<AnyTransport, Incoming> for Caller<'_> {
         Err("this side fetches".into())
     }
 
-    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Link<AnyTransport, Incoming>> {
+    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Inlet> {
         let Event::Connected { answer } = event else { return None };
         let source = self.calls.iter().position(|call| call.connection == connection)?;
         let object = self.answered(now, source, &answer)?;
@@ -310,7 +313,7 @@ impl Service<AnyTransport, Incoming> for Caller<'_> {
         Some(Link::new(Incoming { object }).receiving(PushPort::new(receiver, peer).into()))
     }
 
-    fn closed(&mut self, connection: ConnectionId, link: Option<Link<AnyTransport, Incoming>>, why: Closed) {
+    fn closed(&mut self, connection: ConnectionId, link: Option<Inlet>, why: Closed) {
         self.over.push((connection, link, why));
     }
 }
