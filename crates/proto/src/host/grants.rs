@@ -76,8 +76,14 @@ impl Grants {
         self.grant();
     }
 
-    /// Grants what the best messages lack, one of each sender.
+    /// Grants what the best messages lack, one of each sender. Who is granted whole makes room for the next at once: its
+    /// last bytes are not reported.
     fn grant(&mut self) {
+        while self.grant_best() {}
+    }
+
+    /// Grants to those who are the best now. Returns whether one is granted whole.
+    fn grant_best(&mut self) -> bool {
         let policy = self.policy;
         let mut active: [usize; 8] = [0; 8];
         let most = usize::from(policy.overcommit).min(active.len());
@@ -104,7 +110,9 @@ impl Grants {
                 self.answers.push_back((message.endpoint, Command::Grant { end, level }));
             }
         }
+        let before = self.messages.len();
         self.messages.retain(|message| message.granted < message.size);
+        self.messages.len() < before
     }
 
     /// The next grant.
@@ -174,8 +182,19 @@ mod tests {
         assert_eq!(answers(&mut grants), [], "four are active");
         report(&mut grants, 2, 2, 80_000, 75_000);
         let granted = answers(&mut grants);
-        assert_eq!(granted, [(2, 80_000, 4)]);
-        report(&mut grants, 3, 3, 80_000, 2000);
-        assert!(answers(&mut grants).iter().any(|(flow, ..)| *flow == 5), "its turn has come");
+        assert_eq!(granted, [(2, 80_000, 4), (5, 11_000, 7)], "the one makes room for the other");
+    }
+
+    /// Two messages of one sender: the last grant of the first lets the second go, though nothing else arrives.
+    #[test]
+    fn the_last_grant_lets_the_next_message_go() {
+        let mut grants = Grants::new(POLICY);
+        report(&mut grants, 0, 9, 20_000, 10_000);
+        assert_eq!(answers(&mut grants), [(0, 20_000, 7)]);
+        report(&mut grants, 1, 9, 15_000, 2000);
+        report(&mut grants, 2, 9, 30_000, 10_000);
+        assert_eq!(answers(&mut grants), [(1, 12_000, 7)], "one at a time");
+        report(&mut grants, 1, 9, 15_000, 5000);
+        assert_eq!(answers(&mut grants), [(1, 15_000, 7), (2, 20_000, 7)]);
     }
 }

@@ -143,7 +143,8 @@ const GAPS_MAX: usize = 64;
 pub struct UdpReceiver {
     arrivals: Arrivals,
     marks: u64,
-    fin_arrived: bool,
+    /// One past the flow's last byte, once the packet that says so has arrived.
+    end: Option<u64>,
     received: bool,
 }
 
@@ -156,7 +157,7 @@ impl Default for UdpReceiver {
 impl UdpReceiver {
     /// A receiver that has seen nothing.
     pub fn new() -> Self {
-        Self { arrivals: Arrivals::new(GAPS_MAX), marks: 0, fin_arrived: false, received: false }
+        Self { arrivals: Arrivals::new(GAPS_MAX), marks: 0, end: None, received: false }
     }
 
     /// Different bytes that arrived.
@@ -171,7 +172,9 @@ impl Transport for UdpReceiver {
         let Body::Data { seq, len, flags, .. } = packet.body() else { return };
         let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM) else { return };
         self.marks += u64::from(packet.traffic_class.ecn() == Ecn::Ce);
-        self.fin_arrived |= flags.contains(Flags::FIN);
+        if flags.contains(Flags::FIN) {
+            self.end = Some(end);
+        }
         self.arrivals.take(ByteRange::new(seq, end));
     }
 
@@ -189,7 +192,8 @@ impl Transport for UdpReceiver {
         if let Some(range) = self.arrivals.poll() {
             return Some(Event::Deliver(range));
         }
-        if self.fin_arrived && !self.received {
+        // The last packet may overtake others.
+        if !self.received && self.end == Some(self.arrivals.unique_bytes()) {
             self.received = true;
             return Some(Event::Received);
         }
@@ -283,14 +287,30 @@ mod tests {
         assert_eq!(delivered.sum::<u64>(), 300 * 1460);
     }
 
-    #[test]
-    fn without_the_last_packet_nothing_is_said_to_be_received() {
-        let lost = |number: usize, _: Instant, _: &Packet| if number == 9 { Fate::Drop } else { Fate::Pass };
-        let mut pair = pair(Rate::from_gbit_per_sec(10), path().with_fate(lost));
+    /// Ten packets, of which number `which` meets `fate`.
+    fn with_fate_of(which: usize, fate: Fate) -> Pair<UdpSender, UdpReceiver> {
+        let fates = move |number: usize, _: Instant, _: &Packet| if number == which { fate } else { Fate::Pass };
+        let mut pair = pair(Rate::from_gbit_per_sec(10), path().with_fate(fates));
         pair.transfer(10 * 1460);
         assert!(pair.run_until(Instant::MAX));
-        assert_eq!(pair.receiver.time_of(Event::Received), None);
         assert!(pair.sender.time_of(Event::Finished).is_some());
+        pair
+    }
+
+    #[test]
+    fn with_a_packet_lost_nothing_is_said_to_be_received() {
+        for which in [0, 5, 9] {
+            assert_eq!(with_fate_of(which, Fate::Drop).receiver.time_of(Event::Received), None);
+        }
+    }
+
+    /// A flow is complete with its last byte, not with its last packet, which may overtake others.
+    #[test]
+    fn all_has_been_received_when_the_latest_packet_arrives() {
+        let pair = with_fate_of(5, Fate::Delay(Span::from_us(50)));
+        let latest = pair.sender.sent[5].at.after(Span::from_us(60));
+        assert!(latest > pair.sender.sent[9].at.after(Span::from_us(10)));
+        assert_eq!(pair.receiver.time_of(Event::Received), Some(latest));
     }
 
     #[test]

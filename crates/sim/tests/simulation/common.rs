@@ -22,6 +22,14 @@ use pliant_sim::results::FlowRow;
 use pliant_sim::routing::Routing;
 use pliant_sim::topology::{Dumbbell, LinkId, LinkSpec, Topology};
 use pliant_sim::traffic::FlowSpec;
+use proptest::test_runner::Config as ProptestConfig;
+
+/// Property tests of so many cases, or of as many as `PROPTEST_CASES` says.
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
+    let given = std::env::var_os("PROPTEST_CASES").is_some();
+    let default = ProptestConfig::default();
+    ProptestConfig { cases: if given { default.cases } else { usual }, ..default }
+}
 
 /// Payload bytes of a full packet in every test.
 pub(crate) const MSS: u16 = 1460;

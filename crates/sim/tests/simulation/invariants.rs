@@ -25,7 +25,7 @@ use pliant_sim::results::FlowState;
 use pliant_sim::topology::{FatTree, LeafSpine, LinkSpec, ParkingLot, Star, Topology};
 use pliant_sim::traffic::FlowSpec;
 
-use crate::common::{Endpoint, MSS, TestBed, cable, dumbbell, fifo, flow, near_opt, story, tcp, udp};
+use crate::common::{self, Endpoint, MSS, TestBed, cable, dumbbell, fifo, flow, near_opt, story, tcp, udp};
 
 /// How one flow is carried.
 #[derive(Clone, Debug)]
@@ -266,7 +266,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(common::cases(1500))]
 
     /// Every flow ends: TCP and Near-Opt deliver each byte once whatever the queues do, UDP what was not dropped. None
     /// is faster than the ideal. Near-Opt repeats no packet that was not dropped.

@@ -14,6 +14,7 @@ mod ndp;
 mod near_opt;
 mod order;
 mod push;
+mod random_scenarios;
 mod reflex;
 mod s1;
 mod scavengers;

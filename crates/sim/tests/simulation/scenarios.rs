@@ -5,13 +5,21 @@ use std::sync::atomic::AtomicBool;
 
 use pliant_sim::results::{FlowRow, FlowState, RunResult};
 use pliant_sim::run::run;
-use pliant_sim::scenario::{Override, Resolved, Scenario};
+use pliant_sim::scenario::{Override, Resolved, Scenario, ScenarioError};
 
 /// The scenario `text` under `changes`, each as `KEY=VALUE`.
 pub(crate) fn resolve_with(text: &str, changes: &[&str]) -> Resolved {
     let changes: Vec<_> = changes.iter().map(|change| Override::parse("--set", change).expect("KEY=VALUE")).collect();
-    let scenario = Scenario::parse(text, Path::new("test.toml")).and_then(|scenario| scenario.with(&changes));
-    scenario.and_then(|scenario| scenario.resolve()).unwrap_or_else(|error| panic!("{error}"))
+    resolve(text, &changes).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The scenario `text`, or why it is refused.
+pub(crate) fn try_resolve(text: &str) -> Result<Resolved, String> {
+    resolve(text, &[]).map_err(|error| error.to_string())
+}
+
+fn resolve(text: &str, changes: &[Override]) -> Result<Resolved, ScenarioError> {
+    Scenario::parse(text, Path::new("test.toml"))?.with(changes)?.resolve()
 }
 
 /// What becomes of it.
