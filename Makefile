@@ -2,7 +2,7 @@
 PLIANT := target/release/pliant
 FUZZ_SECONDS ?= 60
 
-.PHONY: all demo test lint doc reproduce bench bench-net fuzz release clean
+.PHONY: all demo test lint doc reproduce bench bench-net testbed fuzz release clean
 
 all: release
 
@@ -40,6 +40,11 @@ bench: $(PLIANT)
 ## The real path, encrypted and plain, beside kernel TCP and quinn: one table, one run.
 bench-net: $(PLIANT)
 	bench/real/run.sh $(PLIANT)
+
+## The scenarios of experiments/testbed on this machine's network namespaces, beside the simulator; needs root. Writes
+## docs/testbed.json, which `pliant reproduce --write-docs` takes into the document.
+testbed: $(PLIANT)
+	$(PLIANT) testbed record --real-time
 
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz. `make test` replays the corpora and some thousand
 ## random changes of them on stable (crates/cli/tests/fuzz.rs).

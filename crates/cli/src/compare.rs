@@ -19,10 +19,12 @@ use crate::scenarios::{self, ScenarioArguments};
 use crate::testbed::{self, HowArguments};
 use crate::{Ending, interrupt};
 
-mod agreement;
+pub(crate) mod agreement;
 
 /// Most variants in one table.
 const MAX_VARIANTS: u64 = 64;
+/// Most threads.
+const MAX_JOBS: usize = 1024;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -44,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY=VALUES")]
     vary: Vec<String>,
     /// Runs at once. Default: as many as processors
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     jobs: Option<usize>,
     /// Where each variant runs: `sim`, the simulator, or `testbed`, a real network (`pliant testbed run`); or both
     #[arg(long, value_name = "WHERE", value_delimiter = ',', default_value = "sim")]
@@ -107,6 +109,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         write_comparison(out, &name, &variants, &scenarios, output.force)?;
     }
     print(&if output.json { comparison_json(&name, &variants) } else { text_table(&variants) })?;
+    if variants.len() > 1 && !output.json {
+        print("share kept: rate of a group's flows while they are open, relative to the first variant\n")?;
+    }
     if on_testbed && places.contains(&Place::Sim) && !output.json {
         for (label, scenario) in &resolved {
             let of =
@@ -170,8 +175,8 @@ fn variants(scenario: &Scenario, axes: &[Axis], on_testbed: bool) -> Result<Vec<
 
 /// Does `work` on so many threads.
 pub(crate) fn with_jobs<T: Send>(jobs: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, CliError> {
-    if jobs == Some(0) {
-        return Err(CliError::User("--jobs 0: at least one run at a time".to_owned()));
+    if let Some(jobs) = jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
+        return Err(CliError::User(format!("--jobs {jobs}: must be from 1 to {MAX_JOBS}")));
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0)).build();
     let pool = pool.map_err(|error| CliError::Machine(format!("cannot start threads: {error}")))?;

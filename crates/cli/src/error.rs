@@ -66,12 +66,24 @@ impl From<RunError> for CliError {
 impl From<OutputError> for CliError {
     fn from(error: OutputError) -> Self {
         match error {
-            OutputError::Io { ref source, .. } if source.kind() != io::ErrorKind::NotFound => {
-                Self::Machine(error.to_string())
-            }
+            OutputError::Io { ref source, .. } if !is_about_a_path(source.kind()) => Self::Machine(error.to_string()),
             _ => Self::User(error.to_string()),
         }
     }
+}
+
+/// Whether another path would have helped.
+pub(crate) fn is_about_a_path(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        kind,
+        Kind::AlreadyExists
+            | Kind::IsADirectory
+            | Kind::NotADirectory
+            | Kind::NotFound
+            | Kind::PermissionDenied
+            | Kind::ReadOnlyFilesystem
+    )
 }
 
 impl From<io::Error> for CliError {

@@ -13,6 +13,7 @@ use crate::show::{TOPOLOGIES, workload};
 
 const AFTER_HELP: &str = "\
 Examples:
+  pliant list                  what there is to list
   pliant list transports
   pliant list queue-plans
   pliant show web_search       more about one of them";
@@ -21,8 +22,8 @@ Examples:
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// What to list
-    what: What,
+    /// What to list. Default: what there is to list
+    what: Option<What>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -36,7 +37,8 @@ enum What {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let rows: Vec<(String, String)> = match arguments.what {
+    let Some(what) = arguments.what else { return print_rows(&kinds()) };
+    let rows: Vec<(String, String)> = match what {
         What::Transports => rows(TransportName::ALL.map(|name| (name.name(), name.description())).iter()),
         What::Topologies => {
             rows(TOPOLOGIES.iter().map(|(name, description, _)| (*name, *description)).collect::<Vec<_>>().iter())
@@ -47,6 +49,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         What::Experiments => reproduce::titles(&reproduce::library()?)?,
     };
     print_rows(&rows)
+}
+
+/// What can be listed, and how.
+fn kinds() -> Vec<(String, String)> {
+    let name = |what: &What| what.to_possible_value().expect("none is hidden").get_name().to_owned();
+    What::value_variants().iter().map(name).map(|name| (name.clone(), format!("pliant list {name}"))).collect()
 }
 
 /// Names and what they are, one line each.

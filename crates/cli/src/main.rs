@@ -35,7 +35,7 @@ Examples:
   pliant run demo                                   run the built-in scenario `demo`
   pliant run rack.toml --set load=0.7 --out results/rack
   pliant compare demo                               the scenario's variants side by side
-  pliant sweep demo --vary web.load=0.2:0.8:0.2 --seeds 3 --out results/sweep
+  pliant sweep demo --vary search.load=0.2:0.6:0.2 --seeds 3 --out results/sweep
   pliant reproduce reflex                           a paper's figures: what it says, what comes out here
   pliant check rack.toml                            every setting, defaults filled in
   pliant list transports
@@ -123,8 +123,60 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
         return ExitCode::from(2);
     }
     let text = error.to_string();
-    let lines = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim);
-    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    eprintln!("{}", lines.join("; "));
+    let is_advice = |line: &str| line.starts_with("Usage:") || line.starts_with("For more information");
+    let mut one = String::new();
+    for line in text.lines().take_while(|line| !is_advice(line)).map(str::trim).filter(|line| !line.is_empty()) {
+        one.push_str(if one.is_empty() {
+            ""
+        } else if one.ends_with(':') {
+            " "
+        } else {
+            "; "
+        });
+        one.push_str(line);
+    }
+    eprintln!("{one}");
     ExitCode::from(2)
+}
+
+#[cfg(test)]
+#[path = "../tests/common/shell.rs"]
+mod shell;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// The texts with examples, of a command and those below it.
+    fn helps(command: &clap::Command, texts: &mut Vec<(String, String)>) {
+        if !command.is_hide_set() && command.get_name() != "help" {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            texts.push((command.get_name().to_owned(), text));
+            command.get_subcommands().for_each(|below| helps(below, texts));
+        }
+    }
+
+    /// What a line of examples runs of ours, as a shell splits it: without the comment behind two spaces.
+    fn commands(line: &str) -> Vec<Vec<String>> {
+        let line = line.trim().split("  ").next().unwrap_or_default();
+        let parts = line.split(['|', '&', '>']).map(str::trim).filter(|part| part.starts_with("pliant "));
+        parts.map(shell::words).collect()
+    }
+
+    /// Every command has examples, and each is one that the command line takes.
+    #[test]
+    fn examples_of_every_help_are_accepted() {
+        let mut texts = Vec::new();
+        helps(&Cli::command(), &mut texts);
+        assert!(texts.len() >= 15, "{} commands", texts.len());
+        for (name, text) in texts {
+            let examples: Vec<_> = text.lines().filter(|line| line.starts_with("  ")).flat_map(commands).collect();
+            assert!(!examples.is_empty(), "{name} has no example");
+            for words in examples {
+                let parsed = Cli::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{words:?}: {}", parsed.err().unwrap());
+            }
+        }
+    }
 }

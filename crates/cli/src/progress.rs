@@ -88,7 +88,7 @@ impl Display {
         self.add(parts - told.parts, progress.packet_hops - told.packet_hops);
         (told.parts, told.packet_hops) = (parts, progress.packet_hops);
         let state = if now < duration {
-            format!("{} of {}", progress.now, progress.duration)
+            format!("{:.1} of {:.1} ms", now as f64 / 1e9, duration as f64 / 1e9)
         } else {
             format!("draining {} flows", progress.flows_started - progress.flows_over)
         };

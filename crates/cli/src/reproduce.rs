@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pliant_sim::experiment::{Cache, Experiment, FigureOutcome, Library, Records, Size};
-use pliant_sim::output::write_reproduction;
+use pliant_sim::output::{check_folder, write_reproduction};
 
 use crate::Ending;
 use crate::error::CliError;
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "target/reproduce")]
     cache: PathBuf,
     /// Runs at once. Default: as many as processors
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     jobs: Option<usize>,
     #[command(flatten)]
     output: OutputArguments,
@@ -113,6 +113,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     }
     let recorded = arguments.ci.then(|| ci::read(&arguments.recorded)).transpose()?;
 
+    if !arguments.cache.is_dir() {
+        check_folder(&arguments.cache, false)?;
+    }
     let cache = Cache::new(&arguments.cache);
     let finished = runs::run_all(&experiments, &cache, arguments.jobs, arguments.output.quiet)?;
     let mut outcomes = Vec::new();
@@ -164,5 +167,6 @@ fn write_document(document: &Path, library: &Library, outcomes: &[FigureOutcome]
     let figures = library.figures();
     records.retain(|paper, figure| figures.get(paper).is_some_and(|figures| figures.contains(&figure)));
     write_atomically(&path, &records.to_json())?;
-    write_atomically(document, &records.to_markdown())
+    let testbed = crate::testbed::record::read(&document.with_file_name(crate::testbed::record::FILE))?;
+    write_atomically(document, &records.to_markdown(&testbed))
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use pliant_sim::output::{OutputError, summary_json, write_run};
+use pliant_sim::output::{check_folder, summary_json, write_run};
 use pliant_sim::report::text_table;
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
@@ -56,17 +56,7 @@ pub(crate) struct OutputArguments {
 impl OutputArguments {
     /// Refuses a folder that could not be written at the end, before anything runs.
     pub(crate) fn check(&self) -> Result<(), CliError> {
-        match &self.out {
-            Some(out) if !self.force && is_occupied(out) => Err(OutputError::Exists(out.clone()).into()),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn is_occupied(folder: &Path) -> bool {
-    match folder.read_dir() {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(_) => folder.exists(),
+        self.out.as_deref().map_or(Ok(()), |out| Ok(check_folder(out, self.force)?))
     }
 }
 
@@ -77,6 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let display = Display::new(1, output.quiet);
     let result = run_one(&scenario, interrupt::listen(), &display)?;
     drop(display);
+    if result.flows.is_empty() && !result.interrupted {
+        eprintln!("warning: no flow started between `warmup` and `measure_until`: there is nothing to measure");
+    }
     if let Some(out) = &output.out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }

@@ -22,7 +22,7 @@ use plan::{Point, Shard};
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant sweep demo --vary web.load=0.2:0.8:0.1 --seeds 5 --out results/load
+  pliant sweep demo --vary search.load=0.2:0.6:0.1 --seeds 5 --out results/load
   pliant sweep rack.toml --vary queues.plan=shared,strict --vary load=0.3,0.6 --jobs 8 --out results/grid
   pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/grid
                                        the second quarter of the points, beside three other machines
@@ -40,10 +40,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY=VALUES")]
     vary: Vec<String>,
     /// Runs every point with this many seeds: the scenario's, and those that follow it
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Runs at once. Default: as many as processors
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     jobs: Option<usize>,
     /// Runs only the I-th of N parts of the points, I from 1
     #[arg(long, value_name = "I/N")]
@@ -73,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let due: Vec<&Point<'_>> = shard.of(&points).filter(|point| !point.is_finished()).collect();
     plan::warn(&due);
     plan::refuse_too_large(&due, arguments.jobs, arguments.allow_large)?;
+    plan::refuse_unwritable(&due)?;
 
     let interrupt = interrupt::listen();
     let display = Display::new(due.len(), arguments.quiet);

@@ -1,5 +1,7 @@
 //! `pliant testbed` and `pliant switch`: scenarios and plans on a real network.
 
+pub(crate) mod record;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -13,7 +15,7 @@ use pliant_net::switch::counters::{Names, prometheus, text};
 use pliant_net::switch::ethernet::{EthernetSwitch, Mode, SwitchError};
 use pliant_net::switch::relay::Relay;
 use pliant_net::switch::{FaultConfig, Switch};
-use pliant_sim::output::{summary_json, write_run};
+use pliant_sim::output::{check_folder, summary_json, write_run};
 use pliant_sim::report::text_table;
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
@@ -35,7 +37,8 @@ Examples:
   pliant testbed run two.toml --set duration=2s --out results/testbed      the files that `pliant run` writes
   pliant testbed run experiments/testbed/*.toml --out results/testbed      one after the other
   pliant testbed run two.toml --faults 'loss = 0.05, reorder = 0.1'        through a bad network
-  pliant compare two.toml --on sim,testbed                                 beside the simulator";
+  pliant compare two.toml --on sim,testbed                                 beside the simulator
+  pliant testbed record --real-time                                        what experiments/testbed.toml claims, kept";
 
 const SWITCH_EXAMPLES: &str = "\
 Examples:
@@ -66,6 +69,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(RunArguments),
+    Record(record::Arguments),
     #[command(hide = true)]
     Host(HostCommand),
     #[command(hide = true)]
@@ -74,6 +78,7 @@ enum Command {
 
 /// Runs a scenario on network namespaces, or on loopback, with its flows as real processes.
 #[derive(Args)]
+#[command(after_help = AFTER_HELP)]
 struct RunArguments {
     #[command(flatten)]
     scenario: ScenarioArguments,
@@ -165,6 +170,7 @@ pub(crate) struct SwitchArguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     match &arguments.command {
         Command::Run(arguments) => run_scenarios(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Host(arguments) => {
             let HostCommand { scenario, host, address, peers } = arguments;
             let arguments = HostArguments { host: *host, address: *address, peers: peers.clone() };
@@ -207,7 +213,6 @@ fn read_faults(text: &str) -> Result<(String, FaultConfig), CliError> {
 
 fn run_scenarios(arguments: &RunArguments) -> Result<Ending, CliError> {
     let output = &arguments.output;
-    output.check()?;
     let others = arguments.more.iter().map(|file| arguments.scenario.load_from(file));
     // Every scenario is checked before the first one runs.
     let mut said = BTreeSet::new();
@@ -216,12 +221,17 @@ fn run_scenarios(arguments: &RunArguments) -> Result<Ending, CliError> {
         .map(|scenario| scenarios::resolve(&scenario?, &mut said))
         .collect::<Result<Vec<Resolved>, CliError>>()?;
     let several = scenarios.len() > 1;
+    let folder = |scenario: &Resolved| {
+        output.out.as_ref().map(|out| if several { out.join(scenario.name()) } else { out.clone() })
+    };
+    for out in scenarios.iter().filter_map(folder) {
+        check_folder(&out, output.force)?;
+    }
     for scenario in &scenarios {
         if several && !output.json {
             print(&format!("\n{}\n", scenario.name()))?;
         }
-        let out = output.out.as_ref().map(|out| if several { out.join(scenario.name()) } else { out.clone() });
-        let ending = run_scenario(arguments, scenario, out.as_deref())?;
+        let ending = run_scenario(arguments, scenario, folder(scenario).as_deref())?;
         if matches!(ending, Ending::Interrupted) {
             return Ok(ending);
         }
@@ -256,6 +266,11 @@ pub(crate) fn run_one(
     let (fault_text, faults) = read_faults(&how.faults)?;
     if how.relay && faults.corrupt > 0.0 {
         return Err(CliError::User("--faults: a relay cannot corrupt what it sends".to_owned()));
+    }
+    if how.mode == ModeName::Speed && faults.corrupt > 0.0 {
+        return Err(CliError::User(
+            "--faults: corrupt needs --mode fidelity, superframes have no checksums".to_owned(),
+        ));
     }
     let program = std::env::current_exe().map_err(|error| CliError::Machine(format!("cannot find myself: {error}")))?;
     if how.relay && how.mode == ModeName::Speed {

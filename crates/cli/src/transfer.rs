@@ -16,7 +16,7 @@ use pliant_net::connection::Keys;
 use pliant_net::entropy;
 use pliant_net::transfer::{self, Progress, Receiver, TransferError};
 
-use crate::error::CliError;
+use crate::error::{CliError, is_about_a_path};
 use crate::{Ending, interrupt};
 pub(crate) use arguments::{RecvArgs, SendArgs};
 use outcome::Outcome;
@@ -41,7 +41,13 @@ pub(crate) struct KeygenArgs {
 pub(crate) fn keygen(arguments: &KeygenArgs) -> Result<Ending, CliError> {
     let random = entropy::seed()?;
     let text = if arguments.pair { Keys::new_static(random) } else { Keys::new_preshared(random) };
-    let failed = |error: io::Error| CliError::User(format!("{}: {error}", arguments.file.display()));
+    let failed = |error: io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::AlreadyExists => "is there already, and a key is never replaced".to_owned(),
+            _ => error.to_string(),
+        };
+        CliError::User(format!("{}: {why}", arguments.file.display()))
+    };
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&arguments.file).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     if let Some(public) = text.lines().find_map(|line| line.strip_prefix("public ")) {
@@ -67,6 +73,7 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<Ending, CliError> {
 
 pub(crate) fn recv(arguments: &RecvArgs) -> Result<Ending, CliError> {
     let settings = arguments.settings()?;
+    let target = arguments.target()?;
     let receiver = Receiver::bind(arguments.listen, settings.clone())?;
     if !arguments.output.quiet {
         eprintln!("listening on {}", receiver.address());
@@ -74,7 +81,7 @@ pub(crate) fn recv(arguments: &RecvArgs) -> Result<Ending, CliError> {
     let display = Display::new(arguments.output.quiet);
     let mut first_failure = None;
     let served = receiver.serve(
-        &arguments.target(),
+        &target,
         arguments.count(),
         interrupt::listen(),
         |progress| display.show(progress),
@@ -120,14 +127,8 @@ impl From<TransferError> for CliError {
             TransferError::Interrupted => Kind::Interrupted,
         };
         match kind {
-            Kind::AddrInUse
-            | Kind::AddrNotAvailable
-            | Kind::AlreadyExists
-            | Kind::InvalidInput
-            | Kind::IsADirectory
-            | Kind::NotADirectory
-            | Kind::NotFound
-            | Kind::PermissionDenied => Self::User(text),
+            Kind::AddrInUse | Kind::AddrNotAvailable | Kind::InvalidInput => Self::User(text),
+            kind if is_about_a_path(kind) => Self::User(text),
             _ => Self::Machine(text),
         }
     }

@@ -13,6 +13,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("atp_target_loss", &["atp_target_loss.toml:17:", "`traffic.jobs.atp.target_loss`", "must lie in (0, 1)"]),
     ("atp_without_bound", &["atp_without_bound.toml:17:", "`traffic.jobs.contract.min_delivery`", "above 0"]),
     ("b4_rate", &["b4_rate.toml:6:", "`rate` = 0", "between 1 and"]),
+    ("bare_number", &["bare_number.toml:10:", "`traffic.web.size`", "a quantity has its unit"]),
     ("class_without_queue", &["class_without_queue.toml:16:", "`traffic.web.class`", "class 1"]),
     ("contract_not_honoured", &["contract_not_honoured.toml:12:", "`traffic.web.contract.min_delivery`", "cubic"]),
     ("credit_setting_foreign", &["credit_setting_foreign.toml:15:", "`traffic.web.credit.red_acks`", "only flexpass"]),
@@ -32,6 +33,8 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("empty_flow", &["empty_flow.toml:10:", "empty_flow.csv:3:", "0 bytes"]),
     ("falling_distribution", &["falling_distribution.toml:10:", "falling.csv:4:", "falls"]),
     ("foreign_setting", &["foreign_setting.toml:12:", "`traffic.web.tcp.target`", "tcp-lp", "only ledbat, ledbat++"]),
+    ("huge_number", &["huge_number.toml:5:", "`99999999999999999999` is too large"]),
+    ("link_is_text", &["link_is_text.toml:6:", "`topology.link`", "a table should be"]),
     ("host_out_of_range", &["host_out_of_range.toml:12:", "traffic.web.receivers", "host 4"]),
     ("legacy_without_deployment", &["legacy_without_deployment.toml:15:", "`traffic.web.legacy`", "[deployment]"]),
     ("homa_class", &["homa_class.toml:", "`traffic.low.class`", "takes class 3"]),
@@ -164,11 +167,34 @@ fn broken_flags_are_refused_by_name() {
             &["sweep", "demo", "--set", "duration=1000s", "--seeds", "200", "--jobs", "1", "--out", "x"],
             "hours of processor time",
         ),
+        (&["run", "demo", "--seed", "-1"], "--seed <N>"),
+        (&["compare", "demo", "--jobs", "100000"], "--jobs 100000: must be from 1 to 1024"),
+        (&["sweep", "demo"], "were not provided: --out <DIR>"),
         (&["list", "nothing"], "nothing"),
         (&["show", "dctpc"], "did you mean `dctcp`?"),
         (&["report", "missing"], "missing"),
+        (&["reproduce", "reflex", "fig04", "--cache", "/dev/null"], "/dev/null is not a folder"),
+        (&["recv", "missing/file", "--plain"], "missing/file: no such folder: missing"),
         (&["send", "file", "127.0.0.1:1", "--plain", "--transport", "near-opt"], "near-opt needs an oracle"),
     ] {
         assert_refused(&pliant(arguments), &[expected]);
     }
+}
+
+/// Where no output can be written, nothing runs first: these would take a day.
+#[test]
+fn an_output_that_cannot_be_written_is_refused_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let below = file.join("results");
+    let folder_of_others = folder.path().to_str().unwrap();
+    let long = ["demo", "--set", "duration=100s"];
+    for (command, more) in [("run", &[][..]), ("compare", &[]), ("sweep", &["--vary", "seed=1,2"])] {
+        let arguments = [&[command], &long[..], more, &["--out", below.to_str().unwrap()]].concat();
+        assert_refused(&pliant(&arguments), &["cannot create", below.to_str().unwrap()]);
+    }
+    let arguments = [&["run"], &long[..], &["--force", "--out", folder_of_others]].concat();
+    assert_refused(&pliant(&arguments), &["is not an output folder"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
 }

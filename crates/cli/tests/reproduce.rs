@@ -110,8 +110,7 @@ fn the_page_draws_and_tells() {
     let folder = folder_with(FIGURE);
     let text = succeed(folder.path(), &["reproduce", "mine", "fig1", "--out", "page"]);
     assert!(
-        text.contains("differs: not yet explained")
-            && text.contains("1 figures, claims: 1 agrees, 0 scaled, 1 differs"),
+        text.contains("differs: not yet explained") && text.contains("1 figure, claims: 1 agrees, 0 scaled, 1 differs"),
         "{text}"
     );
     assert_eq!(entries(&folder.path().join("page")), ["report.html", "verdicts.json"]);

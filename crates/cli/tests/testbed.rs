@@ -119,10 +119,23 @@ fn corruption_on_interfaces_loses_no_byte() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let faults = "loss = 0.02, duplicate = 0.02, corrupt = 0.05, reorder = 0.02";
+    let faults = "loss = 0.05, duplicate = 0.05, corrupt = 0.05, reorder = 0.05";
     let (rows, said) = flows(&every_transport(folder.path()), &["--faults", faults, "--counters"]);
     assert_all_completed(&rows, TRANSPORTS);
     assert!(!said.contains(" 0 corrupted") && said.contains("checksums_completed"), "{said}");
+}
+
+/// The same two seconds of darkness on interfaces, where nothing but the switch stands between the hosts' kernels.
+#[test]
+fn a_blackout_on_interfaces_is_survived() {
+    if !has_namespaces() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let faults = "loss = 0.01, blackouts = [{ from = \"150ms\", length = \"2s\" }]";
+    let (rows, said) = flows(&every_transport(folder.path()), &["--faults", faults]);
+    assert_all_completed(&rows, TRANSPORTS);
+    assert!(said.contains("in blackouts") && !said.contains(" 0 in blackouts"), "{said}");
 }
 
 /// The operating system's TCP, whose segments would be superframes with checksums left to nobody, crosses the switch.
@@ -185,24 +198,54 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("{what}: not within half a minute");
 }
 
-/// Kills a run without warning: all its processes go, and with them namespaces and interfaces.
-#[test]
-fn a_killed_run_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = every_transport(folder.path());
+/// A run of three hosts that would last a minute, and its processes: hosts, then the switch.
+fn start_long_run(folder: &Path, more: &[&str]) -> (Child, Vec<u32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pliant"));
-    command.args(["testbed", "run", "--relay", "--set", "duration=60s", "--set", "topology.hosts=3"]).arg(&file);
+    command.args(["testbed", "run", "--set", "duration=60s", "--set", "topology.hosts=3"]).arg(every_transport(folder));
     let faults = ["--faults", "blackouts = [{ from = \"0s\", length = \"60s\" }]"];
-    let mut run: Child = command.args(faults).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = command.args(faults).args(more).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut started = Vec::new();
     wait_for("three hosts and a switch", || {
         started = children(run.id());
         started.len() == 4
     });
-    run.kill().unwrap();
-    run.wait().unwrap();
+    started.sort_unstable();
+    (run, started)
+}
+
+fn assert_gone(started: &[u32]) {
     let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
     wait_for("all of them gone", || started.iter().all(gone));
+}
+
+/// Kills a run without warning: all its processes go, and with them namespaces and interfaces, which belong to nobody
+/// else.
+#[test]
+fn a_killed_run_leaves_nothing() {
+    let media: &[&[&str]] = if has_namespaces() { &[&["--relay"], &[]] } else { &[&["--relay"]] };
+    for medium in media {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut run, started) = start_long_run(folder.path(), medium);
+        run.kill().unwrap();
+        run.wait().unwrap();
+        assert_gone(&started);
+    }
+}
+
+/// Kills one process of a run, a host or the switch: the run names it and ends, and takes the others with it.
+#[test]
+fn a_killed_process_ends_the_run() {
+    for (victim, name) in [(1, "host 1"), (3, "switch")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, started) = start_long_run(folder.path(), &["--relay"]);
+        let killed = Command::new("kill").args(["-KILL", &started[victim].to_string()]).status().unwrap();
+        assert!(killed.success());
+        let output = run.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let wanted = format!("error: the testbed's {name} ended before it should");
+        assert!(stderr(&output).lines().any(|line| line == wanted), "{}", stderr(&output));
+        assert_gone(&started);
+    }
 }
 
 fn error_of(output: &Output) -> String {
@@ -222,6 +265,44 @@ fn missing_permission_is_said() {
     command.env("PATH", folder.path()).args(["testbed", "run"]).arg(every_transport(folder.path()));
     let error = error_of(&command.output().unwrap());
     assert!(error.contains("CAP_NET_ADMIN") && error.contains("--relay"), "{error}");
+}
+
+/// The same of the switch alone, on an interface that every machine has.
+#[test]
+fn a_switch_without_permission_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    let text = "rate = \"10Mbit/s\"\n[[port]]\ninterface = \"lo\"\n[[port]]\ninterface = \"pliant-none\"\n";
+    fs::write(&plan, text).unwrap();
+    // In a user namespace without a mapping even root has no capability over the network.
+    let made = Command::new("unshare").args(["--user", "true"]).stderr(Stdio::null()).status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there are no user namespaces");
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", env!("CARGO_BIN_EXE_pliant"), "switch"]).arg(&plan);
+    let error = error_of(&command.output().unwrap());
+    assert!(error.contains("interface lo") && error.contains("CAP_NET_RAW") && error.contains("relay"), "{error}");
+}
+
+/// Claims of a testbed: a measure, a figure or a scenario that is none is named before anything runs, or with it.
+#[test]
+fn mistakes_in_claims_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, records) = (folder.path().join("claims.toml"), folder.path().join("records.json"));
+    let claim = "runs = 1\ntolerance = 0.1\n[[claims]]\nscenario = \"x\"\nclaim = \"c\"\nmeasure = \"m\"\n";
+    for (text, why) in [
+        (claim.replace("measure", "mesure"), "claims.toml, line 6"),
+        (claim.replace("runs = 1", "runs = 0"), "above 0"),
+        (format!("{claim}figures = [\"reflex fig99\"]\n"), "no figure `reflex fig99`"),
+        (claim.to_owned(), "x.toml"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        let arguments = ["testbed", "record", file.to_str().unwrap(), "--records", records.to_str().unwrap()];
+        let error = error_of(&pliant(&arguments));
+        assert!(error.contains(why), "{error}");
+    }
 }
 
 #[test]

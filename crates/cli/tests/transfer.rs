@@ -108,7 +108,7 @@ fn a_file_is_sent_encrypted() {
     let (sent, received) = (json(&sent), json(&received));
     assert_eq!(sent["blake3"], received["blake3"]);
     assert_eq!((&sent["bytes"], &sent["encrypted"]), (&(3 * MB).into(), &true.into()));
-    assert_eq!((&sent["transport"], &received["direction"]), (&"tcp".into(), &"received".into()));
+    assert_eq!((&sent["transport"], &received["direction"]), (&"cubic".into(), &"received".into()));
     // Both processes read the same clock.
     let (offset, uncertainty) = (&sent["clock_offset_us"], &sent["clock_uncertainty_us"]);
     assert!(offset.as_f64().unwrap().abs() <= uncertainty.as_f64().unwrap() + 1.0, "{sent}");
@@ -146,7 +146,7 @@ fn what_goes_wrong_is_told_in_one_line() {
     let place = Place::new(10);
     let other = place.path("other").display().to_string();
     assert!(run(&["keygen", &other]).status.success());
-    assert_ends(&run(&["keygen", &other]), 2, "other: File exists");
+    assert_ends(&run(&["keygen", &other]), 2, "other: is there already");
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let nobody = nobody.local_addr().unwrap().to_string();
     let file = &place.file;

@@ -40,7 +40,7 @@ pub struct PliantStream {
 pub struct PliantContract {
     /// Least share of the fair rate.
     pub min_share: f64,
-    /// Weight.
+    /// Weight against other flows under weighted-fair, above 0.
     pub weight: f64,
 }
 

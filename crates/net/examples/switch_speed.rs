@@ -1,6 +1,7 @@
 //! Speed of the software switch, in packets per CPU-second: `bench/switch.sh` puts its parts together.
 //!
 //! `switch_speed ethernet IN OUT SECONDS`: forwards between two interfaces with two queues under 9:1.
+//! `switch_speed cable IN OUT SECONDS`: passes frames on between two interfaces, and nothing else: the kernel's part.
 //! `switch_speed relay SECONDS`: the same between two hosts on loopback.
 //! `switch_speed blast FROM TO SECONDS`: sends datagrams of 1472 bytes as fast as it can.
 //! `switch_speed sink AT SECONDS`: receives them.
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use pliant_net::clock::SharedClock;
 use pliant_net::socket::{Batch, Socket};
+use pliant_net::switch::cable::Cable;
 use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode, WireSize};
 use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAMES, Switch};
 use pliant_net::switch::frame::PLIANT_CLASSES;
@@ -30,6 +32,7 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["ethernet", input, output, seconds] => ethernet(input, output, seconds.parse().expect("seconds")),
+        ["cable", input, output, seconds] => cable([input, output], seconds.parse().expect("seconds")),
         ["relay", seconds] => relay(seconds.parse().expect("seconds")),
         ["blast", from, to, seconds] => blast(from, to, seconds.parse().expect("seconds")),
         ["sink", at, seconds] => sink(at, seconds.parse().expect("seconds")),
@@ -70,6 +73,17 @@ fn config(ports: [&str; 2]) -> SwitchConfig {
 fn cpu() -> f64 {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
+}
+
+fn cable(names: [&str; 2], seconds: u64) {
+    let mut cable = Cable::open(names).expect("the interfaces are there");
+    let clock = SharedClock::start();
+    let (mut passed, before) = (0, cpu());
+    while clock.now() < Instant::ZERO.after(Span::from_secs(seconds)) {
+        passed += cable.turn(Duration::from_millis(10)).expect("the cable holds");
+    }
+    let spent = cpu() - before;
+    println!("cable: {passed} packets in {spent:.2} CPU-s: {:.0} per CPU-second", passed as f64 / spent);
 }
 
 /// Turns until the time is over, then says what it cost.

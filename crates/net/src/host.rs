@@ -256,6 +256,7 @@ impl<T: Transport> Host<T> {
                 bytes: &bytes[pending.start..pending.end],
                 to: To::Address(pending.to),
                 octet: Some(pending.octet),
+                joins: false,
             };
             let messages: Vec<Outgoing<'_>> = batch.iter().map(message).collect();
             self.sender.send(self.socket.as_fd(), &messages, |_| *failed += 1)?;

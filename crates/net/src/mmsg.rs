@@ -33,6 +33,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) to: To,
     /// The octet of DSCP and ECN, for datagrams.
     pub(crate) octet: Option<u8>,
+    /// A part of the message before, out of the same interface: its payload only.
+    pub(crate) joins: bool,
 }
 
 /// A message that arrived.
@@ -76,12 +78,15 @@ impl Slots {
     }
 }
 
-/// Messages that are handed over as one: datagrams to the same address, of the same size but for the last.
+/// Messages that are handed over as one: datagrams to the same address, of the same size but for the last, which the
+/// kernel cuts, or parts of a frame.
 #[derive(Clone, Copy)]
 struct Run {
     first: usize,
     count: usize,
     bytes: usize,
+    /// Its messages are parts of a frame.
+    joined: bool,
 }
 
 impl Run {
@@ -149,12 +154,13 @@ impl Sender {
             // The kernel only reads what is sent; the C type has no word for that.
             let bytes = message.bytes;
             iovecs[index] = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-            match runs.last_mut().filter(|run| *segments && run.takes(messages, message)) {
+            match runs.last_mut().filter(|run| message.joins || *segments && run.takes(messages, message)) {
                 Some(run) => {
                     run.count += 1;
                     run.bytes += bytes.len();
+                    run.joined |= message.joins;
                 }
-                None => runs.push(Run { first: index, count: 1, bytes: bytes.len() }),
+                None => runs.push(Run { first: index, count: 1, bytes: bytes.len(), joined: false }),
             }
         }
         for (slot, run) in runs.iter().enumerate() {
@@ -164,7 +170,7 @@ impl Sender {
             header.msg_iovlen = run.count;
             header.msg_name = ptr::from_mut(&mut names[slot]).cast();
             header.msg_namelen = write_name(&mut names[slot], message.to);
-            let segment = (run.count > 1).then_some(message.bytes.len() as u16);
+            let segment = (run.count > 1 && !run.joined).then_some(message.bytes.len() as u16);
             header.msg_controllen = write_controls(&mut controls[slot], message.octet, segment);
             header.msg_control =
                 if header.msg_controllen > 0 { controls[slot].0.as_mut_ptr().cast() } else { ptr::null_mut() };
@@ -187,8 +193,13 @@ impl Sender {
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
                 Some(libc::EAGAIN) => wait_writable(socket)?,
-                Some(libc::EIO | libc::EINVAL) if run.count > 1 => return Ok(Some(run.first)),
-                // The device or the peer has no room, is down, or the message is too long for it.
+                Some(libc::EIO | libc::EINVAL) if run.count > 1 && !run.joined => return Ok(Some(run.first)),
+                // The device or the peer has no room, is down, or the message is too long for it; or the kernel does not
+                // know what is asked of it.
+                Some(libc::EIO | libc::EINVAL) if run.joined => {
+                    (run.first..run.first + run.count).for_each(&mut *refused);
+                    sent += 1;
+                }
                 Some(
                     libc::ENOBUFS
                     | libc::ENETDOWN
@@ -400,8 +411,10 @@ mod tests {
             let bodies: Vec<[u8; 2]> = octets.iter().map(|octet| [*octet, 7]).collect();
             let message = |body: &'_ [u8; 2]| (*body, To::Address(b_address), Some(body[0]));
             let parts: Vec<_> = bodies.iter().map(message).collect();
-            let messages: Vec<Outgoing<'_>> =
-                parts.iter().map(|(bytes, to, octet)| Outgoing { bytes, to: *to, octet: *octet }).collect();
+            let messages: Vec<Outgoing<'_>> = parts
+                .iter()
+                .map(|(bytes, to, octet)| Outgoing { bytes, to: *to, octet: *octet, joins: false })
+                .collect();
             sender.send(a.as_fd(), &messages, |_| panic!("loopback takes all")).unwrap();
             let mut got = Vec::new();
             while got.len() < BATCH {
@@ -432,7 +445,7 @@ mod tests {
                 .collect();
             let messages: Vec<Outgoing<'_>> = bodies
                 .iter()
-                .map(|(bytes, octet)| Outgoing { bytes, to: To::Address(b_address), octet: Some(*octet) })
+                .map(|(bytes, octet)| Outgoing { bytes, to: To::Address(b_address), octet: Some(*octet), joins: false })
                 .collect();
             let (mut sender, mut receiver) = (Sender::new(), Receiver::new(1500));
             sender.send(a.as_fd(), &messages, |_| panic!("loopback takes all")).unwrap();
@@ -449,7 +462,7 @@ mod tests {
     fn what_does_not_fit_is_said_to_be_cut() {
         let ((a, _), (b, b_address)) = (loopback(), loopback());
         let long = [1; 100];
-        let message = Outgoing { bytes: &long, to: To::Address(b_address), octet: None };
+        let message = Outgoing { bytes: &long, to: To::Address(b_address), octet: None, joins: false };
         Sender::new().send(a.as_fd(), &[message], |_| panic!("loopback takes all")).unwrap();
         let mut receiver = Receiver::new(64);
         let mut cut = None;
@@ -464,7 +477,7 @@ mod tests {
     fn a_refused_message_does_not_stop_the_others() {
         let ((a, _), (_b, b_address)) = (loopback(), loopback());
         let (fits, long) = ([1; 10], vec![1; 70_000]);
-        let message = |bytes| Outgoing { bytes, to: To::Address(b_address), octet: None };
+        let message = |bytes| Outgoing { bytes, to: To::Address(b_address), octet: None, joins: false };
         let mut refused = Vec::new();
         let messages = [message(&fits), message(&long), message(&fits)];
         Sender::new().send(a.as_fd(), &messages, |index| refused.push(index)).unwrap();

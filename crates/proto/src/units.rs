@@ -153,11 +153,17 @@ pub struct ParseUnitError {
     text: String,
     expected: &'static str,
     why: &'static str,
+    /// Units that would have been understood, if that is the matter.
+    units: &'static [(&'static str, u64)],
 }
 
 impl fmt::Display for ParseUnitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not {}: {}", self.text, self.expected, self.why)
+        write!(f, "\"{}\" is not {}: {}", self.text, self.expected, self.why)?;
+        for (index, (name, _)) in self.units.iter().enumerate() {
+            write!(f, "{}{name}", if index == 0 { ", there are: " } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
@@ -168,9 +174,9 @@ impl core::error::Error for ParseUnitError {}
 pub(crate) fn parse_with_unit(
     text: &str,
     expected: &'static str,
-    units: &[(&str, u64)],
+    units: &'static [(&'static str, u64)],
 ) -> Result<u64, ParseUnitError> {
-    let fail = |why| ParseUnitError { text: text.chars().take(40).collect(), expected, why };
+    let fail = |why| ParseUnitError { text: text.chars().take(40).collect(), expected, why, units: &[] };
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
@@ -179,10 +185,10 @@ pub(crate) fn parse_with_unit(
         return Err(fail("it has no number"));
     }
     if unit.is_empty() {
-        return Err(fail("it has no unit"));
+        return Err(ParseUnitError { units, ..fail("it has no unit") });
     }
     let Some((_, size)) = units.iter().find(|(name, _)| *name == unit) else {
-        return Err(fail("its unit is not known here"));
+        return Err(ParseUnitError { units, ..fail("its unit is not known here") });
     };
     let (mut value, mut scale, mut seen_point, mut seen_digit) = (0u128, 1u128, false, false);
     for c in number.chars() {

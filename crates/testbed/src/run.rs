@@ -92,6 +92,9 @@ pub struct Headroom {
 
 /// Of what delay of the 99th percentile a run is called overloaded.
 const TOO_LATE: Span = Span::from_ms(1);
+/// Of what delay of a single frame: longer than the switch waits for its turn beside other work, and of the order of
+/// retransmission timeouts. Linux takes 50 ms of each second from real-time processes that leave nothing to others.
+const STALL: Span = Span::from_ms(20);
 
 impl Headroom {
     /// Why the run is not a result, if so.
@@ -99,7 +102,10 @@ impl Headroom {
         if self.lost > 0 {
             return Some(format!("{} frames were lost beside the queues", self.lost));
         }
-        (self.late_p99 > TOO_LATE).then(|| format!("1 % of frames left more than {TOO_LATE} late"))
+        if self.late_p99 > TOO_LATE {
+            return Some(format!("1 % of frames left more than {TOO_LATE} late"));
+        }
+        (self.late_max > STALL).then(|| format!("the switch stood still for more than {STALL}"))
     }
 
     /// Two lines for people.
@@ -565,4 +571,25 @@ fn rows(scenario: &Resolved, hosts: &[HostReport], ended: Instant) -> Vec<FlowRo
         });
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run is a result unless frames were lost beside the queues, many left late, or the switch stood still.
+    #[test]
+    fn overload_is_said() {
+        let fine = Headroom { late_p99: Span::from_us(256), late_max: Span::from_ms(4), ..Headroom::default() };
+        assert_eq!(fine.overload(), None);
+        assert!(!fine.text().contains("overloaded"));
+        for (headroom, why) in [
+            (Headroom { lost: 3, ..fine.clone() }, "3 frames were lost"),
+            (Headroom { late_p99: Span::from_us(1024), ..fine.clone() }, "1 % of frames left more than 1ms late"),
+            (Headroom { late_max: Span::from_ms(50), ..fine }, "stood still for more than 20ms"),
+        ] {
+            let text = headroom.text();
+            assert!(text.contains("overloaded, not a result") && text.contains(why), "{text}");
+        }
+    }
 }

@@ -25,9 +25,10 @@ pub(super) fn text(label: &str, interval: Option<Span>, simulated: &RunResult, r
 const LEAST_RETRANSMISSIONS: u64 = 20;
 
 /// What is measured, its unit, and its value in the simulator and on the testbed.
-type Measure = (String, &'static str, f64, f64);
+pub(crate) type Measure = (String, &'static str, f64, f64);
 
-fn measures(interval: Option<Span>, simulated: &RunResult, real: &RunResult) -> Vec<Measure> {
+/// All measures of a run in both places.
+pub(crate) fn measures(interval: Option<Span>, simulated: &RunResult, real: &RunResult) -> Vec<Measure> {
     let mut all = Vec::new();
     for (index, (sim, testbed)) in by_group(simulated).iter().zip(&by_group(real)).enumerate() {
         let name = &simulated.groups[index].name;

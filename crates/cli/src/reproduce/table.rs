@@ -78,7 +78,8 @@ pub(super) fn text(outcomes: &[FigureOutcome]) -> String {
     let count = |verdict| all.clone().filter(|claim| claim.verdict == verdict).count();
     let counts = [Verdict::Agrees, Verdict::Scaled, Verdict::Differs];
     let counts = counts.map(|verdict| format!("{} {}", count(verdict), verdict.name())).join(", ");
-    writeln!(text, "{} figures, claims: {counts}", outcomes.len()).expect(TAKES_ALL);
+    let figures = if outcomes.len() == 1 { "figure" } else { "figures" };
+    writeln!(text, "{} {figures}, claims: {counts}", outcomes.len()).expect(TAKES_ALL);
     text
 }
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use pliant_sim::output::files;
+use pliant_proto::rng::fnv1a;
+use pliant_sim::output::{check_folder, files};
 use pliant_sim::scenario::{Estimate, Override, Resolved, Scenario};
 use rayon::prelude::*;
 
@@ -79,10 +80,7 @@ fn folder_name(choice: &Choice<'_>, seed: u64) -> String {
     let harmless = |c: char| if c.is_ascii_alphanumeric() || "-_=.,".contains(c) { c } else { '_' };
     let mut name: String = label.chars().map(harmless).take(120).collect();
     if name != label {
-        let hash = label
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        name = format!("{name}-{hash:016x}");
+        name = format!("{name}-{:016x}", fnv1a(label.as_bytes()));
     }
     if name.is_empty() { format!("seed={seed}") } else { format!("{name},seed={seed}") }
 }
@@ -123,6 +121,11 @@ pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
         return Err(CliError::User(format!("the sweep has {points} points, at most {MAX_POINTS} are possible")));
     }
     Ok(())
+}
+
+/// Refuses a folder that could not be written, before the first point runs.
+pub(super) fn refuse_unwritable(due: &[&Point<'_>]) -> Result<(), CliError> {
+    due.first().map_or(Ok(()), |point| Ok(check_folder(&point.folder, true)?))
 }
 
 /// Says in one line on stderr what is odd about the points.

@@ -171,11 +171,18 @@ pub(super) struct OutputArgs {
     pub(super) quiet: bool,
 }
 
-/// Names that `--transport` takes; `weighted` is short for `weighted-fair`. One that is known but refused has its reason.
+/// Names that `--transport` takes; `weighted` is short for `weighted-fair`, and scenarios' names for transports with
+/// credits are taken, too. One that is known but refused has its reason.
 fn transports() -> PossibleValuesParser {
-    let simulated = PossibleValue::new(Simulated::NearOpt.name()).hide(true);
+    let hidden = [Simulated::NearOpt.name(), Simulated::ExpressPass.name(), Simulated::FlexPass.name()];
     let names = TransportName::all().map(TransportName::name).chain(["weighted"]).map(PossibleValue::new);
-    PossibleValuesParser::new(names.chain([simulated]))
+    PossibleValuesParser::new(names.chain(hidden.map(|name| PossibleValue::new(name).hide(true))))
+}
+
+/// The name that a socket's transport has here, of one that may have a scenario's.
+fn socket_name(name: &str) -> &str {
+    let bare = |name: &str| name.replace('-', "");
+    TransportName::all().map(TransportName::name).find(|known| bare(known) == bare(name)).unwrap_or(name)
 }
 
 fn class() -> clap::builder::RangedI64ValueParser<u8> {
@@ -230,7 +237,7 @@ impl SendArgs {
             let why = "--transport near-opt needs an oracle, which exists in the simulator only";
             return Err(CliError::User(why.to_owned()));
         }
-        let transport: TransportName = self.transport.parse().map_err(CliError::User)?;
+        let transport: TransportName = socket_name(&self.transport).parse().map_err(CliError::User)?;
         if self.rate_cap.is_some_and(|rate| rate.bits_per_sec() == 0) {
             return Err(CliError::User("--rate-cap must be above 0".to_owned()));
         }
@@ -283,16 +290,21 @@ impl RecvArgs {
         (self.count > 0).then_some(self.count)
     }
 
-    pub(super) fn target(&self) -> Target {
+    pub(super) fn target(&self) -> Result<Target, CliError> {
         target_of(self.target.as_deref(), self.discard)
     }
 }
 
-pub(super) fn target_of(path: Option<&Path>, discard: bool) -> Target {
-    match path {
-        _ if discard => Target::Discard,
-        None => Target::Directory(PathBuf::from(".")),
-        Some(path) if path.is_dir() => Target::Directory(path.to_owned()),
-        Some(path) => Target::File(path.to_owned()),
+/// Where what arrives goes; refused, before anybody sends, where nothing can be written.
+pub(super) fn target_of(path: Option<&Path>, discard: bool) -> Result<Target, CliError> {
+    let Some(path) = path else {
+        return Ok(if discard { Target::Discard } else { Target::Directory(PathBuf::from(".")) });
+    };
+    if path.is_dir() {
+        return Ok(Target::Directory(path.to_owned()));
+    }
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => Err(CliError::User(format!("{}: no such folder: {}", path.display(), folder.display()))),
+        None => Ok(Target::File(path.to_owned())),
     }
 }

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pliant_net::connection::{Keys, Refused};
-use pliant_net::flow::Family;
+use pliant_net::flow::{Family, TransportName};
 use pliant_net::transfer::{Received, Sent, Settings};
+use pliant_proto::congestion::Algorithm;
 use pliant_proto::transport::Statistics;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -20,7 +21,7 @@ pub(super) struct Outcome {
     direction: &'static str,
     file: String,
     peer: SocketAddr,
-    /// `tcp`, `express-pass`, `flex-pass` or `atp`.
+    /// What both agreed on: `express-pass`, `flex-pass`, `atp`, or TCP, of which the sender tells its controller.
     transport: &'static str,
     encrypted: bool,
     /// Of the content (sender), or that arrived (receiver).
@@ -53,6 +54,16 @@ pub(super) struct Outcome {
     replayed: u64,
 }
 
+/// The transport of a sender that wanted one, and agreed with its peer on a family.
+fn agreed(wanted: TransportName, family: Family) -> &'static str {
+    match (wanted, family) {
+        (TransportName::Tcp(controller), _) => controller.name(),
+        // A peer without a line rate gives no credits.
+        (_, Family::Tcp) => Algorithm::Dctcp.name(),
+        (other, _) => other.name(),
+    }
+}
+
 /// What both sides have to tell.
 struct Common<'o> {
     bytes: u64,
@@ -70,6 +81,7 @@ impl Outcome {
         let common = Common { bytes, elapsed, family, statistics, refused, hash };
         let us = |ns: f64| Some(ns * 1e-3);
         Self {
+            transport: agreed(settings.flow.transport, family),
             clock_offset_us: us(clock_offset.ns as f64),
             clock_uncertainty_us: us(clock_offset.uncertainty_ns as f64),
             ..Self::new("sent", file.to_owned(), to, settings, common)

@@ -123,7 +123,7 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<Ending, CliError> {
     let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
     let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
     let settings = arguments.connection.settings(&flow)?;
-    let target = target_of(arguments.into.as_deref(), arguments.discard);
+    let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = Display::new(arguments.output.quiet);
     let lost = |error: &TransferError| eprintln!("lost: {error}");
     let fetched =

@@ -1,8 +1,9 @@
 //! The switch on interfaces.
 //!
 //! Frames come by a ring per interface, each with the time at which the kernel got it; the switch takes them in the
-//! order of these times, and they leave by one `sendmmsg` for up to 64. A checksum that a kernel left to hardware that
-//! a virtual interface does not have is completed here: receivers would drop the frame without a word.
+//! order of these times, and they leave by one `sendmmsg` for up to 64, datagrams of one flow [joined](super::merge). A
+//! checksum that a kernel left to hardware that a virtual interface does not have is passed on as left, which the frame's
+//! offload header says: without it receivers would drop the frame without a word.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -16,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::forwarder::{AddressTable, DEFAULT_FRAME_BYTES, DEFAULT_FRAMES, Departure, Intake, Switch, SwitchConfig};
 use super::frame::{self, FrameError, Layer4};
+use super::merge;
 use super::packet_ring::{OFFLOAD_BYTES, PacketRing, RingShape, interface_index, sending_socket};
 use crate::clock::{SharedClock, realtime_ns};
 use crate::mmsg::{BATCH, Outgoing, Sender, To};
@@ -99,14 +101,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Bytes before each frame that say what is left to be done to it.
-    const fn offset(self) -> usize {
-        match self {
-            Self::Fidelity => 0,
-            Self::Speed => OFFLOAD_BYTES,
-        }
-    }
-
     /// Number and size of frames that a switch keeps in this mode.
     pub const fn frames(self) -> (usize, usize) {
         match self {
@@ -162,6 +156,16 @@ pub enum SwitchError {
     },
 }
 
+impl SwitchError {
+    /// What an error means at an interface.
+    pub(super) fn of(name: &str, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::NotPermitted { name: name.to_owned() },
+            _ => Self::Interface { name: name.to_owned(), error },
+        }
+    }
+}
+
 /// A running switch on interfaces.
 pub struct EthernetSwitch {
     switch: Switch,
@@ -172,31 +176,32 @@ pub struct EthernetSwitch {
     sender: Sender,
     addresses: AddressTable,
     wire_size: WireSize,
-    mode: Mode,
+    /// Checksums are completed here: bits will be flipped, and receivers are to see that.
+    completes: bool,
     class_of_dscp: [u8; 64],
     departures: Vec<Departure>,
+    /// For each departure whether it leaves as a part of the one before.
+    joins: Vec<bool>,
+    /// Whether the kernel takes superframes, once that was seen.
+    takes_superframes: Option<bool>,
     next_overrun: Instant,
 }
 
 impl EthernetSwitch {
     /// Opens every interface. From now on their frames wait in rings.
     pub fn open(config: &EthernetConfig, clock: SharedClock) -> Result<Self, SwitchError> {
-        let failed = |name: &str, error: io::Error| match error.kind() {
-            io::ErrorKind::PermissionDenied => SwitchError::NotPermitted { name: name.to_owned() },
-            _ => SwitchError::Interface { name: name.to_owned(), error },
-        };
         let shape = match config.mode {
             Mode::Fidelity => RingShape::FRAMES,
             Mode::Speed => RingShape::SUPERFRAMES,
         };
         let (mut rings, mut interfaces) = (Vec::new(), Vec::new());
         for name in &config.interfaces {
-            let index = interface_index(name).map_err(|error| failed(name, error))?;
-            rings.push(PacketRing::open(index, shape).map_err(|error| failed(name, error))?);
+            let index = interface_index(name).map_err(|error| SwitchError::of(name, error))?;
+            rings.push(PacketRing::open(index, shape).map_err(|error| SwitchError::of(name, error))?);
             interfaces.push(index);
         }
         let first = config.interfaces.first().map_or("", String::as_str);
-        let sending = sending_socket(config.mode == Mode::Speed).map_err(|error| failed(first, error))?;
+        let sending = sending_socket().map_err(|error| SwitchError::of(first, error))?;
         // Sleeps end when they should; the kernel would else join wake-ups 50 us apart.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         Ok(Self {
@@ -208,9 +213,11 @@ impl EthernetSwitch {
             sender: Sender::new(),
             addresses: config.addresses.clone(),
             wire_size: config.wire_size,
-            mode: config.mode,
+            completes: config.mode == Mode::Fidelity && config.switch.faults.corrupt > 0.0,
             class_of_dscp: config.class_of_dscp,
             departures: Vec::with_capacity(BATCH),
+            joins: Vec::with_capacity(BATCH),
+            takes_superframes: None,
             next_overrun: Instant::ZERO,
         })
     }
@@ -259,9 +266,9 @@ impl EthernetSwitch {
     }
 
     fn take_frame(&mut self, at: Instant, port: u16) {
-        let Self { switch, rings, addresses, wire_size, class_of_dscp, mode, .. } = self;
+        let Self { switch, rings, addresses, wire_size, class_of_dscp, completes, .. } = self;
         rings[usize::from(port)].take(|whole| {
-            let frame = &mut whole.bytes[mode.offset()..];
+            let frame = &mut whole.bytes[OFFLOAD_BYTES..];
             let counters = switch.port_mut(port);
             counters.received += 1;
             counters.received_bytes += frame.len() as u64;
@@ -278,10 +285,8 @@ impl EthernetSwitch {
                 Err(FrameError::Malformed) => return counters.malformed += 1,
                 Err(FrameError::Tagged) => return counters.tagged += 1,
             };
-            let left = *mode == Mode::Fidelity && whole.checksum_missing;
-            if left && frame::complete_checksum(frame) {
-                counters.checksums_completed += 1;
-            }
+            let completed = *completes && whole.checksum_missing && frame::complete_checksum(frame);
+            counters.checksums_completed += u64::from(completed);
             let destination = addresses.find(header.mac, header.ipv4);
             if destination.is_none() && !header.is_group() || destination == Some(port) {
                 counters.unknown_destination += 1;
@@ -296,6 +301,9 @@ impl EthernetSwitch {
                 traffic_class: frame::classify(header.octet, class_of_dscp),
                 flow: header.flow,
             };
+            if completed {
+                merge::finish(whole.bytes);
+            }
             switch.take(at, port, &intake, whole.bytes);
         });
     }
@@ -309,32 +317,90 @@ impl EthernetSwitch {
             {
                 if departure.traffic_class.ecn() == Ecn::Ce {
                     let whole = self.switch.frame_mut(departure.frame);
-                    frame::set_ecn(&mut whole[self.mode.offset()..], departure.traffic_class);
+                    frame::set_ecn(&mut whole[OFFLOAD_BYTES..], departure.traffic_class);
                 }
                 self.departures.push(departure);
             }
             if self.departures.is_empty() {
                 return Ok(sent);
             }
-            let mut refused = [false; BATCH];
-            let message = |departure: &Departure| Outgoing {
-                bytes: self.switch.frame(departure.frame),
-                to: To::Interface(self.interfaces[usize::from(departure.port)]),
-                octet: None,
-            };
-            let messages: Vec<Outgoing<'_>> = self.departures.iter().map(message).collect();
-            self.sender.send(self.sending.as_fd(), &messages, |index| refused[index] = true)?;
-            drop(messages);
-            for (departure, refused) in self.departures.iter().zip(refused) {
-                self.switch.recycle(departure, !refused);
-                if !refused {
-                    // What stands before a frame is no part of it.
-                    self.switch.port_mut(departure.port).sent_bytes -= self.mode.offset() as u64;
-                }
-            }
-            sent += self.departures.len();
-            self.departures.clear();
+            sent += self.send_batch()?;
         }
+    }
+
+    /// Decides which departures leave as one. The order of those of one port stays.
+    fn join(&mut self) {
+        let Self { switch, departures, joins, takes_superframes, .. } = self;
+        departures.sort_by_key(|departure| departure.port);
+        joins.clear();
+        joins.resize(departures.len(), false);
+        let mut first = 0;
+        while first < departures.len() {
+            let head = departures[first];
+            let mut end = first + 1;
+            if *takes_superframes != Some(false)
+                && let Some(mut run) = merge::Run::begin(switch.frame(head.frame))
+            {
+                while let Some(next) = departures.get(end).filter(|next| next.port == head.port)
+                    && run.take(switch.frame(head.frame), switch.frame(next.frame))
+                {
+                    joins[end] = true;
+                    end += 1;
+                }
+                run.join(switch.frame_mut(head.frame));
+            }
+            first = end;
+        }
+    }
+
+    /// Sends what was collected. Returns how many frames that were.
+    fn send_batch(&mut self) -> io::Result<usize> {
+        self.join();
+        let mut refused = [false; BATCH];
+        let message = |(departure, &joins): (&Departure, &bool)| Outgoing {
+            bytes: &self.switch.frame(departure.frame)[if joins { merge::HEADERS } else { 0 }..],
+            to: To::Interface(self.interfaces[usize::from(departure.port)]),
+            octet: None,
+            joins,
+        };
+        let messages: Vec<Outgoing<'_>> = self.departures.iter().zip(&self.joins).map(message).collect();
+        self.sender.send(self.sending.as_fd(), &messages, |index| refused[index] = true)?;
+        drop(messages);
+        let count = self.departures.len();
+        if self.takes_superframes.is_none()
+            && let Some(joined) = (0..count).find(|&index| self.joins[index])
+        {
+            self.takes_superframes = Some(!refused[joined]);
+            if refused[joined] {
+                return self.send_apart(&refused);
+            }
+        }
+        for (departure, refused) in self.departures.iter().zip(refused) {
+            self.switch.recycle(departure, !refused);
+            if !refused {
+                // What stands before a frame is no part of it.
+                self.switch.port_mut(departure.port).sent_bytes -= OFFLOAD_BYTES as u64;
+            }
+        }
+        self.departures.clear();
+        Ok(count)
+    }
+
+    /// The kernel does not take superframes: what it refused is sent again, frame by frame.
+    #[cold]
+    fn send_apart(&mut self, refused: &[bool; BATCH]) -> io::Result<usize> {
+        let (again, gone): (Vec<_>, Vec<_>) = self.departures.iter().zip(refused).partition(|(_, refused)| **refused);
+        for (departure, _) in &gone {
+            self.switch.recycle(departure, true);
+            self.switch.port_mut(departure.port).sent_bytes -= OFFLOAD_BYTES as u64;
+        }
+        let count = gone.len();
+        let again: Vec<Departure> = again.into_iter().map(|(departure, _)| *departure).collect();
+        for departure in &again {
+            merge::separate(self.switch.frame_mut(departure.frame));
+        }
+        self.departures = again;
+        Ok(count + self.send_batch()?)
     }
 
     fn sleep(&self, at_most: Duration) -> io::Result<()> {

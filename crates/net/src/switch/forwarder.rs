@@ -420,7 +420,7 @@ impl Switch {
 
 /// Flips one bit behind the headers of Ethernet and IP, where checksums of TCP and UDP see it.
 fn corrupt(frame: &mut [u8], random: u64) {
-    const HEADERS: usize = super::frame::ETHERNET_BYTES + 20;
+    const HEADERS: usize = super::merge::HEADERS - 8;
     let first = if frame.len() > HEADERS + 8 { HEADERS } else { 0 };
     let body = &mut frame[first..];
     if !body.is_empty() {

@@ -228,14 +228,15 @@ pub fn complete_checksum(frame: &mut [u8]) -> bool {
     true
 }
 
-/// The sum of the 16-bit words, not folded.
+/// The sum of the 16-bit words.
 fn sum(bytes: &[u8]) -> u64 {
+    // The order of bytes may be changed afterwards (RFC 1071, section 2(B)); in the machine's own it vectorises.
     let (chunks, rest) = bytes.as_chunks::<4>();
-    let mut sum: u64 = chunks.iter().map(|chunk| u64::from(u32::from_be_bytes(*chunk))).sum();
+    let mut sum: u64 = chunks.iter().map(|chunk| u64::from(u32::from_ne_bytes(*chunk))).sum();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    sum += u64::from(u32::from_be_bytes(last));
-    sum
+    sum += u64::from(u32::from_ne_bytes(last));
+    u64::from(fold(sum).to_be())
 }
 
 fn fold(mut sum: u64) -> u16 {
@@ -243,6 +244,11 @@ fn fold(mut sum: u64) -> u16 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     sum as u16
+}
+
+/// The checksum of RFC 1071 over these bytes and a sum that goes before them.
+pub(super) fn internet_checksum(bytes: &[u8], before: u64) -> u16 {
+    !fold(sum(bytes) + before)
 }
 
 /// Whether a mark was added on the way.

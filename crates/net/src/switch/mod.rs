@@ -8,17 +8,20 @@
 //! | [`forwarder`] | keeps the frames, and puts the others together: what both drivers below drive |
 //! | [`counters`] | what was counted, as text and for Prometheus |
 //! | [`ethernet`] | on interfaces, by packet sockets; needs CAP_NET_RAW |
+//! | [`cable`] | no switch: what the kernel's part of one costs |
 //! | [`relay`] | on loopback, by UDP; needs nothing |
 //!
 //! One process and one thread hold all switches of a network: a frame crosses the kernel once between two hosts,
 //! whatever the number of links between them.
 
+pub mod cable;
 pub mod counters;
 pub mod ethernet;
 pub mod fabric;
 pub mod faults;
 pub mod forwarder;
 pub mod frame;
+mod merge;
 mod packet_ring;
 pub mod relay;
 #[cfg(test)]

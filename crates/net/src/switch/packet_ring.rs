@@ -19,15 +19,13 @@ pub(super) struct RingShape {
     /// Bytes of one slot: the kernel's header and the largest frame.
     slot_bytes: usize,
     slots: usize,
-    /// Frames have [`OFFLOAD_BYTES`] before them.
-    offloads: bool,
 }
 
 impl RingShape {
     /// For single frames: 40 ms of full ones at 1 Gbit/s, should the switch not run for so long.
-    pub(super) const FRAMES: Self = Self { slot_bytes: 2048, slots: 4096, offloads: false };
+    pub(super) const FRAMES: Self = Self { slot_bytes: 2048, slots: 4096 };
     /// For superframes, which hosts leave to be cut and summed.
-    pub(super) const SUPERFRAMES: Self = Self { slot_bytes: 1 << 17, slots: 256, offloads: true };
+    pub(super) const SUPERFRAMES: Self = Self { slot_bytes: 1 << 17, slots: 256 };
 
     fn bytes(self) -> usize {
         self.slot_bytes * self.slots
@@ -51,7 +49,7 @@ pub(super) fn interface_index(name: &str) -> io::Result<u32> {
 
 /// A frame in the ring.
 pub(super) struct RingFrame<'a> {
-    /// Its bytes, or as many as fit a slot, behind what is left to be done to it if the ring's shape says so.
+    /// [`OFFLOAD_BYTES`], and its own bytes, or as many as fit a slot.
     pub(super) bytes: &'a mut [u8],
     /// It was longer.
     pub(super) truncated: bool,
@@ -86,9 +84,7 @@ impl PacketRing {
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
-        if shape.offloads {
-            set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
-        }
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK_BYTES as libc::c_uint,
             tp_block_nr: (shape.bytes() / BLOCK_BYTES) as libc::c_uint,
@@ -152,8 +148,8 @@ impl PacketRing {
         assert!(status & libc::TP_STATUS_USER != 0, "a frame waits");
         // SAFETY: as in `peek`.
         let header = unsafe { *self.header() };
-        let before = if self.shape.offloads { OFFLOAD_BYTES } else { 0 };
-        let (start, length) = (usize::from(header.tp_mac) - before, header.tp_snaplen as usize + before);
+        let start = usize::from(header.tp_mac) - OFFLOAD_BYTES;
+        let length = header.tp_snaplen as usize + OFFLOAD_BYTES;
         assert!(start + length <= self.shape.slot_bytes, "the kernel keeps to the slot");
         // SAFETY: the range was just checked to lie in the slot, which is ours until it is given back below.
         let bytes = unsafe {
@@ -201,9 +197,9 @@ impl Drop for PacketRing {
     }
 }
 
-/// A packet socket that sends, past the interface's queueing discipline, and receives nothing.
-/// With `offloads` messages begin with [`OFFLOAD_BYTES`].
-pub(super) fn sending_socket(offloads: bool) -> io::Result<OwnedFd> {
+/// A packet socket that sends, past the interface's queueing discipline, and receives nothing. Messages begin with
+/// [`OFFLOAD_BYTES`].
+pub(super) fn sending_socket() -> io::Result<OwnedFd> {
     // SAFETY: a plain system call; what it returns is checked.
     let raw = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
     if raw < 0 {
@@ -212,9 +208,7 @@ pub(super) fn sending_socket(offloads: bool) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor was just opened, and nobody else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
     set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
-    if offloads {
-        set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
-    }
+    set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
     set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &(8 << 20))?;
     Ok(socket)
 }

@@ -178,6 +178,7 @@ impl Relay {
                     bytes: self.switch.frame(departure.frame),
                     to: To::Address(self.ports[usize::from(departure.port)].host),
                     octet: Some(departure.traffic_class.octet()),
+                    joins: false,
                 };
                 let messages: Vec<Outgoing<'_>> = batch.iter().map(message).collect();
                 let mut refused = [false; BATCH];

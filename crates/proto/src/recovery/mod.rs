@@ -2,6 +2,7 @@
 
 pub(crate) mod delivery;
 pub(crate) mod flight;
+pub mod proportional_rate;
 pub mod rack;
 pub mod reassembly;
 pub mod rtt;

@@ -87,7 +87,7 @@ impl Tally {
 /// displaced counts as refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounters {
-    /// Admitted.
+    /// Taken in.
     pub admitted: Tally,
     /// Refused, by [`DropReason`].
     pub dropped: [Tally; DropReason::ALL.len()],

@@ -158,7 +158,7 @@ pub enum Timer {
 pub struct Deadline {
     /// When.
     pub at: Instant,
-    /// Why.
+    /// Which of its timers it is.
     pub why: Timer,
 }
 

@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pliant_proto::rng::fnv1a;
+
 use super::runs::Job;
 use crate::output::{self, OutputError, files};
 use crate::results::RunResult;
@@ -48,10 +50,8 @@ impl Cache {
     /// The folder of a run, and what stands in it as the scenario.
     fn entry(&self, job: &Job) -> (PathBuf, String) {
         let text = format!("# simulator {FINGERPRINT}\n{}", job.scenario);
-        // FNV-1a with 64 bits; the text itself is compared as well.
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        // The text itself is compared as well.
+        let hash = fnv1a(text.as_bytes());
         (self.folder.join(format!("{hash:016x}")), text)
     }
 }

@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use super::on_testbed::TestbedRecords;
 use super::{ClaimOutcome, FigureOutcome, Quantity, Size, Verdict};
 
 /// What is said of a claim that differs and has no `why`.
@@ -154,13 +155,16 @@ impl Records {
         record.claims.iter().find(|record| record.claim == claim).map(|record| record.verdict)
     }
 
-    /// The document: papers, figures, claims. Of a figure that was reproduced at both sizes the full one counts.
-    pub fn to_markdown(&self) -> String {
+    /// The document: papers, figures, claims, and what testbeds found of them. Of a figure that was reproduced at both
+    /// sizes the full one counts.
+    pub fn to_markdown(&self, testbed: &TestbedRecords) -> String {
         let mut text = String::from(
             "# Reproduction\n\nWhat papers say, what Pliant finds, and whether these agree. Written by `pliant reproduce \
              --write-docs docs/reproduction.md`;\nthe claims and their tolerances are in `experiments/`, \
              [experiments.md](experiments.md) explains them.\n\n**agrees**: within the claim's tolerance. **scaled**: \
-             within it, at a size smaller than the paper's. **differs**: not within it.\n",
+             within it, at a size smaller than the paper's. **differs**: not within it.\n\n\
+             **On the testbed** is what `pliant testbed record` found: processes on a real network against the same \
+             scenario in the simulator.\n",
         );
         for (paper, figures) in &self.figures {
             let chosen: Vec<(&String, &str, &FigureRecord)> = figures
@@ -176,13 +180,15 @@ impl Records {
                 .expect(TAKES_ALL);
             for (figure, size, record) in chosen {
                 figure_section(&mut text, paper, figure, size, record);
+                text.push_str(&testbed.figure_section(paper, figure));
             }
         }
+        text.push_str(&testbed.section());
         text
     }
 }
 
-const TAKES_ALL: &str = "a string takes all";
+pub(super) const TAKES_ALL: &str = "a string takes all";
 
 fn preferred(sizes: &BTreeMap<String, FigureRecord>) -> Option<(&'static str, &FigureRecord)> {
     let of = |size: Size| sizes.get(size.name()).map(|record| (size.name(), record));
@@ -225,6 +231,6 @@ fn figure_section(text: &mut String, paper: &str, figure: &str, size: &str, reco
 }
 
 /// Text that may stand in a table's cell.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

@@ -327,7 +327,7 @@ fn records_become_a_document() {
     let mut records = Records::default();
     records.insert(&quick, Size::Quick);
     assert_eq!(Records::parse(&records.to_json()).unwrap(), records);
-    let document = records.to_markdown();
+    let document = records.to_markdown(&TestbedRecords::default());
     for part in [
         "### fig1: Two flows",
         "`pliant reproduce paper fig1`, one seed",
@@ -339,7 +339,7 @@ fn records_become_a_document() {
         assert!(document.contains(part), "{part} in\n{document}");
     }
     records.insert(&load(FILE, Size::Full).unwrap().evaluate(simulate).unwrap(), Size::Full);
-    assert!(records.to_markdown().contains("`pliant reproduce paper fig1 --full`, 2 seeds"));
+    assert!(records.to_markdown(&TestbedRecords::default()).contains("`pliant reproduce paper fig1 --full`, 2 seeds"));
     let recorded = |size| records.verdict("paper", "fig1", size, "two flows that share take twice as long");
     assert_eq!((recorded(Size::Quick), recorded(Size::Full)), (Some(Verdict::Scaled), Some(Verdict::Agrees)));
     records.retain(|_, _| false);

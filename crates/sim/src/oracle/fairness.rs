@@ -6,14 +6,6 @@ pub fn jain(rates: &[f64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (rates.len() as f64 * squares) }
 }
 
-/// [`jain`] of the rates per unit of weight: 1 when rates are proportional to weights, which must be above zero.
-pub fn weighted_jain(rates: &[f64], weights: &[f64]) -> f64 {
-    assert_eq!(rates.len(), weights.len(), "every rate has a weight");
-    assert!(weights.iter().all(|&weight| weight > 0.0), "weights are above zero");
-    let per_weight: Vec<f64> = rates.iter().zip(weights).map(|(rate, weight)| rate / weight).collect();
-    jain(&per_weight)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,8 +18,6 @@ mod tests {
         assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
         assert_eq!(jain(&[0.0, 0.0]), 1.0);
         assert_eq!(jain(&[]), 1.0);
-        assert_eq!(weighted_jain(&[3.0, 1.0], &[3.0, 1.0]), 1.0);
-        assert_eq!(weighted_jain(&[2.0, 2.0], &[1.0, 2.0]), 0.9);
     }
 
     proptest! {

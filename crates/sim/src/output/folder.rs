@@ -27,6 +27,29 @@ pub(super) fn write_whole(
     sync(parent(&target))
 }
 
+/// Whether an output folder can be written at `target`, asked before the work whose result it will hold. Nothing is left
+/// behind.
+///
+/// # Errors
+///
+/// What [`write_run`](super::write_run) would refuse: an existing folder without `force`, one that Pliant has not
+/// written, a place where no folder can be made.
+pub fn check_folder(target: &Path, force: bool) -> Result<(), OutputError> {
+    if target.file_name().is_none() {
+        return Err(OutputError::NotAName(target.to_path_buf()));
+    }
+    let real = fs::canonicalize(target).unwrap_or_else(|_| target.to_path_buf());
+    check_target(&real, force)?;
+    let mut place = real.as_path();
+    while !parent(place).exists() {
+        place = parent(place);
+    }
+    match Staged::create(place) {
+        Err(OutputError::Io { doing, source, .. }) => Err(OutputError::io(doing, target)(source)),
+        other => other.map(drop),
+    }
+}
+
 /// The path without symbolic links, so that what is renamed is the folder and not a link to it.
 fn resolve(target: &Path) -> Result<PathBuf, OutputError> {
     if target.file_name().is_none() {

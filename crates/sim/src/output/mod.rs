@@ -17,6 +17,7 @@ mod folder;
 mod schema;
 mod summary;
 
+pub use folder::check_folder;
 pub use summary::summary_json;
 
 /// Why output could not be written or read.
@@ -90,7 +91,8 @@ pub fn write_comparison(
             write_run_files(&own, variant.result, scenario)?;
         }
         write_text(&folder.join(files::COMPARISON), &report::comparison_json_in(title, variants, &names))?;
-        write_text(&folder.join(files::REPORT), &report::render_comparison(title, variants))
+        let first = scenarios.first().map_or("", String::as_str);
+        write_text(&folder.join(files::REPORT), &report::render_comparison(title, variants, first))
     })
 }
 
@@ -141,7 +143,7 @@ fn write_run_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &s
         let objects = objects.chunks(CHUNK_ROWS).map(|rows| schema::objects(rows, &result.groups));
         write_csv(&folder.join(files::OBJECTS), &schema::OBJECTS, objects)?;
     }
-    write_text(&folder.join(files::REPORT), &report::render(result))
+    write_text(&folder.join(files::REPORT), &report::render(result, resolved_scenario_toml))
 }
 
 fn write_data_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &str) -> Result<(), OutputError> {
@@ -246,13 +248,19 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
     let runs = comparison.folders.iter().map(|folder| read_run(&dir.join(folder))).collect::<Result<Vec<_>, _>>()?;
     let labels = comparison.variants.iter().zip(&runs);
     let variants: Vec<_> = labels.map(|(label, result)| Variant { label, result }).collect();
-    Ok(report::render_comparison(&comparison.title, &variants))
+    let first = comparison.folders.first().map_or(Ok(String::new()), |folder| read_scenario(&dir.join(folder)))?;
+    Ok(report::render_comparison(&comparison.title, &variants, &first))
+}
+
+fn read_scenario(dir: &Path) -> Result<String, OutputError> {
+    let path = dir.join(files::SCENARIO);
+    fs::read_to_string(&path).map_err(OutputError::io("read", &path))
 }
 
 /// Writes `report.html` of an output folder, of a run or of a comparison, anew from its other files; tells its path.
 pub fn rebuild_report(dir: &Path) -> Result<PathBuf, OutputError> {
     let compared = dir.join(files::COMPARISON).exists();
-    let page = if compared { comparison_page(dir)? } else { report::render(&read_run(dir)?) };
+    let page = if compared { comparison_page(dir)? } else { report::render(&read_run(dir)?, &read_scenario(dir)?) };
     let path = dir.join(files::REPORT);
     let fresh = dir.join(format!(".{}.new-{}", files::REPORT, std::process::id()));
     let replaced =

@@ -16,14 +16,15 @@ mod table;
 
 pub use table::text_table;
 
-/// The HTML report of one run.
-pub fn render(result: &RunResult) -> String {
-    page::page(&result.scenario, &[Variant { label: "", result }])
+/// The HTML report of one run of a resolved scenario, which it quotes.
+pub fn render(result: &RunResult, scenario_toml: &str) -> String {
+    page::page(&result.scenario, &[Variant { label: "", result }], scenario_toml)
 }
 
-/// The HTML report of several variants side by side; `title` names what they have in common.
-pub fn render_comparison(title: &str, variants: &[Variant<'_>]) -> String {
-    page::page(title, variants)
+/// The HTML report of several variants side by side; `title` names what they have in common, and the resolved scenario is
+/// that of the first.
+pub fn render_comparison(title: &str, variants: &[Variant<'_>], scenario_toml: &str) -> String {
+    page::page(title, variants, scenario_toml)
 }
 
 /// The HTML report of figures that were reproduced: each drawn as the paper draws it, under it the claims.

@@ -36,11 +36,15 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// The whole page.
-pub(super) fn page(title: &str, variants: &[Variant<'_>]) -> String {
+pub(super) fn page(title: &str, variants: &[Variant<'_>], scenario_toml: &str) -> String {
     let sections = sections(variants);
     let rows = compare(variants);
     let title = escape(title);
-    let mut body = format!("<header><p class=\"brand\">Pliant</p><h1>{title}</h1>{}</header>\n", identity(variants));
+    let mut body = format!(
+        "<header><p class=\"brand\">Pliant</p><h1>{title}</h1>{}{}</header>\n",
+        description(scenario_toml),
+        identity(variants)
+    );
     body.push_str(&warnings(variants));
     body.push_str(&main_table(&rows, variants.len()));
     body.push_str(&size_table(&rows, variants.len()));
@@ -54,8 +58,28 @@ pub(super) fn page(title: &str, variants: &[Variant<'_>]) -> String {
         body.push_str("</div></section>\n");
     }
     body.extend(variants.iter().map(queue_table));
+    body.push_str(&scenario_text(variants, scenario_toml));
     let figures = sections.iter().flat_map(|section| &section.figures);
     html(&title, &body, figures)
+}
+
+/// What the scenario says of itself.
+fn description(scenario_toml: &str) -> String {
+    let table = scenario_toml.parse::<toml::Table>().unwrap_or_default();
+    match table.get("description").and_then(toml::Value::as_str) {
+        Some(text) if !text.is_empty() => format!("<p class=\"description\">{}</p>", escape(text)),
+        _ => String::new(),
+    }
+}
+
+/// The whole scenario, folded away: a report that travels alone says what it is of.
+fn scenario_text(variants: &[Variant<'_>], scenario_toml: &str) -> String {
+    let of = match variants {
+        [_] => String::new(),
+        [first, ..] => format!(" of {}", escape(first.label)),
+        [] => return String::new(),
+    };
+    format!("<details><summary>Scenario{of}</summary><pre>{}</pre></details>\n", escape(scenario_toml))
 }
 
 /// A whole page that loads nothing: `title` and `body` are markup, and the body has a place for each figure.
@@ -158,9 +182,9 @@ fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
             if index == 0 {
                 // Colours tell groups apart in a run, variants in a comparison.
                 let swatch = if variants > 1 { String::new() } else { swatch(position) };
-                html.push_str(&group_cell(&swatch, row, group.len()));
+                html.push_str(&group_cell(&swatch, group));
             }
-            html.push_str(&variant_cell(row, variants));
+            html.push_str(&variant_cell(row, variants, !is_of_one_class(group)));
             let reference = (index > 0 && group[0].variant_index == 0).then(|| &group[0]);
             html.extend(columns.iter().map(|measure| value_cell(measure, row, reference)));
             html.push_str("</tr>");
@@ -191,19 +215,23 @@ fn unit(unit: &str) -> String {
     if unit.is_empty() { String::new() } else { format!("<small>{unit}</small>") }
 }
 
-fn group_cell(swatch: &str, row: &ComparisonRow, span: usize) -> String {
-    format!(
-        "<th scope=\"rowgroup\" rowspan=\"{span}\">{swatch}{}<small>class {}</small></th>",
-        escape(&row.group.name),
-        escape(&row.group.class)
-    )
+/// Whether a group is in the same class, taken by queues of the same name, in every variant.
+fn is_of_one_class(group: &[ComparisonRow]) -> bool {
+    group.iter().all(|row| row.group.class == group[0].group.class)
 }
 
-fn variant_cell(row: &ComparisonRow, variants: usize) -> String {
+fn group_cell(swatch: &str, group: &[ComparisonRow]) -> String {
+    let (name, class) = (escape(&group[0].group.name), escape(&group[0].group.class));
+    let class = if is_of_one_class(group) { format!("<small>class {class}</small>") } else { String::new() };
+    format!("<th scope=\"rowgroup\" rowspan=\"{}\">{swatch}{name}{class}</th>", group.len())
+}
+
+fn variant_cell(row: &ComparisonRow, variants: usize, with_class: bool) -> String {
     let (transport, contract) = (escape(&row.group.transport), escape(&row.group.contract));
     if variants > 1 {
         let (swatch, label) = (swatch(row.variant_index), escape(&row.variant));
-        format!("<th scope=\"row\">{swatch}{label}<small>{transport} · contract {contract}</small></th>")
+        let class = if with_class { format!("class {} · ", escape(&row.group.class)) } else { String::new() };
+        format!("<th scope=\"row\">{swatch}{label}<small>{class}{transport} · contract {contract}</small></th>")
     } else {
         format!("<th scope=\"row\">{transport}<small>contract {contract}</small></th>")
     }
@@ -254,14 +282,14 @@ fn size_table(rows: &[ComparisonRow], variants: usize) -> String {
             .expect("a string takes all");
         }
     }
-    let variant = if variants > 1 { "<th scope=\"col\">variant</th>" } else { "" };
+    let variant = if variants > 1 { "<th scope=\"col\" class=\"text\">variant</th>" } else { "" };
     let head = ["FCT mean", "FCT p50", "FCT p95", "FCT p99"]
         .map(|title| format!("<th scope=\"col\">{title}{}</th>", unit("µs")));
     let more = ["slowdown mean", "slowdown p50", "slowdown p95", "slowdown p99"];
     let more = more.map(|title| format!("<th scope=\"col\">{title}{}</th>", unit("×")));
     format!(
         "<details><summary>By flow size</summary><div class=\"scroll\"><table><thead><tr><th scope=\"col\">group</th>\
-         {variant}<th scope=\"col\">flow size</th><th scope=\"col\">flows</th><th scope=\"col\">unfinished</th>{}{}\
+         {variant}<th scope=\"col\" class=\"text\">flow size</th><th scope=\"col\">flows</th><th scope=\"col\">unfinished</th>{}{}\
          </tr></thead><tbody>{body}</tbody></table></div></details>\n",
         head.concat(),
         more.concat()
@@ -301,7 +329,7 @@ fn queue_table(variant: &Variant<'_>) -> String {
     let heads = heads.iter().zip(units).map(|(head, of)| format!("<th scope=\"col\">{head}{}</th>", unit(of)));
     format!(
         "<details><summary>Busiest queues{title}</summary><div class=\"scroll\"><table><thead><tr>\
-         <th scope=\"col\">port</th><th scope=\"col\">queue</th>{}<th scope=\"col\">why dropped</th></tr></thead>\
+         <th scope=\"col\">port</th><th scope=\"col\" class=\"text\">queue</th>{}<th scope=\"col\" class=\"text\">why dropped</th></tr></thead>\
          <tbody>{}</tbody></table></div></details>\n",
         heads.collect::<String>(),
         ports.into_iter().map(queue_row).collect::<String>()

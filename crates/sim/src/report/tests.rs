@@ -4,6 +4,9 @@ use crate::results::samples;
 /// Text that would run if it reached the page as markup.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&";
 
+/// A resolved scenario as far as the report reads it.
+const SCENARIO: &str = "description = \"Search beside <b>training</b>\"\nduration = \"20ms\"\n";
+
 #[test]
 fn no_text_of_the_user_becomes_markup() {
     let mut run = samples::run();
@@ -21,17 +24,19 @@ fn no_text_of_the_user_becomes_markup() {
     }
     run.interrupted = true;
     let variants = [Variant { label: HOSTILE, result: &run }, Variant { label: "b", result: &run }];
-    for page in [render(&run), render_comparison(HOSTILE, &variants)] {
+    let scenario = format!("description = \"\"\"{HOSTILE}\"\"\"");
+    for page in [render(&run, &scenario), render_comparison(HOSTILE, &variants, &scenario)] {
         let page = page.replace(page::PLOTLY, "");
         assert!(!page.contains("<img"), "markup got through");
         assert_eq!(page.matches("</script>").count(), 3, "as many as the page has scripts");
         assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
+        assert!(page.contains("<p class=\"description\">&lt;/script&gt;"), "the description is read and made harmless");
     }
 }
 
 #[test]
 fn a_report_needs_no_network_and_carries_plotly_once() {
-    let page = render(&samples::run());
+    let page = render(&samples::run(), SCENARIO);
     assert_eq!(page.matches(page::PLOTLY).count(), 1);
     let own = page.replace(page::PLOTLY, "");
     for reference in ["http://", "https://", "src=", "href=", "@import", "url("] {
@@ -44,20 +49,21 @@ fn a_report_needs_no_network_and_carries_plotly_once() {
 #[test]
 fn a_report_tells_what_identifies_the_run() {
     let mut run = samples::run();
-    let page = render(&run);
+    let page = render(&run, SCENARIO);
     for fact in ["leaf-spine &lt;mix&gt;", "00c0ffee12345678", "0.1.0", "search", "min_share 0.3"] {
         assert!(page.contains(fact), "{fact}");
     }
+    assert!(page.contains("Search beside &lt;b&gt;training") && page.contains("duration = &quot;20ms&quot;"));
     assert!(!page.contains("was interrupted"));
     run.interrupted = true;
-    assert!(render(&run).contains("This run was interrupted"));
+    assert!(render(&run, SCENARIO).contains("This run was interrupted"));
 }
 
 #[test]
 fn every_plot_has_data_and_a_place() {
     let run = samples::run();
     let variants = [Variant { label: "a", result: &run }, Variant { label: "b", result: &run }];
-    for (page, plots) in [(render(&run), 6), (render_comparison("ab", &variants), 2 * 5 + 4)] {
+    for (page, plots) in [(render(&run, SCENARIO), 6), (render_comparison("ab", &variants, SCENARIO), 2 * 5 + 4)] {
         assert_eq!(page.matches("<div class=\"plot\"").count(), plots);
         let start = page.find("id=\"figures\">").unwrap() + "id=\"figures\">".len();
         let json = &page[start..start + page[start..].find("</script>").unwrap()];
@@ -80,15 +86,15 @@ fn a_run_without_flows_or_samples_has_a_report() {
     run.ports.clear();
     run.queue_samples.clear();
     run.throughput_samples.clear();
-    assert!(render(&run).contains("search"));
-    assert!(render_comparison("nothing", &[]).contains("nothing"));
+    assert!(render(&run, SCENARIO).contains("search"));
+    assert!(render_comparison("nothing", &[], "").contains("nothing"));
 }
 
 #[test]
 fn a_comparison_marks_changes_against_the_first_variant() {
     let (calm, busy) = (samples::run_with(400, 0.5), samples::run_with(400, 2.0));
     let variants = [Variant { label: "calm", result: &calm }, Variant { label: "busy", result: &busy }];
-    let page = render_comparison("load", &variants);
+    let page = render_comparison("load", &variants, SCENARIO);
     assert!(page.contains("class=\"worse\"") && page.contains("share kept"));
     let json: serde_json::Value = serde_json::from_str(&comparison_json("load", &variants)).unwrap();
     assert_eq!(json["variants"], serde_json::json!(["calm", "busy"]));

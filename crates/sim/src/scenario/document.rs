@@ -33,6 +33,7 @@ impl Document {
             // The parser does not say which.
             let which = text.get(span.clone()).filter(|_| why == "duplicate key");
             let why = which.map_or(why.clone(), |which| format!("{why} `{}`", which.trim()));
+            let why = suggest::in_words(&why);
             ScenarioError::Syntax { place: place(span.start), why }
         };
         let parsed = DeTable::parse(text).map_err(|error| syntax(&error))?;
@@ -176,7 +177,7 @@ impl Document {
             let path = if self.places.contains_key(&kind) { &kind } else { path };
             return self.error(path, suggest::unknown("value", &name, &quoted.collect::<Vec<_>>()));
         }
-        self.error(path, message.replace('\n', " "))
+        self.error(path, suggest::in_words(&message.replace('\n', " ")))
     }
 }
 

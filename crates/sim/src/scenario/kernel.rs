@@ -70,6 +70,7 @@ fn linux(model: TransportName) -> TcpSpec {
         initial_rto: Some(Span::from_secs(1)),
         handshake: Some(true),
         rack: Some(true),
+        prr: Some(true),
         delayed_ack: Some(Span::from_ms(40)),
         hystart: (model == TransportName::Cubic).then_some(true),
         ..TcpSpec::default()

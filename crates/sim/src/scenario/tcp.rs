@@ -62,6 +62,9 @@ pub struct TcpSpec {
     /// Loss detection by time, and tail loss probes (RFC 8985); needs `sack`. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rack: Option<bool>,
+    /// Sends in proportion to what arrives while losses are repaired (RFC 6937); needs `sack`. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prr: Option<bool>,
     /// New data on the first two duplicate acknowledgements (RFC 3042). Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_transmit: Option<bool>,
@@ -303,6 +306,7 @@ impl TcpSpec {
             sack: Some(transport != TransportName::NewReno),
             sack_blocks: Some(tcp.sack_blocks),
             rack: Some(tcp.rack),
+            prr: Some(tcp.prr),
             limited_transmit: Some(tcp.limited_transmit),
             ecn: None,
             pacing: Some(false),
@@ -344,6 +348,7 @@ impl TcpSpec {
             sack: self.sack.unwrap_or(default.sack),
             sack_blocks: self.sack_blocks.unwrap_or(default.sack_blocks),
             rack: self.rack.unwrap_or(default.rack),
+            prr: self.prr.unwrap_or(default.prr),
             limited_transmit: self.limited_transmit.unwrap_or(default.limited_transmit),
             ack_every: self.ack_every.unwrap_or(default.ack_every),
             max_ack_delay: self.delayed_ack.unwrap_or(default.max_ack_delay),

@@ -26,26 +26,24 @@ const MESSAGES: &str = "contract = { min_delivery = 0.8 }\nmessages = { size = \
 
 fn needs(transport: TransportName) -> Option<Needs> {
     use TransportName as T;
-    let of = |plans, class, sprays, keys| Some(Needs { plans, class, sprays, keys });
-    match transport {
-        T::Kernel => None,
+    let of = |plans, class, sprays, keys| Needs { plans, class, sprays, keys };
+    Some(match transport {
+        T::Kernel => return None,
         T::Udp => of(ANY_PLAN, 1, true, &["udp = { rate = \"3Gbit/s\" }"]),
-        T::Dccp | T::NearOpt => of(ANY_PLAN, 1, false, &[""]),
         T::Push => of(ANY_PLAN, 1, false, &["", "push = { weights = \"equal\" }"]),
         T::Ndp => of(&["ndp"], 0, true, &["", "ndp = { initial_window = 10 }"]),
         T::Scdp => of(&["scdp"], 0, true, &[""]),
         T::Homa => of(&["homa"], 0, true, &["", "homa = { rtt_bytes = \"20kB\" }"]),
         T::PFabric => of(&["pfabric"], 0, true, &["", MESSAGES]),
         T::Atp => of(&["atp"], 1, true, &[MESSAGES, "contract = { min_delivery = 0.5 }", ""]),
-        T::ExpressPass => of(&["expresspass", "flexpass"], 0, false, &[""]),
-        T::Layered => of(&["expresspass", "flexpass"], 0, false, &[""]),
+        T::ExpressPass | T::Layered => of(&["expresspass", "flexpass"], 0, false, &[""]),
         T::FlexPass => of(&["flexpass", "flexpass-artifact"], 0, false, &["", "credit = { variant = \"artifact\" }"]),
         T::DctcpSenderDrop | T::DctcpBandwidth => of(ANY_PLAN, 1, false, &[MESSAGES, ""]),
         T::WeightedFair => of(ANY_PLAN, 0, false, &["contract = { weight = 0.25 }", REFLEX]),
         T::Reno | T::NewReno | T::Dctcp => of(ANY_PLAN, 0, false, &["", REFLEX]),
         T::Cubic => of(&["strict", "dwrr-9-1"], 1, false, &["", "cross_queue = {}"]),
-        T::TcpLp | T::Ledbat | T::LedbatPlusPlus => of(ANY_PLAN, 1, false, &[""]),
-    }
+        T::TcpLp | T::Ledbat | T::LedbatPlusPlus | T::Dccp | T::NearOpt => of(ANY_PLAN, 1, false, &[""]),
+    })
 }
 
 fn topologies() -> impl Strategy<Value = String> {
@@ -106,9 +104,15 @@ fn scenario(transport: TransportName, draw: &Draw) -> String {
     );
     for (name, (flows, keys)) in ["first", "second"].into_iter().zip(draw.flows.iter().zip(draw.keys)) {
         let (transport, class, keys) = (transport.name(), needs.class, pick(needs.keys, keys));
-        text += &format!(
-            "\n[traffic.{name}]\nkind = \"flows\"\n{flows}\ntransport = \"{transport}\"\nclass = {class}\n{keys}\n"
-        );
+        let group = [
+            format!("[traffic.{name}]"),
+            "kind = \"flows\"".to_owned(),
+            flows.clone(),
+            format!("transport = \"{transport}\""),
+            format!("class = {class}"),
+            keys.to_owned(),
+        ];
+        text += &["\n", &group.join("\n"), "\n"].concat();
     }
     text
 }

@@ -43,6 +43,8 @@ pub struct TcpConfig {
     pub sack_blocks: u8,
     /// Loss detection by time and tail loss probes (RFC 8985); needs `sack`. Default false.
     pub rack: bool,
+    /// Sends in proportion to what arrives while losses are repaired (RFC 6937); needs `sack`. Default false.
+    pub prr: bool,
     /// New data on the first two duplicate acknowledgements (RFC 3042). Default true.
     pub limited_transmit: bool,
     /// Data packets that one acknowledgement may answer, 1 to 255. Default 2 (RFC 5681 section 4.2).
@@ -84,6 +86,7 @@ impl Default for TcpConfig {
             sack: true,
             sack_blocks: 3,
             rack: false,
+            prr: false,
             limited_transmit: true,
             ack_every: 2,
             max_ack_delay: Span::from_us(500),
@@ -108,6 +111,8 @@ pub enum TcpConfigError {
     SackBlocks,
     /// `rack` without `sack`.
     RackWithoutSack,
+    /// `prr` without `sack`.
+    PrrWithoutSack,
     /// `ack_every` is zero.
     AckEvery,
     /// `rto`: the least timeout exceeds the greatest, or the greatest is below 60 s, or the first is zero.
@@ -124,6 +129,7 @@ impl fmt::Display for TcpConfigError {
             Self::Mss => "mss must be at least 1, and a full packet at most 65535 bytes on the wire",
             Self::SackBlocks => "sack_blocks must be 1 to 4",
             Self::RackWithoutSack => "rack needs sack",
+            Self::PrrWithoutSack => "prr needs sack",
             Self::AckEvery => "ack_every must be at least 1",
             Self::Rto => {
                 "rto.minimum must not exceed rto.maximum, which must be at least 60s; rto.initial must not be 0s"
@@ -143,6 +149,7 @@ impl TcpConfig {
         require(self.mss > 0 && self.mss.checked_add(self.wire.header_bytes).is_some(), TcpConfigError::Mss)?;
         require((1..=MAX_SACK_BLOCKS).contains(&usize::from(self.sack_blocks)), TcpConfigError::SackBlocks)?;
         require(self.sack || !self.rack, TcpConfigError::RackWithoutSack)?;
+        require(self.sack || !self.prr, TcpConfigError::PrrWithoutSack)?;
         require(self.ack_every > 0, TcpConfigError::AckEvery)?;
         let rto = &self.rto;
         require(rto.minimum <= rto.maximum && rto.maximum >= Span::from_secs(60), TcpConfigError::Rto)?;
@@ -169,6 +176,7 @@ mod tests {
             (TcpConfig { mss: u16::MAX, ..base.clone() }, TcpConfigError::Mss),
             (TcpConfig { sack_blocks: 5, ..base.clone() }, TcpConfigError::SackBlocks),
             (TcpConfig { sack: false, rack: true, ..base.clone() }, TcpConfigError::RackWithoutSack),
+            (TcpConfig { sack: false, prr: true, ..base.clone() }, TcpConfigError::PrrWithoutSack),
             (TcpConfig { ack_every: 0, ..base.clone() }, TcpConfigError::AckEvery),
             (TcpConfig { rto: short, ..base.clone() }, TcpConfigError::Rto),
             (TcpConfig { receive_buffer: Some(255), ..base.clone() }, TcpConfigError::Buffer),

@@ -4,6 +4,7 @@ use super::loss::Phase;
 use super::{Ack, CONNECTED, HANDSHAKE, LOSS, PERSIST, TcpSender, Unusual};
 use crate::congestion::{Cause, CongestionControl};
 use crate::packet::{ByteRange, Flags, SackBlocks};
+use crate::recovery::proportional_rate::ProportionalRate;
 use crate::recovery::scoreboard::DUP_THRESH;
 use crate::time::{Instant, Span};
 
@@ -46,10 +47,12 @@ impl<C: CongestionControl> TcpSender<C> {
         }
         let mut unusual = self.unusual.take().unwrap_or_default();
         let flight = self.in_flight(&unusual);
+        let before = self.known(&unusual);
         let news = self.read(now, &mut unusual, ack, sack, window_moved);
         let rtt = self.advance_unusual(now, &mut unusual, ack, &news);
         self.report(now, ack, news.acked, flight, rtt, unusual.loss.phase == Phase::Fast);
-        self.follow(now, &mut unusual, &news);
+        let newly_lost = self.follow(now, &mut unusual, &news);
+        self.follow_rate(&mut unusual, &news, before, newly_lost);
         self.set_loss_state(&unusual);
         self.unusual = Some(unusual);
         if ack.flags.contains(Flags::ECE) {
@@ -120,8 +123,8 @@ impl<C: CongestionControl> TcpSender<C> {
         rtt
     }
 
-    /// Moves between the phases of recovery.
-    fn follow(&mut self, now: Instant, unusual: &mut Unusual, news: &News) {
+    /// Moves between the phases of recovery. Whether RACK found more to be lost.
+    fn follow(&mut self, now: Instant, unusual: &mut Unusual, news: &News) -> bool {
         let loss = &mut unusual.loss;
         let before = loss.phase;
         if before != Phase::Open {
@@ -139,10 +142,12 @@ impl<C: CongestionControl> TcpSender<C> {
         }
         if unusual.rack.is_some() {
             let ended = before != unusual.loss.phase;
-            self.follow_rack(now, unusual, news, ended);
-        } else if unusual.loss.phase == Phase::Open {
+            return self.follow_rack(now, unusual, news, ended);
+        }
+        if unusual.loss.phase == Phase::Open {
             self.count_duplicate(now, unusual, news);
         }
+        false
     }
 
     fn count_duplicate(&mut self, now: Instant, unusual: &mut Unusual, news: &News) {
@@ -165,8 +170,31 @@ impl<C: CongestionControl> TcpSender<C> {
         if !self.config.sack {
             unusual.loss.inflation = i64::from(DUP_THRESH) * self.mss() as i64;
         }
+        unusual.loss.rate = self.config.prr.then(|| ProportionalRate::new(flight));
         unusual.fast_recoveries += 1;
         self.congestion(now, Cause::Loss, flight, true);
+    }
+
+    /// Bytes that have arrived, and the end of those that are lost, by all that is known.
+    fn known(&self, unusual: &Unusual) -> (u64, u64) {
+        let board = &unusual.loss.scoreboard;
+        (self.snd_una + board.sacked_bytes(), board.lost_below(self.mss()))
+    }
+
+    /// What may be sent on this acknowledgement (RFC 6937), `before` which that was known.
+    fn follow_rate(&mut self, unusual: &mut Unusual, news: &News, before: (u64, u64), newly_lost: bool) {
+        if unusual.loss.rate.is_none() {
+            return;
+        }
+        let (mss, ssthresh, (arrived, lost_below)) = (self.mss(), self.controller.window(), self.known(unusual));
+        let Unusual { loss, rack, .. } = unusual;
+        let (pipe, newly_lost) = match rack {
+            Some(rack) => (rack.in_flight(), newly_lost),
+            None => (loss.scoreboard.pipe(self.snd_una, self.snd_nxt, mss), lost_below > before.1),
+        };
+        if let Some(rate) = &mut loss.rate {
+            rate.on_acknowledged(arrived.saturating_sub(before.0), pipe, ssthresh, news.acked > 0 && !newly_lost, mss);
+        }
     }
 
     /// NewReno's window during recovery (RFC 6582 section 3.2, steps 3 and 4).
@@ -184,11 +212,11 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// RACK's turn after an acknowledgement; `ended` if it ended a repair.
-    fn follow_rack(&mut self, now: Instant, unusual: &mut Unusual, news: &News, ended: bool) {
+    /// RACK's turn after an acknowledgement; `ended` if it ended a repair. Whether it found more to be lost.
+    fn follow_rack(&mut self, now: Instant, unusual: &mut Unusual, news: &News, ended: bool) -> bool {
         let (smoothed, unacked, next) = (self.rtt.smoothed(), self.snd_una, self.snd_nxt);
         let repairing = unusual.loss.phase != Phase::Open;
-        let Some(rack) = &mut unusual.rack else { return };
+        let Some(rack) = &mut unusual.rack else { return false };
         let plain_duplicate = news.acked == 0 && news.sacked == 0;
         let probe_repaired = rack.settle_probe(unacked, news.dsack, plain_duplicate);
         rack.follow_duplicates(unacked, next, news.dsack.is_some());
@@ -204,5 +232,6 @@ impl<C: CongestionControl> TcpSender<C> {
             self.controller.on_recovered(flight);
         }
         self.arm_loss_probe(now, unusual);
+        lost
     }
 }

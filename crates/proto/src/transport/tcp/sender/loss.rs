@@ -1,5 +1,6 @@
 //! Where a sender stands in repairing losses.
 
+use crate::recovery::proportional_rate::ProportionalRate;
 use crate::recovery::scoreboard::Scoreboard;
 
 /// How new losses and old ones are being repaired.
@@ -34,6 +35,8 @@ pub(super) struct Loss {
     /// SND.UNA at the last timeout.
     pub(super) timed_out: Option<u64>,
     pub(super) scoreboard: Scoreboard,
+    /// How much fast recovery may send, if it keeps to what arrives.
+    pub(super) rate: Option<ProportionalRate>,
 }
 
 impl Loss {
@@ -51,6 +54,7 @@ impl Loss {
         self.inflation = 0;
         self.retransmit_first = false;
         self.partial_seen = false;
+        self.rate = None;
         self.scoreboard.begin(unacked);
     }
 
@@ -65,6 +69,19 @@ impl Loss {
         self.duplicates = 0;
         self.inflation = 0;
         self.retransmit_first = false;
+        self.rate = None;
+    }
+
+    /// The window within which to repair: the controller's, or what is in flight and what may join it.
+    pub(super) fn window(&self, in_flight: u64, window: u64) -> u64 {
+        self.rate.map_or(window, |rate| in_flight + rate.allowance())
+    }
+
+    /// So many bytes were sent.
+    pub(super) fn on_sent(&mut self, bytes: u64) {
+        if let Some(rate) = &mut self.rate {
+            rate.on_sent(bytes);
+        }
     }
 
     /// Whether fast recovery may begin: not again for what an earlier repair covers. RFC 6582 wants the

@@ -167,11 +167,6 @@ impl<C: CongestionControl> TcpSender<C> {
         &self.controller
     }
 
-    /// The congestion controller, for those who steer it from outside.
-    pub fn controller_mut(&mut self) -> &mut C {
-        &mut self.controller
-    }
-
     /// First byte not acknowledged (SND.UNA).
     pub fn unacked(&self) -> u64 {
         self.snd_una

@@ -77,7 +77,8 @@ impl<C: CongestionControl> TcpSender<C> {
         let (mss, window, loss) = (self.mss(), self.controller.window(), &unusual.loss);
         let flight = self.snd_nxt - self.snd_una;
         if let Some(rack) = &unusual.rack {
-            return self.choose_by_rack(now, rack.in_flight(), rack.next_lost(), loss.retransmit_first);
+            let window = loss.window(rack.in_flight(), window);
+            return self.choose_by_rack(now, (rack.in_flight(), window), rack.next_lost(), loss.retransmit_first);
         }
         match (loss.phase, self.config.sack) {
             (Phase::Fast, true) => self.choose_by_scoreboard(now, unusual),
@@ -122,6 +123,7 @@ impl<C: CongestionControl> TcpSender<C> {
             return board.next_hole(self.snd_nxt).map(Next::Again);
         }
         let pipe = board.pipe(self.snd_una, self.snd_nxt, mss);
+        let window = unusual.loss.window(pipe, window);
         if !self.has_room(pipe, window) {
             return None;
         }
@@ -135,8 +137,13 @@ impl<C: CongestionControl> TcpSender<C> {
         board.next_unsacked().map(Next::Again).or_else(rescue)
     }
 
-    fn choose_by_rack(&mut self, now: Instant, in_flight: u64, lost: Option<ByteRange>, first: bool) -> Option<Next> {
-        let window = self.controller.window();
+    fn choose_by_rack(
+        &mut self,
+        now: Instant,
+        (in_flight, window): (u64, u64),
+        lost: Option<ByteRange>,
+        first: bool,
+    ) -> Option<Next> {
         match lost {
             Some(segment) => (first || self.has_room(in_flight, window)).then_some(Next::Again(segment)),
             None => self.next_new(now, in_flight, window).map(Next::New),
@@ -146,6 +153,7 @@ impl<C: CongestionControl> TcpSender<C> {
     fn transmit_new(&mut self, now: Instant, unusual: &mut Unusual, len: u16) -> Packet {
         let start = self.snd_nxt;
         let packet = self.send_new(now, len);
+        unusual.loss.on_sent(u64::from(len));
         if unusual.loss.phase == Phase::Open && unusual.loss.duplicates > 0 {
             unusual.loss.limited_bytes += u64::from(len);
         }
@@ -181,6 +189,7 @@ impl<C: CongestionControl> TcpSender<C> {
 
     fn repeat_packet(&mut self, now: Instant, unusual: &mut Unusual, range: ByteRange, fin: bool) -> Packet {
         unusual.retransmissions += 1;
+        unusual.loss.on_sent(range.len());
         if self.timer.is_none() {
             self.timer = Some(now.after(self.rtt.rto()));
         }

@@ -35,6 +35,24 @@ fn what_is_sacked_does_not_raise_ssthresh() {
     assert_eq!((congestion.cause, congestion.flight), (Cause::Timeout, window));
 }
 
+/// RFC 6937: half of a window of 20 is lost, and the next acknowledgements come all at once. RFC 6675 fills the halved
+/// window in a burst as soon as it knows; in proportion one segment leaves for each that arrived.
+#[test]
+fn proportional_rate_reduction_sends_no_burst() {
+    // Segments 0 to 9 lost; each acknowledgement SACKs one more of 10 to 19.
+    let sends = |config: &TcpConfig| {
+        let mut end = sender(config, TestController::aimd(20), 20 * MSS);
+        (11..=20).map(|end_of_block| answer(&mut end, us(30), 0, &[(10, end_of_block)]).len()).collect::<Vec<_>>()
+    };
+    let plain = sends(&config());
+    assert!(plain.iter().any(|&burst| burst > 2), "{plain:?}");
+    for rack in [false, true] {
+        let sent = sends(&TcpConfig { prr: true, rack, ..config() });
+        assert!(sent[3..].iter().all(|&burst| burst <= 1), "rack {rack}: {sent:?}");
+        assert!(sent.iter().sum::<usize>() >= 5, "rack {rack}: {sent:?}");
+    }
+}
+
 #[test]
 fn sack_repairs_all_holes_in_about_one_round_trip() {
     const LOST: &[usize] = &[2, 5, 8, 11, 14];

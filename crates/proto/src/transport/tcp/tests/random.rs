@@ -29,12 +29,12 @@ prop_compose! {
         ack_every in 1u8..4,
         ecn in prop_oneof![Just(EcnMode::Off), Just(EcnMode::Classic), Just(EcnMode::Accurate)],
         buffer in prop_oneof![Just(None), (256u64..30_000).prop_map(Some)],
-        (paced, one_way_delay) in any::<(bool, bool)>(),
+        (paced, one_way_delay, prr) in any::<(bool, bool, bool)>(),
     ) -> TcpConfig {
         let pacing = paced.then(PacingFactors::default);
-        let rack = sack && rack;
+        let (rack, prr) = (sack && rack, sack && prr);
         TcpConfig {
-            sack, rack, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
+            sack, rack, prr, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
             ..config()
         }
     }

@@ -1,0 +1,119 @@
+//! What the documentation and the help texts tell users to type: it runs.
+
+mod common;
+#[path = "common/shell.rs"]
+mod shell;
+
+use std::fs;
+use std::path::Path;
+
+use common::{pliant, pliant_in, stderr};
+
+/// Variants and traffic of the demo, small.
+const SHORT_DEMO: [&str; 6] =
+    ["--set", "duration=1ms", "--set", "topology.hosts_per_leaf=2", "--set", "traffic.copies.size=20kB"];
+
+/// A scenario for the examples that speak of `rack.toml`.
+const RACK: &str = r#"
+duration = "1ms"
+topology = { kind = "star", hosts = 6, link = { rate = "10Gbit/s", delay = "1us" } }
+
+[traffic.web]
+kind = "poisson"
+size = "20kB"
+load = 0.5
+
+[traffic.backup]
+kind = "permutation"
+size = "100kB"
+"#;
+
+fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// What follows `pliant` in a command.
+fn arguments(command: &str) -> Vec<String> {
+    shell::words(command).split_off(1)
+}
+
+/// The examples of a help text, without comments and without what they are piped into.
+fn examples(command: &str) -> Vec<Vec<String>> {
+    let output = pliant(&[command, "--help"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let examples = text.split("Example").nth(1).unwrap_or_else(|| panic!("{command} --help has no example"));
+    let lines = examples.lines().map(str::trim).filter(|line| line.starts_with("pliant "));
+    lines.map(|line| arguments(line.split("  ").next().unwrap().split(['|', '>']).next().unwrap())).collect()
+}
+
+/// Every example that needs no network, no privilege and no minutes runs as it stands, beside a `rack.toml`.
+#[test]
+fn examples_of_help_texts_run() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("rack.toml"), RACK).unwrap();
+    let mut ran = 0;
+    for command in ["run", "compare", "sweep", "check", "list", "show", "report", "fluid", "keygen", "reproduce"] {
+        for mut example in examples(command) {
+            let needs_more = example.iter().any(|word| word.contains("testbed"))
+                || (command == "reproduce" && !example.iter().any(|word| word == "--list" || word == "--check"));
+            if needs_more {
+                continue;
+            }
+            let simulates = ["run", "compare", "sweep"].contains(&command);
+            if simulates && example[1] == "demo" {
+                example.extend(SHORT_DEMO.map(str::to_owned));
+            }
+            if simulates && command != "sweep" {
+                example.push("--force".to_owned());
+            }
+            let output = pliant_in(folder.path(), &example.iter().map(String::as_str).collect::<Vec<_>>());
+            assert!(output.status.success(), "{example:?}: {}", stderr(&output));
+            ran += 1;
+        }
+    }
+    assert!(ran >= 30, "{ran} examples");
+    assert!(folder.path().join("results/rack/report.html").is_file(), "what an example says it writes");
+    assert!(folder.path().join("results/grid/sweep.csv").is_file());
+}
+
+/// What makes the guide's scenarios short, by file.
+const SHORT_GUIDE: &[(&str, &[&str])] = &[
+    ("backup", &["--set", "duration=21ms", "--set", "topology.hosts_per_leaf=2", "--set", "traffic.backup.size=1MB"]),
+    ("training", &["--set", "duration=22ms"]),
+    ("rollout", &["--set", "duration=5ms", "--set", "topology.hosts_per_leaf=2"]),
+];
+
+/// The commands of the guide's code blocks, of which each may go over several lines.
+fn guide_commands(guide: &str) -> Vec<String> {
+    let blocks = guide.split("\n```").skip(1).step_by(2).filter_map(|block| block.strip_prefix('\n'));
+    let joined = blocks.map(|block| block.replace("\\\n", " "));
+    joined.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// Every command of the guide runs, made short, and its tables have a row for every variant of the scenario.
+#[test]
+fn the_guide_runs() {
+    let guide = fs::read_to_string(repository().join("docs/guide.md")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let commands = guide_commands(&guide);
+    for (name, short) in SHORT_GUIDE {
+        let file = format!("docs/guide/{name}.toml");
+        let of_file: Vec<_> = commands.iter().filter(|command| command.contains(&file)).collect();
+        assert!(!of_file.is_empty(), "the guide runs {file}");
+        for command in of_file {
+            let mut words = arguments(command);
+            if let Some(at) = words.iter().position(|word| word == "--out") {
+                words[at + 1] = folder.path().join(&words[at + 1]).to_string_lossy().into_owned();
+            }
+            words.extend(short.iter().map(|&word| word.to_owned()));
+            let output = pliant_in(repository(), &words.iter().map(String::as_str).collect::<Vec<_>>());
+            assert!(output.status.success(), "{command}: {}", stderr(&output));
+        }
+        let scenario: toml::Table = fs::read_to_string(repository().join(&file)).unwrap().parse().unwrap();
+        for variant in scenario["variants"].as_table().unwrap().keys() {
+            assert!(guide.contains(&format!("\n| {variant} |")), "a row for {variant} of {file}");
+        }
+    }
+    assert_eq!(fs::read_dir(repository().join("docs/guide")).unwrap().count(), SHORT_GUIDE.len(), "every file is run");
+}
