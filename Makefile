@@ -46,9 +46,10 @@ bench-net: $(PLIANT)
 testbed: $(PLIANT)
 	$(PLIANT) testbed record --real-time
 
-## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz.
+## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz. `make test` replays the corpora and some thousand
+## random changes of them on stable (crates/cli/tests/fuzz.rs).
 fuzz:
-	cd fuzz && for target in wire_codec scenario_parser distribution_parser connection_parsers connection_endpoint; do \
+	cd fuzz && for target in wire_codec scenario_parser distribution_parser frame_parser connection_parsers connection_endpoint; do \
 		mkdir -p artifacts/found/$$target && \
 		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target -- \
 			-max_total_time=$(FUZZ_SECONDS) || exit 1; done

@@ -1,7 +1,7 @@
 //! The `pliant` command.
 //!
 //! Results go to stdout, progress and errors to stderr. Exit codes: 0 done, 1 a failure of the machine (a disk, a
-//! file that vanished), 2 a mistake of the user's (one line says which), 3 to 5 of `send` and `recv` only, 130 interrupted
+//! file that vanished), 2 a mistake of the user's (one line says which), 3 to 5 of transfers only, 130 interrupted
 //! (what finished is written).
 
 mod check;
@@ -65,6 +65,8 @@ enum Command {
     Fluid(fluid::Arguments),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
+    Offer(transfer::OfferArgs),
+    Fetch(transfer::FetchArgs),
     Keygen(transfer::KeygenArgs),
     Switch(testbed::SwitchArguments),
     Testbed(testbed::Arguments),
@@ -94,6 +96,8 @@ fn main() -> ExitCode {
         Command::Fluid(arguments) => fluid::run(arguments),
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
+        Command::Offer(arguments) => transfer::offer(arguments),
+        Command::Fetch(arguments) => transfer::fetch(arguments),
         Command::Keygen(arguments) => transfer::keygen(arguments),
         Command::Switch(arguments) => testbed::switch(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),

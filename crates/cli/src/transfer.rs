@@ -1,7 +1,9 @@
-//! `pliant send`, `pliant recv` and `pliant keygen`: a file, a directory or a stream between two hosts, over UDP.
+//! `pliant send`, `recv` and `keygen`: a file, a directory or a stream between two hosts, over UDP; `offer` and `fetch`: a
+//! file from many hosts at once.
 
 mod arguments;
 mod outcome;
+mod push;
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
@@ -18,6 +20,7 @@ use crate::error::{CliError, is_about_a_path};
 use crate::{Ending, interrupt};
 pub(crate) use arguments::{RecvArgs, SendArgs};
 use outcome::Outcome;
+pub(crate) use push::{FetchArgs, OfferArgs, fetch, offer};
 
 const KEYGEN_EXAMPLES: &str = "\
 Examples:
@@ -110,7 +113,10 @@ impl From<TransferError> for CliError {
         use io::ErrorKind as Kind;
         let text = error.to_string();
         let kind = match &error {
-            TransferError::NotLoopback(_) | TransferError::Flow(_) | TransferError::Connect(_) => Kind::InvalidInput,
+            TransferError::NotLoopback(_)
+            | TransferError::Flow(_)
+            | TransferError::Connect(_)
+            | TransferError::Sources(_) => Kind::InvalidInput,
             TransferError::File { error, .. } | TransferError::Socket { error, .. } => error.kind(),
             TransferError::NoAnswer { .. } => return Self::NoPeer(text),
             TransferError::Ended { why, .. } if why.is_refusal() => return Self::NoPeer(text),

@@ -76,6 +76,12 @@ impl Receiver {
         Self::start(command)
     }
 
+    fn offering(file: &str, arguments: &[&str]) -> Self {
+        let mut command = pliant();
+        command.args(["offer", file, "--listen", "127.0.0.1:0"]).args(arguments);
+        Self::start(command)
+    }
+
     fn finish(mut self) -> Output {
         let mut stderr = Vec::new();
         self.stderr.read_to_end(&mut stderr).unwrap();
@@ -230,6 +236,51 @@ fn killed_peers_are_noticed() {
     assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0, "a partial file is not passed off as whole");
 }
 
+/// A peer that stalls, stopped in the middle but there, is given up after the idle timeout, whichever side it is.
+#[test]
+fn stalled_peers_are_given_up() {
+    let place = Place::new(10);
+    let patience = ["--key", &place.key, "--idle-timeout", "1s"];
+    let stop = |child: &Child| {
+        assert!(Command::new("kill").args(["-STOP", &child.id().to_string()]).status().unwrap().success());
+    };
+    let receiving = |into: &Path| {
+        std::fs::create_dir(into).unwrap();
+        Receiver::new(&[&[into.to_str().unwrap()], &patience[..]].concat())
+    };
+    let into = place.path("first");
+    let mut receiver = receiving(&into);
+    let midway = Midway::new(&receiver.address, &patience, &into);
+    stop(&receiver.child);
+    assert_ends(&midway.sender.wait_with_output().unwrap(), 4, "nothing heard for 1s");
+    receiver.child.kill().unwrap();
+    let into = place.path("second");
+    let receiver = receiving(&into);
+    let mut midway = Midway::new(&receiver.address, &patience, &into);
+    stop(&midway.sender);
+    assert_ends(&receiver.finish(), 4, "nothing heard for 1s");
+    midway.sender.kill().unwrap();
+    assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0);
+}
+
+/// Somebody who speaks another version says so, and the user reads which.
+#[test]
+fn another_version_is_named() {
+    let place = Place::new(10);
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = other.local_addr().unwrap().to_string();
+    let answering = std::thread::spawn(move || {
+        let mut hello = [0; 2000];
+        let (_, from) = other.recv_from(&mut hello).unwrap();
+        // A refusal, kind 3, of version 9: because of the version, 0, which is 9.
+        let refusal = [&[0x51, 9 << 4 | 3, 0, 0][..], &hello[4..8], &[0, 9]].concat();
+        other.send_to(&refusal, from).unwrap();
+    });
+    let sent = send(&place.file, &to, &["--key", &place.key, "--connect-timeout", "5s"]);
+    assert_ends(&sent, 3, "it speaks version 9 of the protocol");
+    answering.join().unwrap();
+}
+
 /// A receiver that cannot write any more, here for a limit on the size of files, ends both sides with the reason.
 #[test]
 fn a_full_disk_is_told() {
@@ -246,4 +297,67 @@ fn a_full_disk_is_told() {
     assert_ends(&sent, 4, "closed by the peer: File too large");
     assert_ends(&receiver.finish(), 1, "file: File too large");
     assert_eq!(std::fs::read_dir(Path::new(&into)).unwrap().count(), 0);
+    // The same of a file that is fetched; the source hears of it and goes on.
+    let mut offer = Receiver::offering(&place.file, &["--key", &place.key]);
+    let mut fetching = Command::new("bash");
+    fetching.args(["-c", script, "bash", env!("CARGO_BIN_EXE_pliant"), "fetch", &offer.address]);
+    fetching.args(["--key", &place.key, "--into", into.to_str().unwrap()]);
+    assert_ends(&fetching.output().unwrap(), 1, "file: File too large");
+    assert_eq!(std::fs::read_dir(Path::new(&into)).unwrap().count(), 0);
+    assert!(offer.child.try_wait().unwrap().is_none(), "it serves others");
+    offer.child.kill().unwrap();
+}
+
+/// Three processes offer a file and one of them is killed under way: the others bring the rest, the file is whole, and
+/// who is left is told that the receiver has all. What cannot work ends with its line and code.
+#[test]
+fn a_file_is_fetched_though_a_source_is_killed() {
+    let place = Place::new(16 * MB);
+    let key = ["--key", place.key.as_str()];
+    let slow = [&key[..], &["--rate-cap", "50Mbit/s", "--count", "1", "--idle-timeout", "5s"]].concat();
+    let mut offers = [(); 3].map(|()| Receiver::offering(&place.file, &slow));
+    let addresses = offers.each_ref().map(|offer| offer.address.clone());
+    let into = place.path("into");
+    std::fs::create_dir(&into).unwrap();
+    let mut command = pliant();
+    command.arg("fetch").args(&addresses).args(key).args(["--json", "--idle-timeout", "1s", "--into"]).arg(&into);
+    let mut fetching = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The temporary file grows with the first block: all have begun, and none is done.
+    let begun = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().metadata().unwrap().len() > 0;
+    while !std::fs::read_dir(&into).unwrap().any(begun) {
+        assert!(fetching.try_wait().unwrap().is_none(), "it fetches");
+        std::thread::yield_now();
+    }
+    offers[0].child.kill().unwrap();
+    offers[0].child.wait().unwrap();
+    let fetched = fetching.wait_with_output().unwrap();
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert!(std::fs::read(into.join("file")).unwrap() == place.content);
+    let json: serde_json::Value = serde_json::from_slice(&fetched.stdout).unwrap();
+    assert_eq!(json["sources"].as_array().unwrap().len(), 3);
+    assert_eq!(text(&fetched.stderr).trim(), format!("lost: {}: nothing heard for 1s", addresses[0]));
+    let [_, second, third] = offers;
+    for offer in [second, third] {
+        let offered = offer.finish();
+        assert!(offered.status.success(), "{}", text(&offered.stderr));
+        assert!(text(&offered.stdout).starts_with("offered file to 127.0.0.1:"), "{}", text(&offered.stdout));
+    }
+
+    let fetch = |more: &[&str]| run(&[&["fetch"], more].concat());
+    let quick = ["--connect-timeout", "600ms"];
+    assert_ends(&fetch(&["nowhere", "--plain"]), 2, "nowhere: an address is IP:PORT");
+    assert_ends(&fetch(&["127.0.0.1:9", "--plain", "--weight", "0.1"]), 2, "weight must lie in 0.5");
+    assert_ends(&fetch(&[&[addresses[0].as_str()], &key[..], &quick].concat()), 3, "no answer from");
+    assert_ends(&run(&["offer", into.to_str().unwrap(), "--plain"]), 2, "only a file can be offered");
+    // Who sends to an offer, or fetches from a receiver, is told.
+    let mut offer = Receiver::offering(&place.file, &key);
+    assert_ends(&send(&place.file, &offer.address, &key), 3, "it offers a file and takes none");
+    let other = place.path("other").display().to_string();
+    assert!(run(&["keygen", &other]).status.success());
+    let wrong = fetch(&[&[offer.address.as_str(), "--key", &other], &quick[..]].concat());
+    assert_ends(&wrong, 3, "not to this key");
+    offer.child.kill().unwrap();
+    let mut receiver = Receiver::new(&[&["--discard"], &key[..]].concat());
+    assert_ends(&fetch(&[&[receiver.address.as_str()], &key[..]].concat()), 3, "does not begin as a transfer does");
+    receiver.child.kill().unwrap();
 }

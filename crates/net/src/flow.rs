@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use pliant_proto::congestion::weighted_fair::WeightedFairConfig;
 use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl};
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
@@ -17,10 +18,13 @@ use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound, RateControlConfig, WAN_TIMER};
 use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, ExpressPassSender, credit_share};
 use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
+use pliant_proto::transport::push::{PushConfig, PushConfigError};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::units::Rate;
 use pliant_proto::wire::MAX_DATA_HEADER_BYTES;
 use thiserror::Error;
+
+use crate::transfer::Request;
 
 /// Bytes of IP and UDP headers.
 const IPV4_UDP_BYTES: u16 = 20 + 8;
@@ -209,6 +213,9 @@ pub enum FlowError {
     /// Packets so small are not worth their headers.
     #[error("an mtu of {0} bytes is too small: it must be {MIN_MTU} to 65535")]
     Mtu(u16),
+    /// A push flow that cannot be.
+    #[error("{0}")]
+    Push(PushConfigError),
     /// A bound that ATP cannot keep.
     #[error("atp needs a min_delivery above 0")]
     NothingNeeded,
@@ -376,6 +383,25 @@ impl FlowSettings {
             reassembly_limit: self.receive_buffer,
             ..AtpConfig::full(max_loss, self.line_rate.unwrap_or(DEFAULT_LINE_RATE))
         })
+    }
+
+    /// Both sides of a push flow as `request` wants it. Decoding costs more than sending, so any source may send a missing
+    /// source symbol.
+    pub fn push(&self, path: Path, request: &Request) -> Result<Arc<PushConfig>, FlowError> {
+        let Request { symbol, block_symbols, slots, window } = *request;
+        let config = PushConfig {
+            data_class: Self::class(self.classes.data),
+            ack_class: Self::class(self.classes.control),
+            block_symbols,
+            slots,
+            window: WeightedFairConfig { weight: self.contract.weight, ..WeightedFairConfig::default() },
+            rto: self.rto(),
+            max_under_way: Some(window.into()),
+            claims: true,
+            ..PushConfig::new(symbol, path.wire(self.mtu))
+        };
+        config.check().map_err(FlowError::Push)?;
+        Ok(Arc::new(config))
     }
 
     /// REFLEX's settings: a flow with a weight gives way by it, others change their class.

@@ -154,6 +154,7 @@ impl HostApplication<AnyTransport> for Flows {
             | Event::Release(_)
             | Event::Ask(_)
             | Event::AskHost(_)
+            | Event::Decode { .. }
             | Event::DeliverSymbol { .. }
             | Event::ToController(_) => {}
         }

@@ -18,7 +18,7 @@ use pliant_sim::scenario::TransportName as Simulated;
 use crate::error::CliError;
 
 /// Where `recv` listens unless told otherwise.
-const DEFAULT_LISTEN: &str = "127.0.0.1:7410";
+pub(super) const DEFAULT_LISTEN: &str = "127.0.0.1:7410";
 
 const SEND_EXAMPLES: &str = "\
 Examples:
@@ -110,9 +110,28 @@ pub(crate) struct RecvArgs {
     pub(super) output: OutputArgs,
 }
 
-/// What both have.
+/// What `send` and `recv` have.
 #[derive(Args)]
 struct NetworkArgs {
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Rate of this host's link: what credits fill, and atp's greatest rate
+    #[arg(long, value_name = "RATE")]
+    line_rate: Option<Rate>,
+    /// Traffic class of data that gives way (REFLEX without a weight)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = class())]
+    low_class: u8,
+    /// Traffic class of credits
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = class())]
+    credit_class: u8,
+    /// Most bytes held for the receiver's application
+    #[arg(long, value_name = "SIZE", default_value = "1048576B")]
+    receive_buffer: Bytes,
+}
+
+/// What everything that connects has.
+#[derive(Args)]
+pub(super) struct ConnectionArgs {
     /// Key file, made by `pliant keygen`
     #[arg(long, value_name = "FILE", conflicts_with = "plain")]
     key: Option<PathBuf>,
@@ -122,27 +141,15 @@ struct NetworkArgs {
     /// Plain on any address: inside a testbed
     #[arg(long, requires = "plain", hide = true)]
     testbed: bool,
-    /// Rate of this host's link: what credits fill, and atp's greatest rate
-    #[arg(long, value_name = "RATE")]
-    line_rate: Option<Rate>,
     /// Traffic class of data, 0 to 31; the DSCP is twice that
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = class())]
     class: u8,
-    /// Traffic class of data that gives way (REFLEX without a weight)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = class())]
-    low_class: u8,
     /// Traffic class of acknowledgements
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = class())]
     control_class: u8,
-    /// Traffic class of credits
-    #[arg(long, value_name = "N", default_value_t = 31, value_parser = class())]
-    credit_class: u8,
     /// Least retransmission timeout
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     min_rto: Span,
-    /// Most bytes held for the receiver's application
-    #[arg(long, value_name = "SIZE", default_value = "1048576B")]
-    receive_buffer: Bytes,
     /// Silence after which the peer is given up
     #[arg(long, value_name = "TIME", default_value = "30s")]
     idle_timeout: Span,
@@ -182,7 +189,11 @@ fn class() -> clap::builder::RangedI64ValueParser<u8> {
     clap::value_parser!(u8).range(0..i64::try_from(pliant_proto::packet::CLASSES).expect("few"))
 }
 
-fn parse_weight(text: &str) -> Result<f64, String> {
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text}: an address is IP:PORT, such as 192.0.2.7:7410 or [2001:db8::7]:7410"))
+}
+
+pub(super) fn parse_weight(text: &str) -> Result<f64, String> {
     let weight = text.parse::<f64>().map_err(|error| error.to_string())?;
     let usable = weight.is_finite() && weight > 0.0;
     if usable { Ok(weight) } else { Err("a weight is a number above 0".into()) }
@@ -190,6 +201,20 @@ fn parse_weight(text: &str) -> Result<f64, String> {
 
 impl NetworkArgs {
     fn settings(&self, flow: &FlowSettings) -> Result<Settings, CliError> {
+        if self.line_rate.is_some_and(|rate| rate.bits_per_sec() == 0) {
+            return Err(CliError::User("--line-rate must be above 0".to_owned()));
+        }
+        if self.receive_buffer.0 < 64 << 10 {
+            return Err(CliError::User("--receive-buffer must be at least 65536B".to_owned()));
+        }
+        let classes = Classes { low: self.low_class, credit: self.credit_class, ..flow.classes };
+        let (line_rate, receive_buffer) = (self.line_rate, self.receive_buffer.0);
+        self.connection.settings(&FlowSettings { line_rate, classes, receive_buffer, ..flow.clone() })
+    }
+}
+
+impl ConnectionArgs {
+    pub(super) fn settings(&self, flow: &FlowSettings) -> Result<Settings, CliError> {
         let keys = match &self.key {
             Some(path) => Keys::read(path).map_err(|error| CliError::User(error.to_string()))?,
             None if self.plain => Keys::Plain,
@@ -198,21 +223,8 @@ impl NetworkArgs {
                 return Err(CliError::User(why.to_owned()));
             }
         };
-        if self.line_rate.is_some_and(|rate| rate.bits_per_sec() == 0) {
-            return Err(CliError::User("--line-rate must be above 0".to_owned()));
-        }
-        if self.receive_buffer.0 < 64 << 10 {
-            return Err(CliError::User("--receive-buffer must be at least 65536B".to_owned()));
-        }
-        let classes =
-            Classes { data: self.class, low: self.low_class, control: self.control_class, credit: self.credit_class };
-        let flow = FlowSettings {
-            line_rate: self.line_rate,
-            classes,
-            min_rto: self.min_rto,
-            receive_buffer: self.receive_buffer.0,
-            ..flow.clone()
-        };
+        let classes = Classes { data: self.class, control: self.control_class, ..flow.classes };
+        let flow = FlowSettings { classes, min_rto: self.min_rto, ..flow.clone() };
         let (connect_timeout, idle_timeout) = (self.connect_timeout, self.idle_timeout);
         let offload = !self.no_offload;
         Ok(Settings { flow, keys, testbed: self.testbed, offload, connect_timeout, idle_timeout })
@@ -253,9 +265,7 @@ impl SendArgs {
             ([_, _], true) => return Err(CliError::User("--bytes and --for go without a FILE".to_owned())),
             _ => return Err(CliError::User("send needs a FILE and an ADDRESS; see `pliant send --help`".to_owned())),
         };
-        let to = address.parse().map_err(|_| {
-            CliError::User(format!("{address}: an address is IP:PORT, such as 192.0.2.7:7410 or [2001:db8::7]:7410"))
-        })?;
+        let to = parse_address(address).map_err(CliError::User)?;
         let source = match (file.map(String::as_str), self.bytes, self.time) {
             (Some("-"), ..) => Source::stream(io::stdin(), "stdin"),
             (Some(file), ..) => Source::open(Path::new(file))?,
@@ -281,17 +291,21 @@ impl RecvArgs {
         (self.count > 0).then_some(self.count)
     }
 
-    /// Where what arrives goes; refused, before anybody sends, where nothing can be written.
     pub(super) fn target(&self) -> Result<Target, CliError> {
-        let Some(path) = &self.target else {
-            return Ok(if self.discard { Target::Discard } else { Target::Directory(PathBuf::from(".")) });
-        };
-        if path.is_dir() {
-            return Ok(Target::Directory(path.clone()));
-        }
-        match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-            Some(folder) => Err(CliError::User(format!("{}: no such folder: {}", path.display(), folder.display()))),
-            None => Ok(Target::File(path.clone())),
-        }
+        target_of(self.target.as_deref(), self.discard)
+    }
+}
+
+/// Where what arrives goes; refused, before anybody sends, where nothing can be written.
+pub(super) fn target_of(path: Option<&Path>, discard: bool) -> Result<Target, CliError> {
+    let Some(path) = path else {
+        return Ok(if discard { Target::Discard } else { Target::Directory(PathBuf::from(".")) });
+    };
+    if path.is_dir() {
+        return Ok(Target::Directory(path.to_owned()));
+    }
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => Err(CliError::User(format!("{}: no such folder: {}", path.display(), folder.display()))),
+        None => Ok(Target::File(path.to_owned())),
     }
 }

@@ -157,7 +157,7 @@ impl Outcome {
 }
 
 /// CPU time of this process so far.
-fn process_cpu() -> Duration {
+pub(super) fn process_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

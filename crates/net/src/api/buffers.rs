@@ -267,6 +267,7 @@ impl Buffers {
                 let bytes = &self.outgoing.whole[message as usize];
                 payload.copy_from_slice(&bytes[offset as usize..][..payload.len()]);
             }
+            Place::Symbol { .. } => unreachable!("programs send streams and messages"),
         }
     }
 
@@ -289,6 +290,7 @@ impl Buffers {
             | Event::Ask(_)
             | Event::AskHost(_)
             | Event::GiveUp { .. }
+            | Event::Decode { .. }
             | Event::DeliverSymbol { .. }
             | Event::ToController(_) => return Ok(()),
         }

@@ -413,7 +413,7 @@ impl Service<AnyTransport, Port> for Office {
                 backlog.wakers.drain(..).for_each(Waker::wake);
                 Some(link)
             }
-            Event::Closed(_) => None,
+            Event::Closed(_) | Event::Notice(_) => None,
         }
     }
 

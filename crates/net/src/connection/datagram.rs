@@ -250,6 +250,8 @@ pub(super) fn control(connection: u32, frame: &[u8]) -> Vec<u8> {
 
 /// Longest reason that a [`Frame::Close`] gives, in bytes.
 pub(super) const MAX_REASON_BYTES: usize = 200;
+/// Longest notice, in bytes.
+pub const MAX_NOTICE_BYTES: usize = 200;
 
 /// What a connection says beside packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -265,12 +267,15 @@ pub(super) enum Frame {
         /// In words.
         reason: String,
     },
+    /// A few bytes of the application's, which may be lost, repeated (by who is plain) or overtaken.
+    Notice(Vec<u8>),
 }
 
 impl Frame {
     const PING: u8 = 1;
     const PONG: u8 = 2;
     const CLOSE: u8 = 3;
+    const NOTICE: u8 = 4;
 
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
@@ -279,6 +284,7 @@ impl Frame {
             Self::Close { code, reason } => {
                 [&[Self::CLOSE, *code], crate::cut(reason, MAX_REASON_BYTES).as_bytes()].concat()
             }
+            Self::Notice(content) => [&[Self::NOTICE], &content[..]].concat(),
         }
     }
 
@@ -288,6 +294,9 @@ impl Frame {
             [Self::PONG] => Some(Self::Pong),
             [Self::CLOSE, code, ref reason @ ..] if reason.len() <= MAX_REASON_BYTES => {
                 Some(Self::Close { code, reason: str::from_utf8(reason).ok()?.to_owned() })
+            }
+            [Self::NOTICE, ref content @ ..] if content.len() <= MAX_NOTICE_BYTES => {
+                Some(Self::Notice(content.to_vec()))
             }
             _ => None,
         }

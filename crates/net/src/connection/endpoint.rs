@@ -18,8 +18,8 @@ use super::open::{CLOSED_LIFETIME, Calling, Connection, MAX_CLOSES, Phase, Prote
 use super::random::Random;
 use super::seal::OpenError;
 use super::{
-    Closed, Config, ConnectError, ConnectionId, Event, Keys, MAX_OPENING_BYTES, PLACE_BITS, RefusalCode, Refused,
-    SEALED_HEADER_BYTES, Security, TAG_BYTES,
+    Closed, Config, ConnectError, ConnectionId, Event, Keys, MAX_NOTICE_BYTES, MAX_OPENING_BYTES, PLACE_BITS,
+    RefusalCode, Refused, SEALED_HEADER_BYTES, Security, TAG_BYTES,
 };
 
 /// Most connections of one endpoint.
@@ -133,6 +133,14 @@ impl Endpoint {
             Phase::Calling(_) | Phase::Unconfirmed(_) => self.remove(connection.0),
             Phase::Closed { .. } => {}
         }
+    }
+
+    /// Says up to [`MAX_NOTICE_BYTES`] bytes beside the packets of an open connection, which may be lost.
+    pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
+        debug_assert!(content.len() <= MAX_NOTICE_BYTES, "notices are short");
+        let Some(known) = self.get(connection.0).filter(|known| matches!(known.phase, Phase::Open)) else { return };
+        let (peer, bytes) = (known.peer, known.frame(&Frame::Notice(content.to_vec())));
+        self.send(peer, bytes);
     }
 
     /// Bytes that [`seal`](Self::seal) needs before and behind a packet.
@@ -339,6 +347,9 @@ impl Endpoint {
             }
             (Frame::Close { code, reason }, Phase::Open) => {
                 self.end(now, connection, Closed::ByPeer { code, reason });
+            }
+            (Frame::Notice(content), Phase::Open) => {
+                self.events.push_back((ConnectionId(connection), Event::Notice(content)));
             }
             (Frame::Close { .. }, Phase::Closed { .. }) => self.remove(connection),
             _ => {}

@@ -43,7 +43,9 @@ use std::net::SocketAddr;
 use pliant_proto::time::Span;
 use thiserror::Error;
 
-pub use datagram::{Datagram, RefusalCode, SEALED_HEADER_BYTES, Security, TAG_BYTES, VERSION, decode};
+pub use datagram::{
+    Datagram, MAX_NOTICE_BYTES, RefusalCode, SEALED_HEADER_BYTES, Security, TAG_BYTES, VERSION, decode,
+};
 pub use endpoint::{Accept, Arrival, Endpoint};
 pub use keys::{KEY_BYTES, KeyError, Keys};
 pub use seal::PACKETS_PER_KEY;
@@ -127,6 +129,8 @@ pub enum Event {
         /// What it said first.
         opening: Vec<u8>,
     },
+    /// The peer says a few bytes beside its packets ([`Endpoint::notify`]).
+    Notice(Vec<u8>),
     /// The connection is over.
     Closed(Closed),
 }

@@ -27,6 +27,13 @@ pub enum Place {
         /// Its bytes.
         length: u32,
     },
+    /// In an object.
+    Symbol {
+        /// Which block, from 0.
+        block: u32,
+        /// Which symbol of it; those from K on are repair symbols.
+        symbol: u32,
+    },
 }
 
 /// The bytes behind a connection's transports: they move ranges, the application holds what they mean.
@@ -38,6 +45,8 @@ pub trait Application {
     /// Hears what a transport has to say; what `Deliver`, `DeliverMessage` and `Received` are about came in, the rest is
     /// about what goes out.
     fn event(&mut self, event: Event) -> io::Result<()>;
+    /// Hears what the peer's application says beside its packets. Default: nobody listens.
+    fn notice(&mut self, _content: &[u8]) {}
 }
 
 /// Seen from this side.
@@ -287,6 +296,7 @@ fn place(packet: &Packet) -> Option<Place> {
             };
             Some(Place::Message { message, offset, length })
         }
+        Body::Symbol { block, symbol, .. } => Some(Place::Symbol { block, symbol }),
         _ => None,
     }
 }

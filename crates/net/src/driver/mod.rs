@@ -96,6 +96,11 @@ impl<T: Transport, A: Application> Driver<T, A> {
         self.tell(connection, Direction::Incoming, command);
     }
 
+    /// Says a few bytes to a connection's peer with the next turn; they may be lost.
+    pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
+        self.endpoint.notify(connection, content);
+    }
+
     fn tell(&mut self, connection: ConnectionId, direction: Direction, command: Command) {
         let now = self.now;
         let place = connection.place();
@@ -308,6 +313,14 @@ fn handle_event<T: Transport, A: Application>(
     if let Event::Closed(why) = event {
         let link = links.get_mut(place).and_then(|slot| slot.take_if(|link| link.connection == connection));
         service.closed(connection, link.map(|link| *link), why);
+        return;
+    }
+    if let Event::Notice(content) = event {
+        if let Some(Some(link)) = links.get_mut(place)
+            && link.connection == connection
+        {
+            link.application.notice(&content);
+        }
         return;
     }
     let calls = matches!(event, Event::Connected { .. });

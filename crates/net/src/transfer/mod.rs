@@ -1,4 +1,5 @@
-//! Moves a file, a directory or a stream: `send` on one side, `recv` on the other.
+//! Moves a file, a directory or a stream: `send` on one side, `recv` on the other; or a file from many sources at once:
+//! `offer` at each, `fetch` at the receiver.
 //!
 //! What is sent is announced in the handshake ([`Announcement`]). Reliable transports carry the content and its BLAKE3
 //! hash; what may arrive in part, under a contract that allows it, is reported with what is missing instead. The receiver
@@ -8,12 +9,14 @@
 mod announcement;
 mod outgoing;
 mod partial;
+mod push;
 mod receive;
 mod send;
 mod source;
 mod whole;
 
 pub use announcement::{Announcement, Kind};
+pub use push::{Fetched, FromSource, Offer, Offered, Order, Request, Served, fetch};
 pub use receive::{Received, Receiver, Target};
 pub(crate) use send::path_to;
 pub use send::{ClockOffset, Sent, send};
@@ -147,7 +150,7 @@ pub enum TransferError {
         error: io::Error,
     },
     /// Nobody ever answered.
-    #[error("no answer from {address} within {timeout}: is `pliant recv` running there?")]
+    #[error("no answer from {address} within {timeout}: is `pliant recv`, or `pliant offer`, running there?")]
     NoAnswer {
         /// The peer.
         address: SocketAddr,
@@ -190,6 +193,9 @@ pub enum TransferError {
         /// Bytes of the file.
         total: u64,
     },
+    /// Sources that do not go together.
+    #[error("{0}")]
+    Sources(&'static str),
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,

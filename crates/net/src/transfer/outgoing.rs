@@ -227,6 +227,7 @@ impl Application for Outgoing {
                 let bytes = self.announcement.message_bytes.unwrap_or(0);
                 u64::from(message) * u64::from(bytes) + u64::from(offset)
             }
+            Place::Symbol { .. } => unreachable!("no sender of streams or messages sends symbols"),
         };
         let end = self.size.unwrap_or(u64::MAX);
         let content = end.saturating_sub(offset).min(payload.len() as u64) as usize;
@@ -262,6 +263,7 @@ impl Application for Outgoing {
             | Event::Received
             | Event::Ask(_)
             | Event::AskHost(_)
+            | Event::Decode { .. }
             | Event::DeliverSymbol { .. }
             | Event::ToController(_)
             | Event::DeliverMessage { .. }

@@ -200,7 +200,7 @@ fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> 
 }
 
 /// The same error once more.
-fn copy(error: &io::Error) -> io::Error {
+pub(super) fn copy(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }
 

@@ -73,13 +73,7 @@ pub fn send(
 ) -> Result<Sent, TransferError> {
     settings.check(to)?;
     let socket_error = |error| TransferError::Socket { address: to, error };
-    let any = match to {
-        SocketAddr::V4(ip) if ip.ip().is_loopback() => SocketAddr::from(([127, 0, 0, 1], 0)),
-        SocketAddr::V6(ip) if ip.ip().is_loopback() => SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0)),
-        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
-        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
-    };
-    let (mut driver, _) = settings.driver::<AnyTransport, Outgoing>(any, false).map_err(socket_error)?;
+    let (mut driver, _) = settings.driver::<AnyTransport, Outgoing>(local_to(to), false).map_err(socket_error)?;
     let announcement = announce(&source, settings, to)?;
     let opening = Opening { offers: settings.flow.offers(), mtu: settings.flow.mtu, content: announcement.encode() };
     let asked = realtime_ns();
@@ -172,6 +166,16 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
         return refuse("that is more than 67108864 messages: make them larger, `--message-bytes`");
     }
     Ok(Announcement { kind, name, size, partial, min_delivery, message_bytes })
+}
+
+/// Any free port from which `peer` can be called.
+pub(super) fn local_to(peer: SocketAddr) -> SocketAddr {
+    match peer {
+        SocketAddr::V4(ip) if ip.ip().is_loopback() => ([127, 0, 0, 1], 0).into(),
+        SocketAddr::V6(ip) if ip.ip().is_loopback() => ([0u16, 0, 0, 0, 0, 0, 0, 1], 0).into(),
+        SocketAddr::V4(_) => ([0; 4], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    }
 }
 
 /// What lies between this host and `peer`.

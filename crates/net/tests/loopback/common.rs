@@ -132,7 +132,7 @@ pub(crate) struct Done {
     pub(crate) blacked_out: u64,
 }
 
-/// Passes datagrams between the first that writes to it and `receiver`, until `stop`.
+/// Passes datagrams between who writes to it and `receiver`, until `stop`; data may go either way.
 pub(crate) struct Relay {
     socket: Socket,
     receiver: SocketAddr,
@@ -210,21 +210,20 @@ impl Relay {
 
     fn pass(&mut self, from: SocketAddr, ecn: Ecn, bytes: Vec<u8>) {
         let lost = self.is_lost();
-        if from == self.receiver {
+        let to = if from == self.receiver {
             let Some(sender) = self.sender else { return };
             // Kind 1 is an acknowledgement (pliant_proto::wire): returned to who sent it.
             if self.hostility > 0 && bytes[0] == 0x50 && bytes[1] & 0xf == 1 && self.data_seen > 0 {
                 self.harass(&bytes, sender);
             }
-            if !lost {
-                self.forward(sender, ecn, &bytes);
-            }
-            return;
-        }
-        self.sender = Some(from);
+            sender
+        } else {
+            self.sender = Some(from);
+            self.receiver
+        };
         if !carries_data(&bytes) {
             if !lost {
-                self.forward(self.receiver, ecn, &bytes);
+                self.forward(to, ecn, &bytes);
             }
             return;
         }
@@ -248,8 +247,8 @@ impl Relay {
             let mut changed = bytes.clone();
             let bit = self.random.below(8 * bytes.len() as u64) as usize;
             changed[bit / 8] ^= 1 << (bit % 8);
-            self.forward(self.receiver, ecn, &changed);
-            self.forward(self.receiver, ecn, &bytes[..bytes.len() - 1]);
+            self.forward(to, ecn, &changed);
+            self.forward(to, ecn, &bytes[..bytes.len() - 1]);
             self.forward(from, ecn, &bytes);
         }
         if drop {
@@ -258,14 +257,14 @@ impl Relay {
             self.done.reordered += 1;
             self.held = Some((self.data_seen + 3, ecn, bytes));
         } else {
-            self.forward(self.receiver, ecn, &bytes);
+            self.forward(to, ecn, &bytes);
             if duplicate {
                 self.done.duplicated += 1;
-                self.forward(self.receiver, ecn, &bytes);
+                self.forward(to, ecn, &bytes);
             }
         }
         if let Some((_, ecn, bytes)) = self.held.take_if(|(until, _, _)| *until <= self.data_seen) {
-            self.forward(self.receiver, ecn, &bytes);
+            self.forward(to, ecn, &bytes);
         }
     }
 

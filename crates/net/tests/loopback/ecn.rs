@@ -53,34 +53,42 @@ fn arrives(sender: &Socket, receiver: &mut Socket, to: SocketAddr, class: Traffi
     }
 }
 
-/// The octet that leaves is the traffic class, DSCP and ECN, on single datagrams and in batches: read at a socket of the
-/// system's, which reports it.
+/// The octet that leaves is the traffic class, DSCP and ECN, on single datagrams and in batches, in IPv4 and IPv6: read at
+/// a socket of the system's, which reports it.
 #[test]
 fn dscps_leave_with_the_datagrams() {
-    use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
     use std::os::fd::AsRawFd;
-    let sender = Socket::bind(crate::common::loopback()).unwrap();
-    let receiver = std::net::UdpSocket::bind(crate::common::loopback()).unwrap();
-    setsockopt(&receiver, sockopt::IpRecvTos, &true).unwrap();
-    let to = receiver.local_addr().unwrap();
-    for class in
-        [TrafficClass::new(5).with_ecn(Ecn::Ect0), TrafficClass::new(31), TrafficClass::default().with_red(true)]
-    {
-        for datagrams in [1, 3] {
-            let mut batch = Batch::default();
-            (0..datagrams).for_each(|_| batch.push(to, class, 100).fill(1));
-            sender.send(&batch).unwrap();
-            for _ in 0..datagrams {
-                let mut bytes = [0; 200];
-                let mut content = [std::io::IoSliceMut::new(&mut bytes)];
-                let mut control = nix::cmsg_space!(u8, u32);
-                let fd = receiver.as_raw_fd();
-                let message = recvmsg::<SockaddrIn>(fd, &mut content, Some(&mut control), MsgFlags::empty()).unwrap();
-                let octet = message.cmsgs().unwrap().find_map(|control| match control {
-                    ControlMessageOwned::Ipv4Tos(octet) => Some(octet),
-                    _ => None,
-                });
-                assert_eq!((message.bytes, octet), (100, Some(class.octet())), "{class:?} of {datagrams}");
+    for address in crate::common::loopbacks() {
+        let sender = Socket::bind(address).unwrap();
+        let receiver = std::net::UdpSocket::bind(address).unwrap();
+        if address.is_ipv4() {
+            setsockopt(&receiver, sockopt::IpRecvTos, &true).unwrap();
+        } else {
+            setsockopt(&receiver, sockopt::Ipv6RecvTClass, &true).unwrap();
+        }
+        let (to, fd) = (receiver.local_addr().unwrap(), receiver.as_raw_fd());
+        for class in
+            [TrafficClass::new(5).with_ecn(Ecn::Ect0), TrafficClass::new(31), TrafficClass::default().with_red(true)]
+        {
+            for datagrams in [1, 3] {
+                let mut batch = Batch::default();
+                (0..datagrams).for_each(|_| batch.push(to, class, 100).fill(1));
+                sender.send(&batch).unwrap();
+                for _ in 0..datagrams {
+                    let mut bytes = [0; 200];
+                    let mut content = [std::io::IoSliceMut::new(&mut bytes)];
+                    let mut control = nix::cmsg_space!(u32, u32);
+                    let flags = MsgFlags::empty();
+                    let message = recvmsg::<SockaddrStorage>(fd, &mut content, Some(&mut control), flags).unwrap();
+                    let octet = message.cmsgs().unwrap().find_map(|control| match control {
+                        ControlMessageOwned::Ipv4Tos(octet) => Some(octet),
+                        ControlMessageOwned::Ipv6TClass(octet) => u8::try_from(octet).ok(),
+                        _ => None,
+                    });
+                    let expected = (100, Some(class.octet()));
+                    assert_eq!((message.bytes, octet), expected, "{class:?} of {datagrams} to {to}");
+                }
             }
         }
     }

@@ -4,5 +4,6 @@ mod api;
 mod common;
 mod ecn;
 mod hostile;
+mod push;
 mod replay;
 mod transfer;

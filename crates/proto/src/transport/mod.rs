@@ -118,6 +118,12 @@ pub enum Event {
         /// Bytes that it stands for; all symbols that are told of make the object.
         bytes: u32,
     },
+    /// The symbols that have come of this block of an object may decode it: worth an attempt, and another each time that
+    /// it is said again.
+    Decode {
+        /// Which, from 0.
+        block: u32,
+    },
     /// A message to the controller of an object.
     ToController(ToController),
     /// A request to what all flows of the host share.

@@ -115,7 +115,8 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
             }
             TransportEvent::Finished => self.slot.finished = true,
             TransportEvent::Ask(_) | TransportEvent::AskHost(_) => self.ask(event),
-            TransportEvent::Connected | TransportEvent::Release(_) => {}
+            // Simulated objects have no payload: attempts to decode are drawn.
+            TransportEvent::Connected | TransportEvent::Release(_) | TransportEvent::Decode { .. } => {}
         }
     }
 

@@ -18,8 +18,8 @@ pub struct FlexPassConfig {
     pub splitting: Splitting,
     /// Proactive packets that one acknowledgement answers, from 1; gaps are reported at once. Default 1 (section 4.3).
     pub proactive_ack_every: u16,
-    /// Most bytes that wait out of order at the receiver; what lies beyond is refused as if lost. `None`, the default, is
-    /// no limit but that of the ranges kept apart.
+    /// Most bytes that wait out of order at the receiver; what lies beyond is refused as if lost, and a sender with the same
+    /// setting sends it on a credit only. `None`, the default, is no limit but that of the ranges kept apart.
     pub reorder_buffer: Option<u64>,
 }
 

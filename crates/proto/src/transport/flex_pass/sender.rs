@@ -86,6 +86,14 @@ impl<C: CongestionControl> FlexPassSender<C> {
         self.tail - self.next
     }
 
+    /// Bytes that may be sent for the first time: the receiver takes no more beyond what it waits for.
+    fn room(&self) -> u64 {
+        match (self.config.reorder_buffer, self.config.splitting) {
+            (Some(bytes), Splitting::SharedBuffer) => self.acked.saturating_add(bytes).saturating_sub(self.next),
+            _ => u64::MAX,
+        }
+    }
+
     /// What was written after the reactive sub-flow had begun at the end becomes pending once the rest is sent.
     #[inline]
     fn refill(&mut self) {
@@ -117,7 +125,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
             }
         }
         let len = self.pending().min(u64::from(self.config.credit.mss));
-        if len > 0 {
+        if len > 0 && len <= self.room() {
             return Some((self.take_pending(len, false), false));
         }
         while let Some(range) = self.reactive.take_oldest() {
@@ -125,7 +133,8 @@ impl<C: CongestionControl> FlexPassSender<C> {
                 return Some((range, true));
             }
         }
-        None
+        // Without room there may be some by the time it arrives.
+        (len > 0).then(|| (self.take_pending(len, false), false))
     }
 
     /// The next packet of the proactive sub-flow, on a credit.
@@ -151,7 +160,9 @@ impl<C: CongestionControl> FlexPassSender<C> {
     /// The next packet of the reactive sub-flow, if its window or burst lets it go.
     #[inline]
     fn transmit_unscheduled(&mut self, now: Instant) -> Option<Packet> {
-        let next = self.reactive.next(&self.config, self.pending())?;
+        let pending = self.pending();
+        let fits = pending.min(u64::from(self.config.credit.mss)) <= self.room();
+        let next = self.reactive.next(&self.config, if fits { pending } else { 0 })?;
         let class = self.reactive_class();
         let range = match next {
             Next::Data(len) => self.take_pending(u64::from(len), true),

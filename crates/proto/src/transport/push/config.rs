@@ -12,7 +12,7 @@ use crate::time::Span;
 /// Most slots of a task: reports have a bit for each.
 pub(super) const MAX_SLOTS: u8 = 32;
 /// Blocks that may be open at once.
-pub(super) const OPEN_BLOCKS: u32 = 4;
+pub const OPEN_BLOCKS: u32 = 4;
 
 /// Knobs of both sides of a push flow.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,6 +33,9 @@ pub struct PushConfig {
     pub reorder_threshold: u32,
     /// The window.
     pub window: WeightedFairConfig,
+    /// Most bytes of symbols that one source has under way, whatever its window: what is under way when a block is complete
+    /// was sent in vain. `None`, the default, is no limit.
+    pub max_under_way: Option<u64>,
     /// How long a source waits for any acknowledgement.
     pub rto: RtoBounds,
     /// A source that hears of nobody for so long stops until it is ordered again. Default 10 s.
@@ -74,6 +77,7 @@ impl PushConfig {
             slots: 1,
             reorder_threshold: 3,
             window: WeightedFairConfig::default(),
+            max_under_way: None,
             rto: RtoBounds::default(),
             give_up: Span::from_secs(10),
             report: Span::from_ms(50),

@@ -51,7 +51,7 @@ mod source;
 mod tests;
 pub mod weights;
 
-pub use config::{PushConfig, PushConfigError};
+pub use config::{OPEN_BLOCKS, PushConfig, PushConfigError};
 pub use controller::{Controller, ControllerConfig, Holding, Outgoing, SourceId, Weighting};
 pub use message::{Order, TaskId, ToController, ToReceiver, ToSource};
 pub use partition::{MAX_BLOCK_SYMBOLS, MAX_SYMBOL, Partition};

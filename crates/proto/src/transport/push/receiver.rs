@@ -46,6 +46,18 @@ enum Phase {
     Closed,
 }
 
+/// Who tells whether a block's symbols decode it.
+#[derive(Debug)]
+enum Decoding {
+    /// Nobody holds the payload: attempts fail as often as RFC 6330 says, by this stream.
+    Drawn(Stream),
+    /// Who holds the payload: asked by `Event::Decode`, answers by [`PushReceiver::handle_decoded`].
+    Asked {
+        /// Blocks to ask for.
+        blocks: VecDeque<u32>,
+    },
+}
+
 /// A block that is not decoded.
 #[derive(Debug, Default)]
 struct OpenBlock {
@@ -122,7 +134,7 @@ struct Peer {
 pub struct PushReceiver {
     config: Arc<PushConfig>,
     partition: Partition,
-    stream: Stream,
+    decoding: Decoding,
     phase: Phase,
     peers: Vec<Peer>,
     /// Blocks decoded without a gap.
@@ -148,9 +160,19 @@ impl PushReceiver {
 
     /// A receiver that fetches at `now`; `stream` decides which attempts to decode fail.
     pub fn new(config: Arc<PushConfig>, partition: Partition, stream: Stream, now: Instant) -> Self {
+        Self::with_decoding(config, partition, Decoding::Drawn(stream), now)
+    }
+
+    /// The same beside a real decoder: `Event::Decode` says when it is worth an attempt, and
+    /// [`handle_decoded`](Self::handle_decoded) hears of success.
+    pub fn beside_decoder(config: Arc<PushConfig>, partition: Partition, now: Instant) -> Self {
+        Self::with_decoding(config, partition, Decoding::Asked { blocks: VecDeque::new() }, now)
+    }
+
+    fn with_decoding(config: Arc<PushConfig>, partition: Partition, decoding: Decoding, now: Instant) -> Self {
         let mut receiver = Self {
             partition,
-            stream,
+            decoding,
             phase: Phase::Requested,
             peers: Vec::new(),
             decoded: 0,
@@ -263,17 +285,57 @@ impl PushReceiver {
             self.peers[peer].excess += 1;
         }
         let whole = block.sources == block.symbols;
-        if whole || block.received >= block.symbols && self.stream.below(FAILURES) > 0 {
-            block.decoded = true;
-            self.counts.whole_blocks += u32::from(whole);
-            self.counts.decoded_blocks += u32::from(!whole);
-            self.close_decoded();
-            return (0, NO_CLAIM);
+        if whole || block.received >= block.symbols {
+            let decodes = match &mut self.decoding {
+                Decoding::Drawn(stream) => whole || stream.below(FAILURES) > 0,
+                Decoding::Asked { blocks } => {
+                    if !blocks.contains(&number) {
+                        blocks.push_back(number);
+                    }
+                    false
+                }
+            };
+            if decodes {
+                self.note_decoded(index);
+                return (0, NO_CLAIM);
+            }
+            if whole {
+                return (0, NO_CLAIM);
+            }
         }
         // The paper's estimate: two symbols more than K decode with near certainty.
         let missing = (block.symbols + 2).saturating_sub(block.received);
         let claim = if self.config.claims { block.claim() } else { NO_CLAIM };
         (missing.div_ceil(self.active).max(1), claim)
+    }
+
+    /// The symbols that came of a block decode it: `Event::Decode` has asked. Blocks that are not open are ignored.
+    pub fn handle_decoded(&mut self, now: Instant, block: u32) {
+        let index = block.wrapping_sub(self.decoded) as usize;
+        if self.open.get(index).is_none_or(|block| block.decoded) {
+            return;
+        }
+        self.note_decoded(index);
+        if self.is_complete() && self.phase == Phase::Receiving {
+            self.complete(now);
+        }
+    }
+
+    fn note_decoded(&mut self, index: usize) {
+        let block = &mut self.open[index];
+        block.decoded = true;
+        let whole = block.sources == block.symbols;
+        self.counts.whole_blocks += u32::from(whole);
+        self.counts.decoded_blocks += u32::from(!whole);
+        self.close_decoded();
+    }
+
+    /// The next block whose symbols may decode it.
+    fn poll_decode(&mut self) -> Option<u32> {
+        match &mut self.decoding {
+            Decoding::Drawn(_) => None,
+            Decoding::Asked { blocks } => blocks.pop_front(),
+        }
     }
 
     fn close_decoded(&mut self) {
@@ -440,6 +502,9 @@ impl Transport for PushPort {
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
         let mut receiver = self.receiver.borrow_mut();
+        if let Some(block) = receiver.poll_decode() {
+            return Some(Event::Decode { block });
+        }
         let complete = receiver.is_complete();
         let peer = &mut receiver.peers[self.peer];
         if peer.delivered > 0 {

@@ -472,7 +472,9 @@ impl Transport for PushSource {
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         let source = &mut *self.0;
-        let full = source.segments(source.flight.under_way()) >= source.window.window();
+        let limit = source.window.window().min(source.config.max_under_way.unwrap_or(u64::MAX));
+        // One packet is always let go.
+        let full = source.segments(source.flight.under_way()) >= limit.max(1);
         if source.phase != Phase::Active || full {
             return None;
         }

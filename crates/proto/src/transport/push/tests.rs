@@ -347,6 +347,43 @@ fn decoding_fails_as_often_as_raptorq() {
     assert!((failures * 256.0 - 1.0).abs() < 0.2, "{failures} against 1/256");
 }
 
+/// Beside a decoder a block is decoded when the decoder says so: with K symbols it is asked, with each more again, and
+/// with all source symbols, too; what it says of other blocks changes nothing.
+#[test]
+fn a_decoder_decides_what_is_decoded() {
+    let config = Arc::new(PushConfig { block_symbols: 3, ..config(1) });
+    let partition = Partition::new(6 * u64::from(SYMBOL), SYMBOL, 3).expect("an object");
+    let receiver = PushReceiver::beside_decoder(config, partition, Instant::ZERO).into_shared();
+    let peer = receiver.borrow_mut().add_peer();
+    let mut port = PushPort::new(receiver.clone(), peer);
+    let mut number = 0;
+    let mut asked = |block, symbol| {
+        let body = Body::Symbol { number, block, symbol, len: SYMBOL, flags: Flags::NONE };
+        number += 1;
+        port.handle_packet(at_ms(0), &Packet::new(config_class(), 1040, body), &SackBlocks::EMPTY);
+        let mut decodes = Vec::new();
+        while let Some(event) = port.poll_event() {
+            if let Event::Decode { block } = event {
+                decodes.push(block);
+            }
+        }
+        decodes
+    };
+    assert_eq!([asked(0, 5), asked(0, 6)], [vec![], vec![]]);
+    assert_eq!([asked(0, 7), asked(0, 0)], [vec![0], vec![0]]);
+    assert_eq!(receiver.borrow().decoded_blocks(), 0);
+    receiver.borrow_mut().handle_decoded(at_ms(0), 0);
+    receiver.borrow_mut().handle_decoded(at_ms(0), 0);
+    receiver.borrow_mut().handle_decoded(at_ms(0), 7);
+    assert_eq!(receiver.borrow().decoded_blocks(), 1);
+    assert_eq!([asked(0, 1), asked(1, 0), asked(1, 1), asked(1, 2)], [vec![], vec![], vec![], vec![1]]);
+    assert!(!receiver.borrow().is_complete());
+    receiver.borrow_mut().handle_decoded(at_ms(0), 1);
+    assert!(receiver.borrow().is_complete());
+    let counts = receiver.borrow().counts();
+    assert_eq!((counts.decoded_blocks, counts.whole_blocks), (1, 1));
+}
+
 fn config_class() -> crate::packet::TrafficClass {
     crate::packet::TrafficClass::new(0).with_ecn(Ecn::Ect0)
 }
@@ -529,5 +566,83 @@ proptest! {
         world.control = control;
         prop_assert!(world.run(at_ms(100_000)).is_some(), "complete");
         prop_assert_eq!(world.delivered, bytes);
+    }
+}
+
+/// Any order, as decoders of orders let it through.
+fn orders() -> impl Strategy<Value = Order> {
+    let push =
+        (0u8..32, 1u8..33, 0u32..20, any::<u32>(), 0.5..1e9).prop_map(|(slot, sources, block, start, weight)| {
+            Order::Push { slot, slots: 32, sources, block, start, weight }
+        });
+    prop_oneof![push, (0.5..1e9).prop_map(|weight| Order::Theta { weight }), Just(Order::Pause), Just(Order::Stop)]
+}
+
+fn small(limit: u32) -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0..limit, 1 => any::<u32>()]
+}
+
+proptest! {
+    /// Whatever a controller orders and a receiver acknowledges, truly or not: a source does not panic, and sends symbols of
+    /// blocks that the object has.
+    #[test]
+    fn no_acknowledgement_makes_a_source_panic(
+        inputs in prop::collection::vec(
+            (0u64..20, small(8), orders(), (small(60), any::<u32>(), small(12), small(120), small(110), any::<u16>())),
+            1..60,
+        ),
+    ) {
+        let partition = Partition::new(1_050 * u64::from(SYMBOL), SYMBOL, 100).expect("an object");
+        let mut source = PushSource::new(Arc::new(config(32)), partition);
+        let mut now = Instant::ZERO;
+        for (ms, kind, order, (number, received, decoded, needed, claim, marks)) in inputs {
+            now = now.after(Span::from_ms(ms * ms * ms));
+            match kind {
+                0..2 => source.handle_command(now, Command::Push(ToSource { number, order })),
+                2 => source.handle_timeout(now),
+                _ => {
+                    let flags = Flags::NONE.with_if(Flags::FIN, kind == 3 && claim == 7);
+                    let body = Body::SymbolAck { number, received, decoded, needed, claim, marks, flags };
+                    source.handle_packet(now, &Packet::new(config_class(), 84, body), &SackBlocks::EMPTY);
+                }
+            }
+            // A window that does not close is an input, too.
+            for _ in 0..200 {
+                let Some(packet) = source.poll_transmit(now) else { break };
+                let Body::Symbol { block, symbol, .. } = packet.body() else { unreachable!("it sends symbols") };
+                prop_assert!(block < partition.blocks() && symbol <= MAX_SYMBOL);
+            }
+            while source.poll_event().is_some() {}
+        }
+    }
+
+    /// Whatever sources send: a receiver beside a decoder does not panic, asks for open blocks only, and never counts more
+    /// symbols than the object has.
+    #[test]
+    fn no_symbol_makes_a_receiver_panic(
+        symbols in prop::collection::vec((any::<u32>(), small(12), small(20), any::<bool>()), 1..400),
+    ) {
+        let partition = Partition::new(105 * u64::from(SYMBOL), SYMBOL, 10).expect("an object");
+        let config = Arc::new(PushConfig { block_symbols: 10, claims: true, ..config(3) });
+        let receiver = PushReceiver::beside_decoder(config, partition, Instant::ZERO).into_shared();
+        let peers = [(); 2].map(|()| receiver.borrow_mut().add_peer());
+        let mut ports = peers.map(|peer| PushPort::new(receiver.clone(), peer));
+        for (ms, (number, block, symbol, which)) in symbols.into_iter().enumerate() {
+            let (now, port) = (at_ms(ms as u64), &mut ports[usize::from(which)]);
+            let body = Body::Symbol { number, block, symbol, len: SYMBOL, flags: Flags::NONE };
+            port.handle_packet(now, &Packet::new(config_class(), 1040, body), &SackBlocks::EMPTY);
+            while port.poll_transmit(now).is_some() {}
+            while let Some(event) = port.poll_event() {
+                if let Event::Decode { block } = event {
+                    let first = receiver.borrow().decoded_blocks();
+                    prop_assert!((first..first + OPEN_BLOCKS).contains(&block));
+                    if number % 3 > 0 {
+                        receiver.borrow_mut().handle_decoded(now, block);
+                    }
+                }
+            }
+            receiver.borrow_mut().handle_timeout(now);
+            prop_assert!(receiver.borrow().remaining() <= partition.symbols());
+        }
     }
 }

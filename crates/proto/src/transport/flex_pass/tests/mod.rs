@@ -216,6 +216,17 @@ fn a_lost_tail_needs_no_timeout() {
     assert_eq!(pair.sender.transport.statistics().timeouts, 0);
 }
 
+/// A sender that knows how much may wait at the receiver sends nothing beyond that unasked: of its window of ten packets
+/// four, where four may wait. A credit then repeats the oldest, and what is acknowledged makes room.
+#[test]
+fn nothing_is_sent_beyond_the_reorder_buffer() {
+    let mut bench = Bench::new(FlexPassConfig { reorder_buffer: Some(4 * MSS), ..FlexPassConfig::default() }, 20);
+    assert_eq!(bench.reactive(), [0, 1, 2, 3]);
+    assert_eq!(bench.credit(10), Some((0, true)));
+    bench.ack(20, 2, Subflow::Reactive, 0, 2);
+    assert_eq!(bench.reactive(), [0, 1, 2, 3, 4, 5]);
+}
+
 /// A bounded reorder buffer refuses what lies too far ahead, and the flow still arrives whole.
 #[test]
 fn the_reorder_buffer_is_bounded() {

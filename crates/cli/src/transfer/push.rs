@@ -1,0 +1,259 @@
+//! `pliant offer` and `pliant fetch`: one file from many sources at once.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use pliant_net::flow::{FlowSettings, TransportName};
+use pliant_net::transfer::{self, Fetched, Offer, Served, TransferError};
+use pliant_proto::congestion::Algorithm;
+use pliant_proto::contract::Contract;
+use pliant_proto::units::{Bytes, Rate};
+use serde::Serialize;
+
+use super::Display;
+use super::arguments::{ConnectionArgs, DEFAULT_LISTEN, OutputArgs, parse_address, parse_weight, target_of};
+use super::outcome::process_cpu;
+use crate::error::CliError;
+use crate::{Ending, interrupt};
+
+const OFFER_EXAMPLES: &str = "\
+Examples:
+  pliant offer model.bin --key lab.key --listen 0.0.0.0:7410          on each host that has the file
+  pliant offer model.bin --plain --count 1 --rate-cap 200Mbit/s
+
+It serves until interrupted, or for --count receivers. Exit codes are those of `pliant send`.";
+
+const FETCH_EXAMPLES: &str = "\
+Examples:
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 192.0.2.3:7410 --key lab.key     into this directory, under its name
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --into copy.bin --weight 4
+  pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard --json | jq .sources
+
+Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. A source that is lost
+is told on stderr; the others go on. Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file,
+3 no source answers, 4 all sources were lost, 5 what arrived is not what was offered, 130 interrupted.";
+
+/// Offers a file to all who `fetch` it.
+#[derive(Args)]
+#[command(after_help = OFFER_EXAMPLES)]
+pub(crate) struct OfferArgs {
+    /// The file
+    file: PathBuf,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_LISTEN)]
+    listen: SocketAddr,
+    /// Ends after so many receivers have all they want; 0 goes on until interrupted
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    count: u64,
+    /// Greatest rate on the wire, to each receiver
+    #[arg(long, value_name = "RATE")]
+    rate_cap: Option<Rate>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Fetches a file from many `pliant offer` at once.
+#[derive(Args)]
+#[command(after_help = FETCH_EXAMPLES)]
+pub(crate) struct FetchArgs {
+    /// Where the sources listen
+    #[arg(value_name = "ADDRESS", required = true, value_parser = parse_address)]
+    sources: Vec<SocketAddr>,
+    /// A directory, or the file to write [default: the current directory]
+    #[arg(long, value_name = "TARGET", conflicts_with = "discard")]
+    into: Option<PathBuf>,
+    /// Writes nothing, but checks the hash
+    #[arg(long)]
+    discard: bool,
+    /// Weight of each flow (theta), at least 0.5: at weight 2 it takes twice the rate of one of weight 1
+    #[arg(long, value_name = "W", default_value_t = 1.0, value_parser = parse_weight)]
+    weight: f64,
+    /// Largest IP packet in bytes that sources send, 576 to 65535
+    #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = clap::value_parser!(u16).range(576..))]
+    mtu: u16,
+    /// Most bytes under way from all sources together: on long paths at least the rate times the round trip
+    #[arg(long, value_name = "SIZE", default_value = "524288B")]
+    window: Bytes,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// The flow of either side.
+fn flow(weight: f64) -> FlowSettings {
+    let transport = TransportName::Tcp(Algorithm::WeightedFair);
+    FlowSettings { transport, contract: Contract { weight, ..Contract::default() }, ..FlowSettings::default() }
+}
+
+pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
+    if arguments.rate_cap.is_some_and(|rate| rate.bits_per_sec() == 0) {
+        return Err(CliError::User("--rate-cap must be above 0".to_owned()));
+    }
+    let settings = arguments.connection.settings(&FlowSettings { rate_cap: arguments.rate_cap, ..flow(1.0) })?;
+    let offer = Offer::bind(arguments.listen, &arguments.file, settings)?;
+    let offered = offer.offered();
+    if !arguments.output.quiet {
+        eprintln!("listening on {}", offer.address());
+    }
+    let mut failed = None;
+    let served = offer.serve((arguments.count > 0).then_some(arguments.count), interrupt::listen(), |served| {
+        let printed = match served {
+            Ok(served) => print(&Sent::new(&offered.name, &served), arguments.output.json),
+            Err(error) => {
+                eprintln!("error: {error}");
+                Ok(())
+            }
+        };
+        failed = failed.take().or(printed.err());
+    });
+    match (served, failed) {
+        (Err(TransferError::Interrupted), _) => Ok(Ending::Interrupted),
+        (Err(error), _) => Err(error.into()),
+        (Ok(()), Some(error)) => Err(error),
+        (Ok(()), None) => Ok(Ending::Done),
+    }
+}
+
+pub(crate) fn fetch(arguments: &FetchArgs) -> Result<Ending, CliError> {
+    let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
+    let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
+    let settings = arguments.connection.settings(&flow)?;
+    let target = target_of(arguments.into.as_deref(), arguments.discard)?;
+    let display = Display::new(arguments.output.quiet);
+    let lost = |error: &TransferError| eprintln!("lost: {error}");
+    let fetched =
+        transfer::fetch(&arguments.sources, &target, &settings, interrupt::listen(), |p| display.show(p), lost);
+    drop(display);
+    match fetched {
+        Err(TransferError::Interrupted) => Ok(Ending::Interrupted),
+        fetched => {
+            print(&Arrived::new(&fetched?), arguments.output.json)?;
+            Ok(Ending::Done)
+        }
+    }
+}
+
+/// Something that is printed as a line or as an object.
+trait Printed: Serialize {
+    fn line(&self) -> String;
+}
+
+fn print(printed: &impl Printed, json: bool) -> Result<(), CliError> {
+    let text = if json { serde_json::to_string(printed).expect("plain values") } else { printed.line() };
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
+/// What one receiver was sent.
+#[derive(Serialize)]
+struct Sent<'s> {
+    direction: &'static str,
+    file: &'s str,
+    peer: SocketAddr,
+    /// Of symbols, those sent again included.
+    bytes: u64,
+    elapsed_s: f64,
+    weight: f64,
+    retransmissions: u64,
+    timeouts: u64,
+    marks: u64,
+}
+
+impl<'s> Sent<'s> {
+    fn new(file: &'s str, served: &Served) -> Self {
+        let Served { to, elapsed, weight, ref statistics } = *served;
+        Self {
+            direction: "offered",
+            file,
+            peer: to,
+            bytes: statistics.bytes_sent,
+            elapsed_s: elapsed.as_secs_f64(),
+            weight,
+            retransmissions: statistics.retransmissions,
+            timeouts: statistics.timeouts,
+            marks: statistics.marks,
+        }
+    }
+}
+
+impl Printed for Sent<'_> {
+    fn line(&self) -> String {
+        let Self { file, peer, bytes, elapsed_s, retransmissions, marks, .. } = self;
+        format!(
+            "offered {file} to {peer}: {bytes} bytes in {elapsed_s:.3} s, {retransmissions} retransmissions, {marks} marks"
+        )
+    }
+}
+
+/// What came from one source.
+#[derive(Serialize)]
+struct From {
+    address: SocketAddr,
+    symbols: u64,
+    excess_symbols: u64,
+    marks: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<String>,
+}
+
+/// What was fetched.
+#[derive(Serialize)]
+struct Arrived {
+    direction: &'static str,
+    file: String,
+    bytes: u64,
+    elapsed_s: f64,
+    gbit_per_s: f64,
+    cpu_s_per_gb: f64,
+    /// Blocks that needed no decoding, and those that did.
+    whole_blocks: u32,
+    decoded_blocks: u32,
+    blake3: String,
+    sources: Vec<From>,
+}
+
+impl Arrived {
+    fn new(fetched: &Fetched) -> Self {
+        let Fetched { name, path, bytes, hash, elapsed, sources, counts, .. } = fetched;
+        let elapsed_s = elapsed.as_secs_f64();
+        let per = |amount: f64, unit: f64| if unit > 0.0 { amount / unit } else { 0.0 };
+        let from = |source: &transfer::FromSource| From {
+            address: source.address,
+            symbols: source.symbols,
+            excess_symbols: source.excess_symbols,
+            marks: source.marks,
+            lost: source.lost.clone(),
+        };
+        Self {
+            direction: "fetched",
+            file: path.as_ref().map_or(name.clone(), |path| path.display().to_string()),
+            bytes: *bytes,
+            elapsed_s,
+            gbit_per_s: per(*bytes as f64 * 8e-9, elapsed_s),
+            cpu_s_per_gb: per(process_cpu().as_secs_f64(), *bytes as f64 * 1e-9),
+            whole_blocks: counts.whole_blocks,
+            decoded_blocks: counts.decoded_blocks,
+            blake3: hash.to_string(),
+            sources: sources.iter().map(from).collect(),
+        }
+    }
+}
+
+impl Printed for Arrived {
+    fn line(&self) -> String {
+        let Self { file, bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, decoded_blocks, blake3, sources, .. } = self;
+        let share = |source: &From| format!("{} of {}", source.symbols, source.address);
+        let shares: Vec<String> = sources.iter().map(share).collect();
+        format!(
+            "fetched {file}: {bytes} bytes in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
+             {decoded_blocks} blocks decoded, symbols: {}, blake3 {blake3}",
+            shares.join(", ")
+        )
+    }
+}

@@ -1,0 +1,244 @@
+//! What receiver and sources of a file say to each other beside symbols and acknowledgements.
+//!
+//! ```text
+//!  byte      0     1..                                                            bytes
+//!  Request   0x81  1..3 bytes of a symbol  3..7 symbols of a block  7 slots       12
+//!                  8..12 bytes under way
+//!  Offered   0x82  1..9 bytes  9..41 BLAKE3 hash                                  then the name
+//!  Push      0     1..5 number  5 slot  6 slots  7 sources  8..12 block  12..16 start  16..24 weight
+//!  Theta     1     1..5 number  5..13 weight
+//!  Pause     2     1..5 number
+//!  Stop      3     1..5 number
+//!  Accepted  4     1..5 number  5 slot
+//! ```
+//!
+//! Numbers are in network byte order, weights IEEE 754. The request is a connection's opening, the offer its answer, the
+//! others are notices: orders to a source, and that it has accepted one.
+
+use pliant_proto::transport::push::weights::LOW_WEIGHT;
+use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, Order as Deed, ToController, ToSource};
+
+use super::MAX_BLOCK_BYTES;
+
+const REQUEST: u8 = 0x81;
+const OFFERED: u8 = 0x82;
+const PUSH: u8 = 0;
+const THETA: u8 = 1;
+const PAUSE: u8 = 2;
+const STOP: u8 = 3;
+const ACCEPTED: u8 = 4;
+
+const REQUEST_BYTES: usize = 12;
+const NAME_AT: usize = 41;
+const MAX_NAME_BYTES: usize = 255;
+const MAX_BYTES: u64 = 1 << 56;
+const MAX_SLOTS: u8 = 32;
+const MAX_WEIGHT: f64 = 1e9;
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("the length is checked")
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(array(bytes, at))
+}
+
+fn weight(bytes: &[u8], at: usize) -> Option<f64> {
+    let weight = f64::from_be_bytes(array(bytes, at));
+    (LOW_WEIGHT..=MAX_WEIGHT).contains(&weight).then_some(weight)
+}
+
+/// How a receiver wants to be sent what a source offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Bytes of a symbol.
+    pub symbol: u16,
+    /// Source symbols of a full block.
+    pub block_symbols: u32,
+    /// Slots: most sources that send at once.
+    pub slots: u8,
+    /// Most bytes that this source may have under way.
+    pub window: u32,
+}
+
+impl Request {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { symbol, block_symbols, slots, window } = self;
+        let (symbol, block_symbols) = (symbol.to_be_bytes(), block_symbols.to_be_bytes());
+        [&[REQUEST][..], &symbol, &block_symbols, &[*slots], &window.to_be_bytes()].concat()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        if bytes.len() != REQUEST_BYTES || bytes[0] != REQUEST {
+            return Err("it offers a file and takes none: it is for `pliant fetch`");
+        }
+        let (symbol, block_symbols, slots) = (u16::from_be_bytes(array(bytes, 1)), number(bytes, 3), bytes[7]);
+        let request = Self { symbol, block_symbols, slots, window: number(bytes, 8) };
+        let possible =
+            symbol > 0 && (1..=MAX_BLOCK_SYMBOLS).contains(&block_symbols) && (1..=MAX_SLOTS).contains(&slots);
+        if !possible || u64::from(symbol) * u64::from(block_symbols) > MAX_BLOCK_BYTES {
+            return Err("it was asked for blocks that cannot be");
+        }
+        Ok(request)
+    }
+}
+
+/// What a source offers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Offered {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// BLAKE3 hash of the file.
+    pub hash: blake3::Hash,
+    /// Its name; not a path.
+    pub name: String,
+}
+
+impl Offered {
+    /// As bytes; a long name is cut.
+    pub fn encode(&self) -> Vec<u8> {
+        let name = crate::cut(&self.name, MAX_NAME_BYTES).as_bytes();
+        [&[OFFERED][..], &self.bytes.to_be_bytes(), self.hash.as_bytes(), name].concat()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (fixed, name) = bytes.split_at_checked(NAME_AT)?;
+        let size = u64::from_be_bytes(array(fixed, 1));
+        let valid = fixed[0] == OFFERED && size <= MAX_BYTES && name.len() <= MAX_NAME_BYTES;
+        let hash = array::<{ blake3::OUT_LEN }>(fixed, 9).into();
+        let name = str::from_utf8(name).ok().filter(|_| valid)?.to_owned();
+        Some(Self { bytes: size, hash, name })
+    }
+
+    /// Whether it is the same file, whatever its name.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (self.bytes, self.hash) == (other.bytes, other.hash)
+    }
+}
+
+/// An order to a source, or that it has accepted one, as a notice.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Order {
+    /// To a source.
+    ToSource(ToSource),
+    /// From a source.
+    Accepted {
+        /// The slot that it sends for.
+        slot: u8,
+        /// The order's number.
+        number: u32,
+    },
+}
+
+impl Order {
+    /// The notice for the controller, if a source's message is one.
+    pub(super) fn of(message: ToController) -> Option<Self> {
+        match message {
+            ToController::Accepted { slot, number } => Some(Self::Accepted { slot, number }),
+            _ => None,
+        }
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let (kind, number, rest) = match *self {
+            Self::ToSource(ToSource { number, order }) => match order {
+                Deed::Push { slot, slots, sources, block, start, weight } => {
+                    let fields = [&[slot, slots, sources][..], &block.to_be_bytes(), &start.to_be_bytes()].concat();
+                    (PUSH, number, [&fields[..], &weight.to_be_bytes()].concat())
+                }
+                Deed::Theta { weight } => (THETA, number, weight.to_be_bytes().to_vec()),
+                Deed::Pause => (PAUSE, number, Vec::new()),
+                Deed::Stop => (STOP, number, Vec::new()),
+            },
+            Self::Accepted { slot, number } => (ACCEPTED, number, vec![slot]),
+        };
+        [&[kind][..], &number.to_be_bytes(), &rest].concat()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&kind, _) = bytes.split_first()?;
+        let expected = match kind {
+            PUSH => 24,
+            THETA => 13,
+            PAUSE | STOP => 5,
+            ACCEPTED => 6,
+            _ => return None,
+        };
+        if bytes.len() != expected {
+            return None;
+        }
+        let order = match kind {
+            PUSH => {
+                let (slot, slots, sources) = (bytes[5], bytes[6], bytes[7]);
+                let valid = slot < slots && slots <= MAX_SLOTS && (1..=MAX_SLOTS).contains(&sources);
+                let (block, start, weight) = (number(bytes, 8), number(bytes, 12), weight(bytes, 16)?);
+                valid.then_some(Deed::Push { slot, slots, sources, block, start, weight })?
+            }
+            THETA => Deed::Theta { weight: weight(bytes, 5)? },
+            PAUSE => Deed::Pause,
+            STOP => Deed::Stop,
+            _ => return Some(Self::Accepted { slot: bytes[5], number: number(bytes, 1) }),
+        };
+        Some(Self::ToSource(ToSource { number: number(bytes, 1), order }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn orders() -> impl Strategy<Value = Deed> {
+        let push = (0u8..32, 1u8..33, any::<u32>(), any::<u32>(), 0.5..1e9).prop_map(
+            |(slot, sources, block, start, weight)| Deed::Push { slot, slots: 32, sources, block, start, weight },
+        );
+        prop_oneof![push, (0.5..1e9).prop_map(|weight| Deed::Theta { weight }), Just(Deed::Pause), Just(Deed::Stop)]
+    }
+
+    proptest! {
+        /// What is said is heard; a byte more or less is nothing, nor is noise anything but what encodes to it.
+        #[test]
+        fn notices_round_trip(number in any::<u32>(), order in orders(), slot in any::<u8>(), noise: Vec<u8>) {
+            for notice in [Order::ToSource(ToSource { number, order }), Order::Accepted { slot, number }] {
+                let bytes = notice.encode();
+                prop_assert_eq!(Order::decode(&bytes), Some(notice));
+                prop_assert_eq!(Order::decode(&bytes[..bytes.len() - 1]), None);
+                prop_assert_eq!(Order::decode(&[&bytes[..], &[0]].concat()), None);
+            }
+            if let Some(order) = Order::decode(&noise) {
+                prop_assert_eq!(order.encode(), noise);
+            }
+        }
+    }
+
+    /// Requests and offers round trip; blocks that would fill a source's memory, slots that nobody has, and weights that
+    /// are no weights are refused.
+    #[test]
+    fn nonsense_is_refused() {
+        let request = Request { symbol: 1000, block_symbols: 1024, slots: 3, window: 100_000 };
+        assert_eq!(Request::decode(&request.encode()), Ok(request));
+        let offered = Offered { bytes: 7, hash: blake3::hash(b"content"), name: "model.bin".into() };
+        assert_eq!(Offered::decode(&offered.encode()), Some(offered.clone()));
+        for broken in [
+            Request { symbol: 0, ..request },
+            Request { block_symbols: 0, ..request },
+            Request { block_symbols: 56_404, ..request },
+            Request { block_symbols: 56_403, ..request },
+            Request { slots: 33, ..request },
+            Request { slots: 0, ..request },
+        ] {
+            assert!(Request::decode(&broken.encode()).is_err(), "{broken:?}");
+        }
+        assert!(Request::decode(&offered.encode()).is_err());
+        assert_eq!(Offered::decode(&Offered { bytes: u64::MAX, ..offered }.encode()), None);
+        for weight in [f64::NAN, f64::INFINITY, 0.0, -1.0, 0.4] {
+            let order = Deed::Theta { weight };
+            assert_eq!(Order::decode(&Order::ToSource(ToSource { number: 0, order }).encode()), None, "{weight}");
+        }
+    }
+}

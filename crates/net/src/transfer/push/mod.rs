@@ -1,0 +1,23 @@
+//! One file from many sources at once: [`Offer`] at each source, [`fetch`] at the receiver.
+//!
+//! The machines are those of [`pliant_proto::transport::push`]; here they get a payload, coded by RaptorQ (RFC 6330), and
+//! a controller: the receiver's own, with one weight (theta) for all its flows. The receiver calls every source and
+//! [asks](Request); each answers what it [offers](Offered); the controller's orders travel as notices of the connection,
+//! which may be lost, for the machines say again what was not accepted.
+//!
+//! A receiver holds as many blocks as the machine has open, of each at most as many symbols as it has source symbols and
+//! a few more, and one block that is being decoded. A source holds the intermediate symbols of few blocks, for all its
+//! receivers together.
+
+mod coding;
+mod fetch;
+mod message;
+mod object;
+mod offer;
+
+pub use fetch::{Fetched, FromSource, fetch};
+pub use message::{Offered, Order, Request};
+pub use offer::{Offer, Served};
+
+/// Blocks of a file that is offered or fetched have at most so many bytes.
+const MAX_BLOCK_BYTES: u64 = 4 << 20;

@@ -1,0 +1,277 @@
+//! A source of one file.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use atomic_refcell::AtomicRefCell;
+use pliant_proto::time::Instant;
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::push::{Partition, PushSource, ToSource};
+use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
+
+use super::coding::Encoder;
+use super::message::{Offered, Order, Request};
+use crate::connection::{Closed, ConnectionId, Event};
+use crate::driver::{Application, Clock, Driver, Link, Place, Service};
+use crate::transfer::send::path_to;
+use crate::transfer::source::{self, Source};
+use crate::transfer::{CODE_DONE, CODE_INTERRUPTED, Kind, NAP, Settings, TransferError};
+
+/// Blocks whose intermediate symbols are kept: those that four receivers have open, wherever they are.
+const ENCODERS: usize = 16;
+/// Orders that wait for the next turn; what is lost beyond is ordered again.
+const MAX_ORDERS: usize = 16;
+
+/// Who fetched what is offered.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The receiver.
+    pub to: SocketAddr,
+    /// For how long.
+    pub elapsed: Duration,
+    /// Weight of the flow (theta), as the receiver ordered it last.
+    pub weight: f64,
+    /// The transport's counts.
+    pub statistics: Statistics,
+}
+
+/// A file, open, and its coding.
+struct Held {
+    file: File,
+    path: PathBuf,
+    offered: Offered,
+    encoders: VecDeque<((Request, u32), Encoder)>,
+}
+
+impl Held {
+    fn open(path: &Path) -> Result<Self, TransferError> {
+        let source = Source::open(path)?;
+        let fail = |error| TransferError::File { path: path.into(), error };
+        let source::Content::File { mut file, bytes } = source.content else { unreachable!("paths are files") };
+        if source.kind != Kind::File {
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "only a file can be offered: pack it first")));
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(&mut file).map_err(fail)?;
+        let offered = Offered { bytes, hash: hasher.finalize(), name: source.name };
+        Ok(Self { file, path: path.into(), offered, encoders: VecDeque::with_capacity(ENCODERS) })
+    }
+
+    /// Reads the file from `offset` on; what lies beyond its end is zero.
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let there = self.offered.bytes.saturating_sub(offset).min(into.len() as u64) as usize;
+        into[there..].fill(0);
+        self.file.read_exact_at(&mut into[..there], offset)
+    }
+
+    fn read_symbol(&mut self, ask: &Asked, block: u32, symbol: u32, into: &mut [u8]) -> io::Result<()> {
+        let Request { symbol: bytes, block_symbols, .. } = ask.request;
+        let start = u64::from(block) * u64::from(block_symbols) * u64::from(bytes);
+        let symbols = ask.partition.symbols_of(block);
+        if symbol < symbols {
+            return self.read(start + u64::from(symbol) * u64::from(bytes), into);
+        }
+        let key = (ask.request, block);
+        if let Some(at) = self.encoders.iter().position(|(known, _)| *known == key) {
+            self.encoders[at].1.write(symbol, into);
+            return Ok(());
+        }
+        let mut content = vec![0; symbols as usize * usize::from(bytes)];
+        self.read(start, &mut content)?;
+        let encoder = Encoder::new(bytes, &content);
+        encoder.write(symbol, into);
+        if self.encoders.len() == ENCODERS {
+            self.encoders.pop_front();
+        }
+        self.encoders.push_back((key, encoder));
+        Ok(())
+    }
+}
+
+/// What a receiver asked for.
+struct Asked {
+    request: Request,
+    partition: Partition,
+}
+
+/// What is at the end of one connection.
+struct Outgoing {
+    to: SocketAddr,
+    held: Arc<AtomicRefCell<Held>>,
+    asked: Asked,
+    orders: VecDeque<ToSource>,
+    accepted: VecDeque<Order>,
+    opened_at: Instant,
+}
+
+impl Application for Outgoing {
+    fn read(&mut self, place: Place, payload: &mut [u8]) -> io::Result<()> {
+        let Place::Symbol { block, symbol } = place else { unreachable!("a source sends symbols") };
+        self.held.borrow_mut().read_symbol(&self.asked, block, symbol, payload)
+    }
+
+    fn write(&mut self, _: Place, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn event(&mut self, event: TransportEvent) -> io::Result<()> {
+        if let TransportEvent::ToController(message) = event {
+            self.accepted.extend(Order::of(message));
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self, content: &[u8]) {
+        if let Some(Order::ToSource(order)) = Order::decode(content)
+            && self.orders.len() < MAX_ORDERS
+        {
+            self.orders.push_back(order);
+        }
+    }
+}
+
+/// Offers a file to all who [fetch](super::fetch) it. What its connections share belongs to one driver; the cell is atomic
+/// so that it may move to another thread.
+pub struct Offer {
+    driver: Driver<AnyTransport, Outgoing>,
+    address: SocketAddr,
+    held: Arc<AtomicRefCell<Held>>,
+    settings: Settings,
+}
+
+impl Offer {
+    /// Offers the file at `path` on `address`, port 0 for any free one. Reads the file once, for its hash.
+    pub fn bind(address: SocketAddr, path: &Path, settings: Settings) -> Result<Self, TransferError> {
+        settings.check(address)?;
+        let held = Held::open(path)?;
+        let socket_error = |error| TransferError::Socket { address, error };
+        let (driver, _) = settings.driver(address, true).map_err(socket_error)?;
+        let address = driver.local_address().map_err(socket_error)?;
+        Ok(Self { driver, address, held: Arc::new(AtomicRefCell::new(held)), settings })
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it offers.
+    pub fn offered(&self) -> Offered {
+        self.held.borrow().offered.clone()
+    }
+
+    /// Serves until `count` receivers have fetched the file, if that is said, or until it is interrupted; tells `each`
+    /// what came of it. Fails if the socket does or when it is interrupted.
+    pub fn serve(
+        mut self,
+        count: Option<u64>,
+        interrupted: &AtomicBool,
+        mut each: impl FnMut(Result<Served, TransferError>),
+    ) -> Result<(), TransferError> {
+        let address = self.address;
+        let socket_error = |error| TransferError::Socket { address, error };
+        let (settings, clock) = (&self.settings, self.driver.clock());
+        let mut host = Host { settings, held: self.held, clock, over: Vec::new() };
+        let mut done = 0;
+        while count.is_none_or(|count| done < count) {
+            self.driver.turn(&mut host, NAP).map_err(socket_error)?;
+            for (link, why) in host.over.drain(..) {
+                let served = finish(&link, why, self.driver.now());
+                done += u64::from(served.is_ok());
+                each(served);
+            }
+            let connections: Vec<ConnectionId> = self.driver.connections().collect();
+            let stop = interrupted.load(Ordering::Relaxed);
+            for connection in connections {
+                if stop {
+                    self.driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
+                    continue;
+                }
+                let Some(outgoing) = self.driver.application(connection) else { continue };
+                let (orders, accepted) = (std::mem::take(&mut outgoing.orders), std::mem::take(&mut outgoing.accepted));
+                for order in orders {
+                    self.driver.command(connection, Command::Push(order));
+                }
+                for notice in accepted {
+                    self.driver.notify(connection, &notice.encode());
+                }
+            }
+            if stop {
+                return Err(TransferError::Interrupted);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What became of a receiver.
+fn finish(link: &Link<AnyTransport, Outgoing>, why: Closed, now: Instant) -> Result<Served, TransferError> {
+    let Outgoing { to, held, opened_at, .. } = &link.application;
+    match why {
+        Closed::ByPeer { code: CODE_DONE, .. } => {
+            let elapsed = Duration::from_nanos(now.since(*opened_at).as_ps() / 1000);
+            let weight = match link.sender() {
+                Some(AnyTransport::PushSource(source)) => source.weight(),
+                _ => unreachable!("a source pushes"),
+            };
+            Ok(Served { to: *to, elapsed, weight, statistics: link.sender_statistics() })
+        }
+        Closed::Failed(why) => {
+            Err(TransferError::File { path: held.borrow().path.clone(), error: io::Error::other(why) })
+        }
+        why => Err(TransferError::ended(*to, why)),
+    }
+}
+
+struct Host<'s> {
+    settings: &'s Settings,
+    held: Arc<AtomicRefCell<Held>>,
+    clock: Clock,
+    over: Vec<(Link<AnyTransport, Outgoing>, Closed)>,
+}
+
+impl Host<'_> {
+    /// What is asked for, or why it is refused.
+    fn judge(&self, to: SocketAddr, opening: &[u8]) -> Result<Request, &'static str> {
+        let request = Request::decode(opening)?;
+        let largest = path_to(to, self.settings).payload(u16::MAX);
+        if request.symbol > largest { Err("it was asked for symbols that fit no packet") } else { Ok(request) }
+    }
+}
+
+impl Service<AnyTransport, Outgoing> for Host<'_> {
+    fn answer(&mut self, from: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
+        self.judge(from, opening)?;
+        Ok(self.held.borrow().offered.encode())
+    }
+
+    fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Link<AnyTransport, Outgoing>> {
+        let Event::Accepted { from, opening } = event else { return None };
+        let request = self.judge(from, &opening).ok()?;
+        let Request { symbol, block_symbols, .. } = request;
+        // Who fetches nothing closes at once.
+        let partition = Partition::new(self.held.borrow().offered.bytes, symbol, block_symbols)?;
+        let flow = &self.settings.flow;
+        let config = flow.push(path_to(from, self.settings), &request).ok()?;
+        let outgoing = Outgoing {
+            to: from,
+            held: self.held.clone(),
+            asked: Asked { request, partition },
+            orders: VecDeque::new(),
+            accepted: VecDeque::new(),
+            opened_at: self.clock.now(),
+        };
+        Some(Link::new(outgoing).sending(PushSource::new(config, partition).into(), flow.rate_cap))
+    }
+
+    fn closed(&mut self, _: ConnectionId, link: Option<Link<AnyTransport, Outgoing>>, why: Closed) {
+        self.over.extend(link.map(|link| (link, why)));
+    }
+}

@@ -1,0 +1,245 @@
+//! One file from several sources over loopback: whole, shared among them, and in spite of those that fail or lie.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::common::{Faults, NEVER, Relay, content, encrypted, files, loopbacks, settings, write_file};
+use pliant_net::flow::{FlowSettings, TransportName};
+use pliant_net::transfer::{Fetched, Offer, Settings, Target, TransferError, fetch};
+use pliant_proto::congestion::Algorithm;
+use pliant_proto::contract::Contract;
+use pliant_proto::time::Span;
+use pliant_proto::units::Rate;
+
+const MB: usize = 1 << 20;
+
+fn weighted(weight: f64) -> Settings {
+    let transport = TransportName::Tcp(Algorithm::WeightedFair);
+    let contract = Contract { weight, ..Contract::default() };
+    Settings { flow: FlowSettings { transport, contract, ..settings().flow }, ..settings() }
+}
+
+fn capped(settings: &Settings, mbit_per_s: u64) -> Settings {
+    let rate_cap = Some(Rate::from_bits_per_sec(mbit_per_s * 1_000_000));
+    Settings { flow: FlowSettings { rate_cap, ..settings.flow.clone() }, ..settings.clone() }
+}
+
+/// A file, several that offer it, and one that fetches.
+struct Site {
+    directory: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Site {
+    fn new(bytes: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("into")).unwrap();
+        let path = write_file(directory.path(), "source", bytes);
+        Self { directory, path }
+    }
+
+    fn target(&self) -> PathBuf {
+        self.directory.path().join("into")
+    }
+
+    /// Fetches from sources with these settings each, of whom `way` tells the address. Gives what was told to be lost, too.
+    fn fetch(
+        &self,
+        sources: &[Settings],
+        on: SocketAddr,
+        settings: &Settings,
+        way: impl Fn(usize, SocketAddr) -> SocketAddr,
+    ) -> (Result<Fetched, TransferError>, Vec<String>) {
+        let stop = AtomicBool::new(false);
+        let offers: Vec<Offer> =
+            sources.iter().map(|settings| Offer::bind(on, &self.path, settings.clone()).unwrap()).collect();
+        let addresses: Vec<SocketAddr> =
+            offers.iter().enumerate().map(|(source, offer)| way(source, offer.address())).collect();
+        thread::scope(|scope| {
+            for offer in offers {
+                scope.spawn(|| offer.serve(None, &stop, |_| {}));
+            }
+            let mut lost = Vec::new();
+            let target = Target::Directory(self.target());
+            let fetched = fetch(&addresses, &target, settings, &NEVER, |_| {}, |error| lost.push(error.to_string()));
+            stop.store(true, Ordering::Relaxed);
+            (fetched, lost)
+        })
+    }
+}
+
+fn intact(into: &Path, bytes: usize) {
+    assert!(std::fs::read(into.join("source")).unwrap() == content(bytes));
+    assert_eq!(files(into), ["source"]);
+}
+
+/// Files of every awkward size come whole from one, two and three sources, plain and encrypted, over IPv4 and IPv6: no
+/// byte, one, around a symbol, around a block, several blocks.
+#[test]
+fn a_file_comes_whole_from_many_sources() {
+    for on in loopbacks() {
+        for (bytes, sources) in [(0, 2), (1, 3), (1422, 1), (1443, 2), (MB, 3), (6 * MB + 7, 3)] {
+            for settings in [weighted(1.0), encrypted(weighted(1.0))] {
+                let site = Site::new(bytes);
+                let (fetched, lost) = site.fetch(&vec![settings.clone(); sources], on, &settings, |_, address| address);
+                let fetched = fetched.unwrap();
+                intact(&site.target(), bytes);
+                assert_eq!((fetched.bytes, fetched.hash), (bytes as u64, blake3::hash(&content(bytes))));
+                assert_eq!((fetched.sources.len(), lost), (sources, Vec::new()));
+                if bytes > 6 * MB {
+                    assert!(fetched.sources.iter().all(|source| source.symbols > 0), "{fetched:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Three sources send together; one falls silent in the middle, without a word: the other two bring the rest, the file is
+/// whole, and its blocks had to be decoded.
+#[test]
+fn a_source_that_falls_silent_is_replaced() {
+    let bytes = 12 * MB;
+    let site = Site::new(bytes);
+    let (stop, dead) = (AtomicBool::new(false), std::sync::Mutex::new(None));
+    let settings = encrypted(weighted(1.0));
+    let patient = Settings { idle_timeout: Span::from_secs(2), ..settings.clone() };
+    thread::scope(|scope| {
+        let sources = vec![capped(&settings, 200); 3];
+        let (fetched, _) = site.fetch(&sources, crate::common::loopback(), &patient, |source, address| {
+            if source > 0 {
+                return address;
+            }
+            // Dark for longer than the transfer takes, from the hundredth datagram with data on.
+            let blackout = Some(Span::from_secs(600));
+            let relay = Relay::new(Faults { blackout, ..Faults::default() }, address);
+            let way = relay.address();
+            let stop = &stop;
+            *dead.lock().unwrap() = Some(way);
+            scope.spawn(move || relay.run(stop));
+            way
+        });
+        stop.store(true, Ordering::Relaxed);
+        let fetched = fetched.unwrap();
+        intact(&site.target(), bytes);
+        let symbols = |lost: bool| {
+            let of = fetched.sources.iter().filter(|source| (Some(source.address) == *dead.lock().unwrap()) == lost);
+            of.map(|source| source.symbols).sum::<u64>()
+        };
+        assert!(symbols(true) >= 1 && symbols(true) <= 200, "{fetched:?}");
+        assert!(symbols(false) * 1442 > bytes as u64 * 9 / 10, "{fetched:?}");
+    });
+}
+
+/// A source that stops says so; told, counted, and the rest goes on. When the last one is gone the fetch fails and leaves
+/// nothing.
+#[test]
+fn fetches_end_with_their_last_source() {
+    let site = Site::new(8 * MB);
+    let settings = weighted(1.0);
+    let slow = capped(&settings, 50);
+    let target = Target::Directory(site.target());
+    let offers = [(); 2].map(|()| Offer::bind(crate::common::loopback(), &site.path, slow.clone()).unwrap());
+    let addresses = offers.each_ref().map(Offer::address);
+    let stops = [AtomicBool::new(false), AtomicBool::new(false)];
+    thread::scope(|scope| {
+        for (offer, stop) in offers.into_iter().zip(&stops) {
+            scope.spawn(|| offer.serve(None, stop, |_| {}));
+        }
+        let mut lost = Vec::new();
+        // Each has sent something when it stops: progress is told only then.
+        let progress = |progress: pliant_net::transfer::Progress| {
+            stops[0].store(progress.done_bytes > 0, Ordering::Relaxed);
+            stops[1].store(progress.done_bytes > MB as u64, Ordering::Relaxed);
+        };
+        let fetched = fetch(&addresses, &target, &settings, &NEVER, progress, |error| lost.push(error.to_string()));
+        for stop in &stops {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let error = fetched.unwrap_err();
+        assert!(matches!(error, TransferError::Ended { .. }), "{error}");
+        assert_eq!(lost.len(), 2, "{lost:?}");
+        assert!(lost.iter().all(|lost| lost.ends_with("closed by the peer: interrupted")), "{lost:?}");
+        assert_eq!(files(&site.target()), Vec::<String>::new());
+    });
+}
+
+/// Two receivers of one source at once, with weights of 1 and 4: both get the file, and the source's flows had these
+/// weights.
+#[test]
+fn sources_follow_each_receivers_weight() {
+    let site = Site::new(2 * MB);
+    let offer = Offer::bind(crate::common::loopback(), &site.path, weighted(1.0)).unwrap();
+    let address = offer.address();
+    let mut weights = Vec::new();
+    thread::scope(|scope| {
+        for weight in [1.0, 4.0] {
+            scope.spawn(move || {
+                let fetched = fetch(&[address], &Target::Discard, &weighted(weight), &NEVER, |_| {}, |_| {});
+                assert_eq!(fetched.unwrap().hash, blake3::hash(&content(2 * MB)));
+            });
+        }
+        offer.serve(Some(2), &NEVER, |served| weights.push(served.unwrap().weight)).unwrap();
+    });
+    weights.sort_by(f64::total_cmp);
+    assert_eq!(weights, [1.0, 4.0]);
+}
+
+/// Through a relay that loses, repeats, reorders and corrupts, the file is whole.
+#[test]
+fn a_file_comes_whole_through_faults() {
+    let bytes = 3 * MB;
+    let site = Site::new(bytes);
+    let stop = AtomicBool::new(false);
+    let faults = Faults { mark: 20, loss: 0.05, duplicate: 29, reorder: 13, corrupt: 31, ..Faults::default() };
+    let settings = encrypted(weighted(1.0));
+    thread::scope(|scope| {
+        let (fetched, lost) =
+            site.fetch(&vec![settings.clone(); 2], crate::common::loopback(), &settings, |_, address| {
+                let relay = Relay::new(faults, address);
+                let way = relay.address();
+                let stop = &stop;
+                scope.spawn(move || relay.run(stop));
+                way
+            });
+        stop.store(true, Ordering::Relaxed);
+        let fetched = fetched.unwrap();
+        intact(&site.target(), bytes);
+        assert_eq!(lost, Vec::<String>::new());
+        assert!(fetched.refused.forged > 0, "{fetched:?}");
+    });
+}
+
+/// A source with another file is left out, by name; addresses that cannot go together, weights below theta's floor and
+/// sources that take files are refused.
+#[test]
+fn sources_that_do_not_agree_are_told() {
+    let (site, other) = (Site::new(MB), Site::new(MB + 1));
+    let settings = weighted(1.0);
+    let offers = [&site, &site, &other]
+        .map(|site| Offer::bind(crate::common::loopback(), &site.path, settings.clone()).unwrap());
+    let addresses = offers.each_ref().map(Offer::address);
+    let stop = AtomicBool::new(false);
+    let target = Target::Directory(site.target());
+    thread::scope(|scope| {
+        for offer in offers {
+            scope.spawn(|| offer.serve(None, &stop, |_| {}));
+        }
+        let mut lost = Vec::new();
+        let fetched = fetch(&addresses, &target, &settings, &NEVER, |_| {}, |error| lost.push(error.to_string()));
+        stop.store(true, Ordering::Relaxed);
+        let fetched = fetched.unwrap();
+        assert!([MB as u64, MB as u64 + 1].contains(&fetched.bytes));
+        assert!(!lost.is_empty() && lost.iter().all(|why| why.contains("its file differs")), "{lost:?}");
+    });
+    let refused = |addresses: &[SocketAddr], settings: &Settings| {
+        fetch(addresses, &target, settings, &NEVER, |_| {}, |_| {}).unwrap_err().to_string()
+    };
+    let six = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 1));
+    assert_eq!(refused(&[], &settings), "there is no source");
+    assert!(refused(&[addresses[0], six], &settings).contains("all IPv6 addresses"));
+    assert!(refused(&addresses, &weighted(0.4)).contains("weight must lie in 0.5"));
+    let directory = Offer::bind(crate::common::loopback(), &site.target(), settings.clone()).err().unwrap();
+    assert!(directory.to_string().contains("only a file can be offered"));
+}
