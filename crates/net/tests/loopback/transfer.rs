@@ -169,7 +169,7 @@ fn contracts_are_kept_through_loss() {
         let contract = Contract {
             min_delivery: 0.9,
             min_share: if transport == TransportName::Atp { 1.0 } else { 0.5 },
-            weight: 1.0,
+            ..Contract::default()
         };
         let settings = encrypted(Settings { flow: FlowSettings { contract, ..base.flow }, ..base });
         let (sent, received, _) = transfer_through(faults, &path, &Target::File(copy.clone()), &settings);
