@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{TAKES_ALL, UNEXPLAINED, cell};
+use super::record::{self, TAKES_ALL, UNEXPLAINED, cell};
 use super::{Verdict, print_number};
 
 /// Everything recorded of testbeds.
@@ -93,9 +93,7 @@ impl TestbedRecords {
 
     /// The records as a file.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("records are plain data");
-        text.push('\n');
-        text
+        record::to_json(self)
     }
 
     /// Takes all claims of a scenario in place of those before.

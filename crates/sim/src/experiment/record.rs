@@ -114,6 +114,13 @@ fn remark(verdict: Verdict, why: Option<&str>) -> String {
     }
 }
 
+/// Records as a file.
+pub(super) fn to_json(records: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(records).expect("records are plain data");
+    text.push('\n');
+    text
+}
+
 impl Records {
     /// Reads what [`to_json`](Self::to_json) wrote.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -122,9 +129,7 @@ impl Records {
 
     /// The records as a file.
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("records are plain data");
-        text.push('\n');
-        text
+        to_json(self)
     }
 
     /// Takes a figure's outcome in place of the one of this size before.
