@@ -1,7 +1,7 @@
 //! The switch on interfaces.
 //!
 //! Frames come by a ring per interface, each with the time at which the kernel got it; the switch takes them in the
-//! order of these times, and they leave by one `sendmmsg` for up to 64, datagrams of one flow [joined](super::merge). A
+//! order of these times, and they leave by one `sendmmsg` for up to 64, datagrams of one flow joined (`merge`). A
 //! checksum that a kernel left to hardware that a virtual interface does not have is passed on as left, which the frame's
 //! offload header says: without it receivers would drop the frame without a word.
 
