@@ -232,8 +232,11 @@ fn near_opt_carriers() -> impl Strategy<Value = Carrier> {
 type Drawn = (u32, u32, u64, u64, Carrier);
 
 fn drawn_flows(most: usize) -> impl Strategy<Value = Vec<Drawn>> {
+    drawn(most, prop_oneof![5 => tcp_carriers(), 1 => udp_carriers(), 2 => near_opt_carriers()])
+}
+
+fn drawn(most: usize, carrier: impl Strategy<Value = Carrier>) -> impl Strategy<Value = Vec<Drawn>> {
     let bytes = prop_oneof![1u64..3000, 1u64..300_000];
-    let carrier = prop_oneof![5 => tcp_carriers(), 1 => udp_carriers(), 2 => near_opt_carriers()];
     prop::collection::vec((any::<u32>(), any::<u32>(), bytes, 0u64..500, carrier), 1..most)
 }
 
@@ -318,15 +321,23 @@ proptest! {
         prop_assert_eq!(recorded.ports, plain.ports);
     }
 
-    /// Flows among other hosts of a star change nothing for those that were there: no port is shared.
+    /// Flows among other hosts of a star change nothing for those that were there: no port is shared. But they may change
+    /// in which slots the engine keeps flows, by which timers of the same picosecond are ordered: so no two flows start at
+    /// the same one, and none acts at the ticks of an oracle.
     #[test]
     fn disjoint_flows_do_not_meet(
-        plan in plans(), seed: u64, ours in drawn_flows(8), theirs in drawn_flows(8),
+        plan in plans(),
+        seed: u64,
+        ours in drawn(8, prop_oneof![5 => tcp_carriers(), 1 => udp_carriers()]),
+        theirs in drawn_flows(8),
     ) {
         let switch_plan = QueuePlan { shared_buffer: None, ..plan };
         let topology = Star { hosts: 8, link: cable(10, 2), host_delay: Span::ZERO }.build().expect("a star");
         let host_plan = fifo(u32::MAX, MarkerConfig::None);
-        let (flows, carriers) = placed(ours, 0, 4);
+        let (mut flows, carriers) = placed(ours, 0, 4);
+        for (place, flow) in (0..).zip(&mut flows) {
+            flow.start = flow.start.after(Span::from_ps(place));
+        }
         let alone = Case { topology, switch_plan, host_plan, path_choice: PathChoice::Ecmp, seed, flows, carriers };
         let mut together = alone.clone();
         let (others, more) = placed(theirs, 4, 4);
