@@ -86,6 +86,17 @@ pub enum Command {
     ObjectComplete,
 }
 
+impl Command {
+    /// Bytes that it hands over to a transport of byte streams.
+    pub const fn bytes(&self) -> Option<u64> {
+        match *self {
+            Self::Send { bytes } => Some(bytes),
+            Self::SendMessage { bytes } => Some(bytes as u64),
+            _ => None,
+        }
+    }
+}
+
 /// What a transport tells the application, or asks an oracle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {

@@ -5,6 +5,8 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use proptest::prelude::*;
+
 use super::near_opt::OracleRequest;
 use crate::host::Host;
 use crate::packet::{ByteRange, Ecn, EndpointId, Packet, SackBlocks, Side};
@@ -25,6 +27,20 @@ pub(crate) enum Fate {
     Duplicate,
     /// Delivers it marked CE, if it is ECN-capable.
     Mark,
+}
+
+/// What becomes, at random, of up to 200 packets in the order sent.
+pub(crate) fn any_fates() -> impl Strategy<Value = Vec<Fate>> {
+    let fate = prop_oneof![
+        6 => Just(Fate::Pass), 2 => Just(Fate::Drop), 1 => Just(Fate::Duplicate),
+        1 => (1u64..3000).prop_map(|us| Fate::Delay(Span::from_us(us))),
+    ];
+    prop::collection::vec(fate, 1..200)
+}
+
+/// The fate of a packet by its number: all beyond those listed pass.
+pub(crate) fn by_number(fates: Vec<Fate>) -> impl Fn(usize) -> Fate {
+    move |number| fates.get(number).copied().unwrap_or(Fate::Pass)
 }
 
 /// A packet that a transport sent.
@@ -212,6 +228,15 @@ impl<A: Transport, B: Transport> Pair<A, B> {
     pub(crate) fn command_receiver(&mut self, command: Command) {
         self.receiver.feed(Input::Command(self.now, command));
         self.post();
+    }
+
+    /// Runs to the end: `bytes` have arrived in order, and both sides know.
+    pub(crate) fn check_everything_arrives(&mut self, bytes: u64) -> Result<(), TestCaseError> {
+        prop_assert!(self.run_until(Instant::ZERO.after(Span::from_secs(1000))), "it ends");
+        prop_assert_eq!(self.receiver.delivered(), bytes);
+        prop_assert!(self.receiver.time_of(Event::Received).is_some());
+        prop_assert!(self.sender.time_of(Event::Finished).is_some());
+        Ok(())
     }
 
     /// Runs until nothing is left to happen, or until `end`; false if `end` came first.

@@ -252,16 +252,9 @@ impl Transport for DccpSender {
     }
 
     fn handle_command(&mut self, _now: Instant, command: Command) {
-        let bytes = match command {
-            Command::Send { bytes } => bytes,
-            Command::SendMessage { bytes } => bytes.into(),
-            Command::Finish => {
-                self.finish = true;
-                return;
-            }
-            _ => return,
-        };
-        if !self.finish {
+        if command == Command::Finish {
+            self.finish = true;
+        } else if let Some(bytes) = command.bytes().filter(|_| !self.finish) {
             self.written = self.written.saturating_add(bytes).min(MAX_STREAM);
         }
     }

@@ -143,13 +143,13 @@ impl Transport for HomaSender {
 
     fn handle_command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Send { bytes } if !self.finish => self.size = self.size.saturating_add(bytes).min(MAX_STREAM),
-            Command::SendMessage { bytes } if !self.finish => {
-                self.size = self.size.saturating_add(bytes.into()).min(MAX_STREAM);
-            }
             Command::Finish => (self.finish, self.active_at) = (true, now),
             Command::Turn => (self.turn, self.turn_asked) = (true, false),
-            _ => {}
+            _ => {
+                if let Some(bytes) = command.bytes().filter(|_| !self.finish) {
+                    self.size = self.size.saturating_add(bytes).min(MAX_STREAM);
+                }
+            }
         }
     }
 

@@ -213,16 +213,9 @@ impl Transport for NdpSender {
     }
 
     fn handle_command(&mut self, _now: Instant, command: Command) {
-        let bytes = match command {
-            Command::Send { bytes } => bytes,
-            Command::SendMessage { bytes } => bytes.into(),
-            Command::Finish => {
-                self.finish = true;
-                return;
-            }
-            _ => return,
-        };
-        if !self.finish {
+        if command == Command::Finish {
+            self.finish = true;
+        } else if let Some(bytes) = command.bytes().filter(|_| !self.finish) {
             if self.log.is_empty() && !self.has_new() {
                 // Nothing is under way that a pull could follow.
                 (self.burst, self.allowed) = (self.config.initial_window, 0);

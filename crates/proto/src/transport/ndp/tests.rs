@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::packet::{Body, EndpointId, Flags, Packet, SackBlocks};
 use crate::time::Instant;
-use crate::transport::pair::{End, Fate, Input, Pair, Path};
+use crate::transport::pair::{End, Fate, Input, Pair, Path, any_fates, by_number};
 use crate::transport::{Command, Event, Transport};
 use crate::units::Rate;
 
@@ -125,23 +125,12 @@ proptest! {
     /// Whatever is lost, doubled or delayed on both ways, everything arrives in order, and the flow ends.
     #[test]
     fn everything_arrives(
-        forth in prop::collection::vec(fate(), 1..200),
-        back in prop::collection::vec(fate(), 1..200),
+        forth in any_fates(),
+        back in any_fates(),
         bytes in 0u64..200_000,
     ) {
-        let fate_of = |fates: Vec<Fate>| move |number: usize| fates.get(number).copied().unwrap_or(Fate::Pass);
-        let mut pair = pair(fate_of(forth), fate_of(back));
+        let mut pair = pair(by_number(forth), by_number(back));
         pair.transfer(bytes);
-        prop_assert!(pair.run_until(Instant::ZERO.after(Span::from_secs(1000))), "it ends");
-        prop_assert_eq!(pair.receiver.delivered(), bytes);
-        prop_assert!(pair.receiver.time_of(Event::Received).is_some());
-        prop_assert!(pair.sender.time_of(Event::Finished).is_some());
+        pair.check_everything_arrives(bytes)?;
     }
-}
-
-fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![
-        6 => Just(Fate::Pass), 2 => Just(Fate::Drop), 1 => Just(Fate::Duplicate),
-        1 => (1u64..3000).prop_map(|us| Fate::Delay(Span::from_us(us))),
-    ]
 }

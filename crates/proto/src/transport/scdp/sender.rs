@@ -127,13 +127,10 @@ impl Transport for ScdpSender {
     }
 
     fn handle_command(&mut self, _now: Instant, command: Command) {
-        match command {
-            Command::Send { bytes } if !self.finish => self.bytes = self.bytes.saturating_add(bytes).min(MAX_STREAM),
-            Command::SendMessage { bytes } if !self.finish => {
-                self.bytes = self.bytes.saturating_add(bytes.into()).min(MAX_STREAM);
-            }
-            Command::Finish => self.finish = true,
-            _ => {}
+        if command == Command::Finish {
+            self.finish = true;
+        } else if let Some(bytes) = command.bytes().filter(|_| !self.finish) {
+            self.bytes = self.bytes.saturating_add(bytes).min(MAX_STREAM);
         }
     }
 

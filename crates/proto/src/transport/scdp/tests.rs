@@ -9,7 +9,7 @@ use super::*;
 use crate::host::HostRequest;
 use crate::packet::{Body, EndpointId, Flags, Packet, SackBlocks};
 use crate::time::Instant;
-use crate::transport::pair::{End, Fate, Input, Pair, Path};
+use crate::transport::pair::{End, Fate, Input, Pair, Path, any_fates, by_number};
 use crate::transport::{Command, Event, Transport};
 use crate::units::Rate;
 
@@ -138,24 +138,13 @@ proptest! {
     /// ends.
     #[test]
     fn everything_arrives(
-        forth in prop::collection::vec(fate(), 1..200),
-        back in prop::collection::vec(fate(), 1..200),
+        forth in any_fates(),
+        back in any_fates(),
         bytes in 0u64..200_000,
     ) {
-        let fate_of = |fates: Vec<Fate>| move |number: usize| fates.get(number).copied().unwrap_or(Fate::Pass);
-        let mut pair = pair(bytes, fate_of(forth), fate_of(back));
-        prop_assert!(pair.run_until(Instant::ZERO.after(Span::from_secs(1000))), "it ends");
-        prop_assert_eq!(pair.receiver.delivered(), bytes);
-        prop_assert!(pair.receiver.time_of(Event::Received).is_some());
-        prop_assert!(pair.sender.time_of(Event::Finished).is_some());
+        let mut pair = pair(bytes, by_number(forth), by_number(back));
+        pair.check_everything_arrives(bytes)?;
         let numbers: Vec<u64> = pair.sender.sent.iter().map(|sent| number(&sent.packet)).collect();
         prop_assert_eq!(&numbers, &(0..numbers.len() as u64).collect::<Vec<_>>());
     }
-}
-
-fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![
-        6 => Just(Fate::Pass), 2 => Just(Fate::Drop), 1 => Just(Fate::Duplicate),
-        1 => (1u64..3000).prop_map(|us| Fate::Delay(Span::from_us(us))),
-    ]
 }
