@@ -4,8 +4,6 @@ use pliant_proto::packet::{Ecn, TrafficClass};
 
 /// Bytes of an Ethernet header without tags.
 pub const ETHERNET_BYTES: usize = 14;
-/// The least that Ethernet carries, without the checksum behind it.
-pub const MIN_FRAME_BYTES: usize = 60;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_ARP: u16 = 0x0806;
