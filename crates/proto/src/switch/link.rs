@@ -378,3 +378,7 @@ impl Scheduled {
         self.device_starts.front().copied()
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;
