@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,6 +15,7 @@ use super::port::{EgressPort, Next};
 use super::queue::{Admission, Occupancy, Queue, QueueCounters, Tally};
 use super::shared_buffer::SharedBuffer;
 use crate::packet::Packet;
+use crate::rng::Stream;
 use crate::time::{Instant, Span};
 use crate::units::{Rate, Serializer};
 
@@ -49,7 +51,7 @@ pub struct Link {
     queue: Queue,
 
     serializer: Serializer,
-    /// Several queues, a shaper or a device FIFO, in place of the only queue.
+    /// Several queues, a shaper, a device FIFO or jitter, in place of the only queue.
     scheduled: Option<Box<Scheduled>>,
 }
 
@@ -69,6 +71,14 @@ struct Scheduled {
     device_fifo: usize,
     /// Latest wake-up asked for.
     wake_at: Option<Instant>,
+    jitter: Option<Jitter>,
+}
+
+/// How much later than it could a packet starts on an idle link.
+#[derive(Debug)]
+struct Jitter {
+    most: Span,
+    stream: Stream,
 }
 
 impl Link {
@@ -79,6 +89,7 @@ impl Link {
         let only = &plan.queues[0];
         let simple = plan.queues.len() == 1
             && plan.device_fifo_packets == 0
+            && plan.jitter == Span::ZERO
             && only.shaper.is_none()
             && only.discipline == Discipline::Fifo;
         let scheduled = (!simple).then(|| {
@@ -89,6 +100,8 @@ impl Link {
                 device_starts: VecDeque::new(),
                 device_fifo: plan.device_fifo_packets as usize,
                 wake_at: None,
+                jitter: (plan.jitter > Span::ZERO)
+                    .then(|| Jitter { most: plan.jitter, stream: Stream::named(seed, &format!("{name}/jitter")) }),
             })
         });
         let serializer = Serializer::new(rate);
@@ -159,7 +172,8 @@ impl Link {
         let scheduled = self.scheduled_mut();
         let idle = busy_until <= now && scheduled.device_fifo == 0;
         if idle && scheduled.port.pass_through(now, &packet, shared.as_deref()) {
-            let free_at = self.commit(now, packet);
+            let start = scheduled.start(busy_until, now);
+            let free_at = self.commit(start, packet);
             self.scheduled_mut().occupied_until(free_at);
             return Admission::Queued;
         }
@@ -234,7 +248,7 @@ impl Link {
             }
             match scheduled.port.dequeue(at, shared.as_deref_mut()) {
                 Next::Packet(packet) => {
-                    let start = busy_until.max(at);
+                    let start = scheduled.start(busy_until, at);
                     let device_free_at = scheduled.occupy_device(start);
                     let link_free_at = self.commit(start, packet);
                     self.scheduled_mut().occupied_until(at.max(device_free_at.unwrap_or(link_free_at)));
@@ -348,6 +362,15 @@ impl Link {
 }
 
 impl Scheduled {
+    /// When a packet starts that can at `at`, on a link that is busy until then or has been idle.
+    #[inline]
+    fn start(&mut self, busy_until: Instant, at: Instant) -> Instant {
+        match &mut self.jitter {
+            Some(jitter) if busy_until < at => at.after(Span::from_ps(jitter.stream.below(jitter.most.as_ps() + 1))),
+            _ => busy_until.max(at),
+        }
+    }
+
     /// No further packet can be taken before `free_at`.
     fn occupied_until(&mut self, free_at: Instant) {
         self.free_at = free_at;
@@ -376,5 +399,40 @@ impl Scheduled {
             self.device_starts.pop_front();
         }
         self.device_starts.front().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Body, TrafficClass};
+    use crate::switch::plan::QueueConfig;
+
+    /// A packet that finds the link idle starts within the jitter, at a time of its own; one behind it follows without a
+    /// gap.
+    #[test]
+    fn jitter_is_of_idle_links_only() {
+        let most = Span::from_us(10);
+        let plan = QueuePlan { jitter: most, ..QueuePlan::single(QueueConfig::tail_drop("only", 10)) };
+        let mut link = Link::new(Rate::from_gbit_per_sec(1), Span::from_us(5), 0, &plan, 1, "link");
+        let packet = Packet::new(TrafficClass::new(0), 1250, Body::CloseAck { complete: 0 });
+        let mut delays = Vec::new();
+        for round in 1..=1000 {
+            let now = Instant::ZERO.after(Span::from_ms(round));
+            for _ in 0..2 {
+                assert_eq!(link.enqueue(now, &packet, None), Admission::Queued);
+            }
+            let first = link.next_arrival().expect("it is on the wire");
+            delays.push(first.since(now.after(Span::from_us(10 + 5))));
+            link.take_arrival(first, None);
+            let second = first.after(Span::from_us(10));
+            link.catch_up(second, None);
+            assert_eq!(link.next_arrival(), Some(second), "back to back");
+            link.take_arrival(second, None);
+        }
+        assert!(delays.iter().all(|delay| *delay <= most));
+        let mean = delays.iter().map(|delay| delay.as_secs_f64()).sum::<f64>() / 1000.0;
+        assert!((4.5e-6..5.5e-6).contains(&mean), "a uniform draw has a mean of 5 us: {mean}");
+        link.assert_conserved(|| "link".into());
     }
 }

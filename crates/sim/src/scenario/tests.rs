@@ -494,3 +494,17 @@ fn the_documented_example_resolves() {
         assert!(scenario.with(&overrides).unwrap().resolve().is_ok(), "{name}");
     }
 }
+
+/// Flows that hear of congestion by losses alone, from hosts exactly in step, are warned of until the file says that it is
+/// meant.
+#[test]
+fn hosts_in_step_at_a_tail_drop_queue_are_warned_of() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 4\nlink = { rate = '10Gbit/s', delay = '1us' }\n\
+                [queues]\nplan = 'drop-tail'\n[traffic.a]\nkind = 'permutation'\nsize = '1MB'\ntransport = 'cubic'\n";
+    let warnings = |changes: &[&str]| set(text, changes).unwrap().warnings;
+    let in_step = warnings(&[]);
+    assert!(in_step.len() == 1 && in_step[0].contains("`queues`: \"shared\" drops by its tail"), "{in_step:?}");
+    for change in ["host_jitter=1us", "host_jitter=0s", "queues.plan=shared"] {
+        assert_eq!(warnings(&[change]), [""; 0], "{change}");
+    }
+}

@@ -5,6 +5,7 @@ use pliant_proto::time::{Instant, Span};
 use super::Resolved;
 use super::document::Document;
 use super::group::{GroupSpec, TransportName};
+use super::marking::EcnSpec;
 use super::queues::{KeyError, QueuesSpec};
 use super::reflex::queue_of;
 use super::spec::RoutingName;
@@ -42,7 +43,25 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
     let unmeasured = |name: &String| document.error(&format!("traffic.{name}"), UNMEASURED).to_string();
     warnings.extend(groups_unmeasured(resolved).iter().map(unmeasured));
     warnings.extend(resolved.overload_warning());
+    warnings.extend(in_step(resolved).map(|why| document.error("queues", why).to_string()));
     warnings
+}
+
+/// Flows that hear of congestion by losses alone, at queues that drop by their tail, from hosts exactly in step.
+fn in_step(resolved: &Resolved) -> Option<String> {
+    let spec = &resolved.spec;
+    if spec.host_jitter.is_some() || resolved.traffic().ok()?.nth(1).is_none() {
+        return None;
+    }
+    let is_tcp = |group: &&GroupSpec| group.transport.is_tcp() || group.transport == TransportName::Kernel;
+    let tail_drop = spec.traffic.values().filter(is_tcp).find_map(|group| {
+        let queue = &spec.queues.queue[queue_of(&spec.queues, group.class)?];
+        (queue.ecn == EcnSpec::Off && queue.red.is_none()).then_some(&queue.name)
+    })?;
+    Some(format!(
+        "\"{tail_drop}\" drops by its tail, and hosts are exactly in step: every tie falls to the same flows (phase \
+         effects); `host_jitter = \"1us\"` breaks ties, and \"0s\" says that this is meant"
+    ))
 }
 
 const UNMEASURED: &str =
