@@ -300,3 +300,7 @@ impl fmt::Display for PlanError {
 }
 
 impl core::error::Error for PlanError {}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;
