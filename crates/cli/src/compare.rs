@@ -115,6 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
             return Ok(Ending::Interrupted);
         }
     }
+    say_what_is_equal(&ran);
     let variants: Vec<_> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
     let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
 
@@ -138,6 +139,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         print(&format!("written to {}\n", out.display()))?;
     }
     Ok(if interrupt.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
+}
+
+/// Says on stderr which variants did exactly the same: what tells them apart has no effect on this traffic.
+fn say_what_is_equal(ran: &[(String, RunResult, String)]) {
+    let twins = ran.iter().enumerate().filter_map(|(at, (label, result, _))| {
+        let first = ran[..at].iter().find(|(_, other, _)| !result.flows.is_empty() && other.flows == result.flows)?;
+        Some((&first.0, label))
+    });
+    for (first, label) in twins {
+        eprintln!("warning: `{label}` has the same flows as `{first}` to the last: what differs has no effect here");
+    }
 }
 
 /// The label of a variant at a place.

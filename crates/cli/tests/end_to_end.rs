@@ -124,6 +124,10 @@ fn compare_shows_the_variants_of_the_scenario() {
     assert!(table.contains("more with --all-columns: "), "{table}");
     let all = stdout(&run("compare", &["--all-columns"]));
     assert!(all.contains("marks") && all.contains("sent") && !all.contains("--all-columns"), "{all}");
+    // Copies in a second queue, and then no traffic of theirs in it.
+    let pair = ["--vary", "queues.plan=shared,dwrr-1-1", "--set", "traffic.copies.class=0"];
+    let told = stderr(&run("compare", &pair));
+    assert!(told.starts_with("warning: `queues.plan=dwrr-1-1` has the same flows as `queues.plan=shared`"), "{told}");
     let json = run("compare", &["--vary", "queues.plan=shared,strict", "--jobs", "1", "--json"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["variants"], serde_json::json!(["queues.plan=shared", "queues.plan=strict"]));

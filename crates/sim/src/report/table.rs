@@ -122,13 +122,14 @@ fn labels(rows: &[ComparisonRow], compared: bool) -> Vec<[Vec<String>; 2]> {
 }
 
 /// `text` in lines of at most `width` characters, without control characters, which could rewrite a terminal. Lines end
-/// behind a space, a dot or an equals sign where there is one.
+/// behind a space where there is one, or else behind a dot or an equals sign.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let printable: Vec<char> = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut rest = &printable[..];
     let mut lines = Vec::new();
     while rest.len() > width {
-        let end = rest[..width].iter().rposition(|c| [' ', '.', '='].contains(c)).map_or(width, |at| at + 1);
+        let behind = |marks: &[char]| rest[..width].iter().rposition(|c| marks.contains(c)).map(|at| at + 1);
+        let end = behind(&[' ']).or_else(|| behind(&['.', '='])).unwrap_or(width);
         let (line, after) = rest.split_at(end);
         lines.push(line.iter().collect::<String>().trim_end().to_owned());
         rest = after;
@@ -200,6 +201,8 @@ mod tests {
     #[test]
     fn long_labels_break_between_words() {
         assert_eq!(wrapped("min_share=0.2 queues.plan=dwrr-9-1", 20), ["min_share=0.2", "queues.plan=dwrr-9-1"]);
+        assert_eq!(wrapped("updates.size=50kB queues.plan=shared", 32), ["updates.size=50kB", "queues.plan=shared"]);
+        assert_eq!(wrapped("traffic.backup.contract.min_share=0.2", 32), ["traffic.backup.contract.", "min_share=0.2"]);
         assert_eq!(wrapped("abcdefgh", 3), ["abc", "def", "gh"]);
         assert_eq!(wrapped("", 3), [""]);
     }
