@@ -406,6 +406,7 @@ fn every_key_is_documented() {
         ("reflex", [keys_of::<ReflexSpec>(None), values_of::<GiveWayName>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
         ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),
+        ("objects", values_of::<ReceiverOrder>()),
         ("periodic", values_of::<DestinationChoice>()),
         ("flows", keys_of::<LongFlow>(None)),
         ("Flow sizes", crate::workload::BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect()),
