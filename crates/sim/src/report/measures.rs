@@ -22,6 +22,8 @@ pub(super) enum Format {
     Percent,
     /// Microseconds, printed in µs, ms or s.
     Time,
+    /// Gbit/s, printed in kbit/s, Mbit/s or Gbit/s.
+    Rate,
 }
 
 /// One column of the table.
@@ -55,6 +57,7 @@ pub(super) fn print(value: Option<Estimate>, format: Format) -> String {
         Format::Number => number(value),
         Format::Percent => format!("{} %", number(100.0 * value)),
         Format::Time => time(value),
+        Format::Rate => rate(value),
     };
     if lower_bound { format!("≥ {number}") } else { number }
 }
@@ -75,6 +78,16 @@ fn time(us: f64) -> String {
         size if size < 999.5 => format!("{} µs", number(us)),
         size if size < 999.5e3 => format!("{} ms", number(us / 1e3)),
         _ => format!("{} s", number(us / 1e6)),
+    }
+}
+
+/// `gbit_per_s` in the unit that needs no more than three digits before the point.
+fn rate(gbit_per_s: f64) -> String {
+    match gbit_per_s.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 999.5e-6 => format!("{} kbit/s", number(gbit_per_s * 1e6)),
+        size if size < 0.9995 => format!("{} Mbit/s", number(gbit_per_s * 1e3)),
+        _ => format!("{} Gbit/s", number(gbit_per_s)),
     }
 }
 
@@ -136,9 +149,7 @@ const MEASURES: [Measure; 17] = [
     measure((3, "FCT p99", ""), Format::Time, Better::Less, |row| fct(row).map(|fct| fct.p99)),
     measure((13, "slowdown p50", "×"), Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p50)),
     measure((4, "slowdown p99", "×"), Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p99)),
-    measure((8, "goodput", "Gbit/s"), Format::Number, Better::More, |row| {
-        Some(exact(row.group.all.goodput_gbit_per_s))
-    }),
+    measure((8, "goodput", ""), Format::Rate, Better::More, |row| Some(exact(row.group.all.goodput_gbit_per_s))),
     measure((16, "of all bytes", ""), Format::Percent, Better::Neither, |row| {
         Some(exact(row.group.share_of_delivered))
     }),
@@ -179,6 +190,15 @@ mod tests {
         assert_eq!(
             printed,
             ["0 µs", "0.50 µs", "157 µs", "999 µs", "1.00 ms", "2.32 ms", "31.3 ms", "1.00 s", "12.5 s"]
+        );
+    }
+
+    #[test]
+    fn rates_have_the_unit_that_reads_best() {
+        let printed = [0.0, 2e-6, 999.4e-6, 0.0091, 0.9994, 0.9996, 93.81].map(rate);
+        assert_eq!(
+            printed,
+            ["0", "2.00 kbit/s", "999 kbit/s", "9.10 Mbit/s", "999 Mbit/s", "1.00 Gbit/s", "93.8 Gbit/s"]
         );
     }
 
