@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         What::QueuePlans => rows(PRESETS.iter()),
         What::Workloads => WORKLOADS.iter().map(|(name, text)| ((*name).to_owned(), workload(name, text))).collect(),
         What::Scenarios => SCENARIOS.iter().map(|(name, text)| described(name, text)).collect::<Result<_, _>>()?,
-        What::Experiments => reproduce::titles(&reproduce::library()?)?,
+        What::Experiments => reproduce::titles(&reproduce::library()?, None, None)?,
     };
     print_rows(&rows)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use pliant_sim::output::{check_folder, summary_json, write_run};
-use pliant_sim::report::text_table;
+use pliant_sim::report::{TextTable, text_table};
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
 use pliant_sim::scenario::Resolved;
@@ -33,7 +33,34 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArguments,
     #[command(flatten)]
+    table: TableArguments,
+    #[command(flatten)]
     output: OutputArguments,
+}
+
+/// Most characters in a line of a table.
+const TABLE_WIDTH: usize = 100;
+
+/// What the table on stdout shows.
+#[derive(Args)]
+pub(crate) struct TableArguments {
+    /// Shows every column of the table, however wide it becomes
+    #[arg(long, conflicts_with = "json")]
+    all_columns: bool,
+}
+
+impl TableArguments {
+    /// The table, and what it leaves out.
+    pub(crate) fn text(&self, variants: &[Variant<'_>]) -> String {
+        let TextTable { mut text, all_zero, no_room } =
+            text_table(variants, (!self.all_columns).then_some(TABLE_WIDTH));
+        for (told, columns) in [("0 everywhere", all_zero), ("more with --all-columns", no_room)] {
+            if !columns.is_empty() {
+                text.push_str(&format!("{told}: {}\n", columns.join(", ")));
+            }
+        }
+        text
+    }
 }
 
 /// Where results go.
@@ -73,7 +100,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if let Some(out) = &output.out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }
-    let text = if output.json { summary_json(&result) } else { text_table(&[Variant { label: "", result: &result }]) };
+    let text = if output.json {
+        summary_json(&result)
+    } else {
+        arguments.table.text(&[Variant { label: "", result: &result }])
+    };
     print(&text)?;
     if !output.json {
         match &output.out {

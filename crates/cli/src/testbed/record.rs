@@ -17,7 +17,7 @@ use crate::files::write_atomically;
 use crate::list::print_rows;
 use crate::progress::Display;
 use crate::run::print;
-use crate::{Ending, interrupt, scenarios};
+use crate::{Ending, flags, interrupt, scenarios};
 
 /// Name of the file of records, beside the document made of them.
 pub(crate) const FILE: &str = "testbed.json";
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SCENARIO")]
     only: Vec<String>,
     /// Runs of each. Default: as the file says
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    #[arg(long, value_name = "N", value_parser = flags::whole::<u32>(1..=99))]
     runs: Option<u32>,
     #[command(flatten)]
     how: HowArguments,

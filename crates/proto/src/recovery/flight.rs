@@ -56,6 +56,8 @@ pub(crate) struct Flight {
     highest: u64,
     threshold: u64,
     under_way: u64,
+    /// When the first packet that is not settled was sent.
+    oldest: Instant,
 }
 
 impl Flight {
@@ -70,6 +72,7 @@ impl Flight {
             highest: 0,
             threshold: u64::from(threshold),
             under_way: 0,
+            oldest: Instant::ZERO,
         }
     }
 
@@ -97,6 +100,9 @@ impl Flight {
     /// Notes a packet; gives its number.
     pub(crate) fn push(&mut self, sent: Sent) -> u64 {
         let number = self.next_number();
+        if self.settled == number {
+            self.oldest = sent.at;
+        }
         self.log.push_back((sent, State::UnderWay));
         self.under_way += 1;
         number
@@ -141,7 +147,7 @@ impl Flight {
     /// Takes for lost every packet after which enough others have arrived.
     #[inline]
     pub(crate) fn judge_order(&mut self, mut lost: impl FnMut(u64, Sent)) {
-        while self.boundary < self.highest {
+        while self.by_order() && self.boundary < self.highest {
             let index = (self.boundary - self.base) as usize;
             let (sent, state) = &mut self.log[index];
             let arrived = u64::from(*state == State::Arrived);
@@ -176,13 +182,18 @@ impl Flight {
     }
 
     /// When the oldest packet under way was sent.
+    #[inline]
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        (self.under_way > 0).then(|| self.log[(self.settled - self.base) as usize].0.at)
+        (self.under_way > 0).then_some(self.oldest)
     }
 
     fn settle(&mut self) {
-        let next = self.next_number();
-        while self.settled < next && self.log[(self.settled - self.base) as usize].1 != State::UnderWay {
+        let from = (self.settled - self.base) as usize;
+        for (sent, state) in self.log.range(from..) {
+            if *state == State::UnderWay {
+                self.oldest = sent.at;
+                break;
+            }
             self.settled += 1;
         }
         if !self.by_order() {

@@ -308,3 +308,31 @@ fn what_is_not_conserved_is_noticed() {
     assert!(with(whole));
     assert!(!with(Tally { packets: 0, ..whole }) && !with(Tally { bytes: 999, ..whole }));
 }
+
+/// A packet that finds the link idle starts within the jitter, at a time of its own; one behind it follows without a
+/// gap.
+#[test]
+fn jitter_is_of_idle_links_only() {
+    let most = Span::from_us(10);
+    let plan = QueuePlan { jitter: most, ..QueuePlan::single(QueueConfig::tail_drop("only", 10)) };
+    let mut link = Link::new(Rate::from_gbit_per_sec(1), Span::from_us(5), 0, &plan, 1, "link");
+    let packet = packet(0, 1250, 0);
+    let mut delays = Vec::new();
+    for round in 1..=1000 {
+        let now = Instant::ZERO.after(Span::from_ms(round));
+        for _ in 0..2 {
+            assert_eq!(link.enqueue(now, &packet, None), Admission::Queued);
+        }
+        let first = link.next_arrival().expect("it is on the wire");
+        delays.push(first.since(now.after(Span::from_us(10 + 5))));
+        link.take_arrival(first, None);
+        let second = first.after(Span::from_us(10));
+        link.catch_up(second, None);
+        assert_eq!(link.next_arrival(), Some(second), "back to back");
+        link.take_arrival(second, None);
+    }
+    assert!(delays.iter().all(|delay| *delay <= most));
+    let mean = delays.iter().map(|delay| delay.as_secs_f64()).sum::<f64>() / 1000.0;
+    assert!((4.5e-6..5.5e-6).contains(&mean), "a uniform draw has a mean of 5 us: {mean}");
+    link.assert_conserved(|| "link".into());
+}
