@@ -6,8 +6,8 @@ use clap::Args;
 
 use crate::Ending;
 use crate::error::CliError;
-use crate::run::print;
 use crate::scenarios::{ScenarioArguments, resolve};
+use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Examples:

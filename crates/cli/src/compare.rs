@@ -13,9 +13,11 @@ use rayon::prelude::*;
 
 use crate::error::CliError;
 use crate::grid::{self, Axis};
+use crate::jobs::with_jobs;
 use crate::progress::Display;
-use crate::run::{OutputArguments, TableArguments, print, run_one};
+use crate::run::{OutputArguments, TableArguments, run_one};
 use crate::scenarios::{self, ScenarioArguments};
+use crate::stdout::print;
 use crate::testbed::{self, HowArguments};
 use crate::{Ending, flags, interrupt};
 
@@ -196,11 +198,4 @@ fn variants(scenario: &Scenario, axes: &[Axis], on_testbed: bool) -> Result<Vec<
         return Err(CliError::User(format!("--vary: {count} variants do not fit in a table, use `pliant sweep`")));
     }
     grid::choices(axes).iter().map(|choice| Ok((grid::label(choice), grid::overrides(choice)?))).collect()
-}
-
-/// Does `work` on so many threads.
-pub(crate) fn with_jobs<T: Send>(jobs: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, CliError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0)).build();
-    let pool = pool.map_err(|error| CliError::Machine(format!("cannot start threads: {error}")))?;
-    Ok(pool.install(work))
 }

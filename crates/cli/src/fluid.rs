@@ -9,7 +9,7 @@ use pliant_sim::fluid::{Bottleneck, Equilibrium, Flow, FluidError, Model, Sample
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::run::print;
+use crate::stdout::print;
 use crate::{Ending, flags};
 
 const CHECKED: &str = "the model was checked";

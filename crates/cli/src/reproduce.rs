@@ -12,15 +12,9 @@ use pliant_sim::output::{check_folder, write_reproduction};
 
 use crate::error::CliError;
 use crate::files::write_atomically;
-use crate::list::print_rows;
-use crate::run::{OutputArguments, print};
-use crate::{Ending, flags};
-
-/// Experiments that are part of the program: path below `experiments` and text.
-const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
-
-/// Where experiments are looked for first.
-const FOLDER: &str = "experiments";
+use crate::run::OutputArguments;
+use crate::stdout::{print, print_rows};
+use crate::{Ending, experiments, flags};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -72,31 +66,11 @@ pub(crate) struct Arguments {
     output: OutputArguments,
 }
 
-/// Every experiment there is.
-pub(crate) fn library() -> Result<Library, CliError> {
-    let unreadable = |error| CliError::User(format!("cannot read the experiments in {FOLDER}: {error}"));
-    Library::embedded(BUILT_IN).with_folder(Path::new(FOLDER)).map_err(unreadable)
-}
-
-/// Name and title of the experiments that are chosen, as on the command line.
-pub(crate) fn titles(
-    library: &Library,
-    paper: Option<&str>,
-    figure: Option<&str>,
-) -> Result<Vec<(String, String)>, CliError> {
-    let figures = library.choose(paper, figure).map_err(CliError::User)?;
-    let title = |(paper, figure): &(String, String)| {
-        let title = library.title(paper, figure)?;
-        Ok((format!("{paper} {figure}"), title))
-    };
-    figures.iter().map(title).collect()
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let library = library()?;
+    let library = experiments::library()?;
     let (paper, figure) = (arguments.paper.as_deref(), arguments.figure.as_deref());
     if arguments.list {
-        return print_rows(&titles(&library, paper, figure)?);
+        return print_rows(&experiments::titles(&library, paper, figure)?);
     }
     arguments.output.check()?;
     let size = if arguments.full { Size::Full } else { Size::Quick };

@@ -1,7 +1,6 @@
 //! `pliant run`: one run.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -15,6 +14,7 @@ use pliant_sim::scenario::Resolved;
 use crate::error::CliError;
 use crate::progress::{Display, Told};
 use crate::scenarios::ScenarioArguments;
+use crate::stdout::print;
 use crate::{Ending, interrupt, scenarios};
 
 const AFTER_HELP: &str = "\
@@ -130,12 +130,4 @@ pub(crate) fn run_told(
     let result = pliant_sim::run::run(scenario, interrupt, &mut |progress| display.update(&mut told, progress))?;
     display.finish(&told);
     Ok(result)
-}
-
-/// Prints to stdout; a reader that has gone is an error like any other.
-pub(crate) fn print(text: &str) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    write!(out, "{text}{end}")?;
-    Ok(out.flush()?)
 }

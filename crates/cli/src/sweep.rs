@@ -10,13 +10,14 @@ use clap::Args;
 use pliant_sim::output::write_run;
 use rayon::prelude::*;
 
-use crate::compare::with_jobs;
 use crate::error::CliError;
 use crate::files::write_atomically;
 use crate::grid::{self, Axis};
+use crate::jobs::with_jobs;
 use crate::progress::Display;
-use crate::run::{print, run_one};
+use crate::run::run_one;
 use crate::scenarios::ScenarioArguments;
+use crate::stdout::print;
 use crate::{Ending, flags, interrupt};
 use plan::{Point, Shard};
 

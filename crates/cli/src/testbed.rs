@@ -25,8 +25,9 @@ use pliant_testbed::run::{Headroom, Options, TestbedError};
 use pliant_testbed::switch::{Medium, SwitchProcessError};
 
 use crate::error::CliError;
-use crate::run::{OutputArguments, TableArguments, print};
+use crate::run::{OutputArguments, TableArguments};
 use crate::scenarios::ScenarioArguments;
+use crate::stdout::print;
 use crate::{Ending, flags, interrupt, scenarios};
 
 const AFTER_HELP: &str = "\

@@ -14,9 +14,8 @@ use super::{HowArguments, run_one};
 use crate::compare::agreement::{Measure, measures};
 use crate::error::CliError;
 use crate::files::write_atomically;
-use crate::list::print_rows;
 use crate::progress::Display;
-use crate::run::print;
+use crate::stdout::{print, print_rows};
 use crate::{Ending, flags, interrupt, scenarios};
 
 /// Name of the file of records, beside the document made of them.
@@ -96,7 +95,7 @@ impl ClaimsFile {
             let why = error.message().lines().next().unwrap_or_default();
             CliError::User(format!("{}, line {line}: {why}", path.display()))
         })?;
-        let figures: BTreeSet<String> = crate::reproduce::library()?
+        let figures: BTreeSet<String> = crate::experiments::library()?
             .figures()
             .iter()
             .flat_map(|(paper, figures)| figures.iter().map(move |figure| format!("{paper} {figure}")))
