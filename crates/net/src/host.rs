@@ -1,12 +1,6 @@
 //! Many transports on one UDP socket: a host of a testbed.
 //!
-//! The loop is the simulator's with a real clock and a real network: what arrived is handled, deadlines that have come
-//! are handled, every transport that was touched is drained, and the loop sleeps until there is more. DSCP and ECN are
-//! set on each packet and read from each.
-//!
-//! Deadlines of pacers are handled as of the time when they were due, before anything else: a rate stays what the
-//! transport wants however late the process wakes up, and only the packets themselves are late. All others are handled
-//! as of now, after what has arrived: a timeout must not strike while the acknowledgement waits in the socket.
+//! DSCP and ECN are set on each packet and read from each, and each packet is answered by itself, as in the simulator.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,32 +10,21 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use pliant_proto::event_queue::{Event as TimerEvent, EventQueue};
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, TrafficClass, WireFormat};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::{Deadline, Event, Outlet, Timer, Transport, drain};
+use pliant_proto::transport::{Deadline, Event, Outlet, Transport, drain};
 use pliant_proto::wire;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::clock::SharedClock;
 use crate::connection::Refused;
+use crate::event_loop::{Carrier, Schedule, Taken, Timed, turn, wait};
 use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
 
 /// Asked of the kernel for each direction; it may grant less.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 /// Bytes of the largest datagram.
 const DATAGRAM_BYTES: usize = 2048;
-/// A pacer that is later than this is not made up for: what it would send by now would be a burst.
-const MAX_ARREARS: Span = Span::from_ms(2);
-/// System calls for what has arrived before anything else is done.
-const RECEIVE_CALLS: usize = 4;
-
-/// Which deadlines are handled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Pacers,
-    All,
-}
 
 /// What a host's transports carry, and who hears of it.
 pub trait HostApplication<T> {
@@ -53,17 +36,11 @@ pub trait HostApplication<T> {
     fn event(&mut self, now: Instant, endpoint: EndpointId, event: Event);
     /// After a transport was drained: may tell it more. Whether it did.
     fn refill(&mut self, now: Instant, endpoint: EndpointId, transport: &mut T) -> bool;
-    /// A transport's deadline was handled.
-    fn timed_out(&mut self, _now: Instant, _endpoint: EndpointId, _transport: &T) {}
 }
 
 struct Endpoint<T> {
-    transport: T,
+    flow: Timed<T>,
     peer: SocketAddrV4,
-    /// Time of the earliest pending timer; later ones of this endpoint are stale.
-    armed: Instant,
-    /// When it was last told something.
-    told: Instant,
 }
 
 /// Datagrams to send.
@@ -87,9 +64,7 @@ pub struct Host<T> {
     clock: SharedClock,
     framing: WireFormat,
     endpoints: HashMap<EndpointId, Endpoint<T>>,
-    timers: EventQueue,
-    /// Deadlines that have come and are put off.
-    later: Vec<TimerEvent>,
+    schedule: Schedule,
     receiver: Receiver,
     sender: Sender,
     outbox: Outbox,
@@ -113,8 +88,7 @@ impl<T: Transport> Host<T> {
             clock,
             framing,
             endpoints: HashMap::new(),
-            timers: EventQueue::new(),
-            later: Vec::new(),
+            schedule: Schedule::default(),
             receiver: Receiver::new(DATAGRAM_BYTES),
             sender: Sender::new(),
             outbox: Outbox::default(),
@@ -145,14 +119,13 @@ impl<T: Transport> Host<T> {
 
     /// Adds an endpoint that talks to `peer`.
     pub fn open(&mut self, endpoint: EndpointId, transport: T, peer: SocketAddrV4) {
-        let before =
-            self.endpoints.insert(endpoint, Endpoint { transport, peer, armed: Instant::MAX, told: Instant::ZERO });
+        let before = self.endpoints.insert(endpoint, Endpoint { flow: Timed::new(transport), peer });
         assert!(before.is_none(), "an endpoint is opened once");
     }
 
     /// A transport.
     pub fn transport(&self, endpoint: EndpointId) -> Option<&T> {
-        self.endpoints.get(&endpoint).map(|endpoint| &endpoint.transport)
+        self.endpoints.get(&endpoint).map(|endpoint| &endpoint.flow.transport)
     }
 
     /// Lets a transport act, then takes all it has to say. What it sends leaves with the next [`turn`](Self::turn).
@@ -164,89 +137,23 @@ impl<T: Transport> Host<T> {
     ) {
         let now = self.clock.now();
         if let Some(state) = self.endpoints.get_mut(&endpoint) {
-            state.told = now;
-            act(&mut state.transport, application, now);
-            drain_all(state, endpoint, now, application, &mut self.timers, &mut self.outbox);
+            act(state.flow.tell(now), application, now);
+            drain_all(state, endpoint, now, application, &mut self.schedule, &mut self.outbox);
         }
     }
 
     /// Handles what has arrived and what is due, sends what follows, then sleeps until there is more or until `until`.
     pub fn turn<A: HostApplication<T>>(&mut self, application: &mut A, until: Instant) -> io::Result<()> {
-        let paced = self.handle_timers(application, Which::Pacers);
-        self.flush()?;
-        let mut received = 0;
-        for _ in 0..RECEIVE_CALLS {
-            let now = self.clock.now();
-            let Self { socket, receiver, endpoints, timers, outbox, refused, framing, .. } = self;
-            let taken = receiver.receive(socket.as_fd(), |incoming| {
-                let decoded = wire::decode(incoming.bytes, TrafficClass::from_octet(incoming.octet));
-                let (Ok((mut packet, sack, payload)), false) = (decoded, incoming.truncated) else {
-                    refused.malformed += 1;
-                    return;
-                };
-                let endpoint = packet.to;
-                let Some(state) = endpoints.get_mut(&endpoint).filter(|state| state.peer == incoming.from) else {
-                    refused.stray += 1;
-                    return;
-                };
-                packet.wire_bytes = framing.wire_bytes(packet.payload());
-                if !payload.is_empty() {
-                    application.arrived(endpoint, &packet, &incoming.bytes[payload]);
-                }
-                state.told = now;
-                state.transport.handle_packet(now, &packet, &sack);
-                drain_all(state, endpoint, now, application, timers, outbox);
-            })?;
-            received += taken;
-            self.flush()?;
-            if !Receiver::is_full(taken) {
-                break;
-            }
+        if turn(&mut Turn { host: self, application })? {
+            return Ok(());
         }
-        let due = self.handle_timers(application, Which::All);
-        self.flush()?;
-        if received == 0 && !due && !paced { self.sleep(until) } else { Ok(()) }
-    }
-
-    /// Handles deadlines that have come. Whether there were any.
-    fn handle_timers<A: HostApplication<T>>(&mut self, application: &mut A, which: Which) -> bool {
-        let now = self.clock.now();
-        let mut any = false;
-        while let Some(event) = self.timers.peek().filter(|event| event.at <= now) {
-            self.timers.remove_first();
-            let endpoint = EndpointId::from_index(event.entity);
-            let Some(state) = self.endpoints.get_mut(&endpoint) else { continue };
-            if state.armed != event.at {
-                continue;
-            }
-            let Some(deadline) = state.transport.poll_timeout() else {
-                state.armed = Instant::MAX;
-                continue;
-            };
-            if deadline.at > now {
-                state.armed = Instant::MAX;
-                arm(state, endpoint, deadline, now, &mut self.timers);
-                continue;
-            }
-            let at = match (deadline.why, which) {
-                (Timer::Pace, _) => deadline.at.max(state.told).max(now.before(MAX_ARREARS)),
-                (_, Which::All) => now,
-                (_, Which::Pacers) => {
-                    self.later.push(event);
-                    continue;
-                }
-            };
-            any = true;
-            state.armed = Instant::MAX;
-            state.told = at;
-            state.transport.handle_timeout(at);
-            application.timed_out(at, endpoint, &state.transport);
-            drain_all(state, endpoint, at, application, &mut self.timers, &mut self.outbox);
+        let until = self.schedule.next_at().map_or(until, |at| until.min(at));
+        let span = until.since(self.clock.now());
+        if span == Span::ZERO {
+            return Ok(());
         }
-        for event in self.later.drain(..) {
-            self.timers.push(event);
-        }
-        any
+        let at_most = Duration::from_nanos(span.as_ps().div_ceil(1000));
+        wait(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(at_most))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -265,19 +172,71 @@ impl<T: Transport> Host<T> {
         bytes.clear();
         Ok(())
     }
+}
 
-    fn sleep(&self, until: Instant) -> io::Result<()> {
-        let until = self.timers.peek().map_or(until, |event| until.min(event.at));
-        let span = until.since(self.clock.now());
-        if span == Span::ZERO {
-            return Ok(());
+/// A host in its loop, with its application.
+struct Turn<'h, T, A> {
+    host: &'h mut Host<T>,
+    application: &'h mut A,
+}
+
+impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
+    type Transport = T;
+
+    fn now(&mut self) -> Instant {
+        self.host.clock.now()
+    }
+
+    fn schedule(&mut self) -> &mut Schedule {
+        &mut self.host.schedule
+    }
+
+    fn parts(&mut self, number: u32) -> (&mut Schedule, Option<&mut Timed<T>>) {
+        let Host { schedule, endpoints, .. } = &mut *self.host;
+        let endpoint = endpoints.get_mut(&EndpointId::from_index(number));
+        (schedule, endpoint.map(|endpoint| &mut endpoint.flow))
+    }
+
+    fn drain(&mut self, number: u32, at: Instant) {
+        let Host { schedule, endpoints, outbox, .. } = &mut *self.host;
+        let endpoint = EndpointId::from_index(number);
+        if let Some(state) = endpoints.get_mut(&endpoint) {
+            drain_all(state, endpoint, at, self.application, schedule, outbox);
         }
-        let timeout = Duration::from_nanos(span.as_ps().div_ceil(1000));
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    }
+
+    fn receive(&mut self) -> io::Result<Taken> {
+        let now = self.host.clock.now();
+        let Host { socket, receiver, endpoints, schedule, outbox, refused, framing, .. } = &mut *self.host;
+        let application = &mut *self.application;
+        let taken = receiver.receive(socket.as_fd(), |incoming| {
+            let decoded = wire::decode(incoming.bytes, TrafficClass::from_octet(incoming.octet));
+            let (Ok((mut packet, sack, payload)), false) = (decoded, incoming.truncated) else {
+                refused.malformed += 1;
+                return;
+            };
+            let endpoint = packet.to;
+            let Some(state) = endpoints.get_mut(&endpoint).filter(|state| state.peer == incoming.from) else {
+                refused.stray += 1;
+                return;
+            };
+            packet.wire_bytes = framing.wire_bytes(packet.payload());
+            if !payload.is_empty() {
+                application.arrived(endpoint, &packet, &incoming.bytes[payload]);
+            }
+            state.flow.tell(now).handle_packet(now, &packet, &sack);
+            drain_all(state, endpoint, now, application, schedule, outbox);
+        })?;
+        self.host.flush()?;
+        Ok(Taken { any: taken > 0, full: Receiver::is_full(taken) })
+    }
+
+    fn answer(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.host.flush()
     }
 }
 
@@ -287,7 +246,7 @@ fn drain_all<T: Transport, A: HostApplication<T>>(
     endpoint: EndpointId,
     now: Instant,
     application: &mut A,
-    timers: &mut EventQueue,
+    schedule: &mut Schedule,
     outbox: &mut Outbox,
 ) {
     loop {
@@ -301,21 +260,11 @@ fn drain_all<T: Transport, A: HostApplication<T>>(
             deadline: &mut deadline,
             transport: PhantomData,
         };
-        drain::<T>(&mut state.transport, now, &mut outlet);
-        if let Some(deadline) = deadline {
-            arm(state, endpoint, deadline, now, timers);
-        }
-        if !application.refill(now, endpoint, &mut state.transport) {
+        drain::<T>(&mut state.flow.transport, now, &mut outlet);
+        schedule.arm(&mut state.flow, endpoint.index(), deadline, now);
+        if !application.refill(now, endpoint, &mut state.flow.transport) {
             return;
         }
-    }
-}
-
-/// A later deadline than the pending timer is looked at when that comes.
-fn arm<T>(state: &mut Endpoint<T>, endpoint: EndpointId, deadline: Deadline, now: Instant, timers: &mut EventQueue) {
-    if deadline.at < state.armed {
-        state.armed = deadline.at.max(now);
-        timers.push(TimerEvent { at: state.armed, kind: 0, entity: endpoint.index() });
     }
 }
 

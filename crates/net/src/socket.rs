@@ -14,7 +14,9 @@ use std::time::Duration;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, SockaddrIn6, sendmsg};
 use pliant_proto::packet::{Ecn, TrafficClass};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+
+use crate::event_loop::wait;
 
 /// Largest UDP payload over IPv4, and so the most bytes of one batch.
 const MAX_BATCH_BYTES: usize = 65_507;
@@ -234,20 +236,13 @@ impl Socket {
     }
 
     fn wait_for(&self, what: PollFlags, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        });
         let mut waits = [PollFd::new(&self.io, what), PollFd::new(&self.io, what)];
         let mut count = 1;
         if let Some(alarm) = self.alarm.as_ref().filter(|_| what == PollFlags::IN) {
             waits[1] = PollFd::new(&*alarm.0, PollFlags::IN);
             count = 2;
         }
-        match poll(&mut waits[..count], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        wait(&mut waits[..count], timeout)?;
         if count == 2
             && !waits[1].revents().is_empty()
             && let Some(alarm) = &self.alarm
