@@ -130,7 +130,8 @@ impl Receiver {
                 done += 1;
                 each(finish(link, why, self.driver.refused()));
             }
-            if interrupted.load(Ordering::Relaxed) {
+            // What is done is done, whenever the interruption came.
+            if count.is_none_or(|count| done < count) && interrupted.load(Ordering::Relaxed) {
                 for connection in here {
                     self.driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
                 }
