@@ -28,7 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// System calls for what has arrived before anything else is done.
 const RECEIVE_CALLS: usize = 4;
 /// A pacer that is later than this is not made up for: what it would send by now would be a burst.
-const MAX_ARREARS: Span = Span::from_ms(2);
+pub(crate) const MAX_ARREARS: Span = Span::from_ms(2);
 
 /// Which deadlines are handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,11 @@ pub(crate) struct Timed<T> {
 impl<T> Timed<T> {
     pub(crate) fn new(transport: T) -> Self {
         Self { transport, armed: [Instant::MAX; 2], told: Instant::ZERO, handled: Instant::ZERO }
+    }
+
+    /// When it may be told something at the earliest.
+    pub(crate) fn told(&self) -> Instant {
+        self.told
     }
 
     /// The transport, to be told or asked something now.

@@ -10,16 +10,19 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use pliant_proto::host as shared;
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, TrafficClass, WireFormat};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::{Deadline, Event, Outlet, Transport, drain};
+use pliant_proto::transport::{Command, Deadline, Event, Outlet, Transport, drain};
+use pliant_proto::units::Rate;
 use pliant_proto::wire;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::clock::SharedClock;
 use crate::connection::Refused;
-use crate::event_loop::{Carrier, Schedule, Taken, Timed, turn, wait};
+use crate::event_loop::{Carrier, MAX_ARREARS, Schedule, Taken, Timed, turn, wait};
 use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
+use crate::socket::Alarm;
 
 /// Asked of the kernel for each direction; it may grant less.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
@@ -32,7 +35,7 @@ pub trait HostApplication<T> {
     fn fill(&mut self, endpoint: EndpointId, packet: &Packet, payload: &mut [u8]);
     /// Looks at the payload of a packet that arrived; it may be a repetition.
     fn arrived(&mut self, endpoint: EndpointId, packet: &Packet, payload: &[u8]);
-    /// Hears what a transport has to say.
+    /// Hears what a transport has to say, but for what it asks of its host.
     fn event(&mut self, now: Instant, endpoint: EndpointId, event: Event);
     /// After a transport was drained: may tell it more. Whether it did.
     fn refill(&mut self, now: Instant, endpoint: EndpointId, transport: &mut T) -> bool;
@@ -41,6 +44,37 @@ pub trait HostApplication<T> {
 struct Endpoint<T> {
     flow: Timed<T>,
     peer: SocketAddrV4,
+}
+
+/// What the flows of a host share, and since when somebody waits for it.
+struct Shared {
+    machines: shared::Host,
+    asked: Instant,
+}
+
+impl Shared {
+    fn ask(&mut self, now: Instant, endpoint: EndpointId, peer: SocketAddrV4, request: shared::HostRequest) {
+        // Time in which nobody waits is not made up for.
+        if self.machines.poll_timeout().is_none() {
+            self.asked = now;
+        }
+        self.machines.handle_request(endpoint, (*peer.ip()).into(), request);
+    }
+
+    /// The next answer that is due by `now`, and as of when: turns that came while the process slept were turns, as
+    /// pacers' deadlines are.
+    fn next_answer(&mut self, now: Instant) -> Option<(Instant, EndpointId, Command)> {
+        let due = self.machines.poll_timeout().filter(|due| *due <= now)?;
+        let at = due.max(self.asked).max(now.before(MAX_ARREARS));
+        self.machines.poll(at).map(|(endpoint, command)| (at, endpoint, command))
+    }
+}
+
+/// Where transports' outputs go, beside the application.
+struct Outputs {
+    schedule: Schedule,
+    shared: Shared,
+    outbox: Outbox,
 }
 
 /// Datagrams to send.
@@ -64,16 +98,17 @@ pub struct Host<T> {
     clock: SharedClock,
     framing: WireFormat,
     endpoints: HashMap<EndpointId, Endpoint<T>>,
-    schedule: Schedule,
+    outputs: Outputs,
     receiver: Receiver,
     sender: Sender,
-    outbox: Outbox,
+    alarm: Option<Alarm>,
     refused: Refused,
 }
 
 impl<T: Transport> Host<T> {
-    /// A host at `address`. Packets that arrive count for their payload in `framing`.
-    pub fn bind(address: SocketAddrV4, clock: SharedClock, framing: WireFormat) -> io::Result<Self> {
+    /// A host at `address`, whose flows take turns at a link of rate `link`. Packets that arrive count for their payload in
+    /// `framing`.
+    pub fn bind(address: SocketAddrV4, clock: SharedClock, framing: WireFormat, link: Rate) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
         rustix::net::sockopt::set_ip_recvtos(&socket, true)?;
@@ -88,10 +123,14 @@ impl<T: Transport> Host<T> {
             clock,
             framing,
             endpoints: HashMap::new(),
-            schedule: Schedule::default(),
+            outputs: Outputs {
+                schedule: Schedule::default(),
+                shared: Shared { machines: shared::Host::new(link), asked: Instant::ZERO },
+                outbox: Outbox::default(),
+            },
             receiver: Receiver::new(DATAGRAM_BYTES),
             sender: Sender::new(),
-            outbox: Outbox::default(),
+            alarm: None,
             refused: Refused::default(),
         })
     }
@@ -107,6 +146,11 @@ impl<T: Transport> Host<T> {
         self.clock = clock;
     }
 
+    /// Lets `alarm` end a turn's sleep.
+    pub fn set_alarm(&mut self, alarm: Alarm) {
+        self.alarm = Some(alarm);
+    }
+
     /// What arrived and was not passed to a transport.
     pub fn refused(&self) -> Refused {
         self.refused
@@ -114,7 +158,7 @@ impl<T: Transport> Host<T> {
 
     /// Datagrams that the kernel would not send.
     pub fn failed(&self) -> u64 {
-        self.outbox.failed
+        self.outputs.outbox.failed
     }
 
     /// Adds an endpoint that talks to `peer`.
@@ -138,26 +182,33 @@ impl<T: Transport> Host<T> {
         let now = self.clock.now();
         if let Some(state) = self.endpoints.get_mut(&endpoint) {
             act(state.flow.tell(now), application, now);
-            drain_all(state, endpoint, now, application, &mut self.schedule, &mut self.outbox);
+            drain_all(state, endpoint, now, application, &mut self.outputs);
         }
     }
 
     /// Handles what has arrived and what is due, sends what follows, then sleeps until there is more or until `until`.
     pub fn turn<A: HostApplication<T>>(&mut self, application: &mut A, until: Instant) -> io::Result<()> {
-        if turn(&mut Turn { host: self, application })? {
+        let mut this = Turn { host: self, application, answered: false };
+        if turn(&mut this)? || this.answered {
             return Ok(());
         }
-        let until = self.schedule.next_at().map_or(until, |at| until.min(at));
+        let Outputs { schedule, shared, .. } = &self.outputs;
+        let until =
+            [schedule.next_at(), shared.machines.poll_timeout()].into_iter().flatten().fold(until, Instant::min);
         let span = until.since(self.clock.now());
         if span == Span::ZERO {
             return Ok(());
         }
         let at_most = Duration::from_nanos(span.as_ps().div_ceil(1000));
-        wait(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(at_most))
+        let socket = PollFd::new(&self.socket, PollFlags::IN);
+        let Some(alarm) = &self.alarm else { return wait(&mut [socket], Some(at_most)) };
+        wait(&mut [socket, PollFd::new(alarm.file(), PollFlags::IN)], Some(at_most))?;
+        alarm.silence();
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let Outbox { bytes, datagrams, failed } = &mut self.outbox;
+        let Outbox { bytes, datagrams, failed } = &mut self.outputs.outbox;
         for batch in datagrams.chunks(BATCH) {
             let message = |pending: &Pending| Outgoing {
                 bytes: &bytes[pending.start..pending.end],
@@ -178,6 +229,24 @@ impl<T: Transport> Host<T> {
 struct Turn<'h, T, A> {
     host: &'h mut Host<T>,
     application: &'h mut A,
+    /// What the host's flows share has given answers.
+    answered: bool,
+}
+
+impl<T: Transport, A: HostApplication<T>> Turn<'_, T, A> {
+    /// Brings the answers of what the host's flows share.
+    fn bring_answers(&mut self) {
+        let now = self.host.clock.now();
+        let Host { endpoints, outputs, .. } = &mut *self.host;
+        while let Some((at, endpoint, command)) = outputs.shared.next_answer(now) {
+            self.answered = true;
+            if let Some(state) = endpoints.get_mut(&endpoint) {
+                let at = at.max(state.flow.told());
+                state.flow.tell(at).handle_command(at, command);
+                drain_all(state, endpoint, at, self.application, outputs);
+            }
+        }
+    }
 }
 
 impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
@@ -188,26 +257,26 @@ impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
     }
 
     fn schedule(&mut self) -> &mut Schedule {
-        &mut self.host.schedule
+        &mut self.host.outputs.schedule
     }
 
     fn parts(&mut self, number: u32) -> (&mut Schedule, Option<&mut Timed<T>>) {
-        let Host { schedule, endpoints, .. } = &mut *self.host;
+        let Host { outputs, endpoints, .. } = &mut *self.host;
         let endpoint = endpoints.get_mut(&EndpointId::from_index(number));
-        (schedule, endpoint.map(|endpoint| &mut endpoint.flow))
+        (&mut outputs.schedule, endpoint.map(|endpoint| &mut endpoint.flow))
     }
 
     fn drain(&mut self, number: u32, at: Instant) {
-        let Host { schedule, endpoints, outbox, .. } = &mut *self.host;
+        let Host { outputs, endpoints, .. } = &mut *self.host;
         let endpoint = EndpointId::from_index(number);
         if let Some(state) = endpoints.get_mut(&endpoint) {
-            drain_all(state, endpoint, at, self.application, schedule, outbox);
+            drain_all(state, endpoint, at, self.application, outputs);
         }
     }
 
     fn receive(&mut self) -> io::Result<Taken> {
         let now = self.host.clock.now();
-        let Host { socket, receiver, endpoints, schedule, outbox, refused, framing, .. } = &mut *self.host;
+        let Host { socket, receiver, endpoints, outputs, refused, framing, .. } = &mut *self.host;
         let application = &mut *self.application;
         let taken = receiver.receive(socket.as_fd(), |incoming| {
             let decoded = wire::decode(incoming.bytes, TrafficClass::from_octet(incoming.octet));
@@ -225,9 +294,9 @@ impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
                 application.arrived(endpoint, &packet, &incoming.bytes[payload]);
             }
             state.flow.tell(now).handle_packet(now, &packet, &sack);
-            drain_all(state, endpoint, now, application, schedule, outbox);
+            drain_all(state, endpoint, now, application, outputs);
         })?;
-        self.host.flush()?;
+        self.flush()?;
         Ok(Taken { any: taken > 0, full: Receiver::is_full(taken) })
     }
 
@@ -236,6 +305,7 @@ impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.bring_answers();
         self.host.flush()
     }
 }
@@ -246,9 +316,9 @@ fn drain_all<T: Transport, A: HostApplication<T>>(
     endpoint: EndpointId,
     now: Instant,
     application: &mut A,
-    schedule: &mut Schedule,
-    outbox: &mut Outbox,
+    outputs: &mut Outputs,
 ) {
+    let Outputs { schedule, shared, outbox } = outputs;
     loop {
         let mut deadline = None;
         let mut outlet = HostOutlet {
@@ -256,6 +326,7 @@ fn drain_all<T: Transport, A: HostApplication<T>>(
             endpoint,
             peer: state.peer,
             application,
+            shared,
             outbox,
             deadline: &mut deadline,
             transport: PhantomData,
@@ -273,6 +344,7 @@ struct HostOutlet<'h, T, A> {
     endpoint: EndpointId,
     peer: SocketAddrV4,
     application: &'h mut A,
+    shared: &'h mut Shared,
     outbox: &'h mut Outbox,
     deadline: &'h mut Option<Deadline>,
     transport: PhantomData<T>,
@@ -295,7 +367,10 @@ impl<T, A: HostApplication<T>> Outlet for HostOutlet<'_, T, A> {
     }
 
     fn event(&mut self, event: Event) {
-        self.application.event(self.now, self.endpoint, event);
+        match event {
+            Event::AskHost(request) => self.shared.ask(self.now, self.endpoint, self.peer, request),
+            event => self.application.event(self.now, self.endpoint, event),
+        }
     }
 
     fn arm(&mut self, deadline: Option<Deadline>) {

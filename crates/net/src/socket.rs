@@ -55,7 +55,13 @@ impl Alarm {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    fn silence(&self) {
+    /// What becomes readable when it rings.
+    pub(crate) fn file(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// Makes the next wait last.
+    pub(crate) fn silence(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
@@ -239,7 +245,7 @@ impl Socket {
         let mut waits = [PollFd::new(&self.io, what), PollFd::new(&self.io, what)];
         let mut count = 1;
         if let Some(alarm) = self.alarm.as_ref().filter(|_| what == PollFlags::IN) {
-            waits[1] = PollFd::new(&*alarm.0, PollFlags::IN);
+            waits[1] = PollFd::new(alarm.file(), PollFlags::IN);
             count = 2;
         }
         wait(&mut waits[..count], timeout)?;

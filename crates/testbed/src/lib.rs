@@ -8,6 +8,7 @@
 //! Namespaces have no names and interfaces are made inside of them: when the processes are gone, killed or not, the
 //! kernel removes both, so nothing is ever left to clean up. Every process dies with its parent.
 
+mod control;
 pub mod host;
 mod kernel_tcp;
 mod messages;

@@ -22,6 +22,7 @@ use pliant_sim::run::{Opener, group_infos, measured, port_rows};
 use pliant_sim::scenario::{Carrier, Resolved};
 use pliant_sim::traffic::UNLIMITED_BYTES;
 
+use crate::control::{Control, MAIL, line, read};
 use crate::messages::{
     ALIVE, HostReport, OVER, READY, ReceiverReport, SET_UP, STOP, SenderReport, SwitchReport, start,
 };
@@ -194,7 +195,9 @@ pub fn run(
     let clock = SharedClock::starting_in(LEAD);
     processes.tell_all(&start(clock))?;
     let idle_before = idle_and_all();
-    let interrupted = processes.wait(scenario, clock, interrupt, progress)?;
+    let mut control = Control::new(scenario);
+    let interrupted = processes.wait(scenario, clock, &mut control, interrupt, progress)?;
+    let messages = control.map_or(0, |control| control.messages());
     let ended = clock.now();
     let idle_after = idle_and_all();
     let hosts = scenario.topology.hosts() as usize;
@@ -204,7 +207,9 @@ pub fn run(
     let switch: SwitchReport = processes.report(hosts)?;
     let wall_s = ended.as_secs_f64().max(1e-9);
     let headroom = headroom(&reports, &switch, wall_s, idle_before, idle_after);
-    Ok((result(scenario, &reports, &switch, ended, interrupted), headroom))
+    let mut result = result(scenario, &reports, &switch, ended, interrupted);
+    result.control_messages = messages;
+    Ok((result, headroom))
 }
 
 /// The processes of a testbed: hosts by number, then the switch. They die when this is dropped.
@@ -341,6 +346,7 @@ impl Processes {
         &mut self,
         scenario: &Resolved,
         clock: SharedClock,
+        control: &mut Option<Control<'_>>,
         interrupt: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<bool, TestbedError> {
@@ -349,14 +355,30 @@ impl Processes {
         let endless = scenario.traffic().is_ok_and(|mut traffic| traffic.any(|flow| flow.bytes == UNLIMITED_BYTES));
         let mut over = vec![false; scenario.topology.hosts() as usize];
         loop {
-            match self.lines.recv_timeout(LOOK) {
+            let nap = control.as_mut().map_or(LOOK, |control| {
+                let wait = control.next_at().since(clock.now());
+                LOOK.min(Duration::from_nanos(wait.as_ps().div_ceil(1000)))
+            });
+            match self.lines.recv_timeout(nap) {
                 Ok((from, Some(line))) if line == OVER && from < over.len() => over[from] = true,
-                Ok((from, Some(line))) => return Err(self.failure(from, &format!("says {line:?}"))),
+                Ok((from, Some(line))) => {
+                    let letter = control.as_mut().zip(read(&line));
+                    if !letter.is_some_and(|(control, letter)| control.post(clock.now(), letter)) {
+                        return Err(self.failure(from, &format!("says {line:?}")));
+                    }
+                }
                 Ok((from, None)) => return Err(self.failure(from, "ended before it should")),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("this holds a sender's thread for each child"),
             }
             let now = clock.now();
+            let mut replies = Vec::new();
+            if let Some(control) = control {
+                control.advance(now, |host, reply| replies.push((host as usize, reply)));
+            }
+            for (host, reply) in replies {
+                self.tell(host..host + 1, &line(&reply))?;
+            }
             progress(&Progress { now: now.since(Instant::ZERO), duration });
             let may_end = !endless || now >= Instant::ZERO.after(duration);
             if over.iter().all(|over| *over) && may_end || now >= end {
@@ -371,7 +393,7 @@ impl Processes {
     fn report<T: serde::de::DeserializeOwned>(&mut self, index: usize) -> Result<T, TestbedError> {
         loop {
             let line = self.line(index)?;
-            if line != OVER {
+            if line != OVER && !line.starts_with(MAIL) {
                 self.reported.insert(index);
                 let report = serde_json::from_str(&line);
                 return report.map_err(|error| self.failure(index, &format!("reports nonsense: {error}")));
@@ -535,11 +557,11 @@ fn rows(scenario: &Resolved, hosts: &[HostReport], ended: Instant) -> Vec<FlowRo
         let receiver = receivers.get(&id).copied().unwrap_or(&nobody.1);
         flow_path(&scenario.routing, &spec, scenario.spec.seed, &mut path);
         let modelled = !matches!(scenario.groups[usize::from(spec.group)].carrier, Carrier::Kernel);
-        let (ideal_fct, group) = if modelled {
+        let (ideal_fct, group, object) = if modelled {
             let opened = opener.open(&spec, &path);
-            (opened.ideal_fct, opened.group)
+            (opened.ideal_fct, opened.group, opened.object)
         } else {
-            (Span::ZERO, spec.group)
+            (Span::ZERO, spec.group, None)
         };
         let received = receiver.received_ps.map(|ps| Instant::ZERO.after(Span::from_ps(ps)));
         let delivered_bytes = receiver.delivered_bytes.min(spec.bytes);
@@ -566,6 +588,12 @@ fn rows(scenario: &Resolved, hosts: &[HostReport], ended: Instant) -> Vec<FlowRo
             wasted_credits: sender.wasted_credits,
             reactive_bytes: receiver.reactive_bytes,
             reorder_bytes: receiver.reorder_bytes,
+            object: object.map(|part| part.number),
+            shares_object: object.is_some_and(|part| part.shares),
+            symbols: receiver.symbols,
+            excess_symbols: receiver.excess_symbols,
+            decoded_blocks: receiver.decoded_blocks,
+            whole_blocks: receiver.whole_blocks,
             pauses: sender.pauses as u32,
             paused: Span::from_ps(sender.paused_ps),
             messages: receiver.messages.map(|[total, needed, delivered]| MessageCounts { total, needed, delivered }),
