@@ -157,7 +157,7 @@ fn what_goes_wrong_is_told_in_one_line() {
     assert_ends(&send(file, "192.0.2.1:7", &["--plain"]), 2, "192.0.2.1:7 is not a loopback address");
     assert_ends(&send(file, "nowhere", &["--plain"]), 2, "nowhere: an address is IP:PORT");
     assert_ends(&with_key(&["--bytes", "1MB"]), 2, "--bytes and --for go without a FILE");
-    assert_ends(&with_key(&["--transport", "express-pass", "--min-share", "0.5"]), 2, "does not honour min_share");
+    assert_ends(&with_key(&["--transport", "expresspass", "--min-share", "0.5"]), 2, "does not honour min_share");
     assert_ends(&with_key(&["--transport", "near-opt"]), 2, "near-opt needs an oracle");
     assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "--rate-cap must be above 0");
     assert_ends(&send("none", &nobody, &["--plain"]), 2, "none: No such file");
@@ -360,4 +360,21 @@ fn a_file_is_fetched_though_a_source_is_killed() {
     let mut receiver = Receiver::new(&[&["--discard"], &key[..]].concat());
     assert_ends(&fetch(&[&[receiver.address.as_str()], &key[..]].concat()), 3, "does not begin as a transfer does");
     receiver.child.kill().unwrap();
+}
+
+/// A transport has one name: scenarios take those that `send` takes.
+#[test]
+fn scenarios_know_the_same_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("names.toml");
+    for transport in pliant_net::flow::TransportName::all() {
+        let scenario = format!(
+            "duration = \"1ms\"\n[topology]\nkind = \"star\"\nhosts = 2\nlink = {{ rate = \"1Gbit/s\", delay = \"1us\" }}\n\
+             [queues]\nplan = \"expresspass\"\n[traffic.a]\nkind = \"permutation\"\nsize = \"1kB\"\n\
+             transport = \"{transport}\"\n"
+        );
+        std::fs::write(&file, scenario).unwrap();
+        let output = run(&["check", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
 }
