@@ -362,6 +362,57 @@ fn a_file_is_fetched_though_a_source_is_killed() {
     receiver.child.kill().unwrap();
 }
 
+/// A fetch that is killed under way leaves its blocks; the next does not load them again, and the file is whole.
+#[test]
+fn a_killed_fetch_is_resumed() {
+    let place = Place::new(16 * MB);
+    let key = ["--key", place.key.as_str()];
+    let mut offers =
+        [(); 2].map(|()| Receiver::offering(&place.file, &[&key[..], &["--rate-cap", "100Mbit/s"]].concat()));
+    let addresses = offers.each_ref().map(|offer| offer.address.clone());
+    let into = place.path("into");
+    std::fs::create_dir(&into).unwrap();
+    let fetch = || {
+        let mut command = pliant();
+        command.arg("fetch").args(&addresses).args(key).args(["--json", "--into"]).arg(&into);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let hidden =
+        || -> Vec<PathBuf> { std::fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>() };
+    let mut killed = fetch();
+    // Two blocks of about 2 MiB are there, and most are not.
+    let part = |bytes: usize| {
+        hidden().iter().any(|path| {
+            path.extension().is_some_and(|ending| ending == "part")
+                && path.metadata().is_ok_and(|file| file.len() > bytes as u64)
+        })
+    };
+    while !part(3 * MB) {
+        assert!(killed.try_wait().unwrap().is_none(), "it fetches");
+        std::thread::yield_now();
+    }
+    // SIGKILL: nothing is tidied up.
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(hidden().len(), 2, "the blocks, and what vouches for them");
+
+    let fetched = fetch().wait_with_output().unwrap();
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert!(std::fs::read(into.join("file")).unwrap() == place.content);
+    assert_eq!(hidden(), [into.join("file")]);
+    let json: serde_json::Value = serde_json::from_slice(&fetched.stdout).unwrap();
+    let kept = json["kept_bytes"].as_u64().unwrap();
+    assert!(kept > 3 * MB as u64, "{json}");
+    let symbols =
+        |key: &str| json["sources"].as_array().unwrap().iter().map(|source| source[key].as_u64().unwrap()).sum::<u64>();
+    // A symbol has less than 1200 bytes. Beside what was missing there came what is sent in vain at the end of each block.
+    let needed = (place.content.len() as u64 - kept).div_ceil(1100);
+    let all = place.content.len() as u64 / 1200;
+    assert!(symbols("symbols") - symbols("excess_symbols") <= needed + 100, "{json}");
+    assert!(symbols("symbols") < all, "what was there was loaded again: {json}");
+    offers.iter_mut().for_each(|offer| offer.child.kill().unwrap());
+}
+
 /// A transport has one name: scenarios take those that `send` takes.
 #[test]
 fn scenarios_know_the_same_names() {

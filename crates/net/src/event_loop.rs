@@ -111,9 +111,9 @@ pub(crate) trait Carrier {
     fn parts(&mut self, number: u32) -> (&mut Schedule, Option<&mut Timed<Self::Transport>>);
     /// Takes all that a transport has to say at `at`, and arms its deadline.
     fn drain(&mut self, number: u32, at: Instant);
-    /// Handles what one system call finds.
-    fn receive(&mut self) -> io::Result<Taken>;
-    /// Takes what is to be said to what has arrived, and to the application's commands. Whether there was any.
+    /// Handles what one system call finds as of `now`, which [`now`](Self::now) has just given.
+    fn receive(&mut self, now: Instant) -> io::Result<Taken>;
+    /// Takes what is to be said to what has arrived, as of then, and to the application's commands. Whether there was any.
     fn answer(&mut self) -> io::Result<bool>;
     /// Sends what was taken.
     fn flush(&mut self) -> io::Result<()>;
@@ -130,25 +130,26 @@ pub(crate) struct Taken {
 /// Handles what has arrived and what is due, and sends what follows. Whether there was anything; if not, the caller may
 /// sleep until its schedule's next deadline.
 pub(crate) fn turn<C: Carrier>(carrier: &mut C) -> io::Result<bool> {
-    let paced = handle_deadlines(carrier, Which::Pacers);
-    carrier.flush()?;
-    let mut received = false;
+    let (mut paced, mut received) = (false, false);
     for _ in 0..RECEIVE_CALLS {
-        let taken = carrier.receive()?;
+        // Of one time: what a transport is told of arrivals must not make it lose what it might have sent by then.
+        let now = carrier.now();
+        paced |= handle_deadlines(carrier, Which::Pacers, now);
+        let taken = carrier.receive(now)?;
         received |= taken.any;
         if !taken.full {
             break;
         }
     }
     let answered = carrier.answer()?;
-    let due = handle_deadlines(carrier, Which::All);
+    let now = carrier.now();
+    let due = handle_deadlines(carrier, Which::All, now);
     carrier.flush()?;
     Ok(paced || received || answered || due)
 }
 
 /// Handles deadlines that have come. Whether there were any.
-fn handle_deadlines<C: Carrier>(carrier: &mut C, which: Which) -> bool {
-    let now = carrier.now();
+fn handle_deadlines<C: Carrier>(carrier: &mut C, which: Which, now: Instant) -> bool {
     let mut any = false;
     while let Some(event) = carrier.schedule().take_due(now) {
         let (schedule, Some(flow)) = carrier.parts(event.entity) else { continue };
@@ -289,7 +290,7 @@ mod tests {
             self.schedule.arm(flow, number, armed.0, at);
         }
 
-        fn receive(&mut self) -> io::Result<Taken> {
+        fn receive(&mut self, _now: Instant) -> io::Result<Taken> {
             Ok(Taken { any: false, full: false })
         }
 

@@ -274,8 +274,7 @@ impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
         }
     }
 
-    fn receive(&mut self) -> io::Result<Taken> {
-        let now = self.host.clock.now();
+    fn receive(&mut self, now: Instant) -> io::Result<Taken> {
         let Host { socket, receiver, endpoints, outputs, refused, framing, .. } = &mut *self.host;
         let application = &mut *self.application;
         let taken = receiver.receive(socket.as_fd(), |incoming| {

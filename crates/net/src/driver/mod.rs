@@ -270,8 +270,7 @@ impl<T: Transport, A: Application, S: Service<T, A>> Carrier for Turn<'_, T, A, 
         }
     }
 
-    fn receive(&mut self) -> io::Result<Taken> {
-        let now = self.now();
+    fn receive(&mut self, now: Instant) -> io::Result<Taken> {
         let Driver { endpoint, socket, links, touched, .. } = &mut *self.driver;
         let service = &mut *self.service;
         let taken = socket.receive(|datagram| {
@@ -299,7 +298,7 @@ impl<T: Transport, A: Application, S: Service<T, A>> Carrier for Turn<'_, T, A, 
     }
 
     fn answer(&mut self) -> io::Result<bool> {
-        let now = self.now();
+        let now = self.driver.now;
         let due = self.driver.endpoint.poll_timeout().is_some_and(|at| at <= now);
         if due {
             self.driver.endpoint.handle_timeout(now);
