@@ -2,8 +2,8 @@
 """Packet-hops per CPU second of pliant beside ns-3 and ns-2, in one sitting.
 
 Usage: bench.py PLIANT [--runs N] [--no-peers] [SCENARIO]...
-SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n S1push S1dccp S1ndp S1scdp S1homa S1atp S1pfabric reflex
-expresspass layered flexpass clos S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
+SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n S1push S1dccp S1ndp S1scdp S1homa S1atp S1eight
+S1pfabric S1short reflex expresspass layered flexpass clos S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
 
 Runs of pliant are whole processes, set-up included, the median of N (default 3); a peer runs once per scenario, without
 its set-up, shortened where it is slow. Writes target/bench.json and prints a table. See README.md beside this file.
@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / "target" / "bench"
 SCENARIOS = [
     "S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "S1dccp", "S1ndp", "S1scdp", "S1homa",
-    "S1atp", "S1pfabric", "reflex",
+    "S1atp", "S1eight", "S1pfabric", "S1short", "reflex",
     "expresspass", "layered", "flexpass", "clos",
     "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr",
 ]
@@ -30,7 +30,7 @@ PEERS = ["ns-3", "ns-2"]
 # What the peers are not set up for.
 ALONE = [
     "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "S1dccp", "S1ndp", "S1scdp", "S1homa",
-    "S1atp", "S1pfabric", "reflex",
+    "S1atp", "S1eight", "S1pfabric", "S1short", "reflex",
     "expresspass", "layered", "flexpass", "clos",
 ]
 # Longer than any run: pliant's traces know no flow without an end.

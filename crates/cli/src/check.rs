@@ -6,8 +6,8 @@ use clap::Args;
 
 use crate::Ending;
 use crate::error::CliError;
-use crate::run::print;
 use crate::scenarios::{ScenarioArguments, resolve};
+use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -26,7 +26,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let scenario = resolve(&arguments.scenario.load()?, &mut BTreeSet::new())?;
     let estimate = scenario.estimate();
-    let described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
+    let mut described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
+    if let Some(busiest) = scenario.busiest_link() {
+        described.push_str(&format!("# busiest link, in the mean: {busiest}\n"));
+    }
     print(&(described + scenario.to_toml().as_str()))?;
     Ok(Ending::Done)
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum};
 use pliant_sim::output::write_comparison;
-use pliant_sim::report::{comparison_json, text_table};
+use pliant_sim::report::comparison_json;
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
 use pliant_sim::scenario::{Override, Resolved, Scenario};
@@ -13,18 +13,18 @@ use rayon::prelude::*;
 
 use crate::error::CliError;
 use crate::grid::{self, Axis};
+use crate::jobs::with_jobs;
 use crate::progress::Display;
-use crate::run::{OutputArguments, print, run_one};
+use crate::run::{OutputArguments, TableArguments, run_one};
 use crate::scenarios::{self, ScenarioArguments};
+use crate::stdout::print;
 use crate::testbed::{self, HowArguments};
-use crate::{Ending, interrupt};
+use crate::{Ending, flags, interrupt};
 
 pub(crate) mod agreement;
 
 /// Most variants in one table.
 const MAX_VARIANTS: u64 = 64;
-/// Most threads.
-const MAX_JOBS: usize = 1024;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -46,13 +46,15 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY=VALUES")]
     vary: Vec<String>,
     /// Runs at once. Default: as many as processors
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flags::jobs())]
     jobs: Option<usize>,
     /// Where each variant runs: `sim`, the simulator, or `testbed`, a real network (`pliant testbed run`); or both
     #[arg(long, value_name = "WHERE", value_delimiter = ',', default_value = "sim")]
     on: Vec<Place>,
     #[command(flatten)]
     how: HowArguments,
+    #[command(flatten)]
+    table: TableArguments,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -77,6 +79,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let scenario = arguments.scenario.load()?;
     let places = &arguments.on;
     let on_testbed = places.contains(&Place::Testbed);
+    if let (false, Some(flag)) = (on_testbed, arguments.how.given()) {
+        return Err(CliError::User(format!("{flag} is about a testbed: it goes with --on testbed")));
+    }
     let variants = variants(&scenario, &Axis::parse_all(&arguments.vary)?, on_testbed)?;
     let output = &arguments.output;
     output.check()?;
@@ -101,14 +106,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let ran: Vec<_> = with_jobs(arguments.jobs, || simulated.par_iter().map(run).collect::<Result<_, CliError>>())??;
     drop(display);
     let ran: Vec<(String, RunResult, String)> = ran.into_iter().flatten().collect();
-    let ran = if on_testbed { with_testbed(arguments, &resolved, ran, interrupt)? } else { ran };
+    let mut ran = if on_testbed { with_testbed(arguments, &resolved, ran, interrupt)? } else { ran };
+    if interrupt.load(Ordering::Relaxed) {
+        // Half a run beside a whole one would be no comparison.
+        ran.retain(|(_, result, _)| !result.interrupted);
+        let all = resolved.len() * places.len();
+        let kept = if ran.is_empty() { "; nothing was written" } else { ", the others are left out" };
+        eprintln!("interrupted: {} of {all} runs went to their end{kept}", ran.len());
+        if ran.is_empty() {
+            return Ok(Ending::Interrupted);
+        }
+    }
+    say_what_is_equal(&ran);
     let variants: Vec<_> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
     let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
 
     if let Some(out) = &output.out {
         write_comparison(out, &name, &variants, &scenarios, output.force)?;
     }
-    print(&if output.json { comparison_json(&name, &variants) } else { text_table(&variants) })?;
+    print(&if output.json { comparison_json(&name, &variants) } else { arguments.table.text(&variants) })?;
     if variants.len() > 1 && !output.json {
         print("share kept: rate of a group's flows while they are open, relative to the first variant\n")?;
     }
@@ -125,6 +141,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         print(&format!("written to {}\n", out.display()))?;
     }
     Ok(if interrupt.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
+}
+
+/// Says on stderr which variants did exactly the same: what tells them apart has no effect on this traffic.
+fn say_what_is_equal(ran: &[(String, RunResult, String)]) {
+    let twins = ran.iter().enumerate().filter_map(|(at, (label, result, _))| {
+        let first = ran[..at].iter().find(|(_, other, _)| !result.flows.is_empty() && other.flows == result.flows)?;
+        Some((&first.0, label))
+    });
+    for (first, label) in twins {
+        eprintln!("warning: `{label}` has the same flows as `{first}` to the last: what differs has no effect here");
+    }
 }
 
 /// The label of a variant at a place.
@@ -171,14 +198,4 @@ fn variants(scenario: &Scenario, axes: &[Axis], on_testbed: bool) -> Result<Vec<
         return Err(CliError::User(format!("--vary: {count} variants do not fit in a table, use `pliant sweep`")));
     }
     grid::choices(axes).iter().map(|choice| Ok((grid::label(choice), grid::overrides(choice)?))).collect()
-}
-
-/// Does `work` on so many threads.
-pub(crate) fn with_jobs<T: Send>(jobs: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, CliError> {
-    if let Some(jobs) = jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
-        return Err(CliError::User(format!("--jobs {jobs}: must be from 1 to {MAX_JOBS}")));
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0)).build();
-    let pool = pool.map_err(|error| CliError::Machine(format!("cannot start threads: {error}")))?;
-    Ok(pool.install(work))
 }

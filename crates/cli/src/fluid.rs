@@ -5,12 +5,14 @@ use std::fmt::Write;
 use clap::Args;
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
-use pliant_sim::fluid::{Bottleneck, Equilibrium, Flow, Model, Sample};
+use pliant_sim::fluid::{Bottleneck, Equilibrium, Flow, FluidError, Model, Sample};
 use serde::Serialize;
 
-use crate::Ending;
 use crate::error::CliError;
-use crate::run::print;
+use crate::stdout::print;
+use crate::{Ending, flags};
+
+const CHECKED: &str = "the model was checked";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -30,31 +32,31 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "WEIGHT[@START[..STOP]]", value_parser = parse_flow)]
     flows: Vec<Flow>,
     /// Rate of the link
-    #[arg(long, default_value = "20Mbit/s")]
+    #[arg(long, default_value = "20Mbit/s", value_parser = flags::above_zero::<Rate>())]
     rate: Rate,
     /// Size of a packet on the wire
-    #[arg(long, value_name = "BYTES", default_value = "1210B")]
+    #[arg(long, value_name = "BYTES", default_value = "1210B", value_parser = flags::above_zero::<Bytes>())]
     packet: Bytes,
     /// Round-trip propagation time
     #[arg(long, value_name = "TIME", default_value = "100us")]
     propagation: Span,
     /// Queue above which packets are marked, in packets
-    #[arg(long, value_name = "PACKETS", default_value_t = 30.0)]
+    #[arg(long, value_name = "PACKETS", default_value_t = 30.0, value_parser = flags::number("from 0", |packets| packets >= 0.0))]
     threshold: f64,
     /// Packets that the queue holds [default: no limit]
-    #[arg(long, value_name = "PACKETS")]
+    #[arg(long, value_name = "PACKETS", value_parser = flags::positive())]
     limit: Option<f64>,
     /// Weight of the newest marks in alpha (g)
-    #[arg(long, default_value_t = 1.0 / 16.0)]
+    #[arg(long, default_value_t = 1.0 / 16.0, value_parser = flags::number("above 0 and up to 1", |gain| gain > 0.0 && gain <= 1.0))]
     gain: f64,
     /// Simulated time
-    #[arg(long, value_name = "TIME", default_value = "20s")]
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = flags::above_zero::<Span>())]
     duration: Span,
     /// Start of the means in the table [default: the middle]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", conflicts_with = "csv")]
     from: Option<Span>,
     /// Time between rows of --csv [default: a thousandth of the duration]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", requires = "csv", value_parser = flags::above_zero::<Span>())]
     sample: Option<Span>,
     /// Prints the series over time as CSV
     #[arg(long, conflicts_with = "json")]
@@ -78,16 +80,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         duration_s,
         sample_s: arguments.sample.map_or(duration_s / 1000.0, Span::as_secs_f64),
     };
-    model.check().map_err(|error| CliError::User(error.to_string()))?;
+    model.check().map_err(|error| refused(error, arguments, &model))?;
     if arguments.csv {
-        print(&csv(&model)?)?;
+        print(&csv(&model))?;
         return Ok(Ending::Done);
     }
     let from_s = arguments.from.map_or(duration_s / 2.0, Span::as_secs_f64);
     if from_s >= duration_s {
-        return Err(CliError::User("--from must lie before --duration".to_owned()));
+        let from = arguments.from.unwrap_or_default();
+        return Err(CliError::User(format!("--from {from}: it must lie before --duration ({})", arguments.duration)));
     }
-    let integrated = model.steady(from_s).map_err(|error| CliError::User(error.to_string()))?;
+    let integrated = model.steady(from_s).expect(CHECKED);
     // Theory speaks of the flows that run at the end.
     let present = |flow: &Flow| flow.start_s < duration_s && flow.stop_s >= duration_s;
     let weights: Vec<f64> = model.flows.iter().filter(|flow| present(flow)).map(|flow| flow.weight).collect();
@@ -104,13 +107,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
 fn parse_flow(text: &str) -> Result<Flow, String> {
     let seconds = |text: &str| text.parse::<Span>().map(Span::as_secs_f64).map_err(|error| error.to_string());
     let (weight, life) = text.split_once('@').map_or((text, None), |(weight, life)| (weight, Some(life)));
-    let weight = weight.parse().map_err(|_| format!("`{weight}` is no weight"))?;
+    let weight = flags::positive()(weight).map_err(|why| format!("`{weight}` is no weight: {why}"))?;
     let (start, stop) = life.map_or(("0s", ""), |life| life.split_once("..").unwrap_or((life, "")));
     let stop_s = if stop.is_empty() { f64::INFINITY } else { seconds(stop)? };
-    Ok(Flow { weight, start_s: seconds(start)?, stop_s })
+    let start_s = seconds(start)?;
+    if stop_s <= start_s {
+        return Err("it must stop after its start".to_owned());
+    }
+    Ok(Flow { weight, start_s, stop_s })
 }
 
-fn csv(model: &Model) -> Result<String, CliError> {
+/// What ranges of single flags do not catch, by the flags that decide it.
+fn refused(error: FluidError, arguments: &Arguments, model: &Model) -> CliError {
+    let threshold = arguments.threshold;
+    CliError::User(match error {
+        FluidError::Threshold => format!("--threshold {threshold}: it must be above 0 where --propagation is 0s"),
+        FluidError::Limit => {
+            format!("--limit {}: it must be at least --threshold ({threshold})", model.bottleneck.limit)
+        }
+        FluidError::Duration => {
+            let (duration, most) = (arguments.duration, model.longest_s());
+            format!("--duration {duration}: at most {most:.3} s with these --rate, --propagation and --threshold")
+        }
+        other => other.to_string(),
+    })
+}
+
+fn csv(model: &Model) -> String {
     let mut text = "time_s,alpha,queue_packets,rtt_us".to_owned();
     for flow in 0..model.flows.len() {
         write!(text, ",window_{flow}_packets,rate_{flow}_packets_per_s").expect("a string takes all");
@@ -122,8 +145,8 @@ fn csv(model: &Model) -> Result<String, CliError> {
         flows.into_iter().try_for_each(|(window, rate)| write!(text, ",{window},{rate}"))?;
         writeln!(text)
     };
-    model.run(|sample| row(sample).expect("a string takes all")).map_err(|error| CliError::User(error.to_string()))?;
-    Ok(text)
+    model.run(|sample| row(sample).expect("a string takes all")).expect(CHECKED);
+    text
 }
 
 fn table(
@@ -206,7 +229,7 @@ mod tests {
         {
             assert_eq!(parse_flow(text), Ok(Flow { weight, start_s, stop_s }));
         }
-        for text in ["x", "1@2", "1@2s..x", ""] {
+        for text in ["x", "1@2", "1@2s..x", "", "0", "1@2s..2s"] {
             assert!(parse_flow(text).is_err());
         }
     }

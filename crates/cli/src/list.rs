@@ -6,10 +6,10 @@ use pliant_sim::workload::BUILT_IN as WORKLOADS;
 
 use crate::Ending;
 use crate::error::CliError;
-use crate::reproduce;
-use crate::run::print;
+use crate::experiments;
 use crate::scenarios::BUILT_IN as SCENARIOS;
 use crate::show::{TOPOLOGIES, workload};
+use crate::stdout::print_rows;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         What::QueuePlans => rows(PRESETS.iter()),
         What::Workloads => WORKLOADS.iter().map(|(name, text)| ((*name).to_owned(), workload(name, text))).collect(),
         What::Scenarios => SCENARIOS.iter().map(|(name, text)| described(name, text)).collect::<Result<_, _>>()?,
-        What::Experiments => reproduce::titles(&reproduce::library()?)?,
+        What::Experiments => experiments::titles(&experiments::library()?, None, None)?,
     };
     print_rows(&rows)
 }
@@ -55,14 +55,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
 fn kinds() -> Vec<(String, String)> {
     let name = |what: &What| what.to_possible_value().expect("none is hidden").get_name().to_owned();
     What::value_variants().iter().map(name).map(|name| (name.clone(), format!("pliant list {name}"))).collect()
-}
-
-/// Names and what they are, one line each.
-pub(crate) fn print_rows(rows: &[(String, String)]) -> Result<Ending, CliError> {
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines = rows.iter().map(|(name, description)| format!("{name:width$}  {description}\n"));
-    print(&lines.collect::<String>())?;
-    Ok(Ending::Done)
 }
 
 fn rows<'a>(pairs: impl Iterator<Item = &'a (&'static str, &'static str)>) -> Vec<(String, String)> {

@@ -7,10 +7,13 @@
 mod check;
 mod compare;
 mod error;
+mod experiments;
 mod files;
+mod flags;
 mod fluid;
 mod grid;
 mod interrupt;
+mod jobs;
 mod list;
 mod memory;
 mod progress;
@@ -19,6 +22,7 @@ mod reproduce;
 mod run;
 mod scenarios;
 mod show;
+mod stdout;
 mod sweep;
 mod testbed;
 mod transfer;
@@ -26,7 +30,7 @@ mod transfer;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use error::CliError;
 
@@ -80,7 +84,9 @@ enum Ending {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let mut command = with_negative_numbers(Cli::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return refuse_arguments(&error),
     };
@@ -112,6 +118,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// No flag begins with a digit: `-1` is a value, and what takes it says what it wants instead.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |argument: clap::Arg| match argument.get_action().takes_values() {
+        true => argument.allow_negative_numbers(true),
+        false => argument,
+    };
+    command.mut_args(takes).mut_subcommands(with_negative_numbers)
+}
+
+/// What is wrong with a value such as `-5ms`, which is taken for a flag.
+fn negative_value() -> Option<String> {
+    let words: Vec<String> = std::env::args().collect();
+    let is_negative =
+        |word: &String| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let at = words.iter().position(is_negative)?;
+    let of = words[at - 1].strip_prefix("--").map_or(String::new(), |flag| format!(" for '--{flag}'"));
+    Some(format!("error: invalid value '{}'{of}: it must not be negative", words[at]))
+}
+
 /// Help and version are printed whole; a mistake in one line, without the usage.
 fn refuse_arguments(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -120,6 +145,10 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         eprint!("{error}");
+        return ExitCode::from(2);
+    }
+    if let (ErrorKind::UnknownArgument, Some(why)) = (error.kind(), negative_value()) {
+        eprintln!("{why}");
         return ExitCode::from(2);
     }
     let text = error.to_string();
@@ -146,7 +175,6 @@ mod shell;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// The texts with examples, of a command and those below it.
     fn helps(command: &clap::Command, texts: &mut Vec<(String, String)>) {

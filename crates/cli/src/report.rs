@@ -7,7 +7,7 @@ use pliant_sim::output::rebuild_report;
 
 use crate::Ending;
 use crate::error::CliError;
-use crate::run::print;
+use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Example:

@@ -10,17 +10,11 @@ use clap::Args;
 use pliant_sim::experiment::{Cache, Experiment, FigureOutcome, Library, Records, Size};
 use pliant_sim::output::{check_folder, write_reproduction};
 
-use crate::Ending;
 use crate::error::CliError;
 use crate::files::write_atomically;
-use crate::list::print_rows;
-use crate::run::{OutputArguments, print};
-
-/// Experiments that are part of the program: path below `experiments` and text.
-const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
-
-/// Where experiments are looked for first.
-const FOLDER: &str = "experiments";
+use crate::run::OutputArguments;
+use crate::stdout::{print, print_rows};
+use crate::{Ending, experiments, flags};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -48,10 +42,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     full: bool,
     /// Lists papers and figures, and runs nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["full", "check", "ci", "write_docs", "out", "json"])]
     list: bool,
     /// Checks the files, and runs nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["full", "write_docs", "out", "json"])]
     check: bool,
     /// Runs the claims that CI holds; fails if one is worse than recorded beside --write-docs' document
     #[arg(long, conflicts_with = "full")]
@@ -66,36 +60,21 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "target/reproduce")]
     cache: PathBuf,
     /// Runs at once. Default: as many as processors
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flags::jobs())]
     jobs: Option<usize>,
     #[command(flatten)]
     output: OutputArguments,
 }
 
-/// Every experiment there is.
-pub(crate) fn library() -> Result<Library, CliError> {
-    let unreadable = |error| CliError::User(format!("cannot read the experiments in {FOLDER}: {error}"));
-    Library::embedded(BUILT_IN).with_folder(Path::new(FOLDER)).map_err(unreadable)
-}
-
-/// Name and title of every experiment.
-pub(crate) fn titles(library: &Library) -> Result<Vec<(String, String)>, CliError> {
-    let figures = library.choose(None, None).map_err(CliError::User)?;
-    let title = |(paper, figure): &(String, String)| {
-        let title = library.title(paper, figure)?;
-        Ok((format!("{paper} {figure}"), title))
-    };
-    figures.iter().map(title).collect()
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let library = library()?;
+    let library = experiments::library()?;
+    let (paper, figure) = (arguments.paper.as_deref(), arguments.figure.as_deref());
     if arguments.list {
-        return print_rows(&titles(&library)?);
+        return print_rows(&experiments::titles(&library, paper, figure)?);
     }
     arguments.output.check()?;
     let size = if arguments.full { Size::Full } else { Size::Quick };
-    let chosen = library.choose(arguments.paper.as_deref(), arguments.figure.as_deref()).map_err(CliError::User)?;
+    let chosen = library.choose(paper, figure).map_err(CliError::User)?;
     let mut experiments = Vec::new();
     // Every file is checked before the first run.
     for (paper, figure) in &chosen {
@@ -126,16 +105,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
             outcomes.push(experiment.evaluate(move |job| cache.read(job).map_err(|error| error.to_string()))?);
         }
     }
-    print(&if arguments.output.json { table::json(&outcomes) } else { table::text(&outcomes) })?;
+    if finished || !outcomes.is_empty() {
+        print(&if arguments.output.json { table::json(&outcomes) } else { table::text(&outcomes) })?;
+    }
+    if !finished {
+        let (whole, all) = (outcomes.len(), experiments.len());
+        eprintln!(
+            "interrupted: {whole} of {all} figures are whole, no file was written; the same command goes on where this \
+             one was"
+        );
+        return Ok(Ending::Interrupted);
+    }
     if let Some(out) = &arguments.output.out {
         write_reproduction(out, &outcomes, size, &table::json(&outcomes), arguments.output.force)?;
         if !arguments.output.json {
             print(&format!("written to {}\n", out.display()))?;
         }
-    }
-    if !finished {
-        eprintln!("interrupted: the same command goes on where this one was");
-        return Ok(Ending::Interrupted);
     }
     if let Some(document) = &arguments.write_docs {
         write_document(document, &library, &outcomes, size)?;

@@ -1,13 +1,12 @@
 //! `pliant run`: one run.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use pliant_sim::output::{check_folder, summary_json, write_run};
-use pliant_sim::report::text_table;
+use pliant_sim::report::{TextTable, text_table};
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
 use pliant_sim::scenario::Resolved;
@@ -15,6 +14,7 @@ use pliant_sim::scenario::Resolved;
 use crate::error::CliError;
 use crate::progress::{Display, Told};
 use crate::scenarios::ScenarioArguments;
+use crate::stdout::print;
 use crate::{Ending, interrupt, scenarios};
 
 const AFTER_HELP: &str = "\
@@ -33,7 +33,34 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArguments,
     #[command(flatten)]
+    table: TableArguments,
+    #[command(flatten)]
     output: OutputArguments,
+}
+
+/// Most characters in a line of a table.
+const TABLE_WIDTH: usize = 100;
+
+/// What the table on stdout shows.
+#[derive(Args)]
+pub(crate) struct TableArguments {
+    /// Shows every column of the table, however wide it becomes
+    #[arg(long, conflicts_with = "json")]
+    all_columns: bool,
+}
+
+impl TableArguments {
+    /// The table, and what it leaves out.
+    pub(crate) fn text(&self, variants: &[Variant<'_>]) -> String {
+        let TextTable { mut text, all_zero, no_room } =
+            text_table(variants, (!self.all_columns).then_some(TABLE_WIDTH));
+        for (told, columns) in [("0 everywhere", all_zero), ("more with --all-columns", no_room)] {
+            if !columns.is_empty() {
+                text.push_str(&format!("{told}: {}\n", columns.join(", ")));
+            }
+        }
+        text
+    }
 }
 
 /// Where results go.
@@ -73,7 +100,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if let Some(out) = &output.out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }
-    let text = if output.json { summary_json(&result) } else { text_table(&[Variant { label: "", result: &result }]) };
+    let text = if output.json {
+        summary_json(&result)
+    } else {
+        arguments.table.text(&[Variant { label: "", result: &result }])
+    };
     print(&text)?;
     if !output.json {
         match &output.out {
@@ -99,12 +130,4 @@ pub(crate) fn run_told(
     let result = pliant_sim::run::run(scenario, interrupt, &mut |progress| display.update(&mut told, progress))?;
     display.finish(&told);
     Ok(result)
-}
-
-/// Prints to stdout; a reader that has gone is an error like any other.
-pub(crate) fn print(text: &str) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    write!(out, "{text}{end}")?;
-    Ok(out.flush()?)
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use pliant_sim::scenario::{Override, Resolved, Scenario, nearest};
 
 use crate::error::CliError;
+use crate::flags;
 
 /// Scenarios that are part of the program: name and text.
 pub(crate) const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../../../experiments/demo.toml"))];
@@ -21,7 +22,7 @@ pub(crate) struct ScenarioArguments {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     changes: Vec<String>,
     /// Sets the seed
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flags::whole::<u64>(0..=i64::MAX as u64))]
     seed: Option<u64>,
 }
 

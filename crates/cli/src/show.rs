@@ -6,8 +6,8 @@ use pliant_sim::workload::{BUILT_IN as WORKLOADS, Distribution};
 
 use crate::Ending;
 use crate::error::CliError;
-use crate::run::print;
 use crate::scenarios::BUILT_IN as SCENARIOS;
+use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -10,14 +10,15 @@ use clap::Args;
 use pliant_sim::output::write_run;
 use rayon::prelude::*;
 
-use crate::compare::with_jobs;
 use crate::error::CliError;
 use crate::files::write_atomically;
 use crate::grid::{self, Axis};
+use crate::jobs::with_jobs;
 use crate::progress::Display;
-use crate::run::{print, run_one};
+use crate::run::run_one;
 use crate::scenarios::ScenarioArguments;
-use crate::{Ending, interrupt};
+use crate::stdout::print;
+use crate::{Ending, flags, interrupt};
 use plan::{Point, Shard};
 
 const AFTER_HELP: &str = "\
@@ -40,10 +41,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY=VALUES")]
     vary: Vec<String>,
     /// Runs every point with this many seeds: the scenario's, and those that follow it
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole::<u64>(1..=u64::MAX))]
     seeds: u64,
     /// Runs at once. Default: as many as processors
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = flags::jobs())]
     jobs: Option<usize>,
     /// Runs only the I-th of N parts of the points, I from 1
     #[arg(long, value_name = "I/N")]

@@ -16,7 +16,6 @@ use pliant_net::switch::ethernet::{EthernetSwitch, Mode, SwitchError};
 use pliant_net::switch::relay::Relay;
 use pliant_net::switch::{FaultConfig, Switch};
 use pliant_sim::output::{check_folder, summary_json, write_run};
-use pliant_sim::report::text_table;
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
 use pliant_sim::scenario::Resolved;
@@ -26,9 +25,10 @@ use pliant_testbed::run::{Headroom, Options, TestbedError};
 use pliant_testbed::switch::{Medium, SwitchProcessError};
 
 use crate::error::CliError;
-use crate::run::{OutputArguments, print};
+use crate::run::{OutputArguments, TableArguments};
 use crate::scenarios::ScenarioArguments;
-use crate::{Ending, interrupt, scenarios};
+use crate::stdout::print;
+use crate::{Ending, flags, interrupt, scenarios};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -90,6 +90,8 @@ struct RunArguments {
     #[arg(long)]
     counters: bool,
     #[command(flatten)]
+    table: TableArguments,
+    #[command(flatten)]
     output: OutputArguments,
 }
 
@@ -109,6 +111,19 @@ pub(crate) struct HowArguments {
     /// What the switch does to frames: loss, duplicate, corrupt, reorder (probabilities), reorder_delay, blackouts
     #[arg(long, value_name = "TABLE", default_value = "")]
     pub(crate) faults: String,
+}
+
+impl HowArguments {
+    /// The first flag that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let flags = [
+            ("--relay", self.relay),
+            ("--mode", self.mode != ModeName::Fidelity),
+            ("--real-time", self.real_time),
+            ("--faults", !self.faults.is_empty()),
+        ];
+        flags.into_iter().find_map(|(flag, given)| given.then_some(flag))
+    }
 }
 
 /// What a switch takes for a frame.
@@ -160,7 +175,7 @@ pub(crate) struct SwitchArguments {
     /// The plan
     plan: PathBuf,
     /// Ends after so many seconds
-    #[arg(long = "for", value_name = "SECONDS")]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = flags::whole::<u64>(0..=u64::MAX))]
     seconds: Option<u64>,
     /// Writes the counters into this file every second, in Prometheus's text form
     #[arg(long, value_name = "FILE")]
@@ -245,7 +260,11 @@ fn run_scenario(arguments: &RunArguments, scenario: &Resolved, out: Option<&Path
     if let Some(out) = out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }
-    let text = if output.json { summary_json(&result) } else { text_table(&[Variant { label: "", result: &result }]) };
+    let text = if output.json {
+        summary_json(&result)
+    } else {
+        arguments.table.text(&[Variant { label: "", result: &result }])
+    };
     print(&text)?;
     if arguments.counters {
         eprint!("{}", headroom.counters);

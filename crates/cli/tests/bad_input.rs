@@ -174,8 +174,17 @@ fn broken_flags_are_refused_by_name() {
             &["sweep", "demo", "--set", "duration=1000s", "--seeds", "200", "--jobs", "1", "--out", "x"],
             "hours of processor time",
         ),
-        (&["run", "demo", "--seed", "-1"], "--seed <N>"),
-        (&["compare", "demo", "--jobs", "100000"], "--jobs 100000: must be from 1 to 1024"),
+        (
+            &["run", "demo", "--seed", "-1"],
+            "'-1' for '--seed <N>': it must be a whole number from 0 to 9223372036854775807",
+        ),
+        (&["compare", "demo", "--jobs", "100000"], "'--jobs <N>': it must be a whole number from 1 to 1024"),
+        (&["sweep", "demo", "--out", "x", "--seeds", "0"], "'--seeds <N>': it must be a whole number from 1"),
+        (&["compare", "demo", "--relay"], "--relay is about a testbed"),
+        (&["compare", "demo", "--mode", "speed"], "--mode is about a testbed"),
+        (&["run", "demo", "--json", "--all-columns"], "'--json' cannot be used with '--all-columns'"),
+        (&["reproduce", "--list", "--json"], "'--list' cannot be used with '--json'"),
+        (&["reproduce", "--check", "--write-docs"], "'--check' cannot be used with '--write-docs [<PATH>]'"),
         (&["sweep", "demo"], "were not provided: --out <DIR>"),
         (&["list", "nothing"], "nothing"),
         (&["show", "dctpc"], "did you mean `dctcp`?"),
@@ -185,6 +194,45 @@ fn broken_flags_are_refused_by_name() {
         (&["send", "file", "127.0.0.1:1", "--plain", "--transport", "near-opt"], "near-opt needs an oracle"),
     ] {
         assert_refused(&pliant(arguments), &[expected]);
+    }
+}
+
+/// A value out of range is told the flag and the range: nothing is computed, sent or listened for.
+#[test]
+fn flags_out_of_range_are_told_the_range() {
+    for (command, expected) in [
+        ("fluid 1 0", "`0` is no weight: it must be a number above 0"),
+        ("fluid 1 -1", "`-1` is no weight"),
+        ("fluid 1 4@3s..2s", "'4@3s..2s'"),
+        ("fluid 1 4 --rate 0bit/s", "'--rate <RATE>': it must be above 0"),
+        ("fluid 1 4 --packet 0B", "'--packet <BYTES>': it must be above 0"),
+        ("fluid 1 4 --propagation -1s", "'--propagation': it must not be negative"),
+        ("fluid 1 4 --threshold -3", "'--threshold <PACKETS>': it must be a number from 0"),
+        ("fluid 1 4 --threshold nan", "'--threshold <PACKETS>': it must be a number from 0"),
+        ("fluid 1 4 --threshold 0 --propagation 0s", "--threshold 0: it must be above 0 where --propagation is 0s"),
+        ("fluid 1 4 --limit 3", "--limit 3: it must be at least --threshold (30)"),
+        ("fluid 1 4 --gain 2", "'--gain <GAIN>': it must be a number above 0 and up to 1"),
+        ("fluid 1 4 --duration 0s", "'--duration <TIME>': it must be above 0"),
+        ("fluid 1 4 --duration 10000000s", "--duration 10000000s: at most 146200.000 s"),
+        ("fluid 1 4 --from 30s", "--from 30s: it must lie before --duration (20s)"),
+        ("fluid 1 4 --from 1s --csv", "'--from <TIME>' cannot be used with '--csv'"),
+        ("fluid 1 4 --csv --sample 0s", "'--sample <TIME>': it must be above 0"),
+        ("fluid 1 4 --sample 1s", "--csv"),
+        ("send file 127.0.0.1:1 --plain --weight 0", "'--weight <W>': it must be a number above 0"),
+        ("send file 127.0.0.1:1 --plain --transport cubic --weight 2", "--weight: cubic does not honour it"),
+        ("send file 127.0.0.1:1 --plain --min-share 3", "'--min-share <FRACTION>': it must be a number from 0 to 1"),
+        ("send file 127.0.0.1:1 --plain --transport atp --min-delivery 0", "--min-delivery: atp needs more than 0"),
+        ("send file 127.0.0.1:1 --plain --mtu 10", "'--mtu <BYTES>': it must be a whole number from 576 to 65535"),
+        ("send file 127.0.0.1:1 --plain --min-rto 0s", "'--min-rto <TIME>': it must be from 1us to 60s"),
+        ("send file 127.0.0.1:1 --plain --idle-timeout 0s", "'--idle-timeout <TIME>': it must be above 0"),
+        ("recv --plain --receive-buffer 1B", "'--receive-buffer <SIZE>': it must be from 64KiB to 1TiB"),
+        ("recv --plain --class 32", "'--class <N>': it must be a whole number from 0 to 31"),
+        ("offer file --plain --rate-cap 0bit/s", "'--rate-cap <RATE>': it must be above 0"),
+        ("fetch 127.0.0.1:1 --plain --weight 0.4", "'--weight <W>': it must be a number from 0.5"),
+        ("fetch 127.0.0.1:1 --plain --window 1kB", "'--window <SIZE>': it must be from 64KiB to 1TiB"),
+        ("testbed record --runs 0", "'--runs <N>': it must be a whole number from 1 to 99"),
+    ] {
+        assert_refused(&pliant(&command.split(' ').collect::<Vec<_>>()), &[expected]);
     }
 }
 

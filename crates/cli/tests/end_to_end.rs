@@ -119,22 +119,28 @@ fn compare_shows_the_variants_of_the_scenario() {
         assert!(table.contains(variant), "{variant} in {table}");
         assert!(out.join(variant).join("summary.json").is_file(), "{variant}");
     }
+    // It fits a terminal, and says how to see the rest; nothing is lost.
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    assert!(table.contains("more with --all-columns: "), "{table}");
+    let all = stdout(&run("compare", &["--all-columns"]));
+    assert!(all.contains("marks") && all.contains("sent") && !all.contains("--all-columns"), "{all}");
+    // Copies in a second queue, and then no traffic of theirs in it.
+    let pair = ["--vary", "queues.plan=shared,dwrr-1-1", "--set", "traffic.copies.class=0"];
+    let told = stderr(&run("compare", &pair));
+    assert!(told.starts_with("warning: `queues.plan=dwrr-1-1` has the same flows as `queues.plan=shared`"), "{told}");
     let json = run("compare", &["--vary", "queues.plan=shared,strict", "--jobs", "1", "--json"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["variants"], serde_json::json!(["queues.plan=shared", "queues.plan=strict"]));
 }
 
-/// Ctrl-C ends a run early with what finished, and exit code 130.
+/// What a `command` says on stderr after Ctrl-C, given a day's work; its exit code is 130.
 #[cfg(unix)]
-#[test]
-fn an_interrupted_run_is_written_and_marked() {
+fn interrupted(command: &str, out: &Path) -> Vec<String> {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("long");
     let mut child = Command::new(env!("CARGO_BIN_EXE_pliant"))
-        .args(["run", "demo", "--set", "duration=100s", "--out", out.to_str().unwrap()])
+        .args([command, "demo", "--set", "duration=100s", "--out", out.to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -144,8 +150,30 @@ fn an_interrupted_run_is_written_and_marked() {
     let first = lines.next().unwrap().unwrap();
     assert!(first.contains("hops/s"), "{first}");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let told = lines.map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130));
+    told
+}
+
+/// Ctrl-C ends a run early with what finished.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_is_written_and_marked() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("long");
+    interrupted("run", &out);
     assert_eq!(summary(&out)["interrupted"], true);
+}
+
+/// Half a run beside a whole one would be no comparison: of none that is whole nothing is written.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_comparison_keeps_whole_runs_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("compared");
+    let told = interrupted("compare", &out);
+    assert_eq!(told.last().unwrap(), "interrupted: 0 of 4 runs went to their end; nothing was written");
+    assert!(!out.exists());
 }
 
 #[test]

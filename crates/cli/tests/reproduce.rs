@@ -105,6 +105,36 @@ fn the_same_command_goes_on() {
     assert_eq!((entries(&cache), written(stays)), (kept.clone(), before));
 }
 
+/// Ctrl-C before a figure is whole leaves no page, no record and no verdict, and says so.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_reproduction_writes_nothing() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Command, Stdio};
+
+    let folder =
+        folder_with(&FIGURE.replace("duration = \"1ms\"", "duration = \"100s\"").replace(", size = \"300kB\"", ""));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_pliant"))
+        .current_dir(folder.path())
+        .args(["reproduce", "mine", "--out", "page", "--write-docs", "docs/reproduction.md"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first line of progress says that the runs are under way and listen.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("hops/s"), "{first}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let told: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(told.last().unwrap().starts_with("interrupted: 0 of 1 figures are whole, no file was written"), "{told:?}");
+    let mut table = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut table).unwrap();
+    assert_eq!(table, "");
+    assert_eq!(entries(folder.path()), ["experiments"]);
+}
+
 #[test]
 fn the_page_draws_and_tells() {
     let folder = folder_with(FIGURE);
@@ -182,7 +212,7 @@ fn broken_files_are_refused_by_line_and_key() {
     }
     refused(&["reproduce", "brokn"], &["no experiments of a paper `brokn`", "did you mean `broken`?"]);
     refused(&["reproduce", "broken", "unknown_rnu"], &["did you mean `unknown_run`?"]);
-    refused(&["reproduce", "reflex", "--jobs", "0"], &["--jobs 0"]);
+    refused(&["reproduce", "reflex", "--jobs", "0"], &["--jobs <N>"]);
     assert_eq!(fs::read_dir(folder.join("experiments/broken")).unwrap().count(), BROKEN.len(), "no file is forgotten");
     assert!(!folder.join("target").exists(), "nothing is written");
 }

@@ -141,9 +141,32 @@ pub unsafe extern "C" fn pliant_node_new(
             }
             let settings = Settings { flow, keys, ..Settings::default() };
             let node = if accepts == 0 { Node::client(at, settings) } else { Node::bind(at, settings) }?;
-            Ok(Box::into_raw(Box::new(PliantNode { node })))
+            Ok(hand_out(PliantNode { node }))
         },
     )
+}
+
+/// Gives `value` to the caller, who gives it back with [`take_back`].
+fn hand_out<T>(value: T) -> *mut T {
+    Box::into_raw(Box::new(value))
+}
+
+/// Drops what was handed out.
+///
+/// # Safety
+/// `pointer` is null or came from [`hand_out`] and was not taken back; nobody uses it any more.
+unsafe fn take_back<T>(pointer: *mut T) {
+    if !pointer.is_null() {
+        // SAFETY: it came from `Box::into_raw`, and the caller vouches that this is the only time.
+        let owned = unsafe { Box::from_raw(pointer) };
+        guard(
+            |_| (),
+            || {
+                drop(owned);
+                Ok(())
+            },
+        );
+    }
 }
 
 /// # Safety
@@ -151,6 +174,30 @@ pub unsafe extern "C" fn pliant_node_new(
 unsafe fn given<'a, T>(pointer: *const T) -> io::Result<&'a T> {
     // SAFETY: the caller vouches for it.
     unsafe { pointer.as_ref() }.ok_or_else(|| invalid("NULL"))
+}
+
+/// A count of bytes at `pointer` that can be: more than half of the address space are nowhere.
+fn possible(pointer: *const c_void, count: usize) -> io::Result<()> {
+    if pointer.is_null() && count > 0 {
+        return Err(invalid("NULL"));
+    }
+    if isize::try_from(count).is_err() { Err(invalid("that many bytes are nowhere")) } else { Ok(()) }
+}
+
+/// # Safety
+/// `bytes` points to `count` bytes that nobody writes, if there are any.
+unsafe fn lent<'a>(bytes: *const c_void, count: usize) -> io::Result<&'a [u8]> {
+    possible(bytes, count)?;
+    // SAFETY: the caller vouches for so many bytes, and their number is possible.
+    Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes.cast(), count) } })
+}
+
+/// # Safety
+/// `bytes` points to room for `count` bytes that nobody else uses, if there is any.
+unsafe fn lent_room<'a>(bytes: *mut c_void, count: usize) -> io::Result<&'a mut [u8]> {
+    possible(bytes, count)?;
+    // SAFETY: as for `lent`; they are written before Rust reads any.
+    Ok(if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(bytes.cast(), count) } })
 }
 
 /// See the header.
@@ -169,21 +216,14 @@ pub unsafe extern "C" fn pliant_node_port(node: *const PliantNode) -> c_int {
 /// `node` is a node of [`pliant_node_new`] that was not freed, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pliant_node_free(node: *mut PliantNode) {
-    if !node.is_null() {
-        // SAFETY: it came from `Box::into_raw`, and the caller vouches that this is the only time.
-        let owned = unsafe { Box::from_raw(node) };
-        guard(
-            |_| (),
-            || {
-                drop(owned);
-                Ok(())
-            },
-        );
-    }
+    // SAFETY: the caller vouches for it.
+    unsafe { take_back(node) };
 }
 
-fn hand_out(stream: Stream) -> *mut PliantStream {
-    Box::into_raw(Box::new(PliantStream { stream, sending: Mutex::default(), receiving: Mutex::default() }))
+impl PliantStream {
+    fn new(stream: Stream) -> Self {
+        Self { stream, sending: Mutex::default(), receiving: Mutex::default() }
+    }
 }
 
 /// See the header.
@@ -193,7 +233,7 @@ fn hand_out(stream: Stream) -> *mut PliantStream {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pliant_connect(node: *mut PliantNode, to: *const c_char) -> *mut PliantStream {
     // SAFETY: the caller vouches for it.
-    guard(|_| ptr::null_mut(), || Ok(hand_out(unsafe { given(node)?.node.connect(address(to)?) }?)))
+    guard(|_| ptr::null_mut(), || Ok(hand_out(PliantStream::new(unsafe { given(node)?.node.connect(address(to)?) }?))))
 }
 
 /// See the header.
@@ -203,7 +243,7 @@ pub unsafe extern "C" fn pliant_connect(node: *mut PliantNode, to: *const c_char
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pliant_accept(node: *mut PliantNode) -> *mut PliantStream {
     // SAFETY: the caller vouches for it.
-    guard(|_| ptr::null_mut(), || Ok(hand_out(unsafe { given(node) }?.node.accept()?)))
+    guard(|_| ptr::null_mut(), || Ok(hand_out(PliantStream::new(unsafe { given(node) }?.node.accept()?))))
 }
 
 /// See the header.
@@ -215,14 +255,9 @@ pub unsafe extern "C" fn pliant_send(stream: *mut PliantStream, bytes: *const c_
     guard(
         |code| code,
         || {
-            // SAFETY: the caller vouches for it; sending needs no exclusive access to what is shared.
-            let stream = unsafe { given(stream) }?;
-            if bytes.is_null() && count > 0 {
-                return Err(invalid("NULL"));
-            }
+            // SAFETY: the caller vouches for both; sending needs no exclusive access to what is shared.
+            let (stream, bytes) = unsafe { (given(stream)?, lent(bytes, count)?) };
             let _one = stream.sending.lock();
-            // SAFETY: the caller vouches for so many bytes.
-            let bytes = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(bytes.cast(), count) } };
             (&stream.stream).write_all(bytes)?;
             Ok(0)
         },
@@ -238,17 +273,12 @@ pub unsafe extern "C" fn pliant_recv(stream: *mut PliantStream, bytes: *mut c_vo
     guard(
         |code| code as isize,
         || {
-            // SAFETY: the caller vouches for it; receiving needs no exclusive access to what is shared.
-            let stream = unsafe { given(stream) }?;
+            // SAFETY: the caller vouches for both; receiving needs no exclusive access to what is shared.
+            let (stream, into) = unsafe { (given(stream)?, lent_room(bytes, count)?) };
             if count == 0 {
                 return Ok(0);
             }
-            if bytes.is_null() {
-                return Err(invalid("NULL"));
-            }
             let _one = stream.receiving.lock();
-            // SAFETY: the caller vouches for so many bytes; they are written before Rust reads any.
-            let into = unsafe { std::slice::from_raw_parts_mut(bytes.cast(), count) };
             Ok((&stream.stream).read(into)? as isize)
         },
     )
@@ -323,17 +353,8 @@ pub unsafe extern "C" fn pliant_finish(stream: *mut PliantStream) -> c_int {
 /// `stream` is an open stream that nobody uses any more, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pliant_close(stream: *mut PliantStream) {
-    if !stream.is_null() {
-        // SAFETY: it came from `Box::into_raw`, and the caller vouches that this is the only time.
-        let owned = unsafe { Box::from_raw(stream) };
-        guard(
-            |_| (),
-            || {
-                drop(owned);
-                Ok(())
-            },
-        );
-    }
+    // SAFETY: the caller vouches for it.
+    unsafe { take_back(stream) };
 }
 
 /// See the header.
@@ -341,3 +362,6 @@ pub unsafe extern "C" fn pliant_close(stream: *mut PliantStream) {
 pub extern "C" fn pliant_last_error() -> *const c_char {
     LAST_ERROR.with(|last| last.borrow().as_ptr())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,13 @@
 //! Many messages per system call, each with its own destination and traffic class: `sendmmsg`, `recvmmsg`.
 //!
 //! The `unsafe` of this crate's sockets is here and in `switch/packet_ring.rs`. Every pointer that the kernel gets
-//! points into a slice that the caller lent for the call, or into arrays that this module owns.
+//! points into a slice that the caller lent for the call, or into arrays that this module owns. What is laid out for the
+//! kernel and read back from it stands apart from the calls, so that Miri can check it with the tests as the kernel.
 
 #![allow(unsafe_code, reason = "no well-kept crate has these calls with packet addresses and IP_TOS")]
 
 use std::io;
-use std::mem;
+use std::mem::{self, offset_of};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -19,6 +20,8 @@ pub(crate) const BATCH: usize = 64;
 const MAX_RUN_BYTES: usize = 65_507;
 /// Room for two control messages with integers.
 const CONTROL_BYTES: usize = 64;
+/// Bytes before the value of a control message; each begins at a multiple of a word (cmsg(3)).
+const CONTROL_HEADER_BYTES: usize = size_of::<libc::cmsghdr>().next_multiple_of(size_of::<usize>());
 
 /// Where a message goes.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,8 @@ union Name {
 
 /// Aligned as `cmsghdr` must be.
 #[derive(Clone, Copy)]
-struct Control([u64; CONTROL_BYTES / 8]);
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
 
 struct Slots {
     headers: Vec<libc::mmsghdr>,
@@ -75,7 +79,7 @@ impl Slots {
             headers: vec![header; BATCH],
             iovecs: vec![iovec; BATCH],
             names: vec![name; BATCH],
-            controls: vec![Control([0; CONTROL_BYTES / 8]); BATCH],
+            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
         }
     }
 }
@@ -168,14 +172,20 @@ impl Sender {
         for (slot, run) in runs.iter().enumerate() {
             let message = &messages[run.first];
             let header = &mut headers[slot].msg_hdr;
-            header.msg_iov = ptr::from_mut(&mut iovecs[run.first]);
-            header.msg_iovlen = run.count;
-            header.msg_name = ptr::from_mut(&mut names[slot]).cast();
             header.msg_namelen = write_name(&mut names[slot], message.to);
             let segment = (run.count > 1 && !run.joined).then_some(message.bytes.len() as u16);
             header.msg_controllen = write_controls(&mut controls[slot], message.octet, segment);
+        }
+        // Of the whole arrays, and taken once all is written: a pointer to one element would not reach those behind it,
+        // and writing another element by reference would end its validity.
+        let (iovecs, names, controls) = (iovecs.as_mut_ptr(), names.as_mut_ptr(), controls.as_mut_ptr());
+        for (slot, run) in runs.iter().enumerate() {
+            let header = &mut headers[slot].msg_hdr;
+            header.msg_iov = iovecs.wrapping_add(run.first);
+            header.msg_iovlen = run.count;
+            header.msg_name = names.wrapping_add(slot).cast();
             header.msg_control =
-                if header.msg_controllen > 0 { controls[slot].0.as_mut_ptr().cast() } else { ptr::null_mut() };
+                if header.msg_controllen > 0 { controls.wrapping_add(slot).cast() } else { ptr::null_mut() };
         }
     }
 
@@ -225,20 +235,24 @@ impl Sender {
 fn write_name(name: &mut Name, to: To) -> libc::socklen_t {
     match to {
         To::Interface(index) => {
-            // SAFETY: zeroes are a value of this plain C struct.
-            let mut interface: libc::sockaddr_ll = unsafe { mem::zeroed() };
-            interface.sll_family = libc::AF_PACKET as libc::c_ushort;
-            interface.sll_ifindex = index as libc::c_int;
-            name.interface = interface;
+            name.interface = libc::sockaddr_ll {
+                sll_family: libc::AF_PACKET as libc::c_ushort,
+                sll_protocol: 0,
+                sll_ifindex: index as libc::c_int,
+                sll_hatype: 0,
+                sll_pkttype: 0,
+                sll_halen: 0,
+                sll_addr: [0; 8],
+            };
             size_of::<libc::sockaddr_ll>() as libc::socklen_t
         }
         To::Address(address) => {
-            // SAFETY: as above.
-            let mut v4: libc::sockaddr_in = unsafe { mem::zeroed() };
-            v4.sin_family = libc::AF_INET as libc::sa_family_t;
-            v4.sin_port = address.port().to_be();
-            v4.sin_addr.s_addr = u32::from(*address.ip()).to_be();
-            name.address = v4;
+            name.address = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
+                sin_zero: [0; 8],
+            };
             size_of::<libc::sockaddr_in>() as libc::socklen_t
         }
     }
@@ -249,30 +263,23 @@ fn write_name(name: &mut Name, to: To) -> libc::socklen_t {
 fn write_controls(control: &mut Control, octet: Option<u8>, segment: Option<u16>) -> usize {
     let mut at = 0;
     if let Some(octet) = octet {
-        at += write_control(control, at, (libc::IPPROTO_IP, libc::IP_TOS), libc::c_int::from(octet));
+        at += write_control(control, at, (libc::IPPROTO_IP, libc::IP_TOS), &libc::c_int::from(octet).to_ne_bytes());
     }
     if let Some(segment) = segment {
-        at += write_control(control, at, (libc::SOL_UDP, libc::UDP_SEGMENT), segment);
+        at += write_control(control, at, (libc::SOL_UDP, libc::UDP_SEGMENT), &segment.to_ne_bytes());
     }
     at
 }
 
 /// Writes one control message; returns the room that it takes.
-fn write_control<T>(control: &mut Control, at: usize, (level, kind): (libc::c_int, libc::c_int), value: T) -> usize {
-    // SAFETY: a calculation on sizes.
-    let (length, space) =
-        unsafe { (libc::CMSG_LEN(size_of::<T>() as u32) as usize, libc::CMSG_SPACE(size_of::<T>() as u32) as usize) };
-    assert!(at + space <= CONTROL_BYTES);
-    // SAFETY: the buffer is aligned for `cmsghdr`, as is `at`, a sum of such spaces; that there is room for the header and
-    // the value behind it, which CMSG_DATA finds, was just checked.
-    unsafe {
-        let header = control.0.as_mut_ptr().add(at / 8).cast::<libc::cmsghdr>();
-        (*header).cmsg_level = level;
-        (*header).cmsg_type = kind;
-        (*header).cmsg_len = length;
-        libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
-    }
-    space
+fn write_control(control: &mut Control, at: usize, (level, kind): (libc::c_int, libc::c_int), value: &[u8]) -> usize {
+    let length = CONTROL_HEADER_BYTES + value.len();
+    let message = &mut control.0[at..][..length];
+    message[offset_of!(libc::cmsghdr, cmsg_len)..][..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());
+    message[offset_of!(libc::cmsghdr, cmsg_level)..][..size_of::<libc::c_int>()].copy_from_slice(&level.to_ne_bytes());
+    message[offset_of!(libc::cmsghdr, cmsg_type)..][..size_of::<libc::c_int>()].copy_from_slice(&kind.to_ne_bytes());
+    message[CONTROL_HEADER_BYTES..].copy_from_slice(value);
+    length.next_multiple_of(size_of::<usize>())
 }
 
 /// Lets the kernel hand over several datagrams of one sender at once (UDP_GRO). Where it cannot, nothing changes.
@@ -308,22 +315,11 @@ impl Receiver {
 
     /// Takes some of what waits, without waiting itself. Returns how many messages the kernel handed over, each of one
     /// datagram or several; less than [`Receiver::is_full`] says and there is no more.
-    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, mut each: impl FnMut(Incoming<'_>)) -> io::Result<usize> {
-        let Slots { headers, iovecs, names, controls } = &mut self.slots;
-        for (index, buffer) in self.buffers.iter_mut().enumerate() {
-            iovecs[index] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-            let header = &mut headers[index].msg_hdr;
-            header.msg_iov = ptr::from_mut(&mut iovecs[index]);
-            header.msg_iovlen = 1;
-            header.msg_name = ptr::from_mut(&mut names[index]).cast();
-            header.msg_namelen = size_of::<Name>() as libc::socklen_t;
-            header.msg_control = controls[index].0.as_mut_ptr().cast();
-            header.msg_controllen = CONTROL_BYTES;
-            header.msg_flags = 0;
-        }
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, each: impl FnMut(Incoming<'_>)) -> io::Result<usize> {
+        self.prepare();
         // SAFETY: as many headers were filled above as there are buffers; buffers, names and controls outlive the call.
         let count = unsafe {
-            let (first, length) = (headers.as_mut_ptr(), self.buffers.len() as libc::c_uint);
+            let (first, length) = (self.slots.headers.as_mut_ptr(), self.buffers.len() as libc::c_uint);
             libc::recvmmsg(socket.as_raw_fd(), first, length, libc::MSG_DONTWAIT, ptr::null_mut())
         };
         if count < 0 {
@@ -334,12 +330,39 @@ impl Receiver {
                 _ => Err(error),
             };
         }
-        for index in 0..count as usize {
-            let (message, buffer) = (&headers[index], &self.buffers[index]);
+        self.hand_over(count as usize, each);
+        Ok(count as usize)
+    }
+
+    /// Fills the arrays for as many messages as there are buffers.
+    fn prepare(&mut self) {
+        let Slots { headers, iovecs, names, controls } = &mut self.slots;
+        for (iovec, buffer) in iovecs.iter_mut().zip(&mut self.buffers) {
+            *iovec = libc::iovec { iov_len: buffer.len(), iov_base: buffer.as_mut_ptr().cast() };
+        }
+        let (iovecs, names, controls) = (iovecs.as_mut_ptr(), names.as_mut_ptr(), controls.as_mut_ptr());
+        for (index, header) in headers[..self.buffers.len()].iter_mut().enumerate() {
+            let header = &mut header.msg_hdr;
+            header.msg_iov = iovecs.wrapping_add(index);
+            header.msg_iovlen = 1;
+            header.msg_name = names.wrapping_add(index).cast();
+            header.msg_namelen = size_of::<Name>() as libc::socklen_t;
+            header.msg_control = controls.wrapping_add(index).cast();
+            header.msg_controllen = CONTROL_BYTES;
+            header.msg_flags = 0;
+        }
+    }
+
+    /// Shows what the kernel has put into the first `count` buffers, datagram by datagram.
+    fn hand_over(&self, count: usize, mut each: impl FnMut(Incoming<'_>)) {
+        let Slots { headers, names, controls, .. } = &self.slots;
+        for (index, buffer) in self.buffers[..count].iter().enumerate() {
+            let message = &headers[index];
             // SAFETY: an AF_INET socket writes a `sockaddr_in`; zeroes and any other bits are a value of it, too.
             let v4 = unsafe { names[index].address };
             let from = SocketAddrV4::new(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)), u16::from_be(v4.sin_port));
-            let (octet, segment) = read_controls(&message.msg_hdr);
+            let (octet, segment) =
+                read_controls(&controls[index].0[..message.msg_hdr.msg_controllen.min(CONTROL_BYTES)]);
             let all = &buffer[..(message.msg_len as usize).min(buffer.len())];
             let cut = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             for bytes in all.chunks(segment.unwrap_or(all.len()).max(1)) {
@@ -350,7 +373,6 @@ impl Receiver {
                 each(Incoming { bytes: all, from, octet, truncated: cut });
             }
         }
-        Ok(count as usize)
     }
 
     /// Whether a call that handed over so many messages may have left some.
@@ -361,120 +383,34 @@ impl Receiver {
 
 /// Among the control messages of a datagram that arrived: the octet of DSCP and ECN, zero if it is not there, and the
 /// size of each datagram if there are several.
-fn read_controls(message: &libc::msghdr) -> (u8, Option<usize>) {
+fn read_controls(mut controls: &[u8]) -> (u8, Option<usize>) {
     let (mut octet, mut segment) = (0, None);
-    // SAFETY: the kernel filled the control buffer up to `msg_controllen`; the macros stay inside it. A message of type
-    // IP_TOS has an octet at least, one of type UDP_GRO an integer.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(message);
-        while !header.is_null() {
-            match ((*header).cmsg_level, (*header).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_TOS) => octet = libc::CMSG_DATA(header).read(),
-                (libc::SOL_UDP, libc::UDP_GRO) => {
-                    let bytes = libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned();
-                    segment = usize::try_from(bytes).ok().filter(|bytes| *bytes > 0);
-                }
-                _ => {}
+    while let Some((kind, value)) = next_control(&mut controls) {
+        match kind {
+            (libc::IPPROTO_IP, libc::IP_TOS) => octet = value.first().copied().unwrap_or(0),
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                segment = integer(value).and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
             }
-            header = libc::CMSG_NXTHDR(message, header);
+            _ => {}
         }
     }
     (octet, segment)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::UdpSocket;
-    use std::os::fd::AsFd;
-
-    fn loopback() -> (UdpSocket, SocketAddrV4) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        rustix::net::sockopt::set_ip_recvtos(&socket, true).unwrap();
-        let std::net::SocketAddr::V4(address) = socket.local_addr().unwrap() else { unreachable!() };
-        (socket, address)
-    }
-
-    /// All 256 octets arrive as they were sent, beside the bytes and the sender's address, in order.
-    #[test]
-    fn octets_and_bytes_arrive_as_sent() {
-        let ((a, a_address), (b, b_address)) = (loopback(), loopback());
-        let (mut sender, mut receiver) = (Sender::new(), Receiver::new(64));
-        for first in (0u8..=255).step_by(BATCH) {
-            let octets: Vec<u8> = (first..=first + (BATCH as u8 - 1)).collect();
-            let bodies: Vec<[u8; 2]> = octets.iter().map(|octet| [*octet, 7]).collect();
-            let message = |body: &'_ [u8; 2]| (*body, To::Address(b_address), Some(body[0]));
-            let parts: Vec<_> = bodies.iter().map(message).collect();
-            let messages: Vec<Outgoing<'_>> = parts
-                .iter()
-                .map(|(bytes, to, octet)| Outgoing { bytes, to: *to, octet: *octet, joins: false })
-                .collect();
-            sender.send(a.as_fd(), &messages, |_| panic!("loopback takes all")).unwrap();
-            let mut got = Vec::new();
-            while got.len() < BATCH {
-                let take = |incoming: Incoming<'_>| {
-                    assert_eq!(incoming.from, a_address);
-                    assert_eq!((incoming.bytes, incoming.truncated), (&[incoming.octet, 7][..], false));
-                    got.push(incoming.octet);
-                };
-                receiver.receive(b.as_fd(), take).unwrap();
-            }
-            assert_eq!(got, octets);
-        }
-    }
-
-    /// Runs of datagrams, of one size and of several, to one address and with changing octets, arrive one by one as they
-    /// were sent, whether the receiver lets the kernel coalesce them or not.
-    #[test]
-    fn runs_are_cut_where_they_were_joined() {
-        for coalesced in [false, true] {
-            let ((a, _), (b, b_address)) = (loopback(), loopback());
-            if coalesced {
-                coalesce(b.as_fd());
-            }
-            let sizes = [1000, 1000, 1000, 400, 1000, 1000, 1400, 7, 7, 7, 9, 7, 1, 1000];
-            let bodies: Vec<(Vec<u8>, u8)> = (0u8..)
-                .zip(sizes)
-                .map(|(number, size)| (vec![number; size], if number < 6 { 0x22 } else { 0x20 }))
-                .collect();
-            let messages: Vec<Outgoing<'_>> = bodies
-                .iter()
-                .map(|(bytes, octet)| Outgoing { bytes, to: To::Address(b_address), octet: Some(*octet), joins: false })
-                .collect();
-            let (mut sender, mut receiver) = (Sender::new(), Receiver::new(1500));
-            sender.send(a.as_fd(), &messages, |_| panic!("loopback takes all")).unwrap();
-            let mut got = Vec::new();
-            while got.len() < bodies.len() {
-                receiver.receive(b.as_fd(), |incoming| got.push((incoming.bytes.to_vec(), incoming.octet))).unwrap();
-            }
-            assert!(sender.segments, "this kernel can cut");
-            assert_eq!(got, bodies);
-        }
-    }
-
-    #[test]
-    fn what_does_not_fit_is_said_to_be_cut() {
-        let ((a, _), (b, b_address)) = (loopback(), loopback());
-        let long = [1; 100];
-        let message = Outgoing { bytes: &long, to: To::Address(b_address), octet: None, joins: false };
-        Sender::new().send(a.as_fd(), &[message], |_| panic!("loopback takes all")).unwrap();
-        let mut receiver = Receiver::new(64);
-        let mut cut = None;
-        while cut.is_none() {
-            receiver.receive(b.as_fd(), |incoming| cut = Some((incoming.bytes.len(), incoming.truncated))).unwrap();
-        }
-        assert_eq!(cut, Some((64, true)));
-    }
-
-    /// A datagram beyond what UDP can carry is refused by itself; those around it arrive.
-    #[test]
-    fn a_refused_message_does_not_stop_the_others() {
-        let ((a, _), (_b, b_address)) = (loopback(), loopback());
-        let (fits, long) = ([1; 10], vec![1; 70_000]);
-        let message = |bytes| Outgoing { bytes, to: To::Address(b_address), octet: None, joins: false };
-        let mut refused = Vec::new();
-        let messages = [message(&fits), message(&long), message(&fits)];
-        Sender::new().send(a.as_fd(), &messages, |index| refused.push(index)).unwrap();
-        assert_eq!(refused, [1]);
-    }
+/// Level, type and value of the first control message, which is taken off; `None` if there is no whole one.
+fn next_control<'a>(controls: &mut &'a [u8]) -> Option<((libc::c_int, libc::c_int), &'a [u8])> {
+    let length =
+        controls.get(offset_of!(libc::cmsghdr, cmsg_len)..)?.first_chunk().map(|at| usize::from_ne_bytes(*at))?;
+    let value = controls.get(CONTROL_HEADER_BYTES..length)?;
+    let level = integer(&controls[offset_of!(libc::cmsghdr, cmsg_level)..])?;
+    let kind = integer(&controls[offset_of!(libc::cmsghdr, cmsg_type)..])?;
+    *controls = controls.get(length.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
+    Some(((level, kind), value))
 }
+
+fn integer(bytes: &[u8]) -> Option<libc::c_int> {
+    bytes.first_chunk().map(|bytes| libc::c_int::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -157,7 +157,12 @@ impl Model {
         let lives = |flow: &Flow| from_zero(flow.start_s) && flow.stop_s > flow.start_s;
         require(self.flows.iter().all(lives), FluidError::Lifetime)?;
         let in_range = above_zero(self.duration_s) && above_zero(self.sample_s);
-        require(in_range && self.duration_s / self.step_s() <= MAX_STEPS, FluidError::Duration)
+        require(in_range && self.duration_s <= self.longest_s(), FluidError::Duration)
+    }
+
+    /// Longest duration that is integrated, in seconds.
+    pub fn longest_s(&self) -> f64 {
+        MAX_STEPS * self.step_s()
     }
 
     fn step_s(&self) -> f64 {

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use pliant_net::switch::ethernet::Mode;
 use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAME_BYTES};
 use pliant_net::switch::{Choice, End, Entry, FabricConfig, FaultConfig, LinkConfig, SwitchConfig};
-use pliant_proto::switch::Discipline;
+use pliant_proto::switch::{Discipline, QueuePlan};
+use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use pliant_sim::scenario::{Carrier, Resolved, RoutingName};
 use pliant_sim::topology::{LinkId, NodeId};
@@ -114,7 +115,8 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
     let routes = |switch: u32| (0..hosts).map(|host| routes_to(switch, host)).collect();
     SwitchConfig {
         fabric: FabricConfig {
-            plans: vec![scenario.switch_plan.clone(), scenario.host_plan.clone()],
+            // A real host has a jitter of its own.
+            plans: vec![scenario.switch_plan.clone(), QueuePlan { jitter: Span::ZERO, ..scenario.host_plan.clone() }],
             links: topology.links().iter().enumerate().map(link).collect(),
             entries: (0..hosts).map(|host| Entry::Link(topology.uplink(NodeId(host)).0)).collect(),
             routes: (0..topology.switches()).map(routes).collect(),

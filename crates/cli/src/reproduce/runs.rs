@@ -8,9 +8,9 @@ use pliant_sim::experiment::{Cache, Experiment, Job};
 use pliant_sim::scenario::Estimate;
 use rayon::prelude::*;
 
-use crate::compare::with_jobs;
 use crate::error::CliError;
 use crate::interrupt;
+use crate::jobs::with_jobs;
 use crate::memory::refuse_too_little;
 use crate::progress::{Display, Told};
 use crate::run::run_told;

@@ -14,10 +14,9 @@ use super::{HowArguments, run_one};
 use crate::compare::agreement::{Measure, measures};
 use crate::error::CliError;
 use crate::files::write_atomically;
-use crate::list::print_rows;
 use crate::progress::Display;
-use crate::run::print;
-use crate::{Ending, interrupt, scenarios};
+use crate::stdout::{print, print_rows};
+use crate::{Ending, flags, interrupt, scenarios};
 
 /// Name of the file of records, beside the document made of them.
 pub(crate) const FILE: &str = "testbed.json";
@@ -45,7 +44,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SCENARIO")]
     only: Vec<String>,
     /// Runs of each. Default: as the file says
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    #[arg(long, value_name = "N", value_parser = flags::whole::<u32>(1..=99))]
     runs: Option<u32>,
     #[command(flatten)]
     how: HowArguments,
@@ -96,7 +95,7 @@ impl ClaimsFile {
             let why = error.message().lines().next().unwrap_or_default();
             CliError::User(format!("{}, line {line}: {why}", path.display()))
         })?;
-        let figures: BTreeSet<String> = crate::reproduce::library()?
+        let figures: BTreeSet<String> = crate::experiments::library()?
             .figures()
             .iter()
             .flat_map(|(paper, figures)| figures.iter().map(move |figure| format!("{paper} {figure}")))

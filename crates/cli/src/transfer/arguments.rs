@@ -8,17 +8,22 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use pliant_net::connection::Keys;
-use pliant_net::flow::{Classes, FlowSettings, TransportName};
+use pliant_net::flow::{Classes, FlowError, FlowSettings, TransportName};
 use pliant_net::transfer::{Settings, Source, Target};
-use pliant_proto::contract::Contract;
+use pliant_proto::contract::{Contract, ContractError};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::scenario::TransportName as Simulated;
 
 use crate::error::CliError;
+use crate::flags;
 
 /// Where `recv` listens unless told otherwise.
 pub(super) const DEFAULT_LISTEN: &str = "127.0.0.1:7410";
+
+/// Range of the least retransmission timeout: TCP's greatest is a minute (RFC 6298, 2.5).
+const LEAST_TIMEOUT: Span = Span::from_us(1);
+const MOST_TIMEOUT: Span = Span::from_secs(60);
 
 const SEND_EXAMPLES: &str = "\
 Examples:
@@ -62,25 +67,25 @@ pub(crate) struct SendArgs {
     #[arg(long, alias = "congestion", value_name = "NAME", default_value = "dctcp", value_parser = transports())]
     transport: String,
     /// Least fraction that must arrive, in [0, 1]: the sender may leave out the rest (REFLEX r, ATP 1 - MLR)
-    #[arg(long, value_name = "FRACTION", default_value_t = 1.0)]
+    #[arg(long, value_name = "FRACTION", default_value_t = 1.0, value_parser = flags::fraction())]
     min_delivery: f64,
     /// Least share of the fair rate, in [0, 1], that the flow keeps while it gives way to others (REFLEX alpha)
-    #[arg(long, value_name = "FRACTION", default_value_t = 1.0)]
+    #[arg(long, value_name = "FRACTION", default_value_t = 1.0, value_parser = flags::fraction())]
     min_share: f64,
     /// Weight under weighted-fair: a flow of weight 2 takes twice the rate of one of weight 1
-    #[arg(long, value_name = "W", value_parser = parse_weight)]
+    #[arg(long, value_name = "W", value_parser = flags::positive())]
     weight: Option<f64>,
     /// Greatest rate on the wire
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     rate_cap: Option<Rate>,
     /// Largest IP packet in bytes, 576 to 65535
-    #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = clap::value_parser!(u16).range(576..))]
+    #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = flags::whole::<u16>(576..=65535))]
     mtu: u16,
     /// Bytes of a message under atp [default: what a packet holds]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = flags::whole::<u32>(1..=u32::MAX.into()))]
     message_bytes: Option<u32>,
     /// REFLEX's interval
-    #[arg(long, value_name = "TIME", default_value = "5ms", hide = true)]
+    #[arg(long, value_name = "TIME", default_value = "5ms", hide = true, value_parser = flags::above_zero::<Span>())]
     reflex_interval: Span,
     #[command(flatten)]
     network: NetworkArgs,
@@ -102,7 +107,7 @@ pub(crate) struct RecvArgs {
     #[arg(long)]
     discard: bool,
     /// Ends after so many transfers; 0 goes on until interrupted
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole::<u64>(0..=u64::MAX))]
     count: u64,
     #[command(flatten)]
     network: NetworkArgs,
@@ -116,16 +121,16 @@ struct NetworkArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Rate of this host's link: what credits fill, and atp's greatest rate
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     line_rate: Option<Rate>,
     /// Traffic class of data that gives way (REFLEX without a weight)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = class())]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::class())]
     low_class: u8,
     /// Traffic class of credits
-    #[arg(long, value_name = "N", default_value_t = 31, value_parser = class())]
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = flags::class())]
     credit_class: u8,
     /// Most bytes held for the receiver's application
-    #[arg(long, value_name = "SIZE", default_value = "1048576B")]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = buffer())]
     receive_buffer: Bytes,
 }
 
@@ -142,16 +147,16 @@ pub(super) struct ConnectionArgs {
     #[arg(long, requires = "plain", hide = true)]
     testbed: bool,
     /// Traffic class of data, 0 to 31; the DSCP is twice that
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = class())]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::class())]
     class: u8,
     /// Traffic class of acknowledgements
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = class())]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::class())]
     control_class: u8,
     /// Least retransmission timeout
-    #[arg(long, value_name = "TIME", default_value = "50ms")]
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = flags::within(LEAST_TIMEOUT..=MOST_TIMEOUT))]
     min_rto: Span,
     /// Silence after which the peer is given up
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = flags::above_zero::<Span>())]
     idle_timeout: Span,
     /// How long to call for an answer
     #[arg(long, value_name = "TIME", default_value = "10s", hide = true)]
@@ -185,28 +190,28 @@ fn socket_name(name: &str) -> &str {
     TransportName::all().map(TransportName::name).find(|known| bare(known) == bare(name)).unwrap_or(name)
 }
 
-fn class() -> clap::builder::RangedI64ValueParser<u8> {
-    clap::value_parser!(u8).range(0..i64::try_from(pliant_proto::packet::CLASSES).expect("few"))
+/// What a receiver, or all sources together, may have under way.
+pub(super) fn buffer() -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send + Sync {
+    flags::within(Bytes(64 << 10)..=Bytes(1 << 40))
 }
 
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text}: an address is IP:PORT, such as 192.0.2.7:7410 or [2001:db8::7]:7410"))
 }
 
-pub(super) fn parse_weight(text: &str) -> Result<f64, String> {
-    let weight = text.parse::<f64>().map_err(|error| error.to_string())?;
-    let usable = weight.is_finite() && weight > 0.0;
-    if usable { Ok(weight) } else { Err("a weight is a number above 0".into()) }
+/// What the flow refuses, by the flag that asks for it.
+fn refused(error: &FlowError) -> CliError {
+    CliError::User(match error {
+        FlowError::Contract { transport, error: ContractError::NotHonoured(field) } => {
+            format!("--{}: {} does not honour it", field.to_string().replace('_', "-"), transport.name())
+        }
+        FlowError::NothingNeeded => "--min-delivery: atp needs more than 0".to_owned(),
+        other => other.to_string(),
+    })
 }
 
 impl NetworkArgs {
     fn settings(&self, flow: &FlowSettings) -> Result<Settings, CliError> {
-        if self.line_rate.is_some_and(|rate| rate.bits_per_sec() == 0) {
-            return Err(CliError::User("--line-rate must be above 0".to_owned()));
-        }
-        if self.receive_buffer.0 < 64 << 10 {
-            return Err(CliError::User("--receive-buffer must be at least 65536B".to_owned()));
-        }
         let classes = Classes { low: self.low_class, credit: self.credit_class, ..flow.classes };
         let (line_rate, receive_buffer) = (self.line_rate, self.receive_buffer.0);
         self.connection.settings(&FlowSettings { line_rate, classes, receive_buffer, ..flow.clone() })
@@ -238,9 +243,6 @@ impl SendArgs {
             return Err(CliError::User(why.to_owned()));
         }
         let transport: TransportName = socket_name(&self.transport).parse().map_err(CliError::User)?;
-        if self.rate_cap.is_some_and(|rate| rate.bits_per_sec() == 0) {
-            return Err(CliError::User("--rate-cap must be above 0".to_owned()));
-        }
         let weight = self.weight.unwrap_or(1.0);
         let contract =
             Contract { min_delivery: self.min_delivery, min_share: self.min_share, weight, ..Contract::default() };
@@ -253,7 +255,7 @@ impl SendArgs {
             message_bytes: self.message_bytes,
             ..FlowSettings::default()
         };
-        flow.check().map_err(|error| CliError::User(error.to_string()))?;
+        flow.check().map_err(|error| refused(&error))?;
         self.network.settings(&flow)
     }
 

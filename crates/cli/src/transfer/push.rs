@@ -13,10 +13,10 @@ use pliant_proto::units::{Bytes, Rate};
 use serde::Serialize;
 
 use super::Display;
-use super::arguments::{ConnectionArgs, DEFAULT_LISTEN, OutputArgs, parse_address, parse_weight, target_of};
+use super::arguments::{ConnectionArgs, DEFAULT_LISTEN, OutputArgs, buffer, parse_address, target_of};
 use super::outcome::process_cpu;
 use crate::error::CliError;
-use crate::{Ending, interrupt};
+use crate::{Ending, flags, interrupt};
 
 const OFFER_EXAMPLES: &str = "\
 Examples:
@@ -45,10 +45,10 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_LISTEN)]
     listen: SocketAddr,
     /// Ends after so many receivers have all they want; 0 goes on until interrupted
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::whole::<u64>(0..=u64::MAX))]
     count: u64,
     /// Greatest rate on the wire, to each receiver
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     rate_cap: Option<Rate>,
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -70,13 +70,13 @@ pub(crate) struct FetchArgs {
     #[arg(long)]
     discard: bool,
     /// Weight of each flow (theta), at least 0.5: at weight 2 it takes twice the rate of one of weight 1
-    #[arg(long, value_name = "W", default_value_t = 1.0, value_parser = parse_weight)]
+    #[arg(long, value_name = "W", default_value_t = 1.0, value_parser = flags::number("from 0.5", |weight| weight >= 0.5))]
     weight: f64,
     /// Largest IP packet in bytes that sources send, 576 to 65535
-    #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = clap::value_parser!(u16).range(576..))]
+    #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = flags::whole::<u16>(576..=65535))]
     mtu: u16,
     /// Most bytes under way from all sources together: on long paths at least the rate times the round trip
-    #[arg(long, value_name = "SIZE", default_value = "524288B")]
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = buffer())]
     window: Bytes,
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -91,9 +91,6 @@ fn flow(weight: f64) -> FlowSettings {
 }
 
 pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
-    if arguments.rate_cap.is_some_and(|rate| rate.bits_per_sec() == 0) {
-        return Err(CliError::User("--rate-cap must be above 0".to_owned()));
-    }
     let settings = arguments.connection.settings(&FlowSettings { rate_cap: arguments.rate_cap, ..flow(1.0) })?;
     let offer = Offer::bind(arguments.listen, &arguments.file, settings)?;
     let offered = offer.offered();

@@ -59,16 +59,78 @@ pub(super) struct RingFrame<'a> {
     pub(super) tagged: bool,
 }
 
-/// The frames that arrive on one interface.
-pub(super) struct PacketRing {
-    socket: OwnedFd,
+/// The slots of a ring, shared with who fills them.
+struct Slots {
     memory: *mut u8,
     shape: RingShape,
     next: usize,
 }
 
 // SAFETY: the memory belongs to this ring alone, on whichever thread it is.
-unsafe impl Send for PacketRing {}
+unsafe impl Send for Slots {}
+
+impl Slots {
+    /// # Safety
+    /// `memory` is aligned for `tpacket2_hdr`, as large as `shape` says and lives as long as the ring; slots that are not
+    /// given to the user are only touched by the kernel, and the others only by this ring.
+    unsafe fn new(memory: *mut u8, shape: RingShape) -> Self {
+        Self { memory, shape, next: 0 }
+    }
+
+    /// The header of the slot that the kernel fills next or has just filled.
+    fn header(&self) -> *mut libc::tpacket2_hdr {
+        // SAFETY: `next` is below the number of slots, so the slot lies in the memory.
+        unsafe { self.memory.add(self.next * self.shape.slot_bytes).cast() }
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: the status is the first field, aligned; both sides access it as one word. It lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(ptr::addr_of_mut!((*self.header()).tp_status)) }
+    }
+
+    /// When the next frame arrived, in nanoseconds of the system's clock; `None` if none waits.
+    #[inline]
+    fn peek(&self) -> Option<u64> {
+        if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the kernel has given the slot to us: nothing else writes it until it is given back.
+        let header = unsafe { &*self.header() };
+        Some(u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec))
+    }
+
+    /// Shows the frame that [`peek`](Self::peek) told of to `see`, then gives its slot back.
+    #[inline]
+    fn take(&mut self, see: impl FnOnce(RingFrame<'_>)) {
+        let status = self.status().load(Ordering::Acquire);
+        assert!(status & libc::TP_STATUS_USER != 0, "a frame waits");
+        // SAFETY: as in `peek`.
+        let header = unsafe { *self.header() };
+        let start = usize::from(header.tp_mac).saturating_sub(OFFLOAD_BYTES);
+        let length = header.tp_snaplen as usize + OFFLOAD_BYTES;
+        let slot = size_of::<libc::tpacket2_hdr>()..=self.shape.slot_bytes;
+        assert!(slot.contains(&start) && slot.contains(&(start + length)), "the kernel keeps to the slot");
+        // SAFETY: the range was just checked to lie in the slot, behind its header; the slot is ours until it is given back
+        // below.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(self.memory.add(self.next * self.shape.slot_bytes + start), length)
+        };
+        see(RingFrame {
+            bytes,
+            truncated: header.tp_len > header.tp_snaplen,
+            checksum_missing: status & libc::TP_STATUS_CSUMNOTREADY != 0,
+            tagged: status & libc::TP_STATUS_VLAN_VALID != 0,
+        });
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next = (self.next + 1) % self.shape.slots;
+    }
+}
+
+/// The frames that arrive on one interface.
+pub(super) struct PacketRing {
+    socket: OwnedFd,
+    slots: Slots,
+}
 
 impl PacketRing {
     /// Takes every frame that arrives on the interface with this index from now on.
@@ -100,7 +162,8 @@ impl PacketRing {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let ring = Self { socket, memory: memory.cast(), shape, next: 0 };
+        // SAFETY: the mapping is page-aligned and this ring's own; the kernel keeps to the statuses.
+        let ring = Self { socket, slots: unsafe { Slots::new(memory.cast(), shape) } };
         // Frames for any station, where the interface filters.
         // SAFETY: zeroes are a value of this plain C struct.
         let mut membership: libc::packet_mreq = unsafe { mem::zeroed() };
@@ -119,50 +182,16 @@ impl PacketRing {
         if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(ring) }
     }
 
-    /// The header of the slot that the kernel fills next or has just filled.
-    fn header(&self) -> *mut libc::tpacket2_hdr {
-        // SAFETY: `next` is below the number of slots, so the slot lies in the mapping.
-        unsafe { self.memory.add(self.next * self.shape.slot_bytes).cast() }
-    }
-
-    fn status(&self) -> &AtomicU32 {
-        // SAFETY: the status is the first field, aligned; both sides access it as one word. It lives as long as `self`.
-        unsafe { AtomicU32::from_ptr(ptr::addr_of_mut!((*self.header()).tp_status)) }
-    }
-
     /// When the next frame arrived, in nanoseconds of the system's clock; `None` if none waits.
     #[inline]
     pub(super) fn peek(&self) -> Option<u64> {
-        if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-            return None;
-        }
-        // SAFETY: the kernel has given the slot to us: nothing else writes it until it is given back.
-        let header = unsafe { &*self.header() };
-        Some(u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec))
+        self.slots.peek()
     }
 
     /// Shows the frame that [`peek`](Self::peek) told of to `see`, then gives its slot back.
     #[inline]
     pub(super) fn take(&mut self, see: impl FnOnce(RingFrame<'_>)) {
-        let status = self.status().load(Ordering::Acquire);
-        assert!(status & libc::TP_STATUS_USER != 0, "a frame waits");
-        // SAFETY: as in `peek`.
-        let header = unsafe { *self.header() };
-        let start = usize::from(header.tp_mac) - OFFLOAD_BYTES;
-        let length = header.tp_snaplen as usize + OFFLOAD_BYTES;
-        assert!(start + length <= self.shape.slot_bytes, "the kernel keeps to the slot");
-        // SAFETY: the range was just checked to lie in the slot, which is ours until it is given back below.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(self.memory.add(self.next * self.shape.slot_bytes + start), length)
-        };
-        see(RingFrame {
-            bytes,
-            truncated: header.tp_len > header.tp_snaplen,
-            checksum_missing: status & libc::TP_STATUS_CSUMNOTREADY != 0,
-            tagged: status & libc::TP_STATUS_VLAN_VALID != 0,
-        });
-        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % self.shape.slots;
+        self.slots.take(see);
     }
 
     /// Frames that found no free slot since this was asked last.
@@ -193,7 +222,7 @@ impl AsFd for PacketRing {
 impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is this ring's own, and no reference into it is left.
-        unsafe { libc::munmap(self.memory.cast(), self.shape.bytes()) };
+        unsafe { libc::munmap(self.slots.memory.cast(), self.slots.shape.bytes()) };
     }
 }
 
@@ -221,3 +250,6 @@ fn set_option<T>(socket: &impl AsRawFd, level: libc::c_int, option: libc::c_int,
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,6 +76,12 @@ impl Outgoing {
         self.hasher.as_ref().map(blake3::Hasher::finalize)
     }
 
+    /// Whether all of it was given to the transport, and read if a hash follows it.
+    pub(super) fn is_given(&self) -> bool {
+        let to_hash = self.hasher.is_some() && matches!(self.content, Content::File { .. });
+        self.finish_given && (!to_hash || self.hashed == self.bytes())
+    }
+
     fn trailer_bytes(&self) -> u64 {
         if self.hasher.is_some() { HASH_BYTES as u64 } else { 0 }
     }

@@ -89,15 +89,17 @@ pub fn send(
         failed: None,
     };
     let mut told_at = driver.now();
-    loop {
+    let link = loop {
         let nap = if total_bytes.is_none() { READER_NAP } else { NAP };
         driver.turn(&mut sender, nap).map_err(socket_error)?;
         if let Some(error) = sender.failed.take() {
             driver.close(connection, CODE_FAILED, "it cannot go on").map_err(socket_error)?;
             return Err(error);
         }
-        if let Some((link, why)) = sender.over.take() {
-            return Err(sender_error(to, link, why));
+        match sender.over.take() {
+            Some((Some(link), why)) if has_everything(&link, &why) => break link,
+            Some((link, why)) => return Err(sender_error(to, link, why)),
+            None => {}
         }
         if interrupted.load(Ordering::Relaxed) {
             driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
@@ -106,7 +108,7 @@ pub fn send(
         let now = driver.now();
         let Some(outgoing) = driver.application(connection) else { continue };
         if outgoing.finished {
-            break;
+            break driver.close(connection, CODE_DONE, "").map_err(socket_error)?.expect("it stood until now");
         }
         match outgoing.commands(now) {
             Ok(commands) => commands.into_iter().for_each(|command| driver.command(connection, command)),
@@ -122,10 +124,9 @@ pub fn send(
             told_at = now;
             progress(Progress { done_bytes, total_bytes });
         }
-    }
+    };
     let elapsed = Duration::from_nanos(driver.clock().now().as_ps() / 1000);
     let refused = driver.refused();
-    let link = driver.close(connection, CODE_DONE, "").map_err(socket_error)?.expect("it stood until now");
     let (family, clock_offset) = sender.agreed.expect("it was agreed when the connection stood");
     Ok(Sent {
         bytes: link.application.bytes(),
@@ -182,6 +183,12 @@ pub(super) fn local_to(peer: SocketAddr) -> SocketAddr {
 pub(crate) fn path_to(peer: SocketAddr, settings: &Settings) -> Path {
     let sealed = settings.keys.security() != Security::Plain;
     Path::to(peer, if sealed { SEALED_HEADER_BYTES + TAG_BYTES } else { 0 })
+}
+
+/// Whether a receiver that ended the connection did so because it has everything: it hears nothing more when its
+/// acknowledgements are lost.
+fn has_everything(link: &Link<AnyTransport, Outgoing>, why: &Closed) -> bool {
+    matches!(why, Closed::ByPeer { code: CODE_DONE, .. }) && link.application.is_given()
 }
 
 fn sender_error(to: SocketAddr, link: Option<Link<AnyTransport, Outgoing>>, why: Closed) -> TransferError {

@@ -117,6 +117,8 @@ pub(crate) struct Faults {
     pub(crate) corrupt: u64,
     /// Fraction of all datagrams, either way, that are lost at random.
     pub(crate) loss: f64,
+    /// Every acknowledgement of a plain connection is lost.
+    pub(crate) mute: bool,
     /// From the hundredth datagram with data on nothing passes either way for so long.
     pub(crate) blackout: Option<Span>,
 }
@@ -148,6 +150,11 @@ pub(crate) struct Relay {
     pub(crate) done: Done,
     /// Raised once so many datagrams with data have passed.
     pub(crate) interrupt_after: Option<(u64, Arc<AtomicBool>)>,
+}
+
+/// Whether a datagram is an acknowledgement on a plain connection: kind 1 (pliant_proto::wire).
+fn is_acknowledgement(bytes: &[u8]) -> bool {
+    bytes[0] == 0x50 && bytes[1] & 0xf == 1
 }
 
 /// Whether a datagram carries data, as far as its length and first bytes tell.
@@ -212,8 +219,11 @@ impl Relay {
         let lost = self.is_lost();
         let to = if from == self.receiver {
             let Some(sender) = self.sender else { return };
-            // Kind 1 is an acknowledgement (pliant_proto::wire): returned to who sent it.
-            if self.hostility > 0 && bytes[0] == 0x50 && bytes[1] & 0xf == 1 && self.data_seen > 0 {
+            if self.faults.mute && is_acknowledgement(&bytes) {
+                self.done.dropped += 1;
+                return;
+            }
+            if self.hostility > 0 && is_acknowledgement(&bytes) && self.data_seen > 0 {
                 self.harass(&bytes, sender);
             }
             sender

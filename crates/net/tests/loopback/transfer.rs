@@ -129,6 +129,21 @@ fn a_bad_way_is_survived_and_noticed() {
     }
 }
 
+/// No acknowledgement comes through: the receiver, which has everything and hears nothing more, ends the connection, and
+/// the sender takes that for what it is.
+#[test]
+fn a_receiver_that_is_done_is_believed() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, bytes) in [("empty", 0), ("small", 8)] {
+        let path = write_file(directory.path(), name, bytes);
+        let faults = Faults { mute: true, ..Faults::default() };
+        let (sent, received, done) = transfer_through(faults, &path, &Target::Discard, &settings());
+        assert_eq!((sent.bytes, sent.hash), (bytes as u64, Some(blake3::hash(&content(bytes)))));
+        assert_eq!(received.hash, sent.hash);
+        assert!(done.dropped > 0, "{name}: acknowledgements were lost");
+    }
+}
+
 /// Every transport, encrypted, through random loss of 5 %, repetition, reordering and a blackout of two seconds, while
 /// datagrams also arrive with a bit flipped, cut short, and back at their sender: the file is intact, and none of the
 /// latter was taken for genuine.

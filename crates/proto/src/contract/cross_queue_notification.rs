@@ -169,6 +169,7 @@ impl CrossQueueNotification {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
     use proptest::prelude::*;
 
     fn us(us: u64) -> Instant {
@@ -207,6 +208,22 @@ mod tests {
         assert!(machine.is_paused());
         assert_eq!(machine.handle_echo(us(400), us(300), false), Some(Change::Resume));
         assert!(!machine.is_paused());
+    }
+
+    /// A silence of one interval is the shortest, and every refusal says what is wrong.
+    #[test]
+    fn configurations_are_checked() {
+        let config = |interval, silence| CrossQueueConfig { interval, silence, ..CrossQueueConfig::default() }.check();
+        let (shorter, longer) = (Span::from_us(99), Span::from_us(100));
+        assert_eq!((config(longer, longer), config(shorter, longer)), (Ok(()), Ok(())));
+        assert!(config(longer, shorter).unwrap_err().to_string().contains("silence"));
+        assert!(config(Span::ZERO, longer).unwrap_err().to_string().contains("interval"));
+    }
+
+    /// An echo may come within the moment of its probe.
+    #[test]
+    fn an_echo_may_come_at_once() {
+        assert_eq!(watching().handle_echo(us(100), us(100), true), Some(Change::Pause));
     }
 
     #[test]

@@ -103,6 +103,7 @@ impl Contract {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn asking_for_what_is_not_honoured_is_refused_by_name() {
@@ -110,6 +111,28 @@ mod tests {
         assert_eq!(bend.check(&[Field::Weight]), Err(ContractError::NotHonoured(Field::MinDelivery)));
         assert_eq!(bend.check(&[Field::MinDelivery]), Ok(()));
         assert_eq!(Contract::default().check(&[]), Ok(()));
+    }
+
+    /// The texts that users see name the field.
+    #[test]
+    fn refusals_name_the_field() {
+        let of = |contract: Contract| contract.check(&[]).unwrap_err().to_string();
+        let base = Contract::default();
+        let texts = [
+            of(Contract { min_delivery: 1.5, ..base }),
+            of(Contract { min_share: f64::NAN, ..base }),
+            of(Contract { weight: 0.0, ..base }),
+            of(Contract { priority: 1, ..base }),
+            of(Contract { weight: 2.0, ..base }),
+        ];
+        let expected = [
+            "min_delivery must lie in [0, 1]",
+            "min_share must lie in [0, 1]",
+            "weight must be a number above 0",
+            "this transport does not honour priority",
+            "this transport does not honour weight",
+        ];
+        assert_eq!(texts, expected);
     }
 
     #[test]

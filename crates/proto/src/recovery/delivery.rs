@@ -133,8 +133,10 @@ mod tests {
         assert_eq!(stream.take(range(20, 30)), Some(Taken { fresh: 10, duplicate: 0, stretch: 20 }));
         assert_eq!(stream.poll_event(), Some(Event::Deliver(range(0, 10))));
         assert_eq!((stream.poll_event(), stream.highest()), (None, 30));
+        assert_eq!((stream.next(), stream.first_held(), stream.end()), (10, Some(range(20, 30)), u64::MAX));
         assert_eq!(stream.take(range(5, 25)), Some(Taken { fresh: 10, duplicate: 10, stretch: 20 }));
         stream.set_end(30);
+        assert_eq!((stream.next(), stream.first_held(), stream.end()), (30, None, 30));
         assert_eq!(stream.ack(), 31);
         let events = [Some(Event::Deliver(range(10, 30))), Some(Event::Received), None];
         assert_eq!(events.map(|_| stream.poll_event()), events);

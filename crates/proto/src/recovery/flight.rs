@@ -56,6 +56,8 @@ pub(crate) struct Flight {
     highest: u64,
     threshold: u64,
     under_way: u64,
+    /// When the first packet that is not settled was sent.
+    oldest: Instant,
 }
 
 impl Flight {
@@ -70,6 +72,7 @@ impl Flight {
             highest: 0,
             threshold: u64::from(threshold),
             under_way: 0,
+            oldest: Instant::ZERO,
         }
     }
 
@@ -97,6 +100,9 @@ impl Flight {
     /// Notes a packet; gives its number.
     pub(crate) fn push(&mut self, sent: Sent) -> u64 {
         let number = self.next_number();
+        if self.settled == number {
+            self.oldest = sent.at;
+        }
         self.log.push_back((sent, State::UnderWay));
         self.under_way += 1;
         number
@@ -141,7 +147,7 @@ impl Flight {
     /// Takes for lost every packet after which enough others have arrived.
     #[inline]
     pub(crate) fn judge_order(&mut self, mut lost: impl FnMut(u64, Sent)) {
-        while self.boundary < self.highest {
+        while self.by_order() && self.boundary < self.highest {
             let index = (self.boundary - self.base) as usize;
             let (sent, state) = &mut self.log[index];
             let arrived = u64::from(*state == State::Arrived);
@@ -176,13 +182,18 @@ impl Flight {
     }
 
     /// When the oldest packet under way was sent.
+    #[inline]
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        (self.under_way > 0).then(|| self.log[(self.settled - self.base) as usize].0.at)
+        (self.under_way > 0).then_some(self.oldest)
     }
 
     fn settle(&mut self) {
-        let next = self.next_number();
-        while self.settled < next && self.log[(self.settled - self.base) as usize].1 != State::UnderWay {
+        let from = (self.settled - self.base) as usize;
+        for (sent, state) in self.log.range(from..) {
+            if *state == State::UnderWay {
+                self.oldest = sent.at;
+                break;
+            }
             self.settled += 1;
         }
         if !self.by_order() {
@@ -227,7 +238,7 @@ mod tests {
             // After 2, 5 and 6 three have arrived behind 0 and 1; after 7 three behind 3 and 4.
             assert_eq!(judged(&mut flight), expected, "after {number}");
         }
-        assert_eq!((flight.under_way, flight.settled()), (0, 8));
+        assert_eq!((flight.under_way(), flight.settled()), (0, 8));
     }
 
     #[test]
@@ -272,7 +283,7 @@ mod tests {
         assert_eq!(flight.oldest(), Some(Instant::ZERO.after(Span::from_us(1))));
         let mut lost = Vec::new();
         flight.judge_time(Instant::ZERO.after(Span::from_us(2)), |_, sent| lost.push(sent.fragment));
-        assert_eq!((lost.as_slice(), flight.under_way), (&[1, 2][..], 1));
+        assert_eq!((lost.as_slice(), flight.under_way()), (&[1, 2][..], 1));
         assert!(flight.arrived(2).is_some());
     }
 
@@ -295,6 +306,52 @@ mod tests {
             }
         }
         assert!(flight.log.len() as u64 <= KEPT_BY_TIME + 10, "{} entries", flight.log.len());
+    }
+
+    #[test]
+    fn nothing_sent_is_nothing_lost() {
+        let mut flight = flight(0);
+        assert_eq!((judged(&mut flight), flight.oldest(), flight.under_way()), (Vec::new(), None, 0));
+        flight.judge_time(Instant::MAX, |_, _| panic!("nothing was sent"));
+        flight.reserve(10);
+        assert!((10..KEPT as usize).contains(&flight.log.capacity()));
+        flight.reserve(u32::MAX);
+        assert!((2 * KEPT as usize..4 * KEPT as usize).contains(&flight.log.capacity()), "no more than is kept");
+    }
+
+    /// The packet that overtook may be the last one sent.
+    #[test]
+    fn the_last_packet_may_show_reordering() {
+        let mut flight = flight(6);
+        (1..6).for_each(|number| _ = flight.arrived(number));
+        assert_eq!(judged(&mut flight), [0]);
+        assert!(flight.arrived(0).is_some());
+        assert_eq!(flight.threshold, 7, "five later packets and itself came first: seven make a loss");
+    }
+
+    /// A packet that only time took for lost shows nothing of the order.
+    #[test]
+    fn a_packet_lost_by_time_is_no_reordering() {
+        let mut flight = flight(6);
+        (1..3).for_each(|number| _ = flight.arrived(number));
+        assert_eq!(judged(&mut flight), []);
+        flight.judge_time(Instant::ZERO, |number, _| assert_eq!(number, 0));
+        assert!(flight.arrived(0).is_some());
+        assert_eq!(flight.threshold, 3);
+    }
+
+    /// Of the resolved packets the last ones are kept, so many and no more; the oldest under way is found behind them.
+    #[test]
+    fn late_acknowledgements_find_their_packets() {
+        let mut flight = Flight::new(NEVER);
+        for fragment in 0..5000 {
+            let at = Instant::ZERO.after(Span::from_us(fragment.into()));
+            flight.push(Sent { at, message: 0, fragment, class: 1 });
+        }
+        flight.judge_time(Instant::ZERO.after(Span::from_us(4998)), |_, _| {});
+        assert_eq!((flight.settled(), flight.oldest()), (4999, Some(Instant::ZERO.after(Span::from_us(4999)))));
+        assert_eq!(flight.arrived(4998 - KEPT_BY_TIME), None);
+        assert_eq!(flight.arrived(4999 - KEPT_BY_TIME).map(|sent| sent.fragment), Some(4999 - KEPT_BY_TIME as u32));
     }
 
     #[test]
@@ -334,7 +391,7 @@ mod tests {
                     prop_assert_eq!(lost[packet], !arrived[packet] && later >= 3, "packet {}", packet);
                 }
                 let under_way = (0..40).filter(|&packet| !arrived[packet] && !lost[packet]).count();
-                prop_assert_eq!(flight.under_way, under_way as u64);
+                prop_assert_eq!(flight.under_way(), under_way as u64);
             }
         }
     }

@@ -103,6 +103,16 @@ mod tests {
         assert_eq!(rate.allowance(), 0);
     }
 
+    /// Where what is in flight is just ssthresh there is nothing to fill up: nothing leaves, however much has arrived.
+    #[test]
+    fn nothing_leaves_at_ssthresh() {
+        let mut rate = ProportionalRate::new(20);
+        rate.on_acknowledged(4, 10, 10, true, 1);
+        assert_eq!(rate.allowance(), 0);
+        rate.on_acknowledged(4, 11, 10, true, 1);
+        assert_eq!(rate.allowance(), 4, "above it: half of the eight that arrived");
+    }
+
     /// An acknowledgement that brought nothing lets nothing out.
     #[test]
     fn nothing_delivered_nothing_sent() {

@@ -303,6 +303,8 @@ impl Rack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
 
     fn us(us: u64) -> Instant {
         Instant::ZERO.after(Span::from_us(us))
@@ -374,7 +376,9 @@ mod tests {
         rack.follow_duplicates(80, 120, true);
         rack.follow_duplicates(120, 160, true);
         assert_eq!(rack.reordering_window(SMOOTHED, true), SMOOTHED, "never above the round trip");
-        (0..WIDENED_RECOVERIES).for_each(|_| rack.on_recovered());
+        (1..WIDENED_RECOVERIES).for_each(|_| rack.on_recovered());
+        assert_eq!(rack.reordering_window(SMOOTHED, true), SMOOTHED, "fifteen recoveries are not enough");
+        rack.on_recovered();
         assert_eq!(rack.reordering_window(SMOOTHED, true), Span::from_us(25));
     }
 
@@ -421,5 +425,171 @@ mod tests {
         rack.on_sent(us(950), segment(3));
         rack.on_timeout(us(1000), SMOOTHED);
         assert_eq!((rack.next_lost(), rack.in_flight()), (Some(segment(1)), 10), "the last was just sent");
+        rack.on_retransmitted(us(1000), 10);
+        assert_eq!((rack.next_lost(), rack.in_flight()), (Some(segment(2)), 20));
+        rack.on_retransmitted(us(1000), 20);
+        assert_eq!((rack.next_lost(), rack.in_flight()), (None, 30));
+    }
+
+    /// A retransmission is later than what was sent after the original: the others are still judged. Segment 0 was sent
+    /// again when 1 became due.
+    #[test]
+    fn a_retransmission_does_not_hide_later_segments() {
+        let mut rack = sent(4);
+        rack.on_sacked(us(102), segment(2));
+        assert!(rack.detect(us(125), SMOOTHED, false));
+        rack.on_retransmitted(us(125), 0);
+        assert!(rack.detect(us(126), SMOOTHED, false));
+        assert_eq!(rack.next_lost(), Some(segment(1)));
+        assert!(!rack.detect(us(126), SMOOTHED, false), "nothing more");
+    }
+
+    /// Of segments that were sent at the same moment those with lower sequence numbers count as sent before (RFC 8985
+    /// section 6.2, step 2, RACK_sent_after).
+    #[test]
+    fn a_burst_is_in_order_of_sequence() {
+        let mut rack = Rack::new(Span::ZERO);
+        (0..4).for_each(|number| rack.on_sent(us(0), segment(number)));
+        rack.on_sacked(us(100), segment(2));
+        assert!(rack.detect(us(125), SMOOTHED, false));
+        assert_eq!((rack.in_flight(), rack.next_lost()), (10, Some(segment(0))), "all but the last");
+    }
+
+    /// A block tells of the segments that lie in it whole, and of each once.
+    #[test]
+    fn only_whole_segments_are_sacked() {
+        let mut rack = sent(4);
+        rack.on_sacked(us(100), ByteRange::new(10, 25));
+        assert_eq!(rack.in_flight(), 30);
+        rack.on_sacked(us(100), ByteRange::new(5, 40));
+        assert_eq!((rack.in_flight(), rack.sacked_segments), (10, 3));
+    }
+
+    /// An answer to a retransmission after the shortest round trip, no sooner, is to the retransmission; after the clock
+    /// stood still the same goes for first transmissions.
+    #[test]
+    fn an_answer_after_a_round_trip_is_to_the_retransmission() {
+        let mut rack = sent(3);
+        rack.on_acknowledged(us(100), 10);
+        rack.on_retransmitted(us(200), 10);
+        rack.on_sacked(us(300), segment(1));
+        assert_eq!((rack.newest, rack.rtt), (Some((us(200), 20)), Span::from_us(100)));
+        let mut rack = sent(3);
+        rack.on_acknowledged(us(100), 10);
+        rack.on_clock_stopped();
+        rack.on_acknowledged(us(100), 20);
+        assert_eq!((rack.newest, rack.rtt), (Some((us(0), 10)), Span::from_us(100)), "99 us is sooner than any");
+    }
+
+    /// The probe timer tells once that it has expired, and not if nothing is left to probe for.
+    #[test]
+    fn the_probe_timer_expires_once() {
+        let mut rack = sent(2);
+        rack.arm_probe(us(1), SMOOTHED, None, false);
+        assert!(!rack.take_probe(us(200)) && rack.take_probe(us(201)) && !rack.take_probe(us(201)));
+        assert_eq!(rack.last_segment(), Some(segment(1)));
+        rack.arm_probe(us(1), SMOOTHED, None, false);
+        rack.on_acknowledged(us(150), 20);
+        assert!(!rack.take_probe(us(201)));
+        assert_eq!((rack.deadline(), rack.last_segment()), (None, None));
+    }
+
+    #[test]
+    fn the_reordering_timer_is_due_when_the_window_is_over() {
+        let mut rack = sent(3);
+        rack.on_sacked(us(102), segment(2));
+        assert!(!rack.reordering_settled(us(1000)), "not armed");
+        rack.detect(us(102), SMOOTHED, false);
+        assert!(!rack.reordering_settled(us(125)) && rack.reordering_settled(us(126)));
+    }
+
+    /// A probe is settled once (RFC 8985 section 7.4.2): until SND.NXT after it is acknowledged it waits, by an
+    /// acknowledgement of just that it goes on waiting for a duplicate, and then for anything beyond.
+    #[test]
+    fn a_probe_waits_for_its_answer() {
+        let probed = |retransmission| {
+            let mut rack = sent(4);
+            rack.on_probe_sent(40, retransmission);
+            rack
+        };
+        let mut rack = probed(Some(segment(3)));
+        assert!(!rack.settle_probe(39, None, true), "its end is not acknowledged");
+        assert!(!rack.settle_probe(40, None, false));
+        assert!(rack.settle_probe(41, None, false), "more is, and no duplicate came: it repaired a loss");
+        assert!(!rack.settle_probe(41, None, false), "once");
+        let mut rack = probed(Some(segment(3)));
+        assert!(!rack.settle_probe(40, None, true) && !rack.settle_probe(50, None, false), "both had arrived");
+        let mut rack = probed(None);
+        assert!(!rack.settle_probe(40, None, false) && !rack.settle_probe(50, None, false), "new data repairs nothing");
+        // A FIN takes a number and no byte: a D-SACK of all that arrived may end one below.
+        for (end, loss) in [(40, false), (39, false), (38, true)] {
+            assert_eq!(probed(Some(segment(3))).settle_probe(50, Some(ByteRange::new(30, end)), false), loss, "{end}");
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Operation {
+        Send,
+        Retransmit,
+        Acknowledge(u64),
+        Sack(u64, u64),
+        Detect,
+        Timeout,
+    }
+
+    fn operations() -> impl Strategy<Value = Vec<(u64, Operation)>> {
+        let operation = prop_oneof![
+            4 => Just(Operation::Send),
+            2 => Just(Operation::Retransmit),
+            2 => (0..40u64).prop_map(Operation::Acknowledge),
+            4 => (0..40u64, 1..6u64).prop_map(|(first, count)| Operation::Sack(first, count)),
+            3 => Just(Operation::Detect),
+            1 => Just(Operation::Timeout),
+        ];
+        proptest::collection::vec((0..200u64, operation), 0..150)
+    }
+
+    proptest! {
+        /// Whatever happens, the counts are those of the records: bytes in flight, lost and SACKed segments; no segment is
+        /// both lost and SACKed, and the lowest lost one is told.
+        #[test]
+        fn counts_agree_with_the_records(operations in operations()) {
+            let (mut rack, mut now, mut sent, mut unacked) = (Rack::new(Span::ZERO), us(0), 0, 0);
+            for (after, operation) in operations {
+                now = now.after(Span::from_us(after));
+                match operation {
+                    Operation::Send => {
+                        rack.on_sent(now, segment(sent));
+                        sent += 1;
+                    }
+                    Operation::Retransmit => if let Some(range) = rack.next_lost() {
+                        rack.on_retransmitted(now, range.start);
+                    },
+                    Operation::Acknowledge(number) => {
+                        unacked = unacked.max(number.min(sent));
+                        rack.on_acknowledged(now, unacked * 10);
+                    }
+                    Operation::Sack(first, count) => {
+                        let (first, end) = (first.max(unacked), (first + count).min(sent));
+                        if first < end {
+                            rack.on_sacked(now, ByteRange::new(first * 10, end * 10));
+                        }
+                    }
+                    Operation::Detect => {
+                        let before = rack.lost_segments;
+                        let marked = rack.detect(now, SMOOTHED, false);
+                        prop_assert_eq!(marked, rack.lost_segments > before);
+                    }
+                    Operation::Timeout => rack.on_timeout(now, SMOOTHED),
+                }
+                let count = |of: fn(&Segment) -> bool| rack.segments.iter().filter(|segment| of(segment)).count();
+                prop_assert_eq!(rack.in_flight(), 10 * count(|segment| !segment.sacked && !segment.lost) as u64);
+                prop_assert_eq!(rack.lost_segments, count(|segment| segment.lost));
+                prop_assert_eq!(rack.sacked_segments as usize, count(|segment| segment.sacked));
+                prop_assert_eq!(count(|segment| segment.sacked && segment.lost), 0);
+                let lost = rack.segments.iter().find(|segment| segment.lost).map(|segment| segment.range);
+                prop_assert_eq!(rack.next_lost(), lost);
+            }
+        }
     }
 }

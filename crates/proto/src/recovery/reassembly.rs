@@ -144,8 +144,11 @@ mod tests {
         held.insert(range(30, 40));
         held.insert(range(20, 30));
         assert_eq!(blocks(&held), [range(10, 40)]);
+        held.insert(range(50, 60));
+        assert_eq!((held.first(), held.highest()), (Some(range(10, 40)), 60));
         assert_eq!(held.take_in_order(9), 9);
         assert_eq!(held.take_in_order(10), 40);
+        assert_eq!((held.take_in_order(50), held.first()), (60, None));
         assert!(held.is_empty() && blocks(&held).is_empty());
     }
 

@@ -228,6 +228,56 @@ mod tests {
         assert_eq!(board.rescue(9, 10), None);
     }
 
+    /// The highest hole lies below the last SACKed bytes if those end the stream.
+    #[test]
+    fn rescue_takes_the_highest_hole() {
+        for (ranges, unacked, hole) in [
+            (&[(3, 8)][..], 2, (2, 3)),
+            (&[(3, 5), (7, 8)], 2, (5, 7)),
+            (&[(3, 5), (6, 7)], 2, (7, 8)),
+            (&[(3, 5)], 2, (5, 8)),
+        ] {
+            let mut board = board(ranges);
+            board.begin(0);
+            board.retransmitted(1);
+            board.advance(unacked);
+            assert_eq!(board.rescue(unacked, 8), Some(ByteRange::new(hole.0, hole.1)), "{ranges:?}");
+        }
+    }
+
+    /// Ranges that touch are one: three segments in a row are no three ranges.
+    #[test]
+    fn adjacent_ranges_are_one() {
+        for order in [[0, 1, 2], [2, 1, 0], [0, 2, 1], [1, 0, 2]] {
+            let board = board(&order.map(|place| (100 + place, 101 + place)));
+            assert_eq!((board.lost_below(10), board.sacked_bytes(), board.highest()), (0, 3, 103), "{order:?}");
+            assert!(!board.is_empty() && board.sacked.len() == 1);
+        }
+    }
+
+    #[test]
+    fn what_was_retransmitted_is_no_hole() {
+        let mut board = board(&[(5, 8)]);
+        board.begin(2);
+        assert_eq!((board.high_rxt(), board.next_hole(5)), (2, Some(ByteRange::new(2, 5))));
+        board.retransmitted(5);
+        assert_eq!((board.high_rxt(), board.next_hole(5), board.next_unsacked()), (5, None, None));
+        assert_eq!(board.next_hole(8), None);
+        assert_eq!(board.next_hole(9), Some(ByteRange::new(8, 9)));
+    }
+
+    /// Beyond so many ranges further ones are forgotten; those that are kept still grow.
+    #[test]
+    fn a_hostile_receiver_cannot_grow_the_board() {
+        let mut board = Scoreboard::default();
+        for number in 0..=MAX_RANGES as u64 {
+            let kept = board.insert(ByteRange::new(10 * number, 10 * number + 2));
+            assert_eq!(kept, if number == MAX_RANGES as u64 { 0 } else { 2 });
+        }
+        assert_eq!(board.insert(ByteRange::new(1, 4)), 2);
+        assert_eq!((board.sacked.len(), board.sacked_bytes()), (MAX_RANGES, 2 * MAX_RANGES as u64 + 2));
+    }
+
     #[test]
     fn a_receiver_that_forgets_is_not_believed() {
         let mut board = board(&[(5, 8)]);

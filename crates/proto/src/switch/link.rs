@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,6 +15,7 @@ use super::port::{EgressPort, Next};
 use super::queue::{Admission, Occupancy, Queue, QueueCounters, Tally};
 use super::shared_buffer::SharedBuffer;
 use crate::packet::Packet;
+use crate::rng::Stream;
 use crate::time::{Instant, Span};
 use crate::units::{Rate, Serializer};
 
@@ -49,7 +51,7 @@ pub struct Link {
     queue: Queue,
 
     serializer: Serializer,
-    /// Several queues, a shaper or a device FIFO, in place of the only queue.
+    /// Several queues, a shaper, a device FIFO or jitter, in place of the only queue.
     scheduled: Option<Box<Scheduled>>,
 }
 
@@ -69,6 +71,14 @@ struct Scheduled {
     device_fifo: usize,
     /// Latest wake-up asked for.
     wake_at: Option<Instant>,
+    jitter: Option<Jitter>,
+}
+
+/// How much later than it could a packet starts on an idle link.
+#[derive(Debug)]
+struct Jitter {
+    most: Span,
+    stream: Stream,
 }
 
 impl Link {
@@ -79,6 +89,7 @@ impl Link {
         let only = &plan.queues[0];
         let simple = plan.queues.len() == 1
             && plan.device_fifo_packets == 0
+            && plan.jitter == Span::ZERO
             && only.shaper.is_none()
             && only.discipline == Discipline::Fifo;
         let scheduled = (!simple).then(|| {
@@ -89,6 +100,8 @@ impl Link {
                 device_starts: VecDeque::new(),
                 device_fifo: plan.device_fifo_packets as usize,
                 wake_at: None,
+                jitter: (plan.jitter > Span::ZERO)
+                    .then(|| Jitter { most: plan.jitter, stream: Stream::named(seed, &format!("{name}/jitter")) }),
             })
         });
         let serializer = Serializer::new(rate);
@@ -159,7 +172,8 @@ impl Link {
         let scheduled = self.scheduled_mut();
         let idle = busy_until <= now && scheduled.device_fifo == 0;
         if idle && scheduled.port.pass_through(now, &packet, shared.as_deref()) {
-            let free_at = self.commit(now, packet);
+            let start = scheduled.start(busy_until, now);
+            let free_at = self.commit(start, packet);
             self.scheduled_mut().occupied_until(free_at);
             return Admission::Queued;
         }
@@ -234,7 +248,7 @@ impl Link {
             }
             match scheduled.port.dequeue(at, shared.as_deref_mut()) {
                 Next::Packet(packet) => {
-                    let start = busy_until.max(at);
+                    let start = scheduled.start(busy_until, at);
                     let device_free_at = scheduled.occupy_device(start);
                     let link_free_at = self.commit(start, packet);
                     self.scheduled_mut().occupied_until(at.max(device_free_at.unwrap_or(link_free_at)));
@@ -348,6 +362,15 @@ impl Link {
 }
 
 impl Scheduled {
+    /// When a packet starts that can at `at`, on a link that is busy until then or has been idle.
+    #[inline]
+    fn start(&mut self, busy_until: Instant, at: Instant) -> Instant {
+        match &mut self.jitter {
+            Some(jitter) if busy_until < at => at.after(Span::from_ps(jitter.stream.below(jitter.most.as_ps() + 1))),
+            _ => busy_until.max(at),
+        }
+    }
+
     /// No further packet can be taken before `free_at`.
     fn occupied_until(&mut self, free_at: Instant) {
         self.free_at = free_at;
@@ -378,3 +401,7 @@ impl Scheduled {
         self.device_starts.front().copied()
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

@@ -348,4 +348,149 @@ mod tests {
         assert_eq!(bytes.judge(1500, true, occupancy(1), occupancy(1)), Verdict::Pass);
         assert_eq!(bytes.judge(1501, true, occupancy(1), occupancy(1)), Verdict::Mark);
     }
+
+    /// What a queue may skip (`Queue::admit`): below so many packets, or with so many bytes alone, no marker of this kind
+    /// marks. 65 packets are DCTCP's threshold at 10 Gbit/s.
+    #[test]
+    fn lengths_that_cannot_be_marked_are_known() {
+        let threshold =
+            Threshold { level: Level::Packets(65), at: MarkAt::Enqueue, scope: Scope::Queue, pass_not_ect: false };
+        let instantaneous = RedConfig { min_packets: 1.5, weight: 1.0, spread: false, ..RED };
+        for (marker, below, alone) in [
+            (MarkerConfig::None, u32::MAX, u64::MAX),
+            (MarkerConfig::Threshold(threshold), 65, u64::MAX),
+            (MarkerConfig::Threshold(Threshold { scope: Scope::Port, ..threshold }), 0, u64::MAX),
+            (MarkerConfig::Threshold(Threshold { level: Level::Bytes(3000), ..threshold }), 0, 3000),
+            (MarkerConfig::Threshold(Threshold { level: Level::Packets(0), ..threshold }), 0, 0),
+            (MarkerConfig::Threshold(Threshold { at: MarkAt::Dequeue, ..threshold }), u32::MAX, u64::MAX),
+            (MarkerConfig::Red(instantaneous), 2, u64::MAX),
+            (MarkerConfig::Red(RedConfig { min_packets: 0.0, ..instantaneous }), 0, 0),
+            (MarkerConfig::Red(RedConfig { spread: true, ..instantaneous }), 0, 0),
+            (MarkerConfig::Red(RedConfig { weight: 0.5, ..instantaneous }), 0, 0),
+            (MarkerConfig::Red(RED), 0, 0),
+        ] {
+            assert_eq!((marker.unmarked_below(), marker.unmarked_alone()), (below, alone), "{marker:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_checked_at_their_ends() {
+        let check = |change: fn(&mut RedConfig)| {
+            let mut config = RED;
+            change(&mut config);
+            MarkerConfig::Red(config).check()
+        };
+        let allowed: [fn(&mut RedConfig); 5] = [
+            |red| red.min_packets = 0.0,
+            |red| red.min_packets = red.max_packets,
+            |red| red.max_probability = 1.0,
+            |red| red.weight = 1.0,
+            |red| red.weight = 1e-9,
+        ];
+        allowed.into_iter().for_each(|change| assert_eq!(check(change), Ok(())));
+        let refused: [(fn(&mut RedConfig), &str); 9] = [
+            (|red| red.min_packets = -1.0, "min"),
+            (|red| red.min_packets = red.max_packets + 1.0, "min"),
+            (|red| red.max_packets = f64::NAN, "min"),
+            (|red| red.max_probability = 0.0, "max_probability"),
+            (|red| red.max_probability = 1.1, "max_probability"),
+            (|red| red.max_probability = -0.1, "max_probability"),
+            (|red| red.weight = 0.0, "weight"),
+            (|red| red.weight = 1.1, "weight"),
+            (|red| red.weight = -0.1, "weight"),
+        ];
+        refused.into_iter().for_each(|(change, word)| assert!(check(change).unwrap_err().contains(word), "{word}"));
+        let threshold = |level| {
+            let (at, scope) = (MarkAt::Enqueue, Scope::Queue);
+            MarkerConfig::Threshold(Threshold { level, at, scope, pass_not_ect: false }).check()
+        };
+        assert_eq!((threshold(Level::Packets(1)), threshold(Level::Bytes(0))), (Ok(()), Ok(())));
+        assert!(threshold(Level::Packets(0)).is_err());
+    }
+
+    /// A threshold acts at one end of the queue: where it says. What leaves is judged by what it leaves behind.
+    #[test]
+    fn thresholds_act_where_they_say() {
+        let at = |at| Threshold { level: Level::Packets(3), at, scope: Scope::Queue, pass_not_ect: false };
+        for (place, arriving, leaving) in
+            [(MarkAt::Enqueue, Verdict::Mark, false), (MarkAt::Dequeue, Verdict::Pass, true)]
+        {
+            let mut marker =
+                Marker::new(&MarkerConfig::Threshold(at(place)), || unreachable!("thresholds do not draw"));
+            assert_eq!(marker.on_enqueue(Instant::ZERO, 1, true, occupancy(3), occupancy(3)), arriving);
+            assert_eq!(marker.on_enqueue(Instant::ZERO, 1, true, occupancy(2), occupancy(3)), Verdict::Pass);
+            assert_eq!(marker.marks_on_dequeue(true, occupancy(3), occupancy(3)), leaving);
+            assert!(!marker.marks_on_dequeue(true, occupancy(2), occupancy(3)));
+            assert!(!marker.marks_on_dequeue(false, occupancy(3), occupancy(3)), "what cannot be marked");
+            assert_eq!(marker.acts_on_dequeue(), leaving);
+        }
+    }
+
+    /// Gentle RED: above max the probability rises linearly to 1 at twice max. With max_p = 0.1 between 5 and 15 packets:
+    /// 0.05 at 10, 0.1 + 0.9 / 3 at 20, certain from 30 on. Where min = max it begins at max_p.
+    #[test]
+    fn gentle_red_rises_to_one_at_twice_max() {
+        let config = RedConfig { weight: 1.0, spread: false, gentle: true, ..RED };
+        let edge = RedConfig { min_packets: 15.0, ..config };
+        for (config, packets, expected) in [
+            (config, 4, 0.0),
+            (config, 10, 0.05),
+            (config, 15, 0.1),
+            (config, 20, 0.4),
+            (config, 29, 0.94),
+            (config, 30, 1.0),
+            (edge, 14, 0.0),
+            (edge, 15, 0.1),
+        ] {
+            let mut red = red(config);
+            let marks = (0..20_000).filter(|_| red.judge(Instant::ZERO, true, occupancy(packets)) == Verdict::Mark);
+            let share = marks.count() as f64 / 20_000.0;
+            assert!((share - expected).abs() < 0.01, "{share} of packets that find {packets}, not {expected}");
+        }
+    }
+
+    /// Beyond the ceiling packets that can be marked are marked, or dropped where that is asked for.
+    #[test]
+    fn hard_red_drops_above_its_ceiling() {
+        for (hard_drop, verdict) in [(false, Verdict::Mark), (true, Verdict::Drop)] {
+            let mut red = red(RedConfig { weight: 1.0, hard_drop, ..RED });
+            assert_eq!(red.judge(Instant::ZERO, true, occupancy(15)), verdict);
+            assert_eq!(red.judge(Instant::ZERO, false, occupancy(15)), Verdict::Drop);
+        }
+    }
+
+    /// While the queue is idle the average decays as if so many mean packets had found it empty: after m of them it is
+    /// (1 - w)^m of what it was (Floyd and Jacobson 1993, section 4). While something is queued time alone changes nothing.
+    #[test]
+    fn the_average_decays_while_idle() {
+        let mut red = red(RedConfig { weight: 0.5, max_packets: 1e9, ..RED });
+        let after = |packets: u64| Instant::ZERO.after(Span::from_ns(1200 * packets));
+        for (at, queued, average) in [
+            (0, 8, 4.0),
+            (0, 0, 2.0),
+            (2, 0, 0.25),    // 2 / 4, then halfway to 0
+            (4, 4, 2.03125), // 0.25 / 4, then halfway to 4
+            (100, 4, 3.015625),
+        ] {
+            red.update_average(after(at), occupancy(queued));
+            assert!((red.average - average).abs() < 1e-12, "{} after {at}", red.average);
+        }
+    }
+
+    /// With p_b = 1/2 at least every second packet is marked: of those that come first after the average was below min,
+    /// half, and every second one if the first was not.
+    #[test]
+    fn spreading_starts_over_below_min() {
+        let config = RedConfig { min_packets: 5.0, max_packets: 15.0, max_probability: 1.0, weight: 1.0, ..RED };
+        let mut first_marked = 0;
+        for seed in 0..1000 {
+            let mut red = Red::new(config, Stream::named(seed, "red"));
+            (0..5).for_each(|_| _ = red.judge(Instant::ZERO, true, occupancy(10)));
+            assert_eq!(red.judge(Instant::ZERO, true, occupancy(1)), Verdict::Pass);
+            let [first, second] = [(); 2].map(|()| red.judge(Instant::ZERO, true, occupancy(10)) == Verdict::Mark);
+            first_marked += u32::from(first);
+            assert!(first || second, "seed {seed}");
+        }
+        assert!(first_marked.abs_diff(500) < 60, "{first_marked} of 1000");
+    }
 }

@@ -6,7 +6,11 @@ use core::fmt;
 
 use super::marker::MarkerConfig;
 use crate::packet::CLASSES;
+use crate::time::Span;
 use crate::units::{Bytes, Rate};
+
+/// Most jitter of a port.
+const JITTER_MAX: Span = Span::from_ms(1000);
 
 /// The queues of a port.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,6 +26,10 @@ pub struct QueuePlan {
     pub device_fifo_packets: u32,
     /// Bytes all queues of one switch share under dynamic thresholds; `None`: each queue has only its own limit.
     pub shared_buffer: Option<Bytes>,
+    /// A packet that finds the port idle starts up to so much later, by a uniform draw: what timers, interrupts and
+    /// processing add at a real host. Hosts without it are exactly in step, and ties at a full drop-tail queue always
+    /// fall to the same flows (phase effects; Floyd and Jacobson, 1991).
+    pub jitter: Span,
 }
 
 /// One queue.
@@ -168,6 +176,7 @@ impl QueuePlan {
             queue_of_class: [0; CLASSES],
             device_fifo_packets: 0,
             shared_buffer: None,
+            jitter: Span::ZERO,
         }
     }
 
@@ -175,7 +184,7 @@ impl QueuePlan {
     pub fn per_class(queues: Vec<QueueConfig>, scheduler: SchedulerConfig) -> Self {
         let last = queues.len().saturating_sub(1);
         let queue_of_class = core::array::from_fn(|class| class.min(last) as u8);
-        Self { queues, scheduler, queue_of_class, device_fifo_packets: 0, shared_buffer: None }
+        Self { queues, scheduler, queue_of_class, device_fifo_packets: 0, shared_buffer: None, jitter: Span::ZERO }
     }
 
     /// Checks every value against its range and the others.
@@ -197,6 +206,9 @@ impl QueuePlan {
         }
         if self.shared_buffer == Some(Bytes(0)) {
             return plan_error("a shared buffer needs bytes");
+        }
+        if self.jitter > JITTER_MAX {
+            return plan_error("the jitter is at most a second");
         }
         for (index, queue) in self.queues.iter().enumerate() {
             if self.queues[..index].iter().any(|other| other.name == queue.name) {
@@ -288,3 +300,7 @@ impl fmt::Display for PlanError {
 }
 
 impl core::error::Error for PlanError {}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -114,6 +114,16 @@ fn scfq_trace() {
     assert_eq!(order, "BABCBAA");
 }
 
+/// Equal tags leave in the order of their arrival, whatever the order of their queues.
+#[test]
+fn scfq_ties_are_first_come_first_served() {
+    let mut port = port(SchedulerConfig::Wfq { strict: 0 }, &[1, 1, 1]);
+    for class in [2, 0, 1] {
+        enqueue(&mut port, class, &[100]);
+    }
+    assert_eq!(trace(&mut port), "C100 A100 B100");
+}
+
 #[test]
 fn strict_queues_go_first_and_do_not_preempt_the_weighted_rest() {
     let mut port = port(SchedulerConfig::Dwrr { strict: 1, quantum_bytes: 1500 }, &[1, 1, 1]);

@@ -332,3 +332,7 @@ impl Queue {
         Admission::Dropped(reason)
     }
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -1,7 +1,7 @@
 //! The columns of the table of groups and variants, and how their numbers are printed.
 
 use crate::results::comparison::ComparisonRow;
-use crate::results::statistics::{Distribution, Estimate};
+use crate::results::statistics::{Distribution, Estimate, ObjectStatistics};
 
 /// Which way is better, for colouring a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,10 @@ pub(super) enum Format {
     Number,
     /// A ratio, in percent.
     Percent,
+    /// Microseconds, printed in µs, ms or s.
+    Time,
+    /// Gbit/s, printed in kbit/s, Mbit/s or Gbit/s.
+    Rate,
 }
 
 /// One column of the table.
@@ -28,6 +32,8 @@ pub(super) struct Measure {
     pub(super) unit: &'static str,
     pub(super) format: Format,
     pub(super) better: Better,
+    /// Its place among the measures where not all find room, from 0.
+    pub(super) rank: u8,
     value: fn(&ComparisonRow) -> Option<Estimate>,
 }
 
@@ -50,6 +56,8 @@ pub(super) fn print(value: Option<Estimate>, format: Format) -> String {
         Format::Count => with_thousands(value),
         Format::Number => number(value),
         Format::Percent => format!("{} %", number(100.0 * value)),
+        Format::Time => time(value),
+        Format::Rate => rate(value),
     };
     if lower_bound { format!("≥ {number}") } else { number }
 }
@@ -61,6 +69,25 @@ pub(super) fn number(value: f64) -> String {
         size if size < 9.995 => format!("{value:.2}"),
         size if size < 99.95 => format!("{value:.1}"),
         _ => with_thousands(value),
+    }
+}
+
+/// `us` microseconds in the unit that needs no more than three digits before the point.
+fn time(us: f64) -> String {
+    match us.abs() {
+        size if size < 999.5 => format!("{} µs", number(us)),
+        size if size < 999.5e3 => format!("{} ms", number(us / 1e3)),
+        _ => format!("{} s", number(us / 1e6)),
+    }
+}
+
+/// `gbit_per_s` in the unit that needs no more than three digits before the point.
+fn rate(gbit_per_s: f64) -> String {
+    match gbit_per_s.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 999.5e-6 => format!("{} kbit/s", number(gbit_per_s * 1e6)),
+        size if size < 0.9995 => format!("{} Mbit/s", number(gbit_per_s * 1e3)),
+        _ => format!("{} Gbit/s", number(gbit_per_s)),
     }
 }
 
@@ -93,37 +120,57 @@ fn slowdown(row: &ComparisonRow) -> Option<&Distribution> {
     row.group.all.slowdown.as_ref()
 }
 
+fn objects(row: &ComparisonRow) -> Option<&ObjectStatistics> {
+    row.group.objects.as_ref()
+}
+
+fn completion(row: &ComparisonRow) -> Option<&Distribution> {
+    objects(row).map(|objects| &objects.completion_us)
+}
+
 const fn measure(
-    title: &'static str,
-    unit: &'static str,
+    (rank, title, unit): (u8, &'static str, &'static str),
     format: Format,
     better: Better,
     value: fn(&ComparisonRow) -> Option<Estimate>,
 ) -> Measure {
-    Measure { title, unit, format, better, value }
+    Measure { title, unit, format, better, rank, value }
 }
 
-/// The columns of a single run's table.
-pub(super) const MEASURES: [Measure; 14] = [
-    measure("flows", "", Format::Count, Better::Neither, |row| Some(count(row.group.all.flows))),
-    measure("unfinished", "", Format::Count, Better::Less, |row| Some(count(row.group.all.unfinished))),
-    measure("FCT mean", "µs", Format::Number, Better::Less, |row| fct(row).map(|fct| fct.mean)),
-    measure("FCT p50", "µs", Format::Number, Better::Less, |row| fct(row).map(|fct| fct.p50)),
-    measure("FCT p99", "µs", Format::Number, Better::Less, |row| fct(row).map(|fct| fct.p99)),
-    measure("slowdown p50", "×", Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p50)),
-    measure("slowdown p99", "×", Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p99)),
-    measure("goodput", "Gbit/s", Format::Number, Better::More, |row| Some(exact(row.group.all.goodput_gbit_per_s))),
-    measure("of all bytes", "", Format::Percent, Better::Neither, |row| Some(exact(row.group.share_of_delivered))),
-    measure("share kept", "", Format::Percent, Better::Neither, |row| row.share_kept.map(exact)),
-    measure("drops", "packets", Format::Count, Better::Neither, |row| Some(count(row.group.all.drops))),
-    measure("marks", "packets", Format::Count, Better::Neither, |row| Some(count(row.group.all.marks))),
-    measure("timeouts", "", Format::Count, Better::Less, |row| Some(count(row.group.all.timeouts))),
-    measure("sent again", "packets", Format::Count, Better::Neither, |row| Some(count(row.group.all.retransmissions))),
+/// All there are, in the order of their columns.
+const MEASURES: [Measure; 17] = [
+    measure((10, "objects", ""), Format::Count, Better::Neither, |row| objects(row).map(|all| count(all.objects))),
+    measure((0, "object mean", ""), Format::Time, Better::Less, |row| completion(row).map(|time| time.mean)),
+    measure((1, "object p99", ""), Format::Time, Better::Less, |row| completion(row).map(|time| time.p99)),
+    measure((11, "flows", ""), Format::Count, Better::Neither, |row| Some(count(row.group.all.flows))),
+    measure((5, "unfinished", ""), Format::Count, Better::Less, |row| Some(count(row.group.all.unfinished))),
+    measure((2, "FCT mean", ""), Format::Time, Better::Less, |row| fct(row).map(|fct| fct.mean)),
+    measure((12, "FCT p50", ""), Format::Time, Better::Less, |row| fct(row).map(|fct| fct.p50)),
+    measure((3, "FCT p99", ""), Format::Time, Better::Less, |row| fct(row).map(|fct| fct.p99)),
+    measure((13, "slowdown p50", "×"), Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p50)),
+    measure((4, "slowdown p99", "×"), Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p99)),
+    measure((8, "goodput", ""), Format::Rate, Better::More, |row| Some(exact(row.group.all.goodput_gbit_per_s))),
+    measure((16, "of all bytes", ""), Format::Percent, Better::Neither, |row| {
+        Some(exact(row.group.share_of_delivered))
+    }),
+    measure((6, "share kept", ""), Format::Percent, Better::Neither, |row| row.share_kept.map(exact)),
+    measure((9, "drops", "packets"), Format::Count, Better::Neither, |row| Some(count(row.group.all.drops))),
+    measure((15, "marks", "packets"), Format::Count, Better::Neither, |row| Some(count(row.group.all.marks))),
+    measure((7, "timeouts", ""), Format::Count, Better::Less, |row| Some(count(row.group.all.timeouts))),
+    measure((14, "sent again", "packets"), Format::Count, Better::Neither, |row| {
+        Some(count(row.group.all.retransmissions))
+    }),
 ];
 
-/// The columns that a table of `variants` variants shows: alone, a run keeps all of its share.
-pub(super) fn measures(variants: usize) -> impl Iterator<Item = &'static Measure> {
-    MEASURES.iter().filter(move |measure| variants > 1 || measure.title != "share kept")
+/// The columns of a table of `rows` in so many variants: those that some row has a value of. Alone, a run keeps all of its
+/// share.
+pub(super) fn measures(rows: &[ComparisonRow], variants: usize) -> Vec<&'static Measure> {
+    let is_told = |measure: &&Measure| match measure.title {
+        "share kept" => variants > 1,
+        title if title.starts_with("object") => rows.iter().any(|row| objects(row).is_some()),
+        _ => true,
+    };
+    MEASURES.iter().filter(is_told).collect()
 }
 
 #[cfg(test)]
@@ -135,6 +182,31 @@ mod tests {
         let printed = [0.0, 0.123, 4.567, 9.996, 78.94, 99.96, 123.4, 45_678.0, 1_234_567.0].map(number);
         assert_eq!(printed, ["0", "0.12", "4.57", "10.0", "78.9", "100", "123", "45,678", "1,234,567"]);
         assert_eq!(number(-1234.0), "-1,234");
+    }
+
+    #[test]
+    fn times_have_the_unit_that_reads_best() {
+        let printed = [0.0, 0.5, 157.2, 999.4, 999.6, 2_316.0, 31_268.0, 999_600.0, 12.5e6].map(time);
+        assert_eq!(
+            printed,
+            ["0 µs", "0.50 µs", "157 µs", "999 µs", "1.00 ms", "2.32 ms", "31.3 ms", "1.00 s", "12.5 s"]
+        );
+    }
+
+    #[test]
+    fn rates_have_the_unit_that_reads_best() {
+        let printed = [0.0, 2e-6, 999.4e-6, 0.0091, 0.9994, 0.9996, 93.81].map(rate);
+        assert_eq!(
+            printed,
+            ["0", "2.00 kbit/s", "999 kbit/s", "9.10 Mbit/s", "999 Mbit/s", "1.00 Gbit/s", "93.8 Gbit/s"]
+        );
+    }
+
+    /// No two measures want the same place.
+    #[test]
+    fn ranks_are_distinct() {
+        let ranks: std::collections::BTreeSet<u8> = MEASURES.iter().map(|measure| measure.rank).collect();
+        assert_eq!(ranks.len(), MEASURES.len());
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod reproduction;
 mod series;
 mod table;
 
-pub use table::text_table;
+pub use table::{TextTable, text_table};
 
 /// The HTML report of one run of a resolved scenario, which it quotes.
 pub fn render(result: &RunResult, scenario_toml: &str) -> String {

@@ -166,7 +166,7 @@ fn swatch(index: usize) -> String {
 
 /// The table of groups, and in a comparison of their variants: what this does to the traffic.
 fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
-    let columns: Vec<_> = measures(variants).collect();
+    let columns = measures(rows, variants);
     let head = columns.iter().map(|measure| format!("<th scope=\"col\">{}{}</th>", measure.title, unit(measure.unit)));
     let second = if variants > 1 { "variant" } else { "transport" };
     let title = if variants > 1 { "What it does to the traffic" } else { "Result" };
@@ -192,12 +192,17 @@ fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
         html.push_str("</tbody>");
     }
     html.push_str("</table></div>");
-    html.push_str(&main_notes(variants));
+    html.push_str(&main_notes(rows, variants));
     html.push_str("</section>\n");
     html
 }
 
-fn main_notes(variants: usize) -> String {
+fn main_notes(rows: &[ComparisonRow], variants: usize) -> String {
+    let objects = if rows.iter().any(|row| row.group.objects.is_some()) {
+        " <b>Object</b>: time until a receiver had all of an object, whatever number of flows brought it."
+    } else {
+        ""
+    };
     let compared = if variants > 1 {
         " <b>Share kept</b>: rate of the group's flows while they are open, relative to the first variant. Changes are \
          against the first variant."
@@ -207,7 +212,7 @@ fn main_notes(variants: usize) -> String {
     format!(
         "<p class=\"note\"><b>FCT</b>: flow completion time, from the application's start to the receiver's last needed \
          byte. <b>Slowdown</b>: FCT over the time the flow would take alone on its path; 1 is ideal. <b>Goodput</b>: \
-         payload delivered over the simulated time.{compared} <b>≥</b>: flows still under way at the end, which count with the time they have taken so far, could raise it.</p>"
+         payload delivered over the simulated time.{objects}{compared} <b>≥</b>: flows still under way at the end, which count with the time they have taken so far, could raise it.</p>"
     )
 }
 
@@ -246,7 +251,7 @@ fn value_cell(measure: &Measure, row: &ComparisonRow, reference: Option<&Compari
 fn change(measure: &Measure, row: &ComparisonRow, reference: &ComparisonRow) -> Option<String> {
     let (now, before) = (measure.value(row)?, measure.value(reference)?);
     let known = !now.lower_bound && !before.lower_bound && before.value != 0.0;
-    if !known || measure.better == Better::Neither || measure.format != Format::Number {
+    if !known || measure.better == Better::Neither || measure.format == Format::Count {
         return None;
     }
     let percent = 100.0 * (now.value / before.value - 1.0);
@@ -283,8 +288,7 @@ fn size_table(rows: &[ComparisonRow], variants: usize) -> String {
         }
     }
     let variant = if variants > 1 { "<th scope=\"col\" class=\"text\">variant</th>" } else { "" };
-    let head = ["FCT mean", "FCT p50", "FCT p95", "FCT p99"]
-        .map(|title| format!("<th scope=\"col\">{title}{}</th>", unit("µs")));
+    let head = ["FCT mean", "FCT p50", "FCT p95", "FCT p99"].map(|title| format!("<th scope=\"col\">{title}</th>"));
     let more = ["slowdown mean", "slowdown p50", "slowdown p95", "slowdown p99"];
     let more = more.map(|title| format!("<th scope=\"col\">{title}{}</th>", unit("×")));
     format!(
@@ -302,9 +306,9 @@ fn size_cells(statistics: &FlowStatistics) -> String {
         None => [None; 4],
     };
     let counts = [statistics.flows, statistics.unfinished].map(|count| format!("<td>{}</td>", print_count(count)));
-    let numbers = values(statistics.fct_us).into_iter().chain(values(statistics.slowdown));
-    let numbers = numbers.map(|value| format!("<td>{}</td>", print(value, Format::Number)));
-    counts.into_iter().chain(numbers).collect()
+    let cells = |of, format| values(of).map(|value| format!("<td>{}</td>", print(value, format)));
+    let numbers = [cells(statistics.fct_us, Format::Time), cells(statistics.slowdown, Format::Number)];
+    counts.into_iter().chain(numbers.into_iter().flatten()).collect()
 }
 
 fn size_label(up_to_bytes: Option<u64>) -> String {

@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 
+use super::objects::ObjectRow;
 use super::{FlowRow, FlowState, RunResult};
 
 /// Upper ends of the size buckets, in bytes; larger flows form the last bucket.
@@ -229,6 +230,31 @@ pub struct SizeStatistics {
     pub statistics: FlowStatistics,
 }
 
+/// Statistics of the objects of one traffic group.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct ObjectStatistics {
+    /// Objects asked for.
+    pub objects: u64,
+    /// Of these: complete at their receiver.
+    pub completed: u64,
+    /// Time until the receiver had all of an object, in microseconds; the time so far of one that is not complete.
+    pub completion_us: Distribution,
+}
+
+impl ObjectStatistics {
+    /// Statistics of the `objects` of one group of the run `result`; `None` of none.
+    fn of<'o>(objects: impl Iterator<Item = &'o ObjectRow>, result: &RunResult) -> Option<Self> {
+        let time = |object: &ObjectRow| {
+            let time = object.completion_time().unwrap_or(result.end().since(object.start));
+            Estimate { value: time.as_us_f64(), lower_bound: object.completed.is_none() }
+        };
+        let times: Vec<Estimate> = objects.map(time).collect();
+        let completed = times.iter().filter(|time| !time.lower_bound).count() as u64;
+        let objects = times.len() as u64;
+        Distribution::of(times).map(|completion_us| Self { objects, completed, completion_us })
+    }
+}
+
 /// Statistics of one traffic group.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GroupStatistics {
@@ -244,6 +270,8 @@ pub struct GroupStatistics {
     pub min_share: f64,
     /// Its part of all bytes that the run delivered, in [0, 1].
     pub share_of_delivered: f64,
+    /// Its objects; `None` of traffic that is none.
+    pub objects: Option<ObjectStatistics>,
     /// All its flows.
     pub all: FlowStatistics,
     /// Its flows by size; only buckets that hold flows.
@@ -254,9 +282,11 @@ pub struct GroupStatistics {
 pub fn by_group(result: &RunResult) -> Vec<GroupStatistics> {
     let total: f64 = result.flows.iter().map(|flow| flow.delivered_bytes as f64).sum();
     let flows_by_group = flows_by_group(result);
-    let groups = result.groups.iter().zip(&flows_by_group);
+    let objects = result.objects();
+    let groups = result.groups.iter().zip(&flows_by_group).enumerate();
     groups
-        .map(|(info, flows)| {
+        .map(|(number, (info, flows))| {
+            let of_group = objects.iter().filter(|object| usize::from(object.group) == number);
             let all = FlowStatistics::of(flows, result);
             GroupStatistics {
                 name: info.name.clone(),
@@ -265,6 +295,7 @@ pub fn by_group(result: &RunResult) -> Vec<GroupStatistics> {
                 contract: info.contract.clone(),
                 min_share: info.min_share,
                 share_of_delivered: if total > 0.0 { all.delivered_bytes as f64 / total } else { 0.0 },
+                objects: ObjectStatistics::of(of_group, result),
                 all,
                 by_size: by_size(flows, result),
             }

@@ -6,7 +6,8 @@ use pliant_proto::transport::any::AnyTransport;
 
 use super::Resolved;
 use crate::results::FlowRow;
-use crate::traffic::UNLIMITED_BYTES;
+use crate::topology::{Link, NodeId};
+use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
 
 /// Flows counted one by one; beyond, the rest is taken to be like these.
 const COUNTED_FLOWS: u64 = 200_000;
@@ -49,7 +50,7 @@ impl Resolved {
         let (mut flows, mut packets, mut share) = (0u64, 0.0, 1.0);
         // A trace that vanished is told of when the scenario runs.
         for flow in self.traffic().into_iter().flatten() {
-            let most = self.most_bytes(flow.bytes == UNLIMITED_BYTES);
+            let most = self.most_bytes(&flow);
             flows += 1;
             let shared_by = self.groups[usize::from(flow.group)].traffic.flows_that_share();
             packets += flow.bytes.min(most).div_ceil(u64::from(self.mss())) as f64 / f64::from(shared_by);
@@ -70,9 +71,23 @@ impl Resolved {
         Estimate { flows, packet_hops: packets * share * hops_per_packet, memory_bytes }
     }
 
-    /// Most bytes that one flow can move, at its host's rate.
-    fn most_bytes(&self, endless: bool) -> u64 {
-        let time = if endless { self.spec.duration } else { self.spec.duration.plus(self.drain()) };
-        self.fabric.host_rate.bytes_in(time)
+    /// Most bytes that one flow can move: at its host's rate; of one without an end, which has time to find its
+    /// bottleneck, at that of its path.
+    fn most_bytes(&self, flow: &FlowSpec) -> u64 {
+        if flow.bytes < UNLIMITED_BYTES {
+            return self.fabric.host_rate.bytes_in(self.spec.duration.plus(self.drain()));
+        }
+        let rates = self.path(flow.source, flow.destination).map(|link| link.rate);
+        rates.min().unwrap_or(self.fabric.host_rate).bytes_in(self.spec.duration)
+    }
+
+    /// The links of one path between two hosts.
+    pub(super) fn path(&self, source: u32, destination: u32) -> impl Iterator<Item = &Link> {
+        let (mut node, destination) = (NodeId(source), NodeId(destination));
+        std::iter::from_fn(move || {
+            let link = self.topology.link(*self.routing.next_links(node, destination).first()?);
+            node = link.to;
+            Some(link)
+        })
     }
 }

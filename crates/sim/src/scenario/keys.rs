@@ -23,7 +23,7 @@ pub struct Override {
 const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 21] = [
+const TOP: [&str; 22] = [
     "name",
     "description",
     "seed",
@@ -37,6 +37,7 @@ const TOP: [&str; 21] = [
     "sample_windows",
     "losses",
     "outages",
+    "host_jitter",
     "topology",
     "packets",
     "queues",

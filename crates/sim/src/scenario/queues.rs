@@ -301,6 +301,7 @@ impl QueuesSpec {
             queue_of_class: self.queue_of_class()?.map(|queue| queue.unwrap_or(0)),
             device_fifo_packets: self.device_fifo_packets.unwrap_or(0),
             shared_buffer: self.shared_buffer,
+            jitter: Span::ZERO,
         };
         plan.check().map_err(|error| {
             let queue = error.queue.and_then(|name| plan.queues.iter().rposition(|queue| queue.name == name));

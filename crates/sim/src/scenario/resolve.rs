@@ -76,7 +76,9 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     let host_key = if spec.host_queues.is_some() { "host_queues" } else { "queues" };
     let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.at_hosts());
     let (queues, switch_plan) = build_queues(document, "queues", &spec.queues)?;
-    let (host_queues, host_plan) = build_queues(document, host_key, &host_queues)?;
+    let (host_queues, mut host_plan) = build_queues(document, host_key, &host_queues)?;
+    host_plan.jitter = spec.host_jitter.unwrap_or_default();
+    host_plan.check().map_err(|error| document.error("host_jitter", error.why))?;
     if let Some(queue) = host_plan.trims() {
         let why =
             "hosts do not trim, for nothing could be returned to their flows: give them `host_queues` of their own";

@@ -138,7 +138,12 @@ fn check_tables(group: &GroupSpec) -> Result<(), KeyError> {
         ("atp", group.atp.is_some(), of(TransportName::Atp), "has no settings of ATP"),
         ("pfabric", group.pfabric.is_some(), of(TransportName::PFabric), "has no settings of pFabric"),
         ("cross_queue", group.cross_queue.is_some(), bends, "does not pause, only transports with a window do"),
-        ("reflex", group.reflex.is_some(), bends || of(TransportName::Push), "has no window that could give way"),
+        (
+            "reflex",
+            group.reflex.is_some(),
+            bends || of(TransportName::Push),
+            "has no window that could give way, as cubic and dctcp have",
+        ),
     ];
     match tables.into_iter().find(|(_, given, fits, _)| *given && !fits) {
         Some((key, .., why)) => Err((key.to_owned(), format!("{} {why}", group.transport.name()))),

@@ -62,6 +62,9 @@ pub struct ScenarioSpec {
     /// Hosts that are down, or send badly, for a while. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<OutageSpec>,
+    /// A packet that finds its host's port idle starts up to so much later, by a uniform draw, up to a second. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub host_jitter: Option<Span>,
     /// Hosts, switches and cables.
     pub topology: TopologySpec,
     /// How payload is cut and framed.

@@ -286,7 +286,16 @@ fn groups_that_overload_together_are_warned_of() {
         warning(&[backup.replace('}', &format!(", load={load}}}")).as_str()])
     };
     assert_eq!(both("0.4"), None);
-    assert!(both("0.5").unwrap().contains("on the links above the racks together, of 40Gbit/s"));
+    // One direction of a dumbbell's bottleneck has twice the mean of both.
+    let dumbbell = "duration = '10ms'\n[topology]\nkind = 'dumbbell'\npairs = 2\nedge_link = { rate = '10Gbit/s', delay = \
+                    '1us' }\nbottleneck_link = { rate = '1Gbit/s', delay = '1us' }\n[traffic.users]\nkind = 'poisson'\nsize \
+                    = '10kB'\nsources = '0..2'\ndestinations = '2..4'\nload_on = 'uplinks'\nload = 0.6\n";
+    let resolved = resolve(dumbbell).unwrap();
+    let told = "1.200 Gbit/s (users 1.200) on the links from switch 0 to other switches, of 1Gbit/s";
+    assert_eq!(resolved.busiest_link().unwrap(), told);
+    assert_eq!(resolved.overload_warning().unwrap(), format!("traffic puts {told}: its queue grows without end"));
+    assert_eq!(set(dumbbell, &["users.load=0.5"]).unwrap().overload_warning(), None);
+    assert!(both("0.5").unwrap().contains("on the links from leaf 0 to other switches, of 20Gbit/s"));
 }
 
 /// ATP's priorities need a queue each, and transports that take reordering for loss want one path: a line that names the
@@ -406,6 +415,7 @@ fn every_key_is_documented() {
         ("reflex", [keys_of::<ReflexSpec>(None), values_of::<GiveWayName>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
         ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),
+        ("objects", values_of::<ReceiverOrder>()),
         ("periodic", values_of::<DestinationChoice>()),
         ("flows", keys_of::<LongFlow>(None)),
         ("Flow sizes", crate::workload::BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect()),
@@ -492,5 +502,19 @@ fn the_documented_example_resolves() {
     assert_eq!(variants.len(), 2);
     for (name, overrides) in variants {
         assert!(scenario.with(&overrides).unwrap().resolve().is_ok(), "{name}");
+    }
+}
+
+/// Flows that hear of congestion by losses alone, from hosts exactly in step, are warned of until the file says that it is
+/// meant.
+#[test]
+fn hosts_in_step_at_a_tail_drop_queue_are_warned_of() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 4\nlink = { rate = '10Gbit/s', delay = '1us' }\n\
+                [queues]\nplan = 'drop-tail'\n[traffic.a]\nkind = 'permutation'\nsize = '1MB'\ntransport = 'cubic'\n";
+    let warnings = |changes: &[&str]| set(text, changes).unwrap().warnings;
+    let in_step = warnings(&[]);
+    assert!(in_step.len() == 1 && in_step[0].contains("`queues`: \"shared\" drops by its tail"), "{in_step:?}");
+    for change in ["host_jitter=1us", "host_jitter=0s", "queues.plan=shared"] {
+        assert_eq!(warnings(&[change]), [""; 0], "{change}");
     }
 }

@@ -1,14 +1,18 @@
 //! What a scenario can do but is hardly meant to.
 
+use std::collections::BTreeMap;
+
 use pliant_proto::time::{Instant, Span};
 
 use super::Resolved;
 use super::document::Document;
 use super::group::{GroupSpec, TransportName};
+use super::marking::EcnSpec;
 use super::queues::{KeyError, QueuesSpec};
 use super::reflex::queue_of;
 use super::spec::RoutingName;
-use crate::topology::{Link, NodeId};
+use crate::topology::Link;
+use crate::traffic::FlowSpec;
 
 /// Flows whose round-trip times are looked at.
 const FLOWS_LOOKED_AT: usize = 1000;
@@ -22,6 +26,7 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
     let mut warn = |name: &str, (key, why): KeyError| {
         warnings.push(document.error(&format!("traffic.{name}.{key}"), why).to_string());
     };
+    let first_trips = first_round_trips(resolved);
     for (number, (name, group)) in resolved.spec.traffic.iter().enumerate() {
         if let Some(reflex) = &group.reflex {
             let host_queues = resolved.spec.host_queues.as_ref().unwrap_or(&resolved.spec.queues);
@@ -30,6 +35,9 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
                 .oddity(group, &queues, round_trip(resolved, number))
                 .into_iter()
                 .for_each(|oddity| warn(name, oddity));
+        }
+        if let Some(oddity) = early_timeout(group, first_trips.get(&number)) {
+            warn(name, oddity);
         }
         if let Some(oddity) = shared_priorities(group, &resolved.spec.queues) {
             warn(name, oddity);
@@ -42,7 +50,25 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
     let unmeasured = |name: &String| document.error(&format!("traffic.{name}"), UNMEASURED).to_string();
     warnings.extend(groups_unmeasured(resolved).iter().map(unmeasured));
     warnings.extend(resolved.overload_warning());
+    warnings.extend(in_step(resolved).map(|why| document.error("queues", why).to_string()));
     warnings
+}
+
+/// Flows that hear of congestion by losses alone, at queues that drop by their tail, from hosts exactly in step.
+fn in_step(resolved: &Resolved) -> Option<String> {
+    let spec = &resolved.spec;
+    if spec.host_jitter.is_some() || resolved.traffic().ok()?.nth(1).is_none() {
+        return None;
+    }
+    let is_tcp = |group: &&GroupSpec| group.transport.is_tcp() || group.transport == TransportName::Kernel;
+    let tail_drop = spec.traffic.values().filter(is_tcp).find_map(|group| {
+        let queue = &spec.queues.queue[queue_of(&spec.queues, group.class)?];
+        (queue.ecn == EcnSpec::Off && queue.red.is_none()).then_some(&queue.name)
+    })?;
+    Some(format!(
+        "\"{tail_drop}\" drops by its tail, and hosts are exactly in step: every tie falls to the same flows (phase \
+         effects); `host_jitter = \"1us\"` breaks ties, and \"0s\" says that this is meant"
+    ))
 }
 
 const UNMEASURED: &str =
@@ -91,18 +117,35 @@ fn shared_priorities(group: &GroupSpec, queues: &QueuesSpec) -> Option<KeyError>
     Some(("class".to_owned(), why))
 }
 
+/// A timeout that passes before the first answer can come: every flow sends its first packets twice.
+fn early_timeout(group: &GroupSpec, round_trip: Option<&Span>) -> Option<KeyError> {
+    let (&round_trip, initial) = (round_trip?, group.tcp.as_ref()?.initial_rto?);
+    let why =
+        format!("{initial} is shorter than a round trip of {round_trip}: whatever a flow sends first, it sends twice");
+    (initial < round_trip).then(|| ("tcp.initial_rto".to_owned(), why))
+}
+
+/// By group, the longest round-trip time among the first flows of all.
+fn first_round_trips(resolved: &Resolved) -> BTreeMap<usize, Span> {
+    let mut longest = BTreeMap::new();
+    for flow in resolved.traffic().into_iter().flatten().take(FLOWS_LOOKED_AT) {
+        let time: &mut Span = longest.entry(usize::from(flow.group)).or_default();
+        *time = round_trip_of(resolved, &flow).max(*time);
+    }
+    longest
+}
+
 /// Longest round-trip time of a group's first flows over empty queues.
 fn round_trip(resolved: &Resolved, group: usize) -> Span {
     let flows = resolved.traffic().into_iter().flatten().filter(|flow| usize::from(flow.group) == group);
-    let times = flows.take(FLOWS_LOOKED_AT).map(|flow| {
-        let (mut node, destination, mut time) = (NodeId(flow.source), NodeId(flow.destination), Span::ZERO);
-        while let Some(&link) = resolved.routing.next_links(node, destination).first() {
-            let Link { to, rate, delay, .. } = *resolved.topology.link(link);
-            let packet = rate.time_for(u64::from(resolved.wire().wire_bytes(resolved.mss())));
-            let answer = rate.time_for(u64::from(resolved.wire().wire_bytes(0)));
-            (node, time) = (to, time.plus(delay.times(2)).plus(packet).plus(answer));
-        }
-        time
-    });
-    times.max().unwrap_or_default()
+    flows.take(FLOWS_LOOKED_AT).map(|flow| round_trip_of(resolved, &flow)).max().unwrap_or_default()
+}
+
+fn round_trip_of(resolved: &Resolved, flow: &FlowSpec) -> Span {
+    let of_link = |&Link { rate, delay, .. }: &Link| {
+        let packet = rate.time_for(u64::from(resolved.wire().wire_bytes(resolved.mss())));
+        let answer = rate.time_for(u64::from(resolved.wire().wire_bytes(0)));
+        delay.times(2).plus(packet).plus(answer)
+    };
+    resolved.path(flow.source, flow.destination).map(of_link).fold(Span::ZERO, Span::plus)
 }

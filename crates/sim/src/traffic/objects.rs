@@ -10,6 +10,7 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
+use super::incast::ReceiverOrder;
 use super::load::ROUNDING;
 use super::{Arrival, HostSet, TrafficError};
 use crate::workload::{Distribution, SizeRange};
@@ -17,7 +18,7 @@ use crate::workload::{Distribution, SizeRange};
 /// Most sources of an object.
 pub const FANOUT_MAX: u32 = 32;
 
-/// Objects arrive as a Poisson process, or at fixed intervals, or all at once; receiver and sources are drawn at random.
+/// Objects arrive as a Poisson process, or at fixed intervals, or all at once; sources are drawn at random, and receivers unless they take turns.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObjectsSpec {
@@ -30,6 +31,9 @@ pub struct ObjectsSpec {
     /// Hosts that receive them. Default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receivers: Option<HostSet>,
+    /// How the receiver of an object is chosen. Default: at random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_order: Option<ReceiverOrder>,
     /// Size of each object: `"1MB"`, or `"2kB..200kB"` for a uniform one. Either this or `workload`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeRange>,
@@ -96,11 +100,13 @@ pub(super) struct Objects {
     size_choice: Stream,
     holders: Vec<u32>,
     receivers: Vec<u32>,
+    order: ReceiverOrder,
     sizes: Distribution,
     fanout: u32,
     splits: bool,
     now_ps: u64,
     stop_ps: u64,
+    begun: u64,
     left: u64,
     /// Flows of the object under way, the last one first.
     pending: Vec<Arrival>,
@@ -180,11 +186,13 @@ impl Objects {
             size_choice: context.stream("sizes"),
             holders,
             receivers,
+            order: spec.receiver_order.unwrap_or(ReceiverOrder::Random),
             sizes,
             fanout: spec.fanout(),
             splits: spec.splits(),
             now_ps: window.start,
             stop_ps: window.end,
+            begun: 0,
             left: spec.objects.unwrap_or(u64::MAX),
             pending: Vec::new(),
         })
@@ -215,7 +223,13 @@ impl Objects {
             self.left = 0;
             return None;
         }
-        let receiver = self.receivers[self.host_choice.below(self.receivers.len() as u64) as usize];
+        let count = self.receivers.len() as u64;
+        let receiver = match self.order {
+            ReceiverOrder::Random => self.host_choice.below(count),
+            ReceiverOrder::Rotating => self.begun % count,
+        };
+        self.begun += 1;
+        let receiver = self.receivers[receiver as usize];
         let mut sources: Vec<u32> = Vec::with_capacity(self.fanout as usize);
         while sources.len() < self.fanout as usize {
             let source = self.holders[self.host_choice.below(self.holders.len() as u64) as usize];

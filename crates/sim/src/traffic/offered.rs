@@ -23,8 +23,10 @@ pub struct Offered {
     pub from_hosts: Vec<(u32, f64)>,
     /// Mean bit/s that each receiving host's link brings.
     pub to_hosts: Vec<(u32, f64)>,
-    /// Mean bit/s between racks.
-    pub between_racks: f64,
+    /// Mean bit/s that leave each rack.
+    pub from_racks: Vec<(u32, f64)>,
+    /// Mean bit/s that reach each rack from others.
+    pub to_racks: Vec<(u32, f64)>,
 }
 
 /// What each group offers that starts flows again and again; lists, traces and single rounds have no mean.
@@ -62,13 +64,19 @@ impl MeanFlow {
         for &(host, share) in &self.destinations {
             per_rack[racks[host as usize] as usize].1 += share;
         }
-        let within: f64 = per_rack.iter().map(|(from, to)| from * to).sum();
+        let between = 1.0 - per_rack.iter().map(|(from, to)| from * to).sum::<f64>();
+        let scale = self.between_racks.filter(|_| between > 0.0).map_or(1.0, |exactly| exactly / between);
+        let rack = |number: usize, share: f64| (number as u32, share * scale * self.bits_per_s);
+        let leaves = per_rack.iter().enumerate().map(|(number, (from, to))| rack(number, from * (1.0 - to)));
+        let comes = per_rack.iter().enumerate().map(|(number, (from, to))| rack(number, to * (1.0 - from)));
+        let some = |(_, load): &(u32, f64)| *load > 0.0;
         Offered {
             group,
             window,
             from_hosts: scaled(&self.sources),
             to_hosts: scaled(&self.destinations),
-            between_racks: self.bits_per_s * self.between_racks.unwrap_or(1.0 - within),
+            from_racks: leaves.filter(some).collect(),
+            to_racks: comes.filter(some).collect(),
         }
     }
 }

@@ -352,6 +352,19 @@ fn listed_flows() {
     assert_eq!((flows[0].bytes, flows[1].bytes), (UNLIMITED_BYTES, 1_000_000_000));
 }
 
+/// Objects go to random receivers, or to each receiver in turn: then each has one before any has two.
+#[test]
+fn objects_take_turns_if_told_to() {
+    let fabric = fabric(1, 12, 1, Span::from_ms(1));
+    let text = "kind = 'objects'\nholders = '0..3'\nreceivers = '4..12'\nsize = '30kB'\nperiod = '0s'\nobjects = 16";
+    let receivers =
+        |text: &str| flows(&fabric, &[("model", text)]).iter().map(|flow| flow.destination).collect::<Vec<_>>();
+    let in_turn: Vec<u32> = (0..16).flat_map(|object| [4 + object % 8; 3]).collect();
+    assert_eq!(receivers(&format!("{text}\nreceiver_order = 'rotating'")), in_turn);
+    assert_ne!(receivers(text), in_turn);
+    assert_eq!(receivers(&format!("{text}\nreceiver_order = 'random'")), receivers(text));
+}
+
 /// A group added before, after or between leaves the flows of the others as they were.
 #[test]
 fn adding_a_group_shifts_no_flow() {

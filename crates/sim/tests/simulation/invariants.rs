@@ -182,10 +182,9 @@ fn plans() -> impl Strategy<Value = QueuePlan> {
     );
     let plan = prop_oneof![queues("only").prop_map(QueuePlan::single), several];
     let shared = prop::option::weighted(0.3, (30_000u64..300_000).prop_map(Bytes));
-    (plan, select(vec![0, 0, 1, 20]), shared).prop_map(|(plan, device_fifo_packets, shared_buffer)| QueuePlan {
-        device_fifo_packets,
-        shared_buffer,
-        ..plan
+    let jitter = select(vec![0, 0, 5]).prop_map(Span::from_us);
+    (plan, select(vec![0, 0, 1, 20]), shared, jitter).prop_map(|(plan, device_fifo_packets, shared_buffer, jitter)| {
+        QueuePlan { device_fifo_packets, shared_buffer, jitter, ..plan }
     })
 }
 

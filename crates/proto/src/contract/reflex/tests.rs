@@ -1,5 +1,6 @@
 //! Both algorithms by hand-computed numbers, and what holds whatever is acknowledged.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
@@ -273,4 +274,90 @@ proptest! {
             was_low = low;
         }
     }
+}
+
+/// A measurement phase that a late call left out whole measured nothing: the fair rate stays what it was, and before the
+/// first measurement there is none. Of the cycle of 25 ms the phase is 5 ms to 10 ms.
+#[test]
+fn a_phase_that_was_missed_measures_nothing() {
+    for (until, rate) in [(50, Some(6.25e8)), (25, None)] {
+        let mut flow = Flow::start(config(0.9, 1.0), None, ms(0));
+        flow.run(SHARE, ms(until));
+        let progress = Progress { acked_bytes: flow.acked, sent_bytes: flow.acked };
+        flow.reflex.on_deadline(ms(until + 12), progress);
+        assert_eq!((flow.standing().at, flow.standing().phase), (ms(until + 12), Phase::Exploit));
+        assert_eq!(flow.standing().fair_rate, rate, "until {until} ms");
+    }
+}
+
+/// A flow starts once: more data later changes neither the interval under way nor the end of a finished flow.
+#[test]
+fn a_flow_starts_once() {
+    let mut flow = Flow::start(config(0.9, 1.0), Some(2 * SHARE), ms(1));
+    flow.reflex.on_start(ms(3));
+    flow.step(SHARE);
+    assert_eq!(flow.standing().interval, Span::from_ms(4));
+    assert!(flow.step(SHARE).finish);
+    flow.reflex.on_start(ms(12));
+    assert_eq!(flow.reflex.deadline(), None);
+}
+
+/// Each range of a configuration, at its ends; what is refused says why.
+#[test]
+fn configurations_are_checked() {
+    let weights = |high, low| ReflexConfig { give_way: GiveWay::Weight { high, low }, ..config(0.5, 1.0) };
+    let longest = Span::from_ps(1 << 61);
+    let halves = |interval| ReflexConfig { interval, warmup: 1, measure: 1, exploit: 2, ..config(0.5, 1.0) };
+    for allowed in
+        [config(0.0, 0.0), config(1.0, 1.0), weights(2.0, 1.0), weights(1e-9, 1e-10), halves(Span::from_ps(1 << 60))]
+    {
+        assert_eq!(allowed.check(), Ok(()));
+    }
+    for (refused, word) in [
+        (config(1.1, 1.0), "min_share"),
+        (config(1.0, -0.1), "min_delivery"),
+        (ReflexConfig { warmup: 0, ..config(0.5, 1.0) }, "phase"),
+        (ReflexConfig { measure: 0, ..config(0.5, 1.0) }, "phase"),
+        (ReflexConfig { exploit: 0, ..config(0.5, 1.0) }, "phase"),
+        (halves(Span::ZERO), "interval"),
+        (halves(longest), "interval"),
+        (weights(1.0, 1.0), "weight"),
+        (weights(1.0, 2.0), "weight"),
+        (weights(1.0, 0.0), "weight"),
+        (weights(1.0, -1.0), "weight"),
+    ] {
+        let error = refused.check().unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    let unknown = Reflex::new(Arc::new(config(0.5, 0.9)), None, 0).unwrap_err();
+    assert!(unknown.to_string().contains("size"), "{unknown}");
+}
+
+/// Phases are written and read by the same names.
+#[test]
+fn phases_have_names() {
+    let names = ["warmup", "measure", "exploit"];
+    let phases = [Phase::Warmup, Phase::Measure, Phase::Exploit];
+    assert_eq!((phases.map(Phase::name), names.map(Phase::from_name)), (names, phases.map(Some)));
+    assert_eq!(Phase::from_name(""), None);
+}
+
+/// The policy that a sender asks is REFLEX itself: the same deadlines, directives and counts.
+#[test]
+fn the_policy_is_asked_through() {
+    use crate::contract::policy::Policy;
+    let mut flow = Flow::start(config(0.5, 0.9), Some(20 * SHARE), ms(0));
+    let mut policy = Policy::from(Reflex::new(Arc::new(config(0.5, 0.9)), Some(20 * SHARE), 0).expect("within range"));
+    assert_eq!(policy.deadline(), None);
+    policy.on_start(ms(0));
+    while let Some(at) = flow.reflex.deadline() {
+        assert_eq!(policy.deadline(), Some(at));
+        let directive = flow.step(SHARE / 2);
+        let progress = Progress { acked_bytes: flow.acked, sent_bytes: flow.acked };
+        assert_eq!(policy.on_deadline(at, progress), directive);
+        assert_eq!(policy.stream_end(), flow.reflex.stream_end());
+        assert_eq!(policy.counts(at, progress), flow.reflex.counts(at, progress));
+    }
+    assert_eq!(policy.deadline(), None);
+    assert!(flow.reflex.counts(ms(10_000), Progress::default()).low_bytes > 0, "it gave way");
 }

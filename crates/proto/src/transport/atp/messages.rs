@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::order::{Order, Queue, Schedule};
+use super::order::{Link, Linked, Order, Queue, Schedule};
 
 /// Most messages of a flow: the receiver keeps a few bytes for each.
 pub const MAX_MESSAGES: u32 = 1 << 26;
@@ -32,8 +32,11 @@ struct Fragment {
     state: State,
 }
 
+/// What is known of a message, in one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Message {
+    link: Link,
     bytes: u32,
     /// Index of its first fragment.
     first: u32,
@@ -48,6 +51,20 @@ struct Message {
     /// Lost fragments, first lost first; may hold some that have arrived since.
     lost_first: u32,
     lost_last: u32,
+}
+
+const _: () = assert!(size_of::<Message>() == 64);
+
+impl Linked for Message {
+    #[inline]
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    #[inline]
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
 }
 
 /// A packet to send.
@@ -116,7 +133,6 @@ impl Messages {
         let messages = messages.min(RESERVED_MAX) as usize;
         self.list.reserve(messages);
         self.fragments.reserve(messages);
-        self.schedule.reserve(messages);
     }
 
     /// Takes a message; false if it is empty or the flow can hold no more.
@@ -135,6 +151,7 @@ impl Messages {
             self.fragments.resize(self.fragments.len() + fragments as usize, unsent);
         }
         self.list.push(Message {
+            link: Link::APART,
             bytes,
             first,
             fragments,
@@ -146,7 +163,6 @@ impl Messages {
             lost_first: NONE,
             lost_last: NONE,
         });
-        self.schedule.add();
         self.unfinished += 1;
         self.missing_bytes += u64::from(bytes);
         self.place(self.count() - 1);
@@ -305,7 +321,8 @@ impl Messages {
             (0, 1..) => Some(Queue::Repair),
             (0, 0) => None,
         };
-        self.schedule.place(number, queue, message.missing, message.missing_bytes);
+        let (packets, bytes) = (message.missing, message.missing_bytes);
+        self.schedule.place(&mut self.list, number, queue, packets, bytes);
     }
 
     /// Messages by size: class `i` holds those of up to 2^i packets.

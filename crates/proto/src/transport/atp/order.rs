@@ -35,7 +35,7 @@ const BINS: usize = 16;
 
 /// A message's place.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+pub(super) struct Link {
     /// The bin, or what the heap sorts by.
     key: u64,
     /// The message before it in its list, or its position in the heap.
@@ -44,11 +44,21 @@ struct Link {
     queue: Option<Queue>,
 }
 
-/// Messages in two queues.
+impl Link {
+    /// In no queue.
+    pub(super) const APART: Self = Self { key: 0, previous: NONE, next: NONE, queue: None };
+}
+
+/// A message that holds its own place, so that one cache line tells all about it.
+pub(super) trait Linked {
+    fn link(&self) -> &Link;
+    fn link_mut(&mut self) -> &mut Link;
+}
+
+/// Messages in two queues. Their list is the caller's.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     order: Order,
-    links: Vec<Link>,
     queues: [Members; 2],
 }
 
@@ -64,23 +74,12 @@ impl Schedule {
             Order::Fifo | Order::Mrdf => Members::Lists { ends: [(NONE, NONE); BINS], filled: 0 },
             Order::MrdfExact | Order::Uniform => Members::Heap(Vec::new()),
         };
-        Self { order, links: Vec::new(), queues: [members(), members()] }
+        Self { order, queues: [members(), members()] }
     }
 
     /// Whether messages that have little left go first.
     pub(super) fn by_remaining(&self) -> bool {
         matches!(self.order, Order::Mrdf | Order::MrdfExact)
-    }
-
-    /// Makes room for so many messages.
-    pub(super) fn reserve(&mut self, messages: usize) {
-        self.links.reserve(messages);
-    }
-
-    /// Another message, in no queue.
-    #[inline]
-    pub(super) fn add(&mut self) {
-        self.links.push(Link { key: 0, previous: NONE, next: NONE, queue: None });
     }
 
     /// The first message of a queue.
@@ -102,8 +101,15 @@ impl Schedule {
 
     /// Puts a message with so much remaining into a queue, or into none.
     #[inline]
-    pub(super) fn place(&mut self, message: u32, queue: Option<Queue>, packets: u32, bytes: u32) {
-        let link = self.links[message as usize];
+    pub(super) fn place(
+        &mut self,
+        list: &mut [impl Linked],
+        message: u32,
+        queue: Option<Queue>,
+        packets: u32,
+        bytes: u32,
+    ) {
+        let link = *list[message as usize].link();
         let key = match self.order {
             Order::Fifo => 0,
             Order::Mrdf => u64::from(bin(packets)),
@@ -115,28 +121,27 @@ impl Schedule {
             return;
         }
         if let Some(old) = link.queue {
-            self.remove(message, old);
+            self.remove(list, message, old);
         }
-        let link = &mut self.links[message as usize];
+        let link = list[message as usize].link_mut();
         (link.key, link.queue) = (key, queue);
         if let Some(queue) = queue {
-            self.insert(message, queue);
+            self.insert(list, message, queue);
         }
     }
 
-    fn insert(&mut self, message: u32, queue: Queue) {
-        let links = &mut self.links;
+    fn insert(&mut self, list: &mut [impl Linked], message: u32, queue: Queue) {
         match &mut self.queues[queue as usize] {
             Members::Lists { ends, filled } => {
-                let bin = links[message as usize].key as usize;
+                let bin = list[message as usize].link().key as usize;
                 let (first, last) = &mut ends[bin];
                 let before = *last;
-                links[message as usize].previous = before;
-                links[message as usize].next = NONE;
+                let link = list[message as usize].link_mut();
+                (link.previous, link.next) = (before, NONE);
                 if before == NONE {
                     *first = message;
                 } else {
-                    links[before as usize].next = message;
+                    list[before as usize].link_mut().next = message;
                 }
                 *last = message;
                 *filled |= 1 << bin;
@@ -144,26 +149,25 @@ impl Schedule {
             Members::Heap(heap) => {
                 let position = heap.len();
                 heap.push(message);
-                sift_up(heap, links, position);
+                sift_up(heap, list, position);
             }
         }
     }
 
-    fn remove(&mut self, message: u32, queue: Queue) {
-        let links = &mut self.links;
-        let Link { key, previous, next, .. } = links[message as usize];
+    fn remove(&mut self, list: &mut [impl Linked], message: u32, queue: Queue) {
+        let Link { key, previous, next, .. } = *list[message as usize].link();
         match &mut self.queues[queue as usize] {
             Members::Lists { ends, filled } => {
                 let (first, last) = &mut ends[key as usize];
                 if previous == NONE {
                     *first = next;
                 } else {
-                    links[previous as usize].next = next;
+                    list[previous as usize].link_mut().next = next;
                 }
                 if next == NONE {
                     *last = previous;
                 } else {
-                    links[next as usize].previous = previous;
+                    list[next as usize].link_mut().previous = previous;
                 }
                 if *first == NONE {
                     *filled &= !(1 << key);
@@ -174,10 +178,10 @@ impl Schedule {
                 let moved = heap.pop().expect("the heap holds the message");
                 if moved != message {
                     heap[position] = moved;
-                    links[moved as usize].previous = position as u32;
-                    sift_up(heap, links, position);
-                    let position = links[moved as usize].previous as usize;
-                    sift_down(heap, links, position);
+                    list[moved as usize].link_mut().previous = position as u32;
+                    sift_up(heap, list, position);
+                    let position = list[moved as usize].link().previous as usize;
+                    sift_down(heap, list, position);
                 }
             }
         }
@@ -197,38 +201,41 @@ fn scatter(message: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-fn sift_up(heap: &mut [u32], links: &mut [Link], mut position: usize) {
+fn key(list: &[impl Linked], message: u32) -> u64 {
+    list[message as usize].link().key
+}
+
+fn sift_up(heap: &mut [u32], list: &mut [impl Linked], mut position: usize) {
     let message = heap[position];
     while position > 0 {
         let parent = (position - 1) / 2;
-        if links[heap[parent] as usize].key <= links[message as usize].key {
+        if key(list, heap[parent]) <= key(list, message) {
             break;
         }
         heap[position] = heap[parent];
-        links[heap[position] as usize].previous = position as u32;
+        list[heap[position] as usize].link_mut().previous = position as u32;
         position = parent;
     }
     heap[position] = message;
-    links[message as usize].previous = position as u32;
+    list[message as usize].link_mut().previous = position as u32;
 }
 
-fn sift_down(heap: &mut [u32], links: &mut [Link], mut position: usize) {
+fn sift_down(heap: &mut [u32], list: &mut [impl Linked], mut position: usize) {
     let message = heap[position];
-    let key = |links: &[Link], message: u32| links[message as usize].key;
     loop {
         let left = 2 * position + 1;
         let Some(&first) = heap.get(left) else { break };
-        let right = heap.get(left + 1).filter(|&&right| key(links, right) < key(links, first));
+        let right = heap.get(left + 1).filter(|&&right| key(list, right) < key(list, first));
         let child = left + usize::from(right.is_some());
-        if key(links, message) <= key(links, heap[child]) {
+        if key(list, message) <= key(list, heap[child]) {
             break;
         }
         heap[position] = heap[child];
-        links[heap[position] as usize].previous = position as u32;
+        list[heap[position] as usize].link_mut().previous = position as u32;
         position = child;
     }
     heap[position] = message;
-    links[message as usize].previous = position as u32;
+    list[message as usize].link_mut().previous = position as u32;
 }
 
 #[cfg(test)]
@@ -236,19 +243,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn schedule(order: Order, remaining: &[u32]) -> Schedule {
-        let mut schedule = Schedule::new(order);
-        for (message, &packets) in (0..).zip(remaining) {
-            schedule.add();
-            schedule.place(message, Some(Queue::Fresh), packets, packets * 1000);
+    impl Linked for Link {
+        fn link(&self) -> &Link {
+            self
         }
-        schedule
+
+        fn link_mut(&mut self) -> &mut Link {
+            self
+        }
     }
 
-    fn emptied(mut schedule: Schedule) -> Vec<u32> {
+    fn schedule(order: Order, remaining: &[u32]) -> (Schedule, Vec<Link>) {
+        let (mut schedule, mut links) = (Schedule::new(order), alloc::vec![Link::APART; remaining.len()]);
+        for (message, &packets) in (0..).zip(remaining) {
+            schedule.place(&mut links, message, Some(Queue::Fresh), packets, packets * 1000);
+        }
+        (schedule, links)
+    }
+
+    fn emptied((mut schedule, mut links): (Schedule, Vec<Link>)) -> Vec<u32> {
         core::iter::from_fn(|| {
             let first = schedule.first(Queue::Fresh)?;
-            schedule.place(first, None, 0, 0);
+            schedule.place(&mut links, first, None, 0, 0);
             Some(first)
         })
         .collect()
@@ -274,8 +290,8 @@ mod tests {
 
     #[test]
     fn the_last_is_the_largest() {
-        assert_eq!(schedule(Order::Mrdf, &[9, 4, 1]).last(Queue::Fresh), Some(0));
-        assert_eq!(schedule(Order::Fifo, &[9, 4, 1]).last(Queue::Fresh), Some(2));
+        assert_eq!(schedule(Order::Mrdf, &[9, 4, 1]).0.last(Queue::Fresh), Some(0));
+        assert_eq!(schedule(Order::Fifo, &[9, 4, 1]).0.last(Queue::Fresh), Some(2));
     }
 
     proptest! {
@@ -284,7 +300,7 @@ mod tests {
         #[test]
         fn the_first_is_what_a_search_finds(steps in proptest::collection::vec((0..12u32, 0..3u8, 1..20u32), 0..200)) {
             for order in [Order::Fifo, Order::Mrdf, Order::MrdfExact, Order::Uniform] {
-                let mut schedule = schedule(order, &[1; 12]);
+                let (mut schedule, mut links) = schedule(order, &[1; 12]);
                 // Queue, rank and the step at which a message got it.
                 let rank = |message: u32, packets: u32| match order {
                     Order::Fifo => 0,
@@ -295,7 +311,7 @@ mod tests {
                 let mut model: Vec<_> = (0..12).map(|message| (Some(Queue::Fresh), rank(message, 1), message)).collect();
                 for (step, &(message, queue, packets)) in (100..).zip(&steps) {
                     let queue = [None, Some(Queue::Fresh), Some(Queue::Repair)][usize::from(queue)];
-                    schedule.place(message, queue, packets, packets * 1000);
+                    schedule.place(&mut links, message, queue, packets, packets * 1000);
                     let place = &mut model[message as usize];
                     if (place.0, place.1) != (queue, rank(message, packets)) {
                         *place = (queue, rank(message, packets), step);

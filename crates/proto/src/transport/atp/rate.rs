@@ -109,10 +109,10 @@ pub(super) struct RateControl {
     /// Closed ones, oldest first, and one that is open.
     windows: VecDeque<Window>,
     open: Option<Window>,
-    /// Index of the priority from 0, and the thresholds' constants.
+    /// Index of the priority from 0.
     priority: u8,
-    priorities: u8,
-    priority_base: f64,
+    /// The rates α_m from which the next priority begins, ascending.
+    thresholds: Box<[f64]>,
 }
 
 impl RateControl {
@@ -124,6 +124,7 @@ impl RateControl {
             Some(shared) => Law::Window(Box::new(SharedPath::new(shared, config.payload))),
         };
         let bound = config.max_loss.fraction().max(TARGET_MIN);
+        let threshold = |k: u8| libm::pow(config.priority_base, -f64::from(config.priorities - k)) * max_rate;
         let mut this = Self {
             config: control,
             law,
@@ -134,8 +135,7 @@ impl RateControl {
             windows: VecDeque::with_capacity(4),
             open: None,
             priority: config.priorities - 1,
-            priorities: config.priorities,
-            priority_base: config.priority_base,
+            thresholds: (1..config.priorities).map(threshold).collect(),
         };
         this.follow_window(rtt_guess);
         this.update_priority();
@@ -254,12 +254,19 @@ impl RateControl {
         }
     }
 
-    /// When [`Self::advance`] has something to do, at the latest.
+    /// When [`Self::advance`] has something to do, at the latest: [`Instant::MAX`] without a packet in a window.
     #[inline]
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let judgement = self.windows.front().map(|window| window.judged_at);
-        let closing = self.open.as_ref().map(|window| self.closing(window));
-        judgement.into_iter().chain(closing).min()
+    pub(super) fn deadline(&self) -> Instant {
+        let judgement = self.windows.front().map_or(Instant::MAX, |window| window.judged_at);
+        let closing = self.open.as_ref().map_or(Instant::MAX, |window| self.closing(window));
+        judgement.min(closing)
+    }
+
+    /// Whether [`Self::advance`] has something to do.
+    #[inline]
+    pub(super) fn is_due(&self, now: Instant, settled: u64) -> bool {
+        let is_known = |window: &Window| settled >= window.first + u64::from(window.sent);
+        self.deadline() <= now || self.windows.front().is_some_and(is_known)
     }
 
     /// When an open window ends.
@@ -335,10 +342,7 @@ impl RateControl {
 
     /// P_m iff α_{m−1} ≤ R < α_m.
     fn update_priority(&mut self) {
-        let rank = |rate: f64| {
-            let above = |k: u8| libm::pow(self.priority_base, -f64::from(self.priorities - k)) * self.max_rate;
-            (1..self.priorities).take_while(|&k| rate >= above(k)).count() as u8
-        };
+        let rank = |rate: f64| self.thresholds.iter().take_while(|&&threshold| rate >= threshold).count() as u8;
         // The rank is that of both ends of the hysteresis, or stays between them.
         self.priority = self.priority.clamp(rank(self.rate / HYSTERESIS), rank(self.rate * HYSTERESIS));
     }
@@ -372,7 +376,7 @@ mod tests {
             control.on_sent(at, number, RTT);
         }
         let next = first + sent;
-        let closing = control.deadline().expect("an open window");
+        let closing = control.deadline();
         let know = |settled| Knowledge { rtt: RTT, base_rtt: Some(RTT), settled, next, under_way: next - settled };
         assert!(!control.advance(closing, &know(first)), "its packets are under way");
         for number in first..first + arrived {
@@ -406,7 +410,7 @@ mod tests {
         assert!(!control.advance(Instant::ZERO.after(RTT), &know));
         (0..4).for_each(|number| control.on_arrived(number));
         assert!(!control.advance(Instant::ZERO.after(RTT.times(3).minus(Span::from_ps(1))), &know));
-        assert_eq!(control.deadline(), Some(Instant::ZERO.after(RTT.times(3))));
+        assert_eq!(control.deadline(), Instant::ZERO.after(RTT.times(3)));
         assert!(control.advance(Instant::ZERO.after(RTT.times(3)), &know));
         assert_eq!(gbit(&control), 7.0);
     }
@@ -416,9 +420,9 @@ mod tests {
     fn poor_windows_last_longer() {
         let mut control = control(RateControlConfig::paper(), 0.5);
         control.on_sent(Instant::ZERO, 0, RTT);
-        assert_eq!(control.deadline(), Some(Instant::ZERO.after(RTT.times(4))));
+        assert_eq!(control.deadline(), Instant::ZERO.after(RTT.times(4)));
         (1..8).for_each(|number| control.on_sent(Instant::ZERO, number, RTT));
-        assert_eq!(control.deadline(), Some(Instant::ZERO.after(RTT)));
+        assert_eq!(control.deadline(), Instant::ZERO.after(RTT));
     }
 
     /// One window without loss at the fair rate of N flows on a link of R_max. With fixed m the rate grows 1 + m (N - 1)

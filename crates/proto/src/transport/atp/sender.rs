@@ -158,16 +158,17 @@ impl AtpSender {
 
     /// Lets the rate control look at its windows.
     fn advance_control(&mut self, now: Instant) {
-        if self.control.is_none() {
-            return;
+        let Some(control) = &self.control else { return };
+        let (mut changed, settled) = (control.listens(), self.primary.flight.settled());
+        if control.is_due(now, settled) {
+            let know = self.knowledge();
+            let judged = self.control.as_mut().expect("as above").advance(now, &know);
+            if judged && let Some(backup) = &mut self.backup {
+                backup.on_window();
+            }
+            changed |= judged;
         }
-        let know = self.knowledge();
-        let Some(control) = &mut self.control else { return };
-        let judged = control.advance(now, &know);
-        if judged && let Some(backup) = &mut self.backup {
-            backup.on_window();
-        }
-        if judged || control.listens() {
+        if changed {
             self.follow_rate();
         }
     }
@@ -276,17 +277,17 @@ impl AtpSender {
         });
     }
 
-    /// When the tail timer of a sub-flow expires. While acknowledgements come, order tells of losses: the timer runs from
-    /// the last one, or lost acknowledgements would make it too fast.
+    /// When the tail timer of a sub-flow expires, [`Instant::MAX`] if nothing is under way. While acknowledgements come,
+    /// order tells of losses: the timer runs from the last one, or lost acknowledgements would make it too fast.
     #[inline]
-    fn tail_at(&self, flight: &Flight) -> Option<Instant> {
-        let oldest = flight.oldest()?;
-        Some(match self.config.loss {
+    fn tail_at(&self, flight: &Flight) -> Instant {
+        let Some(oldest) = flight.oldest() else { return Instant::MAX };
+        match self.config.loss {
             LossDetection::Timeout(span) => oldest.after(span),
             LossDetection::Order { .. } => {
                 oldest.max(self.last_arrival).after(self.rtt.rto().times(1 << self.back_off.min(BACK_OFF_MAX)))
             }
-        })
+        }
     }
 
     fn handle_tail(&mut self, now: Instant) {
@@ -358,10 +359,15 @@ impl AtpSender {
         Some(packet)
     }
 
+    #[inline]
     fn transmit_backup(&mut self, now: Instant) -> Option<Packet> {
         if self.backup_at()? > now {
             return None;
         }
+        self.send_backup(now)
+    }
+
+    fn send_backup(&mut self, now: Instant) -> Option<Packet> {
         let pick = self.messages.next_backup()?;
         let class = self.config.backup_class();
         let backup = self.backup.as_mut()?;
@@ -409,19 +415,15 @@ impl AtpSender {
         if self.messages.has_next(self.repairs()) && self.has_room() {
             consider(self.primary.pacer.next_at(), Timer::Pace);
         }
-        if let Some(at) = self.tail_at(&self.primary.flight) {
-            consider(at, Timer::LossDetection);
-        }
-        if let Some(at) = self.control.as_ref().and_then(|control| control.deadline()) {
-            consider(at, Timer::RateControl);
+        consider(self.tail_at(&self.primary.flight), Timer::LossDetection);
+        if let Some(control) = &self.control {
+            consider(control.deadline(), Timer::RateControl);
         }
         if let Some(backup) = &self.backup {
             if let Some(at) = self.backup_at() {
                 consider(at, Timer::Pace);
             }
-            if let Some(at) = self.tail_at(&backup.subflow.flight) {
-                consider(at, Timer::LossDetection);
-            }
+            consider(self.tail_at(&backup.subflow.flight), Timer::LossDetection);
         }
         (next.at < Instant::MAX).then_some(next)
     }
@@ -450,7 +452,9 @@ impl Transport for AtpSender {
                 self.total = Some(messages);
                 self.messages.reserve(messages);
                 self.primary.flight.reserve(messages);
+                self.close_if_enough();
             }
+            // More messages never make enough of those that have arrived.
             Command::SendMessage { bytes } if !self.finish && self.phase == Phase::Open => {
                 self.messages.push(bytes);
             }
@@ -466,16 +470,16 @@ impl Transport for AtpSender {
                 if self.phase == Phase::Open {
                     self.total = Some(self.messages.count());
                 }
+                self.close_if_enough();
             }
             _ => {}
         }
-        self.close_if_enough();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         if self.phase == Phase::Open {
             let backup = self.backup.as_ref().map(|backup| &backup.subflow.flight);
-            let expired = |flight: &Flight| self.tail_at(flight).is_some_and(|at| at <= now);
+            let expired = |flight: &Flight| self.tail_at(flight) <= now;
             if expired(&self.primary.flight) || backup.is_some_and(expired) {
                 self.handle_tail(now);
             }

@@ -132,3 +132,31 @@ fn shares_are_held_against_the_contract() {
     assert_eq!((groups[1].min_share, shares.below_min_share), (0.3, 0.29));
     assert_eq!((groups[1].all.fluid_share, groups[0].all.fair_share), (None, None));
 }
+
+/// An object takes until its last flow is over, whatever the flows' number; one that is not complete bounds the tail.
+#[test]
+fn objects_take_as_long_as_their_last_flow() {
+    let mut result = samples::run();
+    result.simulated = Span::from_ms(1);
+    let of = |object, mut flow: FlowRow| {
+        (flow.object, flow.start) = (Some(object), pliant_proto::time::Instant::ZERO);
+        flow
+    };
+    let ends = |us: u64, flow: FlowRow| FlowRow {
+        completed: Some(pliant_proto::time::Instant::ZERO.after(Span::from_us(us))),
+        ..flow
+    };
+    result.flows = vec![
+        ends(10, of(0, samples::flow(0, 1000))),
+        ends(30, of(0, samples::flow(1, 1000))),
+        ends(20, of(1, samples::flow(2, 1000))),
+        of(2, samples::unfinished(3, 1000)),
+        ends(900, samples::flow(4, 1000)),
+    ];
+    let groups = by_group(&result);
+    let objects = groups[0].objects.unwrap();
+    assert_eq!((objects.objects, objects.completed), (3, 2));
+    assert_eq!(objects.completion_us.p50, Estimate { value: 30.0, lower_bound: false });
+    assert_eq!(objects.completion_us.p99, Estimate { value: 1000.0, lower_bound: true });
+    assert_eq!(groups[1].objects, None);
+}

@@ -1,0 +1,22 @@
+//! What goes to stdout.
+
+use std::io::Write;
+
+use crate::Ending;
+use crate::error::CliError;
+
+/// Prints to stdout; a reader that has gone is an error like any other.
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    write!(out, "{text}{end}")?;
+    Ok(out.flush()?)
+}
+
+/// Names and what they are, one line each.
+pub(crate) fn print_rows(rows: &[(String, String)]) -> Result<Ending, CliError> {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines = rows.iter().map(|(name, description)| format!("{name:width$}  {description}\n"));
+    print(&lines.collect::<String>())?;
+    Ok(Ending::Done)
+}
