@@ -16,5 +16,6 @@ mod namespaces;
 pub mod network;
 pub mod pattern;
 pub mod plan;
+mod result;
 pub mod run;
 pub mod switch;
