@@ -179,6 +179,8 @@ pub fn run(
     let folder = tempfile::tempdir().map_err(failed("make a temporary folder"))?;
     let file = folder.path().join("scenario.toml");
     std::fs::write(&file, scenario.to_toml()).map_err(failed("write a temporary file"))?;
+    // Mail of objects goes through this process and its threads.
+    let _in_time = options.real_time.then(RealTime::begin);
     let mut processes = Processes::spawn(scenario, options, &file)?;
     processes.expect_all(ALIVE)?;
     if !options.on_loopback {
@@ -401,6 +403,30 @@ impl Processes {
 /// Real-time priorities, of 1 to 99.
 const HOST_PRIORITY: &str = "5";
 const SWITCH_PRIORITY: &str = "10";
+
+/// While it is there this thread, and those that it starts, have the hosts' priority.
+struct RealTime {
+    thread: String,
+}
+
+impl RealTime {
+    fn begin() -> Self {
+        let this = Self { thread: rustix::thread::gettid().as_raw_nonzero().to_string() };
+        this.change(&["--rr", "-p", HOST_PRIORITY]);
+        this
+    }
+
+    /// Best effort: where it is not allowed the processes fail at once, and say so.
+    fn change(&self, arguments: &[&str]) {
+        let _ = Command::new("chrt").args(arguments).arg(&self.thread).stderr(Stdio::null()).status();
+    }
+}
+
+impl Drop for RealTime {
+    fn drop(&mut self) {
+        self.change(&["--other", "-p", "0"]);
+    }
+}
 
 /// The command of a process, to which its arguments are added.
 fn program(options: &Options, priority: &str) -> Command {
