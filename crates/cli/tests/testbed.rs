@@ -42,6 +42,8 @@ fn every_transport(folder: &Path) -> PathBuf {
     group("reflex", "transport = \"dctcp\"\nclass = 1\ncontract = { min_share = 0.9 }\nreflex = { low_class = 2 }");
     group("messages", "transport = \"dctcp\"\nmessages = { size = \"1000B\" }");
     group("atp", "transport = \"atp\"\nclass = 8\nack_class = 0\ncontract = { min_delivery = 0.9 }");
+    group("homa", "transport = \"homa\"\nclass = 8\nhoma = { resend_interval = \"50ms\" }");
+    group("push", "transport = \"push\"\npush = { block = \"100kB\", min_rto = \"20ms\", initial_rto = \"50ms\" }");
     let file = folder.join("transports.toml");
     fs::write(&file, text).unwrap();
     file
@@ -80,7 +82,7 @@ fn assert_all_completed(rows: &[Vec<(String, String)>], flows: usize) {
     }
 }
 
-const TRANSPORTS: usize = 14;
+const TRANSPORTS: usize = 16;
 
 /// 5 % loss, duplication and reordering: every transport delivers every byte.
 #[test]
@@ -90,6 +92,40 @@ fn a_bad_network_loses_no_byte() {
     let (rows, said) = flows(&every_transport(folder.path()), &["--relay", "--faults", faults]);
     assert_all_completed(&rows, TRANSPORTS);
     assert!(said.contains("sent twice"), "{said}");
+}
+
+/// An object that three hosts hold reaches a fourth through loss: each source brings a part, the controller's mail takes the
+/// pipes, and no byte is wrong.
+#[test]
+fn an_object_comes_from_three_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("object.toml");
+    let text = r#"
+        duration = "100ms"
+        drain = "30s"
+        topology = { kind = "star", hosts = 4, link = { rate = "20Mbit/s", delay = "500us" } }
+        [traffic.images]
+        kind = "objects"
+        transport = "push"
+        fanout = 3
+        holders = "0..3"
+        receivers = "3..4"
+        size = "600kB"
+        period = "0s"
+        objects = 1
+        push = { block = "200kB", control_delay = "1ms", min_rto = "20ms", initial_rto = "50ms" }
+        "#;
+    fs::write(&file, text).unwrap();
+    let (rows, said) = flows(&file, &["--relay", "--faults", "loss = 0.02"]);
+    assert_eq!(rows.len(), 3);
+    let sum = |name: &str| rows.iter().map(|row| cell(row, name).parse::<u64>().unwrap()).sum::<u64>();
+    for row in &rows {
+        assert_eq!(cell(row, "state"), "completed");
+        assert!(cell(row, "symbols").parse::<u64>().unwrap() > 0, "a source brought nothing");
+    }
+    // A block has 136 symbols of 1460 bytes.
+    assert_eq!(sum("decoded_blocks") + sum("whole_blocks"), 600_000u64.div_ceil(136 * 1460));
+    assert!(sum("symbols") - sum("excess_symbols") >= 600_000 / 1460, "{said}");
 }
 
 /// Two seconds in which nothing arrives, in the middle of all flows.

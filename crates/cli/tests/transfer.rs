@@ -157,7 +157,7 @@ fn what_goes_wrong_is_told_in_one_line() {
     assert_ends(&send(file, "192.0.2.1:7", &["--plain"]), 2, "192.0.2.1:7 is not a loopback address");
     assert_ends(&send(file, "nowhere", &["--plain"]), 2, "nowhere: an address is IP:PORT");
     assert_ends(&with_key(&["--bytes", "1MB"]), 2, "--bytes and --for go without a FILE");
-    assert_ends(&with_key(&["--transport", "express-pass", "--min-share", "0.5"]), 2, "does not honour min_share");
+    assert_ends(&with_key(&["--transport", "expresspass", "--min-share", "0.5"]), 2, "does not honour min_share");
     assert_ends(&with_key(&["--transport", "near-opt"]), 2, "near-opt needs an oracle");
     assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "--rate-cap must be above 0");
     assert_ends(&send("none", &nobody, &["--plain"]), 2, "none: No such file");
@@ -360,4 +360,72 @@ fn a_file_is_fetched_though_a_source_is_killed() {
     let mut receiver = Receiver::new(&[&["--discard"], &key[..]].concat());
     assert_ends(&fetch(&[&[receiver.address.as_str()], &key[..]].concat()), 3, "does not begin as a transfer does");
     receiver.child.kill().unwrap();
+}
+
+/// A fetch that is killed under way leaves its blocks; the next does not load them again, and the file is whole.
+#[test]
+fn a_killed_fetch_is_resumed() {
+    let place = Place::new(16 * MB);
+    let key = ["--key", place.key.as_str()];
+    let mut offers =
+        [(); 2].map(|()| Receiver::offering(&place.file, &[&key[..], &["--rate-cap", "100Mbit/s"]].concat()));
+    let addresses = offers.each_ref().map(|offer| offer.address.clone());
+    let into = place.path("into");
+    std::fs::create_dir(&into).unwrap();
+    let fetch = || {
+        let mut command = pliant();
+        command.arg("fetch").args(&addresses).args(key).args(["--json", "--into"]).arg(&into);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let hidden =
+        || -> Vec<PathBuf> { std::fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>() };
+    let mut killed = fetch();
+    // Two blocks of about 2 MiB are there, and most are not.
+    let part = |bytes: usize| {
+        hidden().iter().any(|path| {
+            path.extension().is_some_and(|ending| ending == "part")
+                && path.metadata().is_ok_and(|file| file.len() > bytes as u64)
+        })
+    };
+    while !part(3 * MB) {
+        assert!(killed.try_wait().unwrap().is_none(), "it fetches");
+        std::thread::yield_now();
+    }
+    // SIGKILL: nothing is tidied up.
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(hidden().len(), 2, "the blocks, and what vouches for them");
+
+    let fetched = fetch().wait_with_output().unwrap();
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert!(std::fs::read(into.join("file")).unwrap() == place.content);
+    assert_eq!(hidden(), [into.join("file")]);
+    let json: serde_json::Value = serde_json::from_slice(&fetched.stdout).unwrap();
+    let kept = json["kept_bytes"].as_u64().unwrap();
+    assert!(kept > 3 * MB as u64, "{json}");
+    let symbols =
+        |key: &str| json["sources"].as_array().unwrap().iter().map(|source| source[key].as_u64().unwrap()).sum::<u64>();
+    // A symbol has less than 1200 bytes. Beside what was missing there came what is sent in vain at the end of each block.
+    let needed = (place.content.len() as u64 - kept).div_ceil(1100);
+    let all = place.content.len() as u64 / 1200;
+    assert!(symbols("symbols") - symbols("excess_symbols") <= needed + 100, "{json}");
+    assert!(symbols("symbols") < all, "what was there was loaded again: {json}");
+    offers.iter_mut().for_each(|offer| offer.child.kill().unwrap());
+}
+
+/// A transport has one name: scenarios take those that `send` takes.
+#[test]
+fn scenarios_know_the_same_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("names.toml");
+    for transport in pliant_net::flow::TransportName::all() {
+        let scenario = format!(
+            "duration = \"1ms\"\n[topology]\nkind = \"star\"\nhosts = 2\nlink = {{ rate = \"1Gbit/s\", delay = \"1us\" }}\n\
+             [queues]\nplan = \"expresspass\"\n[traffic.a]\nkind = \"permutation\"\nsize = \"1kB\"\n\
+             transport = \"{transport}\"\n"
+        );
+        std::fs::write(&file, scenario).unwrap();
+        let output = run(&["check", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
 }

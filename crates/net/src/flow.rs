@@ -44,9 +44,9 @@ const LOW_WEIGHT: f64 = 0.1;
 pub enum TransportName {
     /// By a congestion window: any of the [`Algorithm`]s.
     Tcp(Algorithm),
-    /// On credits (`express-pass`).
+    /// On credits (`expresspass`).
     ExpressPass,
-    /// On credits and by a window (`flex-pass`).
+    /// On credits and by a window (`flexpass`).
     FlexPass,
     /// As messages of which some may be missing (`atp`).
     Atp,
@@ -62,8 +62,8 @@ impl TransportName {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp(algorithm) => algorithm.name(),
-            Self::ExpressPass => "express-pass",
-            Self::FlexPass => "flex-pass",
+            Self::ExpressPass => "expresspass",
+            Self::FlexPass => "flexpass",
             Self::Atp => "atp",
         }
     }

@@ -1,12 +1,6 @@
 //! Many transports on one UDP socket: a host of a testbed.
 //!
-//! The loop is the simulator's with a real clock and a real network: what arrived is handled, deadlines that have come
-//! are handled, every transport that was touched is drained, and the loop sleeps until there is more. DSCP and ECN are
-//! set on each packet and read from each.
-//!
-//! Deadlines of pacers are handled as of the time when they were due, before anything else: a rate stays what the
-//! transport wants however late the process wakes up, and only the packets themselves are late. All others are handled
-//! as of now, after what has arrived: a timeout must not strike while the acknowledgement waits in the socket.
+//! DSCP and ECN are set on each packet and read from each, and each packet is answered by itself, as in the simulator.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,32 +10,24 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use pliant_proto::event_queue::{Event as TimerEvent, EventQueue};
+use pliant_proto::host as shared;
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, TrafficClass, WireFormat};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::{Deadline, Event, Outlet, Timer, Transport, drain};
+use pliant_proto::transport::{Command, Deadline, Event, Outlet, Transport, drain};
+use pliant_proto::units::Rate;
 use pliant_proto::wire;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::clock::SharedClock;
 use crate::connection::Refused;
+use crate::event_loop::{Carrier, MAX_ARREARS, Schedule, Taken, Timed, turn, wait};
 use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
+use crate::socket::Alarm;
 
 /// Asked of the kernel for each direction; it may grant less.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 /// Bytes of the largest datagram.
 const DATAGRAM_BYTES: usize = 2048;
-/// A pacer that is later than this is not made up for: what it would send by now would be a burst.
-const MAX_ARREARS: Span = Span::from_ms(2);
-/// System calls for what has arrived before anything else is done.
-const RECEIVE_CALLS: usize = 4;
-
-/// Which deadlines are handled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Pacers,
-    All,
-}
 
 /// What a host's transports carry, and who hears of it.
 pub trait HostApplication<T> {
@@ -49,21 +35,46 @@ pub trait HostApplication<T> {
     fn fill(&mut self, endpoint: EndpointId, packet: &Packet, payload: &mut [u8]);
     /// Looks at the payload of a packet that arrived; it may be a repetition.
     fn arrived(&mut self, endpoint: EndpointId, packet: &Packet, payload: &[u8]);
-    /// Hears what a transport has to say.
+    /// Hears what a transport has to say, but for what it asks of its host.
     fn event(&mut self, now: Instant, endpoint: EndpointId, event: Event);
     /// After a transport was drained: may tell it more. Whether it did.
     fn refill(&mut self, now: Instant, endpoint: EndpointId, transport: &mut T) -> bool;
-    /// A transport's deadline was handled.
-    fn timed_out(&mut self, _now: Instant, _endpoint: EndpointId, _transport: &T) {}
 }
 
 struct Endpoint<T> {
-    transport: T,
+    flow: Timed<T>,
     peer: SocketAddrV4,
-    /// Time of the earliest pending timer; later ones of this endpoint are stale.
-    armed: Instant,
-    /// When it was last told something.
-    told: Instant,
+}
+
+/// What the flows of a host share, and since when somebody waits for it.
+struct Shared {
+    machines: shared::Host,
+    asked: Instant,
+}
+
+impl Shared {
+    fn ask(&mut self, now: Instant, endpoint: EndpointId, peer: SocketAddrV4, request: shared::HostRequest) {
+        // Time in which nobody waits is not made up for.
+        if self.machines.poll_timeout().is_none() {
+            self.asked = now;
+        }
+        self.machines.handle_request(endpoint, (*peer.ip()).into(), request);
+    }
+
+    /// The next answer that is due by `now`, and as of when: turns that came while the process slept were turns, as
+    /// pacers' deadlines are.
+    fn next_answer(&mut self, now: Instant) -> Option<(Instant, EndpointId, Command)> {
+        let due = self.machines.poll_timeout().filter(|due| *due <= now)?;
+        let at = due.max(self.asked).max(now.before(MAX_ARREARS));
+        self.machines.poll(at).map(|(endpoint, command)| (at, endpoint, command))
+    }
+}
+
+/// Where transports' outputs go, beside the application.
+struct Outputs {
+    schedule: Schedule,
+    shared: Shared,
+    outbox: Outbox,
 }
 
 /// Datagrams to send.
@@ -87,18 +98,17 @@ pub struct Host<T> {
     clock: SharedClock,
     framing: WireFormat,
     endpoints: HashMap<EndpointId, Endpoint<T>>,
-    timers: EventQueue,
-    /// Deadlines that have come and are put off.
-    later: Vec<TimerEvent>,
+    outputs: Outputs,
     receiver: Receiver,
     sender: Sender,
-    outbox: Outbox,
+    alarm: Option<Alarm>,
     refused: Refused,
 }
 
 impl<T: Transport> Host<T> {
-    /// A host at `address`. Packets that arrive count for their payload in `framing`.
-    pub fn bind(address: SocketAddrV4, clock: SharedClock, framing: WireFormat) -> io::Result<Self> {
+    /// A host at `address`, whose flows take turns at a link of rate `link`. Packets that arrive count for their payload in
+    /// `framing`.
+    pub fn bind(address: SocketAddrV4, clock: SharedClock, framing: WireFormat, link: Rate) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
         rustix::net::sockopt::set_ip_recvtos(&socket, true)?;
@@ -113,11 +123,14 @@ impl<T: Transport> Host<T> {
             clock,
             framing,
             endpoints: HashMap::new(),
-            timers: EventQueue::new(),
-            later: Vec::new(),
+            outputs: Outputs {
+                schedule: Schedule::default(),
+                shared: Shared { machines: shared::Host::new(link), asked: Instant::ZERO },
+                outbox: Outbox::default(),
+            },
             receiver: Receiver::new(DATAGRAM_BYTES),
             sender: Sender::new(),
-            outbox: Outbox::default(),
+            alarm: None,
             refused: Refused::default(),
         })
     }
@@ -133,6 +146,11 @@ impl<T: Transport> Host<T> {
         self.clock = clock;
     }
 
+    /// Lets `alarm` end a turn's sleep.
+    pub fn set_alarm(&mut self, alarm: Alarm) {
+        self.alarm = Some(alarm);
+    }
+
     /// What arrived and was not passed to a transport.
     pub fn refused(&self) -> Refused {
         self.refused
@@ -140,19 +158,18 @@ impl<T: Transport> Host<T> {
 
     /// Datagrams that the kernel would not send.
     pub fn failed(&self) -> u64 {
-        self.outbox.failed
+        self.outputs.outbox.failed
     }
 
     /// Adds an endpoint that talks to `peer`.
     pub fn open(&mut self, endpoint: EndpointId, transport: T, peer: SocketAddrV4) {
-        let before =
-            self.endpoints.insert(endpoint, Endpoint { transport, peer, armed: Instant::MAX, told: Instant::ZERO });
+        let before = self.endpoints.insert(endpoint, Endpoint { flow: Timed::new(transport), peer });
         assert!(before.is_none(), "an endpoint is opened once");
     }
 
     /// A transport.
     pub fn transport(&self, endpoint: EndpointId) -> Option<&T> {
-        self.endpoints.get(&endpoint).map(|endpoint| &endpoint.transport)
+        self.endpoints.get(&endpoint).map(|endpoint| &endpoint.flow.transport)
     }
 
     /// Lets a transport act, then takes all it has to say. What it sends leaves with the next [`turn`](Self::turn).
@@ -164,93 +181,34 @@ impl<T: Transport> Host<T> {
     ) {
         let now = self.clock.now();
         if let Some(state) = self.endpoints.get_mut(&endpoint) {
-            state.told = now;
-            act(&mut state.transport, application, now);
-            drain_all(state, endpoint, now, application, &mut self.timers, &mut self.outbox);
+            act(state.flow.tell(now), application, now);
+            drain_all(state, endpoint, now, application, &mut self.outputs);
         }
     }
 
     /// Handles what has arrived and what is due, sends what follows, then sleeps until there is more or until `until`.
     pub fn turn<A: HostApplication<T>>(&mut self, application: &mut A, until: Instant) -> io::Result<()> {
-        let paced = self.handle_timers(application, Which::Pacers);
-        self.flush()?;
-        let mut received = 0;
-        for _ in 0..RECEIVE_CALLS {
-            let now = self.clock.now();
-            let Self { socket, receiver, endpoints, timers, outbox, refused, framing, .. } = self;
-            let taken = receiver.receive(socket.as_fd(), |incoming| {
-                let decoded = wire::decode(incoming.bytes, TrafficClass::from_octet(incoming.octet));
-                let (Ok((mut packet, sack, payload)), false) = (decoded, incoming.truncated) else {
-                    refused.malformed += 1;
-                    return;
-                };
-                let endpoint = packet.to;
-                let Some(state) = endpoints.get_mut(&endpoint).filter(|state| state.peer == incoming.from) else {
-                    refused.stray += 1;
-                    return;
-                };
-                packet.wire_bytes = framing.wire_bytes(packet.payload());
-                if !payload.is_empty() {
-                    application.arrived(endpoint, &packet, &incoming.bytes[payload]);
-                }
-                state.told = now;
-                state.transport.handle_packet(now, &packet, &sack);
-                drain_all(state, endpoint, now, application, timers, outbox);
-            })?;
-            received += taken;
-            self.flush()?;
-            if !Receiver::is_full(taken) {
-                break;
-            }
+        let mut this = Turn { host: self, application, answered: false };
+        if turn(&mut this)? || this.answered {
+            return Ok(());
         }
-        let due = self.handle_timers(application, Which::All);
-        self.flush()?;
-        if received == 0 && !due && !paced { self.sleep(until) } else { Ok(()) }
-    }
-
-    /// Handles deadlines that have come. Whether there were any.
-    fn handle_timers<A: HostApplication<T>>(&mut self, application: &mut A, which: Which) -> bool {
-        let now = self.clock.now();
-        let mut any = false;
-        while let Some(event) = self.timers.peek().filter(|event| event.at <= now) {
-            self.timers.remove_first();
-            let endpoint = EndpointId::from_index(event.entity);
-            let Some(state) = self.endpoints.get_mut(&endpoint) else { continue };
-            if state.armed != event.at {
-                continue;
-            }
-            let Some(deadline) = state.transport.poll_timeout() else {
-                state.armed = Instant::MAX;
-                continue;
-            };
-            if deadline.at > now {
-                state.armed = Instant::MAX;
-                arm(state, endpoint, deadline, now, &mut self.timers);
-                continue;
-            }
-            let at = match (deadline.why, which) {
-                (Timer::Pace, _) => deadline.at.max(state.told).max(now.before(MAX_ARREARS)),
-                (_, Which::All) => now,
-                (_, Which::Pacers) => {
-                    self.later.push(event);
-                    continue;
-                }
-            };
-            any = true;
-            state.armed = Instant::MAX;
-            state.told = at;
-            state.transport.handle_timeout(at);
-            application.timed_out(at, endpoint, &state.transport);
-            drain_all(state, endpoint, at, application, &mut self.timers, &mut self.outbox);
+        let Outputs { schedule, shared, .. } = &self.outputs;
+        let until =
+            [schedule.next_at(), shared.machines.poll_timeout()].into_iter().flatten().fold(until, Instant::min);
+        let span = until.since(self.clock.now());
+        if span == Span::ZERO {
+            return Ok(());
         }
-        for event in self.later.drain(..) {
-            self.timers.push(event);
-        }
-        any
+        let at_most = Duration::from_nanos(span.as_ps().div_ceil(1000));
+        let socket = PollFd::new(&self.socket, PollFlags::IN);
+        let Some(alarm) = &self.alarm else { return wait(&mut [socket], Some(at_most)) };
+        wait(&mut [socket, PollFd::new(alarm.file(), PollFlags::IN)], Some(at_most))?;
+        alarm.silence();
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let Outbox { bytes, datagrams, failed } = &mut self.outbox;
+        let Outbox { bytes, datagrams, failed } = &mut self.outputs.outbox;
         for batch in datagrams.chunks(BATCH) {
             let message = |pending: &Pending| Outgoing {
                 bytes: &bytes[pending.start..pending.end],
@@ -265,19 +223,89 @@ impl<T: Transport> Host<T> {
         bytes.clear();
         Ok(())
     }
+}
 
-    fn sleep(&self, until: Instant) -> io::Result<()> {
-        let until = self.timers.peek().map_or(until, |event| until.min(event.at));
-        let span = until.since(self.clock.now());
-        if span == Span::ZERO {
-            return Ok(());
+/// A host in its loop, with its application.
+struct Turn<'h, T, A> {
+    host: &'h mut Host<T>,
+    application: &'h mut A,
+    /// What the host's flows share has given answers.
+    answered: bool,
+}
+
+impl<T: Transport, A: HostApplication<T>> Turn<'_, T, A> {
+    /// Brings the answers of what the host's flows share.
+    fn bring_answers(&mut self) {
+        let now = self.host.clock.now();
+        let Host { endpoints, outputs, .. } = &mut *self.host;
+        while let Some((at, endpoint, command)) = outputs.shared.next_answer(now) {
+            self.answered = true;
+            if let Some(state) = endpoints.get_mut(&endpoint) {
+                let at = at.max(state.flow.told());
+                state.flow.tell(at).handle_command(at, command);
+                drain_all(state, endpoint, at, self.application, outputs);
+            }
         }
-        let timeout = Duration::from_nanos(span.as_ps().div_ceil(1000));
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+    }
+}
+
+impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
+    type Transport = T;
+
+    fn now(&mut self) -> Instant {
+        self.host.clock.now()
+    }
+
+    fn schedule(&mut self) -> &mut Schedule {
+        &mut self.host.outputs.schedule
+    }
+
+    fn parts(&mut self, number: u32) -> (&mut Schedule, Option<&mut Timed<T>>) {
+        let Host { outputs, endpoints, .. } = &mut *self.host;
+        let endpoint = endpoints.get_mut(&EndpointId::from_index(number));
+        (&mut outputs.schedule, endpoint.map(|endpoint| &mut endpoint.flow))
+    }
+
+    fn drain(&mut self, number: u32, at: Instant) {
+        let Host { outputs, endpoints, .. } = &mut *self.host;
+        let endpoint = EndpointId::from_index(number);
+        if let Some(state) = endpoints.get_mut(&endpoint) {
+            drain_all(state, endpoint, at, self.application, outputs);
         }
+    }
+
+    fn receive(&mut self, now: Instant) -> io::Result<Taken> {
+        let Host { socket, receiver, endpoints, outputs, refused, framing, .. } = &mut *self.host;
+        let application = &mut *self.application;
+        let taken = receiver.receive(socket.as_fd(), |incoming| {
+            let decoded = wire::decode(incoming.bytes, TrafficClass::from_octet(incoming.octet));
+            let (Ok((mut packet, sack, payload)), false) = (decoded, incoming.truncated) else {
+                refused.malformed += 1;
+                return;
+            };
+            let endpoint = packet.to;
+            let Some(state) = endpoints.get_mut(&endpoint).filter(|state| state.peer == incoming.from) else {
+                refused.stray += 1;
+                return;
+            };
+            packet.wire_bytes = framing.wire_bytes(packet.payload());
+            if !payload.is_empty() {
+                application.arrived(endpoint, &packet, &incoming.bytes[payload]);
+            }
+            state.flow.tell(now).handle_packet(now, &packet, &sack);
+            drain_all(state, endpoint, now, application, outputs);
+        })?;
+        self.flush()?;
+        Ok(Taken { any: taken > 0, full: Receiver::is_full(taken) })
+    }
+
+    fn answer(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.bring_answers();
+        self.host.flush()
     }
 }
 
@@ -287,9 +315,9 @@ fn drain_all<T: Transport, A: HostApplication<T>>(
     endpoint: EndpointId,
     now: Instant,
     application: &mut A,
-    timers: &mut EventQueue,
-    outbox: &mut Outbox,
+    outputs: &mut Outputs,
 ) {
+    let Outputs { schedule, shared, outbox } = outputs;
     loop {
         let mut deadline = None;
         let mut outlet = HostOutlet {
@@ -297,25 +325,16 @@ fn drain_all<T: Transport, A: HostApplication<T>>(
             endpoint,
             peer: state.peer,
             application,
+            shared,
             outbox,
             deadline: &mut deadline,
             transport: PhantomData,
         };
-        drain::<T>(&mut state.transport, now, &mut outlet);
-        if let Some(deadline) = deadline {
-            arm(state, endpoint, deadline, now, timers);
-        }
-        if !application.refill(now, endpoint, &mut state.transport) {
+        drain::<T>(&mut state.flow.transport, now, &mut outlet);
+        schedule.arm(&mut state.flow, endpoint.index(), deadline, now);
+        if !application.refill(now, endpoint, &mut state.flow.transport) {
             return;
         }
-    }
-}
-
-/// A later deadline than the pending timer is looked at when that comes.
-fn arm<T>(state: &mut Endpoint<T>, endpoint: EndpointId, deadline: Deadline, now: Instant, timers: &mut EventQueue) {
-    if deadline.at < state.armed {
-        state.armed = deadline.at.max(now);
-        timers.push(TimerEvent { at: state.armed, kind: 0, entity: endpoint.index() });
     }
 }
 
@@ -324,6 +343,7 @@ struct HostOutlet<'h, T, A> {
     endpoint: EndpointId,
     peer: SocketAddrV4,
     application: &'h mut A,
+    shared: &'h mut Shared,
     outbox: &'h mut Outbox,
     deadline: &'h mut Option<Deadline>,
     transport: PhantomData<T>,
@@ -346,7 +366,10 @@ impl<T, A: HostApplication<T>> Outlet for HostOutlet<'_, T, A> {
     }
 
     fn event(&mut self, event: Event) {
-        self.application.event(self.now, self.endpoint, event);
+        match event {
+            Event::AskHost(request) => self.shared.ask(self.now, self.endpoint, self.peer, request),
+            event => self.application.event(self.now, self.endpoint, event),
+        }
     }
 
     fn arm(&mut self, deadline: Option<Deadline>) {

@@ -4,13 +4,14 @@
 //! [`flow`] chooses the machines, [`driver`] runs them on a socket and a clock, [`transfer`] moves a file with them, and
 //! [`api`] gives them to other programs. [`switch`] forwards between interfaces through a plan's queues, and [`host`] runs
 //! a scenario's flows beside it. What is simulated is what runs here: all of them poll the same machines through the same
-//! `drain`.
+//! `drain`, and driver and host do so in one loop (`event_loop`).
 
 pub mod api;
 pub mod clock;
 pub mod connection;
 pub mod driver;
 pub mod entropy;
+mod event_loop;
 pub mod flow;
 pub mod host;
 pub mod input_log;

@@ -12,6 +12,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+use crate::event_loop::wait_writable;
+
 /// Messages per call.
 pub(crate) const BATCH: usize = 64;
 /// Most bytes of a run of datagrams: those of UDP over IPv4.
@@ -227,14 +229,6 @@ impl Sender {
             }
         }
         Ok(None)
-    }
-}
-
-fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
-    use rustix::event::{PollFd, PollFlags, poll};
-    match poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::OUT)], None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -14,7 +14,9 @@ use std::time::Duration;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, SockaddrIn6, sendmsg};
 use pliant_proto::packet::{Ecn, TrafficClass};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+
+use crate::event_loop::wait;
 
 /// Largest UDP payload over IPv4, and so the most bytes of one batch.
 const MAX_BATCH_BYTES: usize = 65_507;
@@ -53,7 +55,13 @@ impl Alarm {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    fn silence(&self) {
+    /// What becomes readable when it rings.
+    pub(crate) fn file(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// Makes the next wait last.
+    pub(crate) fn silence(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
@@ -234,20 +242,13 @@ impl Socket {
     }
 
     fn wait_for(&self, what: PollFlags, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        });
         let mut waits = [PollFd::new(&self.io, what), PollFd::new(&self.io, what)];
         let mut count = 1;
         if let Some(alarm) = self.alarm.as_ref().filter(|_| what == PollFlags::IN) {
-            waits[1] = PollFd::new(&*alarm.0, PollFlags::IN);
+            waits[1] = PollFd::new(alarm.file(), PollFlags::IN);
             count = 2;
         }
-        match poll(&mut waits[..count], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        wait(&mut waits[..count], timeout)?;
         if count == 2
             && !waits[1].revents().is_empty()
             && let Some(alarm) = &self.alarm

@@ -13,12 +13,15 @@ use pliant_net::host::{Host, HostApplication};
 use pliant_proto::packet::{Body, EndpointId, Packet, Side, TrafficClass};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::push::TaskId;
 use pliant_proto::transport::{Command, Event, Transport};
 use pliant_sim::engine::{FlowMessages, Opened, flow_path};
 use pliant_sim::run::Opener;
 use pliant_sim::scenario::{Resolved, Scenario};
+use pliant_sim::topology::NodeId;
 use pliant_sim::traffic::{FlowSpec, Traffic, UNLIMITED_BYTES};
 
+use crate::control::{Letter, Reply, To, pushes};
 use crate::kernel_tcp::{KernelFlow, KernelProgress, KernelReceivers, KernelSender, KernelTcp, has_end};
 use crate::messages::{
     HostReport, OVER, Parent, ReceiverReport, SenderReport, await_network, cpu_seconds, report, say,
@@ -26,7 +29,7 @@ use crate::messages::{
 use crate::network;
 use crate::pattern::Pattern;
 
-/// A receiver is there so long before its flow starts.
+/// A receiver is there so long before its flow starts, unless it has the first word.
 const AHEAD: Span = Span::from_ms(50);
 /// Longest sleep: how soon a stop is heard.
 const NAP: Span = Span::from_ms(20);
@@ -62,6 +65,8 @@ struct Flow {
     /// Row of the results that it counts for.
     group: u16,
     messages: Option<Box<FlowMessages>>,
+    /// Task that the flow pushes a part of.
+    task: Option<TaskId>,
     /// Bytes for which the send buffer had no room yet.
     unwritten: u64,
     finished: bool,
@@ -70,11 +75,30 @@ struct Flow {
     wrong: u64,
 }
 
+impl Flow {
+    fn new(number: u64, spec: FlowSpec) -> Self {
+        Self {
+            number,
+            spec,
+            group: spec.group,
+            messages: None,
+            task: None,
+            unwritten: 0,
+            finished: false,
+            delivered: 0,
+            received: None,
+            wrong: 0,
+        }
+    }
+}
+
 /// All flows of this host, as its transports' application.
 struct Flows {
     pattern: Arc<Pattern>,
     senders: HashMap<u64, Flow>,
     receivers: HashMap<u64, Flow>,
+    /// Tasks of which all has arrived, until their other flows have heard of it.
+    complete: Vec<TaskId>,
     /// Bytes delivered since the sample before, by group, and bytes that arrived without a credit.
     delivered: BTreeMap<u16, [u64; 2]>,
 }
@@ -101,7 +125,9 @@ fn pattern_offset(packet: &Packet) -> u64 {
         | Body::Scheduled { seq, .. }
         | Body::Unscheduled { seq, .. }
         | Body::Datagram { seq, .. } => seq,
+        Body::HomaData { seq, .. } => seq,
         Body::Message { message, fragment, .. } => u64::from(message) * 4099 + u64::from(fragment) * 1031,
+        Body::Symbol { block, symbol, .. } => u64::from(block) * 4099 + u64::from(symbol) * 1031,
         _ => 0,
     }
 }
@@ -142,8 +168,13 @@ impl HostApplication<AnyTransport> for Flows {
             Event::Received => {
                 if let Some(flow) = self.of(endpoint) {
                     flow.received.get_or_insert(now);
+                    if let Some(task) = flow.task {
+                        self.complete.push(task);
+                    }
                 }
             }
+            Event::DeliverSymbol { bytes } => self.delivered(endpoint, bytes.into()),
+            Event::ToController(message) => Parent::post(&Letter { flow: endpoint.flow().into(), message }),
             Event::Finished => {
                 if let Some(flow) = self.of(endpoint) {
                     flow.finished = true;
@@ -154,9 +185,7 @@ impl HostApplication<AnyTransport> for Flows {
             | Event::Release(_)
             | Event::Ask(_)
             | Event::AskHost(_)
-            | Event::Decode { .. }
-            | Event::DeliverSymbol { .. }
-            | Event::ToController(_) => {}
+            | Event::Decode { .. } => {}
         }
     }
 
@@ -189,7 +218,9 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
     }
     let scenario = Scenario::load(scenario)?.resolve()?;
     let address = SocketAddrV4::new(arguments.address, PORT);
-    let host = Host::bind(address, SharedClock::start(), scenario.wire())?;
+    let uplink = scenario.topology.uplink(NodeId(arguments.host));
+    let link = scenario.topology.link(uplink).rate;
+    let mut host = Host::bind(address, SharedClock::start(), scenario.wire(), link)?;
     let receivers = KernelReceivers::default();
     let pattern = Arc::new(Pattern::default());
     let kernel = KernelTcp {
@@ -199,6 +230,7 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
         receivers: Arc::clone(&receivers),
     };
     let Some((parent, clock)) = Parent::meet() else { return Ok(()) };
+    host.set_alarm(parent.alarm());
     let kernel = KernelTcp { clock, stop: parent.stop_flag(), ..kernel };
     for (index, group) in scenario.groups.iter().enumerate() {
         if network::is_kernel(&scenario, &group.name) {
@@ -211,7 +243,14 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
         starts: Starts::new(&scenario, arguments.host, AHEAD),
         opener: Opener::new(&scenario),
         host,
-        flows: Flows { pattern, senders: HashMap::new(), receivers: HashMap::new(), delivered: BTreeMap::new() },
+        flows: Flows {
+            pattern,
+            senders: HashMap::new(),
+            receivers: HashMap::new(),
+            complete: Vec::new(),
+            delivered: BTreeMap::new(),
+        },
+        early: Vec::new(),
         kernel,
         kernel_senders: BTreeMap::new(),
         kernel_told: BTreeMap::new(),
@@ -225,12 +264,14 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
     Ok(())
 }
 
-/// The flows of one host: those it receives a while before they start, those it sends when they do.
+/// The flows of one host: those it receives a while before they start, those it sends or fetches when they do.
 struct Starts {
     traffic: Peekable<std::iter::Enumerate<Traffic>>,
     host: u32,
     ahead: Span,
-    /// Flows to send, seen while those to receive were looked for.
+    /// Whether receivers of a group fetch, by group.
+    fetches: Vec<bool>,
+    /// Flows to send or fetch, seen while those to receive were looked for.
     later: VecDeque<(u64, FlowSpec)>,
 }
 
@@ -242,17 +283,20 @@ enum Start {
 impl Starts {
     fn new(scenario: &Resolved, host: u32, ahead: Span) -> Self {
         let traffic = scenario.traffic().expect("the scenario was checked").enumerate().peekable();
-        Self { traffic, host, ahead, later: VecDeque::new() }
+        let fetches = (0..scenario.groups.len() as u16).map(|group| pushes(scenario, group)).collect();
+        Self { traffic, host, ahead, fetches, later: VecDeque::new() }
     }
 
     /// What is due at `now`.
     fn next(&mut self, now: Instant) -> Option<Start> {
         if self.later.front().is_some_and(|(_, spec)| spec.start <= now) {
-            return self.later.pop_front().map(|(number, spec)| Start::Send(number, spec));
+            let start = if self.later[0].1.source == self.host { Start::Send } else { Start::Receive };
+            return self.later.pop_front().map(|(number, spec)| start(number, spec));
         }
         while let Some((number, spec)) = self.traffic.next_if(|(_, spec)| spec.start <= now.after(self.ahead)) {
             let number = number as u64;
-            if spec.source == self.host {
+            let fetched = spec.destination == self.host && self.fetches[usize::from(spec.group)];
+            if spec.source == self.host || fetched {
                 self.later.push_back((number, spec));
             } else if spec.destination == self.host {
                 return Some(Start::Receive(number, spec));
@@ -284,6 +328,8 @@ struct Running<'a> {
     kernel_senders: BTreeMap<u64, (FlowSpec, Arc<KernelSender>)>,
     /// Bytes of each flow of the operating system that samples have counted.
     kernel_told: BTreeMap<u64, u64>,
+    /// Replies of the controller's to flows that have not started here.
+    early: Vec<Reply>,
     /// When the application of a flow of messages has the next one.
     pending: BTreeSet<(Instant, u64)>,
     report: HostReport,
@@ -305,6 +351,13 @@ impl Running<'_> {
                     Start::Receive(number, spec) => self.receive(number, spec),
                     Start::Send(number, spec) => self.send(number, spec),
                 }
+            }
+            let replies = std::mem::take(&mut self.early).into_iter();
+            for reply in replies.chain(std::iter::from_fn(|| parent.next_reply())) {
+                self.hear(reply);
+            }
+            while let Some(task) = self.flows.complete.pop() {
+                self.tell_others(task);
             }
             while let Some(&(at, flow)) = self.pending.first().filter(|(at, _)| *at <= now) {
                 self.pending.remove(&(at, flow));
@@ -347,23 +400,13 @@ impl Running<'_> {
 
     fn receive(&mut self, number: u64, spec: FlowSpec) {
         let peer = self.peer(spec.source);
-        let flow = |group, messages| Flow {
-            number,
-            spec,
-            group,
-            messages,
-            unwritten: 0,
-            finished: false,
-            delivered: 0,
-            received: None,
-            wrong: 0,
-        };
         if self.is_kernel(&spec) {
-            self.flows.receivers.insert(number, flow(spec.group, None));
+            self.flows.receivers.insert(number, Flow::new(number, spec));
             return;
         }
-        let Opened { responder, group, messages, .. } = self.open(&spec);
-        self.flows.receivers.insert(number, flow(group, messages));
+        let Opened { responder, group, messages, push, .. } = self.open(&spec);
+        let task = push.map(|push| push.task);
+        self.flows.receivers.insert(number, Flow { group, messages, task, ..Flow::new(number, spec) });
         let endpoint = EndpointId::new(number as u32, Side::Responder);
         self.host.open(endpoint, responder, peer);
         self.host.act(endpoint, &mut self.flows, |_, _, _| {});
@@ -389,9 +432,7 @@ impl Running<'_> {
         }
         let Opened { initiator, group, messages, .. } = self.open(&spec);
         let unwritten = if messages.is_some() { 0 } else { spec.bytes };
-        let flow =
-            Flow { number, spec, group, messages, unwritten, finished: false, delivered: 0, received: None, wrong: 0 };
-        self.flows.senders.insert(number, flow);
+        self.flows.senders.insert(number, Flow { group, messages, unwritten, ..Flow::new(number, spec) });
         let endpoint = EndpointId::new(number as u32, Side::Initiator);
         self.host.open(endpoint, initiator, peer);
         self.host.act(endpoint, &mut self.flows, |transport, flows, now| {
@@ -402,6 +443,30 @@ impl Running<'_> {
             }
         });
         self.schedule(number);
+    }
+
+    /// Takes a reply of the controller's to one of this host's flows.
+    fn hear(&mut self, reply: Reply) {
+        let (side, command) = match reply.to {
+            To::Source(order) => (Side::Initiator, Command::Push(order)),
+            To::Receiver(message) => (Side::Responder, Command::PushReceiver(message)),
+        };
+        let endpoint = EndpointId::new(reply.flow as u32, side);
+        if self.host.transport(endpoint).is_none() {
+            self.early.push(reply);
+            return;
+        }
+        self.host.act(endpoint, &mut self.flows, |transport, _, now| transport.handle_command(now, command));
+    }
+
+    /// An object is complete: its receiver tells its sources.
+    fn tell_others(&mut self, task: TaskId) {
+        let flows = self.flows.receivers.values().filter(|flow| flow.task == Some(task));
+        let numbers: Vec<u64> = flows.map(|flow| flow.number).collect();
+        for number in numbers {
+            let endpoint = EndpointId::new(number as u32, Side::Responder);
+            self.host.act(endpoint, &mut self.flows, |_, _, _| {});
+        }
     }
 
     fn hand_over(&mut self, number: u64) {
@@ -492,6 +557,10 @@ impl Running<'_> {
                     credits: counted.credits_sent,
                     reactive_bytes: counted.reactive_bytes,
                     reorder_bytes: counted.reorder_bytes,
+                    symbols: counted.symbols,
+                    excess_symbols: counted.excess_symbols,
+                    decoded_blocks: counted.decoded_blocks,
+                    whole_blocks: counted.whole_blocks,
                     wrong_bytes: flow.wrong,
                     messages: counts.map(|counts| [counts.total, counts.needed, counts.delivered]),
                 }

@@ -8,6 +8,7 @@
 //! Namespaces have no names and interfaces are made inside of them: when the processes are gone, killed or not, the
 //! kernel removes both, so nothing is ever left to clean up. Every process dies with its parent.
 
+mod control;
 pub mod host;
 mod kernel_tcp;
 mod messages;
@@ -15,5 +16,6 @@ mod namespaces;
 pub mod network;
 pub mod pattern;
 pub mod plan;
+mod result;
 pub mod run;
 pub mod switch;

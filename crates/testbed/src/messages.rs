@@ -2,14 +2,19 @@
 //!
 //! A child says [`ALIVE`] once it is in its namespace, and is told when that has its interfaces ([`SET_UP`]); it says
 //! [`READY`] once its sockets are open. It is told the epoch of the common clock ([`start`]), says [`OVER`] when
-//! its flows are, and after [`STOP`], or when its input ends, writes its report as one line of JSON.
+//! its flows are, and after [`STOP`], or when its input ends, writes its report as one line of JSON. Between start and stop
+//! there is mail to and from the controller of objects ([`control`](crate::control)).
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 use pliant_net::clock::SharedClock;
+use pliant_net::socket::Alarm;
 use serde::{Deserialize, Serialize};
+
+use crate::control::{self, Letter, Reply};
 
 pub(crate) const ALIVE: &str = "alive";
 pub(crate) const SET_UP: &str = "set up";
@@ -48,6 +53,10 @@ pub(crate) struct ReceiverReport {
     pub(crate) credits: u64,
     pub(crate) reactive_bytes: u64,
     pub(crate) reorder_bytes: u64,
+    pub(crate) symbols: u64,
+    pub(crate) excess_symbols: u64,
+    pub(crate) decoded_blocks: u32,
+    pub(crate) whole_blocks: u32,
     pub(crate) wrong_bytes: u64,
     /// Total, needed and delivered messages.
     pub(crate) messages: Option<[u32; 3]>,
@@ -99,6 +108,8 @@ pub(crate) struct SwitchReport {
 /// A child's end of its parent's pipe.
 pub(crate) struct Parent {
     stop: Arc<AtomicBool>,
+    mail: Receiver<Reply>,
+    alarm: Alarm,
 }
 
 /// Dies with the parent from now on, and waits until it has made the interfaces. False if it has gone or given up.
@@ -119,12 +130,35 @@ impl Parent {
         let epoch = line.trim().strip_prefix(START)?.parse().ok()?;
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
-        // Whatever comes next means the end, also that nothing comes any more.
+        let (sender, mail) = channel();
+        let alarm = Alarm::new().ok()?;
+        let bell = alarm.clone();
+        // Whatever is no mail means the end, also that nothing comes any more.
         std::thread::spawn(move || {
-            let _ = std::io::stdin().lock().read_line(&mut String::new());
+            let lines = std::io::stdin().lock().lines().map_while(Result::ok);
+            for reply in lines.map_while(|line| control::read(&line)) {
+                let _ = sender.send(reply);
+                bell.ring();
+            }
             flag.store(true, Ordering::Relaxed);
+            bell.ring();
         });
-        Some((Self { stop }, SharedClock::from_epoch_ns(epoch)))
+        Some((Self { stop, mail, alarm }, SharedClock::from_epoch_ns(epoch)))
+    }
+
+    /// Rings when there is mail, and at the end.
+    pub(crate) fn alarm(&self) -> Alarm {
+        self.alarm.clone()
+    }
+
+    /// The next reply of the controller's.
+    pub(crate) fn next_reply(&self) -> Option<Reply> {
+        self.mail.try_recv().ok()
+    }
+
+    /// Sends the controller a letter. A parent that has gone needs none.
+    pub(crate) fn post(letter: &Letter) {
+        let _ = say(&control::line(letter));
     }
 
     /// Whether it is over.

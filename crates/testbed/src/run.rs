@@ -14,19 +14,16 @@ use std::time::Duration;
 use pliant_net::clock::SharedClock;
 use pliant_net::switch::FaultConfig;
 use pliant_net::switch::ethernet::Mode;
-use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
-use pliant_sim::engine::flow_path;
-use pliant_sim::results::{FlowRow, FlowState, MessageCounts, QueueSample, RunResult, ThroughputSample};
-use pliant_sim::run::{Opener, group_infos, measured, port_rows};
-use pliant_sim::scenario::{Carrier, Resolved};
+use pliant_sim::results::RunResult;
+use pliant_sim::scenario::Resolved;
 use pliant_sim::traffic::UNLIMITED_BYTES;
 
-use crate::messages::{
-    ALIVE, HostReport, OVER, READY, ReceiverReport, SET_UP, STOP, SenderReport, SwitchReport, start,
-};
+use crate::control::{Control, MAIL, line, read};
+use crate::messages::{ALIVE, HostReport, OVER, READY, SET_UP, STOP, SwitchReport, start};
 use crate::namespaces;
 use crate::network::{self, Unsuitable};
+use crate::result::result;
 
 /// How long processes may take to start, or to report.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -182,6 +179,8 @@ pub fn run(
     let folder = tempfile::tempdir().map_err(failed("make a temporary folder"))?;
     let file = folder.path().join("scenario.toml");
     std::fs::write(&file, scenario.to_toml()).map_err(failed("write a temporary file"))?;
+    // Mail of objects goes through this process and its threads.
+    let _in_time = options.real_time.then(RealTime::begin);
     let mut processes = Processes::spawn(scenario, options, &file)?;
     processes.expect_all(ALIVE)?;
     if !options.on_loopback {
@@ -194,7 +193,9 @@ pub fn run(
     let clock = SharedClock::starting_in(LEAD);
     processes.tell_all(&start(clock))?;
     let idle_before = idle_and_all();
-    let interrupted = processes.wait(scenario, clock, interrupt, progress)?;
+    let mut control = Control::new(scenario);
+    let interrupted = processes.wait(scenario, clock, &mut control, interrupt, progress)?;
+    let messages = control.map_or(0, |control| control.messages());
     let ended = clock.now();
     let idle_after = idle_and_all();
     let hosts = scenario.topology.hosts() as usize;
@@ -204,7 +205,9 @@ pub fn run(
     let switch: SwitchReport = processes.report(hosts)?;
     let wall_s = ended.as_secs_f64().max(1e-9);
     let headroom = headroom(&reports, &switch, wall_s, idle_before, idle_after);
-    Ok((result(scenario, &reports, &switch, ended, interrupted), headroom))
+    let mut result = result(scenario, &reports, &switch, ended, interrupted);
+    result.control_messages = messages;
+    Ok((result, headroom))
 }
 
 /// The processes of a testbed: hosts by number, then the switch. They die when this is dropped.
@@ -341,6 +344,7 @@ impl Processes {
         &mut self,
         scenario: &Resolved,
         clock: SharedClock,
+        control: &mut Option<Control<'_>>,
         interrupt: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<bool, TestbedError> {
@@ -349,14 +353,30 @@ impl Processes {
         let endless = scenario.traffic().is_ok_and(|mut traffic| traffic.any(|flow| flow.bytes == UNLIMITED_BYTES));
         let mut over = vec![false; scenario.topology.hosts() as usize];
         loop {
-            match self.lines.recv_timeout(LOOK) {
+            let nap = control.as_mut().map_or(LOOK, |control| {
+                let wait = control.next_at().since(clock.now());
+                LOOK.min(Duration::from_nanos(wait.as_ps().div_ceil(1000)))
+            });
+            match self.lines.recv_timeout(nap) {
                 Ok((from, Some(line))) if line == OVER && from < over.len() => over[from] = true,
-                Ok((from, Some(line))) => return Err(self.failure(from, &format!("says {line:?}"))),
+                Ok((from, Some(line))) => {
+                    let letter = control.as_mut().zip(read(&line));
+                    if !letter.is_some_and(|(control, letter)| control.post(clock.now(), letter)) {
+                        return Err(self.failure(from, &format!("says {line:?}")));
+                    }
+                }
                 Ok((from, None)) => return Err(self.failure(from, "ended before it should")),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("this holds a sender's thread for each child"),
             }
             let now = clock.now();
+            let mut replies = Vec::new();
+            if let Some(control) = control {
+                control.advance(now, |host, reply| replies.push((host as usize, reply)));
+            }
+            for (host, reply) in replies {
+                self.tell(host..host + 1, &line(&reply))?;
+            }
             progress(&Progress { now: now.since(Instant::ZERO), duration });
             let may_end = !endless || now >= Instant::ZERO.after(duration);
             if over.iter().all(|over| *over) && may_end || now >= end {
@@ -371,7 +391,7 @@ impl Processes {
     fn report<T: serde::de::DeserializeOwned>(&mut self, index: usize) -> Result<T, TestbedError> {
         loop {
             let line = self.line(index)?;
-            if line != OVER {
+            if line != OVER && !line.starts_with(MAIL) {
                 self.reported.insert(index);
                 let report = serde_json::from_str(&line);
                 return report.map_err(|error| self.failure(index, &format!("reports nonsense: {error}")));
@@ -383,6 +403,30 @@ impl Processes {
 /// Real-time priorities, of 1 to 99.
 const HOST_PRIORITY: &str = "5";
 const SWITCH_PRIORITY: &str = "10";
+
+/// While it is there this thread, and those that it starts, have the hosts' priority.
+struct RealTime {
+    thread: String,
+}
+
+impl RealTime {
+    fn begin() -> Self {
+        let this = Self { thread: rustix::thread::gettid().as_raw_nonzero().to_string() };
+        this.change(&["--rr", "-p", HOST_PRIORITY]);
+        this
+    }
+
+    /// Best effort: where it is not allowed the processes fail at once, and say so.
+    fn change(&self, arguments: &[&str]) {
+        let _ = Command::new("chrt").args(arguments).arg(&self.thread).stderr(Stdio::null()).status();
+    }
+}
+
+impl Drop for RealTime {
+    fn drop(&mut self) {
+        self.change(&["--other", "-p", "0"]);
+    }
+}
 
 /// The command of a process, to which its arguments are added.
 fn program(options: &Options, priority: &str) -> Command {
@@ -452,127 +496,6 @@ fn headroom(
         faults: switch.faults,
         counters: switch.counters.clone(),
     }
-}
-
-fn result(
-    scenario: &Resolved,
-    hosts: &[HostReport],
-    switch: &SwitchReport,
-    ended: Instant,
-    interrupted: bool,
-) -> RunResult {
-    let cpu_s = switch.cpu_s + hosts.iter().map(|host| host.cpu_s).sum::<f64>();
-    let mut throughput: BTreeMap<(u64, u16), [u64; 2]> = BTreeMap::new();
-    for (at, group, bytes, reactive) in hosts.iter().flat_map(|host| &host.throughput) {
-        let sum = throughput.entry((*at, *group)).or_default();
-        sum[0] += bytes;
-        sum[1] += reactive;
-    }
-    let throughput_samples = throughput.into_iter().map(|((at, group), [delivered_bytes, reactive_bytes])| {
-        ThroughputSample { at: Instant::from_ps(at), group, delivered_bytes, reactive_bytes }
-    });
-    let queue_samples = switch.samples.iter().map(|&(at, port, queue, packets, bytes, red_bytes)| QueueSample {
-        at: Instant::from_ps(at),
-        port,
-        queue,
-        packets,
-        bytes,
-        red_bytes,
-    });
-    let left =
-        |queue: &crate::messages::QueueReport| Occupancy { packets: queue.left_packets, bytes: queue.left_bytes };
-    let counters = |queue: &crate::messages::QueueReport| {
-        let tally = |[packets, bytes]: [u64; 2]| Tally { packets, bytes };
-        let dropped = |reason: usize| tally(queue.dropped.get(reason).copied().unwrap_or_default());
-        QueueCounters {
-            admitted: tally(queue.admitted),
-            dropped: std::array::from_fn::<_, { DropReason::ALL.len() }, _>(dropped),
-            marked_packets: queue.marked,
-            max_packets: queue.max_packets,
-            ..QueueCounters::default()
-        }
-    };
-    let all_left = switch.queues.iter().map(|queues| queues.iter().map(left).collect()).collect();
-    let all_counters = switch.queues.iter().map(|queues| queues.iter().map(counters).collect()).collect();
-    RunResult {
-        scenario: scenario.name().to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        seed: scenario.spec.seed,
-        // No two runs on a real network are equal.
-        digest: 0,
-        simulated: ended.since(Instant::ZERO),
-        wall_s: ended.as_secs_f64(),
-        cpu_s,
-        packet_hops: switch.hops,
-        events: 0,
-        control_messages: 0,
-        interrupted,
-        groups: group_infos(scenario),
-        flows: measured(rows(scenario, hosts, ended), scenario),
-        ports: port_rows(scenario, all_counters, all_left),
-        queue_samples: queue_samples.collect(),
-        throughput_samples: throughput_samples.collect(),
-        reflex_samples: Vec::new(),
-        window_samples: Vec::new(),
-    }
-}
-
-/// A row for each flow that started.
-fn rows(scenario: &Resolved, hosts: &[HostReport], ended: Instant) -> Vec<FlowRow> {
-    let senders: BTreeMap<u64, &SenderReport> =
-        hosts.iter().flat_map(|host| &host.senders).map(|flow| (flow.flow, flow)).collect();
-    let receivers: BTreeMap<u64, &ReceiverReport> =
-        hosts.iter().flat_map(|host| &host.receivers).map(|flow| (flow.flow, flow)).collect();
-    let mut opener = Opener::new(scenario);
-    let mut path = Vec::new();
-    let mut rows = Vec::new();
-    let nobody = (SenderReport::default(), ReceiverReport::default());
-    for (id, spec) in (0..).zip(scenario.traffic().expect("the scenario was checked")) {
-        let Some(&sender) = senders.get(&id) else { continue };
-        if spec.start > ended {
-            break;
-        }
-        let receiver = receivers.get(&id).copied().unwrap_or(&nobody.1);
-        flow_path(&scenario.routing, &spec, scenario.spec.seed, &mut path);
-        let modelled = !matches!(scenario.groups[usize::from(spec.group)].carrier, Carrier::Kernel);
-        let (ideal_fct, group) = if modelled {
-            let opened = opener.open(&spec, &path);
-            (opened.ideal_fct, opened.group)
-        } else {
-            (Span::ZERO, spec.group)
-        };
-        let received = receiver.received_ps.map(|ps| Instant::ZERO.after(Span::from_ps(ps)));
-        let delivered_bytes = receiver.delivered_bytes.min(spec.bytes);
-        let all_arrived = received.is_some() || delivered_bytes == spec.bytes;
-        rows.push(FlowRow {
-            id,
-            group,
-            request: spec.sequence,
-            source: spec.source,
-            destination: spec.destination,
-            bytes: spec.bytes,
-            start: spec.start,
-            completed: received,
-            ideal_fct,
-            delivered_bytes,
-            given_up_bytes: sender.given_up_bytes,
-            low_bytes: sender.low_bytes,
-            low_time: Span::from_ps(sender.low_ps),
-            state: FlowState::of(all_arrived, sender.finished),
-            retransmissions: sender.retransmissions as u32,
-            timeouts: sender.timeouts as u32,
-            marks: receiver.marks as u32,
-            credits: receiver.credits,
-            wasted_credits: sender.wasted_credits,
-            reactive_bytes: receiver.reactive_bytes,
-            reorder_bytes: receiver.reorder_bytes,
-            pauses: sender.pauses as u32,
-            paused: Span::from_ps(sender.paused_ps),
-            messages: receiver.messages.map(|[total, needed, delivered]| MessageCounts { total, needed, delivered }),
-            ..FlowRow::default()
-        });
-    }
-    rows
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ Examples:
   pliant recv results/ --key lab.key                     into that directory
   pliant recv copy.bin --plain                           into that file; one that is there is replaced by a whole one
   pliant recv --discard --plain --json --count 0         received, hashed and forgotten, until interrupted
-  pliant recv --plain --line-rate 1Gbit/s                gives credits for a link of that rate (express-pass, flex-pass)
+  pliant recv --plain --line-rate 1Gbit/s                gives credits for a link of that rate (expresspass, flexpass)
 
 Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer refuses, 4 the peer was lost
 under way, 5 what arrived is not what was sent, 130 interrupted.";

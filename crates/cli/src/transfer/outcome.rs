@@ -21,7 +21,7 @@ pub(super) struct Outcome {
     direction: &'static str,
     file: String,
     peer: SocketAddr,
-    /// What both agreed on: `express-pass`, `flex-pass`, `atp`, or TCP, of which the sender tells its controller.
+    /// What both agreed on: `expresspass`, `flexpass`, `atp`, or TCP, of which the sender tells its controller.
     transport: &'static str,
     encrypted: bool,
     /// Of the content (sender), or that arrived (receiver).
@@ -107,8 +107,8 @@ impl Outcome {
             peer,
             transport: match family {
                 Family::Tcp => "tcp",
-                Family::ExpressPass => "express-pass",
-                Family::FlexPass => "flex-pass",
+                Family::ExpressPass => "expresspass",
+                Family::FlexPass => "flexpass",
                 Family::Atp => "atp",
             },
             encrypted: settings.keys != Keys::Plain,

@@ -205,7 +205,10 @@ struct Arrived {
     direction: &'static str,
     file: String,
     bytes: u64,
+    /// Of these, those that were there from a fetch that was cut off.
+    kept_bytes: u64,
     elapsed_s: f64,
+    /// Of the others.
     gbit_per_s: f64,
     cpu_s_per_gb: f64,
     /// Blocks that needed no decoding, and those that did.
@@ -217,7 +220,7 @@ struct Arrived {
 
 impl Arrived {
     fn new(fetched: &Fetched) -> Self {
-        let Fetched { name, path, bytes, hash, elapsed, sources, counts, .. } = fetched;
+        let Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, .. } = fetched;
         let elapsed_s = elapsed.as_secs_f64();
         let per = |amount: f64, unit: f64| if unit > 0.0 { amount / unit } else { 0.0 };
         let from = |source: &transfer::FromSource| From {
@@ -231,9 +234,10 @@ impl Arrived {
             direction: "fetched",
             file: path.as_ref().map_or(name.clone(), |path| path.display().to_string()),
             bytes: *bytes,
+            kept_bytes: *kept,
             elapsed_s,
-            gbit_per_s: per(*bytes as f64 * 8e-9, elapsed_s),
-            cpu_s_per_gb: per(process_cpu().as_secs_f64(), *bytes as f64 * 1e-9),
+            gbit_per_s: per((bytes - kept) as f64 * 8e-9, elapsed_s),
+            cpu_s_per_gb: per(process_cpu().as_secs_f64(), (bytes - kept) as f64 * 1e-9),
             whole_blocks: counts.whole_blocks,
             decoded_blocks: counts.decoded_blocks,
             blake3: hash.to_string(),
@@ -244,11 +248,13 @@ impl Arrived {
 
 impl Printed for Arrived {
     fn line(&self) -> String {
-        let Self { file, bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, decoded_blocks, blake3, sources, .. } = self;
+        let Self { file, bytes, kept_bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, .. } = self;
+        let Self { decoded_blocks, blake3, sources, .. } = self;
+        let kept = if *kept_bytes > 0 { format!(", {kept_bytes} of them kept from before,") } else { String::new() };
         let share = |source: &From| format!("{} of {}", source.symbols, source.address);
         let shares: Vec<String> = sources.iter().map(share).collect();
         format!(
-            "fetched {file}: {bytes} bytes in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
+            "fetched {file}: {bytes} bytes{kept} in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
              {decoded_blocks} blocks decoded, symbols: {}, blake3 {blake3}",
             shares.join(", ")
         )

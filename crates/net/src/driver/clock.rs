@@ -2,26 +2,25 @@
 
 use pliant_proto::time::{Instant, Span};
 
-use crate::clock::realtime_ns;
+use crate::clock::{SharedClock, realtime_ns};
 
 /// Monotonic time as the machines count it.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    start: std::time::Instant,
+    monotonic: SharedClock,
     /// The system's clock at the start, in nanoseconds since 1970.
     unix_ns: u64,
 }
 
 impl Clock {
     /// A clock that reads zero now.
-    #[allow(clippy::disallowed_methods, reason = "a driver is where the clock is read")]
     pub fn start() -> Self {
-        Self { start: std::time::Instant::now(), unix_ns: realtime_ns() }
+        Self { monotonic: SharedClock::start(), unix_ns: realtime_ns() }
     }
 
     /// Time since the start.
     pub fn now(&self) -> Instant {
-        Instant::from_ps(u64::try_from(self.start.elapsed().as_nanos() * 1000).unwrap_or(u64::MAX - 1))
+        self.monotonic.now()
     }
 
     /// How far the system's clock is ahead of this one, modulo `cycle`, in picoseconds: hosts whose system clocks agree
@@ -38,10 +37,12 @@ mod tests {
     /// Two clocks started at different times put a moment into the same place of a cycle.
     #[test]
     fn clocks_agree_on_phases() {
-        let start = Clock::start().start;
+        let monotonic = SharedClock::start();
         let cycle = Span::from_ms(25);
-        let (early, late) =
-            (Clock { start, unix_ns: 1_700_000_000_123_456_789 }, Clock { start, unix_ns: 1_700_000_003_000_000_000 });
+        let (early, late) = (
+            Clock { monotonic, unix_ns: 1_700_000_000_123_456_789 },
+            Clock { monotonic, unix_ns: 1_700_000_003_000_000_000 },
+        );
         let apart = late.unix_ns - early.unix_ns;
         // The same moment reads `apart` more on the early clock.
         let phase = |clock: Clock, reading_ns: u64| {

@@ -11,6 +11,7 @@ use pliant_proto::units::Rate;
 use pliant_proto::wire;
 
 use crate::connection::{ConnectionId, Endpoint, Refused};
+use crate::event_loop::{Schedule, Timed};
 use crate::socket::{Batch, Socket};
 
 /// Where payload lies.
@@ -60,24 +61,32 @@ impl Direction {
     pub(super) const BOTH: [Self; 2] = [Self::Outgoing, Self::Incoming];
 }
 
+/// Number of a flow in its driver's schedule.
+pub(super) fn number(connection: ConnectionId, direction: Direction) -> u32 {
+    (connection.place() as u32) << 1 | u32::from(direction == Direction::Incoming)
+}
+
+/// Place of a connection and direction of its flow, from the flow's number.
+pub(super) fn of_number(number: u32) -> (usize, Direction) {
+    ((number >> 1) as usize, Direction::BOTH[(number & 1) as usize])
+}
+
 /// One side of one flow.
 pub(super) struct Flow<T> {
-    pub(super) transport: RateCap<T>,
-    pub(super) deadline: Option<Deadline>,
+    pub(super) timed: Timed<RateCap<T>>,
     /// What it said when it was asked at once, to be sent with the rest.
     answers: Vec<(Packet, SackBlocks)>,
 }
 
 impl<T: Transport> Flow<T> {
     fn new(transport: T, rate: Option<Rate>) -> Self {
-        Self { transport: RateCap::new(transport, rate), deadline: None, answers: Vec::new() }
+        Self { timed: Timed::new(RateCap::new(transport, rate)), answers: Vec::new() }
     }
 }
 
 /// Keeps what a transport has to say for later.
 struct Later<'d, A> {
     answers: &'d mut Vec<(Packet, SackBlocks)>,
-    deadline: &'d mut Option<Deadline>,
     application: &'d mut A,
     failure: &'d mut Option<io::Error>,
 }
@@ -93,9 +102,8 @@ impl<A: Application> Outlet for Later<'_, A> {
         }
     }
 
-    fn arm(&mut self, deadline: Option<Deadline>) {
-        *self.deadline = deadline;
-    }
+    /// The flow is drained once more when it may send.
+    fn arm(&mut self, _deadline: Option<Deadline>) {}
 }
 
 /// Whether many of these may be handled before one answer: TCP's acknowledgements are cumulative. A credit is spent or
@@ -155,22 +163,22 @@ impl<T: Transport, A: Application> Link<T, A> {
 
     /// What sends.
     pub fn sender(&self) -> Option<&T> {
-        self.outgoing.as_ref().map(|flow| flow.transport.inner())
+        self.outgoing.as_ref().map(|flow| flow.timed.transport.inner())
     }
 
     /// What receives.
     pub fn receiver(&self) -> Option<&T> {
-        self.incoming.as_ref().map(|flow| flow.transport.inner())
+        self.incoming.as_ref().map(|flow| flow.timed.transport.inner())
     }
 
     /// The counts of what sends.
     pub fn sender_statistics(&self) -> Statistics {
-        self.outgoing.as_ref().map_or_else(Statistics::default, |flow| flow.transport.statistics())
+        self.outgoing.as_ref().map_or_else(Statistics::default, |flow| flow.timed.transport.statistics())
     }
 
     /// The counts of what receives.
     pub fn receiver_statistics(&self) -> Statistics {
-        self.incoming.as_ref().map_or_else(Statistics::default, |flow| flow.transport.statistics())
+        self.incoming.as_ref().map_or_else(Statistics::default, |flow| flow.timed.transport.statistics())
     }
 
     /// The peer's address.
@@ -188,12 +196,6 @@ impl<T: Transport, A: Application> Link<T, A> {
             Direction::Outgoing => self.outgoing.as_mut(),
             Direction::Incoming => self.incoming.as_mut(),
         }
-    }
-
-    /// The earlier deadline of both flows.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let flows = [&self.outgoing, &self.incoming];
-        flows.into_iter().flatten().filter_map(|flow| flow.deadline).map(|deadline| deadline.at).min()
     }
 
     pub(super) fn touch(&mut self, touched: &mut Vec<usize>) {
@@ -234,16 +236,16 @@ impl<T: Transport, A: Application> Link<T, A> {
         {
             self.failure = self.application.write(place, payload).err();
         }
-        flow.transport.handle_packet(now, packet, sack);
+        let Flow { timed, answers } = flow;
+        timed.tell(now).handle_packet(now, packet, sack);
         if !may_wait(packet) {
-            let Flow { transport, deadline, answers } = flow;
             let (application, failure) = (&mut self.application, &mut self.failure);
-            drain(transport, now, &mut Later { answers, deadline, application, failure });
+            drain(&mut timed.transport, now, &mut Later { answers, application, failure });
         }
         Ok(())
     }
 
-    /// Sends what a flow has to say, except for what stays in `outbox`; returns the flow's next deadline.
+    /// Sends what a flow has to say, except for what stays in `outbox`, and arms its deadline.
     #[inline]
     pub(super) fn drain(
         &mut self,
@@ -252,12 +254,14 @@ impl<T: Transport, A: Application> Link<T, A> {
         socket: &Socket,
         endpoint: &mut Endpoint,
         outbox: &mut Batch,
-    ) -> Option<Deadline> {
+        schedule: &mut Schedule,
+    ) {
         let (flow, bit, to) = match direction {
             Direction::Outgoing => (&mut self.outgoing, self.outgoing_bit, Side::Responder),
             Direction::Incoming => (&mut self.incoming, self.outgoing_bit ^ 1, Side::Initiator),
         };
-        let flow = flow.as_mut()?;
+        let Some(flow) = flow else { return };
+        let mut deadline = None;
         let overhead = endpoint.overhead();
         let mut outlet = Way {
             socket,
@@ -267,15 +271,15 @@ impl<T: Transport, A: Application> Link<T, A> {
             connection: self.connection,
             peer: self.peer,
             to: EndpointId::new(self.remote << 1 | bit, to),
-            deadline: &mut flow.deadline,
+            deadline: &mut deadline,
             application: &mut self.application,
             failure: &mut self.failure,
         };
         for (packet, sack) in flow.answers.drain(..) {
             outlet.transmit(packet, &sack);
         }
-        drain(&mut flow.transport, now, &mut outlet);
-        flow.deadline
+        drain(flow.timed.tell(now), now, &mut outlet);
+        schedule.arm(&mut flow.timed, number(self.connection, direction), deadline, now);
     }
 }
 

@@ -1,8 +1,7 @@
 //! Connections with their transports on one UDP socket.
 //!
-//! The loop is the simulator's with a real clock: what arrived is handled, deadlines that have come are handled, then
-//! every transport that was touched is drained into batches, and the loop sleeps until the next datagram or deadline.
-//! One driver is one thread's.
+//! What arrives is opened and checked by the connections' endpoint; all that waits in the socket is handled before it is
+//! answered. One driver is one thread's.
 
 mod clock;
 mod link;
@@ -13,20 +12,17 @@ use std::time::Duration;
 
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::{Command, Timer, Transport};
+use pliant_proto::transport::rate_cap::RateCap;
+use pliant_proto::transport::{Command, Transport};
 use pliant_proto::wire;
 
 pub use clock::Clock;
 pub use link::{Application, Link, Place};
 
 use crate::connection::{Closed, ConnectError, ConnectionId, Endpoint, Event, Refused};
+use crate::event_loop::{Carrier, Schedule, Taken, Timed, turn};
 use crate::socket::{Alarm, Batch, Socket};
-use link::Direction;
-
-/// System calls for what has arrived before transports may answer.
-const RECEIVE_CALLS: usize = 4;
-/// How far back packets that were due are sent as if in time; those before are late for good.
-const CATCH_UP: Span = Span::from_ms(1);
+use link::{Direction, of_number};
 
 /// What the peer is told when a link fails.
 const FAILED: u8 = 1;
@@ -52,6 +48,7 @@ pub struct Driver<T, A> {
     links: Vec<Option<Box<Link<T, A>>>>,
     /// Places in `links` that have something to send.
     touched: Vec<usize>,
+    schedule: Schedule,
     outbox: Batch,
     now: Instant,
 }
@@ -60,7 +57,16 @@ impl<T: Transport, A: Application> Driver<T, A> {
     /// A driver without connections.
     pub fn new(socket: Socket, endpoint: Endpoint, clock: Clock) -> Self {
         let now = clock.now();
-        Self { endpoint, socket, clock, links: Vec::new(), touched: Vec::new(), outbox: Batch::default(), now }
+        Self {
+            endpoint,
+            socket,
+            clock,
+            links: Vec::new(),
+            touched: Vec::new(),
+            schedule: Schedule::default(),
+            outbox: Batch::default(),
+            now,
+        }
     }
 
     /// Calls `to`.
@@ -108,7 +114,7 @@ impl<T: Transport, A: Application> Driver<T, A> {
             && link.connection == connection
             && let Some(flow) = link.flow(direction)
         {
-            flow.transport.handle_command(now, command);
+            flow.timed.tell(now).handle_command(now, command);
             link.touch(&mut self.touched);
         }
     }
@@ -164,138 +170,145 @@ impl<T: Transport, A: Application> Driver<T, A> {
     /// Handles all that has arrived and all that is due, then sleeps until there is more, for `at_most` at the longest.
     /// Fails only if the socket does: a link that fails is closed.
     pub fn turn(&mut self, service: &mut impl Service<T, A>, at_most: Duration) -> io::Result<()> {
-        let now = self.clock.now();
-        self.catch_up(now)?;
-        self.now = now;
-        let received = self.receive(now, service)?;
-        let due = self.handle_timeouts(now, service);
-        let sent = self.flush()?;
-        self.close_failed(now, service)?;
-        if received || due || sent {
+        let busy = turn(&mut Turn { driver: self, service })?;
+        self.close_failed(service)?;
+        if busy {
             return Ok(());
         }
-        let deadlines = self.links.iter().flatten().filter_map(|link| link.deadline());
-        let next = deadlines.chain(self.endpoint.poll_timeout()).min();
+        let next = self.schedule.next_at().into_iter().chain(self.endpoint.poll_timeout()).min();
+        let now = self.clock.now();
         let until = next.map_or(at_most, |at| Duration::from_nanos(at.since(now).as_ps().div_ceil(1000)).min(at_most));
         if until.is_zero() { Ok(()) } else { self.socket.wait_readable(until) }
     }
 
-    /// Sends packets whose time came while this thread slept as if it had not: a timer that is late by a tick would
-    /// otherwise bound every rate.
-    fn catch_up(&mut self, now: Instant) -> io::Result<()> {
-        let from = now.before(CATCH_UP).max(self.now);
-        for place in 0..self.links.len() {
+    /// Sends what its transports and the endpoint have to say.
+    fn flush(&mut self) -> io::Result<()> {
+        self.drain_touched();
+        self.send_all()
+    }
+
+    /// Drains every link that was touched. Whether there was any.
+    fn drain_touched(&mut self) -> bool {
+        let any = !self.touched.is_empty();
+        while let Some(place) = self.touched.pop() {
             let Some(link) = &mut self.links[place] else { continue };
+            link.touched = false;
             for direction in Direction::BOTH {
-                while let Some(flow) = link.flow(direction)
-                    && let Some(deadline) = flow.deadline.filter(|deadline| deadline.why == Timer::Pace)
-                    && deadline.at <= now
-                {
-                    let at = deadline.at.max(from);
-                    flow.transport.handle_timeout(at);
-                    let next = link.drain(at, direction, &self.socket, &mut self.endpoint, &mut self.outbox);
-                    // What wants the same moment again waits for the turn.
-                    if next.is_some_and(|next| next.at <= at) {
-                        break;
-                    }
-                }
-            }
-        }
-        send(&self.socket, &mut self.outbox)
-    }
-
-    fn receive(&mut self, now: Instant, service: &mut impl Service<T, A>) -> io::Result<bool> {
-        let mut any = false;
-        let Self { endpoint, socket, links, touched, .. } = self;
-        // What waits is handled before anything is said to it: one acknowledgement then answers all of it.
-        for _ in 0..RECEIVE_CALLS {
-            let taken = socket.receive(|datagram| {
-                let (from, bytes) = (datagram.from, datagram.bytes);
-                let arrival =
-                    endpoint.handle_datagram(now, from, bytes, &mut |from, opening| service.answer(from, opening));
-                while let Some((connection, event)) = endpoint.poll_event() {
-                    handle_event(now, connection, event, links, touched, endpoint, service);
-                }
-                let Some(arrival) = arrival else { return };
-                let Some(Some(link)) = links.get_mut(arrival.connection.place()) else { return };
-                let class = TrafficClass::default().with_ecn(datagram.ecn);
-                let Ok((packet, sack, payload)) = wire::decode(&bytes[arrival.packet.clone()], class) else {
-                    endpoint.count_refused(|refused| refused.malformed += 1);
-                    return;
-                };
-                let at = arrival.packet.start;
-                let payload = &bytes[at + payload.start..at + payload.end];
-                match link.handle(now, &packet, &sack, payload) {
-                    Ok(()) => link.touch(touched),
-                    Err(count) => endpoint.count_refused(count),
-                }
-            })?;
-            any |= taken.datagrams > 0;
-            if !taken.is_full() {
-                break;
-            }
-        }
-        Ok(any)
-    }
-
-    fn handle_timeouts(&mut self, now: Instant, service: &mut impl Service<T, A>) -> bool {
-        let mut any = false;
-        for link in self.links.iter_mut().flatten() {
-            for direction in Direction::BOTH {
-                if let Some(flow) = link.flow(direction)
-                    && flow.deadline.is_some_and(|deadline| deadline.at <= now)
-                {
-                    flow.transport.handle_timeout(now);
-                    any = true;
-                    link.touch(&mut self.touched);
-                }
-            }
-        }
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            any = true;
-            self.endpoint.handle_timeout(now);
-            while let Some((connection, event)) = self.endpoint.poll_event() {
-                let Self { endpoint, links, touched, .. } = self;
-                handle_event(now, connection, event, links, touched, endpoint, service);
+                let (now, socket) = (self.now, &self.socket);
+                link.drain(now, direction, socket, &mut self.endpoint, &mut self.outbox, &mut self.schedule);
             }
         }
         any
     }
 
-    /// Drains every link that was touched, and the endpoint. Whether anything was there.
-    fn flush(&mut self) -> io::Result<bool> {
-        let mut any = !self.touched.is_empty();
-        while let Some(place) = self.touched.pop() {
-            let Some(link) = &mut self.links[place] else { continue };
-            link.touched = false;
-            for direction in Direction::BOTH {
-                link.drain(self.now, direction, &self.socket, &mut self.endpoint, &mut self.outbox);
-            }
-        }
+    fn send_all(&mut self) -> io::Result<()> {
         send(&self.socket, &mut self.outbox)?;
         let class = TrafficClass::default();
         while let Some((to, bytes)) = self.endpoint.poll_transmit() {
-            any = true;
             if !self.outbox.accepts(to, class, bytes.len(), self.socket.max_segments()) {
                 send(&self.socket, &mut self.outbox)?;
             }
             self.outbox.push(to, class, bytes.len()).copy_from_slice(&bytes);
         }
-        send(&self.socket, &mut self.outbox)?;
-        Ok(any)
+        send(&self.socket, &mut self.outbox)
     }
 
     /// Closes links whose application or socket has failed.
-    fn close_failed(&mut self, now: Instant, service: &mut impl Service<T, A>) -> io::Result<()> {
+    fn close_failed(&mut self, service: &mut impl Service<T, A>) -> io::Result<()> {
         for place in 0..self.links.len() {
             let Some(failure) = self.links[place].as_mut().and_then(|link| link.failure.take()) else { continue };
             let Some(link) = self.links[place].take() else { continue };
-            self.endpoint.close(now, link.connection, FAILED, &failure.to_string());
+            self.endpoint.close(self.now, link.connection, FAILED, &failure.to_string());
             self.flush()?;
             let why = Closed::Failed(failure.to_string());
             service.closed(link.connection, Some(*link), why);
         }
         Ok(())
+    }
+}
+
+/// A driver in its loop, with its owner.
+struct Turn<'d, T, A, S> {
+    driver: &'d mut Driver<T, A>,
+    service: &'d mut S,
+}
+
+impl<T: Transport, A: Application, S: Service<T, A>> Turn<'_, T, A, S> {
+    /// Handles what the endpoint has to say of its connections.
+    fn handle_events(&mut self) {
+        let Driver { endpoint, links, touched, now, .. } = &mut *self.driver;
+        while let Some((connection, event)) = endpoint.poll_event() {
+            handle_event(*now, connection, event, links, touched, endpoint, self.service);
+        }
+    }
+}
+
+impl<T: Transport, A: Application, S: Service<T, A>> Carrier for Turn<'_, T, A, S> {
+    type Transport = RateCap<T>;
+
+    fn now(&mut self) -> Instant {
+        self.driver.now = self.driver.clock.now();
+        self.driver.now
+    }
+
+    fn schedule(&mut self) -> &mut Schedule {
+        &mut self.driver.schedule
+    }
+
+    fn parts(&mut self, number: u32) -> (&mut Schedule, Option<&mut Timed<RateCap<T>>>) {
+        let (place, direction) = of_number(number);
+        let Driver { schedule, links, .. } = &mut *self.driver;
+        let link = links.get_mut(place).and_then(|link| link.as_deref_mut());
+        (schedule, link.and_then(|link| link.flow(direction)).map(|flow| &mut flow.timed))
+    }
+
+    fn drain(&mut self, number: u32, at: Instant) {
+        let (place, direction) = of_number(number);
+        let Driver { schedule, links, socket, endpoint, outbox, .. } = &mut *self.driver;
+        if let Some(Some(link)) = links.get_mut(place) {
+            link.drain(at, direction, socket, endpoint, outbox, schedule);
+        }
+    }
+
+    fn receive(&mut self, now: Instant) -> io::Result<Taken> {
+        let Driver { endpoint, socket, links, touched, .. } = &mut *self.driver;
+        let service = &mut *self.service;
+        let taken = socket.receive(|datagram| {
+            let (from, bytes) = (datagram.from, datagram.bytes);
+            let arrival =
+                endpoint.handle_datagram(now, from, bytes, &mut |from, opening| service.answer(from, opening));
+            while let Some((connection, event)) = endpoint.poll_event() {
+                handle_event(now, connection, event, links, touched, endpoint, service);
+            }
+            let Some(arrival) = arrival else { return };
+            let Some(Some(link)) = links.get_mut(arrival.connection.place()) else { return };
+            let class = TrafficClass::default().with_ecn(datagram.ecn);
+            let Ok((packet, sack, payload)) = wire::decode(&bytes[arrival.packet.clone()], class) else {
+                endpoint.count_refused(|refused| refused.malformed += 1);
+                return;
+            };
+            let at = arrival.packet.start;
+            let payload = &bytes[at + payload.start..at + payload.end];
+            match link.handle(now, &packet, &sack, payload) {
+                Ok(()) => link.touch(touched),
+                Err(count) => endpoint.count_refused(count),
+            }
+        })?;
+        Ok(Taken { any: taken.datagrams > 0, full: taken.is_full() })
+    }
+
+    fn answer(&mut self) -> io::Result<bool> {
+        let now = self.driver.now;
+        let due = self.driver.endpoint.poll_timeout().is_some_and(|at| at <= now);
+        if due {
+            self.driver.endpoint.handle_timeout(now);
+            self.handle_events();
+        }
+        Ok(self.driver.drain_touched() || due)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.driver.send_all()
     }
 }
 

@@ -8,10 +8,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use super::ethernet::SwitchError;
 use super::packet_ring::{PacketRing, RingShape, interface_index, sending_socket};
+use crate::event_loop::wait;
 use crate::mmsg::{BATCH, Outgoing, Sender, To};
 
 /// Two interfaces joined.
@@ -69,11 +70,7 @@ impl Cable {
             passed += taken - refused;
         }
         if passed == 0 {
-            let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-            match poll(&mut self.rings.each_ref().map(|ring| PollFd::new(ring, PollFlags::IN)), Some(&timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            wait(&mut self.rings.each_ref().map(|ring| PollFd::new(ring, PollFlags::IN)), Some(at_most))?;
         }
         Ok(passed)
     }

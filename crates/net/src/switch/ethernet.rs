@@ -13,13 +13,14 @@ use std::time::Duration;
 use pliant_proto::packet::{Ecn, TrafficClass, WireFormat};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::wire;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use super::forwarder::{AddressTable, DEFAULT_FRAME_BYTES, DEFAULT_FRAMES, Departure, Intake, Switch, SwitchConfig};
 use super::frame::{self, FrameError, Layer4};
 use super::merge;
 use super::packet_ring::{OFFLOAD_BYTES, PacketRing, RingShape, interface_index, sending_socket};
 use crate::clock::{SharedClock, realtime_ns};
+use crate::event_loop::wait;
 use crate::mmsg::{BATCH, Outgoing, Sender, To};
 
 /// Frames taken before others are sent on.
@@ -414,11 +415,7 @@ impl EthernetSwitch {
             return Ok(());
         }
         let timeout = at_most.min(Duration::from_nanos(until.as_ps().div_ceil(1000)));
-        let mut fds: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let mut files: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        wait(&mut files, Some(timeout))
     }
 }

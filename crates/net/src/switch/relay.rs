@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::time::{Instant, Span};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use super::ethernet::{SwitchError, WireSize};
 use super::forwarder::{Departure, Intake, Switch, SwitchConfig};
 use crate::clock::SharedClock;
+use crate::event_loop::wait;
 use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
 
 /// Headers of Ethernet, IPv4 and UDP around a datagram.
@@ -199,11 +200,7 @@ impl Relay {
         let now = self.clock.now();
         let until = self.switch.next_departure().map_or(Span::MAX, |at| at.since(now));
         let timeout = at_most.min(Duration::from_nanos(until.as_ps().div_ceil(1000)));
-        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        let mut fds: Vec<PollFd<'_>> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let mut files: Vec<PollFd<'_>> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        wait(&mut files, Some(timeout))
     }
 }

@@ -5,7 +5,11 @@
 //!        kind   flags        size, all ones if      least fraction that   bytes of every   name
 //!               1: may be    it is not known        arrives (IEEE 754)    message but the
 //!               partial                                                   last, or zero
+//!               3: messages
+//!               and a hash
 //! ```
+//!
+//! A stream's hash follows its last byte. Messages that must all arrive are followed by one more, the hash of all.
 
 use pliant_proto::transport::atp::MAX_MESSAGES;
 
@@ -38,8 +42,10 @@ pub struct Announcement {
     pub name: String,
     /// Its bytes, if they are known.
     pub size: Option<u64>,
-    /// Whether some of it may be missing: then no hash follows.
+    /// Whether it arrives in pieces of which some may be missing, unless it is `hashed`.
     pub partial: bool,
+    /// Whether all of it arrives, as messages, and a message with its hash.
+    pub hashed: bool,
     /// Least fraction of it that arrives.
     pub min_delivery: f64,
     /// Bytes of every message but the last, if it is sent as messages.
@@ -50,7 +56,7 @@ impl Announcement {
     /// As bytes; a long name is cut.
     pub fn encode(&self) -> Vec<u8> {
         let name = crate::cut(&self.name, MAX_NAME_BYTES);
-        let mut bytes = vec![self.kind as u8, u8::from(self.partial)];
+        let mut bytes = vec![self.kind as u8, u8::from(self.partial) | u8::from(self.hashed) << 1];
         bytes.extend(self.size.unwrap_or(UNKNOWN).to_be_bytes());
         bytes.extend(self.min_delivery.to_be_bytes());
         bytes.extend(self.message_bytes.unwrap_or(0).to_be_bytes());
@@ -64,9 +70,10 @@ impl Announcement {
         let (fixed, name) = bytes.split_at_checked(NAME_AT).ok_or(SHORT)?;
         let kinds = [Kind::File, Kind::Directory, Kind::Stream, Kind::Test];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == fixed[0]).ok_or("it speaks another version")?;
-        let partial = match fixed[1] {
-            0 => false,
-            1 => true,
+        let (partial, hashed) = match fixed[1] {
+            0 => (false, false),
+            1 => (true, false),
+            3 => (true, true),
             _ => return Err("it speaks another version"),
         };
         let number = |at: usize| u64::from_be_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
@@ -82,17 +89,27 @@ impl Announcement {
         if message_bytes != 0 && !partial {
             return Err("it announces messages that are a stream");
         }
+        if hashed && (message_bytes == 0 || min_delivery < 1.0 || kind == Kind::Test) {
+            return Err("it announces a hash of what may be missing");
+        }
         if name.len() > MAX_NAME_BYTES {
             return Err("the name it gives is too long");
         }
-        if message_bytes != 0 && size.unwrap_or(0).div_ceil(u64::from(message_bytes)) > u64::from(MAX_MESSAGES) {
+        let name = str::from_utf8(name).map_err(|_| "the name it gives is not UTF-8")?.to_owned();
+        let message_bytes = Some(message_bytes).filter(|bytes| *bytes > 0);
+        let this = Self { kind, name, size, partial, hashed, min_delivery, message_bytes };
+        if this.has_too_many_messages() {
             return Err("it announces too many messages");
         }
-        let name = str::from_utf8(name).map_err(|_| "the name it gives is not UTF-8")?.to_owned();
-        Ok(Self { kind, name, size, partial, min_delivery, message_bytes: Some(message_bytes).filter(|b| *b > 0) })
+        Ok(this)
     }
 
-    /// Messages that it consists of.
+    /// Whether there are more messages than a flow can have.
+    pub(super) fn has_too_many_messages(&self) -> bool {
+        self.messages() + u64::from(self.hashed) > u64::from(MAX_MESSAGES)
+    }
+
+    /// Messages that it consists of, without that of the hash.
     pub fn messages(&self) -> u64 {
         match (self.size, self.message_bytes) {
             (Some(size), Some(bytes)) => size.div_ceil(u64::from(bytes)),
@@ -112,6 +129,7 @@ mod tests {
             name: "model.bin".into(),
             size,
             partial: false,
+            hashed: false,
             min_delivery: 1.0,
             message_bytes,
         }
@@ -121,8 +139,9 @@ mod tests {
     fn announcements_round_trip_and_refuse_nonsense() {
         let partial = Announcement { partial: true, min_delivery: 0.9, message_bytes: Some(1000), ..file() };
         let stream = Announcement { kind: Kind::Stream, size: None, ..file() };
+        let hashed = Announcement { partial: true, hashed: true, message_bytes: Some(1000), ..file() };
         assert_eq!(partial.messages(), 1);
-        for announcement in [file(), partial, stream] {
+        for announcement in [file(), partial, stream, hashed.clone()] {
             assert_eq!(Announcement::decode(&announcement.encode()), Ok(announcement));
         }
         // Kind, flags, size, fraction, messages of a stream, name.
@@ -136,6 +155,13 @@ mod tests {
         assert!(
             Announcement::decode(&Announcement { kind: Kind::Directory, partial: true, ..file() }.encode()).is_err()
         );
+        for broken in [
+            Announcement { min_delivery: 0.9, ..hashed.clone() },
+            Announcement { message_bytes: None, ..hashed.clone() },
+            Announcement { kind: Kind::Test, ..hashed },
+        ] {
+            assert!(Announcement::decode(&broken.encode()).is_err(), "{broken:?}");
+        }
         let many = Announcement { partial: true, message_bytes: Some(1), size: Some(1 << 40), ..file() };
         assert!(Announcement::decode(&many.encode()).is_err());
         assert!(Announcement::decode(&Announcement { size: None, partial: true, ..file() }.encode()).is_err());

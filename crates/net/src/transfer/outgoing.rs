@@ -43,7 +43,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn new(source: Source, announcement: Announcement) -> Self {
-        let hashes = !announcement.partial && announcement.kind != Kind::Test;
+        let hashes = announcement.hashed || !announcement.partial && announcement.kind != Kind::Test;
         Self {
             size: source.bytes(),
             path: source.path,
@@ -150,8 +150,9 @@ impl Outgoing {
             let left = size - number * u64::from(bytes);
             Command::SendMessage { bytes: left.min(u64::from(bytes)) as u32 }
         };
-        let announced = Command::AnnounceMessages { messages: count as u32 };
-        [announced].into_iter().chain((0..count).map(message)).chain([Command::Finish]).collect()
+        let hash = (self.trailer_bytes() > 0).then_some(Command::SendMessage { bytes: HASH_BYTES as u32 });
+        let announced = Command::AnnounceMessages { messages: count as u32 + u32::from(hash.is_some()) };
+        [announced].into_iter().chain((0..count).map(message)).chain(hash).chain([Command::Finish]).collect()
     }
 
     /// Reads file bytes through a chunk. New data is asked for in order, so every chunk is hashed as it is read first;
@@ -231,7 +232,8 @@ impl Application for Outgoing {
             Place::Stream(offset) => offset,
             Place::Message { message, offset, .. } => {
                 let bytes = self.announcement.message_bytes.unwrap_or(0);
-                u64::from(message) * u64::from(bytes) + u64::from(offset)
+                // The hash follows the last message, however short that is.
+                (u64::from(message) * u64::from(bytes)).min(self.bytes()) + u64::from(offset)
             }
             Place::Symbol { .. } => unreachable!("no sender of streams or messages sends symbols"),
         };

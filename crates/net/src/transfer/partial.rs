@@ -1,4 +1,4 @@
-//! The bytes behind a receiver of contents that may arrive in part.
+//! The bytes behind a receiver of contents that may arrive in part, or in pieces of which none may be missing.
 
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use pliant_proto::transport::Event;
 use pliant_proto::transport::atp::LossBound;
 
 use super::whole::{Output, temporary_beside};
-use super::{Announcement, Kind};
+use super::{Announcement, HASH_BYTES, Kind};
 use crate::driver::Place;
 
 /// Neighbouring payloads are written together, up to so many bytes.
@@ -30,6 +30,20 @@ pub(super) struct Partial {
     /// Bit of each whole message.
     whole: Vec<u64>,
     messages: u64,
+    /// Of messages that must all arrive.
+    hash: Option<Box<Hash>>,
+}
+
+/// A hash of messages, which come in any order: those before the first gap are read again from the file.
+#[derive(Default)]
+struct Hash {
+    hasher: blake3::Hasher,
+    hashed: u64,
+    /// Whole messages before the first gap.
+    prefix: u64,
+    /// What the sender says.
+    expected: [u8; HASH_BYTES],
+    piece: Vec<u8>,
 }
 
 impl Partial {
@@ -45,6 +59,7 @@ impl Partial {
             delivered: 0,
             whole: Vec::new(),
             messages: 0,
+            hash: announcement.hashed.then(Box::default),
         }
     }
 
@@ -58,6 +73,15 @@ impl Partial {
     }
 
     pub(super) fn write(&mut self, place: Place, payload: &[u8]) -> io::Result<()> {
+        let hash_number = self.count();
+        if let (Some(hash), Place::Message { message, offset, length }) = (&mut self.hash, place)
+            && u64::from(message) == hash_number
+            && length == HASH_BYTES as u32
+        {
+            let room = hash.expected.get_mut(offset as usize..).unwrap_or_default();
+            room.iter_mut().zip(payload).for_each(|(to, from)| *to = *from);
+            return Ok(());
+        }
         if matches!(self.output, Output::Discarded) {
             return Ok(());
         }
@@ -93,10 +117,56 @@ impl Partial {
         Ok(())
     }
 
-    pub(super) fn event(&mut self, event: Event) {
+    /// Messages that the content consists of.
+    fn count(&self) -> u64 {
+        self.message_bytes.map_or(0, |bytes| self.size.div_ceil(u64::from(bytes)))
+    }
+
+    fn is_whole(&self, message: u64) -> bool {
+        self.whole.get(message as usize / 64).is_some_and(|word| word >> (message % 64) & 1 != 0)
+    }
+
+    /// Hashes what lies before the first gap: a piece of it, or all there is.
+    fn hash_prefix(&mut self, least: u64) -> io::Result<()> {
+        let Some(mut hash) = self.hash.take() else { return Ok(()) };
+        let hashed = self.hash_up_to(&mut hash, least);
+        self.hash = Some(hash);
+        hashed
+    }
+
+    fn hash_up_to(&mut self, hash: &mut Hash, least: u64) -> io::Result<()> {
+        while self.is_whole(hash.prefix) {
+            hash.prefix += 1;
+        }
+        let end = (hash.prefix * u64::from(self.message_bytes.unwrap_or(0))).min(self.size);
+        if end - hash.hashed < least || matches!(self.output, Output::Discarded) {
+            return Ok(());
+        }
+        self.flush()?;
+        let Output::Temporary { file, .. } = &self.output else { return Ok(()) };
+        while hash.hashed < end {
+            hash.piece.resize((end - hash.hashed).min(WRITE_BYTES as u64) as usize, 0);
+            file.as_file().read_exact_at(&mut hash.piece, hash.hashed)?;
+            hash.hasher.update(&hash.piece);
+            hash.hashed += hash.piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The hash of what arrived, and what the sender says it is; `None` if parts may be missing, or nothing was kept.
+    pub(super) fn hashes(&mut self) -> io::Result<Option<(blake3::Hash, blake3::Hash)>> {
+        if matches!(self.output, Output::Discarded) {
+            return Ok(None);
+        }
+        self.hash_prefix(0)?;
+        Ok(self.hash.as_ref().map(|hash| (hash.hasher.finalize(), hash.expected.into())))
+    }
+
+    pub(super) fn event(&mut self, event: Event) -> io::Result<()> {
+        let count = self.count();
         match event {
             Event::Deliver(range) if self.message_bytes.is_none() => self.delivered = range.end.min(self.size),
-            Event::DeliverMessage { message, bytes } if self.message_bytes.is_some() => {
+            Event::DeliverMessage { message, bytes } if u64::from(message) < count => {
                 let (word, bit) = (message as usize / 64, 1 << (message % 64));
                 if self.whole.len() <= word {
                     self.whole.resize(word + 1, 0);
@@ -104,9 +174,11 @@ impl Partial {
                 self.whole[word] |= bit;
                 self.messages += 1;
                 self.delivered += u64::from(bytes);
+                self.hash_prefix(WRITE_BYTES as u64)?;
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// The parts that are missing, in order, none beside another.
@@ -117,8 +189,7 @@ impl Partial {
         };
         let mut missing: Vec<ByteRange> = Vec::new();
         for message in 0..self.size.div_ceil(bytes) {
-            let word = self.whole.get(message as usize / 64).copied().unwrap_or(0);
-            if word >> (message % 64) & 1 != 0 {
+            if self.is_whole(message) {
                 continue;
             }
             let (start, end) = (message * bytes, ((message + 1) * bytes).min(self.size));
@@ -132,10 +203,9 @@ impl Partial {
 
     /// Whether what arrived is as much as the contract promises: of messages or, in a stream, of bytes.
     pub(super) fn keeps_bound(&self) -> bool {
-        if let Some(bytes) = self.message_bytes {
-            let messages = self.size.div_ceil(u64::from(bytes)) as u32;
+        if self.message_bytes.is_some() {
             let bound = LossBound::from_min_delivery(self.min_delivery).unwrap_or(LossBound::RELIABLE);
-            return self.messages >= u64::from(bound.needed(messages));
+            return self.messages >= u64::from(bound.needed(self.count() as u32));
         }
         let contract = Contract { min_delivery: self.min_delivery, ..Contract::default() };
         self.delivered >= contract.needed_bytes(self.size)
@@ -198,7 +268,7 @@ mod tests {
 
     fn announcement(size: u64, min_delivery: f64, message_bytes: Option<u32>) -> Announcement {
         let (kind, name) = (Kind::File, "x".into());
-        Announcement { kind, name, size: Some(size), partial: true, min_delivery, message_bytes }
+        Announcement { kind, name, size: Some(size), partial: true, hashed: false, min_delivery, message_bytes }
     }
 
     fn output(path: &Path) -> Output {
@@ -231,7 +301,7 @@ mod tests {
                 }
                 if whole {
                     partial.write(Place::Message { message, offset: 0, length }, &part(0, half)).unwrap();
-                    partial.event(Event::DeliverMessage { message, bytes: length });
+                    partial.event(Event::DeliverMessage { message, bytes: length }).unwrap();
                     expected[start as usize..][..length as usize].fill(message as u8 | 1);
                 }
             }
@@ -258,12 +328,39 @@ mod tests {
         for (delivered, kept) in [(899, false), (900, true), (1000, true)] {
             let mut partial = Partial::new(&announcement(1000, 0.9, None), output(&path));
             partial.write(Place::Stream(0), &vec![7; delivered as usize]).unwrap();
-            partial.event(Event::Deliver(ByteRange::new(0, delivered)));
+            partial.event(Event::Deliver(ByteRange::new(0, delivered))).unwrap();
             assert_eq!(partial.keeps_bound(), kept);
             partial.place().unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), vec![7; delivered as usize]);
             let list = std::fs::read_to_string(directory.path().join("x.missing"));
             assert_eq!(list.is_ok(), delivered < 1000, "{list:?}");
+        }
+    }
+
+    /// Messages that come in any order have the hash of all, with a bit wrong another; what is missing shows, too.
+    #[test]
+    fn messages_have_a_hash() {
+        let (size, bytes) = (300_000u64, 1000u32);
+        let content: Vec<u8> = (0..size).map(|byte| (byte * byte % 251) as u8).collect();
+        let announced = Announcement { hashed: true, ..announcement(size, 1.0, Some(bytes)) };
+        for damage in [None, Some(123_456)] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut partial = Partial::new(&announced, output(&directory.path().join("x")));
+            let hash = blake3::hash(&content);
+            partial.write(Place::Message { message: 300, offset: 0, length: 32 }, hash.as_bytes()).unwrap();
+            partial.event(Event::DeliverMessage { message: 300, bytes: 32 }).unwrap();
+            let mut arriving = content.clone();
+            damage.iter().for_each(|&byte: &usize| arriving[byte] ^= 1);
+            for message in (0..300u32).map(|number| number * 7 % 300) {
+                let place = Place::Message { message, offset: 0, length: bytes };
+                partial.write(place, &arriving[message as usize * 1000..][..1000]).unwrap();
+                partial.event(Event::DeliverMessage { message, bytes }).unwrap();
+            }
+            assert!(partial.keeps_bound() && partial.missing().is_empty());
+            assert_eq!(partial.delivered(), size);
+            let (got, expected) = partial.hashes().unwrap().expect("all must arrive");
+            assert_eq!((got, expected), (blake3::hash(&arriving), hash));
+            assert_eq!(got == expected, damage.is_none());
         }
     }
 }

@@ -130,7 +130,7 @@ impl Receiver {
                 done += 1;
                 each(finish(link, why, self.driver.refused()));
             }
-            // Whoever has all it waited for is not interrupted any more.
+            // What is done is done, whenever the interruption came.
             if count.is_none_or(|count| done < count) && interrupted.load(Ordering::Relaxed) {
                 for connection in here {
                     self.driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
@@ -180,14 +180,22 @@ fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> 
             }
             (whole.taken(), Some(got), whole.place().map_err(file)?)
         }
-        Content::Partial(partial) => {
+        Content::Partial(mut partial) => {
             let delivered = partial.delivered();
             if !partial.keeps_bound() {
                 let total = size.unwrap_or(delivered);
                 return Err(TransferError::BoundMissed { name, delivered, total });
             }
             missing = partial.missing();
-            (delivered, None, partial.place().map_err(file)?)
+            let hashes = partial.hashes();
+            let hashes =
+                hashes.map_err(|error| file((partial.path().map(PathBuf::from).unwrap_or_default(), error)))?;
+            if let Some((got, expected)) = hashes
+                && got != expected
+            {
+                return Err(TransferError::HashMismatch { name, got, expected });
+            }
+            (delivered, hashes.map(|(got, _)| got), partial.place().map_err(file)?)
         }
         Content::Counted(bytes) => {
             if size.is_some_and(|size| bytes < size) {
@@ -286,10 +294,7 @@ impl Application for Incoming {
         }
         let taken = match &mut self.content {
             Content::Whole(whole) => whole.event(event),
-            Content::Partial(partial) => {
-                partial.event(event);
-                Ok(())
-            }
+            Content::Partial(partial) => partial.event(event),
             Content::Counted(bytes) => {
                 match event {
                     TransportEvent::Deliver(range) => *bytes = range.end,

@@ -8,7 +8,6 @@ use pliant_proto::congestion::CongestionControl;
 use pliant_proto::contract::Contract;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::atp::MAX_MESSAGES;
 use pliant_proto::transport::{Statistics, Transport};
 
 use super::outgoing::Outgoing;
@@ -162,11 +161,12 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
     let payload = path_to(to, settings).payload(settings.flow.mtu);
     let message_bytes = messages.then(|| settings.flow.message_bytes.unwrap_or(u32::from(payload)).max(1));
     let (name, kind, size) = (source.name.clone(), source.kind, source.bytes());
-    let count = size.zip(message_bytes).map_or(0, |(size, bytes)| size.div_ceil(u64::from(bytes)));
-    if count > u64::from(MAX_MESSAGES) {
+    let hashed = messages && min_delivery >= 1.0 && kind != super::Kind::Test;
+    let announcement = Announcement { kind, name, size, partial, hashed, min_delivery, message_bytes };
+    if announcement.has_too_many_messages() {
         return refuse("that is more than 67108864 messages: make them larger, `--message-bytes`");
     }
-    Ok(Announcement { kind, name, size, partial, min_delivery, message_bytes })
+    Ok(announcement)
 }
 
 /// Any free port from which `peer` can be called.

@@ -40,15 +40,7 @@ pub(super) enum Output {
 impl Output {
     /// A temporary file beside where the content is to lie.
     pub(super) fn open(target: &Target, announcement: &Announcement) -> Result<Self, OutputError> {
-        let path = match target {
-            _ if announcement.kind == Kind::Test => return Ok(Self::Discarded),
-            Target::Discard => return Ok(Self::Discarded),
-            Target::File(path) => path.clone(),
-            Target::Directory(directory) => match plain_name(&announcement.name) {
-                Some(name) => directory.join(name),
-                None => return Err(OutputError::Name),
-            },
-        };
+        let Some(path) = path_in(target, announcement)? else { return Ok(Self::Discarded) };
         if announcement.kind == Kind::Directory && path.symlink_metadata().is_ok() {
             let error = io::Error::new(io::ErrorKind::AlreadyExists, "already there: a directory is not replaced");
             return Err(OutputError::File(path, error));
@@ -79,6 +71,16 @@ impl Output {
             Err(error) => Err((path, error)),
         }
     }
+}
+
+/// Where content is to lie, if it is to be kept.
+pub(super) fn path_in(target: &Target, announcement: &Announcement) -> Result<Option<PathBuf>, OutputError> {
+    Ok(match target {
+        _ if announcement.kind == Kind::Test => None,
+        Target::Discard => None,
+        Target::File(path) => Some(path.clone()),
+        Target::Directory(directory) => Some(directory.join(plain_name(&announcement.name).ok_or(OutputError::Name)?)),
+    })
 }
 
 /// Why nothing can be written.

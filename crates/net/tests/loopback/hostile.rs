@@ -106,7 +106,15 @@ fn send_forged(content: Vec<u8>, stream: Vec<u8>, to: SocketAddr, stop: &AtomicB
 
 fn announcement(name: &str, size: Option<u64>) -> Announcement {
     let kind = if size.is_some() { Kind::File } else { Kind::Stream };
-    Announcement { kind, name: name.into(), size, partial: false, min_delivery: 1.0, message_bytes: None }
+    Announcement {
+        kind,
+        name: name.into(),
+        size,
+        partial: false,
+        hashed: false,
+        min_delivery: 1.0,
+        message_bytes: None,
+    }
 }
 
 /// Every lie ends in one clear error; no file appears, and one that was there stays as it was.

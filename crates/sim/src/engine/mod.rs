@@ -19,7 +19,7 @@ pub use flows::{ObjectPart, Open, Opened};
 pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
 pub use network::flow_path;
-pub use objects::{HighWeight, PushFlow};
+pub use objects::{HighWeight, Mail, Objects, PushFlow};
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Body, EndpointId, Packet, Side};
@@ -36,7 +36,6 @@ use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
 use flows::{Endpoint, Flows, Slot};
 use network::Network;
-use objects::{Mail, Objects};
 use oracle::Oracle;
 use outlet::SimulatedHost;
 use schedule::{Schedule, kind};
@@ -137,7 +136,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             network: Network::new(setup),
             flows: Flows::new(setup.routing.max_hops(), Box::new(traffic), Box::new(open)),
             oracle: Oracle::new(setup.oracle_interval),
-            objects: Objects::new(),
+            objects: Objects::default(),
             recorder,
             events: 0,
             digest: 0,

@@ -60,19 +60,21 @@ impl HighWeight {
 
 /// A message on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Mail {
+pub enum Mail {
+    /// From an end of one of the task's flows.
     ToController(TaskId, ToController),
+    /// From the controller.
     Out(Outgoing),
 }
 
 struct Task {
-    /// The flows' slots, by source.
+    /// The flows, by source.
     flows: Vec<u32>,
     delay: Span,
 }
 
-/// The controller and its mail.
-pub(super) struct Objects {
+/// The controller and its mail. Drivers number flows as they like.
+pub struct Objects {
     controller: Controller,
     tasks: BTreeMap<TaskId, Task>,
     mail: BTreeMap<(Instant, u64), Mail>,
@@ -83,8 +85,8 @@ pub(super) struct Objects {
     pub(super) woken: Vec<(u32, TaskId)>,
 }
 
-impl Objects {
-    pub(super) fn new() -> Self {
+impl Default for Objects {
+    fn default() -> Self {
         Self {
             controller: Controller::new(ControllerConfig::default()),
             tasks: BTreeMap::new(),
@@ -94,9 +96,11 @@ impl Objects {
             woken: Vec::new(),
         }
     }
+}
 
-    /// A flow starts in a slot, over `links` with their rates.
-    pub(super) fn add(&mut self, now: Instant, flow: u32, push: PushFlow, links: impl Iterator<Item = (u32, Rate)>) {
+impl Objects {
+    /// A flow starts, over `links` with their rates.
+    pub fn add(&mut self, now: Instant, flow: u32, push: PushFlow, links: impl Iterator<Item = (u32, Rate)>) {
         let task = self.tasks.entry(push.task).or_insert_with(|| {
             self.controller.add_task(push.task, push.delivery, push.symbols, push.slots, push.weighting);
             Task { flows: Vec::new(), delay: push.delay }
@@ -112,7 +116,7 @@ impl Objects {
     }
 
     /// An end of a flow has a message for the controller; tells when it arrives.
-    pub(super) fn post(&mut self, now: Instant, task: TaskId, message: ToController) -> Instant {
+    pub fn post(&mut self, now: Instant, task: TaskId, message: ToController) -> Instant {
         self.send(now, task, Mail::ToController(task, message))
     }
 
@@ -124,28 +128,28 @@ impl Objects {
     }
 
     /// Messages sent so far, in both directions.
-    pub(super) fn messages(&self) -> u64 {
+    pub fn messages(&self) -> u64 {
         self.sent
     }
 
     /// The next message that has arrived by `now`.
-    pub(super) fn take_mail(&mut self, now: Instant) -> Option<Mail> {
+    pub fn take_mail(&mut self, now: Instant) -> Option<Mail> {
         let first = self.mail.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(first.remove())
     }
 
     /// A message arrived at the controller.
-    pub(super) fn deliver(&mut self, now: Instant, task: TaskId, message: ToController) {
+    pub fn deliver(&mut self, now: Instant, task: TaskId, message: ToController) {
         self.controller.handle_message(now, task, message);
     }
 
-    /// The slot of a task's flow by its source, and of its first flow.
-    pub(super) fn flow_of(&self, task: TaskId, source: u64) -> Option<u32> {
+    /// A task's flow by its source, which counts from 0.
+    pub fn flow_of(&self, task: TaskId, source: u64) -> Option<u32> {
         self.tasks.get(&task)?.flows.get(source as usize).copied()
     }
 
     /// Forgets a task whose controller has closed it.
-    pub(super) fn forget(&mut self, task: TaskId) {
+    pub fn forget(&mut self, task: TaskId) {
         self.tasks.remove(&task);
     }
 
@@ -158,7 +162,7 @@ impl Objects {
     }
 
     /// Lets the controller act, takes what it has to say, and gives the times at which something happens next.
-    pub(super) fn advance(&mut self, now: Instant, mut schedule: impl FnMut(Instant)) {
+    pub fn advance(&mut self, now: Instant, mut schedule: impl FnMut(Instant)) {
         if self.armed <= now {
             self.armed = Instant::MAX;
         }

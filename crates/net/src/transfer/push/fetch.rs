@@ -10,12 +10,11 @@ use std::time::Duration;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::push::{
-    Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, PushReceiver, ReceiverCounts,
-    TaskId, Weighting,
+    Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
 use super::message::{Offered, Order, Request};
-use super::object::{Incoming, Object, SharedObject, open_output};
+use super::object::{Incoming, Object, SharedObject, open_sink};
 use crate::connection::{Closed, ConnectionId, Event, Refused};
 use crate::driver::{Clock, Driver, Link, Service};
 use crate::transfer::send::{local_to, path_to};
@@ -39,6 +38,8 @@ pub struct Fetched {
     pub path: Option<PathBuf>,
     /// Its bytes.
     pub bytes: u64,
+    /// Of these, those that were there from a fetch that was cut off.
+    pub kept: u64,
     /// BLAKE3 hash of the content, which is the one that the sources said.
     pub hash: blake3::Hash,
     /// From the call to the last byte.
@@ -140,21 +141,20 @@ pub fn fetch(
     let refused = driver.refused();
     caller.close(&mut driver, CODE_DONE, "").map_err(socket_error)?;
     let sources = caller.calls.iter_mut().map(Call::outcome).collect();
-    let (offered, counts, path) = match (caller.object, caller.empty) {
+    let (offered, counts, kept, path) = match (caller.object, caller.empty) {
         (Some(object), _) => {
             let object = Rc::into_inner(object).expect("no connection is left").into_inner();
-            let (offered, counts) = (object.offered.clone(), object.receiver.borrow().counts());
-            (offered, counts, object.place()?)
+            let (offered, counts, kept) = (object.offered.clone(), object.receiver.borrow().counts(), object.kept);
+            (offered, counts, kept, object.place()?)
         }
         (None, Some(offered)) => {
-            let placed = open_output(target, &offered)?.place(crate::transfer::Kind::File);
-            let path = placed.map_err(|(path, error)| TransferError::File { path, error })?;
-            (offered, ReceiverCounts::default(), path)
+            let path = open_sink(target, &offered)?.place()?;
+            (offered, ReceiverCounts::default(), 0, path)
         }
         (None, None) => unreachable!("it ends with a file or an error"),
     };
     let Offered { bytes, hash, name } = offered;
-    Ok(Fetched { name, path, bytes, hash, elapsed, sources, counts, refused })
+    Ok(Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, refused })
 }
 
 /// A connection to a source.
@@ -270,7 +270,7 @@ impl Caller<'_> {
     }
 
     /// What a source answers is the file, or ends its part in it.
-    fn answered(&mut self, now: Instant, source: usize, answer: &[u8]) -> Option<SharedObject> {
+    fn answered(&mut self, source: usize, answer: &[u8]) -> Option<SharedObject> {
         let address = self.calls[source].address;
         let refuse = |why| Some(TransferError::NotATransfer { address, why });
         let Some(offered) = Offered::decode(answer) else {
@@ -289,10 +289,10 @@ impl Caller<'_> {
             self.empty = Some(offered);
             return None;
         };
-        let output = open_output(self.target, &offered).map_err(|error| self.failed = Some(error)).ok()?;
-        let receiver = PushReceiver::beside_decoder(self.config.clone(), partition, now).into_shared();
+        let begun = open_sink(self.target, &offered)
+            .and_then(|sink| Object::begin(offered, self.config.clone(), partition, sink, self.clock));
+        let object = begun.map_err(|error| self.failed = Some(error)).ok()?;
         self.controller.add_task(TASK, 0, partition.symbols(), self.config.slots, self.weighting);
-        let object = Object::new(offered, receiver, (self.config.symbol, partition), output, self.clock);
         self.object = Some(Rc::new(RefCell::new(object)));
         self.object.clone()
     }
@@ -306,7 +306,7 @@ impl Service<AnyTransport, Incoming> for Caller<'_> {
     fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Inlet> {
         let Event::Connected { answer } = event else { return None };
         let source = self.calls.iter().position(|call| call.connection == connection)?;
-        let object = self.answered(now, source, &answer)?;
+        let object = self.answered(source, &answer)?;
         let receiver = object.borrow().receiver.clone();
         let peer = receiver.borrow_mut().add_peer();
         self.controller.add_source(now, TASK, Holding { source: source as u64, path: Vec::new() });

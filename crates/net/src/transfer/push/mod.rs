@@ -11,6 +11,7 @@
 
 mod coding;
 mod fetch;
+mod kept;
 mod message;
 mod object;
 mod offer;

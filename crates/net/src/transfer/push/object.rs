@@ -5,22 +5,42 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use pliant_proto::transport::Event;
-use pliant_proto::transport::push::{OPEN_BLOCKS, Partition, SharedReceiver, ToController};
+use pliant_proto::transport::push::{OPEN_BLOCKS, Partition, PushConfig, PushReceiver, SharedReceiver, ToController};
 
 use super::coding::Block;
+use super::kept::Kept;
 use super::message::{Offered, Order};
 use crate::driver::{Application, Clock, Place};
 use crate::transfer::receive::copy;
-use crate::transfer::whole::{Output, OutputError};
+use crate::transfer::whole::{Output, OutputError, path_in};
 use crate::transfer::{Announcement, Kind, Target, TransferError};
 
-/// A temporary file for what is offered.
-pub(super) fn open_output(target: &Target, offered: &Offered) -> Result<Output, TransferError> {
+/// Where a file goes that is fetched.
+pub(super) enum Sink {
+    /// What is kept of it if it is cut off.
+    Kept(Kept),
+    /// Nowhere, or into a temporary file while another fetch keeps its blocks.
+    Once(Output),
+}
+
+/// A file for what is offered.
+pub(super) fn open_sink(target: &Target, offered: &Offered) -> Result<Sink, TransferError> {
     let (name, size) = (offered.name.clone(), Some(offered.bytes));
-    let file = Announcement { kind: Kind::File, name, size, partial: false, min_delivery: 1.0, message_bytes: None };
-    Output::open(target, &file).map_err(|error| match error {
+    let (kind, message_bytes) = (Kind::File, None);
+    let file = Announcement { kind, name, size, partial: false, hashed: false, min_delivery: 1.0, message_bytes };
+    let opened = || {
+        if let Some(path) = path_in(target, &file)? {
+            let kept = Kept::open(&path, &offered.hash).map_err(|error| OutputError::File(path, error))?;
+            if let Some(kept) = kept {
+                return Ok(Sink::Kept(kept));
+            }
+        }
+        Output::open(target, &file).map(Sink::Once)
+    };
+    opened().map_err(|error| match error {
         OutputError::Name => {
             let kind = io::ErrorKind::InvalidInput;
             let error = io::Error::new(kind, "the name that the sources give is not a plain file name");
@@ -28,6 +48,17 @@ pub(super) fn open_output(target: &Target, offered: &Offered) -> Result<Output, 
         }
         OutputError::File(path, error) => TransferError::File { path, error },
     })
+}
+
+impl Sink {
+    /// Puts it into its place.
+    pub(super) fn place(self) -> Result<Option<PathBuf>, TransferError> {
+        let placed = match self {
+            Self::Kept(kept) => kept.place().map(Some),
+            Self::Once(output) => output.place(Kind::File),
+        };
+        placed.map_err(|(path, error)| TransferError::File { path, error })
+    }
 }
 
 /// A block that is not written yet.
@@ -45,9 +76,11 @@ pub(super) struct Object {
     /// Number of the first block that is not written.
     first: u32,
     open: VecDeque<Open>,
-    output: Output,
+    sink: Sink,
     hasher: blake3::Hasher,
     written: u64,
+    /// Bytes that were there from a fetch before.
+    pub(super) kept: u64,
     clock: Clock,
     /// What is said to the controller.
     pub(super) mail: Vec<ToController>,
@@ -56,29 +89,41 @@ pub(super) struct Object {
 }
 
 impl Object {
-    pub(super) fn new(
+    /// A file as `config` cuts it, from what is there of it on.
+    pub(super) fn begin(
         offered: Offered,
-        receiver: SharedReceiver,
-        (symbol, partition): (u16, Partition),
-        output: Output,
+        config: Arc<PushConfig>,
+        partition: Partition,
+        mut sink: Sink,
         clock: Clock,
-    ) -> Self {
+    ) -> Result<Self, TransferError> {
+        let symbol = config.symbol;
+        let block_bytes = u64::from(config.block_symbols) * u64::from(symbol);
+        let (kept, hasher) = match &mut sink {
+            Sink::Kept(kept) => kept
+                .resume(block_bytes, offered.bytes)
+                .map_err(|error| TransferError::File { path: kept.path().to_owned(), error })?,
+            Sink::Once(_) => (0, blake3::Hasher::new()),
+        };
+        let first = kept.div_ceil(block_bytes) as u32;
+        let receiver = PushReceiver::beside_decoder(config, partition, first, clock.now()).into_shared();
         let mut object = Self {
             offered,
             receiver,
             symbol,
             partition,
-            first: 0,
+            first,
             open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
-            output,
-            hasher: blake3::Hasher::new(),
-            written: 0,
+            sink,
+            hasher,
+            written: kept,
+            kept,
             clock,
             mail: Vec::new(),
             problem: None,
         };
         object.open_blocks();
-        object
+        Ok(object)
     }
 
     fn open_blocks(&mut self) {
@@ -133,9 +178,13 @@ impl Object {
         let content = &block[..bytes as usize];
         self.hasher.update(content);
         self.written += bytes;
-        let Output::Temporary { file, path } = &mut self.output else { return Ok(()) };
-        file.write_all(content).inspect_err(|error| {
-            self.problem = Some(TransferError::File { path: path.clone(), error: copy(error) });
+        let (written, path) = match &mut self.sink {
+            Sink::Once(Output::Discarded) => return Ok(()),
+            Sink::Once(Output::Temporary { file, path }) => (file.write_all(content), &**path),
+            Sink::Kept(kept) => (kept.write(content, &self.hasher), kept.path()),
+        };
+        written.inspect_err(|error| {
+            self.problem = Some(TransferError::File { path: path.to_owned(), error: copy(error) });
         })
     }
 
@@ -148,9 +197,12 @@ impl Object {
     pub(super) fn place(self) -> Result<Option<PathBuf>, TransferError> {
         let (got, expected) = (self.hasher.finalize(), self.offered.hash);
         if got != expected {
+            if let Sink::Kept(kept) = self.sink {
+                kept.discard();
+            }
             return Err(TransferError::HashMismatch { name: self.offered.name, got, expected });
         }
-        self.output.place(Kind::File).map_err(|(path, error)| TransferError::File { path, error })
+        self.sink.place()
     }
 }
 

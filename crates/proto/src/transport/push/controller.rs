@@ -221,7 +221,12 @@ impl Controller {
     }
 
     fn handle_report(&mut self, now: Instant, task: TaskId, (decoded, remaining, next): (u32, u64, u32), heard: u32) {
-        let Some(state) = self.tasks.get_mut(&task).filter(|state| state.phase != Phase::Known) else { return };
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        if state.phase == Phase::Known {
+            // Ahead of the fetch: what the receiver has of an earlier one.
+            (state.decoded, state.remaining, state.next) = (decoded, state.remaining.min(remaining), next);
+            return;
+        }
         state.heard_at = now;
         // A report that was overtaken tells of less.
         if decoded >= state.decoded {

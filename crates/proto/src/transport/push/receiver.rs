@@ -160,27 +160,38 @@ impl PushReceiver {
 
     /// A receiver that fetches at `now`; `stream` decides which attempts to decode fail.
     pub fn new(config: Arc<PushConfig>, partition: Partition, stream: Stream, now: Instant) -> Self {
-        Self::with_decoding(config, partition, Decoding::Drawn(stream), now)
+        Self::with_decoding(config, partition, Decoding::Drawn(stream), 0, now)
     }
 
     /// The same beside a real decoder: `Event::Decode` says when it is worth an attempt, and
-    /// [`handle_decoded`](Self::handle_decoded) hears of success.
-    pub fn beside_decoder(config: Arc<PushConfig>, partition: Partition, now: Instant) -> Self {
-        Self::with_decoding(config, partition, Decoding::Asked { blocks: VecDeque::new() }, now)
+    /// [`handle_decoded`](Self::handle_decoded) hears of success. The first `had` blocks are there already: a report ahead
+    /// of the fetch says so.
+    pub fn beside_decoder(config: Arc<PushConfig>, partition: Partition, had: u32, now: Instant) -> Self {
+        Self::with_decoding(config, partition, Decoding::Asked { blocks: VecDeque::new() }, had, now)
     }
 
-    fn with_decoding(config: Arc<PushConfig>, partition: Partition, decoding: Decoding, now: Instant) -> Self {
+    fn with_decoding(
+        config: Arc<PushConfig>,
+        partition: Partition,
+        decoding: Decoding,
+        had: u32,
+        now: Instant,
+    ) -> Self {
+        let useful_symbols = (0..had).map(|block| u64::from(partition.symbols_of(block))).sum::<u64>();
+        let had_bytes = useful_symbols * u64::from(config.symbol);
+        let report =
+            ToController::Report { decoded: had, remaining: partition.symbols() - useful_symbols, heard: 0, next: 0 };
         let mut receiver = Self {
             partition,
             decoding,
             phase: Phase::Requested,
             peers: Vec::new(),
-            decoded: 0,
+            decoded: had,
             open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
-            useful_symbols: 0,
-            undelivered: partition.bytes(),
+            useful_symbols,
+            undelivered: partition.bytes().saturating_sub(had_bytes),
             active: 1,
-            outbox: VecDeque::from([ToController::Fetch]),
+            outbox: (had > 0).then_some(report).into_iter().chain([ToController::Fetch]).collect(),
             next_report: now.after(config.report),
             next_try: Some(now.after(config.retry)),
             tries: 1,

@@ -353,7 +353,7 @@ fn decoding_fails_as_often_as_raptorq() {
 fn a_decoder_decides_what_is_decoded() {
     let config = Arc::new(PushConfig { block_symbols: 3, ..config(1) });
     let partition = Partition::new(6 * u64::from(SYMBOL), SYMBOL, 3).expect("an object");
-    let receiver = PushReceiver::beside_decoder(config, partition, Instant::ZERO).into_shared();
+    let receiver = PushReceiver::beside_decoder(config, partition, 0, Instant::ZERO).into_shared();
     let peer = receiver.borrow_mut().add_peer();
     let mut port = PushPort::new(receiver.clone(), peer);
     let mut number = 0;
@@ -523,4 +523,26 @@ fn the_controller_weighs_flows_by_remaining_size() {
     assert_eq!(controller.poll_timeout(), Some(at_ms(200)));
     controller.handle_message(at_ms(2), 1, ToController::Fin);
     assert_eq!(controller.poll_timeout(), None, "nothing is left to do");
+}
+
+/// Who has three of five blocks of three symbols from an earlier fetch says so before it fetches: what is left is counted
+/// without them, and the source is ordered to begin with the fourth.
+#[test]
+fn a_resumed_fetch_begins_behind_what_is_there() {
+    let config = Arc::new(PushConfig { block_symbols: 3, ..config(1) });
+    let partition = Partition::new(13 * u64::from(SYMBOL), SYMBOL, 3).expect("an object");
+    let mut receiver = PushReceiver::beside_decoder(config, partition, 3, Instant::ZERO);
+    assert_eq!((receiver.decoded_blocks(), receiver.remaining()), (3, 13 - 9));
+    let mut controller = Controller::new(ControllerConfig::default());
+    controller.add_task(TASK, 0, partition.symbols(), 1, Weighting::Fixed(1.0));
+    controller.add_source(at_ms(0), TASK, Holding { source: 0, path: Vec::new() });
+    while let Some(message) = receiver.poll_message() {
+        controller.handle_message(at_ms(0), TASK, message);
+    }
+    let said: Vec<Outgoing> = core::iter::from_fn(|| controller.poll_message()).collect();
+    assert!(matches!(said[0], Outgoing::Receiver(TASK, ToReceiver::FetchAck)), "{said:?}");
+    let Outgoing::Source(TASK, 0, ToSource { order: Order::Push { block, start, .. }, .. }) = said[1] else {
+        panic!("{said:?}");
+    };
+    assert_eq!((block, start), (3, 0));
 }

@@ -105,7 +105,7 @@ proptest! {
     ) {
         let partition = Partition::new(105 * u64::from(SYMBOL), SYMBOL, 10).expect("an object");
         let config = Arc::new(PushConfig { block_symbols: 10, claims: true, ..config(3) });
-        let receiver = PushReceiver::beside_decoder(config, partition, Instant::ZERO).into_shared();
+        let receiver = PushReceiver::beside_decoder(config, partition, 0, Instant::ZERO).into_shared();
         let peers = [(); 2].map(|()| receiver.borrow_mut().add_peer());
         let mut ports = peers.map(|peer| PushPort::new(receiver.clone(), peer));
         for (ms, (number, block, symbol, which)) in symbols.into_iter().enumerate() {
