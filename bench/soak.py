@@ -191,7 +191,7 @@ def main():
             stay["switch"].send_signal(signal.SIGINT)
             stay["switch"].wait(timeout=60)
             said = re.search("^faults: .*$", (folder / "switch.log").read_text(), re.MULTILINE)
-            faults = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", said[0] if said else "")}
+            faults = {name: int(count) for count, name in re.findall(r"(\d+) (?:in )?(\w+)", said[0] if said else "")}
             missing = {"lost", "duplicated", "corrupted", "held"} - {name for name, count in faults.items() if count}
             if missing:
                 failures.append(f"faults that did not happen: {', '.join(sorted(missing))}")
