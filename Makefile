@@ -1,8 +1,9 @@
 # Everything a fresh machine with Rust needs: `make demo`, `make test`.
 PLIANT := target/release/pliant
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 1800
 
-.PHONY: all demo test lint doc reproduce bench bench-net testbed fuzz release clean
+.PHONY: all demo test lint doc reproduce bench bench-net testbed fuzz soak release clean
 
 all: release
 
@@ -53,6 +54,11 @@ fuzz:
 		mkdir -p artifacts/found/$$target && \
 		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target -- \
 			-max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+## The real runtime for SOAK_SECONDS through a software switch with faults, every transport in turn; needs root. Fails if a
+## transfer does, or if a process that stays needs more and more memory.
+soak: $(PLIANT)
+	python3 bench/soak.py $(PLIANT) --seconds $(SOAK_SECONDS)
 
 clean:
 	cargo clean

@@ -81,6 +81,8 @@ fn examples_of_help_texts_run() {
 const SHORT_GUIDE: &[(&str, &[&str])] = &[
     ("backup", &["--set", "duration=21ms", "--set", "topology.hosts_per_leaf=2", "--set", "traffic.backup.size=1MB"]),
     ("training", &["--set", "duration=22ms"]),
+    ("wan", &["--set", "duration=11s", "--set", "traffic.users.stop=2s"]),
+    ("model", &["--set", "duration=2ms", "--set", "traffic.model.size=1MB"]),
     ("rollout", &["--set", "duration=5ms", "--set", "topology.hosts_per_leaf=2"]),
 ];
 

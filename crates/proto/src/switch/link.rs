@@ -392,9 +392,6 @@ impl Scheduled {
             return None;
         }
         self.device_starts.push_back(start);
-        if self.device_starts.len() < self.device_fifo {
-            return Some(Instant::ZERO);
-        }
         while self.device_starts.len() > self.device_fifo {
             self.device_starts.pop_front();
         }

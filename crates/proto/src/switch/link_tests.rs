@@ -113,7 +113,7 @@ fn plans() -> Vec<(QueuePlan, Option<u64>)> {
         queues.into_iter().map(|queue| QueueConfig { reserved_bytes: 1000, ..queue }).collect()
     };
     let dwrr = |strict| SchedulerConfig::Dwrr { strict, quantum_bytes: 1000 };
-    let headers = QueueConfig { discipline: Discipline::ReturnToSender, ..QueueConfig::tail_drop("headers", 3) };
+    let headers = QueueConfig { discipline: Discipline::ReturnToSender, ..QueueConfig::tail_drop("headers", 1) };
     let trim = Discipline::Trim { header_bytes: 64, header_class: 0 };
     let data = QueueConfig { discipline: trim, ..queue("data") };
     let single = |config| QueuePlan::single(config);
@@ -128,6 +128,7 @@ fn plans() -> Vec<(QueuePlan, Option<u64>)> {
         (single(mark(MarkerConfig::Red(averaging))), None),
         (single(pool(three()).remove(0)), Some(4000)),
         (single(credits(shaper)), None),
+        (QueuePlan::per_class(vec![queue("a"), credits(shaper)], SchedulerConfig::Strict), None),
         (QueuePlan::per_class(vec![mark(of_port.clone()), queue("b")], SchedulerConfig::Strict), None),
         (QueuePlan::per_class(three(), dwrr(1)), None),
         (QueuePlan::per_class(pool(three()), dwrr(0)), Some(6000)),
@@ -244,6 +245,9 @@ fn a_device_fifo_is_delay_that_priority_cannot_pass() {
     let expected = [(0, 1), (1, 2), (2, 3), (4, 4), (3, 5)].map(|(seq, place)| (seq, ns(place * 1200).after(DELAY)));
     assert_eq!(left, expected);
     assert_eq!(link.device_bytes(ns(6000)), 0);
+    // Two wait behind the first of three, one when the second starts.
+    (0..3).for_each(|number| _ = link.enqueue(ns(9000), &packet(1, 1500, number), None));
+    assert_eq!((link.device_bytes(ns(9000)), link.device_bytes(ns(10_200))), (3000, 1500));
     // Of one packet only: nothing is taken ahead of the one that waits for the link.
     let mut link =
         Link::new(Rate::from_gbit_per_sec(10), DELAY, 7, &QueuePlan { device_fifo_packets: 1, ..plan }, 1, "link");

@@ -111,6 +111,7 @@ mod tests {
         assert_eq!(port.take_displaced().as_ref().map(name), Some((3, 0)));
         let counters = port.queues().next().unwrap().counters();
         assert_eq!((counters.admitted.packets, counters.dropped[DropReason::Tail as usize].packets), (3, 2));
+        assert_eq!(port.occupancy(), port.queues().next().unwrap().occupancy());
         assert_eq!(drained(&mut port), [(5, 0), (1, 0), (2, 0)]);
     }
 

@@ -148,6 +148,27 @@ fn a_shaped_queue_yields_until_it_has_tokens() {
     assert!(matches!(port.dequeue(Instant::from_ps(84_000), None), Next::Packet(_)));
 }
 
+/// A shaped queue that is not the first is held back as well, and says when it has tokens once nothing else is queued,
+/// also beside queues under DWRR.
+#[test]
+fn a_later_queue_may_be_shaped() {
+    let shaper = ShaperConfig { rate: ShaperRate::Fixed(Rate::from_bits_per_sec(8_000_000_000)), depth_bytes: 84 };
+    for scheduler in [SchedulerConfig::Strict, SchedulerConfig::Dwrr { strict: 2, quantum_bytes: 1500 }] {
+        let credit = QueueConfig { shaper: Some(shaper), ..QueueConfig::tail_drop("credit", 8) };
+        let plan = QueuePlan::per_class(
+            alloc::vec![QueueConfig::tail_drop("first", 100), credit, QueueConfig::tail_drop("last", 100)],
+            scheduler,
+        );
+        plan.check().expect("a valid plan");
+        let mut port = EgressPort::new(&plan, Rate::from_gbit_per_sec(10), 1, "port");
+        enqueue(&mut port, 1, &[84; 2]);
+        enqueue(&mut port, 0, &[100]);
+        enqueue(&mut port, 2, &[200]);
+        assert_eq!(trace(&mut port), "A100 B84 C200");
+        assert_eq!(port.dequeue(Instant::ZERO, None), Next::NotBefore(Instant::from_ps(84_000)));
+    }
+}
+
 #[test]
 fn plans_that_cannot_work_are_refused() {
     let queue = QueueConfig::tail_drop("a", 10);

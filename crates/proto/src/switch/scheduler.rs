@@ -229,3 +229,19 @@ impl Scfq {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An idle link forgets its tags, so that they do not grow for ever; one that found nothing before has none.
+    #[test]
+    fn tags_start_over_on_an_idle_link() {
+        let mut scheduler = Weighted::Scfq(Scfq::new([1, 2].into_iter()));
+        (0..2).for_each(|queue| scheduler.on_enqueue(queue, 1000, 0));
+        assert_eq!([(); 3].map(|()| scheduler.next(|_| 1000)), [Some(1), Some(0), None]);
+        scheduler.on_idle();
+        let Weighted::Scfq(scfq) = &scheduler else { unreachable!() };
+        assert!(scfq.virtual_time == 0 && scfq.flows.iter().all(|flow| flow.last_tag == 0));
+    }
+}

@@ -141,6 +141,21 @@ mod tests {
         assert!(matches!(offer(&mut port, other), Admission::Dropped(_)));
     }
 
+    /// The last packet queued is trimmed only if it can be: behind one that cannot, the arriving packet always is.
+    #[test]
+    fn others_stay_whole() {
+        for seed in 0..50 {
+            let mut port = port(seed);
+            (0..7).for_each(|number| _ = offer(&mut port, packet(number)));
+            let body = Body::Data { seq: 0, sent_at: Instant::ZERO, len: 1460, flags: Flags::NONE };
+            let other = Packet::new(TrafficClass::new(0), 1500, body).to(EndpointId::new(4, Side::Responder));
+            assert_eq!((offer(&mut port, other), offer(&mut port, packet(8))), (Admission::Queued, Admission::Queued));
+            let mut left: Vec<Packet> = core::iter::from_fn(|| next(&mut port)).collect();
+            left.retain(|packet| packet.is_returnable());
+            assert_eq!(left.iter().map(name).collect::<Vec<_>>(), [(8, true)], "seed {seed}");
+        }
+    }
+
     proptest! {
         /// Under any load every packet offered leaves once, whole or as a header, or goes back; none is dropped, and what
         /// the queues count is what they hold.

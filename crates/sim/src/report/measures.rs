@@ -22,7 +22,7 @@ pub(super) enum Format {
     Percent,
     /// Microseconds, printed in µs, ms or s.
     Time,
-    /// Gbit/s, printed in kbit/s, Mbit/s or Gbit/s.
+    /// Gbit/s, printed in bit/s to Gbit/s.
     Rate,
 }
 
@@ -85,6 +85,7 @@ fn time(us: f64) -> String {
 fn rate(gbit_per_s: f64) -> String {
     match gbit_per_s.abs() {
         0.0 => "0".to_owned(),
+        size if size < 999.5e-9 => format!("{} bit/s", number(gbit_per_s * 1e9)),
         size if size < 999.5e-6 => format!("{} kbit/s", number(gbit_per_s * 1e6)),
         size if size < 0.9995 => format!("{} Mbit/s", number(gbit_per_s * 1e3)),
         _ => format!("{} Gbit/s", number(gbit_per_s)),
@@ -195,10 +196,10 @@ mod tests {
 
     #[test]
     fn rates_have_the_unit_that_reads_best() {
-        let printed = [0.0, 2e-6, 999.4e-6, 0.0091, 0.9994, 0.9996, 93.81].map(rate);
+        let printed = [0.0, 1.5e-10, 2e-6, 999.4e-6, 0.0091, 0.9994, 0.9996, 93.81].map(rate);
         assert_eq!(
             printed,
-            ["0", "2.00 kbit/s", "999 kbit/s", "9.10 Mbit/s", "999 Mbit/s", "1.00 Gbit/s", "93.8 Gbit/s"]
+            ["0", "0.15 bit/s", "2.00 kbit/s", "999 kbit/s", "9.10 Mbit/s", "999 Mbit/s", "1.00 Gbit/s", "93.8 Gbit/s"]
         );
     }
 
