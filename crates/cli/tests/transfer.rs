@@ -163,7 +163,7 @@ fn what_goes_wrong_is_told_in_one_line() {
         "--min-share: expresspass does not honour it",
     );
     assert_ends(&with_key(&["--transport", "near-opt"]), 2, "near-opt needs an oracle");
-    assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "--rate-cap must be above 0");
+    assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "'--rate-cap <RATE>': it must be above 0");
     assert_ends(&send("none", &nobody, &["--plain"]), 2, "none: No such file");
     assert_ends(&run(&["recv", "--listen", &nobody, "--plain"]), 2, "in use");
     std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
