@@ -25,9 +25,6 @@ from pathlib import Path
 GROWTH_SHARE, GROWTH_BYTES = 0.02, 512 * 1024
 WARM_UP_SHARE = 0.1
 FAULTS = {"loss": 0.05, "duplicate": 0.02, "corrupt": 0.01, "reorder": 0.1}
-TRANSPORTS = (
-    "reno newreno cubic dctcp weighted-fair tcp-lp ledbat ledbat++ express-pass flex-pass atp weighted".split()
-)
 LONG_PORT, SERIES_PORT = 7411, 7412
 RECEIVER = "10.9.0.2"
 
@@ -56,6 +53,13 @@ class Network:
     def close(self):
         for holder in self.holders:
             holder.kill()
+
+
+def transports(pliant):
+    """The names that the command knows."""
+    text = subprocess.run([pliant, "send", "--help"], capture_output=True, text=True, check=True).stdout
+    values = re.search(r"--transport .*?\[possible values: (.*?)\]", text, re.DOTALL)
+    return re.split(r",\s+", values[1])
 
 
 def resident_bytes(pid):
@@ -160,9 +164,10 @@ def main():
 
             sampling = threading.Thread(target=sample)
             sampling.start()
-            sizes, transfers, moved = random.Random(given.seed), {name: 0 for name in TRANSPORTS}, 0
+            names = transports(pliant)
+            sizes, transfers, moved = random.Random(given.seed), {name: 0 for name in names}, 0
             while time.monotonic() - begun < given.seconds:
-                transport = TRANSPORTS[sum(transfers.values()) % len(TRANSPORTS)]
+                transport = names[sum(transfers.values()) % len(names)]
                 # From a byte to 8 MB, all orders of magnitude alike.
                 size = int(10 ** sizes.uniform(0, 6.9))
                 wrong = transfer(pliant, network, folder, transport, size, rate)

@@ -111,11 +111,11 @@ fn uninitialised_room_may_be_written() {
 /// Errors are of the thread they happened in, and a NUL in their text does not cut it.
 #[test]
 fn errors_stay_in_their_thread() {
+    use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, Other, PermissionDenied};
     assert_eq!(remember(&io::Error::new(ErrorKind::TimedOut, "one\0two")), TIMED_OUT);
     std::thread::spawn(|| assert_eq!(last_error(), "")).join().unwrap();
     assert_eq!(last_error(), "one two");
     let code = |kind| remember(&io::Error::from(kind));
-    use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, Other, PermissionDenied};
     let codes = [ConnectionRefused, ConnectionReset, BrokenPipe, NotFound, PermissionDenied, Other].map(code);
     assert_eq!(codes, [REFUSED, RESET, RESET, INVALID, INVALID, FAILED]);
 }

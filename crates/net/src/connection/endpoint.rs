@@ -14,7 +14,7 @@ use super::allowance::Allowance;
 use super::cookie::Cookies;
 use super::datagram::{self, Datagram, Frame, PACKET_MAGIC, TOKEN_BYTES};
 use super::handshake::Call;
-use super::open::{CLOSED_LIFETIME, Calling, Connection, MAX_CLOSES, Phase, Protection};
+use super::open::{CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, MAX_CLOSES, Phase, Protection};
 use super::random::Random;
 use super::seal::OpenError;
 use super::{
@@ -120,12 +120,14 @@ impl Endpoint {
 
     /// Ends a connection and tells the peer. Nothing more is said of it.
     pub fn close(&mut self, now: Instant, connection: ConnectionId, code: u8, reason: &str) {
+        let idle_timeout = self.config.idle_timeout;
         let Some(known) = self.get(connection.0) else { return };
         match known.phase {
             Phase::Open => {
                 let frame = Frame::Close { code, reason: reason.to_owned() };
                 let (peer, bytes) = (known.peer, known.frame(&frame));
-                let until = now.after(CLOSED_LIFETIME);
+                let silence = now.since(known.last_heard);
+                let until = now.after(CLOSED_LIFETIME.max(silence.times(CLOSED_SILENCES).min(idle_timeout)));
                 known.phase = Phase::Closed { close: Some(Box::new(frame)), closes: 0, until };
                 self.send(peer, bytes);
                 self.wake_by(until);

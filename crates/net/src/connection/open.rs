@@ -16,6 +16,9 @@ const LONGEST_RESEND: Span = Span::from_secs(2);
 pub(super) const UNCONFIRMED_LIFETIME: Span = Span::from_secs(5);
 /// How long a closed connection is remembered.
 pub(super) const CLOSED_LIFETIME: Span = Span::from_secs(1);
+/// A connection closed in a silence of the peer's is remembered for so many times that silence, up to the idle timeout: a
+/// timer that doubles may keep the peer silent for longer yet, and what it says then is to be answered by the close.
+pub(super) const CLOSED_SILENCES: u64 = 4;
 /// A peer that has not been heard since the handshake is asked for a sign of life this often.
 const CONFIRM_INTERVAL: Span = Span::from_ms(200);
 /// Signs of life asked for within the idle timeout.

@@ -283,6 +283,25 @@ fn silence_ends_a_connection() {
     }
 }
 
+/// A close that was lost is repeated to a peer that goes on, also to one that was silent for long and stays so for twice as
+/// long again, as a retransmission timer makes it: it is not taken for restarted. In the end it is forgotten.
+#[test]
+fn a_lost_close_is_repeated_after_a_long_silence() {
+    for configs in all_keys() {
+        let (mut pair, a, b) = Pair::connected(configs);
+        pair.run(Span::from_ms(1100), |_, _| true);
+        pair.b.close(pair.now, b, 0, "done");
+        pair.run(Span::from_ms(2200), |_, _| false);
+        let there = pair.packet(a, 1);
+        pair.hear_b(caller(), &there);
+        pair.settle(|_, _| true);
+        assert_eq!(pair.events_a, [(a, Event::Closed(Closed::ByPeer { code: 0, reason: "done".into() }))]);
+        assert!(pair.packets_b.is_empty());
+        pair.run(Span::from_secs(60), |_, _| true);
+        assert_eq!((pair.a.connections(), pair.b.connections()), (0, 0));
+    }
+}
+
 /// A peer that was restarted with its keys says so at the next datagram; nobody else can.
 #[test]
 fn restarted_peers_are_noticed() {

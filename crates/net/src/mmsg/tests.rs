@@ -120,6 +120,7 @@ unsafe fn controls_of(message: &libc::msghdr) -> (Option<u8>, Option<u16>) {
 }
 
 /// Writes a control message as the kernel does, by the C library's own macros; `at` is moved behind it.
+#[allow(clippy::cast_ptr_alignment, reason = "the buffer is aligned, and so is each message")]
 unsafe fn put_control(message: &libc::msghdr, at: &mut usize, kind: (libc::c_int, libc::c_int), value: &[u8]) {
     unsafe {
         let header = message.msg_control.cast::<u8>().add(*at).cast::<libc::cmsghdr>();
@@ -235,7 +236,7 @@ fn odd_control_messages_are_passed_over() {
     assert_eq!((first, end), (32, 56));
     assert_eq!(read_controls(&control.0[..end]), (0xb8, None));
     // The value's own octet is the last that counts.
-    assert_eq!(read_controls(&control.0[..first + CONTROL_HEADER_BYTES + 1]), (0xb8, None));
+    assert_eq!(read_controls(&control.0[..=first + CONTROL_HEADER_BYTES]), (0xb8, None));
     assert_eq!(read_controls(&control.0[..first + CONTROL_HEADER_BYTES]), (0, None));
     for length in [0, CONTROL_HEADER_BYTES - 1, end + 1, usize::MAX] {
         control.0[..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());

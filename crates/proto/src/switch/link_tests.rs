@@ -129,7 +129,7 @@ fn plans() -> Vec<(QueuePlan, Option<u64>)> {
         (single(pool(three()).remove(0)), Some(4000)),
         (single(credits(shaper)), None),
         (QueuePlan::per_class(vec![queue("a"), credits(shaper)], SchedulerConfig::Strict), None),
-        (QueuePlan::per_class(vec![mark(of_port.clone()), queue("b")], SchedulerConfig::Strict), None),
+        (QueuePlan::per_class(vec![mark(of_port), queue("b")], SchedulerConfig::Strict), None),
         (QueuePlan::per_class(three(), dwrr(1)), None),
         (QueuePlan::per_class(pool(three()), dwrr(0)), Some(6000)),
         (QueuePlan::per_class(three(), SchedulerConfig::Wfq { strict: 1 }), None),

@@ -375,20 +375,23 @@ mod tests {
 
     #[test]
     fn ranges_are_checked_at_their_ends() {
-        let check = |change: fn(&mut RedConfig)| {
+        type Change = fn(&mut RedConfig);
+        let check = |change: Change| {
             let mut config = RED;
             change(&mut config);
             MarkerConfig::Red(config).check()
         };
-        let allowed: [fn(&mut RedConfig); 5] = [
+        let allowed: [Change; 5] = [
             |red| red.min_packets = 0.0,
             |red| red.min_packets = red.max_packets,
             |red| red.max_probability = 1.0,
             |red| red.weight = 1.0,
             |red| red.weight = 1e-9,
         ];
-        allowed.into_iter().for_each(|change| assert_eq!(check(change), Ok(())));
-        let refused: [(fn(&mut RedConfig), &str); 9] = [
+        for change in allowed {
+            assert_eq!(check(change), Ok(()));
+        }
+        let refused: [(Change, &str); 9] = [
             (|red| red.min_packets = -1.0, "min"),
             (|red| red.min_packets = red.max_packets + 1.0, "min"),
             (|red| red.max_packets = f64::NAN, "min"),
@@ -399,7 +402,9 @@ mod tests {
             (|red| red.weight = 1.1, "weight"),
             (|red| red.weight = -0.1, "weight"),
         ];
-        refused.into_iter().for_each(|(change, word)| assert!(check(change).unwrap_err().contains(word), "{word}"));
+        for (change, word) in refused {
+            assert!(check(change).unwrap_err().contains(word), "{word}");
+        }
         let threshold = |level| {
             let (at, scope) = (MarkAt::Enqueue, Scope::Queue);
             MarkerConfig::Threshold(Threshold { level, at, scope, pass_not_ect: false }).check()

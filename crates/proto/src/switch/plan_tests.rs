@@ -46,12 +46,27 @@ fn values_inside_their_ranges_are_taken() {
         |plan| (plan.queues[1].lane, plan.queues[2].lane) = (Some(31), Some(31)),
         |plan| plan.queues[0].marker = marker(),
         |plan| plan.queues[0].red_limit_bytes = 0,
-        |plan| (fifo(plan), plan.shared_buffer = Some(Bytes(1))).1,
-        |plan| (fifo(plan), plan.device_fifo_packets = 1).1,
-        |plan| (fifo(plan), plan.scheduler = SchedulerConfig::Wfq { strict: 3 }).1,
-        |plan| (fifo(plan), plan.scheduler = SchedulerConfig::Wfq { strict: 1 }).1,
+        |plan| {
+            fifo(plan);
+            plan.shared_buffer = Some(Bytes(1));
+        },
+        |plan| {
+            fifo(plan);
+            plan.device_fifo_packets = 1;
+        },
+        |plan| {
+            fifo(plan);
+            plan.scheduler = SchedulerConfig::Wfq { strict: 3 };
+        },
+        |plan| {
+            fifo(plan);
+            plan.scheduler = SchedulerConfig::Wfq { strict: 1 };
+        },
         pfabric,
-        |plan| (pfabric(plan), plan.scheduler = SchedulerConfig::Wfq { strict: 2 }).1,
+        |plan| {
+            pfabric(plan);
+            plan.scheduler = SchedulerConfig::Wfq { strict: 2 };
+        },
         |plan| {
             let queue = |number: usize| QueueConfig::tail_drop(&format!("{number}"), 1);
             *plan = QueuePlan::per_class((0..32).map(queue).collect(), SchedulerConfig::Strict);
@@ -96,10 +111,17 @@ fn values_beyond_their_ranges_are_refused() {
         ("queue \"credits\": a shaper's share", |plan| {
             plan.queues[0].shaper.as_mut().unwrap().rate = ShaperRate::Share(1.01);
         }),
-        ("queue \"headers\": a pFabric queue cannot", |plan| (pfabric(plan), plan.shared_buffer = Some(Bytes(1))).1),
-        ("queue \"headers\": a pFabric queue neither", |plan| (pfabric(plan), plan.queues[1].marker = marker()).1),
+        ("queue \"headers\": a pFabric queue cannot", |plan| {
+            pfabric(plan);
+            plan.shared_buffer = Some(Bytes(1));
+        }),
         ("queue \"headers\": a pFabric queue neither", |plan| {
-            (pfabric(plan), plan.scheduler = SchedulerConfig::Wfq { strict: 1 }).1
+            pfabric(plan);
+            plan.queues[1].marker = marker();
+        }),
+        ("queue \"headers\": a pFabric queue neither", |plan| {
+            pfabric(plan);
+            plan.scheduler = SchedulerConfig::Wfq { strict: 1 };
         }),
         ("queue \"data\": a queue that trims needs", |plan| {
             plan.queues[2].discipline = Discipline::Trim { header_bytes: 0, header_class: 1 };

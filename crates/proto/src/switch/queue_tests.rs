@@ -16,12 +16,12 @@ fn red(bytes: u16) -> Packet {
     packet
 }
 
-fn queue(config: QueueConfig) -> Queue {
-    Queue::new(&config, || unreachable!("no marker here draws"))
+fn queue(config: &QueueConfig) -> Queue {
+    Queue::new(config, || unreachable!("no marker here draws"))
 }
 
-fn admit(queue: &mut Queue, mut packet: Packet) -> Admission {
-    queue.admit(Instant::ZERO, &mut packet, queue.occupancy(), None)
+fn admit(queue: &mut Queue, packet: Packet) -> Admission {
+    queue.admit(Instant::ZERO, &mut { packet }, queue.occupancy(), None)
 }
 
 /// Every reason has a name of its own, which files use.
@@ -33,7 +33,7 @@ fn reasons_have_names() {
 /// Packets and bytes fit up to the limits and not beyond; what left makes room.
 #[test]
 fn limits_hold_to_the_byte() {
-    let mut held = queue(QueueConfig { limit_bytes: 3000, ..QueueConfig::tail_drop("a", 3) });
+    let mut held = queue(&QueueConfig { limit_bytes: 3000, ..QueueConfig::tail_drop("a", 3) });
     assert_eq!(admit(&mut held, packet(1500)), Admission::Queued);
     assert_eq!(admit(&mut held, packet(1501)), Admission::Dropped(DropReason::Tail));
     assert_eq!(admit(&mut held, packet(1500)), Admission::Queued);
@@ -50,7 +50,7 @@ fn limits_hold_to_the_byte() {
 /// Selective dropping: red packets up to their own limit, whatever green ones hold.
 #[test]
 fn red_packets_have_their_own_limit() {
-    let mut held = queue(QueueConfig { red_limit_bytes: 2000, ..QueueConfig::tail_drop("a", 10) });
+    let mut held = queue(&QueueConfig { red_limit_bytes: 2000, ..QueueConfig::tail_drop("a", 10) });
     assert_eq!(admit(&mut held, packet(9000)), Admission::Queued);
     assert_eq!((admit(&mut held, red(1500)), admit(&mut held, red(500))), (Admission::Queued, Admission::Queued));
     assert_eq!(held.red_bytes(), 2000);
@@ -65,7 +65,7 @@ fn red_packets_have_their_own_limit() {
     held.displace(&packet(1));
     assert_eq!((held.red_bytes(), held.occupancy()), (500, Occupancy { packets: 1, bytes: 500 }));
     assert_eq!(held.counters().admitted, Tally { packets: 3, bytes: 11_000 });
-    let mut without = queue(QueueConfig::tail_drop("a", 10));
+    let mut without = queue(&QueueConfig::tail_drop("a", 10));
     admit(&mut without, red(1500));
     assert_eq!(without.red_bytes(), 0, "counted only where they are limited");
 }
@@ -73,7 +73,7 @@ fn red_packets_have_their_own_limit() {
 /// A packet takes the place of another if without that one there is room for it.
 #[test]
 fn another_packet_may_make_room() {
-    let mut held = queue(QueueConfig { limit_bytes: 3000, ..QueueConfig::tail_drop("a", 2) });
+    let mut held = queue(&QueueConfig { limit_bytes: 3000, ..QueueConfig::tail_drop("a", 2) });
     admit(&mut held, packet(1500));
     admit(&mut held, packet(1000));
     assert!(!held.fits(1) && held.fits_in_place_of(1500, 1000) && held.fits_in_place_of(2000, 1500));
@@ -87,7 +87,7 @@ fn a_departure_is_judged_by_what_it_leaves_behind() {
     for (level, marks) in [(Level::Packets(3), [true, true, false]), (Level::Bytes(2999), [true, true, false])] {
         let threshold = Threshold { level, at: MarkAt::Dequeue, scope: Scope::Port, pass_not_ect: false };
         let marker = MarkerConfig::Threshold(threshold);
-        let mut held = queue(QueueConfig { marker, ..QueueConfig::tail_drop("a", 10) });
+        let mut held = queue(&QueueConfig { marker, ..QueueConfig::tail_drop("a", 10) });
         (0..3).for_each(|_| _ = admit(&mut held, packet(1000)));
         for (left, marked) in (1..).zip(marks) {
             let mut packet = packet(1000);
@@ -104,11 +104,11 @@ fn a_departure_is_judged_by_what_it_leaves_behind() {
 /// something are not let through.
 #[test]
 fn only_what_nothing_objects_to_passes() {
-    let mut held = queue(QueueConfig { limit_bytes: 1500, ..QueueConfig::tail_drop("a", 1) });
+    let mut held = queue(&QueueConfig { limit_bytes: 1500, ..QueueConfig::tail_drop("a", 1) });
     assert!(held.pass_through(&packet(1500), None) && !held.pass_through(&packet(1501), None));
     assert_eq!((held.counters().admitted, held.counters().max_packets), (Tally { packets: 1, bytes: 1500 }, 1));
     assert_eq!(held.occupancy(), Occupancy::default());
     let full = SharedBuffer::new(Bytes(1000));
     assert!(!held.pass_through(&packet(1001), Some(&full)) && held.pass_through(&packet(500), Some(&full)));
-    assert!(!queue(QueueConfig { limit_packets: 0, ..QueueConfig::tail_drop("a", 1) }).pass_through(&packet(1), None));
+    assert!(!queue(&QueueConfig { limit_packets: 0, ..QueueConfig::tail_drop("a", 1) }).pass_through(&packet(1), None));
 }

@@ -151,7 +151,7 @@ mod tests {
             let other = Packet::new(TrafficClass::new(0), 1500, body).to(EndpointId::new(4, Side::Responder));
             assert_eq!((offer(&mut port, other), offer(&mut port, packet(8))), (Admission::Queued, Admission::Queued));
             let mut left: Vec<Packet> = core::iter::from_fn(|| next(&mut port)).collect();
-            left.retain(|packet| packet.is_returnable());
+            left.retain(Packet::is_returnable);
             assert_eq!(left.iter().map(name).collect::<Vec<_>>(), [(8, true)], "seed {seed}");
         }
     }
