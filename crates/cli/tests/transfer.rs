@@ -414,7 +414,9 @@ fn a_killed_fetch_is_resumed() {
     let all = place.content.len() as u64 / 1200;
     assert!(symbols("symbols") - symbols("excess_symbols") <= needed + 100, "{json}");
     assert!(symbols("symbols") < all, "what was there was loaded again: {json}");
-    offers.iter_mut().for_each(|offer| offer.child.kill().unwrap());
+    for offer in &mut offers {
+        offer.child.kill().unwrap();
+    }
 }
 
 /// A transport has one name: scenarios take those that `send` takes.
