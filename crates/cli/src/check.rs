@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let estimate = scenario.estimate();
     let mut described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
     if let Some(busiest) = scenario.busiest_link() {
-        described.push_str(&format!("# busiest link, in the mean: {busiest}\n"));
+        described = format!("{described}# busiest link, in the mean: {busiest}\n");
     }
     print(&(described + scenario.to_toml().as_str()))?;
     Ok(Ending::Done)

@@ -120,9 +120,9 @@ fn main() -> ExitCode {
 
 /// No flag begins with a digit: `-1` is a value, and what takes it says what it wants instead.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let takes = |argument: clap::Arg| match argument.get_action().takes_values() {
-        true => argument.allow_negative_numbers(true),
-        false => argument,
+    let takes = |argument: clap::Arg| {
+        let takes_values = argument.get_action().takes_values();
+        if takes_values { argument.allow_negative_numbers(true) } else { argument }
     };
     command.mut_args(takes).mut_subcommands(with_negative_numbers)
 }

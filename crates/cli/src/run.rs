@@ -1,6 +1,7 @@
 //! `pliant run`: one run.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -56,7 +57,7 @@ impl TableArguments {
             text_table(variants, (!self.all_columns).then_some(TABLE_WIDTH));
         for (told, columns) in [("0 everywhere", all_zero), ("more with --all-columns", no_room)] {
             if !columns.is_empty() {
-                text.push_str(&format!("{told}: {}\n", columns.join(", ")));
+                writeln!(text, "{told}: {}", columns.join(", ")).expect("a string takes all");
             }
         }
         text

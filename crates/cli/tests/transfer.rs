@@ -157,9 +157,13 @@ fn what_goes_wrong_is_told_in_one_line() {
     assert_ends(&send(file, "192.0.2.1:7", &["--plain"]), 2, "192.0.2.1:7 is not a loopback address");
     assert_ends(&send(file, "nowhere", &["--plain"]), 2, "nowhere: an address is IP:PORT");
     assert_ends(&with_key(&["--bytes", "1MB"]), 2, "--bytes and --for go without a FILE");
-    assert_ends(&with_key(&["--transport", "expresspass", "--min-share", "0.5"]), 2, "does not honour min_share");
+    assert_ends(
+        &with_key(&["--transport", "expresspass", "--min-share", "0.5"]),
+        2,
+        "--min-share: expresspass does not honour it",
+    );
     assert_ends(&with_key(&["--transport", "near-opt"]), 2, "near-opt needs an oracle");
-    assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "--rate-cap must be above 0");
+    assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "'--rate-cap <RATE>': it must be above 0");
     assert_ends(&send("none", &nobody, &["--plain"]), 2, "none: No such file");
     assert_ends(&run(&["recv", "--listen", &nobody, "--plain"]), 2, "in use");
     std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
@@ -346,7 +350,7 @@ fn a_file_is_fetched_though_a_source_is_killed() {
     let fetch = |more: &[&str]| run(&[&["fetch"], more].concat());
     let quick = ["--connect-timeout", "600ms"];
     assert_ends(&fetch(&["nowhere", "--plain"]), 2, "nowhere: an address is IP:PORT");
-    assert_ends(&fetch(&["127.0.0.1:9", "--plain", "--weight", "0.1"]), 2, "weight must lie in 0.5");
+    assert_ends(&fetch(&["127.0.0.1:9", "--plain", "--weight", "0.1"]), 2, "it must be a number from 0.5");
     assert_ends(&fetch(&[&[addresses[0].as_str()], &key[..], &quick].concat()), 3, "no answer from");
     assert_ends(&run(&["offer", into.to_str().unwrap(), "--plain"]), 2, "only a file can be offered");
     // Who sends to an offer, or fetches from a receiver, is told.
@@ -410,7 +414,9 @@ fn a_killed_fetch_is_resumed() {
     let all = place.content.len() as u64 / 1200;
     assert!(symbols("symbols") - symbols("excess_symbols") <= needed + 100, "{json}");
     assert!(symbols("symbols") < all, "what was there was loaded again: {json}");
-    offers.iter_mut().for_each(|offer| offer.child.kill().unwrap());
+    for offer in &mut offers {
+        offer.child.kill().unwrap();
+    }
 }
 
 /// A transport has one name: scenarios take those that `send` takes.

@@ -124,8 +124,8 @@ fn pattern_offset(packet: &Packet) -> u64 {
         Body::Data { seq, .. }
         | Body::Scheduled { seq, .. }
         | Body::Unscheduled { seq, .. }
+        | Body::HomaData { seq, .. }
         | Body::Datagram { seq, .. } => seq,
-        Body::HomaData { seq, .. } => seq,
         Body::Message { message, fragment, .. } => u64::from(message) * 4099 + u64::from(fragment) * 1031,
         Body::Symbol { block, symbol, .. } => u64::from(block) * 4099 + u64::from(symbol) * 1031,
         _ => 0,

@@ -343,14 +343,16 @@ mod tests {
         let (size, bytes) = (300_000u64, 1000u32);
         let content: Vec<u8> = (0..size).map(|byte| (byte * byte % 251) as u8).collect();
         let announced = Announcement { hashed: true, ..announcement(size, 1.0, Some(bytes)) };
-        for damage in [None, Some(123_456)] {
+        for damage in [None, Some(123_456u32)] {
             let directory = tempfile::tempdir().unwrap();
             let mut partial = Partial::new(&announced, output(&directory.path().join("x")));
             let hash = blake3::hash(&content);
             partial.write(Place::Message { message: 300, offset: 0, length: 32 }, hash.as_bytes()).unwrap();
             partial.event(Event::DeliverMessage { message: 300, bytes: 32 }).unwrap();
             let mut arriving = content.clone();
-            damage.iter().for_each(|&byte: &usize| arriving[byte] ^= 1);
+            if let Some(byte) = damage {
+                arriving[byte as usize] ^= 1;
+            }
             for message in (0..300u32).map(|number| number * 7 % 300) {
                 let place = Place::Message { message, offset: 0, length: bytes };
                 partial.write(place, &arriving[message as usize * 1000..][..1000]).unwrap();
