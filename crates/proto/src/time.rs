@@ -144,6 +144,12 @@ impl Span {
         self.0 as f64 / 1e6
     }
 
+    /// As people read it: to four digits, in the largest unit of which there is one: `4.003ms`. What must be read back
+    /// prints itself.
+    pub fn rounded(self) -> impl fmt::Display {
+        Rounded(self)
+    }
+
     /// Sum; saturates.
     #[inline]
     pub const fn plus(self, other: Self) -> Self {
@@ -256,6 +262,35 @@ impl fmt::Display for Span {
     }
 }
 
+/// [`Span::rounded`].
+struct Rounded(Span);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = |ps: u64| SPAN_UNITS.iter().find(|(_, size)| ps >= *size);
+        let Some((_, size)) = unit(self.0.0) else { return self.0.fmt(f) };
+        let last_digit = match self.0.0 / size {
+            0..10 => size / 1000,
+            10..100 => size / 100,
+            100..1000 => size / 10,
+            _ => *size,
+        };
+        let last_digit = last_digit.max(1);
+        let ps = self.0.0.saturating_add(last_digit / 2) / last_digit * last_digit;
+        // 999.96 us is 1 ms.
+        let (name, size) = unit(ps).expect("rounding leaves no span empty");
+        write!(f, "{}", ps / size)?;
+        let (mut fraction, mut digits) = (ps % size / (size / 1000).max(1), 3);
+        if fraction > 0 {
+            while fraction % 10 == 0 {
+                (fraction, digits) = (fraction / 10, digits - 1);
+            }
+            write!(f, ".{fraction:0digits$}")?;
+        }
+        f.write_str(name)
+    }
+}
+
 impl FromStr for Span {
     type Err = ParseUnitError;
 
@@ -287,6 +322,30 @@ mod tests {
         assert!("5".parse::<Span>().unwrap_err().to_string().contains("unit"));
         assert!("5Gbit/s".parse::<Span>().is_err());
         assert!("0.5ps".parse::<Span>().is_err(), "below one picosecond");
+    }
+
+    /// Four digits that are right, in the unit that a person would take; what has no more is told exactly.
+    #[test]
+    fn spans_for_people_have_four_digits() {
+        for (ps, text) in [
+            (4_002_595_200, "4.003ms"),
+            (100_000_000, "100us"),
+            (12_344_999, "12.34us"),
+            (12_345_000, "12.35us"),
+            (999_949_999, "999.9us"),
+            (999_950_000, "1ms"),
+            (999_960_000, "1ms"),
+            (1_500_000, "1.5us"),
+            (1_050, "1.05ns"),
+            (999, "999ps"),
+            (1, "1ps"),
+            (0, "0s"),
+            (59_999_600_000_000, "60s"),
+            (12_345_678_000_000_000, "12346s"),
+            (u64::MAX, "18446744s"),
+        ] {
+            assert_eq!(Span(ps).rounded().to_string(), text, "{ps}");
+        }
     }
 
     /// Delays differ by the same amount whatever the clocks' offset: none, the receiver's ahead, behind, and about to

@@ -293,4 +293,27 @@ mod tests {
         cubic.reno_window = 100.0;
         assert_eq!(cubic.reno_increase(), 1.0);
     }
+
+    /// Whether a cycle ends on the line of Reno, where it began with a cut of `largest` segments and the window has
+    /// followed that line back to them.
+    fn ends_reno_friendly(rtt: Span, largest: f64) -> bool {
+        let mut cubic = after_cut(largest);
+        let round_trips = (largest - cubic.reno_window) / cubic.reno_increase();
+        (cubic.cwnd, cubic.reno_window) = (largest, largest);
+        let sample = AckSample { smoothed_rtt: rtt, ..crate::congestion::tests::ack(0) };
+        cubic.follow_curve(Span::from_secs_f64(round_trips * rtt.as_secs_f64()), &sample);
+        cubic.cwnd == cubic.reno_window
+    }
+
+    /// RFC 9438 section 5.2: the mean window is 1.054 (RTT/p)^0.75, but no less than Reno's 1.22/sqrt(p): the first is
+    /// larger from 52 segments on at a round trip of 100 ms, from 1654 at 10 ms, 5.2e4 at 1 ms and 1.7e6 at 100 us. The
+    /// mean is 0.85 of the largest window. A cycle of Reno's line that much higher or lower by a tenth is over before
+    /// the curve is back on its plateau, or after.
+    #[test]
+    fn the_reno_friendly_region_grows_as_round_trips_shrink() {
+        for (rtt_us, border) in [(100_000, 52.0), (10_000, 1654.0), (1000, 5.2e4), (100, 1.7e6)] {
+            let ends = |mean: f64| ends_reno_friendly(Span::from_us(rtt_us), mean / 0.85);
+            assert!(ends(0.9 * border) && !ends(1.1 * border), "{rtt_us} us");
+        }
+    }
 }

@@ -137,6 +137,20 @@ mod tests {
         assert_eq!(blocks(&held), [range(10, 20), range(90, 95), range(70, 75), range(50, 55)]);
     }
 
+    /// RFC 2018 section 4: a report holds as many distinct blocks as it can. Where two of the latest arrivals are one
+    /// range by now, an earlier one takes the place that this leaves.
+    #[test]
+    fn merging_makes_room_for_an_earlier_arrival() {
+        let mut held = Reassembly::default();
+        for start in [10, 30, 50, 70, 90] {
+            held.insert(range(start, start + 5));
+        }
+        held.insert(range(75, 90));
+        assert_eq!(blocks(&held), [range(70, 95), range(50, 55), range(30, 35), range(10, 15)]);
+        held.insert(range(95, 100));
+        assert_eq!(blocks(&held), [range(70, 100), range(50, 55), range(30, 35), range(10, 15)]);
+    }
+
     #[test]
     fn merging_keeps_one_block_and_delivery_removes_it() {
         let mut held = Reassembly::default();

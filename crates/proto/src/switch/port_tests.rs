@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::packet::{Body, EndpointId, Flags, Side, TrafficClass};
+use crate::switch::DropReason;
 use crate::switch::plan::{SchedulerConfig, ShaperConfig, ShaperRate};
 use crate::units::{Bytes, Rate};
 use alloc::string::String;
@@ -102,8 +103,10 @@ fn scfq_trace() {
     let mut port = port(SchedulerConfig::Wfq { strict: 0 }, &[1, 1, 2]);
     enqueue(&mut port, 0, &[100; 3]);
     enqueue(&mut port, 1, &[50; 3]);
-    let (mut time, mut order) = (0, String::new());
+    let (mut time, mut order, mut tags) = (0, String::new(), Vec::new());
     while let Some(packet) = next(&mut port) {
+        let Weighted::Scfq(scfq) = &port.weighted else { unreachable!("the plan says WFQ") };
+        tags.push(scfq.tag_in_service());
         let end = time + u64::from(packet.wire_bytes);
         if (time..end).contains(&120) {
             enqueue(&mut port, 2, &[30]);
@@ -111,7 +114,7 @@ fn scfq_trace() {
         time = end;
         order.push((b'A' + packet.traffic_class.class() as u8) as char);
     }
-    assert_eq!(order, "BABCBAA");
+    assert_eq!((&*order, &*tags), ("BABCBAA", &[50, 100, 100, 115, 150, 200, 300][..]));
 }
 
 /// Equal tags leave in the order of their arrival, whatever the order of their queues.
@@ -209,52 +212,107 @@ fn schedulers() -> impl Strategy<Value = SchedulerConfig> {
     ]
 }
 
+/// Limits of each queue in the property below.
+const LIMIT_PACKETS: u32 = 12;
+const LIMIT_BYTES: u64 = 10_000;
+const RED_LIMIT_BYTES: u64 = 4_000;
+const BUFFER_BYTES: u64 = 40_000;
+
+fn reserved_bytes(queue: usize) -> u64 {
+    queue as u64 * 500
+}
+
+/// What a queue holds, counted by the property below.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    packets: u32,
+    bytes: u64,
+    red_bytes: u64,
+}
+
+/// What is to become of a packet, in the order of the steps of admission. The shared buffer (Choudhury and Hahne, alpha =
+/// 1/2): what all queues hold beyond their reserves stays within it, and one queue's share within half of what is free.
+/// Selective dropping (FlexPass, section 4.1): a red packet within the limit of red ones, whatever green ones hold. The
+/// queue's own limits: all that a green packet sees beside the buffer, so that red ones take 4000 bytes from it at most.
+fn admission(held: &[Held; 4], queue: usize, bytes: u64, red: bool, shared: bool) -> Admission {
+    let pooled = |queue: usize, bytes: u64| bytes.saturating_sub(reserved_bytes(queue));
+    let used: u64 = held.iter().enumerate().map(|(queue, held)| pooled(queue, held.bytes)).sum();
+    let (before, after) = (pooled(queue, held[queue].bytes), pooled(queue, held[queue].bytes + bytes));
+    let free = BUFFER_BYTES - used;
+    if shared && after > 0 && (after - before > free || 2 * after > free) {
+        Admission::Dropped(DropReason::SharedBuffer)
+    } else if red && held[queue].red_bytes + bytes > RED_LIMIT_BYTES {
+        Admission::Dropped(DropReason::Colour)
+    } else if held[queue].packets == LIMIT_PACKETS || held[queue].bytes + bytes > LIMIT_BYTES {
+        Admission::Dropped(DropReason::Tail)
+    } else {
+        Admission::Queued
+    }
+}
+
 proptest! {
-    /// At every step, per queue: admitted = left + queued, in packets and bytes; limits hold, red packets never exceed
-    /// theirs; green packets are not dropped for red ones while they fit; packets of one queue leave in order.
+    /// At every step, per queue: a packet is admitted or refused as the limits say, so that a green one is not dropped
+    /// for red ones while it fits; admitted = left + queued, in packets and bytes; red packets never exceed their limit;
+    /// packets of one queue leave in order.
     #[test]
     fn packets_and_bytes_are_conserved(scheduler in schedulers(), operations in operations(), shared in any::<bool>()) {
         let queue = |index: u32| QueueConfig {
             weight: index + 1,
-            red_limit_bytes: 4_000,
-            limit_bytes: 20_000,
+            red_limit_bytes: RED_LIMIT_BYTES,
+            limit_bytes: LIMIT_BYTES,
             buffer_alpha: 0.5,
-            reserved_bytes: u64::from(index) * 500,
-            ..QueueConfig::tail_drop(&format!("q{index}"), 12)
+            reserved_bytes: reserved_bytes(index as usize),
+            ..QueueConfig::tail_drop(&format!("q{index}"), LIMIT_PACKETS)
         };
         let plan = QueuePlan::per_class((0..4).map(queue).collect(), scheduler);
-        let mut buffer = shared.then(|| SharedBuffer::new(Bytes(40_000)));
+        let mut buffer = shared.then(|| SharedBuffer::new(Bytes(BUFFER_BYTES)));
         let mut port = EgressPort::new(&plan, Rate::from_gbit_per_sec(10), 1, "port");
         let (mut left, mut last_number, mut refused) = ([(0u64, 0u64); 4], [0u64; 4], 0u64);
+        let mut held = [Held::default(); 4];
         for (number, operation) in operations.into_iter().enumerate() {
             match operation {
                 Operation::Enqueue { class, bytes, red, ect } => {
                     let mut arriving = packet(class, bytes, number as u64 + 1);
                     let ecn = if ect { crate::packet::Ecn::Ect0 } else { crate::packet::Ecn::NotEct };
                     arriving.traffic_class = arriving.traffic_class.with_red(red).with_ecn(ecn);
-                    refused += u64::from(port.enqueue(Instant::ZERO, arriving, buffer.as_mut()) != Admission::Queued);
+                    let queue = usize::from(class.min(3));
+                    let expected = admission(&held, queue, bytes.into(), red, shared);
+                    prop_assert_eq!(port.enqueue(Instant::ZERO, arriving, buffer.as_mut()), expected);
+                    if expected == Admission::Queued {
+                        held[queue].packets += 1;
+                        held[queue].bytes += u64::from(bytes);
+                        held[queue].red_bytes += u64::from(bytes) * u64::from(red);
+                    } else {
+                        refused += 1;
+                    }
                 }
                 Operation::Dequeue => if let Next::Packet(packet) = port.dequeue(Instant::ZERO, buffer.as_mut()) {
                     let queue = packet.traffic_class.class().min(3);
                     left[queue].0 += 1;
                     left[queue].1 += u64::from(packet.wire_bytes);
+                    held[queue].packets -= 1;
+                    held[queue].bytes -= u64::from(packet.wire_bytes);
+                    held[queue].red_bytes -= u64::from(packet.wire_bytes) * u64::from(packet.traffic_class.is_red());
                     let Body::Data { seq, .. } = packet.body() else { unreachable!() };
                     prop_assert!(seq > last_number[queue], "no reordering within a queue");
                     last_number[queue] = seq;
                 },
             }
             let mut total = Occupancy::default();
-            for (queue, left) in port.queues().zip(left) {
-                let (counters, held) = (queue.counters(), queue.occupancy());
+            for ((queue, left), held) in port.queues().zip(left).zip(held) {
+                let counters = queue.counters();
+                prop_assert_eq!(queue.occupancy(), Occupancy { packets: held.packets, bytes: held.bytes });
+                prop_assert_eq!(queue.red_bytes(), held.red_bytes);
                 prop_assert_eq!(counters.admitted.packets, left.0 + u64::from(held.packets));
                 prop_assert_eq!(counters.admitted.bytes, left.1 + held.bytes);
-                prop_assert!(held.packets <= 12 && held.bytes <= 20_000 && queue.red_bytes() <= 4_000);
+                prop_assert!(held.packets <= LIMIT_PACKETS && held.bytes <= LIMIT_BYTES);
+                prop_assert!(held.red_bytes <= RED_LIMIT_BYTES);
                 total.packets += held.packets;
                 total.bytes += held.bytes;
             }
             prop_assert_eq!(total, port.occupancy());
             if let Some(buffer) = &buffer {
-                prop_assert!(buffer.used() <= total.bytes && buffer.used() <= 40_000);
+                prop_assert!(buffer.used() <= total.bytes && buffer.used() <= BUFFER_BYTES);
             }
         }
         let dropped: u64 = port.queues().flat_map(|queue| queue.counters().dropped).map(|tally| tally.packets).sum();

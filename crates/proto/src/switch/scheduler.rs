@@ -200,6 +200,9 @@ struct TaggedQueue {
 
 /// Tags are in 2⁻¹⁶ bytes per unit of weight.
 const TAG_SCALE: u64 = 1 << 16;
+/// Virtual time from which tags are counted anew. On a link that never idles they would overflow, at 1 Gbit/s after 26
+/// days; above it there is room for 2⁴⁷ bytes that wait.
+const REBASE: u64 = 1 << 63;
 
 impl Scfq {
     fn new(weights: impl Iterator<Item = u64>) -> Self {
@@ -219,7 +222,21 @@ impl Scfq {
         let ((tag, _), queue) = heads.min()?;
         self.flows[queue].tags.pop_front();
         self.virtual_time = tag;
+        if tag > REBASE {
+            self.rebase();
+        }
         Some(queue as u8)
+    }
+
+    /// Counts tags from the virtual time on. No packet that waits has an earlier tag than that, and an earlier one of a
+    /// queue without packets no longer decides anything: the order stays as it was.
+    #[cold]
+    fn rebase(&mut self) {
+        let origin = core::mem::take(&mut self.virtual_time);
+        for flow in &mut self.flows {
+            flow.last_tag = flow.last_tag.saturating_sub(origin);
+            flow.tags.iter_mut().for_each(|(tag, _)| *tag -= origin);
+        }
     }
 
     fn on_idle(&mut self) {
@@ -228,11 +245,19 @@ impl Scfq {
             self.flows.iter_mut().for_each(|flow| flow.last_tag = 0);
         }
     }
+
+    /// Finish tag of the packet in service, in whole bytes per unit of weight.
+    #[cfg(test)]
+    pub(super) fn tag_in_service(&self) -> u64 {
+        self.virtual_time / TAG_SCALE
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
 
     /// An idle link forgets its tags, so that they do not grow for ever; one that found nothing before has none.
     #[test]
@@ -243,5 +268,54 @@ mod tests {
         scheduler.on_idle();
         let Weighted::Scfq(scfq) = &scheduler else { unreachable!() };
         assert!(scfq.virtual_time == 0 && scfq.flows.iter().all(|flow| flow.last_tag == 0));
+    }
+
+    /// A scheduler of a link that has been busy until `virtual_time`, and then serves `operations`: packets that come, as
+    /// queue and bytes, and turns to send. Gives the queue of each turn.
+    fn served(weights: &[u64], virtual_time: u64, operations: &[Option<(u8, u32)>]) -> Vec<Option<u8>> {
+        let mut scfq = Scfq::new(weights.iter().copied());
+        scfq.virtual_time = virtual_time;
+        let mut turns = Vec::new();
+        for operation in operations {
+            match *operation {
+                Some((queue, bytes)) => scfq.on_enqueue(queue, bytes),
+                None => turns.push(scfq.next()),
+            }
+        }
+        turns
+    }
+
+    /// When tags are counted anew, a queue whose last tag is past starts at the virtual time like a new one, and what
+    /// waits keeps its distance.
+    #[test]
+    fn queues_keep_their_places_when_tags_are_counted_anew() {
+        let mut scfq = Scfq::new([1, 1, 1].into_iter());
+        (scfq.virtual_time, scfq.flows[0].last_tag) = (REBASE, REBASE - 1);
+        scfq.on_enqueue(2, 300);
+        scfq.on_enqueue(1, 100);
+        assert_eq!((scfq.next(), scfq.virtual_time), (Some(1), 0));
+        assert_eq!(scfq.flows.iter().map(|flow| flow.last_tag / TAG_SCALE).collect::<Vec<_>>(), [0, 0, 200]);
+        scfq.on_enqueue(0, 199);
+        scfq.on_enqueue(2, 1);
+        scfq.on_enqueue(1, 200);
+        assert_eq!([(); 5].map(|()| scfq.next()), [Some(0), Some(2), Some(1), Some(2), None]);
+    }
+
+    proptest! {
+        /// A link that is never idle serves in the same order whatever its virtual time is: also next to the greatest
+        /// number, where the packets of all operations do not fit.
+        #[test]
+        fn the_order_does_not_hang_on_the_virtual_time(
+            weights in prop::collection::vec(1u64..100, 3),
+            before in 0u64..100_000,
+            operations in prop::collection::vec(prop::option::weighted(0.6, (0u8..3, 40u32..1600)), 0..300),
+        ) {
+            let first = [Some((0, 1600)), None];
+            let operations = [&first[..], &operations].concat();
+            let order = served(&weights, 0, &operations);
+            for start in [REBASE - before * TAG_SCALE, u64::MAX - 1600 * TAG_SCALE] {
+                prop_assert_eq!(served(&weights, start, &operations), &order[..]);
+            }
+        }
     }
 }

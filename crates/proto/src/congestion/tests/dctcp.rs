@@ -1,3 +1,6 @@
+//! DCTCP's controller alone: its steady state before a queue in slots, with marks that are exact. The simulator's
+//! `dctcp_table` tests hold the whole sender, the real echo of marks and a real port against the same table.
+
 use super::super::dctcp::{Dctcp, DctcpConfig};
 use super::super::{AckSample, Cause, CongestionControl, EcnMode};
 use super::model::{Bottleneck, MSS};

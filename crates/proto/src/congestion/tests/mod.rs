@@ -15,7 +15,7 @@ use super::{AckSample, Cause, Congestion};
 use crate::time::{Instant, Span};
 
 /// An acknowledgement of `acked` bytes for a sender that is limited by its window.
-fn ack(acked: u64) -> AckSample {
+pub(super) fn ack(acked: u64) -> AckSample {
     AckSample {
         now: Instant::ZERO,
         acked,

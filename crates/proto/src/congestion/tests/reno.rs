@@ -1,3 +1,6 @@
+//! Reno's controller alone: its square-root law where each loss is repaired at once, so that nothing but growth and cuts
+//! decides. The simulator's `loss_rate` tests hold the whole sender, its recovery included, against the same law.
+
 use super::super::reno::{Counting, Reno, RenoConfig};
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
 use super::model::{LossyPath, MSS, Sender};

@@ -61,7 +61,8 @@ pub enum LossDetection {
 /// Settings of the loss-based rate control.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RateControlConfig {
-    /// Target loss rate (TLR), in (0, 1). The paper: 0.1, useful 0.05 to 0.25.
+    /// Target loss rate (TLR), in (0, 1). The paper: 0.1, useful 0.05 to 0.25. On a shared path: losses without a
+    /// queue that are borne.
     pub target_loss: f64,
     /// Aims at min(TLR, max(MLR, 0.01)): more loss than the flow may keep is sent again anyway. The paper: off.
     pub target_within_bound: bool,
@@ -80,8 +81,8 @@ pub struct RateControlConfig {
     pub shared_path: Option<SharedPathConfig>,
 }
 
-/// What a flow does outside an isolated queue: the rate is that of a CUBIC window (RFC 9438), which is cut when a window
-/// lost more than the target, was marked, or waited in queues for too long.
+/// What a flow does outside an isolated queue: the rate is that of a CUBIC window (RFC 9438), which is cut at a mark, when
+/// packets waited in queues for too long, and at losses: where packets wait all of them, else those above the target.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SharedPathConfig {
     /// First window in packets. Default 10.

@@ -56,7 +56,6 @@ struct Window {
     first: u64,
     sent: u32,
     arrived: u32,
-    lost: u32,
     opened: Instant,
     /// When it ends, with enough packets and with fewer.
     closes: Instant,
@@ -119,16 +118,17 @@ impl RateControl {
     /// The control of a flow that starts at the largest rate, or with the first window of a shared path.
     pub(super) fn new(config: &AtpConfig, control: RateControlConfig, rtt_guess: Span) -> Self {
         let max_rate = config.max_rate.bits_per_sec() as f64;
+        let bound = config.max_loss.fraction().max(TARGET_MIN);
+        let target = if control.target_within_bound { control.target_loss.min(bound) } else { control.target_loss };
         let law = match control.shared_path {
             None => Law::Equations { rises: 0, started: !control.adaptive },
-            Some(shared) => Law::Window(Box::new(SharedPath::new(shared, config.payload))),
+            Some(shared) => Law::Window(Box::new(SharedPath::new(shared, config.payload, target))),
         };
-        let bound = config.max_loss.fraction().max(TARGET_MIN);
         let threshold = |k: u8| libm::pow(config.priority_base, -f64::from(config.priorities - k)) * max_rate;
         let mut this = Self {
             config: control,
             law,
-            target: if control.target_within_bound { control.target_loss.min(bound) } else { control.target_loss },
+            target,
             rate: max_rate,
             max_rate,
             packet_bits: f64::from(config.wire.wire_bytes(config.payload)) * 8.0,
@@ -175,7 +175,7 @@ impl RateControl {
     fn open_window(&mut self, now: Instant, first: u64, rtt: Span) {
         let never = Instant::MAX;
         let (opened, closes, closes_poor, judged_at) = (now, never, never, never);
-        let mut window = Window { first, sent: 1, arrived: 0, lost: 0, opened, closes, closes_poor, judged_at };
+        let mut window = Window { first, sent: 1, arrived: 0, opened, closes, closes_poor, judged_at };
         window.last(self.window_length(rtt));
         self.open = Some(window);
     }
@@ -198,14 +198,8 @@ impl RateControl {
 
     /// A packet is lost: only a shared path answers at once.
     pub(super) fn on_lost(&mut self, now: Instant, number: u64, know: &Knowledge) {
-        let target = self.target;
-        let Some(window) = self.window_of(number) else { return };
-        window.lost += 1;
-        let beyond = f64::from(window.lost) > target * f64::from(window.sent);
-        if let Law::Window(path) = &mut self.law
-            && beyond
-        {
-            path.cut(now, number, Cause::Loss, know);
+        if let Law::Window(path) = &mut self.law {
+            path.on_lost(now, number, know);
             self.follow_window(know.rtt);
         }
     }

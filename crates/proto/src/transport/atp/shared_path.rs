@@ -1,12 +1,21 @@
 //! Rate control on paths that are shared with others, where the paper's law would do harm.
 //!
 //! The packets under way are limited by a CUBIC window (RFC 9438) that starts as TCP's does and leaves slow start when
-//! delays rise (HyStart++, RFC 9406). It is cut at most once per round trip: as soon as a window T_δ has lost more than
-//! the target, at a mark, and when the smoothed round-trip time exceeds the least by more than the delay target. A window
-//! without any acknowledgement leaves one packet. Lost packets need not be sent again, but they count all the same.
+//! delays rise (HyStart++, RFC 9406). It is cut at most once per round trip: at a loss of congestion, at a mark, and when
+//! the smoothed round-trip time exceeds the least by more than the delay target. A window T_δ without any acknowledgement
+//! leaves one packet. Lost packets need not be sent again, but they count all the same.
+//!
+//! A loss is one of congestion if packets were waiting: if the round-trip time that came with its news is nearer to the
+//! largest of late than to the least (Spike: Tobe, Tamura, Molano, Ghosh, Tokuda 2000; Cen, Cosman, Voelker 2003).
+//! Delays of less than [`NOISE`] and than a packet of the flow's own in the queue (Vegas' estimate as TCP Veno takes it:
+//! Fu, Liew 2003) are those of hosts: with either alone, many flows on a slow link or few on a fast one would not see a
+//! short queue. A queue that drops by its tail is full when it drops, whatever its length, so that there every loss cuts,
+//! as it does CUBIC. Other losses, of radio or of a policer, are borne up to the target: what arrives earns it, for
+//! [`ALLOWANCE`] losses at most; beyond it every loss cuts.
 //!
 //! The least round-trip time is that of the whole flow: on a path that becomes longer by more than the delay target the
-//! flow keeps giving way.
+//! flow keeps giving way. The largest is that of the last [`MEMORY`] or two, so that one late packet, or a queue that the
+//! path no longer has, does not hide congestion for long.
 
 use super::config::SharedPathConfig;
 use super::rate::Knowledge;
@@ -16,19 +25,34 @@ use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
 use crate::time::{Instant, Span};
 use crate::transport::tcp::PacingFactors;
 
+/// Losses without a queue that are borne at once. Twice the losses of a path at half the target, in 400 packets at 1 %.
+const ALLOWANCE: f64 = 4.0;
+/// Delays above this are queues whoever's packets wait: the granularity of timers of real hosts.
+const NOISE: Span = Span::from_ms(1);
+/// How long the largest round-trip time is remembered at least.
+const MEMORY: Span = Span::from_secs(10);
+
 /// The window and when it was cut.
 #[derive(Clone, Debug)]
 pub(super) struct SharedPath {
     cubic: Cubic,
     delay_target: Span,
     mss: u64,
+    /// Share of losses without a queue that is borne, and how many may still come.
+    target_loss: f64,
+    allowance: f64,
+    /// Newest round-trip time.
+    latest_rtt: Span,
+    /// The largest since `since`, and in the period before.
+    largest_rtt: [Span; 2],
+    since: Instant,
     /// Packets below this number were sent before the last cut: what becomes of them tells nothing of it.
     recovery: u64,
 }
 
 impl SharedPath {
-    /// A path of which nothing is known; packets carry `payload` bytes.
-    pub(super) fn new(config: SharedPathConfig, payload: u16) -> Self {
+    /// A path of which nothing is known; packets carry `payload` bytes, and `target_loss` of them may vanish.
+    pub(super) fn new(config: SharedPathConfig, payload: u16, target_loss: f64) -> Self {
         // Packets are paced, so slow start needs no limit on bursts (RFC 9406, section 4.3).
         let hystart = Some(HyStartConfig { burst_limit: u16::MAX, ..HyStartConfig::default() });
         let window = CubicConfig { initial_window: config.initial_window, hystart, ..CubicConfig::default() };
@@ -36,6 +60,11 @@ impl SharedPath {
             cubic: Cubic::new(window, payload),
             delay_target: config.delay_target,
             mss: u64::from(payload),
+            target_loss,
+            allowance: ALLOWANCE,
+            latest_rtt: Span::ZERO,
+            largest_rtt: [Span::ZERO; 2],
+            since: Instant::ZERO,
             recovery: 0,
         }
     }
@@ -59,6 +88,10 @@ impl SharedPath {
 
     /// A packet has arrived; `know` is of after it.
     pub(super) fn on_ack(&mut self, now: Instant, rtt: Option<Span>, know: &Knowledge) {
+        self.allowance = (self.allowance + self.target_loss).min(ALLOWANCE);
+        if let Some(rtt) = rtt {
+            self.note_rtt(now, rtt);
+        }
         let flight = know.under_way + 1;
         // As Linux does (`tcp_is_cwnd_limited`): in slow start half the window is enough to let it grow.
         let window_limited = if self.in_slow_start() { 2 * flight > self.window() } else { flight >= self.window() };
@@ -75,6 +108,36 @@ impl SharedPath {
             in_recovery: know.settled < self.recovery,
             delay: None,
         });
+    }
+
+    fn note_rtt(&mut self, now: Instant, rtt: Span) {
+        if now.since(self.since) > MEMORY {
+            self.largest_rtt = [Span::ZERO, self.largest_rtt[0]];
+            self.since = now;
+        }
+        self.latest_rtt = rtt;
+        self.largest_rtt[0] = self.largest_rtt[0].max(rtt);
+    }
+
+    /// Whether packets wait: the newest round-trip time lies in the upper half, and by more than hosts are late.
+    fn has_queue(&self, know: &Knowledge) -> bool {
+        let Some(base) = know.base_rtt else { return true };
+        let largest = self.largest_rtt[0].max(self.largest_rtt[1]);
+        let queued = self.latest_rtt.minus(base);
+        let own = queued.as_secs_f64() * self.window() as f64 / self.latest_rtt.as_secs_f64().max(1e-9);
+        (own >= 1.0 || queued >= NOISE) && queued.times(2) >= largest.minus(base)
+    }
+
+    /// Packet `number` is lost.
+    pub(super) fn on_lost(&mut self, now: Instant, number: u64, know: &Knowledge) {
+        if number < self.recovery {
+            return;
+        }
+        if self.allowance >= 1.0 && !self.has_queue(know) {
+            self.allowance -= 1.0;
+        } else {
+            self.cut(now, number, Cause::Loss, know);
+        }
     }
 
     /// Packet `number` tells of congestion: the window shrinks, once per round trip.
@@ -105,7 +168,7 @@ mod tests {
     const RTT: Span = Span::from_ms(20);
 
     fn path() -> SharedPath {
-        SharedPath::new(SharedPathConfig { initial_window: 10, delay_target: Span::from_ms(5) }, 1460)
+        SharedPath::new(SharedPathConfig { initial_window: 10, delay_target: Span::from_ms(5) }, 1460, 0.01)
     }
 
     fn know(rtt: Span, settled: u64, next: u64) -> Knowledge {
@@ -139,5 +202,62 @@ mod tests {
         assert_eq!(path.window(), 4, "a delay beyond it");
         path.judge(Instant::ZERO, 0, 24, &know(RTT, 24, 30));
         assert_eq!(path.window(), 1, "silence");
+    }
+
+    /// Acknowledgements with these round-trip times in microseconds, the last of which comes with the news of a loss.
+    fn lose(path: &mut SharedPath, rtts_us: &[u64], number: u64) {
+        for &us in rtts_us {
+            path.note_rtt(Instant::ZERO, Span::from_us(us));
+        }
+        path.on_lost(Instant::ZERO, number, &know(RTT, number, number + 50));
+    }
+
+    /// A window of 100 packets, and a queue that was seen to add up to 4 ms to the 20: a loss in its upper half cuts, one
+    /// in the lower half does not. Without a larger delay before, a packet of its own must wait, or any for a millisecond.
+    #[test]
+    fn a_loss_counts_if_packets_wait() {
+        let loss = |window: u16, rtts: &[u64]| {
+            let mut path = path();
+            let window = CubicConfig { initial_window: window, ..CubicConfig::default() };
+            path.cubic = Cubic::new(window, 1460);
+            lose(&mut path, rtts, 3);
+            path.window()
+        };
+        assert_eq!(loss(100, &[24_000, 22_000]), 70, "half of the largest");
+        assert_eq!(loss(100, &[24_000, 21_900]), 100, "below");
+        assert_eq!(loss(100, &[20_300]), 70, "100 * 0.3 / 20.3 packets of its own, and no larger delay yet");
+        assert_eq!(loss(100, &[20_150]), 100, "less than a packet of its own");
+        assert_eq!(loss(10, &[20_990]), 10, "10 * 0.99 / 20.99 packets");
+        assert_eq!(loss(10, &[21_000]), 7, "those of others");
+    }
+
+    /// What is borne without a queue: 4 losses at once, then one in 100 packets. Packets from before the cut cost nothing.
+    #[test]
+    fn losses_without_a_queue_are_borne_up_to_the_target() {
+        let mut path = path();
+        for number in 0..4 {
+            lose(&mut path, &[20_000], number);
+        }
+        assert_eq!(path.window(), 10);
+        lose(&mut path, &[20_000], 4);
+        assert_eq!(path.window(), 7, "the fifth");
+        (0..101).for_each(|_| path.on_ack(Instant::ZERO, None, &know(RTT, 5, 54)));
+        lose(&mut path, &[20_000], 53);
+        lose(&mut path, &[20_000], 54);
+        assert_eq!(path.window(), 7, "one more is earned, and was not spent on a packet from before the cut");
+        lose(&mut path, &[20_000], 55);
+        assert_eq!(path.window(), 4);
+    }
+
+    /// A largest delay of long ago does not hide a queue for ever.
+    #[test]
+    fn the_largest_delay_is_forgotten() {
+        let mut path = path();
+        let at = |seconds| Instant::ZERO.after(Span::from_secs(seconds));
+        path.note_rtt(at(0), Span::from_ms(60));
+        path.note_rtt(at(11), Span::from_ms(25));
+        assert!(!path.has_queue(&know(RTT, 0, 1)));
+        path.note_rtt(at(22), Span::from_ms(25));
+        assert!(path.has_queue(&know(RTT, 0, 1)));
     }
 }

@@ -376,6 +376,30 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
+impl Case {
+    fn settings(&self) -> AtpConfig {
+        let max_loss = LossBound::from_millionths(self.max_loss).unwrap();
+        let form = if self.control { AtpConfig::full(max_loss, gbit(10)) } else { AtpConfig::base(max_loss, gbit(10)) };
+        let loss = if self.timeout_only { LossDetection::Timeout(Span::from_us(60)) } else { form.loss };
+        AtpConfig { order: self.order, loss, ..form }
+    }
+
+    /// Enough has arrived, each message once and at its size, and the receiver's report says so.
+    fn check(&self, pair: &AtpPair) -> Result<(), TestCaseError> {
+        let mut messages = delivered(pair);
+        let total = self.sizes.len() as u32;
+        let needed = total - (u64::from(total) * u64::from(self.max_loss) / 1_000_000) as u32;
+        prop_assert!(messages.len() >= needed as usize, "{} of {needed} needed", messages.len());
+        prop_assert!(messages.iter().all(|&(message, bytes)| self.sizes[message as usize] == bytes));
+        messages.sort_unstable();
+        messages.dedup();
+        let report = pair.receiver.transport.report().expect("closed");
+        prop_assert_eq!((report.messages, report.delivered as usize), (total, messages.len()), "each once");
+        prop_assert!(report.delivered().eq(messages.iter().map(|&(message, _)| message)));
+        Ok(())
+    }
+}
+
 /// What the path does with the packets, for as many as the pattern tells of. One close of eight passes: a peer that
 /// hears of none is gone.
 fn faults(pattern: Vec<u8>) -> impl FnMut(usize, Instant, &Packet) -> Fate {
@@ -398,35 +422,20 @@ proptest! {
     /// N - floor(N * MLR) messages arrive whole, each once and at its size; both sides end and agree on the report.
     #[test]
     fn the_bound_holds(case in case()) {
-        let max_loss = LossBound::from_millionths(case.max_loss).unwrap();
-        let form = if case.control { AtpConfig::full(max_loss, gbit(10)) } else { AtpConfig::base(max_loss, gbit(10)) };
-        let mut config = AtpConfig { order: case.order, ..form };
-        if case.timeout_only {
-            config.loss = LossDetection::Timeout(Span::from_us(60));
-        }
+        let config = case.settings();
         let path = |pattern: &[u8]| Path::new(Span::from_us(10)).with_fate(faults(pattern.to_vec()));
         let mut pair = pair(config, path(&case.forth));
         pair.back = path(&case.back);
         hand_over(&mut pair, &case.sizes, case.announce);
         prop_assert!(pair.run_until(at(60_000_000)), "it ends");
-        let mut messages = delivered(&pair);
-        let total = case.sizes.len() as u32;
-        let needed = total - (u64::from(total) * u64::from(case.max_loss) / 1_000_000) as u32;
-        prop_assert!(messages.len() >= needed as usize, "{} of {needed} needed", messages.len());
-        prop_assert!(messages.iter().all(|&(message, bytes)| case.sizes[message as usize] == bytes));
-        messages.sort_unstable();
-        messages.dedup();
-        let report = pair.receiver.transport.report().expect("closed");
-        prop_assert_eq!((report.messages, report.delivered as usize), (total, messages.len()), "each once");
-        prop_assert!(report.delivered().eq(messages.iter().map(|&(message, _)| message)));
+        case.check(&pair)?;
         prop_assert!(pair.sender.time_of(Event::Finished).is_some());
     }
 
     /// The same for a stream that the application feeds over time, whose total it only knows at its end.
     #[test]
     fn the_bound_holds_for_streams(case in case(), gap_us in 1..50u64) {
-        let max_loss = LossBound::from_millionths(case.max_loss).unwrap();
-        let config = AtpConfig { order: case.order, ..AtpConfig::full(max_loss, gbit(10)) };
+        let config = case.settings();
         let path = |pattern: &[u8]| Path::new(Span::from_us(10)).with_fate(faults(pattern.to_vec()));
         let mut pair = pair(config, path(&case.forth));
         pair.back = path(&case.back);
@@ -437,10 +446,6 @@ proptest! {
         }
         pair.command_sender(Command::Finish);
         prop_assert!(pair.run_until(at(60_000_000)), "it ends");
-        let total = case.sizes.len() as u32;
-        let messages = delivered(&pair);
-        prop_assert!(messages.len() >= max_loss.needed(total) as usize);
-        let mut once = vec![false; case.sizes.len()];
-        prop_assert!(messages.iter().all(|&(message, _)| !core::mem::replace(&mut once[message as usize], true)));
+        case.check(&pair)?;
     }
 }
