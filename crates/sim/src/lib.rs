@@ -11,6 +11,7 @@ pub mod results;
 pub mod routing;
 pub mod run;
 pub mod scenario;
+pub mod suggest;
 pub mod topology;
 pub mod traffic;
 pub mod units_serde;

@@ -361,6 +361,8 @@ pub struct RunResult {
     pub control_messages: u64,
     /// Whether the user stopped it before its end.
     pub interrupted: bool,
+    /// Why the machine was too busy for this run on a testbed, whose times are no result then.
+    pub overloaded: Option<String>,
     /// Traffic groups, in the scenario's order.
     pub groups: Vec<GroupInfo>,
     /// Every flow that started.

@@ -45,7 +45,7 @@ pub struct Progress {
     pub now: Span,
     /// Simulated time at which no more flows start.
     pub duration: Span,
-    /// Packets that crossed a link so far.
+    /// Packets that crossed a link when they were last counted: no longer ago than as many events as there are links.
     pub packet_hops: u64,
     /// Flows that started so far.
     pub flows_started: u64,
@@ -116,7 +116,7 @@ fn run_with<T: Transport + TryFrom<AnyTransport>, R: Recorder>(
     let mut opener = Opener::new(scenario);
     let mut paths = Paths::default();
     let open = |flow: &FlowSpec, path: &[LinkId]| {
-        if scenario.spec.shares {
+        if scenario.computes_shares() {
             paths.push(path.iter().map(|link| link.0));
         }
         endless.set(endless.get() + u64::from(flow.bytes == UNLIMITED_BYTES));
@@ -130,7 +130,7 @@ fn run_with<T: Transport + TryFrom<AnyTransport>, R: Recorder>(
         return Err(RunError(error.to_string()));
     }
     let Outcome { mut flows, ports, left, totals, ended, recorder } = outcome;
-    if scenario.spec.shares {
+    if scenario.computes_shares() {
         shares::fill(&mut flows, &paths, scenario, ended);
     }
     let (wall_s, cpu_s) = clock.read();
@@ -146,6 +146,7 @@ fn run_with<T: Transport + TryFrom<AnyTransport>, R: Recorder>(
         events: totals.events,
         control_messages: totals.control_messages,
         interrupted,
+        overloaded: None,
         groups: group_infos(scenario),
         flows: measured(flows, scenario),
         ports: port_rows(scenario, ports, left),
@@ -169,13 +170,22 @@ fn advance<T: Transport, R: Recorder>(
     let duration = scenario.spec.duration;
     let end = Instant::ZERO.after(duration).after(scenario.drain());
     let slice = duration.divided_by(SLICES).max(Span::from_ps(1));
+    let links = scenario.topology.links().len() as u64;
+    let (mut packet_hops, mut counted_at) = (0, 0);
     let mut until = Instant::ZERO;
     while until < end {
-        until = until.after(slice).min(end);
+        // Slices in which nothing happens are skipped, but not the one in which flows cease to start.
+        let due = simulation.next_at().since(Instant::ZERO);
+        let due = if until.since(Instant::ZERO) < duration { due.min(duration) } else { due };
+        let silent = slice.times(due.as_ps().saturating_sub(1) / slice.as_ps());
+        until = until.max(Instant::ZERO.after(silent)).after(slice).min(end);
         let more = simulation.run_until(until);
         let (flows_started, flows_over) = simulation.flow_counts();
         let now = until.since(Instant::ZERO);
-        let packet_hops = simulation.packet_hops();
+        // A sum over all links: in a large network most slices have fewer events.
+        if simulation.events() - counted_at >= links {
+            (packet_hops, counted_at) = (simulation.packet_hops(), simulation.events());
+        }
         progress(&Progress { now, duration, packet_hops, flows_started, flows_over });
         let only_endless = flows_started - flows_over == endless.get();
         if !more || now >= duration && only_endless {

@@ -172,12 +172,22 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         !self.schedule.is_empty()
     }
 
+    /// When the next event is due; [`Instant::MAX`] if there is none.
+    pub fn next_at(&self) -> Instant {
+        self.schedule.next_at()
+    }
+
     /// The time of the last event.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Packets that crossed a link so far.
+    /// Events handled so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Packets that crossed a link so far, summed over all links.
     pub fn packet_hops(&self) -> u64 {
         self.network.packet_hops()
     }

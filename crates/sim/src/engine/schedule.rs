@@ -124,6 +124,11 @@ impl Schedule {
         }
     }
 
+    /// When the first event is due; [`Instant::MAX`] if nothing is pending.
+    pub(super) fn next_at(&self) -> Instant {
+        self.arrivals.peek().map_or(self.others_at, |(at, _)| at.min(self.others_at))
+    }
+
     /// Whether nothing is pending.
     pub(super) fn is_empty(&self) -> bool {
         self.arrivals.is_empty() && self.others.is_empty()

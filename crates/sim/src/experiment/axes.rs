@@ -4,7 +4,8 @@ use toml::Value;
 
 use super::spec::AxisSpec;
 use crate::scenario::document::Document;
-use crate::scenario::{Override, ScenarioError, number_range, suggest};
+use crate::scenario::{Override, ScenarioError, number_range};
+use crate::suggest;
 
 /// An axis and its values.
 #[derive(Clone, Debug)]

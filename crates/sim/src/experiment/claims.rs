@@ -5,8 +5,9 @@ use toml::Value;
 
 use super::evaluate::Outcome;
 use super::spec::ClaimSpec;
+use crate::scenario::ScenarioError;
 use crate::scenario::document::Document;
-use crate::scenario::{ScenarioError, suggest};
+use crate::suggest;
 
 /// A ratio agrees within this part, unless the claim says otherwise.
 const DEFAULT_TOLERANCE: f64 = 0.2;
@@ -41,7 +42,7 @@ impl Verdict {
 
 /// What a paper says or what came out: a number, a list, a truth, or text.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a number, a list of numbers, true, false or text")]
 pub enum Quantity {
     /// Whether an ordering holds.
     Truth(bool),

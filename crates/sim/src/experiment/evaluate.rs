@@ -16,7 +16,7 @@ use super::measures::{self, MEASURES};
 use super::runs::{Job, Plan};
 use super::spec::OverSeeds;
 use crate::results::RunResult;
-use crate::scenario::suggest;
+use crate::suggest;
 
 /// Results kept in memory at once, in bytes; others are read again when they are needed.
 const KEPT_BYTES: usize = 1 << 30;

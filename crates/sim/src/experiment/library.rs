@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use crate::scenario::ScenarioError;
 use crate::scenario::document::Document;
-use crate::scenario::{ScenarioError, nearest};
+use crate::suggest;
 use crate::workload::missing_data;
 
 /// A folder beside those of papers, whose files are scenarios for a testbed.
@@ -70,13 +71,13 @@ impl Library {
             return Ok(papers.iter().flat_map(of_paper).collect());
         };
         let Some(figures) = papers.get(paper) else {
-            return Err(format!("no experiments of a paper `{paper}`{}", hint(paper, papers.keys().copied())));
+            return Err(format!("no experiments of a paper `{paper}`{}", suggest::hint(paper, papers.keys().copied())));
         };
         match figure {
             None => Ok(figures.iter().map(|figure| owned(paper, figure)).collect()),
             Some(figure) if figures.contains(&figure) => Ok(vec![owned(paper, figure)]),
             Some(figure) => {
-                Err(format!("no experiment `{figure}` of `{paper}`{}", hint(figure, figures.iter().copied())))
+                Err(format!("no experiment `{figure}` of `{paper}`{}", suggest::hint(figure, figures.iter().copied())))
             }
         }
     }
@@ -124,13 +125,6 @@ impl Library {
     /// Every path, for suggestions.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
-    }
-}
-
-fn hint<'n>(name: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
-    match nearest(name, names.clone()) {
-        Some(near) => format!(", did you mean `{near}`?"),
-        None => format!(", there are: {}", names.collect::<Vec<_>>().join(", ")),
     }
 }
 

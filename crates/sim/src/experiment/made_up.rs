@@ -62,6 +62,7 @@ pub(super) fn result(groups: u16) -> RunResult {
         events: 0,
         control_messages: 0,
         interrupted: false,
+        overloaded: None,
         groups: Vec::new(),
         flows: (0..groups).map(flow).collect(),
         ports: vec![port],

@@ -36,8 +36,9 @@ pub use runs::Job;
 pub use spec::{PlotAxis, PlotKind};
 
 use crate::results::RunResult;
+use crate::scenario::ScenarioError;
 use crate::scenario::document::Document;
-use crate::scenario::{ScenarioError, suggest};
+use crate::suggest;
 use axes::Scalar;
 use claims::Claim;
 use evaluate::{Evaluated, Evaluator, Outcome, Source};

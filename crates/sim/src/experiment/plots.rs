@@ -5,8 +5,9 @@ use toml::Value;
 use super::axes::{Scalar, numbers_of};
 use super::evaluate::{Evaluated, Evaluator, Outcome};
 use super::spec::{ExperimentSpec, OverSeeds, PlotAxis, PlotKind, PlotSpec, SeriesSpec};
+use crate::scenario::ScenarioError;
 use crate::scenario::document::Document;
-use crate::scenario::{ScenarioError, suggest};
+use crate::suggest;
 
 /// A plot with its points.
 #[derive(Clone, PartialEq, Debug)]

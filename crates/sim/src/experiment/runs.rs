@@ -10,7 +10,8 @@ use super::library::Library;
 use super::spec::{AxisSpec, ExperimentSpec};
 use crate::run::group_infos;
 use crate::scenario::document::Document;
-use crate::scenario::{Override, Resolved, Scenario, ScenarioError, suggest};
+use crate::scenario::{Override, Resolved, Scenario, ScenarioError};
+use crate::suggest;
 use toml::Value;
 
 /// Files that take their scenario from one another: more is a circle.

@@ -8,7 +8,8 @@ use super::OutputError;
 use super::files::{COMPARISON, SUMMARY, VERDICTS};
 
 /// Writes a folder at `target`: `fill` writes into a temporary folder beside it, which then takes its place. After an
-/// error nothing is left of it, and what stood at `target` stands there still.
+/// error, which names `target` and no file that was never to be seen, nothing is left of it, and what stood at `target`
+/// stands there still.
 ///
 /// With `force` an output folder at `target` is replaced: it is moved aside, and removed once the new one is in place.
 /// Between these two renames, which a crash could separate, it lies beside its place under a hidden name.
@@ -17,11 +18,12 @@ pub(super) fn write_whole(
     force: bool,
     fill: impl FnOnce(&Path) -> Result<(), OutputError>,
 ) -> Result<(), OutputError> {
+    let asked = target;
     let target = resolve(target)?;
     let occupied = check_target(&target, force)?;
-    let staged = Staged::create(&target)?;
-    fill(&staged.path)?;
-    sync(&staged.path)?;
+    let staged = Staged::create(&target).map_err(|error| error.about(&target, asked))?;
+    let filled = fill(&staged.path).and_then(|()| sync(&staged.path));
+    filled.map_err(|error| error.about(&staged.path, asked))?;
     let placed = if occupied { staged.replace(&target) } else { staged.rename_to(&target) };
     placed?;
     sync(parent(&target))
@@ -44,10 +46,7 @@ pub fn check_folder(target: &Path, force: bool) -> Result<(), OutputError> {
     while !parent(place).exists() {
         place = parent(place);
     }
-    match Staged::create(place) {
-        Err(OutputError::Io { doing, source, .. }) => Err(OutputError::io(doing, target)(source)),
-        other => other.map(drop),
-    }
+    Staged::create(place).map(drop).map_err(|error| error.about(parent(place), target))
 }
 
 /// The path without symbolic links, so that what is renamed is the folder and not a link to it.
@@ -95,7 +94,7 @@ struct Staged {
 impl Staged {
     fn create(target: &Path) -> Result<Self, OutputError> {
         let path = sibling(target, "new");
-        fs::create_dir(&path).map_err(OutputError::io("create", &path))?;
+        fs::create_dir(&path).map_err(OutputError::io("create", target))?;
         Ok(Self { path })
     }
 

@@ -61,6 +61,14 @@ impl OutputError {
         move |source| Self::Io { doing, path, source }
     }
 
+    /// The same of the folder `asked` where it is of something in the folder `place`, which nobody asked for.
+    fn about(self, place: &Path, asked: &Path) -> Self {
+        match self {
+            Self::Io { doing, path, source } if path.starts_with(place) => Self::io(doing, asked)(source),
+            other => other,
+        }
+    }
+
     fn malformed(path: &Path) -> impl FnOnce(String) -> Self {
         let path = path.to_path_buf();
         move |why| Self::Malformed { path, why }
@@ -263,8 +271,8 @@ pub fn rebuild_report(dir: &Path) -> Result<PathBuf, OutputError> {
     let page = if compared { comparison_page(dir)? } else { report::render(&read_run(dir)?, &read_scenario(dir)?) };
     let path = dir.join(files::REPORT);
     let fresh = dir.join(format!(".{}.new-{}", files::REPORT, std::process::id()));
-    let replaced =
-        write_text(&fresh, &page).and_then(|()| fs::rename(&fresh, &path).map_err(OutputError::io("write", &path)));
+    let written = write_text(&fresh, &page).map_err(|error| error.about(&fresh, &path));
+    let replaced = written.and_then(|()| fs::rename(&fresh, &path).map_err(OutputError::io("write", &path)));
     if replaced.is_err() {
         // Half a report is of no use, and the error that stopped it is the one to tell.
         let _ = fs::remove_file(&fresh);

@@ -184,7 +184,8 @@ fn a_failing_writer_leaves_nothing() {
         Err(OutputError::io("write", &full)(io::ErrorKind::StorageFull.into()))
     };
     let error = folder::write_whole(&out, false, fail).unwrap_err().to_string();
-    assert!(error.starts_with("cannot write") && error.lines().count() == 1, "{error}");
+    let asked = format!("cannot write {}: ", out.display());
+    assert!(error.starts_with(&asked) && error.lines().count() == 1, "{error}");
     assert_eq!(scratch.entries(), [""; 0]);
 
     write_run(&out, &samples::run(), "first", false).unwrap();

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
+use super::exchange::exchange;
 use super::page::escape;
 use super::series::{self, QueueId, SizePoint};
-use crate::results::comparison::{Variant, group_names};
+use crate::results::comparison::{ComparisonRow, Variant, group_names};
 use crate::results::statistics::{self, Estimate, flows_by_group};
 use crate::results::{FlowRow, RunResult};
 
@@ -47,8 +48,11 @@ struct Curve<'a> {
 }
 
 /// The plots of a single run, or of variants side by side.
-pub(super) fn sections(variants: &[Variant<'_>]) -> Vec<Section> {
+pub(super) fn sections(variants: &[Variant<'_>], rows: &[ComparisonRow]) -> Vec<Section> {
     let mut sections = if let [variant] = variants { run_sections(variant.result) } else { group_sections(variants) };
+    if let Some(figure) = exchange(rows) {
+        sections.insert(0, Section { title: "What it costs, and what it buys".to_owned(), figures: vec![figure] });
+    }
     for section in &mut sections {
         section.figures.retain(|figure| !figure.data.is_empty());
     }
@@ -123,16 +127,16 @@ fn fct_by_size(curves: &[Curve<'_>]) -> Figure {
 }
 
 fn size_traces(curves: &[Curve<'_>], unit: &str, value: fn(&FlowRow, &RunResult) -> Option<Estimate>) -> Vec<Value> {
-    let mut traces = Vec::new();
-    for curve in curves {
-        let points = series::by_size(&curve.flows, |flow| value(flow, curve.run));
-        if points.is_empty() {
-            continue;
-        }
-        traces.push(size_trace(curve, &points, Percentile::Median, unit));
-        traces.push(size_trace(curve, &points, Percentile::P99, unit));
+    let points = |curve: &Curve<'_>| series::by_size(&curve.flows, |flow| value(flow, curve.run));
+    let points: Vec<Vec<SizePoint>> = curves.iter().map(points).collect();
+    // Of one size there is nothing to draw that the table does not say.
+    if points.iter().all(|points| points.len() < 2) {
+        return Vec::new();
     }
-    traces
+    let both = |(curve, points): (&Curve<'_>, &Vec<SizePoint>)| {
+        [Percentile::Median, Percentile::P99].map(|percentile| size_trace(curve, points, percentile, unit))
+    };
+    curves.iter().zip(&points).filter(|(_, points)| !points.is_empty()).flat_map(both).collect()
 }
 
 /// Which of a size's percentiles a trace shows, and how it is drawn.

@@ -1,7 +1,7 @@
 //! The columns of the table of groups and variants, and how their numbers are printed.
 
 use crate::results::comparison::ComparisonRow;
-use crate::results::statistics::{Distribution, Estimate, ObjectStatistics};
+use crate::results::statistics::{Distribution, Estimate, ObjectStatistics, ShareStatistics};
 
 /// Which way is better, for colouring a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +41,12 @@ impl Measure {
     /// Its value in `row`, unless there is none.
     pub(super) fn value(&self, row: &ComparisonRow) -> Option<Estimate> {
         (self.value)(row)
+    }
+
+    /// Whether it counts something of which there is none in any of `rows`.
+    pub(super) fn is_all_zero(&self, rows: &[ComparisonRow]) -> bool {
+        let is_zero = |row: &ComparisonRow| self.value(row).is_none_or(|estimate| estimate.value == 0.0);
+        self.format == Format::Count && rows.iter().all(is_zero)
     }
 
     /// Its value in `row`, printed; a dash where there is none.
@@ -129,6 +135,11 @@ fn completion(row: &ComparisonRow) -> Option<&Distribution> {
     objects(row).map(|objects| &objects.completion_us)
 }
 
+/// Shares of a group whose contract promises one.
+fn promised_share(row: &ComparisonRow) -> Option<&ShareStatistics> {
+    row.group.all.fair_share.as_ref().filter(|_| row.group.min_share < 1.0)
+}
+
 const fn measure(
     (rank, title, unit): (u8, &'static str, &'static str),
     format: Format,
@@ -139,26 +150,32 @@ const fn measure(
 }
 
 /// All there are, in the order of their columns.
-const MEASURES: [Measure; 17] = [
-    measure((10, "objects", ""), Format::Count, Better::Neither, |row| objects(row).map(|all| count(all.objects))),
+const MEASURES: [Measure; 19] = [
+    measure((13, "objects", ""), Format::Count, Better::Neither, |row| objects(row).map(|all| count(all.objects))),
     measure((0, "object mean", ""), Format::Time, Better::Less, |row| completion(row).map(|time| time.mean)),
     measure((1, "object p99", ""), Format::Time, Better::Less, |row| completion(row).map(|time| time.p99)),
-    measure((11, "flows", ""), Format::Count, Better::Neither, |row| Some(count(row.group.all.flows))),
+    measure((14, "flows", ""), Format::Count, Better::Neither, |row| Some(count(row.group.all.flows))),
     measure((5, "unfinished", ""), Format::Count, Better::Less, |row| Some(count(row.group.all.unfinished))),
     measure((2, "FCT mean", ""), Format::Time, Better::Less, |row| fct(row).map(|fct| fct.mean)),
-    measure((12, "FCT p50", ""), Format::Time, Better::Less, |row| fct(row).map(|fct| fct.p50)),
+    measure((15, "FCT p50", ""), Format::Time, Better::Less, |row| fct(row).map(|fct| fct.p50)),
     measure((3, "FCT p99", ""), Format::Time, Better::Less, |row| fct(row).map(|fct| fct.p99)),
-    measure((13, "slowdown p50", "×"), Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p50)),
+    measure((16, "slowdown p50", "×"), Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p50)),
     measure((4, "slowdown p99", "×"), Format::Number, Better::Less, |row| slowdown(row).map(|slowdown| slowdown.p99)),
-    measure((8, "goodput", ""), Format::Rate, Better::More, |row| Some(exact(row.group.all.goodput_gbit_per_s))),
-    measure((16, "of all bytes", ""), Format::Percent, Better::Neither, |row| {
+    measure((10, "goodput", ""), Format::Rate, Better::More, |row| Some(exact(row.group.all.goodput_gbit_per_s))),
+    measure((18, "of all bytes", ""), Format::Percent, Better::Neither, |row| {
         Some(exact(row.group.share_of_delivered))
     }),
     measure((6, "share kept", ""), Format::Percent, Better::Neither, |row| row.share_kept.map(exact)),
-    measure((9, "drops", "packets"), Format::Count, Better::Neither, |row| Some(count(row.group.all.drops))),
-    measure((15, "marks", "packets"), Format::Count, Better::Neither, |row| Some(count(row.group.all.marks))),
-    measure((7, "timeouts", ""), Format::Count, Better::Less, |row| Some(count(row.group.all.timeouts))),
-    measure((14, "sent again", "packets"), Format::Count, Better::Neither, |row| {
+    measure((7, "below promise", ""), Format::Percent, Better::Less, |row| {
+        promised_share(row).map(|shares| exact(shares.below_min_share))
+    }),
+    measure((9, "least share", ""), Format::Percent, Better::Neither, |row| {
+        promised_share(row).map(|shares| exact(shares.min))
+    }),
+    measure((11, "drops", "packets"), Format::Count, Better::Neither, |row| Some(count(row.group.all.drops))),
+    measure((12, "marks", "packets"), Format::Count, Better::Neither, |row| Some(count(row.group.all.marks))),
+    measure((8, "timeouts", ""), Format::Count, Better::Less, |row| Some(count(row.group.all.timeouts))),
+    measure((17, "sent again", "packets"), Format::Count, Better::Neither, |row| {
         Some(count(row.group.all.retransmissions))
     }),
 ];
@@ -169,6 +186,7 @@ pub(super) fn measures(rows: &[ComparisonRow], variants: usize) -> Vec<&'static 
     let is_told = |measure: &&Measure| match measure.title {
         "share kept" => variants > 1,
         title if title.starts_with("object") => rows.iter().any(|row| objects(row).is_some()),
+        "below promise" | "least share" => rows.iter().any(|row| promised_share(row).is_some()),
         _ => true,
     };
     MEASURES.iter().filter(is_told).collect()

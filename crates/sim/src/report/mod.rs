@@ -7,6 +7,7 @@ use crate::experiment::{FigureOutcome, Size};
 use crate::results::RunResult;
 use crate::results::comparison::{ComparisonRow, Variant, compare};
 
+mod exchange;
 mod figures;
 mod measures;
 mod page;

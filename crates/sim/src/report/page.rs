@@ -37,8 +37,8 @@ pub(super) fn escape(text: &str) -> String {
 
 /// The whole page.
 pub(super) fn page(title: &str, variants: &[Variant<'_>], scenario_toml: &str) -> String {
-    let sections = sections(variants);
     let rows = compare(variants);
+    let sections = sections(variants, &rows);
     let title = escape(title);
     let mut body = format!(
         "<header><p class=\"brand\">Pliant</p><h1>{title}</h1>{}{}</header>\n",
@@ -150,14 +150,24 @@ fn print_count(count: u64) -> String {
 }
 
 fn warnings(variants: &[Variant<'_>]) -> String {
-    let interrupted: Vec<_> = variants.iter().filter(|variant| variant.result.interrupted).collect();
     let named =
-        |variant: &&Variant<'_>| if variant.label.is_empty() { "This run".into() } else { escape(variant.label) };
-    let warning = |variant: &&Variant<'_>| {
-        let ms = number(variant.result.simulated.as_secs_f64() * 1e3);
-        format!("<p class=\"warning\">{} was interrupted: results cover the first {ms} ms only.</p>\n", named(variant))
-    };
-    interrupted.iter().map(warning).collect()
+        |variant: &Variant<'_>| if variant.label.is_empty() { "This run".into() } else { escape(variant.label) };
+    let paragraph = |text: String| format!("<p class=\"warning\">{text}</p>\n");
+    let mut texts = Vec::new();
+    for variant in variants {
+        if variant.result.interrupted {
+            let ms = number(variant.result.simulated.as_secs_f64() * 1e3);
+            texts.push(paragraph(format!("{} was interrupted: results cover the first {ms} ms only.", named(variant))));
+        }
+        if let Some(why) = &variant.result.overloaded {
+            texts.push(paragraph(format!(
+                "{} overloaded its testbed and is no result: {}.",
+                named(variant),
+                escape(why)
+            )));
+        }
+    }
+    texts.concat()
 }
 
 fn swatch(index: usize) -> String {
@@ -167,7 +177,14 @@ fn swatch(index: usize) -> String {
 /// The table of groups, and in a comparison of their variants: what this does to the traffic.
 fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
     let columns = measures(rows, variants);
-    let head = columns.iter().map(|measure| format!("<th scope=\"col\">{}{}</th>", measure.title, unit(measure.unit)));
+    // Where there is little room, columns that say nothing make way.
+    let columns: Vec<(&Measure, &str)> = columns
+        .into_iter()
+        .map(|measure| (measure, if measure.is_all_zero(rows) { " class=\"zero\"" } else { "" }))
+        .collect();
+    let head = columns
+        .iter()
+        .map(|(measure, class)| format!("<th scope=\"col\"{class}>{}{}</th>", measure.title, unit(measure.unit)));
     let second = if variants > 1 { "variant" } else { "transport" };
     let title = if variants > 1 { "What it does to the traffic" } else { "Result" };
     let mut html = format!(
@@ -186,7 +203,7 @@ fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
             }
             html.push_str(&variant_cell(row, variants, !is_of_one_class(group)));
             let reference = (index > 0 && group[0].variant_index == 0).then(|| &group[0]);
-            html.extend(columns.iter().map(|measure| value_cell(measure, row, reference)));
+            html.extend(columns.iter().map(|(measure, class)| value_cell(measure, class, row, reference)));
             html.push_str("</tr>");
         }
         html.push_str("</tbody>");
@@ -203,6 +220,12 @@ fn main_notes(rows: &[ComparisonRow], variants: usize) -> String {
     } else {
         ""
     };
+    let promised = if rows.iter().any(|row| row.group.min_share < 1.0 && row.group.all.fair_share.is_some()) {
+        " <b>Below promise</b>: part of the flows that got less of their max-min fair rate than <code>min_share</code> \
+         promises; <b>least share</b>: what the worst of them got."
+    } else {
+        ""
+    };
     let compared = if variants > 1 {
         " <b>Share kept</b>: rate of the group's flows while they are open, relative to the first variant. Changes are \
          against the first variant."
@@ -212,7 +235,7 @@ fn main_notes(rows: &[ComparisonRow], variants: usize) -> String {
     format!(
         "<p class=\"note\"><b>FCT</b>: flow completion time, from the application's start to the receiver's last needed \
          byte. <b>Slowdown</b>: FCT over the time the flow would take alone on its path; 1 is ideal. <b>Goodput</b>: \
-         payload delivered over the simulated time.{objects}{compared} <b>≥</b>: flows still under way at the end, which count with the time they have taken so far, could raise it.</p>"
+         payload delivered over the time from the first start to the last completion, or the end of the run.{objects}{promised}{compared} <b>≥</b>: flows still under way at the end, which count with the time they have taken so far, could raise it.</p>"
     )
 }
 
@@ -242,9 +265,9 @@ fn variant_cell(row: &ComparisonRow, variants: usize, with_class: bool) -> Strin
     }
 }
 
-fn value_cell(measure: &Measure, row: &ComparisonRow, reference: Option<&ComparisonRow>) -> String {
+fn value_cell(measure: &Measure, class: &str, row: &ComparisonRow, reference: Option<&ComparisonRow>) -> String {
     let change = reference.and_then(|reference| change(measure, row, reference)).unwrap_or_default();
-    format!("<td>{}{change}</td>", measure.print(row))
+    format!("<td{class}>{}{change}</td>", measure.print(row))
 }
 
 /// The relative change of a measure of which less or more is better; nothing can be said of lower bounds.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::measures::{Format, Measure, measures};
+use super::measures::{Measure, measures};
 use crate::results::comparison::{ComparisonRow, Variant, compare};
 
 /// Most characters of the name of a group, and of a variant's label, in a line; longer ones go over several.
@@ -70,8 +70,7 @@ impl Column {
         let (first, second) = measure.title.rsplit_once(' ').unwrap_or((measure.title, measure.unit));
         let heading = [first, second];
         let width = heading.into_iter().chain(cells.iter().map(String::as_str)).map(length).max().unwrap_or(0);
-        let is_zero = |row: &ComparisonRow| measure.value(row).is_none_or(|estimate| estimate.value == 0.0);
-        let is_all_zero = measure.format == Format::Count && rows.iter().all(is_zero);
+        let is_all_zero = measure.is_all_zero(rows);
         Self { measure, heading, cells, width, is_all_zero }
     }
 
@@ -186,6 +185,27 @@ mod tests {
             let shown = measures(&compare(&variants), 2).len() - table.all_zero.len() - table.no_room.len();
             assert!(shown >= 5 && !table.no_room.contains(&"FCT p99"), "{}", table.text);
         }
+    }
+
+    /// Whether a promised share was kept is among what matters, and not told of what promises nothing.
+    #[test]
+    fn a_promise_is_held_against_what_came_of_it() {
+        let mut result = samples::run();
+        for flow in &mut result.flows {
+            flow.fair_share = crate::results::Share::new(Some(if flow.id % 40 < 10 { 0.25 } else { 0.5 }));
+        }
+        let variants = [Variant { label: "a", result: &result }, Variant { label: "b", result: &result }];
+        let rows = compare(&variants);
+        let promised: Vec<String> = measures(&rows, 2)
+            .iter()
+            .filter(|measure| ["below promise", "least share"].contains(&measure.title))
+            .flat_map(|measure| rows.iter().map(|row| measure.print(row)))
+            .collect();
+        assert_eq!(promised, ["–", "–", "25.0 %", "25.0 %", "–", "–", "25.0 %", "25.0 %"]);
+        let text = text_table(&variants, Some(100)).text;
+        assert!(text.lines().nth(1).unwrap().contains("promise"), "{text}");
+        result.groups[1].min_share = 1.0;
+        assert!(!text_table(&[Variant { label: "", result: &result }], None).text.contains("promise"));
     }
 
     /// Of what moves objects, their times come first.

@@ -57,13 +57,29 @@ fn a_report_tells_what_identifies_the_run() {
     assert!(!page.contains("was interrupted"));
     run.interrupted = true;
     assert!(render(&run, SCENARIO).contains("This run was interrupted"));
+    run.overloaded = Some("3 frames < 4".into());
+    assert!(render(&run, SCENARIO).contains("This run overloaded its testbed and is no result: 3 frames &lt; 4."));
+}
+
+/// All flows of the second group are of one size: it has no plots by size, and the columns of counts that are zero
+/// everywhere can make way.
+#[test]
+fn what_says_nothing_makes_way() {
+    let mut run = samples::run();
+    let classes = |run: &RunResult| render(run, SCENARIO).matches("class=\"zero\"").count();
+    run.flows.iter_mut().for_each(|flow| flow.timeouts = 1);
+    let before = classes(&run);
+    run.flows.iter_mut().for_each(|flow| flow.timeouts = 0);
+    assert_eq!(classes(&run), before + 3, "heading and both groups");
+    run.flows.retain(|flow| flow.group == 1);
+    assert!(!render(&run, SCENARIO).contains("<h3>Slowdown by flow size"));
 }
 
 #[test]
 fn every_plot_has_data_and_a_place() {
     let run = samples::run();
     let variants = [Variant { label: "a", result: &run }, Variant { label: "b", result: &run }];
-    for (page, plots) in [(render(&run, SCENARIO), 6), (render_comparison("ab", &variants, SCENARIO), 2 * 5 + 4)] {
+    for (page, plots) in [(render(&run, SCENARIO), 6), (render_comparison("ab", &variants, SCENARIO), 1 + 5 + 3 + 4)] {
         assert_eq!(page.matches("<div class=\"plot\"").count(), plots);
         let start = page.find("id=\"figures\">").unwrap() + "id=\"figures\">".len();
         let json = &page[start..start + page[start..].find("</script>").unwrap()];

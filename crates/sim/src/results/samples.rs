@@ -71,6 +71,7 @@ pub(crate) fn run_with(flows: u64, load: f64) -> RunResult {
         events: 34_567_890,
         control_messages: 0,
         interrupted: false,
+        overloaded: None,
         groups: vec![group("search", "dctcp"), group("training", "reflex")],
         flows: (0..flows).map(|id| scattered_flow(id, flows, load)).collect(),
         ports: (0..4).map(port).collect(),

@@ -4,6 +4,7 @@
 //! A flow still under way at the end enters with the time it has taken so far: its true time is longer, so what it
 //! could raise is a lower bound and says so. Dropping such flows would favour the runs that starve them.
 
+use pliant_proto::time::Instant;
 use serde::Serialize;
 
 use super::objects::ObjectRow;
@@ -149,7 +150,8 @@ pub struct FlowStatistics {
     pub ran_to_end: u64,
     /// Payload bytes delivered, those of unfinished flows too.
     pub delivered_bytes: u64,
-    /// Payload delivered over the run's whole simulated time, in Gbit/s.
+    /// Payload delivered over the time in which at least one flow could be open, from the first start to the last
+    /// completion or the run's end, in Gbit/s: how long other traffic goes on does not count.
     pub goodput_gbit_per_s: f64,
     /// Rate of a flow while it is open, in Gbit/s: bytes delivered over the sum of the flows' own durations.
     pub flow_rate_gbit_per_s: f64,
@@ -189,9 +191,10 @@ impl FlowStatistics {
         let in_state = |state| flows.iter().filter(|flow| flow.state == state).count() as u64;
         let sum = |count: fn(&FlowRow) -> u32| flows.iter().map(|flow| u64::from(count(flow))).sum();
         let delivered_bytes = flows.iter().fold(0u64, |total, flow| total.saturating_add(flow.delivered_bytes));
-        let seconds = result.simulated.as_secs_f64();
-        let open = |flow: &&FlowRow| flow.completed.unwrap_or(result.end()).since(flow.start).as_secs_f64();
-        let open_seconds: f64 = flows.iter().map(open).sum();
+        let over = |flow: &&FlowRow| flow.completed.unwrap_or(result.end());
+        let first = flows.iter().map(|flow| flow.start).min().unwrap_or(Instant::ZERO);
+        let last = flows.iter().map(over).max().unwrap_or(Instant::ZERO);
+        let open_seconds: f64 = flows.iter().map(|flow| over(flow).since(flow.start).as_secs_f64()).sum();
         let rate = |seconds: f64| if seconds > 0.0 { delivered_bytes as f64 * 8e-9 / seconds } else { 0.0 };
         Self {
             flows: flows.len() as u64,
@@ -200,7 +203,7 @@ impl FlowStatistics {
             sent_with_loss: in_state(FlowState::SentWithLoss),
             ran_to_end: in_state(FlowState::RanToEnd),
             delivered_bytes,
-            goodput_gbit_per_s: rate(seconds),
+            goodput_gbit_per_s: rate(last.since(first).as_secs_f64()),
             flow_rate_gbit_per_s: rate(open_seconds),
             fct_us: Distribution::of(flows.iter().filter_map(|flow| fct_us(flow, result)).collect()),
             slowdown: Distribution::of(flows.iter().filter_map(|flow| slowdown(flow, result)).collect()),

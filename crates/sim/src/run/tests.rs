@@ -76,6 +76,22 @@ fn a_send_buffer_is_filled_again_as_it_drains() {
     }
 }
 
+/// What progress tells of hops costs no more than the events do, however many links there are, and is as old as that
+/// many events at most.
+#[test]
+fn progress_does_not_count_all_links_after_every_slice() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 500\nlink = { rate = '10Gbit/s', delay = '1us' }\n\
+                [traffic.a]\nkind = 'flows'\nflows = [{ source = 0, destination = 1, size = '1MB' }]\n";
+    let scenario = Scenario::parse(text, Path::new("wide.toml")).unwrap().resolve().unwrap();
+    let links = scenario.topology.links().len() as u64;
+    let mut told = Vec::new();
+    let result = run(&scenario, &AtomicBool::new(false), &mut |progress| told.push(progress.packet_hops)).unwrap();
+    assert!(told.is_sorted() && told.len() > 500, "{} slices", told.len());
+    assert!(result.packet_hops - told[told.len() - 1] < links, "{told:?} of {}", result.packet_hops);
+    told.dedup();
+    assert!((2..=1 + result.events / links).contains(&(told.len() as u64)), "{told:?} at {} events", result.events);
+}
+
 /// Equal seeds give equal runs, recorded or not; another seed gives another.
 #[test]
 fn the_digest_depends_on_the_seed_alone() {
@@ -176,6 +192,21 @@ fn shares_change_no_run() {
             (flow.fair_share.get().unwrap(), flow.fluid_share.get().unwrap(), flow.slowdown().unwrap());
         assert!(fair <= 1.0 + 1e-9 && (fluid - 1.0 / slowdown).abs() < 1e-6, "{fair} {fluid} {slowdown}");
     }
+}
+
+/// Where a contract promises a share, each flow is held against it without being asked, unless the file says not to.
+#[test]
+fn a_promised_share_is_held_against_what_came_of_it() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 3\nlink = { rate = '10Gbit/s', delay = '1us' }\n\
+                [queues]\nplan = 'reflex'\n[traffic.backup]\nkind = 'flows'\nflows = [{ source = 0, destination = 2, size = '1MB' }]\n\
+                contract = { min_share = 0.5 }\nreflex = {}\n";
+    let share = |text: &str| {
+        let resolved = Scenario::parse(text, Path::new("star.toml")).unwrap().resolve().unwrap();
+        run(&resolved, &AtomicBool::new(false), &mut |_| {}).unwrap().flows[0].fair_share.get()
+    };
+    assert!(share(text).is_some_and(|share| share > 0.9));
+    assert_eq!(share(&format!("shares = false\n{text}")), None);
+    assert_eq!(share(&text.replace("0.5", "1")), None);
 }
 
 /// A flow and its duplicate find each other in the results.

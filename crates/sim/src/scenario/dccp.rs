@@ -37,7 +37,7 @@ pub struct DccpSpec {
 
 /// Packets that one acknowledgement answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a number of packets, 1 to 65535, or \"adaptive\"")]
 pub enum AckRatioSpec {
     /// So many.
     Fixed(u16),

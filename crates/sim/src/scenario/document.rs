@@ -12,7 +12,8 @@ use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 use super::error::{Place, ScenarioError};
-use super::suggest;
+use super::words;
+use crate::suggest;
 
 /// A TOML file with the overrides that were laid over it.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Document {
             // The parser does not say which.
             let which = text.get(span.clone()).filter(|_| why == "duplicate key");
             let why = which.map_or(why.clone(), |which| format!("{why} `{}`", which.trim()));
-            let why = suggest::in_words(&why);
+            let why = words::in_words(&why);
             ScenarioError::Syntax { place: place(span.start), why }
         };
         let parsed = DeTable::parse(text).map_err(|error| syntax(&error))?;
@@ -63,12 +64,16 @@ impl Document {
     /// Where `key` was given, or something below it; where the nearest table around it begins otherwise.
     pub(crate) fn place(&self, key: &str) -> Place {
         let below = format!("{key}.");
-        let first_below = self.places.range(below.clone()..).next().filter(|(key, _)| key.starts_with(&below));
+        let first_below = |below: &str| {
+            let first = self.places.range(below.to_owned()..).next();
+            first.filter(|(key, _)| key.starts_with(below)).map(|(_, place)| place)
+        };
         let around = || {
             let mut tables = key.rmatch_indices('.').map(|(dot, _)| &key[..dot]);
-            tables.find_map(|table| self.places.get(table))
+            // A table that only the command line names has no place but that of its keys.
+            tables.find_map(|table| self.places.get(table).or_else(|| first_below(&format!("{table}."))))
         };
-        let place = self.places.get(key).or(first_below.map(|(_, place)| place)).or_else(around);
+        let place = self.places.get(key).or_else(|| first_below(&below)).or_else(around);
         let place = place.or_else(|| self.places.get(""));
         place.cloned().unwrap_or_else(|| Place::Line { file: self.file.clone(), line: 1 })
     }
@@ -76,6 +81,11 @@ impl Document {
     /// Whether `key` was given.
     pub(crate) fn gives(&self, key: &str) -> bool {
         self.places.contains_key(key)
+    }
+
+    /// Whether a flag gave `key`.
+    pub(super) fn is_from_command_line(&self, key: &str) -> bool {
+        matches!(self.places.get(key), Some(Place::Flag(_)))
     }
 
     /// An error about `key`.
@@ -168,7 +178,7 @@ impl Document {
         }
         if message.starts_with("unknown field") {
             let name = quoted.next().unwrap_or_default();
-            let names: Vec<_> = quoted.chain(suggest::keys_beside(path)).collect();
+            let names: Vec<_> = quoted.chain(words::keys_beside(path)).collect();
             return self.error(path, suggest::unknown("key", &name, &names));
         }
         if message.starts_with("unknown variant") {
@@ -177,7 +187,7 @@ impl Document {
             let path = if self.places.contains_key(&kind) { &kind } else { path };
             return self.error(path, suggest::unknown("value", &name, &quoted.collect::<Vec<_>>()));
         }
-        self.error(path, suggest::in_words(&message.replace('\n', " ")))
+        self.error(path, words::in_words(&message.replace('\n', " ")))
     }
 }
 

@@ -60,15 +60,18 @@ impl Resolved {
             }
         }
         let flows = (flows as f64 * share) as u64;
-        let links = self.topology.links().len() as u64;
-        let memory_bytes = self.topology.memory_bytes() as u64
-            + self.routing.memory_bytes() as u64
-            + links * PORT_BYTES
+        let memory_bytes = self.network_bytes()
             + flows * size_of::<FlowRow>() as u64
             + flows.min(FLOWS_AT_ONCE) * 3 * size_of::<AnyTransport>() as u64;
         // Every second packet is acknowledged.
         let hops_per_packet = 1.5 * self.routing.max_hops() as f64;
         Estimate { flows, packet_hops: packets * share * hops_per_packet, memory_bytes }
+    }
+
+    /// Memory of the network before its first flow, in bytes.
+    pub fn network_bytes(&self) -> u64 {
+        let built = self.topology.memory_bytes() + self.routing.memory_bytes();
+        built as u64 + self.topology.links().len() as u64 * PORT_BYTES
     }
 
     /// Most bytes that one flow can move: at its host's rate; of one without an end, which has time to find its

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
+use super::Scenario;
 use super::document::Document;
 use super::error::{Place, ScenarioError};
-use super::{Scenario, suggest};
+use crate::suggest;
 
 /// A key's new value, from the command line or a variant.
 #[derive(Clone, PartialEq, Debug)]
@@ -76,13 +77,17 @@ pub(super) fn parse_value(text: &str) -> Value {
 }
 
 impl Scenario {
-    /// Lays one override over the document; `keys` are those there are.
-    pub(super) fn apply(&mut self, change: &Override, keys: &BTreeSet<String>) -> Result<(), ScenarioError> {
+    /// Lays one override over the document; `keys` are those there are, asked for only where a short key needs a search.
+    pub(super) fn apply<'k>(
+        &mut self,
+        change: &Override,
+        keys: impl FnOnce() -> &'k BTreeSet<String>,
+    ) -> Result<(), ScenarioError> {
         let refuse = |why: String| match &change.place {
             Place::Flag(flag) => ScenarioError::Override { flag: flag.clone(), why },
             place @ Place::Line { .. } => ScenarioError::Key { place: place.clone(), key: change.key.clone(), why },
         };
-        let key = full_key(&change.key, keys).map_err(refuse)?;
+        let key = full_key(&change.key, keys, |key| self.document.gives(key)).map_err(refuse)?;
         if let Some(group) = key.strip_prefix("traffic.").and_then(|rest| rest.split('.').next()) {
             let groups = self.groups();
             if !groups.iter().any(|name| name == group) {
@@ -92,7 +97,28 @@ impl Scenario {
         if key.split('.').next() == Some("queues") && (key == "queues.plan" || key == "queues.queue") {
             self.document.forget_other_plan(&key);
         }
+        if let Some(why) = self.not_written_out(&key) {
+            return Err(refuse(why));
+        }
         self.document.set(&key, change.value.clone(), &change.place).map_err(refuse)
+    }
+
+    /// Why `key`, of one of the queues, cannot be set where the file does not write them out.
+    fn not_written_out(&self, key: &str) -> Option<String> {
+        let mut parts = key.split('.');
+        let table = parts.next().filter(|table| matches!(*table, "queues" | "host_queues"))?;
+        parts.next().filter(|&part| part == "queue").and(parts.next())?;
+        let queues = self.document.root().get(table);
+        if queues.is_some_and(|queues| queues.get("queue").is_some()) {
+            return None;
+        }
+        let plan = queues.and_then(|queues| queues.get("plan")?.as_str());
+        let (whose, name) =
+            plan.map_or(("of the default plan".to_owned(), "shared"), |plan| (format!("of the plan {plan}"), plan));
+        Some(format!(
+            "`{key}`: the queues {whose} are not written out in the file; write them as `[[{table}.queue]]` in place of \
+             `{table}.plan`, as `pliant show {name}` prints them"
+        ))
     }
 
     fn groups(&self) -> Vec<String> {
@@ -101,14 +127,23 @@ impl Scenario {
     }
 }
 
-/// The key that `key` means: itself if it begins at the top, else the only one that ends so.
-fn full_key(key: &str, keys: &BTreeSet<String>) -> Result<String, String> {
+/// The key that `key` means: itself if it begins at the top, else the only one that ends so, or of several the only one
+/// that is `written` and no default.
+fn full_key<'k>(
+    key: &str,
+    keys: impl FnOnce() -> &'k BTreeSet<String>,
+    written: impl Fn(&str) -> bool,
+) -> Result<String, String> {
     let first = key.split('.').next().unwrap_or(key);
     if TOP.contains(&first) {
         return Ok(key.to_owned());
     }
+    let keys = keys();
     let ending = format!(".{key}");
-    let candidates: Vec<&String> = keys.iter().filter(|full| full.ends_with(&ending)).collect();
+    let mut candidates: Vec<&String> = keys.iter().filter(|full| full.ends_with(&ending)).collect();
+    if candidates.iter().filter(|full| written(full)).count() == 1 {
+        candidates.retain(|full| written(full));
+    }
     match candidates[..] {
         [only] => Ok(only.clone()),
         [] => {

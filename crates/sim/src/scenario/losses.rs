@@ -4,8 +4,8 @@ use pliant_proto::time::{Instant, Span};
 use serde::{Deserialize, Serialize};
 
 use super::queues::KeyError;
-use super::suggest;
 use crate::engine::{LinkLoss, LossKind};
+use crate::suggest;
 use crate::topology::{LinkId, Topology};
 use crate::units_serde;
 

@@ -28,6 +28,7 @@ mod losses;
 mod marking;
 mod ndp;
 mod near_opt;
+mod odd_queues;
 mod outages;
 mod overload;
 mod presets;
@@ -40,12 +41,12 @@ mod resolve_group;
 mod resolved;
 mod scdp;
 mod spec;
-pub(crate) mod suggest;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
 mod warnings;
+mod words;
 
 pub(crate) use atp::LINE_RATE;
 pub use atp::{AtpSpec, OrderName, PFabricSpec, ProfileName, VariantName};
@@ -73,10 +74,10 @@ pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
 pub use resolved::{Carrier, Group, Legacy, Resolved, TcpCarrier};
 pub use scdp::ScdpSpec;
 pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
-pub use suggest::nearest;
 pub use tcp::{DelayExtremes, EcnEcho, TcpSpec};
 pub use udp::UdpSpec;
 
+use std::cell::LazyCell;
 use std::path::Path;
 
 use document::Document;
@@ -113,9 +114,10 @@ impl Scenario {
     pub fn with(&self, overrides: &[Override]) -> Result<Self, ScenarioError> {
         let mut scenario = self.clone();
         if !overrides.is_empty() {
-            let keys = keys::full_keys(self);
+            // They are those of the scenario resolved, which takes long if its network is large.
+            let keys = LazyCell::new(|| keys::full_keys(self));
             for change in overrides {
-                scenario.apply(change, &keys)?;
+                scenario.apply(change, || &keys)?;
             }
             scenario.document.anchor_paths();
         }
@@ -128,6 +130,12 @@ impl Scenario {
         let overrides =
             |name: &str, table: &toml::Table| Override::all_in(&self.document, &format!("variants.{name}"), table);
         Ok(spec.variants.iter().map(|(name, table)| (name.clone(), overrides(name, table))).collect())
+    }
+
+    /// Whether its seed decides more of [`Resolved::to_toml`] than the key `seed`: a reserved share that follows the
+    /// traffic is written out.
+    pub fn seed_decides_settings(&self) -> Result<bool, ScenarioError> {
+        Ok(resolve::follows_traffic(&self.document.decode()?))
     }
 
     /// Every default filled in, everything built and checked.

@@ -26,20 +26,21 @@ impl Resolved {
     /// What the groups together put on the link that they load most at some time, in a line; `None` of traffic that has
     /// no mean.
     pub fn busiest_link(&self) -> Option<String> {
-        self.busiest().map(|(_, told)| told)
+        self.busiest(|_| true).map(|(_, told)| told)
     }
 
-    /// The same if it is more than the link carries: queues before it grow without end. Each group alone is checked when
-    /// the scenario is resolved.
+    /// The same, of groups that go on, if it is more than the link carries: queues before it grow without end. Each group
+    /// alone is checked when the scenario is resolved.
     pub(super) fn overload_warning(&self) -> Option<String> {
-        let (load, told) = self.busiest()?;
+        let (load, told) = self.busiest(|group| !group.once)?;
         (load > 1.0 + ROUNDING).then(|| format!("traffic puts {told}: its queue grows without end"))
     }
 
     /// The greatest load of a link as a part of its rate, and what makes it.
-    fn busiest(&self) -> Option<(f64, String)> {
+    fn busiest(&self, counts: impl Fn(&Offered) -> bool) -> Option<(f64, String)> {
         // A trace that vanished is told of when the scenario runs.
-        let offered = self.offered().ok()?;
+        let mut offered = self.offered().ok()?;
+        offered.retain(counts);
         let mut changes: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * offered.len());
         for (number, group) in offered.iter().enumerate() {
             changes.extend([(group.window.start, true, number), (group.window.end, false, number)]);

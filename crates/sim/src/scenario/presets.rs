@@ -8,7 +8,7 @@ use pliant_proto::units::Bytes;
 use super::limit::{Length, Limit};
 use super::marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 use super::queues::{DEFAULT_QUANTUM, DisciplineName, QueueSpec, QueuesSpec, Scheduler, ShaperSpec, TrimSpec};
-use super::suggest;
+use crate::suggest;
 
 /// Names of queue plans and what they are. `W-W` stands for any weights, one queue each, such as `dwrr-9-1`.
 pub const PRESETS: &[(&str, &str)] = &[

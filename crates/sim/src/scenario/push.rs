@@ -202,7 +202,7 @@ pub(super) fn push_carrier(
         return refuse("contract.weight", format!("{} is below 0.5, the least weight of push", contract.weight));
     }
     if spec.high_weight.is_some_and(|weight| !(1.0..=1e9).contains(&weight)) {
-        return refuse("push.high_weight", "must lie in 1..=1e9".to_owned());
+        return refuse("push.high_weight", "must lie in [1, 1e9]".to_owned());
     }
     let config = PushConfig {
         data_class: TrafficClass::new(group.class),

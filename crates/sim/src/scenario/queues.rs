@@ -58,7 +58,7 @@ pub struct QueuesSpec {
 
 /// Share of each link that a plan reserves for transports with credits.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a share, a number above 0 and up to 1, or \"traffic\"")]
 pub enum Reserve {
     /// This share, in (0, 1].
     Share(f64),

@@ -123,6 +123,13 @@ impl ReflexSpec {
         if clock_offset > Span::from_secs(1) {
             return refuse("clock_offset", "must be at most 1s".to_owned());
         }
+        if let Some((low, queue)) = self.low_class.and_then(|low| Some((low, only_queue(group, low, queues)?))) {
+            let why = format!(
+                "class {low} goes through \"{queue}\", the queue of class {} itself: nobody would give way",
+                group.class
+            );
+            return refuse("low_class", why);
+        }
         Ok(ReflexGroup { config, clock_offset })
     }
 
@@ -140,24 +147,14 @@ impl ReflexSpec {
     }
 
     /// What is odd about it, if anything: the key and why. `round_trip` is that of the group's flows.
-    pub(super) fn oddity(
-        &self,
-        group: &GroupSpec,
-        queues: &[(&str, &QueuesSpec)],
-        round_trip: Span,
-    ) -> Option<KeyError> {
-        let below = |key: &str, why: String| Some((format!("reflex.{key}"), why));
-        let low = self.low_class.unwrap_or(LOW_CLASS);
-        let same = |plan: &QueuesSpec| queue_of(plan, low) == queue_of(plan, group.class);
-        if self.give_way == GiveWayName::Queue && queues.iter().all(|(_, plan)| same(plan)) {
-            let why = format!("classes {} and {low} share a queue everywhere: nobody gives way", group.class);
-            return below("low_class", why);
-        }
+    pub(super) fn oddity(&self, round_trip: Span) -> Option<KeyError> {
         let settles = self.interval.times(u64::from(self.warmup.min(self.measure)));
         if settles < round_trip {
-            let why =
-                format!("phases of {settles} are shorter than a round trip of {round_trip}: shares cannot be told");
-            return below("interval", why);
+            let why = format!(
+                "phases of {settles} are shorter than a round trip of {}: shares cannot be told",
+                round_trip.rounded()
+            );
+            return Some(("reflex.interval".to_owned(), why));
         }
         None
     }
@@ -192,6 +189,18 @@ impl ReflexGroup {
 /// The queue that takes a class.
 pub(super) fn queue_of(plan: &QueuesSpec, class: u8) -> Option<usize> {
     plan.queue.iter().position(|queue| queue.classes.contains(&class))
+}
+
+/// The name of the queue that takes data of the group whether it gives way or not, if no plan has another. A trace says
+/// the class of each flow.
+fn only_queue<'q>(group: &GroupSpec, low: u8, queues: &[(&str, &'q QueuesSpec)]) -> Option<&'q str> {
+    if matches!(group.traffic, TrafficSpec::Trace(_)) {
+        return None;
+    }
+    let shared = |plan: &QueuesSpec| queue_of(plan, low).filter(|&queue| Some(queue) == queue_of(plan, group.class));
+    let all = queues.iter().all(|(_, plan)| shared(plan).is_some());
+    let (_, first) = queues.first().filter(|_| all)?;
+    shared(first).map(|queue| first.queue[queue].name.as_str())
 }
 
 /// Whether some flows have no end.

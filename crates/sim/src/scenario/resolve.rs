@@ -34,12 +34,11 @@ const LEAST_SHARE: f64 = 0.01;
 /// Fills in, builds and checks.
 pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     let spec: ScenarioSpec = document.decode()?;
-    let follows = |queues: &QueuesSpec| queues.follows_traffic();
-    let oracle = follows(&spec.queues) || spec.host_queues.as_ref().is_some_and(follows);
     let resolved = resolve_spec(document, spec.clone())?;
-    if !oracle {
+    if !follows_traffic(&spec) {
         return Ok(resolved);
     }
+    let follows = |queues: &QueuesSpec| queues.follows_traffic();
     check_oracle(&resolved).map_err(|why| {
         let own = spec.host_queues.as_ref().is_some_and(follows) && !follows(&spec.queues);
         document.error(if own { "host_queues.reserve" } else { "queues.reserve" }, why)
@@ -55,10 +54,18 @@ pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
     resolve_spec(document, spec)
 }
 
+/// Whether a share reserved by the queues follows the traffic.
+pub(super) fn follows_traffic(spec: &ScenarioSpec) -> bool {
+    [Some(&spec.queues), spec.host_queues.as_ref()].into_iter().flatten().any(QueuesSpec::follows_traffic)
+}
+
 fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved, ScenarioError> {
     check_top(document, &spec)?;
     spec.name.get_or_insert_with(|| document.file_stem());
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
+    // A promise of a share is held against what came of it.
+    let promises = spec.traffic.values().any(|group| group.contract.min_share < 1.0);
+    spec.shares.get_or_insert(promises && spec.routing == RoutingName::Ecmp);
     spec.variants.clear();
 
     let topology_error = |source| {
@@ -138,7 +145,7 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     {
         return refuse("measure_until", "must be after `warmup` and at most `duration`");
     }
-    if spec.shares && spec.routing != RoutingName::Ecmp {
+    if spec.shares == Some(true) && spec.routing != RoutingName::Ecmp {
         return refuse("shares", "needs `routing` \"ecmp\": a fair rate is that of one path");
     }
     if spec.sample_interval == Some(Span::ZERO) {

@@ -182,6 +182,11 @@ impl Resolved {
         self.spec.packets.mss.0 as u16
     }
 
+    /// Whether each flow's share of its max-min fair rate is computed.
+    pub fn computes_shares(&self) -> bool {
+        self.spec.shares == Some(true)
+    }
+
     /// How often the oracle of `near-opt` flows tells rates.
     pub fn oracle_interval(&self) -> Span {
         self.spec.oracle.unwrap_or_default().interval

@@ -43,9 +43,9 @@ pub struct ScenarioSpec {
     /// Flows that start here or later are left out of statistics. Default: `duration`.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub measure_until: Option<Span>,
-    /// Whether each flow's share of its max-min fair rate is computed. Default: false.
-    #[serde(default)]
-    pub shares: bool,
+    /// Whether each flow's share of its max-min fair rate is computed. Default: where a contract promises one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<bool>,
     /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"`, `"spray-round-robin"`,
     /// `"spray-permutation"` or `"two-paths"` (by packet). Default: `"ecmp"`.
     #[serde(default)]

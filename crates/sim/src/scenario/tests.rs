@@ -100,12 +100,13 @@ fn variants_replace_arrays_and_make_tables() {
 [variants.written]
 traffic.backup.tcp = {}
 traffic.web = { reflex = {}, contract = { min_share = 0.8 } }
-queues.queue = [{ name = "one", classes = [0, 1], limit = "1MB" }]
+queues.queue = [{ name = "high", classes = [0], limit = "1MB" }, { name = "low", classes = [1], limit = "1MB" }]
 "#;
     let scenario = parse(&text).unwrap();
     let (_, written) = scenario.variants().unwrap().pop().unwrap();
     let resolved = scenario.with(&written).and_then(|scenario| scenario.resolve()).unwrap();
-    assert_eq!(resolved.switch_plan.queues.len(), 1);
+    let names: Vec<&str> = resolved.spec.queues.queue.iter().map(|queue| queue.name.as_str()).collect();
+    assert_eq!(names, ["high", "low"]);
     let (web, backup) = (&resolved.spec.traffic["web"], &resolved.spec.traffic["backup"]);
     assert!(web.reflex.is_some());
     assert_eq!(backup.tcp.as_ref().unwrap().min_rto.unwrap().to_string(), "5ms");
@@ -144,12 +145,12 @@ fn mistakes_are_named() {
         ("\"10Gbit/s\"", "\"10Gbps\"", "small.toml:9: `topology.host_link.rate`: \"10Gbps\" is not a rate"),
         ("\"1ms\"", "1", "small.toml:2: `duration`: integer `1` where a quantity with its unit"),
         ("\"100kB\"", "\"100k\"", "small.toml:18: `traffic.backup.size`: \"100k\" is not a size"),
-        ("load = 0.5", "load = 1.5", "small.toml:14: traffic.web.load: 1.5 would put 15.000 Gbit/s"),
-        ("\"web_search\"", "\"web_serch\"", "small.toml:13: traffic.web.workload: "),
+        ("load = 0.5", "load = 1.5", "small.toml:14: `traffic.web.load`: 1.5 would put 15.000 Gbit/s"),
+        ("\"web_search\"", "\"web_serch\"", "small.toml:13: `traffic.web.workload`: "),
         (
             "size = \"100kB\"",
             "size = \"100kB\"\nreceivers = 8",
-            "small.toml:19: traffic.backup.receivers: host 8 does not exist",
+            "small.toml:19: `traffic.backup.receivers`: host 8 does not exist",
         ),
         (
             "\"weighted-fair\"",
@@ -219,6 +220,9 @@ red = { min = 5.0, max = 15.0 }
     let error = message(set(&text, &["queues.queue.1.weight=0"]));
     assert!(error.contains("queue.1") && error.contains("weight must be above 0"), "{error}");
     assert!(message(set(&text, &["queues.queue.7.weight=1"])).contains("leads nowhere"));
+    let error = message(set(SMALL, &["queues.plan=dwrr-9-1", "queues.queue.1.weight=2"]));
+    assert!(error.contains("plan dwrr-9-1 are not written out") && error.contains("`pliant show dwrr-9-1`"), "{error}");
+    assert!(message(set(SMALL, &["host_queues.queue.0.weight=2"])).contains("`[[host_queues.queue]]`"));
 }
 
 /// Short keys find the one key they can mean; values need no quotes.
@@ -231,8 +235,9 @@ fn overrides() {
     assert_eq!(resolved.spec.traffic["backup"].tcp.as_ref().unwrap().ack_every, Some(1));
     for (change, expected) in [
         (
-            "class=1",
-            "--set class=1: `class` may mean `traffic.backup.class`, `traffic.web.class`: give more of the key",
+            "min_share=1",
+            "--set min_share=1: `min_share` may mean `traffic.backup.contract.min_share`, \
+             `traffic.web.contract.min_share`: give more of the key",
         ),
         ("laod=0.1", "--set laod=0.1: no key of this scenario ends in `laod`, did you mean `load`?"),
         ("traffic.wbe.load=0.1", "--set traffic.wbe.load=0.1: unknown traffic group `wbe`, did you mean `web`?"),
@@ -516,5 +521,75 @@ fn hosts_in_step_at_a_tail_drop_queue_are_warned_of() {
     assert!(in_step.len() == 1 && in_step[0].contains("`queues`: \"shared\" drops by its tail"), "{in_step:?}");
     for change in ["host_jitter=1us", "host_jitter=0s", "queues.plan=shared"] {
         assert_eq!(warnings(&[change]), [""; 0], "{change}");
+    }
+}
+
+/// Of several keys that end alike, a short one means the one that the file writes.
+#[test]
+fn a_short_key_means_what_the_file_writes() {
+    assert_eq!(set(SMALL, &["class=2", "queues.plan=dwrr-4-2-1"]).unwrap().spec.traffic["backup"].class, 2);
+    assert_eq!(set(SMALL, &["weight=0.5"]).unwrap().spec.traffic["backup"].contract.weight, 0.5);
+    let both = SMALL.replace("load = 0.5", "load = 0.5\nclass = 0");
+    assert!(message(set(&both, &["class=1"])).contains("may mean `traffic.backup.class`, `traffic.web.class`"));
+}
+
+/// What is wrong with a plan that the command line chose is not the file's mistake.
+#[test]
+fn a_plan_of_the_command_line_is_told_as_such() {
+    let error = message(set(SMALL, &["queues.plan=dwrr-90-10-0"]));
+    assert!(error.starts_with("--set queues.plan=dwrr-90-10-0: "), "{error}");
+}
+
+/// A class of its own in one queue with the others is told of, unless a variant or the command line makes that queue the
+/// one to compare with.
+#[test]
+fn a_class_without_effect_is_warned_of() {
+    let (alone, _) = SMALL.split_once("[variants").unwrap();
+    let warnings = |text: &str, changes: &[&str]| set(text, changes).unwrap().warnings;
+    let idle = warnings(alone, &[]);
+    assert!(idle.len() == 1 && idle[0].contains("small.toml:20: `traffic.backup.class`: has no effect"), "{idle:?}");
+    let trace = alone.replace("class = 1", "");
+    for (text, changes) in [
+        (alone, &["queues.plan=shared"][..]),
+        (alone, &["queues.plan=strict"]),
+        (alone, &["traffic.web.class=1"]),
+        (&trace, &[]),
+        (SMALL, &[]),
+    ] {
+        assert_eq!(warnings(text, changes), [""; 0], "{changes:?}");
+    }
+}
+
+/// A plan's own threshold is for 10 Gbit/s and a datacenter: where it would leave a link dry, that is said, with the value
+/// that fits, unless the file says it itself.
+#[test]
+fn a_threshold_for_slower_links_is_warned_of() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 3\nlink = { rate = '100Gbit/s', delay = '20us' }\n\
+                [traffic.a]\nkind = 'permutation'\nsize = '1MB'\n";
+    let low = set(text, &[]).unwrap().warnings;
+    // Two links, forth and back, 80 us and some packets: 100 Gbit/s times that is 1 MB, a seventh of it 93 full frames.
+    assert!(low.len() == 1 && low[0].contains("`queues.ecn`: the plan marks from 65 packets on"), "{low:?}");
+    assert!(low[0].contains("(100Gbit/s, 80.") && low[0].contains("`ecn = \"94 packets\"` fits"), "{low:?}");
+    for change in
+        ["queues.ecn=94 packets", "queues.ecn=10 packets", "topology.link.rate=10Gbit/s", "traffic.a.transport=udp"]
+    {
+        let changes: &[&str] =
+            if change.ends_with("udp") { &[change, "traffic.a.udp.rate=1Gbit/s"] } else { &[change] };
+        assert_eq!(set(text, changes).unwrap().warnings, [""; 0], "{change}");
+    }
+}
+
+/// A time that was computed is told to four digits, one that the file says as it says it.
+#[test]
+fn warnings_tell_times_as_people_do() {
+    let slow = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 2\nlink = { rate = '10Gbit/s', delay = '1ms' }\n\
+                [queues]\nplan = 'reflex'\n[traffic.web]\nkind = 'flows'\nflows = [{ source = 0, destination = 1 }]\n\
+                tcp = { initial_rto = '1234567ns' }\ncontract = { min_share = 0.5 }\nreflex = { interval = '100us' }\n";
+    let warnings = resolve(slow).unwrap().warnings.join("\n");
+    for told in [
+        "phases of 100us are shorter than a round trip of 4.003ms: shares",
+        "1234567ns is shorter than a round trip of 4.003ms: whatever",
+    ] {
+        assert!(warnings.contains(told), "{told} in\n{warnings}");
     }
 }

@@ -8,6 +8,7 @@ use super::Resolved;
 use super::document::Document;
 use super::group::{GroupSpec, TransportName};
 use super::marking::EcnSpec;
+use super::odd_queues::{idle_classes, low_threshold};
 use super::queues::{KeyError, QueuesSpec};
 use super::reflex::queue_of;
 use super::spec::RoutingName;
@@ -29,14 +30,9 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
     let first_trips = first_round_trips(resolved);
     for (number, (name, group)) in resolved.spec.traffic.iter().enumerate() {
         if let Some(reflex) = &group.reflex {
-            let host_queues = resolved.spec.host_queues.as_ref().unwrap_or(&resolved.spec.queues);
-            let queues = [("queues", &resolved.spec.queues), ("host_queues", host_queues)];
-            reflex
-                .oddity(group, &queues, round_trip(resolved, number))
-                .into_iter()
-                .for_each(|oddity| warn(name, oddity));
+            reflex.oddity(round_trip(resolved, number)).into_iter().for_each(|oddity| warn(name, oddity));
         }
-        if let Some(oddity) = early_timeout(group, first_trips.get(&number)) {
+        if let Some(oddity) = early_timeout(group, first_trips.get(&number).map(|(_, time)| time)) {
             warn(name, oddity);
         }
         if let Some(oddity) = shared_priorities(group, &resolved.spec.queues) {
@@ -47,6 +43,8 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
             warn(name, ("transport".to_owned(), format!("{} {why}", group.transport.name())));
         }
     }
+    let odd_queues = idle_classes(document, resolved).into_iter().chain(low_threshold(document, resolved));
+    warnings.extend(odd_queues.map(|(key, why)| document.error(&key, why).to_string()));
     let unmeasured = |name: &String| document.error(&format!("traffic.{name}"), UNMEASURED).to_string();
     warnings.extend(groups_unmeasured(resolved).iter().map(unmeasured));
     warnings.extend(resolved.overload_warning());
@@ -57,7 +55,7 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
 /// Flows that hear of congestion by losses alone, at queues that drop by their tail, from hosts exactly in step.
 fn in_step(resolved: &Resolved) -> Option<String> {
     let spec = &resolved.spec;
-    if spec.host_jitter.is_some() || resolved.traffic().ok()?.nth(1).is_none() {
+    if spec.host_jitter.is_some() {
         return None;
     }
     let is_tcp = |group: &&GroupSpec| group.transport.is_tcp() || group.transport == TransportName::Kernel;
@@ -65,6 +63,7 @@ fn in_step(resolved: &Resolved) -> Option<String> {
         let queue = &spec.queues.queue[queue_of(&spec.queues, group.class)?];
         (queue.ecn == EcnSpec::Off && queue.red.is_none()).then_some(&queue.name)
     })?;
+    resolved.traffic().ok()?.nth(1)?;
     Some(format!(
         "\"{tail_drop}\" drops by its tail, and hosts are exactly in step: every tie falls to the same flows (phase \
          effects); `host_jitter = \"1us\"` breaks ties, and \"0s\" says that this is meant"
@@ -120,17 +119,23 @@ fn shared_priorities(group: &GroupSpec, queues: &QueuesSpec) -> Option<KeyError>
 /// A timeout that passes before the first answer can come: every flow sends its first packets twice.
 fn early_timeout(group: &GroupSpec, round_trip: Option<&Span>) -> Option<KeyError> {
     let (&round_trip, initial) = (round_trip?, group.tcp.as_ref()?.initial_rto?);
-    let why =
-        format!("{initial} is shorter than a round trip of {round_trip}: whatever a flow sends first, it sends twice");
+    let why = format!(
+        "{initial} is shorter than a round trip of {}: whatever a flow sends first, it sends twice",
+        round_trip.rounded()
+    );
     (initial < round_trip).then(|| ("tcp.initial_rto".to_owned(), why))
 }
 
-/// By group, the longest round-trip time among the first flows of all.
-fn first_round_trips(resolved: &Resolved) -> BTreeMap<usize, Span> {
+/// By group, the longest round-trip time among the first flows of all, and source and destination of that flow.
+pub(super) fn first_round_trips(resolved: &Resolved) -> BTreeMap<usize, ((u32, u32), Span)> {
     let mut longest = BTreeMap::new();
     for flow in resolved.traffic().into_iter().flatten().take(FLOWS_LOOKED_AT) {
-        let time: &mut Span = longest.entry(usize::from(flow.group)).or_default();
-        *time = round_trip_of(resolved, &flow).max(*time);
+        let ends = (flow.source, flow.destination);
+        let most: &mut ((u32, u32), Span) = longest.entry(usize::from(flow.group)).or_insert((ends, Span::ZERO));
+        let time = round_trip_of(resolved, &flow);
+        if time > most.1 {
+            *most = (ends, time);
+        }
     }
     longest
 }

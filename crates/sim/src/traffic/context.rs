@@ -5,7 +5,9 @@ use std::ops::Range;
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 
+use super::hosts::no_host;
 use super::{Environment, Fabric, HostSet, TrafficError, TrafficGroup, UNLIMITED_BYTES};
+use crate::suggest;
 use crate::workload::{Distribution, Size, SizeRange};
 
 /// One group in its surroundings.
@@ -37,9 +39,12 @@ impl<'a> Context<'a> {
         if let Some(group) = others().find(|group| group.name == name) {
             return Ok(Context { group, ..*self });
         }
-        let names = others().map(|group| group.name).collect::<Vec<_>>().join(", ");
-        let names = if names.is_empty() { "there is none".to_owned() } else { format!("there are: {names}") };
-        Err(self.error(key, format!("no other group is called \"{name}\", {names}")))
+        let names: Vec<&str> = others().map(|group| group.name).collect();
+        let hint = match names[..] {
+            [] => ", there is none".to_owned(),
+            _ => suggest::hint(name, names.iter().copied()),
+        };
+        Err(self.error(key, format!("no other group is called \"{name}\"{hint}")))
     }
 
     /// The hosts of a set; all hosts if the key is absent.
@@ -54,11 +59,7 @@ impl<'a> Context<'a> {
 
     pub(super) fn host(&self, key: &'static str, host: u32) -> Result<u32, TrafficError> {
         let count = self.fabric().hosts();
-        if host < count {
-            Ok(host)
-        } else {
-            Err(self.error(key, format!("host {host} does not exist, hosts are 0..{count}")))
-        }
+        if host < count { Ok(host) } else { Err(self.error(key, no_host(host, count))) }
     }
 
     /// Times at which flows may start, in picoseconds: `start..stop`, ended by the run's duration.

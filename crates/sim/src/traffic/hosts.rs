@@ -12,11 +12,19 @@ use serde::{Deserialize, Serialize};
 pub struct HostSet(Vec<Range<u32>>);
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "is not a set of hosts such as \"0..16\", [0, 3, 7] or 5")]
 enum HostSetText {
     One(u32),
     List(Vec<u32>),
     Text(String),
+}
+
+/// Refuses a host that is not one of `hosts`.
+pub(super) fn no_host(host: u32, hosts: u32) -> String {
+    match hosts.checked_sub(1) {
+        Some(last) => format!("host {host} does not exist, hosts are 0 to {last}"),
+        None => format!("host {host} does not exist, there are no hosts"),
+    }
 }
 
 impl HostSet {
@@ -26,7 +34,7 @@ impl HostSet {
         let mut indices = Vec::new();
         for range in &self.0 {
             if range.end > hosts {
-                return Err(format!("host {} does not exist, hosts are 0..{hosts}", range.end - 1));
+                return Err(no_host(range.end - 1, hosts));
             }
             for host in range.clone() {
                 if std::mem::replace(&mut seen[host as usize], true) {

@@ -204,7 +204,7 @@ impl Incast {
         let rounds = spec.rounds(context)?;
         let jitter_ps = spec.jitter.unwrap_or(Span::ZERO).as_ps();
         if jitter_ps >= rounds.period_ps {
-            let period = Span::from_ps(rounds.period_ps);
+            let period = Span::from_ps(rounds.period_ps).rounded();
             return Err(context.error("jitter", format!("must be shorter than the period, {period}")));
         }
         Ok(Self {

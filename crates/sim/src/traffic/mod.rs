@@ -188,7 +188,7 @@ impl TrafficSpec {
 #[derive(Debug, Error)]
 pub enum TrafficError {
     /// A key has a value that cannot be.
-    #[error("traffic.{group}.{key}: {why}")]
+    #[error("`traffic.{group}.{key}`: {why}")]
     Key {
         /// Name of the traffic group.
         group: String,
@@ -198,7 +198,7 @@ pub enum TrafficError {
         why: String,
     },
     /// A distribution of sizes was refused.
-    #[error("traffic.{group}.{key}: {source}")]
+    #[error("`traffic.{group}.{key}`: {source}")]
     Sizes {
         /// Name of the traffic group.
         group: String,
@@ -208,7 +208,7 @@ pub enum TrafficError {
         source: DistributionError,
     },
     /// A trace cannot be opened or read.
-    #[error("traffic.{group}.path: {path}: {source}")]
+    #[error("`traffic.{group}.path`: {path}: {source}")]
     Unreadable {
         /// Name of the traffic group.
         group: String,
@@ -218,7 +218,7 @@ pub enum TrafficError {
         source: io::Error,
     },
     /// A line of a trace does not say what it must.
-    #[error("traffic.{group}.path: {path}:{line}: {why}")]
+    #[error("`traffic.{group}.path`: {path}:{line}: {why}")]
     TraceLine {
         /// Name of the traffic group.
         group: String,

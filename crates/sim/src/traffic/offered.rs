@@ -17,8 +17,10 @@ const QUANTILES: u32 = 1 << 14;
 pub struct Offered {
     /// The group's index.
     pub group: u16,
-    /// Times at which its flows start, in picoseconds.
+    /// Times at which its flows start, in picoseconds; of a single round the whole run, over which its bytes count.
     pub window: Range<u64>,
+    /// Whether it is a single round, which no queue grows from without end.
+    pub once: bool,
     /// Mean bit/s that each sending host puts on its link.
     pub from_hosts: Vec<(u32, f64)>,
     /// Mean bit/s that each receiving host's link brings.
@@ -29,7 +31,8 @@ pub struct Offered {
     pub to_racks: Vec<(u32, f64)>,
 }
 
-/// What each group offers that starts flows again and again; lists, traces and single rounds have no mean.
+/// What each group offers that starts flows again and again; single rounds count over the whole run; lists
+/// and traces have no mean.
 pub fn offered(groups: &[TrafficGroup<'_>], environment: &Environment<'_>) -> Result<Vec<Offered>, TrafficError> {
     let mut all = Vec::new();
     for (number, context) in super::contexts(groups, environment).enumerate() {
@@ -47,11 +50,13 @@ struct MeanFlow {
     destinations: Vec<(u32, f64)>,
     /// The probability that a byte goes to another rack; `None` if that follows from the hosts' own.
     between_racks: Option<f64>,
+    /// Whether it is a single round.
+    once: bool,
 }
 
 impl MeanFlow {
     fn new(bits_per_s: f64, sources: Vec<(u32, f64)>, destinations: Vec<(u32, f64)>) -> Self {
-        Self { bits_per_s, sources, destinations, between_racks: None }
+        Self { bits_per_s, sources, destinations, between_racks: None, once: false }
     }
 
     fn offered(self, group: u16, window: Range<u64>, racks: &[u32]) -> Offered {
@@ -73,6 +78,7 @@ impl MeanFlow {
         Offered {
             group,
             window,
+            once: self.once,
             from_hosts: scaled(&self.sources),
             to_hosts: scaled(&self.destinations),
             from_racks: leaves.filter(some).collect(),
@@ -98,28 +104,35 @@ impl Context<'_> {
             TrafficSpec::Incast(spec) => {
                 let rounds = spec.rounds(self)?;
                 let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
-                let bits_per_s = rounds.flows * wire_bits(&sizes) / seconds(rounds.period_ps);
                 let (sources, destinations) = rounds.host_shares();
-                (self.window(spec.start, spec.stop)?, MeanFlow::new(bits_per_s, sources, destinations))
+                let bits = rounds.flows * wire_bits(&sizes);
+                let window = self.window(spec.start, spec.stop)?;
+                self.in_rounds(window, Some(rounds.period_ps), MeanFlow::new(bits, sources, destinations))
             }
             TrafficSpec::Periodic(spec) => {
                 let sources = self.hosts("sources", spec.sources.as_ref())?;
                 let destinations = self.hosts("destinations", spec.destinations.as_ref())?;
                 let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
-                let bits_per_s = sources.len() as f64 * wire_bits(&sizes) / seconds(self.period(spec.period)?);
+                let bits = sources.len() as f64 * wire_bits(&sizes);
+                let period = spec.period.map(|period| self.period(period)).transpose()?;
                 let destinations = match spec.destination_choice {
                     DestinationChoice::Random => uniform(&destinations),
                     DestinationChoice::Paired => paired(&sources, &destinations),
                 };
-                (self.window(spec.start, spec.stop)?, MeanFlow::new(bits_per_s, uniform(&sources), destinations))
+                let window = self.window(spec.start, spec.stop)?;
+                self.in_rounds(window, period, MeanFlow::new(bits, uniform(&sources), destinations))
             }
             TrafficSpec::AllToAll(spec) => {
-                let Some(period) = spec.period else { return Ok(None) };
+                let period = spec.period.map(|period| self.period(period)).transpose()?;
                 let hosts = self.hosts("hosts", spec.hosts.as_ref())?;
                 let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
                 let flows = hosts.len() as f64 * (hosts.len() as f64 - 1.0);
-                let bits_per_s = flows * wire_bits(&sizes) / seconds(self.period(period)?);
-                (self.window(spec.start, spec.stop)?, MeanFlow::new(bits_per_s, uniform(&hosts), uniform(&hosts)))
+                let window = self.window(spec.start, spec.stop)?;
+                self.in_rounds(
+                    window,
+                    period,
+                    MeanFlow::new(flows * wire_bits(&sizes), uniform(&hosts), uniform(&hosts)),
+                )
             }
             TrafficSpec::Objects(spec) => {
                 let ObjectRate { per_s, holders, receivers, mean_wire_bytes, window, .. } = spec.rate(self)?;
@@ -132,6 +145,15 @@ impl Context<'_> {
         Ok(Some(mean))
     }
 
+    /// When and how much per second where `round` has the bits of each round, of which there is one per `period`, or one.
+    fn in_rounds(&self, window: Range<u64>, period: Option<u64>, round: MeanFlow) -> (Range<u64>, MeanFlow) {
+        if let Some(period) = period.filter(|&period| window.end - window.start > period) {
+            return (window, MeanFlow { bits_per_s: round.bits_per_s / seconds(period), ..round });
+        }
+        let duration = self.fabric().duration.as_ps();
+        (0..duration, MeanFlow { bits_per_s: round.bits_per_s / seconds(duration), once: true, ..round })
+    }
+
     /// The flows that a `poisson` group keeps, or those that it leaves out.
     fn poisson_mean(&self, spec: &PoissonSpec, kept: bool) -> Result<(Range<u64>, MeanFlow), TrafficError> {
         let pairs = Pairs::new(self, spec.sources.as_ref(), spec.destinations.as_ref(), spec.inter_rack)?;
@@ -142,7 +164,10 @@ impl Context<'_> {
         let bits_per_s = rate * bits * if kept { part } else { 1.0 - part };
         let (sources, destinations) = pairs.host_shares();
         let between_racks = Some(pairs.link_shares().inter_rack);
-        Ok((self.window(spec.start, spec.stop)?, MeanFlow { bits_per_s, sources, destinations, between_racks }))
+        Ok((
+            self.window(spec.start, spec.stop)?,
+            MeanFlow { between_racks, ..MeanFlow::new(bits_per_s, sources, destinations) },
+        ))
     }
 }
 

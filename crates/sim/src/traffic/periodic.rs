@@ -8,7 +8,7 @@ use super::context::Context;
 use super::{Arrival, HostSet, TrafficError};
 use crate::workload::{Distribution, SizeRange};
 
-/// Each source starts one flow per period.
+/// Each source starts one flow, once or every period.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PeriodicSpec {
@@ -27,10 +27,10 @@ pub struct PeriodicSpec {
     /// Name of a flow-size distribution, or the path of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// Time from one burst of a source to its next, above 0s.
-    #[serde(with = "crate::units_serde")]
-    pub period: Span,
-    /// Delay of each source behind the one before it, wrapped at the period. Default: 0s, all at once.
+    /// Time from one burst of a source to its next, above 0s. Default: a single burst of each.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::units_serde::optional")]
+    pub period: Option<Span>,
+    /// Delay of each source behind the one before it, wrapped at the period if there is one. Default: 0s, all at once.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::units_serde::optional")]
     pub stagger: Option<Span>,
     /// When the first burst starts: the phase. Default: 0s.
@@ -62,8 +62,9 @@ pub(super) struct Periodic {
     destination_choice: Option<Stream>,
     size_choice: Stream,
     sizes: Distribution,
-    period_ps: u64,
-    period_start_ps: u64,
+    period_ps: Option<u64>,
+    /// Start of the round under way; `None` after the last one.
+    round_ps: Option<u64>,
     stop_ps: u64,
     next: usize,
 }
@@ -71,14 +72,16 @@ pub(super) struct Periodic {
 impl Periodic {
     pub(super) fn new(spec: &PeriodicSpec, context: &Context<'_>) -> Result<Self, TrafficError> {
         let window = context.window(spec.start, spec.stop)?;
-        let period_ps = context.period(spec.period)?;
+        let period_ps = spec.period.map(|period| context.period(period)).transpose()?;
         let stagger_ps = u128::from(spec.stagger.unwrap_or(Span::ZERO).as_ps());
         let sources = context.hosts("sources", spec.sources.as_ref())?;
         let destinations = context.hosts("destinations", spec.destinations.as_ref())?;
         let random = spec.destination_choice == DestinationChoice::Random;
         let mut bursts = Vec::with_capacity(sources.len());
         for (place, source) in sources.into_iter().enumerate() {
-            let offset = (place as u128 * stagger_ps % u128::from(period_ps)) as u64;
+            let behind = place as u128 * stagger_ps;
+            let offset = period_ps.map_or(behind, |period| behind % u128::from(period));
+            let offset = u64::try_from(offset).unwrap_or(u64::MAX);
             let destination = (0..2)
                 .map(|skip| destinations[(place + skip) % destinations.len()])
                 .find(|destination| *destination != source)
@@ -93,7 +96,7 @@ impl Periodic {
             size_choice: context.stream("sizes"),
             sizes: context.sizes(spec.size, spec.workload.as_deref())?,
             period_ps,
-            period_start_ps: window.start,
+            round_ps: Some(window.start),
             stop_ps: window.end,
             next: 0,
         })
@@ -106,11 +109,11 @@ impl Iterator for Periodic {
     fn next(&mut self) -> Option<Arrival> {
         if self.next == self.bursts.len() {
             self.next = 0;
-            // At the end of time the next burst lies beyond every run, like any beyond `stop`.
-            self.period_start_ps = self.period_start_ps.saturating_add(self.period_ps);
+            let now = self.round_ps?;
+            self.round_ps = self.period_ps.and_then(|period| now.checked_add(period));
         }
         let (offset, (source, paired)) = self.bursts[self.next];
-        let start = self.period_start_ps.saturating_add(offset);
+        let start = self.round_ps?.saturating_add(offset);
         if start >= self.stop_ps {
             return None;
         }

@@ -317,6 +317,36 @@ fn periodic_bursts() {
     assert_eq!(seen, [(0, 0, 2), (1, 1, 3), (2, 0, 2), (3, 1, 3)]);
 }
 
+/// Without a period each source has one burst, however late the last of them comes.
+#[test]
+fn periodic_once() {
+    let fabric = fabric(1, 4, 1, Span::from_ms(9));
+    let text = "kind = 'periodic'\nsources = '0..3'\ndestinations = 3\nsize = '1MB'\nstart = '1ms'\nstagger = '2ms'";
+    let seen: Vec<_> = flows(&fabric, &[("backup", text)]).iter().map(|flow| (flow.start, flow.source)).collect();
+    assert_eq!(seen, [(1, 0), (3, 1), (5, 2)].map(|(ms, source)| (Instant::ZERO.after(Span::from_ms(ms)), source)));
+}
+
+/// What comes once, or has no second round within the duration, counts by its bytes over the duration.
+#[test]
+fn single_rounds_are_offered_over_the_duration() {
+    let fabric = fabric(1, 8, 1, Span::from_ms(20));
+    let bits = 8.0 * ethernet().wire_bytes(5_000_000) as f64;
+    for (round, flows) in [
+        ("kind = 'periodic'\nsources = '0..4'\ndestinations = '4..8'\nstart = '5ms'", 4.0),
+        ("kind = 'periodic'\nsources = '0..4'\ndestinations = '4..8'\nperiod = '1s'", 4.0),
+        ("kind = 'all-to-all'", 56.0),
+        ("kind = 'incast'\nreceivers = 7\nsources = '0..4'\nperiod = '20ms'", 4.0),
+    ] {
+        let spec: TrafficSpec = toml::from_str(&format!("{round}\nsize = '5MB'")).unwrap();
+        let group = TrafficGroup { name: "once", spec: &spec, packets: ethernet(), messages: None };
+        let environment = Environment { fabric: &fabric, seed: 1, directory: std::path::Path::new(""), classes: &[] };
+        let offered = offered(&[group], &environment).unwrap();
+        let total: f64 = offered[0].from_hosts.iter().map(|(_, rate)| rate).sum();
+        assert!((total / (flows * bits / 0.020) - 1.0).abs() < 1e-9, "{round}: {total}");
+        assert!(offered[0].once && offered[0].window == (0..20_000_000_000), "{round}: {:?}", offered[0].window);
+    }
+}
+
 /// A random destination is never the source.
 #[test]
 fn periodic_random_destinations() {
@@ -426,7 +456,7 @@ fn trace_errors_name_file_and_line() {
     let fabric = fabric(1, 4, 1, Span::from_secs(1));
     for (row, why) in [
         ("0.5,0,1,0,", "a flow of 0 bytes"),
-        ("0.5,0,4,1,", "host 4 does not exist, hosts are 0..4"),
+        ("0.5,0,4,1,", "host 4 does not exist, hosts are 0 to 3"),
         ("0.5,2,2,1,", "host 2 would send to itself"),
         ("0.5,x,2,1,", "\"x\" is not a host index"),
         ("0.1,0,1,1,", "starts at 100ms, before the line above (200ms)"),
@@ -434,22 +464,28 @@ fn trace_errors_name_file_and_line() {
         ("NaN,0,1,1,", "\"NaN\" is not a time"),
         ("1e30,0,1,1,", "\"1e30\" is not a time"),
         ("0.5,0,1,many,", "\"many\" is not a number of bytes"),
-        ("0.5,0,1,1,gold", "\"gold\" is not a traffic class: best-effort, scavenger or 0..32"),
+        ("0.5,0,1,1,gold", "\"gold\" is not a traffic class, there are: best-effort, scavenger, 0 to 31"),
+        ("0.5,0,1,1,scavanger", "\"scavanger\" is not a traffic class, did you mean `scavenger`?"),
         ("0.5,0,1,1", "4 columns instead of 5"),
     ] {
         let file = TraceFile::new("errors", &format!("# x\nstart,src,dst,bytes,class\n0.2,0,1,1,\n# y\n\n{row}"));
         let message = error(&fabric, &file.group());
-        let place = format!("traffic.backup.path: {}:6: {why}", file.0.display());
+        let place = format!("`traffic.backup.path`: {}:6: {why}", file.0.display());
         assert!(message.starts_with(&place), "{message}");
     }
     let file = TraceFile::new("errors-header", "a,b\n");
     assert!(error(&fabric, &file.group()).contains(":1: the first line must be"));
     let file = TraceFile::new("errors-long", &format!("start,src,dst,bytes\n{}", "1".repeat(5000)));
     assert!(error(&fabric, &file.group()).contains(":2: longer than 4096 bytes"));
-    assert!(error(&fabric, "kind = 'trace'\npath = 'none.csv'").starts_with("traffic.backup.path: none.csv: "));
+    assert!(error(&fabric, "kind = 'trace'\npath = 'none.csv'").starts_with("`traffic.backup.path`: none.csv: "));
 }
 
 /// Wrong keys are refused by group and key, with what would be right.
+/// `KEY: WHY` as an error about the group `backup` says it.
+fn named(message: &str) -> String {
+    format!("`traffic.backup.{}", message.replacen(':', "`:", 1))
+}
+
 #[test]
 fn errors_name_group_and_key() {
     let fabric = fabric(2, 4, 4, Span::from_secs(1));
@@ -474,7 +510,7 @@ fn errors_name_group_and_key() {
         ("kind = 'poisson'\nload = 0.1\nworkload = 'websearch'", "workload: no workload is called \"websearch\""),
         ("kind = 'poisson'\nload = 0.1\nsize = '0B'", "size: sizes from 0 to 0 bytes"),
         ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsize_at_least = '2MB'", "size_at_least: no flow"),
-        ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = 8", "sources: host 8 does not exist, hosts are 0..8"),
+        ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = 8", "sources: host 8 does not exist, hosts are 0 to 7"),
         ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = [1, 1]", "sources: host 1 is named twice"),
         ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = '4..4'", "sources: names no host"),
         ("kind = 'poisson'\nload = 0.1\nsize = '1MB'\nsources = 1\ndestinations = 1", "destinations: no source"),
@@ -502,7 +538,7 @@ fn errors_name_group_and_key() {
         ("kind = 'flows'\nflows = [{ source = 1, destination = 9 }]", "flows: host 9 does not exist"),
     ] {
         let found = error(&fabric, text);
-        assert!(found.starts_with(&format!("traffic.backup.{message}")), "{text}\n{found}");
+        assert!(found.starts_with(&named(message)), "{text}\n{found}");
     }
 }
 
@@ -524,7 +560,7 @@ fn errors_about_other_groups() {
         let copies = ("copies", "kind = 'duplicates'\nof = 'rpc'");
         let small = ("small", "kind = 'poisson'\nload = 0.1\nsize = '1kB'\nsize_below = '2kB'");
         let error = try_flows(&fabric, 1, &[rpc, copies, small, ("backup", text)]).err().unwrap().to_string();
-        assert!(error.starts_with(&format!("traffic.backup.{message}")), "{error}");
+        assert!(error.starts_with(&named(message)), "{error}");
     }
 }
 

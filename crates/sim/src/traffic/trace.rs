@@ -23,7 +23,9 @@ use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
+use super::hosts::no_host;
 use super::{Arrival, FlowSpec, TrafficError, UNLIMITED_BYTES};
+use crate::suggest;
 
 const COLUMNS: [&str; 5] = ["start", "src", "dst", "bytes", "class"];
 /// Longest line, its end included: a file of another kind must not fill the memory.
@@ -191,11 +193,7 @@ impl Rows {
 
     fn host(&self, text: &str) -> Result<u32, String> {
         let host = text.parse().map_err(|_| format!("\"{text}\" is not a host index"))?;
-        if host < self.hosts {
-            Ok(host)
-        } else {
-            Err(format!("host {host} does not exist, hosts are 0..{}", self.hosts))
-        }
+        if host < self.hosts { Ok(host) } else { Err(no_host(host, self.hosts)) }
     }
 
     fn class(&self, text: &str) -> Result<Option<u8>, String> {
@@ -203,10 +201,12 @@ impl Rows {
             return Ok(None);
         }
         let named = self.classes.iter().position(|class| class == text).or_else(|| text.parse().ok());
-        match named.filter(|class| *class < CLASSES) {
-            Some(class) => Ok(Some(class as u8)),
-            None => Err(format!("\"{text}\" is not a traffic class: {} or 0..{CLASSES}", self.classes.join(", "))),
+        if let Some(class) = named.filter(|class| *class < CLASSES) {
+            return Ok(Some(class as u8));
         }
+        let numbers = format!("0 to {}", CLASSES - 1);
+        let names = self.classes.iter().map(String::as_str).chain([numbers.as_str()]);
+        Err(format!("\"{text}\" is not a traffic class{}", suggest::hint(text, names)))
     }
 }
 

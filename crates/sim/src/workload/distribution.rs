@@ -44,15 +44,15 @@ pub enum DistributionError {
         why: String,
     },
     /// The name is neither built in nor a path.
-    #[error("no workload is called \"{name}\" (there are {known}; a path contains a slash or a dot)")]
+    #[error("no workload is called \"{name}\" (a path contains a slash or a dot){hint}")]
     Unknown {
         /// The name asked for.
         name: String,
-        /// The names there are.
-        known: String,
+        /// The nearest name, or all there are.
+        hint: String,
     },
     /// A fixed or uniform size that cannot be drawn.
-    #[error("sizes from {least} to {most} bytes: both must lie in 1..=2^50, the first not above the second")]
+    #[error("sizes from {least} to {most} bytes: each must be 1 to 2^50, the first not above the second")]
     Range {
         /// Smallest size in bytes.
         least: u64,
@@ -231,7 +231,7 @@ fn parse_row(content: &str, previous: Option<&Point>) -> Result<Point, String> {
     }
     let cdf: f64 = cdf.parse().map_err(|_| format!("\"{cdf}\" is not a probability"))?;
     if !(0.0..=1.0).contains(&cdf) {
-        return Err(format!("the probability {cdf} is not in 0..=1"));
+        return Err(format!("the probability {cdf} is not in [0, 1]"));
     }
     let point = Point { size: size as f64, cdf };
     match previous {

@@ -12,6 +12,8 @@ use std::str::FromStr;
 use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::suggest;
+
 pub use distribution::{Distribution, DistributionError, MAX_LINES, MAX_SIZE_BYTES};
 pub use messages::{GapLaw, Message, MessageSource, Messages, MessagesSpec};
 pub use packets::PacketFormat;
@@ -22,6 +24,10 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("alibaba_storage", include_str!("../../../../workloads/alibaba_storage.csv")),
     ("cache_follower", include_str!("../../../../workloads/cache_follower.csv")),
     ("data_mining", include_str!("../../../../workloads/data_mining.csv")),
+    ("flexpass_cache_follower", include_str!("../../../../workloads/flexpass_cache_follower.csv")),
+    ("flexpass_data_mining", include_str!("../../../../workloads/flexpass_data_mining.csv")),
+    ("flexpass_facebook", include_str!("../../../../workloads/flexpass_facebook.csv")),
+    ("flexpass_web_server", include_str!("../../../../workloads/flexpass_web_server.csv")),
     ("hadoop", include_str!("../../../../workloads/hadoop.csv")),
     ("key_value", include_str!("../../../../workloads/key_value.csv")),
     ("web_search", include_str!("../../../../workloads/web_search.csv")),
@@ -55,8 +61,8 @@ fn workload(name: &str, directory: &Path) -> Result<Distribution, DistributionEr
         return Distribution::parse(name, text);
     }
     if !name.contains(['/', '\\', '.']) {
-        let known = BUILT_IN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        return Err(DistributionError::Unknown { name: name.to_owned(), known });
+        let hint = suggest::hint(name, BUILT_IN.iter().map(|(name, _)| *name));
+        return Err(DistributionError::Unknown { name: name.to_owned(), hint });
     }
     let text = std::fs::read_to_string(directory.join(name))
         .map_err(|error| DistributionError::Unreadable { name: name.to_owned(), why: error.to_string() })?;

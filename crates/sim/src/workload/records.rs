@@ -4,6 +4,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::suggest;
+
 /// The variable that names the folder of paths beginning with `$PLIANT_DATA/`.
 pub const DATA_FOLDER: &str = "PLIANT_DATA";
 
@@ -29,7 +31,8 @@ impl Records {
         let (_, header) = lines.next().ok_or_else(|| format!("{path}: is empty"))?;
         let names: Vec<&str> = header.split(',').collect();
         let place = names.iter().position(|name| *name == column);
-        let place = place.ok_or_else(|| format!("{path}: no column \"{column}\", there are: {}", names.join(", ")))?;
+        let place = place
+            .ok_or_else(|| format!("{path}: no column \"{column}\"{}", suggest::hint(column, names.iter().copied())))?;
         let (mut sizes, mut values) = (Vec::new(), Vec::new());
         for (index, line) in lines {
             let value = line.split(',').nth(place).and_then(|cell| cell.parse::<f64>().ok());

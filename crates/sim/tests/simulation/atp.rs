@@ -144,57 +144,6 @@ fn no_flow_stalls() {
     assert!(jain(&goodputs) > 0.9, "{goodputs:?}");
 }
 
-/// A flow of the profile for wide areas beside CUBIC, and alone.
-const SHARED_PATH: &str = r#"
-duration = "30s"
-drain = "0s"
-[topology]
-kind = "dumbbell"
-pairs = 2
-edge_link = { rate = "1Gbit/s", delay = "1us" }
-bottleneck_link = { rate = "100Mbit/s", delay = "10ms" }
-[queues]
-plan = "drop-tail"
-limit = "40 packets"
-[host_queues]
-plan = "drop-tail"
-limit = "10000 packets"
-[traffic.atp]
-kind = "flows"
-flows = [{ source = 0, destination = 2 }]
-transport = "atp"
-contract = { min_delivery = 0.9 }
-messages = { size = "1460B", count = 300000, streaming = true }
-atp = { profile = "wan" }
-"#;
-
-/// Behind a drop-tail queue within the delay target the profile for wide areas takes about what CUBIC takes.
-#[test]
-fn wan_profile_shares_with_cubic() {
-    let cubic = "[traffic.cubic]\nkind = \"flows\"\nflows = [{ source = 1, destination = 3 }]\ntransport = \"cubic\"\n";
-    let result = run_with(&format!("{SHARED_PATH}{cubic}"), &[]);
-    let goodputs: Vec<f64> = result.flows.iter().map(|flow| flow.delivered_bytes as f64).collect();
-    assert!(jain(&goodputs) >= 0.8, "{goodputs:?}");
-    assert!(goodputs.iter().sum::<f64>() * 8.0 / 30.0 > 85e6, "{goodputs:?}");
-}
-
-/// Behind a queue of 120 ms it keeps to its delay target of 5 ms, but for the start.
-#[test]
-fn wan_profile_leaves_no_standing_queue() {
-    let result = run_with(SHARED_PATH, &["queues.limit=1000 packets", "sample_interval=10ms"]);
-    let late = result.queue_samples.iter().filter(|sample| sample.at.as_secs_f64() > 3.0);
-    let bottleneck = result.ports.iter().find(|port| port.name == "switch 0 -> switch 1");
-    let port = bottleneck.expect("the bottleneck").port;
-    let mut held: Vec<u64> = late.filter(|sample| sample.port == port).map(|sample| sample.bytes).collect();
-    held.resize(2700, 0);
-    held.sort_unstable();
-    let delay_ms = |bytes: u64| bytes as f64 * 8.0 / 100e6 * 1e3;
-    assert!(delay_ms(held[1350]) <= 5.0, "median {} ms", delay_ms(held[1350]));
-    assert!(delay_ms(held[2699]) <= 10.0, "largest {} ms", delay_ms(held[2699]));
-    let rate = result.flows[0].delivered_bytes as f64 * 8.0 / 30.0;
-    assert!(rate > 75e6, "{rate} bit/s: it uses the link all the same");
-}
-
 /// Half a dozen jobs to one host, each of 200 messages.
 const JOBS: &str = r#"
 duration = "5ms"

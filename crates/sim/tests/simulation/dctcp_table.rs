@@ -1,4 +1,7 @@
 //! DCTCP's steady state against the sawtooth of Alizadeh et al. (SIGCOMM 2010, section 3.3) and a model of its packets.
+//!
+//! What is tested is the whole sender, the receiver's echo of marks and a switch's port. The tests of the controller
+//! (`congestion/tests/dctcp.rs`) hold it alone against the same table.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -2,6 +2,7 @@
 //! independence of the results from how the run is driven.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -21,10 +22,12 @@ use pliant_sim::engine::{Outcome, PathChoice};
 use pliant_sim::oracle::ideal_fct::slowdown;
 use pliant_sim::recorder::{NoRecorder, Recorder, SeriesRecorder};
 use pliant_sim::results::FlowState;
+use pliant_sim::run::run;
 use pliant_sim::topology::{FatTree, LeafSpine, LinkSpec, ParkingLot, Star, Topology};
 use pliant_sim::traffic::FlowSpec;
 
 use crate::common::{self, Endpoint, MSS, TestBed, cable, dumbbell, fifo, flow, near_opt, story, tcp, udp};
+use crate::scenarios::resolve_with;
 
 /// How one flow is carried.
 #[derive(Clone, Debug)]
@@ -106,7 +109,7 @@ impl Recorder for Sparse {
     }
 }
 
-fn topologies() -> impl Strategy<Value = Topology> {
+pub(crate) fn topologies() -> impl Strategy<Value = Topology> {
     let link = || (select(vec![10u64, 25, 40, 7]), 0u64..20).prop_map(|(gbit, delay_us)| cable(gbit, delay_us));
     let star = (2u32..8, link()).prop_map(|(hosts, link)| Star { hosts, link, host_delay: Span::ZERO }.build());
     let dumbbells = (1u32..5, link(), link()).prop_map(|(pairs, edge, middle)| Ok(dumbbell(pairs, edge, middle)));
@@ -228,20 +231,21 @@ fn near_opt_carriers() -> impl Strategy<Value = Carrier> {
     })
 }
 
-type Drawn = (u32, u32, u64, u64, Carrier);
+/// What is drawn for one flow: source, how far from it the destination is, bytes, start in microseconds, and the rest.
+pub(crate) type Drawn<C> = (u32, u32, u64, u64, C);
 
-fn drawn_flows(most: usize) -> impl Strategy<Value = Vec<Drawn>> {
+fn drawn_flows(most: usize) -> impl Strategy<Value = Vec<Drawn<Carrier>>> {
     drawn(most, prop_oneof![5 => tcp_carriers(), 1 => udp_carriers(), 2 => near_opt_carriers()])
 }
 
-fn drawn(most: usize, carrier: impl Strategy<Value = Carrier>) -> impl Strategy<Value = Vec<Drawn>> {
+fn drawn(most: usize, carrier: impl Strategy<Value = Carrier>) -> impl Strategy<Value = Vec<Drawn<Carrier>>> {
     let bytes = prop_oneof![1u64..3000, 1u64..300_000];
     prop::collection::vec((any::<u32>(), any::<u32>(), bytes, 0u64..500, carrier), 1..most)
 }
 
-/// Flows between the hosts `first..first + hosts`, by start time.
-fn placed(drawn: Vec<Drawn>, first: u32, hosts: u32) -> (Vec<FlowSpec>, Vec<Carrier>) {
-    let place = |(group, (source, hop, bytes, start_us, _)): (usize, &Drawn)| {
+/// Flows between the hosts `first..first + hosts`, by start time; a flow's group is its index in what was drawn.
+pub(crate) fn placed<C>(drawn: Vec<Drawn<C>>, first: u32, hosts: u32) -> (Vec<FlowSpec>, Vec<C>) {
+    let place = |(group, (source, hop, bytes, start_us, _)): (usize, &Drawn<C>)| {
         let source = source % hosts;
         let destination = (source + 1 + hop % (hosts - 1)) % hosts;
         let start = Instant::ZERO.after(Span::from_us(*start_us));
@@ -455,4 +459,17 @@ fn waiting_for_tokens_holds_nobody_up() {
         let fct = row.completed.expect("it completed").since(row.start);
         assert_eq!(fct, row.ideal_fct, "beside a device FIFO of {device_fifo_packets} packets");
     }
+}
+
+/// Between the retransmissions of a flow that hears nothing for minutes a run has nothing to do: it looks up for progress
+/// and interrupts a thousand times until `duration` and at most once per event after it.
+#[test]
+fn silence_costs_nothing() {
+    let text = "duration = '1ms'\ndrain = '1000s'\nlosses = [{ link = 'host 0 -> switch 0', at = '0s', packets = 100 }]\n\
+                [topology]\nkind = 'star'\nhosts = 2\nlink = { rate = '10Gbit/s', delay = '1us' }\n\
+                [traffic.a]\nkind = 'flows'\nflows = [{ source = 0, destination = 1, size = '1kB' }]\n";
+    let (mut looks, interrupt) = (0, AtomicBool::new(false));
+    let result = run(&resolve_with(text, &[]), &interrupt, &mut |_| looks += 1).unwrap();
+    assert!(result.simulated >= Span::from_secs(600), "{}", result.simulated);
+    assert!((1..=1000 + result.events).contains(&looks), "{looks} looks at {} events", result.events);
 }

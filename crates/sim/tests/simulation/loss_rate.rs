@@ -4,6 +4,9 @@
 //! next has a round trip of `W/2` packets and then `b * W/2` round trips from `W/2` to `W`, one more packet every `b`:
 //! `1/p = 3bW^2/8 + W/2`. The mean window is `1/p` over the cycle's `1 + bW/2` round trips. At small `p` that is
 //! `sqrt(3/(2bp))`, or `1.22/sqrt(p)` for `b = 1`.
+//!
+//! What is tested is the whole sender: detection, SACK recovery, delayed acknowledgements. The tests of Reno's controller
+//! (`congestion/tests/reno.rs`) hold it alone against the law without recovery, over more losses.
 
 use std::cell::RefCell;
 use std::rc::Rc;

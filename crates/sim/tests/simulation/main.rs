@@ -1,6 +1,7 @@
 //! The simulator against theory: known answers of controllers and schedulers, oracles, and properties of every run.
 
 mod atp;
+mod atp_wan;
 mod common;
 mod credits;
 mod cross_queue;
@@ -20,4 +21,5 @@ mod s1;
 mod scavengers;
 mod scdp;
 mod scenarios;
+mod settings;
 mod udp;

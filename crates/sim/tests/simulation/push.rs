@@ -21,7 +21,8 @@ enum Marks {
     Equal,
 }
 
-/// A bottleneck of `packets_per_s`, with this round trip and these queues, and groups of long flows: weight, how many.
+/// A bottleneck of `packets_per_s`, with this round trip and these queues, and long flows: weight, how many of it. Each is a
+/// traffic group.
 fn long_flows(link: Bottleneck, marks: Marks, seconds: u32, groups: &[(f64, u32)]) -> String {
     let Bottleneck { packets_per_s, propagation_s, threshold, limit } = link;
     let hosts: u32 = groups.iter().map(|(_, flows)| flows).sum();
@@ -45,27 +46,21 @@ fn long_flows(link: Bottleneck, marks: Marks, seconds: u32, groups: &[(f64, u32)
         ),
     };
     write!(text, "[queues]\n{queues}").expect("text grows");
-    let mut source = 0;
-    for (group, (weight, flows)) in groups.iter().enumerate() {
-        let flow = |source: u32| format!("{{ source = {source}, destination = {} }}", hosts + source);
-        let list: Vec<String> = (source..source + flows).map(flow).collect();
-        source += flows;
+    for (source, weight) in weights(groups).enumerate() {
         write!(
             text,
-            "[traffic.g{group}]\nkind = \"flows\"\ntransport = \"push\"\ncontract = {{ weight = {weight} }}\n\
-             push = {{ weights = \"equal\" }}\nflows = [{}]\n",
-            list.join(", ")
+            "[traffic.f{source:03}]\nkind = \"flows\"\ntransport = \"push\"\ncontract = {{ weight = {weight} }}\n\
+             push = {{ weights = \"equal\" }}\nflows = [{{ source = {source}, destination = {} }}]\n",
+            hosts as usize + source
         )
         .expect("text grows");
     }
     text
 }
 
-/// Payload bytes that each flow of a group delivered after `from`.
-fn delivered(result: &RunResult, group: u16, flows: u32, from: Span) -> f64 {
-    let after = |at: pliant_proto::time::Instant| at.since(pliant_proto::time::Instant::ZERO) > from;
-    let samples = result.throughput_samples.iter().filter(|sample| sample.group == group && after(sample.at));
-    samples.map(|sample| sample.delivered_bytes as f64).sum::<f64>() / f64::from(flows)
+/// Weight of each flow.
+fn weights(groups: &[(f64, u32)]) -> impl Iterator<Item = f64> {
+    groups.iter().flat_map(|&(weight, flows)| std::iter::repeat_n(weight, flows as usize))
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -74,7 +69,9 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / f64::from(count)
 }
 
-const WARMUP: Span = Span::from_ms(800);
+const WARMUP: Span = Span::from_secs(1);
+/// With 4 s after the warm-up.
+const SECONDS: u32 = 5;
 
 fn alpha_of(result: &RunResult) -> f64 {
     let from = pliant_proto::time::Instant::ZERO.after(WARMUP);
@@ -102,35 +99,43 @@ const GROUPS: [&[(f64, u32)]; 5] = [
     &[(1.0, 25), (3.0, 25)],
 ];
 
-/// Bandwidth per theta of the second group over that of the first.
-fn imbalance(result: &RunResult, groups: &[(f64, u32)]) -> f64 {
-    let per_weight = |group: u16| {
-        let (weight, flows) = groups[usize::from(group)];
-        delivered(result, group, flows, WARMUP) / weight
-    };
-    per_weight(1) / per_weight(0)
+/// Least and greatest bandwidth per theta of any flow, over that of all flows together.
+fn imbalance(result: &RunResult, groups: &[(f64, u32)]) -> (f64, f64) {
+    let mut delivered = vec![0u64; weights(groups).count()];
+    let from = pliant_proto::time::Instant::ZERO.after(WARMUP);
+    for sample in result.throughput_samples.iter().filter(|sample| sample.at > from) {
+        delivered[usize::from(sample.group)] += sample.delivered_bytes;
+    }
+    let fair = delivered.iter().sum::<u64>() as f64 / weights(groups).sum::<f64>();
+    let shares = delivered.iter().zip(weights(groups)).map(|(&bytes, weight)| bytes as f64 / weight / fair);
+    let range =
+        shares.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), share| (least.min(share), most.max(share)));
+    println!("{groups:?}: bandwidth per theta from {:.3} to {:.3}", range.0, range.1);
+    range
 }
 
-/// Theorem 1: in the stable state flows have bandwidth in proportion to theta, within 5 % for 2 to 50 flows and ratios to
-/// 100. Its premise is that all flows see the same marks, which here they do: each packet is marked by itself.
+/// Theorem 1: in the stable state each flow has bandwidth in proportion to its theta, within 5 % for 2 to 50 flows and ratios
+/// to 100. Its premise is that all flows see the same marks, which here they do: each packet is marked by itself. Which are
+/// is chance, so the means are over 4 s, 10,000 round trips.
 #[test]
 fn bandwidth_follows_theta_where_marks_are_equal() {
     for groups in GROUPS {
-        let ratio = imbalance(&run_with(&long_flows(LINK, Marks::Equal, 2, groups), &[]), groups);
-        assert!((ratio - 1.0).abs() < 0.05, "{groups:?}: bandwidth per weight differs by {ratio}");
+        let result = run_with(&long_flows(LINK, Marks::Equal, SECONDS, groups), &[]);
+        let (least, most) = imbalance(&result, groups);
+        assert!(least >= 0.95 && most <= 1.05, "{groups:?}: bandwidth per theta from {least} to {most}");
     }
 }
 
 /// The limit of Theorem 1: behind a threshold, packets that follow their acknowledgements keep their places in the round
-/// trip, so a flow may always be the one that finds the queue full, or the one that does not. Bandwidth per theta differs by
-/// up to a third here. Alpha is sqrt(2·Σθ/(C·d + K)), equation 18, within 10 % all the same.
+/// trip, so a flow may always be the one that finds the queue full, or the one that does not. Bandwidth per theta of a flow
+/// is up to an eighth off here. Alpha is sqrt(2·Σθ/(C·d + K)), equation 18, within 10 % all the same.
 #[test]
 fn a_threshold_marks_flows_unequally() {
     for groups in GROUPS {
-        let result = run_with(&long_flows(LINK, Marks::Threshold, 2, groups), &[]);
-        let sum: f64 = groups.iter().map(|&(weight, flows)| weight * f64::from(flows)).sum();
-        let ratio = imbalance(&result, groups);
-        assert!((ratio - 1.0).abs() < 0.34, "{groups:?}: bandwidth per weight differs by {ratio}");
+        let result = run_with(&long_flows(LINK, Marks::Threshold, SECONDS, groups), &[]);
+        let sum: f64 = weights(groups).sum();
+        let (least, most) = imbalance(&result, groups);
+        assert!(least > 0.85 && most < 1.15, "{groups:?}: bandwidth per theta from {least} to {most}");
         let (alpha, expected) = (alpha_of(&result), (2.0 * sum / LINK.packets_in_flight()).sqrt());
         assert!((alpha / expected - 1.0).abs() < 0.10, "{groups:?}: alpha {alpha}, expected {expected}");
     }
@@ -165,7 +170,7 @@ push = { block = "500kB" }
 "#;
 
 /// Every object arrives whole, from all its sources, in the same time with and without a recorder; and the parts that the
-/// sources bring add up to it.
+/// sources bring add up to it. What comes beyond need is at most a bandwidth-delay product from each source in each block.
 #[test]
 fn objects_arrive_from_their_sources() {
     let result = run_with(OBJECTS, &[]);
@@ -174,8 +179,8 @@ fn objects_arrive_from_their_sources() {
     for object in &objects {
         assert!(object.completed.is_some() && object.delivered_bytes == object.bytes, "{object:?}");
         assert_eq!(object.decoded_blocks + object.whole_blocks, object.bytes.div_ceil(499_590) as u32);
-        // 16 packets fit the round trip of 200 us at 10 us each; 30 to 100 are queued at the source or the receiver.
-        let bound = u64::from(object.sources * (object.decoded_blocks + object.whole_blocks)) * 116;
+        // A round trip over two links of 20 us and back is 80 us, a packet 10 us.
+        let bound = u64::from(object.sources * (object.decoded_blocks + object.whole_blocks)) * 8;
         assert!(object.excess_symbols <= bound, "{} symbols in vain, bound {bound}", object.excess_symbols);
     }
     let recorded = run_with(OBJECTS, &["sample_interval=1ms", "sample_windows=true"]);

@@ -21,7 +21,8 @@ struct Needs {
 }
 
 const ANY_PLAN: &[&str] = &["drop-tail", "shared", "strict", "dwrr-9-1", "wfq-3-1", "reflex", "low-priority"];
-const REFLEX: &str = "contract = { min_delivery = 0.9, min_share = 0.5 }\nreflex = { interval = \"1ms\" }";
+/// With what is drawn in place of the two words.
+const REFLEX: &str = "contract = { min_delivery = DELIVERY, min_share = SHARE }\nreflex = { interval = \"1ms\" }";
 const MESSAGES: &str = "contract = { min_delivery = 0.8 }\nmessages = { size = \"1kB..10kB\" }";
 
 fn needs(transport: TransportName) -> Option<Needs> {
@@ -75,20 +76,27 @@ struct Draw {
     flows: [String; 2],
     plan: usize,
     keys: [usize; 2],
+    /// Bounds of each group's contract under REFLEX: least delivery and least share, in per cent.
+    contracts: [[u8; 2]; 2],
     seed: u32,
     routing: usize,
 }
 
 fn draws() -> impl Strategy<Value = Draw> {
     let picks = (any::<usize>(), any::<[usize; 2]>(), any::<u32>(), any::<usize>());
-    (topologies(), [flows(), flows()], picks).prop_map(|(topology, flows, (plan, keys, seed, routing))| Draw {
-        topology,
-        flows,
-        plan,
-        keys,
-        seed,
-        routing,
-    })
+    let per_cent = || prop_oneof![1 => Just(0), 1 => Just(100), 4 => 1u8..100];
+    let contract = || [per_cent(), per_cent()];
+    (topologies(), [flows(), flows()], [contract(), contract()], picks).prop_map(
+        |(topology, flows, contracts, (plan, keys, seed, routing))| Draw {
+            topology,
+            flows,
+            plan,
+            keys,
+            contracts,
+            seed,
+            routing,
+        },
+    )
 }
 
 /// A scenario with two groups of the transport.
@@ -97,20 +105,25 @@ fn scenario(transport: TransportName, draw: &Draw) -> String {
     let routings = if needs.sprays { &["ecmp", "spray-random", "spray-permutation"][..] } else { &["ecmp"] };
     let pick = |of: &[&'static str], pick: usize| of[pick % of.len()];
     let (plan, routing, seed) = (pick(needs.plans, draw.plan), pick(routings, draw.routing), draw.seed);
+    // REFLEX needs a queue to give way in.
+    let gives_way = draw.keys.iter().any(|&key| pick(needs.keys, key) == REFLEX);
+    let plan = if gives_way && ["drop-tail", "shared"].contains(&plan) { "wfq-3-1" } else { plan };
     let topology = &draw.topology;
     let mut text = format!(
         "duration = \"1ms\"\ndrain = \"1000s\"\nseed = {seed}\nrouting = \"{routing}\"\n\n\
          [topology]\n{topology}\n\n[queues]\nplan = \"{plan}\"\n",
     );
-    for (name, (flows, keys)) in ["first", "second"].into_iter().zip(draw.flows.iter().zip(draw.keys)) {
-        let (transport, class, keys) = (transport.name(), needs.class, pick(needs.keys, keys));
+    for (group, name) in ["first", "second"].into_iter().enumerate() {
+        let (transport, class, flows) = (transport.name(), needs.class, &draw.flows[group]);
+        let [delivery, share] = draw.contracts[group].map(|per_cent| format!("{:.2}", f64::from(per_cent) / 100.0));
+        let keys = pick(needs.keys, draw.keys[group]).replace("DELIVERY", &delivery).replace("SHARE", &share);
         let group = [
             format!("[traffic.{name}]"),
             "kind = \"flows\"".to_owned(),
             flows.clone(),
             format!("transport = \"{transport}\""),
             format!("class = {class}"),
-            keys.to_owned(),
+            keys,
         ];
         text += &["\n", &group.join("\n"), "\n"].concat();
     }
@@ -155,7 +168,8 @@ fn every_draw_is_a_scenario() {
             let flows = "flows = [{ source = 0, destination = 1, size = \"1kB\" }]".to_owned();
             let topology = "kind = \"star\"\nhosts = 2\nlink = { rate = \"1Gbit/s\", delay = \"1us\" }".to_owned();
             let (plan, key) = (pick % needs.plans.len(), pick / needs.plans.len());
-            let draw = Draw { topology, flows: [flows.clone(), flows], plan, keys: [key, 0], seed: 1, routing: pick };
+            let (flows, contracts) = ([flows.clone(), flows], [[0, 100], [100, 0]]);
+            let draw = Draw { topology, flows, plan, keys: [key, key], contracts, seed: 1, routing: pick };
             try_resolve(&scenario(transport, &draw)).err()
         })
     });

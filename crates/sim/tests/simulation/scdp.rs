@@ -48,6 +48,26 @@ fn an_incast_fills_the_link() {
     }
 }
 
+/// A single sender's object takes as long as NDP's flow through the same switches, within the two symbols that decoding may
+/// ask for; of several senders at once the last and the mean are as NDP's, within 3 and 5 %.
+#[test]
+fn one_object_per_sender_is_ndp() {
+    for senders in [1, 8, 100] {
+        let times = |transport: &str| {
+            let result = incast(senders, "300kB", transport);
+            let mean = result.flows.iter().map(|flow| flow.fct().expect("complete").as_secs_f64()).sum::<f64>();
+            (last_completion(&result), mean / f64::from(senders))
+        };
+        let ((last, mean), (ndp_last, ndp_mean)) = (times("scdp"), times("ndp"));
+        println!("{senders}: last {last} against {ndp_last}, mean {mean} against {ndp_mean}");
+        if senders == 1 {
+            assert!((last - ndp_last).abs() <= 2.0 * 1538.0 * 8.0 / 10e9, "{last} s against {ndp_last} s");
+        }
+        assert!((last / ndp_last - 1.0).abs() <= 0.03, "{senders}: last {last} s against {ndp_last} s");
+        assert!((mean / ndp_mean - 1.0).abs() <= 0.05, "{senders}: mean {mean} s against {ndp_mean} s");
+    }
+}
+
 /// The first symbols of a small object pass those of large ones: objects of a window, one every 100 us among forty of 1000
 /// symbols, take less than half the time that they take by NDP, which has one level. (Where many small objects come at
 /// once they trim each other, and then wait for pulls like all others, as by NDP.)

@@ -6,7 +6,7 @@ use super::flows::numbers;
 use super::{number, seconds};
 use crate::experiment::evaluate::Failure;
 use crate::fluid::{Bottleneck, Flow, Model, Sample};
-use crate::scenario::suggest;
+use crate::suggest;
 
 /// Keys of the map that describes a model.
 const KEYS: [&str; 9] = [

@@ -25,7 +25,7 @@ use super::axes::Scalar;
 use super::evaluate::{Context, Failure};
 use crate::results::statistics::{self, Estimate};
 use crate::results::{PortRow, RunResult};
-use crate::scenario::suggest;
+use crate::suggest;
 
 /// What the names of our types begin with, which errors leave out.
 pub(super) const TYPE_PREFIX: &str = "pliant_sim::experiment::measures::";

@@ -6,7 +6,7 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 use super::{RunRef, seconds};
 use crate::experiment::evaluate::{Failure, lacking};
 use crate::results::RunResult;
-use crate::scenario::suggest;
+use crate::suggest;
 
 /// The name of a quantity and its value; none where it is not known.
 type Quantity<S> = (&'static str, fn(&S) -> Option<f64>);

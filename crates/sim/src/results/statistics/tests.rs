@@ -101,8 +101,22 @@ fn shares_of_delivered_bytes_add_up() {
     let groups = by_group(&samples::run());
     let total: f64 = groups.iter().map(|group| group.share_of_delivered).sum();
     assert!((total - 1.0).abs() < 1e-12);
-    let goodput = groups[0].all.goodput_gbit_per_s;
-    assert!((goodput - groups[0].all.delivered_bytes as f64 * 8.0 / 0.02 / 1e9).abs() < 1e-9);
+}
+
+/// Two flows of 1 MB, one from 1 ms on, the other to 9 ms: 2 Gbit/s, however long others go on; while one of them is open,
+/// over the whole rest of the run.
+#[test]
+fn goodput_is_over_the_time_of_the_flows() {
+    let at = |ms| Instant::ZERO.after(Span::from_ms(ms));
+    let mut result = samples::run();
+    let flow = |id, start, end| FlowRow { start: at(start), completed: Some(at(end)), ..samples::flow(id, 1_000_000) };
+    result.flows = vec![flow(0, 1, 3), flow(1, 2, 9)];
+    let goodput = |result: &RunResult| by_group(result)[0].all.goodput_gbit_per_s;
+    assert!((goodput(&result) - 2.0).abs() < 1e-12);
+    result.simulated = Span::from_ms(500);
+    assert!((goodput(&result) - 2.0).abs() < 1e-12);
+    result.flows[1].completed = None;
+    assert!((goodput(&result) - 16e-3 / 0.499).abs() < 1e-12);
 }
 
 #[test]

@@ -1,21 +1,6 @@
-//! What serde says of a mistake, in a user's words, with the nearest name for one that is not known.
+//! What serde says of a mistake, in a user's words.
 
 use super::group::GROUP_KEYS;
-
-/// Most names that a message lists.
-const LISTED: usize = 40;
-
-/// Says that `name` is not known as a `what`, and offers the nearest of `names`, or all of them.
-pub(crate) fn unknown(what: &str, name: &str, names: &[String]) -> String {
-    match nearest(name, names.iter().map(String::as_str)) {
-        Some(near) => format!("unknown {what} `{name}`, did you mean `{near}`?"),
-        None if names.is_empty() => format!("unknown {what} `{name}`"),
-        None => {
-            let listed = names.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
-            format!("unknown {what} `{name}`, there are: {listed}")
-        }
-    }
-}
 
 /// serde's message about a value of the wrong kind, without the names of Rust's types; others as they are.
 pub(crate) fn in_words(message: &str) -> String {
@@ -45,17 +30,6 @@ pub(crate) fn in_words(message: &str) -> String {
         other => return format!("{found} where {other} should be"),
     };
     format!("{found} where {expected}")
-}
-
-/// The name most like `name`, if any is like it at all: few letters apart, or beginning alike.
-pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let letters = name.chars().count();
-    let judge = |candidate: &'n str| {
-        (strsim::damerau_levenshtein(name, candidate), strsim::jaro_winkler(name, candidate), candidate)
-    };
-    let alike = |&(edits, likeness, _): &(usize, f64, &str)| edits <= (letters / 3).max(1) || likeness >= 0.8;
-    let better = |a: &(usize, f64, &str), b: &(usize, f64, &str)| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1));
-    names.into_iter().map(judge).filter(alike).min_by(better).map(|(_, _, candidate)| candidate)
 }
 
 /// Keys that may stand beside an unknown key although serde, which sees only the flattened part, does not know them.

@@ -1,0 +1,85 @@
+//! What a comparison is about, in one plot: how much one group gives up, and what another gains by it.
+
+use serde_json::json;
+
+use super::figures::{Figure, axis, colour, layout, log_axis, short};
+use super::page::escape;
+use crate::results::comparison::ComparisonRow;
+
+/// A dot per variant: across, what the flexible group keeps; up, the 99th percentile of the other's completion times. `None`
+/// of a single group or variant, and where a value is missing everywhere.
+///
+/// The flexible group is one whose contract says so in some variant, else that of the largest class; the other is, of the
+/// rest, the one with the most flows.
+pub(super) fn exchange(rows: &[ComparisonRow]) -> Option<Figure> {
+    let groups: Vec<&[ComparisonRow]> = rows.chunk_by(|a, b| a.group.name == b.group.name).collect();
+    if groups.len() < 2 || groups.iter().all(|group| group.len() < 2) {
+        return None;
+    }
+    let flexibility = |group: &[ComparisonRow]| {
+        let promises = group.iter().any(|row| row.group.contract != "none");
+        (promises, group.iter().filter_map(|row| class_of(&row.group.class)).max())
+    };
+    let (flexible, _) = groups.iter().enumerate().max_by_key(|(_, group)| flexibility(group))?;
+    let flows = |group: &[ComparisonRow]| group.iter().map(|row| row.group.all.flows).max();
+    let others = groups.iter().enumerate().filter(|&(number, _)| number != flexible);
+    let (other, _) = others.rev().max_by_key(|(_, group)| flows(group))?;
+    let [gives, gains] = [groups[flexible], groups[other]];
+
+    let dot = |row: &ComparisonRow| {
+        let kept = gives.iter().find(|of| of.variant_index == row.variant_index)?.share_kept?;
+        let p99 = row.group.all.fct_us?.p99;
+        let symbol = if p99.lower_bound { "circle-open" } else { "circle" };
+        let label = escape(&row.variant);
+        Some(json!({
+            "type": "scatter", "mode": "markers+text", "name": label, "text": [label], "textposition": "top center",
+            "cliponaxis": false, "x": [short(100.0 * kept)], "y": [short(p99.value)], "showlegend": false,
+            "marker": { "size": 12, "color": colour(row.variant_index), "symbol": symbol },
+            "hovertemplate": "%{y:.4s} µs at %{x:.3~f} % kept",
+        }))
+    };
+    let data: Vec<_> = gains.iter().filter_map(dot).collect();
+    if data.len() < 2 {
+        return None;
+    }
+    let [giving, gaining] = [gives, gains].map(|group| escape(&group[0].group.name));
+    let mut x = axis(&format!("{giving}: share kept (%)"));
+    x["rangemode"] = json!("tozero");
+    Some(Figure {
+        title: format!("What {gaining} gains, and what {giving} gives for it"),
+        note: "Further down is faster for the one, further right is better for the other. Hollow: a lower bound."
+            .into(),
+        data,
+        layout: layout(&x, &log_axis(&format!("{gaining}: FCT p99 (µs)"))),
+    })
+}
+
+/// The number of a class as results tell it, `1 (low)`.
+fn class_of(text: &str) -> Option<u8> {
+    text.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::comparison::{Variant, compare};
+    use crate::results::samples;
+
+    /// Across stands the group with a contract, or else the one of the largest class.
+    #[test]
+    fn the_flexible_group_stands_across() {
+        let mut result = samples::run();
+        let title = |result: &crate::results::RunResult| {
+            let variants = [Variant { label: "a", result }, Variant { label: "<b>", result }];
+            let figure = exchange(&compare(&variants)).unwrap();
+            assert_eq!((figure.data.len(), &figure.data[1]["name"]), (2, &json!("&lt;b&gt;")));
+            assert_eq!(figure.data[0]["x"][0], 100.0);
+            figure.layout["xaxis"]["title"]["text"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(title(&result), "training: share kept (%)");
+        result.groups[1].contract = "none".into();
+        result.groups[0].class = "1 (low)".into();
+        assert_eq!(title(&result), "search: share kept (%)");
+        assert!(exchange(&compare(&[Variant { label: "a", result: &result }])).is_none());
+    }
+}
