@@ -1,5 +1,7 @@
 //! A clock that several processes of one machine share.
 
+use std::time::Duration;
+
 use pliant_proto::time::{Instant, Span};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -44,6 +46,11 @@ impl SharedClock {
     pub fn until_start(&self) -> Span {
         Span::from_ns(self.epoch_ns.saturating_sub(nanoseconds(ClockId::Monotonic)))
     }
+}
+
+/// A sleep of at least `span`: who wakes early must sleep again.
+pub fn nap(span: Span) -> Duration {
+    Duration::from_nanos(span.as_ps().div_ceil(1000))
 }
 
 /// The system's time of day in nanoseconds, in which the kernel stamps frames.

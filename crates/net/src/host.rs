@@ -8,7 +8,6 @@ use std::marker::PhantomData;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use pliant_proto::host as shared;
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, TrafficClass, WireFormat};
@@ -18,7 +17,7 @@ use pliant_proto::units::Rate;
 use pliant_proto::wire;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::clock::SharedClock;
+use crate::clock::{SharedClock, nap};
 use crate::connection::Refused;
 use crate::event_loop::{Carrier, MAX_ARREARS, Schedule, Taken, Timed, turn, wait};
 use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
@@ -199,7 +198,7 @@ impl<T: Transport> Host<T> {
         if span == Span::ZERO {
             return Ok(());
         }
-        let at_most = Duration::from_nanos(span.as_ps().div_ceil(1000));
+        let at_most = nap(span);
         let socket = PollFd::new(&self.socket, PollFlags::IN);
         let Some(alarm) = &self.alarm else { return wait(&mut [socket], Some(at_most)) };
         wait(&mut [socket, PollFd::new(alarm.file(), PollFlags::IN)], Some(at_most))?;

@@ -11,7 +11,7 @@ use std::thread::{self, Thread};
 use pliant_proto::contract::Contract;
 use tokio::io::ReadBuf;
 
-use super::{MessageReceiver, MessageSender, Report, Settings};
+use super::{MessageReceiver, MessageSender, Report, Settings, SizeClass};
 
 /// Wakes a thread.
 struct Unpark(Thread);
@@ -132,6 +132,11 @@ impl MessageSender {
     /// [`finish`](Self::finish) for threads that wait.
     pub fn finish_blocking(&self) -> io::Result<()> {
         block_on(self.finish())
+    }
+
+    /// [`by_size`](Self::by_size) for threads that wait.
+    pub fn by_size_blocking(&self) -> io::Result<[SizeClass; 16]> {
+        block_on(self.by_size())
     }
 }
 

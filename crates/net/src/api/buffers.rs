@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use pliant_proto::packet::ByteRange;
+use pliant_proto::transport::atp::SizeClass;
 use pliant_proto::transport::{Event, Statistics};
 
 use super::messages::Delivery;
@@ -78,6 +79,8 @@ pub(super) struct Outgoing {
     whole_bytes: u64,
     pub(super) finish: bool,
     pub(super) finished: bool,
+    /// What has arrived by size of message, once the flow is over.
+    pub(super) by_size: Option<[SizeClass; 16]>,
 }
 
 /// What came in.

@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 
+use pliant_proto::transport::atp::SizeClass;
+
 use super::Report;
 use super::buffers::Shared;
 use super::node::Desk;
@@ -94,6 +96,25 @@ impl MessageSender {
     /// Ends the flow; ready once enough has arrived.
     pub async fn finish(&self) -> io::Result<()> {
         poll_fn(|context| poll_finish(&self.desk, &self.shared, context)).await
+    }
+
+    /// How many messages of each size there were and how many of them arrived, once the flow is over: class `i` holds
+    /// those of up to 2^i packets, the last one larger ones, too. An estimate from what arrived is biased if it depends on
+    /// sizes of which more is missing; only the sender knows the sizes of what is missing. Of messages whose
+    /// acknowledgement was lost it does not know that they arrived: the sum may be below [`Delivery::delivered`].
+    pub async fn by_size(&self) -> io::Result<[SizeClass; 16]> {
+        poll_fn(|context| {
+            let mut buffers = self.shared.lock();
+            if let Some(by_size) = buffers.outgoing.by_size {
+                return Poll::Ready(Ok(by_size));
+            }
+            if let Some(error) = buffers.failure() {
+                return Poll::Ready(Err(error));
+            }
+            buffers.wait(context.waker());
+            Poll::Pending
+        })
+        .await
     }
 }
 

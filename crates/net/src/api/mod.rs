@@ -28,6 +28,7 @@ mod stream;
 pub use crate::transfer::Settings;
 pub use messages::{Delivery, MessageReceiver, MessageSender};
 pub use node::Node;
+pub use pliant_proto::transport::atp::SizeClass;
 pub use stream::Stream;
 
 use std::net::SocketAddr;

@@ -13,7 +13,7 @@ use pliant_proto::time::Instant;
 use pliant_proto::transport::Command;
 use pliant_proto::transport::any::AnyTransport;
 
-use super::buffers::{Phase, Port, Shared};
+use super::buffers::{Buffers, Phase, Port, Shared};
 use super::messages::{Delivery, MessageReceiver, MessageSender};
 use super::stream::Stream;
 use crate::clock::realtime_ns;
@@ -248,6 +248,17 @@ fn run(mut driver: Driver<AnyTransport, Port>, mut office: Office) {
     }
 }
 
+/// Notes by size of message what has arrived, once a flow of messages is over.
+fn note_sizes(link: &Link<AnyTransport, Port>, buffers: &mut Buffers) {
+    if buffers.outgoing.finished
+        && buffers.outgoing.by_size.is_none()
+        && let Some(AnyTransport::AtpSender(sender)) = link.sender()
+    {
+        buffers.outgoing.by_size = Some(sender.by_size());
+        buffers.wake();
+    }
+}
+
 impl Office {
     /// Does what an application wants.
     fn serve(&mut self, driver: &mut Driver<AnyTransport, Port>, shared: &Arc<Shared>) {
@@ -310,6 +321,7 @@ impl Office {
                     Some(Delivery { messages: report.messages, delivered: report.delivered, missing });
                 buffers.wake();
             }
+            note_sizes(link, &mut buffers);
             let sent = !buffers.outgoing.finish || buffers.outgoing.finished;
             if buffers.wanted.abandoned && sent {
                 over.push(connection);
@@ -420,6 +432,10 @@ impl Service<AnyTransport, Port> for Office {
     fn closed(&mut self, connection: ConnectionId, link: Option<Link<AnyTransport, Port>>, why: Closed) {
         let calling = self.calling.iter().position(|(calling, _)| *calling == connection);
         let calling = calling.map(|at| self.calling.swap_remove(at).1);
+        // A peer that has all it wants may close in the turn in which the flow ends.
+        if let Some(link) = &link {
+            note_sizes(link, &mut link.application.0.lock());
+        }
         for shared in link.map(|link| link.application.0).into_iter().chain(calling) {
             let mut buffers = shared.lock();
             buffers.phase = Phase::Closed(why.clone());

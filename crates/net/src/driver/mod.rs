@@ -19,6 +19,7 @@ use pliant_proto::wire;
 pub use clock::Clock;
 pub use link::{Application, Link, Place};
 
+use crate::clock::nap;
 use crate::connection::{Closed, ConnectError, ConnectionId, Endpoint, Event, Refused};
 use crate::event_loop::{Carrier, Schedule, Taken, Timed, turn};
 use crate::socket::{Alarm, Batch, Socket};
@@ -177,7 +178,7 @@ impl<T: Transport, A: Application> Driver<T, A> {
         }
         let next = self.schedule.next_at().into_iter().chain(self.endpoint.poll_timeout()).min();
         let now = self.clock.now();
-        let until = next.map_or(at_most, |at| Duration::from_nanos(at.since(now).as_ps().div_ceil(1000)).min(at_most));
+        let until = next.map_or(at_most, |at| nap(at.since(now)).min(at_most));
         if until.is_zero() { Ok(()) } else { self.socket.wait_readable(until) }
     }
 

@@ -9,7 +9,7 @@ use super::forwarder::{PortCounters, Switch, SwitchConfig};
 /// Name, help and value of each of a port's counters.
 type PortField = (&'static str, &'static str, fn(&PortCounters) -> u64);
 
-const PORT_FIELDS: [PortField; 13] = [
+const PORT_FIELDS: [PortField; 14] = [
     ("received_frames", "Frames that arrived.", |p| p.received),
     ("received_bytes", "Bytes that arrived.", |p| p.received_bytes),
     ("sent_frames", "Frames that left.", |p| p.sent),
@@ -20,6 +20,9 @@ const PORT_FIELDS: [PortField; 13] = [
     ("oversized_frames", "Frames refused: too long, as superframes are.", |p| p.oversized),
     ("unknown_destination_frames", "Frames refused: to no port's address.", |p| p.unknown_destination),
     ("no_frame_frames", "Frames refused: all buffers were taken.", |p| p.no_frame),
+    ("stranger_frames", "Datagrams refused: to a relay's alias, from an address that is no port's host.", |p| {
+        p.strangers
+    }),
     ("overrun_frames", "Frames lost because the switch came too late.", |p| p.overrun),
     ("checksums_completed", "Checksums completed that a host had left to its interface.", |p| p.checksums_completed),
     ("send_failed_frames", "Frames that the kernel refused to send.", |p| p.send_failed),
@@ -37,6 +40,11 @@ impl Names {
         let queues = |plan: usize| config.fabric.plans[plan].queues.iter().map(|queue| queue.name.clone()).collect();
         let links = config.fabric.links.iter().map(|link| (link.name.clone(), queues(link.plan)));
         Self { ports: config.ports.clone(), links: links.collect() }
+    }
+
+    /// Of the ports, in their order.
+    pub fn ports(&self) -> impl Iterator<Item = &str> {
+        self.ports.iter().map(String::as_str)
     }
 }
 

@@ -19,7 +19,7 @@ use super::forwarder::{AddressTable, DEFAULT_FRAME_BYTES, DEFAULT_FRAMES, Depart
 use super::frame::{self, FrameError, Layer4};
 use super::merge;
 use super::packet_ring::{OFFLOAD_BYTES, PacketRing, RingShape, interface_index, sending_socket};
-use crate::clock::{SharedClock, realtime_ns};
+use crate::clock::{SharedClock, nap, realtime_ns};
 use crate::event_loop::wait;
 use crate::mmsg::{BATCH, Outgoing, Sender, To};
 
@@ -411,10 +411,10 @@ impl EthernetSwitch {
         if until < crossing {
             // Frames that arrive meanwhile have their times and cannot leave before: they need not be seen at once.
             let span = until.max(crossing.divided_by(COALESCE).min(MAX_COALESCE)).min(crossing);
-            std::thread::sleep(at_most.min(Duration::from_nanos(span.as_ps().div_ceil(1000))));
+            std::thread::sleep(at_most.min(nap(span)));
             return Ok(());
         }
-        let timeout = at_most.min(Duration::from_nanos(until.as_ps().div_ceil(1000)));
+        let timeout = at_most.min(nap(until));
         let mut files: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
         wait(&mut files, Some(timeout))
     }

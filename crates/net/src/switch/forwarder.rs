@@ -49,6 +49,8 @@ pub struct PortCounters {
     pub no_frame: u64,
     /// Of these, passed on.
     pub forwarded: u64,
+    /// Datagrams to a relay's alias from an address that is no port's host; none of the above.
+    pub strangers: u64,
     /// Checksums completed that a kernel had left to its interface.
     pub checksums_completed: u64,
     /// Frames lost before the switch saw them, because it came too late to read them.

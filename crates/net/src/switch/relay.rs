@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::ethernet::{SwitchError, WireSize};
 use super::forwarder::{Departure, Intake, Switch, SwitchConfig};
-use crate::clock::SharedClock;
+use crate::clock::{SharedClock, nap};
 use crate::event_loop::wait;
 use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
 
@@ -59,7 +59,6 @@ pub struct Relay {
     receiver: Receiver,
     sender: Sender,
     departures: Vec<Departure>,
-    strangers: u64,
 }
 
 impl Relay {
@@ -93,7 +92,6 @@ impl Relay {
             wire_size: config.wire_size,
             sender: Sender::new(),
             departures: Vec::with_capacity(BATCH),
-            strangers: 0,
         })
     }
 
@@ -113,11 +111,6 @@ impl Relay {
         &mut self.switch
     }
 
-    /// Datagrams from addresses that are no host's.
-    pub fn strangers(&self) -> u64 {
-        self.strangers
-    }
-
     /// Takes what has arrived, sends what is due, and sleeps until there is more, for `at_most` at the longest.
     pub fn turn(&mut self, at_most: Duration) -> io::Result<()> {
         let now = self.clock.now();
@@ -131,10 +124,10 @@ impl Relay {
     }
 
     fn take(&mut self, now: Instant, destination: u16) -> io::Result<usize> {
-        let Self { switch, sockets, hosts, wire_size, receiver, strangers, .. } = self;
+        let Self { switch, sockets, hosts, wire_size, receiver, .. } = self;
         receiver.receive(sockets[usize::from(destination)].as_fd(), |incoming| {
             let Ok(at) = hosts.binary_search_by_key(&incoming.from, |(host, _)| *host) else {
-                *strangers += 1;
+                switch.port_mut(destination).strangers += 1;
                 return;
             };
             let source = hosts[at].1;
@@ -199,7 +192,7 @@ impl Relay {
     fn sleep(&self, at_most: Duration) -> io::Result<()> {
         let now = self.clock.now();
         let until = self.switch.next_departure().map_or(Span::MAX, |at| at.since(now));
-        let timeout = at_most.min(Duration::from_nanos(until.as_ps().div_ceil(1000)));
+        let timeout = at_most.min(nap(until));
         let mut files: Vec<PollFd<'_>> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
         wait(&mut files, Some(timeout))
     }

@@ -58,6 +58,10 @@ pub struct Settings {
     pub keys: Keys,
     /// Allows plain transfers beyond loopback. Default false.
     pub testbed: bool,
+    /// Least fraction of a content that a receiver keeps, if its sender promises no more. Default 1: whole ones only.
+    pub min_delivery: f64,
+    /// Where a sender, or who fetches, binds its socket. Default: any free port.
+    pub bind: Option<SocketAddr>,
     /// Uses segmentation offload. Default true.
     pub offload: bool,
     /// How long a sender waits for an answer to its request. Default 10 s.
@@ -72,6 +76,8 @@ impl Default for Settings {
             flow: FlowSettings::default(),
             keys: Keys::Plain,
             testbed: false,
+            min_delivery: 1.0,
+            bind: None,
             offload: true,
             connect_timeout: Span::from_secs(10),
             idle_timeout: Span::from_secs(30),

@@ -222,7 +222,6 @@ impl Partial {
 
     fn finish(&mut self, missing: &[ByteRange], path: &Path) -> io::Result<()> {
         self.flush()?;
-        let list = path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()));
         if let Output::Temporary { file, .. } = &self.output {
             let file = file.as_file();
             file.set_len(if self.message_bytes.is_some() { self.size } else { self.delivered })?;
@@ -232,17 +231,27 @@ impl Partial {
             }
         }
         if missing.is_empty() {
-            // A list of an earlier transfer would be a lie.
-            return match std::fs::remove_file(&list) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
+            return forget_missing(path);
         }
+        let list = list_beside(path);
         let mut file = temporary_beside(&list)?;
         writeln!(file, "# {} bytes of {} are missing: first byte, one past the last", lost(missing), self.size)?;
         missing.iter().try_for_each(|range| writeln!(file, "{} {}", range.start, range.end))?;
         file.as_file().sync_all()?;
         file.persist(&list).map(drop).map_err(|failed| failed.error)
+    }
+}
+
+/// The list of what is missing of the file at `path`.
+fn list_beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()))
+}
+
+/// The file at `path` is whole: a list of an earlier transfer would be a lie.
+pub(super) fn forget_missing(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(list_beside(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@ use pliant_proto::packet::ByteRange;
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::{Event as TransportEvent, Statistics};
+use pliant_proto::units::Bytes;
 
 use super::partial::Partial;
 use super::send::path_to;
@@ -327,8 +328,19 @@ impl Host<'_> {
         if (family == Family::Atp) != messages.is_some() {
             return Err("messages need atp, and atp needs messages".into());
         }
-        if messages.is_some_and(|bytes| u64::from(bytes) > self.settings.flow.receive_buffer) {
-            return Err("a message is larger than its receive buffer".into());
+        let (message, buffer) = (Bytes(messages.unwrap_or(0).into()), Bytes(self.settings.flow.receive_buffer));
+        if message > buffer {
+            return Err(format!(
+                "a message of {message} (the sender's --message-bytes) is larger than the receive buffer of {buffer} \
+                 (--receive-buffer)"
+            ));
+        }
+        let kept = announcement.kind != Kind::Test && !matches!(self.target, Target::Discard);
+        if kept && announcement.partial && announcement.min_delivery < self.settings.min_delivery {
+            let (promised, least) = (announcement.min_delivery, self.settings.min_delivery);
+            return Err(format!(
+                "only {promised} of it need arrive, and the receiver wants {least}: `recv --min-delivery`"
+            ));
         }
         Ok((opening, announcement, family))
     }

@@ -1,5 +1,6 @@
 //! The sending side of a transfer.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::clock::realtime_ns;
 use crate::connection::{Closed, ConnectionId, Event, Refused, SEALED_HEADER_BYTES, Security, TAG_BYTES};
-use crate::driver::{Clock, Link, Service};
+use crate::driver::{Application, Clock, Driver, Link, Service};
 use crate::flow::{Answer, Family, FlowError, Opening, Path};
 
 /// How long a loop sleeps at most while content may come from a reader.
@@ -72,7 +73,7 @@ pub fn send(
 ) -> Result<Sent, TransferError> {
     settings.check(to)?;
     let socket_error = |error| TransferError::Socket { address: to, error };
-    let (mut driver, _) = settings.driver::<AnyTransport, Outgoing>(local_to(to), false).map_err(socket_error)?;
+    let mut driver = calling::<Outgoing>(settings, to)?;
     let announcement = announce(&source, settings, to)?;
     let opening = Opening { offers: settings.flow.offers(), mtu: settings.flow.mtu, content: announcement.encode() };
     let asked = realtime_ns();
@@ -169,8 +170,22 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
     Ok(announcement)
 }
 
+/// A driver from which `peer` can be called.
+pub(super) fn calling<A: Application>(
+    settings: &Settings,
+    peer: SocketAddr,
+) -> Result<Driver<AnyTransport, A>, TransferError> {
+    let address = settings.bind.unwrap_or_else(|| local_to(peer));
+    if address.is_ipv4() != peer.is_ipv4() {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, format!("from here {peer} cannot be called"));
+        return Err(TransferError::Socket { address, error });
+    }
+    let driver = settings.driver(address, false).map_err(|error| TransferError::Socket { address, error })?;
+    Ok(driver.0)
+}
+
 /// Any free port from which `peer` can be called.
-pub(super) fn local_to(peer: SocketAddr) -> SocketAddr {
+fn local_to(peer: SocketAddr) -> SocketAddr {
     match peer {
         SocketAddr::V4(ip) if ip.ip().is_loopback() => ([127, 0, 0, 1], 0).into(),
         SocketAddr::V6(ip) if ip.ip().is_loopback() => ([0u16, 0, 0, 0, 0, 0, 0, 1], 0).into(),

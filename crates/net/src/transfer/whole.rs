@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use pliant_proto::transport::Event;
 use tempfile::NamedTempFile;
 
+use super::partial::forget_missing;
 use super::receive::Target;
 use super::{Announcement, HASH_BYTES, Kind};
 
@@ -178,7 +179,8 @@ impl Whole {
             let piece = &self.window[at..at + (end - self.taken) as usize];
             self.hasher.update(piece);
             if let Output::Temporary { file, .. } = &mut self.output {
-                file.write_all(piece)?;
+                // Errors of the temporary file itself would name it, to the peer as well.
+                file.as_file().write_all(piece)?;
             }
             self.taken = end;
         }
@@ -225,7 +227,11 @@ impl Whole {
     }
 
     pub(super) fn place(self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-        self.output.place(self.kind)
+        let path = self.output.place(self.kind)?;
+        match path.as_deref().map(forget_missing) {
+            Some(Err(error)) => Err((path.unwrap_or_default(), error)),
+            _ => Ok(path),
+        }
     }
 }
 

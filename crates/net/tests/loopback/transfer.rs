@@ -186,7 +186,8 @@ fn contracts_are_kept_through_loss() {
             min_share: if transport == TransportName::Atp { 1.0 } else { 0.5 },
             ..Contract::default()
         };
-        let settings = encrypted(Settings { flow: FlowSettings { contract, ..base.flow }, ..base });
+        let flow = FlowSettings { contract, ..base.flow };
+        let settings = encrypted(Settings { flow, min_delivery: 0.9, ..base });
         let (sent, received, _) = transfer_through(faults, &path, &Target::File(copy.clone()), &settings);
         let missing: u64 = received.missing.iter().map(|range| range.len()).sum();
         assert_eq!((sent.bytes, received.bytes + missing), (bytes as u64, bytes as u64), "{transport}");
@@ -199,6 +200,31 @@ fn contracts_are_kept_through_loss() {
         assert_eq!(listed, missing > 0, "{transport}");
         assert_eq!(received.hash, None, "what may arrive in part is not hashed as a whole");
     }
+}
+
+/// A receiver decides too: it takes whole files alone unless told otherwise, and a file that is there stays. What may be in
+/// part and what nobody keeps is no such file; a whole one that follows takes the list of what was missing with it.
+#[test]
+fn a_file_in_part_is_taken_if_the_receiver_agrees() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write_file(directory.path(), "source", MB);
+    let copy = directory.path().join("copy");
+    let base = by(tcp(Algorithm::Dctcp));
+    let contract = Contract { min_delivery: 0.9, ..Contract::default() };
+    let sender = Settings { flow: FlowSettings { contract, ..base.flow.clone() }, ..base.clone() };
+    let taken = |target: &Target, sender: &Settings, min_delivery| {
+        let receiver = Settings { min_delivery, ..base.clone() };
+        transfer_of(Source::open(&path).unwrap(), target, sender, &receiver, |receiver| receiver).0
+    };
+    std::fs::write(&copy, "whole").unwrap();
+    let refused = taken(&Target::File(copy.clone()), &sender, 0.95).unwrap_err().to_string();
+    assert!(refused.contains("only 0.9 of it need arrive, and the receiver wants 0.95"), "{refused}");
+    assert_eq!(std::fs::read(&copy).unwrap(), b"whole");
+    assert!(taken(&Target::Discard, &sender, 1.0).is_ok());
+    assert!(taken(&Target::File(copy.clone()), &sender, 0.9).is_ok());
+    std::fs::write(directory.path().join("copy.missing"), "# of a transfer that left something out").unwrap();
+    assert!(taken(&Target::File(copy.clone()), &base, 1.0).is_ok());
+    assert_eq!(files(directory.path()), ["copy", "source"]);
 }
 
 /// Credits are used where the receiver has some to give; where not, the sender's window does alone.

@@ -17,7 +17,7 @@ use super::message::{Offered, Order, Request};
 use super::object::{Incoming, Object, SharedObject, open_sink};
 use crate::connection::{Closed, ConnectionId, Event, Refused};
 use crate::driver::{Clock, Driver, Link, Service};
-use crate::transfer::send::{local_to, path_to};
+use crate::transfer::send::{calling, path_to};
 use crate::transfer::{
     CODE_DONE, CODE_FAILED, CODE_INTERRUPTED, NAP, PROGRESS_INTERVAL, Progress, Settings, Target, TransferError,
 };
@@ -95,8 +95,7 @@ pub fn fetch(
     let config = settings.flow.push(path_to(first, settings), &request).map_err(TransferError::Flow)?;
     let socket_error = |error| TransferError::Socket { address: first, error };
     let farthest = distinct.iter().find(|source| !source.ip().is_loopback()).unwrap_or(&first);
-    let bound = settings.driver::<AnyTransport, Incoming>(local_to(*farthest), false);
-    let (mut driver, _) = bound.map_err(socket_error)?;
+    let mut driver = calling::<Incoming>(settings, *farthest)?;
     let request = request.encode();
     let call = |address| {
         let connection = driver.connect(address, &request).map_err(TransferError::Connect)?;

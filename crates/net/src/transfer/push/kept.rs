@@ -16,8 +16,6 @@ use rustix::fs::{FlockOperation, flock};
 const DIGITS: usize = 32;
 /// End and hash of a block.
 const RECORD_BYTES: usize = 8 + blake3::OUT_LEN;
-/// Bytes read at once.
-const PIECE_BYTES: u64 = 128 << 10;
 
 /// The blocks so far of a file, which stay unless the file is put into its place.
 pub(super) struct Kept {
@@ -63,13 +61,17 @@ impl Kept {
     /// Goes on behind the blocks of `block_bytes` that are there, of `size` bytes in all; gives how many bytes these have,
     /// and their hash so far. What is there beyond is cut off.
     pub(super) fn resume(&mut self, block_bytes: u64, size: u64) -> io::Result<(u64, blake3::Hasher)> {
-        let verified = self.verified(size)?;
+        let (verified, mut hasher) = self.verified(size)?;
         let whole = if verified == size { size } else { verified - verified % block_bytes };
-        self.part.seek(SeekFrom::Start(0))?;
-        let hasher = hash(&mut self.part, blake3::Hasher::new(), whole)?;
+        if whole < verified {
+            // Kept in blocks of another size, none of which ends here.
+            self.part.rewind()?;
+            hasher = hash(&mut self.part, blake3::Hasher::new(), whole)?;
+        }
         self.part.set_len(whole)?;
+        self.part.seek(SeekFrom::Start(whole))?;
         self.records.set_len(0)?;
-        self.records.seek(SeekFrom::Start(0))?;
+        self.records.rewind()?;
         self.written = whole;
         if whole > 0 {
             self.record(&hasher)?;
@@ -77,8 +79,8 @@ impl Kept {
         Ok((whole, hasher))
     }
 
-    /// Up to where the records vouch for what is there.
-    fn verified(&mut self, size: u64) -> io::Result<u64> {
+    /// Up to where the records vouch for what is there, and the hash of that.
+    fn verified(&mut self, size: u64) -> io::Result<(u64, blake3::Hasher)> {
         let there = self.part.metadata()?.len().min(size);
         let (mut verified, mut hasher) = (0, blake3::Hasher::new());
         let mut record = [0; RECORD_BYTES];
@@ -88,13 +90,13 @@ impl Kept {
             if end <= verified || end > there {
                 break;
             }
-            hasher = hash(&mut self.part, hasher, end - verified)?;
-            if hasher.finalize().as_bytes() != expected {
+            let next = hash(&mut self.part, hasher.clone(), end - verified)?;
+            if next.finalize().as_bytes() != expected {
                 break;
             }
-            verified = end;
+            (verified, hasher) = (end, next);
         }
-        Ok(verified)
+        Ok((verified, hasher))
     }
 
     /// Keeps the next block; `hasher` has hashed all up to its end.
@@ -139,16 +141,10 @@ impl Drop for Kept {
 }
 
 /// Hashes so many bytes more.
-fn hash(file: &mut File, mut hasher: blake3::Hasher, mut bytes: u64) -> io::Result<blake3::Hasher> {
-    let mut piece = vec![0; PIECE_BYTES.min(bytes) as usize];
-    while bytes > 0 {
-        let count = bytes.min(PIECE_BYTES);
-        let piece = &mut piece[..count as usize];
-        file.read_exact(piece)?;
-        hasher.update(piece);
-        bytes -= count;
-    }
-    Ok(hasher)
+fn hash(file: &mut File, mut hasher: blake3::Hasher, bytes: u64) -> io::Result<blake3::Hasher> {
+    let end = hasher.count() + bytes;
+    hasher.update_reader(file.take(bytes))?;
+    if hasher.count() < end { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(hasher) }
 }
 
 #[cfg(test)]
