@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::Ending;
 use crate::error::CliError;
-use crate::scenarios::{ScenarioArguments, resolve};
+use crate::scenarios::{ScenarioArguments, VariantArgument, say_warnings};
 use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
@@ -21,15 +21,18 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArguments,
+    #[command(flatten)]
+    variant: VariantArgument,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let scenario = resolve(&arguments.scenario.load()?, &mut BTreeSet::new())?;
+    let scenario = arguments.scenario.load_variant(&arguments.variant)?.resolve()?;
     let estimate = scenario.estimate();
-    let mut described = format!("# {}\n# {estimate}\n", scenario.topology.describe());
-    if let Some(busiest) = scenario.busiest_link() {
-        described = format!("{described}# busiest link, in the mean: {busiest}\n");
-    }
-    print(&(described + scenario.to_toml().as_str()))?;
+    let busiest = scenario.busiest_link().map(|busiest| format!("# busiest link, in the mean: {busiest}\n"));
+    let (topology, busiest) = (scenario.topology.describe(), busiest.unwrap_or_default());
+    let facts = format!("# {topology}\n# {estimate}\n{busiest}");
+    // In a terminal the end is what is seen.
+    print(&format!("{facts}{}{facts}", scenario.to_toml()))?;
+    say_warnings(&scenario, &mut BTreeSet::new());
     Ok(Ending::Done)
 }

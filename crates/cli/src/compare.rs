@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use crate::error::CliError;
 use crate::grid::{self, Axis};
 use crate::jobs::with_jobs;
+use crate::memory::refuse_too_little;
 use crate::progress::Display;
 use crate::run::{OutputArguments, TableArguments, run_one};
 use crate::scenarios::{self, ScenarioArguments};
@@ -87,13 +88,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     output.check()?;
     let name = scenario.resolve()?.name().to_owned();
     // Every variant is checked before the first one runs.
-    let mut said = BTreeSet::new();
-    let resolved: Vec<(String, Resolved)> = variants
-        .into_iter()
-        .map(|(label, overrides)| Ok((label, scenarios::resolve(&scenario.with(&overrides)?, &mut said)?)))
-        .collect::<Result<_, CliError>>()?;
+    let (mut said, count) = (BTreeSet::new(), variants.len());
+    let resolve = |(label, overrides): (String, Vec<Override>)| {
+        let resolved = scenarios::resolve(&scenario.with(&overrides)?, &mut said)?;
+        if places.contains(&Place::Sim) {
+            refuse_too_little(resolved.estimate().memory_bytes, arguments.jobs, count)?;
+        }
+        Ok((label, resolved))
+    };
+    let resolved: Vec<(String, Resolved)> = variants.into_iter().map(resolve).collect::<Result<_, CliError>>()?;
 
-    let interrupt = interrupt::listen();
+    let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let display = Display::new(resolved.len(), output.quiet);
     let run = |(label, scenario): &(String, Resolved)| -> Result<Option<(String, RunResult, String)>, CliError> {
         if interrupt.load(Ordering::Relaxed) {
@@ -140,7 +145,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if let (Some(out), false) = (&output.out, output.json) {
         print(&format!("written to {}\n", out.display()))?;
     }
-    Ok(if interrupt.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
+    if interrupt.load(Ordering::Relaxed) {
+        return Ok(Ending::Interrupted);
+    }
+    Ok(testbed::ending(ran.iter().map(|(_, result, _)| result)))
 }
 
 /// Says on stderr which variants did exactly the same: what tells them apart has no effect on this traffic.

@@ -1,17 +1,20 @@
-//! Ctrl-C: the first asks runs to stop and keeps what finished, the second ends the process.
+//! Ctrl-C: the first asks what runs to stop, the second ends the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// The flag that Ctrl-C raises, from now on.
-pub(crate) fn listen() -> &'static AtomicBool {
+/// What Ctrl-C leaves behind of simulations.
+pub(crate) const FINISHED_IS_KEPT: &str = "; what finished is kept";
+
+/// The flag that Ctrl-C raises, from now on; `kept` is told then, behind "stopping".
+pub(crate) fn listen(kept: &'static str) -> &'static AtomicBool {
     // An error means that a handler is there already, or that signals cannot be caught: runs then end as they would.
-    let _ = ctrlc::set_handler(|| {
+    let _ = ctrlc::set_handler(move || {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("\ninterrupted: stopping; what finished is kept (again to stop at once)");
+        eprintln!("\ninterrupted: stopping{kept} (again to stop at once)");
     });
     &INTERRUPTED
 }

@@ -81,6 +81,8 @@ enum Command {
 enum Ending {
     Done,
     Interrupted,
+    /// A testbed was too slow for what ran on it.
+    Overloaded,
 }
 
 fn main() -> ExitCode {
@@ -111,6 +113,7 @@ fn main() -> ExitCode {
     match ending {
         Ok(Ending::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,
         Ok(Ending::Interrupted) => ExitCode::from(130),
+        Ok(Ending::Overloaded) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::from(error.code())
@@ -153,8 +156,12 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
     }
     let text = error.to_string();
     let is_advice = |line: &str| line.starts_with("Usage:") || line.starts_with("For more information");
+    // Nobody who mistakes a flag means it as a value.
+    let is_tip = |line: &str| line.starts_with("tip: to pass");
     let mut one = String::new();
-    for line in text.lines().take_while(|line| !is_advice(line)).map(str::trim).filter(|line| !line.is_empty()) {
+    for line in
+        text.lines().take_while(|line| !is_advice(line)).map(str::trim).filter(|line| !line.is_empty() && !is_tip(line))
+    {
         one.push_str(if one.is_empty() {
             ""
         } else if one.ends_with(':') {

@@ -9,12 +9,15 @@ pub(crate) fn refuse_too_little(bytes: u64, jobs: Option<usize>, runs: usize) ->
     let jobs = jobs.unwrap_or_else(rayon::current_num_threads).min(runs) as u64;
     let memory = bytes.saturating_mul(jobs);
     match available_memory().filter(|&available| memory > available) {
-        Some(available) => Err(CliError::User(format!(
-            "{jobs} runs at once would need about {:.1} GB of memory, {:.1} GB are free: choose fewer --jobs or a \
-             smaller scenario",
-            memory as f64 / 1e9,
-            available as f64 / 1e9
-        ))),
+        Some(available) => {
+            let (runs, way_out) = match jobs {
+                1 => ("a run".to_owned(), "a smaller scenario"),
+                _ => (format!("{jobs} runs at once"), "fewer --jobs or a smaller scenario"),
+            };
+            let [memory, available] = [memory, available].map(|bytes| bytes as f64 / 1e9);
+            let why = format!("would need about {memory:.1} GB of memory, {available:.1} GB are free");
+            Err(CliError::User(format!("{runs} {why}: choose {way_out}")))
+        }
         None => Ok(()),
     }
 }

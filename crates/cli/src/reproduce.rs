@@ -18,30 +18,39 @@ use crate::{Ending, experiments, flags};
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant reproduce --list                      papers and figures
+  pliant reproduce                             papers and figures
   pliant reproduce reflex                      every figure of a paper, in minutes
   pliant reproduce reflex fig04 --full         one figure, at the paper's size
   pliant reproduce reflex --out results/reflex  and a page that draws the figures like the paper's
   pliant reproduce reflex fig04 --check        finds mistakes in the file, runs nothing
-  pliant reproduce --json | jq '.[] | select(.verdict == \"differs\")'
+  pliant reproduce reflex --list               what a paper's figures would take
+  pliant reproduce all --json | jq '.[] | select(.verdict == \"differs\")'
   pliant reproduce --write-docs docs/reproduction.md   writes what was found into the document
   pliant reproduce --ci                        fails if a claim that agreed no longer does
 
 Files in ./experiments/PAPER take the place of the papers that are part of the program; docs/experiments.md describes
 them. Finished runs are kept in --cache: the same command after Ctrl-C goes on where it was.";
 
+/// The word for every paper there is.
+const ALL: &str = "all";
+
+/// What is said below the list.
+const LISTED: &str = "\
+\n`pliant reproduce PAPER [FIGURE]` runs them, a paper in some minutes; `pliant reproduce all` runs every one, thousands of \
+runs; `pliant reproduce PAPER --list` says what each would take.\n";
+
 /// Reproduces figures of papers: the paper's value, ours, and whether they agree.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The paper. Default: all
+    /// The paper, or `all`. Without one, papers and figures are listed; --check, --ci and --write-docs take all
     paper: Option<String>,
     /// The figure. Default: all of the paper
     figure: Option<String>,
     /// Runs the paper's sizes in place of quick ones
     #[arg(long)]
     full: bool,
-    /// Lists papers and figures, and runs nothing
+    /// Lists papers and figures, and runs nothing; of one paper with the processor time that its quick runs would take
     #[arg(long, conflicts_with_all = ["full", "check", "ci", "write_docs", "out", "json"])]
     list: bool,
     /// Checks the files, and runs nothing
@@ -69,8 +78,25 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let library = experiments::library()?;
     let (paper, figure) = (arguments.paper.as_deref(), arguments.figure.as_deref());
+    let takes_all = arguments.check || arguments.ci || arguments.write_docs.is_some();
+    if paper.is_none() && !takes_all && !arguments.list {
+        let output = &arguments.output;
+        if arguments.full || output.json || output.out.is_some() {
+            return Err(CliError::User("say which paper, or `all` of them: `pliant reproduce` lists them".to_owned()));
+        }
+        print_rows(&experiments::titles(&library, None, None)?)?;
+        return print(LISTED).map(|()| Ending::Done);
+    }
+    let paper = paper.filter(|&paper| paper != ALL);
+    if let (None, Some(figure)) = (paper, figure) {
+        return Err(CliError::User(format!("{figure}: `{ALL}` are all figures of all papers")));
+    }
     if arguments.list {
-        return print_rows(&experiments::titles(&library, paper, figure)?);
+        let mut rows = experiments::titles(&library, paper, figure)?;
+        if paper.is_some() {
+            add_costs(&library, &library.choose(paper, figure).map_err(CliError::User)?, &mut rows)?;
+        }
+        return print_rows(&rows);
     }
     arguments.output.check()?;
     let size = if arguments.full { Size::Full } else { Size::Quick };
@@ -129,6 +155,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         Some(recorded) => ci::hold(&recorded, &outcomes, size),
         None => Ok(Ending::Done),
     }
+}
+
+/// Behind each title how many runs the quick size takes, and how long they last.
+fn add_costs(library: &Library, chosen: &[(String, String)], rows: &mut [(String, String)]) -> Result<(), CliError> {
+    for ((paper, figure), (_, title)) in chosen.iter().zip(rows) {
+        if let Some(why) = library.missing_data(paper, figure)? {
+            *title = format!("{title} ({why})");
+            continue;
+        }
+        let jobs = Experiment::load(library, paper, figure, Size::Quick)?.jobs();
+        let seconds: f64 =
+            jobs.iter().map(|job| Ok(job.resolve()?.estimate().cpu_s())).sum::<Result<f64, CliError>>()?;
+        *title = format!("{title} ({} runs, about {seconds:.0} s of processor time)", jobs.len());
+    }
+    Ok(())
 }
 
 /// Every file at both sizes, and how many runs each takes.

@@ -14,7 +14,7 @@ use pliant_sim::scenario::Resolved;
 
 use crate::error::CliError;
 use crate::progress::{Display, Told};
-use crate::scenarios::ScenarioArguments;
+use crate::scenarios::{ScenarioArguments, VariantArgument};
 use crate::stdout::print;
 use crate::{Ending, interrupt, scenarios};
 
@@ -25,6 +25,7 @@ Examples:
   pliant run rack.toml --set load=0.7 --set queues.plan=dwrr-9-1 --seed 3
   pliant run rack.toml --set sample_interval=10us --out results/rack
                                                          and queue lengths and throughput over time
+  pliant run demo --variant strict                       one of the schemes that `pliant compare demo` compares
   pliant run demo --json | jq .digest";
 
 /// Runs a scenario: a table on stdout, and files with --out.
@@ -33,6 +34,8 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArguments,
+    #[command(flatten)]
+    variant: VariantArgument,
     #[command(flatten)]
     table: TableArguments,
     #[command(flatten)]
@@ -51,6 +54,11 @@ pub(crate) struct TableArguments {
 }
 
 impl TableArguments {
+    /// What is printed of a single run.
+    pub(crate) fn of_run(&self, result: &RunResult, json: bool) -> String {
+        if json { summary_json(result) } else { self.text(&[Variant { label: "", result }]) }
+    }
+
     /// The table, and what it leaves out.
     pub(crate) fn text(&self, variants: &[Variant<'_>]) -> String {
         let TextTable { mut text, all_zero, no_room } =
@@ -58,6 +66,12 @@ impl TableArguments {
         for (told, columns) in [("0 everywhere", all_zero), ("more with --all-columns", no_room)] {
             if !columns.is_empty() {
                 writeln!(text, "{told}: {}", columns.join(", ")).expect("a string takes all");
+            }
+        }
+        for Variant { label, result } in variants {
+            if let Some(why) = &result.overloaded {
+                let label = if label.is_empty() { "this run" } else { label };
+                writeln!(text, "{label}: overloaded, not a result: {why}").expect("a string takes all");
             }
         }
         text
@@ -89,11 +103,16 @@ impl OutputArguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let scenario = scenarios::resolve(&arguments.scenario.load()?, &mut BTreeSet::new())?;
+    let scenario = arguments.scenario.load_variant(&arguments.variant)?;
     let output = &arguments.output;
+    let named = scenario;
+    let scenario = scenarios::resolve(&named, &mut BTreeSet::new())?;
     output.check()?;
+    if !output.quiet {
+        arguments.variant.say_there_are(&named)?;
+    }
     let display = Display::new(1, output.quiet);
-    let result = run_one(&scenario, interrupt::listen(), &display)?;
+    let result = run_one(&scenario, interrupt::listen("; what it has so far is the result"), &display)?;
     drop(display);
     if result.flows.is_empty() && !result.interrupted {
         eprintln!("warning: no flow started between `warmup` and `measure_until`: there is nothing to measure");
@@ -101,12 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if let Some(out) = &output.out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }
-    let text = if output.json {
-        summary_json(&result)
-    } else {
-        arguments.table.text(&[Variant { label: "", result: &result }])
-    };
-    print(&text)?;
+    print(&arguments.table.of_run(&result, output.json))?;
     if !output.json {
         match &output.out {
             Some(out) => print(&format!("written to {}\n", out.display()))?,

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pliant_sim::scenario::{Override, Resolved, Scenario, nearest};
+use pliant_sim::scenario::{Override, Resolved, Scenario};
+use pliant_sim::suggest::{nearest, unknown};
 
 use crate::error::CliError;
 use crate::flags;
@@ -26,32 +27,74 @@ pub(crate) struct ScenarioArguments {
     seed: Option<u64>,
 }
 
+/// Which of the scenario's variants is meant.
+#[derive(Args)]
+pub(crate) struct VariantArgument {
+    /// Takes a variant that the scenario names; --set and --seed are laid over it
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
+}
+
+impl VariantArgument {
+    /// Says on stderr that there are variants, if none was chosen.
+    pub(crate) fn say_there_are(&self, scenario: &Scenario) -> Result<(), CliError> {
+        let variants = scenario.variants()?;
+        if self.variant.is_none() && !variants.is_empty() {
+            let names: Vec<String> = variants.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+            eprintln!("variants are for `pliant compare`, or one of them with --variant: {}", names.join(", "));
+        }
+        Ok(())
+    }
+}
+
 impl ScenarioArguments {
     /// The scenario with `--set` and `--seed` laid over it.
     pub(crate) fn load(&self) -> Result<Scenario, CliError> {
         self.load_from(&self.scenario)
     }
 
+    /// The same, over one of its variants if one is chosen.
+    pub(crate) fn load_variant(&self, chosen: &VariantArgument) -> Result<Scenario, CliError> {
+        let Some(name) = &chosen.variant else { return self.load() };
+        let scenario = load(&self.scenario)?;
+        let variants = scenario.variants()?;
+        let Some((_, overrides)) = variants.iter().find(|(variant, _)| variant == name) else {
+            let names: Vec<String> = variants.into_iter().map(|(name, _)| name).collect();
+            let none = if names.is_empty() { ": the scenario names none" } else { "" };
+            return Err(CliError::User(format!("--variant: {}{none}", unknown("variant", name, &names))));
+        };
+        Ok(scenario.with(overrides)?.with(&self.changes()?)?)
+    }
+
     /// Another scenario with the same laid over it.
     pub(crate) fn load_from(&self, file: &Path) -> Result<Scenario, CliError> {
+        Ok(load(file)?.with(&self.changes()?)?)
+    }
+
+    fn changes(&self) -> Result<Vec<Override>, CliError> {
         let mut changes =
             self.changes.iter().map(|text| Override::parse("--set", text)).collect::<Result<Vec<_>, _>>()?;
         if let Some(seed) = self.seed {
             changes.push(Override::parse("--seed", &format!("seed={seed}"))?);
         }
-        Ok(load(file)?.with(&changes)?)
+        Ok(changes)
     }
 }
 
 /// Resolves a scenario and says on stderr what is odd about it, unless it is `said` already.
 pub(crate) fn resolve(scenario: &Scenario, said: &mut BTreeSet<String>) -> Result<Resolved, CliError> {
     let resolved = scenario.resolve()?;
-    for warning in &resolved.warnings {
+    say_warnings(&resolved, said);
+    Ok(resolved)
+}
+
+/// Says on stderr what is odd about a scenario, unless it is `said` already.
+pub(crate) fn say_warnings(scenario: &Resolved, said: &mut BTreeSet<String>) {
+    for warning in &scenario.warnings {
         if said.insert(warning.clone()) {
             eprintln!("warning: {warning}");
         }
     }
-    Ok(resolved)
 }
 
 /// A scenario file; if there is none, the built-in scenario of that name.

@@ -1,7 +1,8 @@
 //! `pliant show`: one thing that scenarios can name.
 
 use clap::Args;
-use pliant_sim::scenario::{OracleSpec, PRESETS, QueuesSpec, ReflexSpec, TransportName, nearest};
+use pliant_sim::scenario::{OracleSpec, PRESETS, QueuesSpec, ReflexSpec, TransportName};
+use pliant_sim::suggest::nearest;
 use pliant_sim::workload::{BUILT_IN as WORKLOADS, Distribution};
 
 use crate::Ending;
@@ -131,10 +132,11 @@ fn show_transport(transport: TransportName) -> String {
                     let oracle = toml::to_string(&OracleSpec::default()).expect("settings are plain values");
                     format!("\nWhat the oracle does, under `[oracle]`:\n\n{oracle}")
                 }
-                _ if transport.is_tcp() && !transport.sends_messages() => {
+                _ if transport == TransportName::Push || transport.is_tcp() && !transport.sends_messages() => {
                     let reflex = toml::to_string(&ReflexSpec::default()).expect("settings are plain values");
-                    let what = "it honours min_delivery and min_share. Defaults";
-                    format!("\nWith a table `[traffic.NAME.reflex]` {what}:\n\n{reflex}")
+                    let fields =
+                        if transport == TransportName::Push { "min_share" } else { "min_delivery and min_share" };
+                    format!("\nWith a table `[traffic.NAME.reflex]` it honours {fields}. Defaults:\n\n{reflex}")
                 }
                 _ => String::new(),
             };

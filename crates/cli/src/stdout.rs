@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::Ending;
 use crate::error::CliError;
 
@@ -11,6 +13,13 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     write!(out, "{text}{end}")?;
     Ok(out.flush()?)
+}
+
+/// Whether whoever read our output has gone: a pipe without a reader.
+pub(crate) fn is_closed() -> bool {
+    let out = std::io::stdout();
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().contains(PollFlags::ERR)
 }
 
 /// Names and what they are, one line each.

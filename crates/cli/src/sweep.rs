@@ -14,9 +14,10 @@ use crate::error::CliError;
 use crate::files::write_atomically;
 use crate::grid::{self, Axis};
 use crate::jobs::with_jobs;
+use crate::memory::refuse_too_little;
 use crate::progress::Display;
 use crate::run::run_one;
-use crate::scenarios::ScenarioArguments;
+use crate::scenarios::{ScenarioArguments, VariantArgument};
 use crate::stdout::print;
 use crate::{Ending, flags, interrupt};
 use plan::{Point, Shard};
@@ -25,7 +26,7 @@ const AFTER_HELP: &str = "\
 Examples:
   pliant sweep demo --vary search.load=0.2:0.6:0.1 --seeds 5 --out results/load
   pliant sweep rack.toml --vary queues.plan=shared,strict --vary load=0.3,0.6 --jobs 8 --out results/grid
-  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/grid
+  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/loads
                                        the second quarter of the points, beside three other machines
 
 The same command again runs only the points that are not finished. DIR/sweep.csv has a row for each point, traffic
@@ -37,6 +38,8 @@ group and flow size.";
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArguments,
+    #[command(flatten)]
+    variant: VariantArgument,
     /// Gives a key several values: `KEY=a,b,c` or `KEY=START:STOP:STEP`; several keys span a grid
     #[arg(long, value_name = "KEY=VALUES")]
     vary: Vec<String>,
@@ -52,6 +55,9 @@ pub(crate) struct Arguments {
     /// Folder of the results
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Writes sweep.csv anew though the folder has points of another grid, which it then leaves out
+    #[arg(long)]
+    force: bool,
     /// Runs a sweep that would take very long all the same
     #[arg(long)]
     allow_large: bool,
@@ -64,19 +70,34 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let scenario = arguments.scenario.load()?;
+    let scenario = arguments.scenario.load_variant(&arguments.variant)?;
     let axes = Axis::parse_all(&arguments.vary)?;
-    plan::refuse_too_many(grid::count(&axes).saturating_mul(arguments.seeds))?;
+    let count = grid::count(&axes).saturating_mul(arguments.seeds);
+    plan::refuse_too_many(count)?;
     let choices = grid::choices(&axes);
-    // Every point is checked before the first one runs.
-    let points = with_jobs(arguments.jobs, || plan::points(&scenario, &choices, arguments.seeds, &arguments.out))??;
     let shard = arguments.shard.unwrap_or_default();
+    let is_new = plan::is_new(&arguments.out);
+    // In a folder that has points, how many are left is known when all of them are.
+    let fits = |bytes: u64| {
+        if is_new { refuse_too_little(bytes, arguments.jobs, shard.count(count as usize)) } else { Ok(()) }
+    };
+    // Every point is checked before the first one runs; on more threads than processors more networks would be built at
+    // once, and none sooner.
+    let planners = rayon::current_num_threads().min(arguments.jobs.unwrap_or(usize::MAX));
+    let plan = || plan::points(&scenario, &choices, arguments.seeds, &arguments.out, &fits);
+    let points = with_jobs(Some(planners), plan)??;
+    if !arguments.force {
+        plan::refuse_another_grid(&points, &arguments.out)?;
+    }
     let due: Vec<&Point<'_>> = shard.of(&points).filter(|point| !point.is_finished()).collect();
     plan::warn(&due);
     plan::refuse_too_large(&due, arguments.jobs, arguments.allow_large)?;
     plan::refuse_unwritable(&due)?;
+    if !arguments.quiet {
+        arguments.variant.say_there_are(&scenario)?;
+    }
 
-    let interrupt = interrupt::listen();
+    let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let display = Display::new(due.len(), arguments.quiet);
     let run = |point: &&Point<'_>| -> Result<(), CliError> {
         if interrupt.load(Ordering::Relaxed) {

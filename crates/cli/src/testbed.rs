@@ -14,10 +14,9 @@ use pliant_net::clock::SharedClock;
 use pliant_net::switch::counters::{Names, prometheus, text};
 use pliant_net::switch::ethernet::{EthernetSwitch, Mode, SwitchError};
 use pliant_net::switch::relay::Relay;
-use pliant_net::switch::{FaultConfig, Switch};
-use pliant_sim::output::{check_folder, summary_json, write_run};
+use pliant_net::switch::{FaultConfig, PortCounters, Switch};
+use pliant_sim::output::{check_folder, write_run};
 use pliant_sim::results::RunResult;
-use pliant_sim::results::comparison::Variant;
 use pliant_sim::scenario::Resolved;
 use pliant_testbed::host::{HostArguments, HostError};
 use pliant_testbed::plan::{FaultSpec, Plan, PlanFileError};
@@ -242,37 +241,44 @@ fn run_scenarios(arguments: &RunArguments) -> Result<Ending, CliError> {
     for out in scenarios.iter().filter_map(folder) {
         check_folder(&out, output.force)?;
     }
+    let mut worst = Ending::Done;
     for scenario in &scenarios {
         if several && !output.json {
             print(&format!("\n{}\n", scenario.name()))?;
         }
         let ending = run_scenario(arguments, scenario, folder(scenario).as_deref())?;
-        if matches!(ending, Ending::Interrupted) {
-            return Ok(ending);
+        match ending {
+            Ending::Interrupted => return Ok(ending),
+            Ending::Overloaded => worst = ending,
+            Ending::Done => {}
         }
     }
-    Ok(Ending::Done)
+    Ok(worst)
 }
 
 fn run_scenario(arguments: &RunArguments, scenario: &Resolved, out: Option<&Path>) -> Result<Ending, CliError> {
     let output = &arguments.output;
-    let (result, headroom) = run_one(scenario, &arguments.how, interrupt::listen(), output.quiet)?;
+    let (result, headroom) =
+        run_one(scenario, &arguments.how, interrupt::listen("; what it has so far is the result"), output.quiet)?;
     if let Some(out) = out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }
-    let text = if output.json {
-        summary_json(&result)
-    } else {
-        arguments.table.text(&[Variant { label: "", result: &result }])
-    };
-    print(&text)?;
+    print(&arguments.table.of_run(&result, output.json))?;
     if arguments.counters {
         eprint!("{}", headroom.counters);
     }
     if let (Some(out), false) = (out, output.json) {
         print(&format!("written to {}\n", out.display()))?;
     }
-    Ok(if result.interrupted { Ending::Interrupted } else { Ending::Done })
+    Ok(ending([&result]))
+}
+
+/// Of a command with runs on a testbed: what is no result is no success.
+pub(crate) fn ending<'r>(results: impl IntoIterator<Item = &'r RunResult> + Clone) -> Ending {
+    if results.clone().into_iter().any(|result| result.interrupted) {
+        return Ending::Interrupted;
+    }
+    if results.into_iter().any(|result| result.overloaded.is_some()) { Ending::Overloaded } else { Ending::Done }
 }
 
 /// Runs a scenario on a testbed and says on stderr what the machine had left.
@@ -297,7 +303,8 @@ pub(crate) fn run_one(
     }
     let mode = how.mode.into();
     let options = Options { program, mode, on_loopback: how.relay, real_time: how.real_time, faults, fault_text };
-    let (result, headroom) = pliant_testbed::run::run(scenario, &options, interrupt, &mut |_| {})?;
+    let (mut result, headroom) = pliant_testbed::run::run(scenario, &options, interrupt, &mut |_| {})?;
+    result.overloaded = headroom.overload();
     if !quiet || headroom.overload().is_some() {
         eprint!("{}", headroom.text());
     }
@@ -312,7 +319,7 @@ pub(crate) fn run_one(
 pub(crate) fn switch(arguments: &SwitchArguments) -> Result<Ending, CliError> {
     let plan = Plan::load(&arguments.plan)?;
     let names = Names::new(plan.switch());
-    let interrupt = interrupt::listen();
+    let interrupt = interrupt::listen("");
     let clock = SharedClock::start();
     let mut running: Box<dyn Turning> = match &plan {
         Plan::Ethernet(config) => Box::new(EthernetSwitch::open(config, clock)?),
@@ -320,8 +327,13 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<Ending, CliError> {
     };
     eprintln!("forwarding between {} ports; Ctrl-C ends it", plan.switch().ports.len());
     let (mut next_metrics, mut interrupted) = (0, false);
+    let mut unsaid = REFUSALS.to_vec();
     loop {
         running.turn()?;
+        unsaid.retain(|(refused, why)| {
+            let port = names.ports().zip(running.switch().ports()).find(|(_, counters)| refused(counters) > 0);
+            port.inspect(|(name, _)| eprintln!("warning: port {name}: {why}")).is_none()
+        });
         let seconds = clock.now().as_secs_f64();
         if let Some(file) = arguments.metrics.as_ref().filter(|_| seconds >= f64::from(next_metrics)) {
             next_metrics += 1;
@@ -339,6 +351,20 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<Ending, CliError> {
     print(&text(&names, running.switch()))?;
     Ok(if interrupted { Ending::Interrupted } else { Ending::Done })
 }
+
+type Refusal = (fn(&PortCounters) -> u64, &'static str);
+
+/// What a switch refuses that its user has to set right: said once.
+const REFUSALS: [Refusal; 2] = [
+    (
+        |counters| counters.oversized,
+        "frames are too long, as superframes are: `ip link set dev IF gso_max_segs 1` at the sender, or its --no-offload",
+    ),
+    (
+        |counters| counters.strangers,
+        "datagrams to its alias come from an address that is no port's `host`: see --bind of `send` and `fetch`",
+    ),
+];
 
 /// Either driver of a switch. A call for each batch of frames may be virtual.
 trait Turning {

@@ -60,12 +60,16 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<Ending, CliError> {
     let settings = arguments.settings()?;
     let (source, to) = arguments.source()?;
     let display = Display::new(arguments.output.quiet);
-    let sent = transfer::send(source, to, &settings, interrupt::listen(), |progress| display.show(progress));
+    let sent = transfer::send(source, to, &settings, interrupt::listen(""), |progress| display.show(progress));
     drop(display);
     match sent {
         Err(TransferError::Interrupted) => Ok(Ending::Interrupted),
         sent => {
-            Outcome::sent(&arguments.name(), to, &settings, &sent?).print(arguments.output.json)?;
+            let sent = sent?;
+            if let Some(why) = outcome::without_credits(settings.flow.transport, sent.family) {
+                eprintln!("{why}");
+            }
+            Outcome::sent(&arguments.name(), to, &settings, &sent).print(arguments.output.json)?;
             Ok(Ending::Done)
         }
     }
@@ -75,6 +79,7 @@ pub(crate) fn recv(arguments: &RecvArgs) -> Result<Ending, CliError> {
     let settings = arguments.settings()?;
     let target = arguments.target()?;
     let receiver = Receiver::bind(arguments.listen, settings.clone())?;
+    let interrupt = interrupt::listen("");
     if !arguments.output.quiet {
         eprintln!("listening on {}", receiver.address());
     }
@@ -83,7 +88,7 @@ pub(crate) fn recv(arguments: &RecvArgs) -> Result<Ending, CliError> {
     let served = receiver.serve(
         &target,
         arguments.count(),
-        interrupt::listen(),
+        interrupt,
         |progress| display.show(progress),
         |received| {
             let printed = match received {

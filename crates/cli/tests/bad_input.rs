@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{pliant, stderr};
+use common::{limited, pliant, stderr};
 
 /// Every file under `tests/broken`, and what must stand in the one line about it.
 const BROKEN: &[(&str, &[&str])] = &[
@@ -28,7 +28,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("deployed_out_of_range", &["deployed_out_of_range.toml:2:", "`deployment.deployed`", "[0, 1]"]),
     ("duplicate_group", &["duplicate_group.toml:12:", "duplicate key `web`"]),
     ("duplicate_queue", &["duplicate_queue.toml:13:", "`queues.queue.1`", "two queues have this name"]),
-    ("duplicates_of_nobody", &["duplicates_of_nobody.toml:15:", "traffic.copies.of", "\"wep\"", "there are: web"]),
+    ("duplicates_of_nobody", &["duplicates_of_nobody.toml:15:", "traffic.copies.of", "\"wep\"", "did you mean `web`?"]),
     ("empty_distribution", &["empty_distribution.toml:10:", "traffic.web.workload", "empty.csv: no rows"]),
     ("empty_flow", &["empty_flow.toml:10:", "empty_flow.csv:3:", "0 bytes"]),
     ("falling_distribution", &["falling_distribution.toml:10:", "falling.csv:4:", "falls"]),
@@ -70,13 +70,16 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("objects_empty", &["objects_empty.toml:11:", "traffic.images.size", "0 bytes"]),
     ("objects_endless", &["objects_endless.toml:12:", "traffic.images.period", "unless `objects` says how many"]),
     ("objects_fanout", &["objects_fanout.toml:14:", "`traffic.images.fanout`", "1 to 32"]),
-    ("objects_few_holders", &["objects_few_holders.toml:8:", "traffic.images.fanout", "2 holders only"]),
+    ("objects_few_holders", &["objects_few_holders.toml:8:", "`traffic.images.fanout`", "2 holders only"]),
     ("objects_not_shared", &["objects_not_shared.toml:14:", "`traffic.images.split`", "dctcp"]),
     ("objects_too_small", &["objects_too_small.toml:11:", "traffic.images.size", "split among 3 sources"]),
     ("objects_two_rates", &["objects_two_rates.toml:14:", "traffic.images.load", "only one of"]),
-    ("objects_unknown_source", &["objects_unknown_source.toml:14:", "traffic.images.holders", "host 8 does not exist"]),
+    (
+        "objects_unknown_source",
+        &["objects_unknown_source.toml:14:", "`traffic.images.holders`", "host 8 does not exist"],
+    ),
     ("push_block", &["push_block.toml:14:", "`traffic.images.push.block`", "68493 symbols"]),
-    ("push_high_weight", &["push_high_weight.toml:14:", "`traffic.images.push.high_weight`", "1..=1e9"]),
+    ("push_high_weight", &["push_high_weight.toml:14:", "`traffic.images.push.high_weight`", "[1, 1e9]"]),
     ("push_messages", &["push_messages.toml:14:", "`traffic.images.messages`", "push moves objects"]),
     ("push_claims", &["push_claims.toml:14:", "`traffic.images.push.claims`", "a slot for each source"]),
     ("push_priority", &["push_priority.toml:14:", "`traffic.images.push.weights`", "contract.priority"]),
@@ -92,6 +95,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("oracle_in_one_queue", &["oracle_in_one_queue.toml:11:", "`queues.reserve`", "legacy_class"]),
     ("oracle_without_credits", &["oracle_without_credits.toml:10:", "`queues.reserve`", "there is none"]),
     ("overload", &["overload.toml:11:", "traffic.web.load", "12.000 Gbit/s"]),
+    ("reserve_unknown", &["reserve_unknown.toml:10:", "`queues.reserve`", "above 0 and up to 1, or \"traffic\""]),
     ("reserve_of_other_plan", &["reserve_of_other_plan.toml:10:", "`queues.reserve`", "the plan strict"]),
     ("period_and_load", &["period_and_load.toml:11:", "traffic.updates.period", "not both"]),
     ("remainder_of_all", &["remainder_of_all.toml:15:", "traffic.large.of", "size_at_least or size_below"]),
@@ -103,6 +107,14 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("probe_queue_of_the_data", &["probe_queue_of_the_data.toml:16:", "\"flexible\", the queue of the data"]),
     ("reflex_alpha", &["reflex_alpha.toml:12:", "`traffic.web.contract.min_share`", "[0, 1]"]),
     ("reflex_low_class", &["reflex_low_class.toml:20:", "`traffic.web.reflex.low_class`", "takes class 1"]),
+    (
+        "reflex_one_queue",
+        &[
+            "reflex_one_queue.toml:16:",
+            "`traffic.web.reflex.low_class`",
+            "class 1 goes through \"shared\", the queue of",
+        ],
+    ),
     ("reflex_kernel", &["reflex_kernel.toml:13:", "`traffic.web.reflex`", "kernel"]),
     ("reflex_phase", &["reflex_phase.toml:12:", "`traffic.web.reflex.measure`", "at least 1 interval"]),
     ("reflex_size_unknown", &["reflex_size_unknown.toml:10:", "`traffic.web.contract.min_delivery`", "no end"]),
@@ -167,7 +179,7 @@ fn broken_flags_are_refused_by_name() {
         (&["sweep", "demo", "--vary", "seed=1,2", "--out", "x", "--shard", "3/2"], "--shard"),
         (
             &["sweep", "demo", "--vary", "search.load=0.5,1.5", "--out", "x"],
-            "--vary search.load=1.5: traffic.search.load",
+            "--vary search.load=1.5: `traffic.search.load`",
         ),
         (&["sweep", "demo", "--seeds", "1000000000", "--out", "x"], "1000000000 points"),
         (
@@ -179,6 +191,10 @@ fn broken_flags_are_refused_by_name() {
             "'-1' for '--seed <N>': it must be a whole number from 0 to 9223372036854775807",
         ),
         (&["compare", "demo", "--jobs", "100000"], "'--jobs <N>': it must be a whole number from 1 to 1024"),
+        (
+            &["sweep", "demo", "--seed", "9223372036854775806", "--seeds", "3", "--out", "x"],
+            "--seeds 3: from seed 9223372036854775806 on there are fewer",
+        ),
         (&["sweep", "demo", "--out", "x", "--seeds", "0"], "'--seeds <N>': it must be a whole number from 1"),
         (&["compare", "demo", "--relay"], "--relay is about a testbed"),
         (&["compare", "demo", "--mode", "speed"], "--mode is about a testbed"),
@@ -188,12 +204,29 @@ fn broken_flags_are_refused_by_name() {
         (&["sweep", "demo"], "were not provided: --out <DIR>"),
         (&["list", "nothing"], "nothing"),
         (&["show", "dctpc"], "did you mean `dctcp`?"),
+        (&["show", "dcctp"], "did you mean `dctcp`?"),
+        (&["check", "demo", "--set", "search.transport=dcctp"], "unknown value `dcctp`, did you mean `dctcp`?"),
+        (&["check", "demo", "--set", "search.workload=web_serch"], "did you mean `web_search`?"),
         (&["report", "missing"], "missing"),
         (&["reproduce", "reflex", "fig04", "--cache", "/dev/null"], "/dev/null is not a folder"),
         (&["recv", "missing/file", "--plain"], "missing/file: no such folder: missing"),
         (&["send", "file", "127.0.0.1:1", "--plain", "--transport", "near-opt"], "near-opt needs an oracle"),
     ] {
         assert_refused(&pliant(arguments), &[expected]);
+    }
+}
+
+/// A transport with two names is listed by one of them, and taken by both: what is refused then is the file.
+#[test]
+fn a_short_name_is_taken_and_not_listed() {
+    let send =
+        |transport: &str| stderr(&pliant(&["send", "missing", "127.0.0.1:1", "--plain", "--transport", transport]));
+    let listed = send("none");
+    let names: Vec<&str> = listed.split([' ', ',', ']']).collect();
+    assert!(names.contains(&"weighted-fair") && !names.contains(&"weighted"), "{listed}");
+    for name in ["weighted", "weighted-fair"] {
+        let told = send(name);
+        assert!(told.starts_with("error: missing: "), "{told}");
     }
 }
 
@@ -252,4 +285,29 @@ fn an_output_that_cannot_be_written_is_refused_before_the_run() {
     let arguments = [&["run"], &long[..], &["--force", "--out", folder_of_others]].concat();
     assert_refused(&pliant(&arguments), &["is not an output folder"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+}
+
+/// Runs side by side that would not fit in memory are refused before more than one network was built: five thousand of
+/// 65,536 hosts and more take hours, and the limit on processor time would end the command long before.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "only Linux tells how much memory is free")]
+fn runs_that_do_not_fit_in_memory_are_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("large.toml");
+    let text = "duration = \"1ms\"\n[topology]\nkind = \"fat-tree\"\nk = 64\n\
+                link = { rate = \"10Gbit/s\", delay = \"1us\" }\n\
+                [traffic.web]\nkind = \"poisson\"\nload = 0.01\nsize = \"100kB\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    let out = folder.path().join("out");
+    let small_first = "topology.k=4,8,80";
+    for (command, more) in [
+        ("sweep", &["--seeds", "5000", "--set", "duration=1000s"][..]),
+        ("sweep", &["--vary", small_first, "--seeds", "5000"]),
+        ("compare", &["--vary", "traffic.web.load=0.001:0.06:0.001", "--set", "duration=1000s"]),
+    ] {
+        let mut limited = limited("-t 60");
+        limited.arg(command).arg(&scenario).args(["--jobs", "1024", "--out"]).arg(&out).args(more);
+        assert_refused(&limited.output().unwrap(), &["runs at once would need about", "GB are free: choose fewer"]);
+        assert!(!out.exists(), "nothing is written");
+    }
 }

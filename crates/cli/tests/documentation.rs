@@ -99,6 +99,16 @@ fn the_guide_runs() {
     let guide = fs::read_to_string(repository().join("docs/guide.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let commands = guide_commands(&guide);
+    let theory: Vec<_> = commands.iter().filter(|command| command.starts_with("pliant fluid ")).collect();
+    assert!(!theory.is_empty(), "the guide has an example of the fluid model");
+    for command in theory {
+        let output = pliant(&arguments(command).iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(output.status.success(), "{command}: {}", stderr(&output));
+        for line in String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.starts_with(['0', '1'])) {
+            let row = line.split_whitespace().collect::<Vec<_>>().join(" | ");
+            assert!(guide.contains(&format!("\n| {row} |")), "a row as it is printed: {row}");
+        }
+    }
     for (name, short) in SHORT_GUIDE {
         let file = format!("docs/guide/{name}.toml");
         let of_file: Vec<_> = commands.iter().filter(|command| command.contains(&file)).collect();
@@ -118,4 +128,12 @@ fn the_guide_runs() {
         }
     }
     assert_eq!(fs::read_dir(repository().join("docs/guide")).unwrap().count(), SHORT_GUIDE.len(), "every file is run");
+}
+
+/// `pliant show push` names each field of the contract that push honours, by itself or with REFLEX over it.
+#[test]
+fn show_names_what_a_contract_may_ask_of_push() {
+    let output = pliant(&["show", "push"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("it honours: weight, priority\n") && text.contains("it honours min_share."), "{text}");
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{pliant, stderr};
+use common::{limited, pliant, stderr};
 use serde_json::Value;
 
 /// The demo, made short.
@@ -57,6 +57,49 @@ fn run_writes_its_folder() {
     fs::remove_file(out.join("report.html")).unwrap();
     assert!(pliant(&["report", out_text]).status.success());
     assert!(out.join("report.html").is_file());
+}
+
+/// The demo's table says of every kind of trouble what there was of it, in a terminal of 100 columns: a column, or that
+/// it is 0 everywhere.
+#[test]
+fn the_demo_tells_marks_drops_and_timeouts() {
+    let text = stdout(&run("compare", &[]));
+    let left_out = text.lines().find_map(|line| line.strip_prefix("more with --all-columns: ")).unwrap_or("");
+    let zero = text.lines().find_map(|line| line.strip_prefix("0 everywhere: ")).unwrap_or("");
+    let heading = text.lines().next().unwrap();
+    for trouble in ["marks", "drops", "timeouts"] {
+        assert!(!left_out.contains(trouble), "{text}");
+        assert!(heading.contains(trouble) != zero.contains(trouble), "{trouble} once in\n{text}");
+    }
+    assert!(heading.contains("marks"), "the queues mark: {text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+/// Where the disk fills up under what is written, the folder that was asked for is named, nothing is left of it, and the
+/// exit code says that the command was not at fault.
+#[test]
+fn a_full_disk_is_told_by_the_folder_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |command: &str| folder.path().join(command).to_str().unwrap().to_owned();
+    for (command, more, named) in [
+        ("run", &[][..], of("run")),
+        ("compare", &["--vary", "seed=1,2"], of("compare")),
+        ("sweep", &["--vary", "seed=1,2", "--jobs", "1"], format!("{}/points/seed=1,seed=1", of("sweep"))),
+    ] {
+        // A few kilobytes: the scenario has room, the flows have none.
+        let mut limited = limited("-f 4");
+        let output = limited.arg(command).args(SHORT).args(more).args(["--out", &of(command)]).output().unwrap();
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let last = told.lines().last().unwrap();
+        assert!(last.starts_with(&format!("error: cannot write {named}: ")), "{told}");
+        assert!(last.contains("File too large"), "{told}");
+        let left: Vec<_> = fs::read_dir(Path::new(&named).parent().unwrap()).unwrap().collect();
+        assert!(left.is_empty(), "{command}: {left:?}");
+        if command == "sweep" {
+            fs::remove_dir_all(of("sweep")).unwrap();
+        }
+    }
 }
 
 /// The digest depends on the seed alone: not on the recorder, the number of threads, or what else runs.
@@ -110,6 +153,32 @@ fn a_sweep_resumes() {
     assert!(changed.starts_with("4 of 4 points finished (4 now, 0 before)"), "{changed}");
 }
 
+/// A sweep builds the network of a variant once, and yet each seed's scenario is what that seed says by itself: also where
+/// the seed decides a setting, here the share that is reserved.
+#[test]
+fn every_seed_of_a_sweep_is_the_scenario_with_that_seed() {
+    let rollout = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/rollout.toml");
+    let short = ["--set", "duration=2ms", "--set", "warmup=0s", "--set", "topology.hosts_per_leaf=2"];
+    for reserve in ["0.5", "traffic"] {
+        let folder = tempfile::tempdir().unwrap();
+        let reserve = format!("queues.reserve={reserve}");
+        let scenario = [&[rollout][..], &short, &["--set", &reserve]].concat();
+        let sweep = ["--seeds", "3", "--quiet", "--out", folder.path().to_str().unwrap()];
+        let swept = pliant(&[&["sweep"], &scenario[..], &sweep].concat());
+        assert!(swept.status.success(), "{}", stderr(&swept));
+        let mut settings = std::collections::BTreeSet::new();
+        for seed in ["1", "2", "3"] {
+            let alone = stdout(&pliant(&[&["check"], &scenario[..], &["--seed", seed]].concat()));
+            let alone: String =
+                alone.lines().filter(|line| !line.starts_with('#')).map(|l| l.to_owned() + "\n").collect();
+            let point = folder.path().join(format!("points/seed={seed}/scenario.toml"));
+            assert_eq!(fs::read_to_string(point).unwrap(), alone, "{reserve}, seed {seed}");
+            settings.insert(alone.replace(&format!("seed = {seed}\n"), ""));
+        }
+        assert_eq!(settings.len() > 1, reserve.ends_with("traffic"), "the seed decides: {settings:?}");
+    }
+}
+
 #[test]
 fn compare_shows_the_variants_of_the_scenario() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,27 +202,9 @@ fn compare_shows_the_variants_of_the_scenario() {
     assert_eq!(json["variants"], serde_json::json!(["queues.plan=shared", "queues.plan=strict"]));
 }
 
-/// What a `command` says on stderr after Ctrl-C, given a day's work; its exit code is 130.
+/// A day's work.
 #[cfg(unix)]
-fn interrupted(command: &str, out: &Path) -> Vec<String> {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
-
-    let mut child = Command::new(env!("CARGO_BIN_EXE_pliant"))
-        .args([command, "demo", "--set", "duration=100s", "--out", out.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The first line of progress says that the run is under way and listens.
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let first = lines.next().unwrap().unwrap();
-    assert!(first.contains("hops/s"), "{first}");
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let told = lines.map(Result::unwrap).collect();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    told
-}
+const LONG: [&str; 3] = ["demo", "--set", "duration=100s"];
 
 /// Ctrl-C ends a run early with what finished.
 #[cfg(unix)]
@@ -161,7 +212,7 @@ fn interrupted(command: &str, out: &Path) -> Vec<String> {
 fn an_interrupted_run_is_written_and_marked() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("long");
-    interrupted("run", &out);
+    common::interrupted(folder.path(), &[&["run"], &LONG[..], &["--out", "long"]].concat());
     assert_eq!(summary(&out)["interrupted"], true);
 }
 
@@ -171,9 +222,62 @@ fn an_interrupted_run_is_written_and_marked() {
 fn an_interrupted_comparison_keeps_whole_runs_only() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("compared");
-    let told = interrupted("compare", &out);
+    let (told, _) = common::interrupted(folder.path(), &[&["compare"], &LONG[..], &["--out", "compared"]].concat());
     assert_eq!(told.last().unwrap(), "interrupted: 0 of 4 runs went to their end; nothing was written");
     assert!(!out.exists());
+}
+
+/// A variant runs alone as it does in a comparison; without one it is said whom variants are for, and a wrong name is
+/// told with the others.
+#[test]
+fn a_variant_runs_by_itself() {
+    let compared: Value = serde_json::from_slice(&run("compare", &["--json", "--jobs", "1"]).stdout).unwrap();
+    let row = compared["rows"].as_array().unwrap().iter().find(|row| row["variant"] == "strict").unwrap();
+    let alone: Value = serde_json::from_slice(&run("run", &["--variant", "strict", "--json"]).stdout).unwrap();
+    assert_eq!(alone["groups"][0]["all"], row["all"]);
+    assert!(stdout(&run_check(&["demo", "--variant", "strict"])).contains("scheduler = \"strict\""));
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = ["--variant", "strict", "--seeds", "2", "--csv", "--out", folder.path().to_str().unwrap()];
+    let digest = alone["digest"].as_str().unwrap();
+    assert!(stdout(&run("sweep", &sweep)).contains(digest));
+    let told = stderr(&pliant(&[&["run"], &SHORT[..SHORT.len() - 1]].concat()));
+    assert!(told.lines().any(|line| line.starts_with("variants are for") && line.contains("\"strict\"")), "{told}");
+    let wrong = pliant(&["run", "demo", "--variant", "xyzzy"]);
+    let (code, told) = (wrong.status.code(), stderr(&wrong));
+    assert!(
+        code == Some(2) && told.contains("unknown variant `xyzzy`, there are: ") && told.contains("strict"),
+        "{told}"
+    );
+}
+
+/// A grid of other points in the same folder would leave those there out of the table: it is refused until that is asked for.
+#[test]
+fn another_grid_does_not_replace_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = ["--out", folder.path().to_str().unwrap()];
+    let seeds = |seeds: &str, more: &[&str]| {
+        pliant(&[&["sweep"], &SHORT[..], &["--vary", &format!("seed={seeds}")], &out[..], more].concat())
+    };
+    assert!(seeds("1,2", &[]).status.success());
+    let table = fs::read_to_string(folder.path().join("sweep.csv")).unwrap();
+    let refused = seeds("2,3", &[]);
+    let told = stderr(&refused);
+    assert!(refused.status.code() == Some(2) && told.contains("another grid, such as seed=1,seed=1"), "{told}");
+    assert_eq!(fs::read_to_string(folder.path().join("sweep.csv")).unwrap(), table);
+    assert!(stdout(&seeds("2,3", &["--force"])).starts_with("2 of 2 points finished (1 now, 1 before)"));
+    assert!(
+        stdout(&seeds("1,2,3", &[])).starts_with("3 of 3 points finished (0 now, 3 before)"),
+        "more is no other grid"
+    );
+}
+
+/// What a terminal still shows is what matters: the scenario's facts, at the end too.
+#[test]
+fn check_ends_with_the_facts() {
+    let printed = stdout(&run_check(&["demo"]));
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[..3], lines[lines.len() - 3..]);
+    assert!(lines[..3].iter().all(|line| line.starts_with("# ")), "{:?}", &lines[..3]);
 }
 
 #[test]

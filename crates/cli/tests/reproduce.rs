@@ -5,6 +5,8 @@ mod common;
 use std::fs;
 use std::path::Path;
 
+#[cfg(unix)]
+use common::interrupted;
 use common::{pliant_in, stderr};
 use serde_json::Value;
 
@@ -88,6 +90,41 @@ fn json_has_one_object_per_claim() {
     assert!(succeed(folder.path(), &["list", "experiments"]).contains("reflex fig04"));
 }
 
+/// Without a paper nothing runs: what there is to choose from is listed, and of a paper what it takes.
+#[test]
+fn without_a_paper_there_is_a_list() {
+    let folder = folder_with(FIGURE);
+    let listed = succeed(folder.path(), &["reproduce"]);
+    assert!(
+        listed.contains("mine fig1 ") && listed.contains("reflex fig04") && listed.contains("reproduce all"),
+        "{listed}"
+    );
+    let of_one = succeed(folder.path(), &["reproduce", "mine", "--list"]);
+    assert!(of_one.contains("Two flows (2 runs, about 0 s of processor time)"), "{of_one}");
+    for wrong in [&["reproduce", "--json"][..], &["reproduce", "--full"], &["reproduce", "--out", "page"]] {
+        let output = pliant_in(folder.path(), wrong);
+        assert!(output.status.code() == Some(2) && stderr(&output).contains("say which paper, or `all`"), "{wrong:?}");
+    }
+    let output = pliant_in(folder.path(), &["reproduce", "all", "fig1"]);
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("all figures of all papers"));
+    assert_eq!(entries(folder.path()), ["experiments"], "nothing ran");
+    assert!(succeed(folder.path(), &["reproduce", "all", "--check"]).contains("mine fig1: well formed"));
+}
+
+/// A reader that has gone ends it: nobody would see what it prints.
+#[cfg(unix)]
+#[test]
+fn a_closed_output_ends_it() {
+    let folder = folder_with(FIGURE);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pliant"));
+    let status = command.current_dir(folder.path()).args(["reproduce", "mine"]).stdout(writer).status().unwrap();
+    assert!(status.success());
+    let cache = folder.path().join("target/reproduce");
+    assert!(!cache.exists() || entries(&cache).is_empty(), "no run was begun");
+}
+
 /// Runs that are kept are not done again, and what is missing after an interrupted reproduction is made up for.
 #[test]
 fn the_same_command_goes_on() {
@@ -109,28 +146,11 @@ fn the_same_command_goes_on() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_reproduction_writes_nothing() {
-    use std::io::{BufRead, BufReader, Read};
-    use std::process::{Command, Stdio};
-
     let folder =
         folder_with(&FIGURE.replace("duration = \"1ms\"", "duration = \"100s\"").replace(", size = \"300kB\"", ""));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_pliant"))
-        .current_dir(folder.path())
-        .args(["reproduce", "mine", "--out", "page", "--write-docs", "docs/reproduction.md"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The first line of progress says that the runs are under way and listen.
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let first = lines.next().unwrap().unwrap();
-    assert!(first.contains("hops/s"), "{first}");
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let told: Vec<String> = lines.map(Result::unwrap).collect();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let arguments = ["reproduce", "mine", "--out", "page", "--write-docs", "docs/reproduction.md"];
+    let (told, table) = interrupted(folder.path(), &arguments);
     assert!(told.last().unwrap().starts_with("interrupted: 0 of 1 figures are whole, no file was written"), "{told:?}");
-    let mut table = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut table).unwrap();
     assert_eq!(table, "");
     assert_eq!(entries(folder.path()), ["experiments"]);
 }

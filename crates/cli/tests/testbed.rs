@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{pliant, stderr};
+use common::{pliant, ran, stderr};
 use serde_json::Value;
 
 /// One flow of each transport that repairs what is lost, one after the other from host 0 to host 1.
@@ -22,7 +22,27 @@ fn every_transport(folder: &Path) -> PathBuf {
         drain = "60s"
         topology = { kind = "star", hosts = 2, link = { rate = "100Mbit/s", delay = "500us" } }
         transport = { min_rto = "20ms" }
-        queues = { plan = "expresspass" }
+
+        [queues]
+        shared_buffer = "4.5MB"
+
+        [[queues.queue]]
+        name = "credit"
+        classes = [31]
+        limit = "10 packets"
+        shaper = { share = 0.05179, depth = "168B" }
+
+        [[queues.queue]]
+        name = "data"
+        classes = [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+        limit = "1000 packets"
+        ecn = "100kB"
+
+        [[queues.queue]]
+        name = "low"
+        classes = [2]
+        limit = "1000 packets"
+        ecn = "100kB"
         "#,
     );
     let mut group = |name: &str, keys: &str| {
@@ -56,7 +76,7 @@ fn flows(scenario: &Path, more: &[&str]) -> (Vec<Vec<(String, String)>>, String)
     let fixed = ["testbed", "run", scenario.to_str().unwrap(), "--out", out.to_str().unwrap()];
     let output = pliant(&[&fixed[..], more].concat());
     let said = stderr(&output);
-    assert!(output.status.success(), "{said}");
+    assert!(ran(&output), "{said}");
     let text = fs::read_to_string(out.join("flows.csv")).unwrap();
     let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
     let names = lines.next().unwrap();
@@ -195,6 +215,11 @@ fn the_systems_own_tcp_crosses_the_switch() {
     let (rows, said) = flows(&file, &["--counters", "--faults", "loss = 0.01"]);
     assert_all_completed(&rows, 2);
     assert!(!said.contains("oversized"), "{said}");
+    let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    for congestion in ["reno", "bbr"].into_iter().filter(|name| known.split_whitespace().any(|known| known == *name)) {
+        let change = format!("traffic.kernel.kernel.congestion={congestion}");
+        assert_all_completed(&flows(&file, &["--set", &change]).0, 2);
+    }
     // The same with superframes, which the switch passes on as they are.
     let (rows, said) = flows(&file, &["--counters", "--mode", "speed", "--set", "topology.link.rate=10Gbit/s"]);
     assert_all_completed(&rows, 2);
@@ -266,6 +291,17 @@ fn a_killed_run_leaves_nothing() {
         run.wait().unwrap();
         assert_gone(&started);
     }
+}
+
+/// Ctrl-C ends a run and its processes in order, and is told by the exit code.
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, started) = start_long_run(folder.path(), &["--relay"]);
+    assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_gone(&started);
 }
 
 /// Kills one process of a run, a host or the switch: the run names it and ends, and takes the others with it.
@@ -352,7 +388,6 @@ fn what_a_testbed_cannot_do_is_refused() {
         ("traffic.dctcp.transport=dctcp-sd", "traffic.dctcp.transport: "),
         ("routing=two-paths", "`routing`"),
         ("topology.hosts=65", "topology: 65 hosts"),
-        ("shares=true", "shares: "),
     ] {
         let output = pliant(&["testbed", "run", "--relay", file.to_str().unwrap(), "--set", change]);
         let error = error_of(&output);
@@ -444,7 +479,7 @@ fn compare_shows_both() {
     let out = folder.path().join("both");
     let fixed = ["compare", file.to_str().unwrap(), "--on", "sim,testbed", "--relay", "--quiet"];
     let output = pliant(&[&fixed[..], &["--out", out.to_str().unwrap()]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(ran(&output), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("testbed against simulator") && text.contains("ratio"), "{text}");
     let comparison: Value = serde_json::from_str(&fs::read_to_string(out.join("comparison.json")).unwrap()).unwrap();

@@ -1,9 +1,12 @@
 //! `send`, `recv` and `keygen` as users run them: two processes on loopback.
 
+mod common;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Output, Stdio};
 
+use common::limited;
 use tempfile::TempDir;
 
 const MB: usize = 1 << 20;
@@ -155,7 +158,11 @@ fn what_goes_wrong_is_told_in_one_line() {
     assert_ends(&send(file, &nobody, &[]), 2, "a transfer needs a key");
     assert_ends(&with_key(&quick), 3, "no answer from");
     assert_ends(&send(file, "192.0.2.1:7", &["--plain"]), 2, "192.0.2.1:7 is not a loopback address");
-    assert_ends(&send(file, "nowhere", &["--plain"]), 2, "nowhere: an address is IP:PORT");
+    assert_ends(&send(file, "nowhere", &["--plain"]), 2, "nowhere: an address is HOST:PORT");
+    let by_name = format!("localhost:{}", nobody.rsplit_once(':').unwrap().1);
+    assert_ends(&send(file, &by_name, &[&["--plain"], &quick[..]].concat()), 3, &format!("no answer from {nobody}"));
+    assert_ends(&send(file, "no.host.invalid:7", &["--plain"]), 2, "no.host.invalid:7: ");
+    assert_ends(&run(&["recv", "nowhere/", "--plain"]), 2, "nowhere/: no such folder");
     assert_ends(&with_key(&["--bytes", "1MB"]), 2, "--bytes and --for go without a FILE");
     assert_ends(
         &with_key(&["--transport", "expresspass", "--min-share", "0.5"]),
@@ -174,6 +181,12 @@ fn what_goes_wrong_is_told_in_one_line() {
     let to = receiver.address.clone();
     assert_ends(&send(file, &to, &[&["--key", &other], &quick[..]].concat()), 3, "not to this key");
     assert_ends(&send(file, &to, &["--plain"]), 3, "another kind of key");
+    let large = ["--transport", "atp", "--min-delivery", "0.5", "--message-bytes"];
+    let large = |size| [&["--key", &place.key], &large[..], &[size]].concat();
+    let why =
+        "a message of 20MB (the sender's --message-bytes) is larger than the receive buffer of 1MiB (--receive-buffer)";
+    assert_ends(&send(file, &to, &large("20MB")), 3, why);
+    assert_ends(&send(file, &to, &large("0B")), 2, "'--message-bytes <SIZE>': it must be from 1B to");
     receiver.child.kill().unwrap();
 }
 
@@ -198,7 +211,7 @@ impl Midway {
     }
 }
 
-/// A peer that is killed is noticed, on either side; one that was started again says that it knows of nothing.
+/// A peer that is killed is noticed, on either side and whatever carries the file; one that was started again says that it knows of nothing.
 #[test]
 fn killed_peers_are_noticed() {
     let place = Place::new(10);
@@ -210,7 +223,7 @@ fn killed_peers_are_noticed() {
     };
     let receiving = |listen: &str, into: &Path| {
         let mut command = pliant();
-        command.args(["recv", "--listen", listen]).arg(into).args(patience);
+        command.args(["recv", "--listen", listen, "--line-rate", "1Gbit/s"]).arg(into).args(patience);
         Receiver::start(command)
     };
     let kill = |child: &mut Child| {
@@ -232,12 +245,15 @@ fn killed_peers_are_noticed() {
     assert_ends(&midway.sender.wait_with_output().unwrap(), 4, "the peer was restarted");
     kill(&mut receiver.child);
     // The sender dies; its file does not stay behind half.
-    let into = folder("third");
-    let receiver = receiving("127.0.0.1:0", &into);
-    let mut midway = Midway::new(&receiver.address, &patience, &into);
-    kill(&mut midway.sender);
-    assert_ends(&receiver.finish(), 4, "nothing heard for 1s");
-    assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0, "a partial file is not passed off as whole");
+    for transport in ["dctcp", "ledbat++", "weighted-fair", "expresspass", "flexpass"] {
+        let into = folder(transport);
+        let receiver = receiving("127.0.0.1:0", &into);
+        let with = [&patience[..], &["--transport", transport]].concat();
+        let mut midway = Midway::new(&receiver.address, &with, &into);
+        kill(&mut midway.sender);
+        assert_ends(&receiver.finish(), 4, "nothing heard for 1s");
+        assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0, "{transport}: a part is not passed off as whole");
+    }
 }
 
 /// A peer that stalls, stopped in the middle but there, is given up after the idle timeout, whichever side it is.
@@ -291,25 +307,59 @@ fn a_full_disk_is_told() {
     let place = Place::new(4 * MB);
     let into = place.path("into");
     std::fs::create_dir(&into).unwrap();
-    let mut command = Command::new("bash");
-    // The signal that would end the process is ignored, so the write fails as on a full disk.
-    let script = "trap '' XFSZ; ulimit -f 1000; exec \"$@\"";
-    command.args(["-c", script, "bash", env!("CARGO_BIN_EXE_pliant"), "recv", "--listen", "127.0.0.1:0"]);
-    command.args([into.to_str().unwrap(), "--key", &place.key]);
+    let mut command = limited("-f 1000");
+    command.args(["recv", "--listen", "127.0.0.1:0", into.to_str().unwrap(), "--key", &place.key]);
     let receiver = Receiver::start(command);
     let sent = send(&place.file, &receiver.address.clone(), &["--key", &place.key]);
     assert_ends(&sent, 4, "closed by the peer: File too large");
+    assert!(!text(&sent.stderr).contains(".pliant-"), "the receiver's paths are no business of the sender's");
     assert_ends(&receiver.finish(), 1, "file: File too large");
     assert_eq!(std::fs::read_dir(Path::new(&into)).unwrap().count(), 0);
     // The same of a file that is fetched; the source hears of it and goes on.
     let mut offer = Receiver::offering(&place.file, &["--key", &place.key]);
-    let mut fetching = Command::new("bash");
-    fetching.args(["-c", script, "bash", env!("CARGO_BIN_EXE_pliant"), "fetch", &offer.address]);
-    fetching.args(["--key", &place.key, "--into", into.to_str().unwrap()]);
+    let mut fetching = limited("-f 1000");
+    fetching.args(["fetch", &offer.address, "--key", &place.key, "--into", into.to_str().unwrap()]);
     assert_ends(&fetching.output().unwrap(), 1, "file: File too large");
     assert_eq!(std::fs::read_dir(Path::new(&into)).unwrap().count(), 0);
     assert!(offer.child.try_wait().unwrap().is_none(), "it serves others");
     offer.child.kill().unwrap();
+}
+
+/// A file through `pliant switch` as a relay that loses packets: the sender takes the address that the plan gives it. From
+/// any other it is a stranger, which the switch says.
+#[test]
+fn a_file_goes_through_a_relay() {
+    let place = Place::new(MB);
+    let plan = place.path("relay.toml");
+    let net = format!("127.{}", std::process::id() % 200 + 20);
+    let port = |host: &str, alias: &str| format!("[[port]]\nhost = \"{net}.{host}\"\nalias = \"{net}.{alias}\"\n");
+    let ports = port("1.1:7410", "2.1:7410") + &port("1.2:7500", "2.2:7500");
+    std::fs::write(&plan, format!("rate = \"200Mbit/s\"\nfaults = {{ loss = 0.01 }}\n{ports}")).unwrap();
+    let mut switch = pliant()
+        .args(["switch", plan.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(switch.stderr.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().starts_with("forwarding between 2 ports"));
+    let copy = place.path("copy");
+    let mut receiver = pliant();
+    receiver.args(["recv", copy.to_str().unwrap(), "--plain", "--listen", &format!("{net}.1.1:7410")]);
+    let receiver = Receiver::start(receiver);
+    let alias = format!("{net}.2.1:7410");
+    assert_ends(&send(&place.file, &alias, &["--plain", "--connect-timeout", "600ms"]), 3, "no answer from");
+    let stranger = said.next().unwrap().unwrap();
+    assert!(stranger.starts_with("warning: port ") && stranger.contains("--bind"), "{stranger}");
+    let sent = send(&place.file, &alias, &["--plain", "--bind", &format!("{net}.1.2:7500")]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert!(receiver.finish().status.success());
+    assert_eq!(std::fs::read(&copy).unwrap(), place.content);
+    assert!(Command::new("kill").args(["-INT", &switch.id().to_string()]).status().unwrap().success());
+    let counted = switch.wait_with_output().unwrap();
+    assert_eq!(counted.status.code(), Some(130));
+    let counters = text(&counted.stdout);
+    assert!(counters.contains("stranger_frames") && counters.contains("faults: "), "{counters}");
 }
 
 /// Three processes offer a file and one of them is killed under way: the others bring the rest, the file is whole, and
@@ -349,7 +399,7 @@ fn a_file_is_fetched_though_a_source_is_killed() {
 
     let fetch = |more: &[&str]| run(&[&["fetch"], more].concat());
     let quick = ["--connect-timeout", "600ms"];
-    assert_ends(&fetch(&["nowhere", "--plain"]), 2, "nowhere: an address is IP:PORT");
+    assert_ends(&fetch(&["nowhere", "--plain"]), 2, "nowhere: an address is HOST:PORT");
     assert_ends(&fetch(&["127.0.0.1:9", "--plain", "--weight", "0.1"]), 2, "it must be a number from 0.5");
     assert_ends(&fetch(&[&[addresses[0].as_str()], &key[..], &quick].concat()), 3, "no answer from");
     assert_ends(&run(&["offer", into.to_str().unwrap(), "--plain"]), 2, "only a file can be offered");
@@ -384,14 +434,15 @@ fn a_killed_fetch_is_resumed() {
     let hidden =
         || -> Vec<PathBuf> { std::fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>() };
     let mut killed = fetch();
-    // Two blocks of about 2 MiB are there, and most are not.
-    let part = |bytes: usize| {
+    // Two blocks of about 2 MiB are there and vouched for, 40 bytes each, and most are not. A block that is not yet vouched
+    // for does not count.
+    let vouched = |records: u64| {
         hidden().iter().any(|path| {
-            path.extension().is_some_and(|ending| ending == "part")
-                && path.metadata().is_ok_and(|file| file.len() > bytes as u64)
+            path.extension().is_some_and(|ending| ending == "blocks")
+                && path.metadata().is_ok_and(|file| file.len() >= records * 40)
         })
     };
-    while !part(3 * MB) {
+    while !vouched(2) {
         assert!(killed.try_wait().unwrap().is_none(), "it fetches");
         std::thread::yield_now();
     }
@@ -417,6 +468,32 @@ fn a_killed_fetch_is_resumed() {
     for offer in &mut offers {
         offer.child.kill().unwrap();
     }
+}
+
+/// A receiver without a line rate gives no credits: a sender that wanted some says what it took in their place.
+#[test]
+fn a_sender_without_credits_says_so() {
+    let place = Place::new(MB);
+    for (rate, told) in [(&[][..], true), (&["--line-rate", "1Gbit/s"], false)] {
+        let copy = place.path(if told { "plain" } else { "credits" });
+        let receiver = Receiver::new(&[&[copy.to_str().unwrap(), "--key", &place.key], rate].concat());
+        let with = ["--key", &place.key, "--transport", "expresspass"];
+        let sent = send(&place.file, &receiver.address.clone(), &with);
+        let line = "the receiver gives no credits (`pliant recv --line-rate RATE`): sent by dctcp, not expresspass\n";
+        assert_eq!(text(&sent.stderr), if told { line } else { "" });
+        assert!(sent.status.success() && receiver.finish().status.success());
+    }
+}
+
+/// Ctrl-C promises nothing that is not so: a receiver that waits has nothing to keep.
+#[test]
+fn an_interrupted_receiver_stops() {
+    let receiver = Receiver::new(&["--plain"]);
+    let pid = receiver.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let ended = receiver.finish();
+    assert_eq!(ended.status.code(), Some(130));
+    assert_eq!(text(&ended.stderr).trim(), "interrupted: stopping (again to stop at once)");
 }
 
 /// A transport has one name: scenarios take those that `send` takes.

@@ -56,9 +56,6 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
     if scenario.spec.sample_windows {
         return refuse("sample_windows", "only the simulator looks into senders");
     }
-    if scenario.spec.shares {
-        return refuse("shares", "only the simulator knows the max-min fair rate of each flow");
-    }
     for (key, plan) in [("queues", &scenario.switch_plan), ("host_queues", &scenario.host_plan)] {
         if plan.queues.iter().any(|queue| queue.discipline == Discipline::PFabric) {
             return refuse(key, "the testbed's switch does not know the priorities that pFabric writes into packets");
@@ -203,8 +200,8 @@ mod tests {
     fn what_a_testbed_cannot_do_is_refused_by_key() {
         let mut scenario = dumbbell();
         assert_eq!(check(&scenario, false, Mode::Fidelity), Ok(()));
-        scenario.spec.shares = true;
-        assert_eq!(check(&scenario, false, Mode::Fidelity).unwrap_err().key, "shares");
+        scenario.spec.sample_windows = true;
+        assert_eq!(check(&scenario, false, Mode::Fidelity).unwrap_err().key, "sample_windows");
         let by = |transport: &str| {
             let text = format!(
                 "duration = \"1ms\"\n[topology]\nkind = \"star\"\nhosts = 2\nlink = {{ rate = \"1Gbit/s\", delay = \"1us\" }}\n\

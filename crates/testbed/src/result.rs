@@ -64,6 +64,7 @@ pub(crate) fn result(
         events: 0,
         control_messages: 0,
         interrupted,
+        overloaded: None,
         groups: group_infos(scenario),
         flows: measured(rows(scenario, hosts, ended), scenario),
         ports: port_rows(scenario, all_counters, all_left),

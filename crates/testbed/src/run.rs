@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use pliant_net::clock::SharedClock;
+use pliant_net::clock::{SharedClock, nap};
 use pliant_net::switch::FaultConfig;
 use pliant_net::switch::ethernet::Mode;
 use pliant_proto::time::{Instant, Span};
@@ -114,12 +114,15 @@ impl Headroom {
             percent(self.switch),
             percent(self.hosts),
             percent(self.idle),
-            self.late_median,
-            self.late_p99,
-            Span::from_us(self.late_max.as_ps() / 1_000_000),
+            self.late_median.rounded(),
+            self.late_p99.rounded(),
+            self.late_max.rounded(),
         );
         if let Some(why) = self.overload() {
-            let _ = writeln!(text, "overloaded, not a result: {why}; a slower scenario or an idler machine is needed");
+            let _ = writeln!(
+                text,
+                "overloaded, not a result: {why}; `--real-time`, a slower scenario or an idler machine is needed"
+            );
         }
         if self.faults != [0; 5] {
             let [lost, dark, twice, corrupt, held] = self.faults;
@@ -353,11 +356,8 @@ impl Processes {
         let endless = scenario.traffic().is_ok_and(|mut traffic| traffic.any(|flow| flow.bytes == UNLIMITED_BYTES));
         let mut over = vec![false; scenario.topology.hosts() as usize];
         loop {
-            let nap = control.as_mut().map_or(LOOK, |control| {
-                let wait = control.next_at().since(clock.now());
-                LOOK.min(Duration::from_nanos(wait.as_ps().div_ceil(1000)))
-            });
-            match self.lines.recv_timeout(nap) {
+            let look = control.as_mut().map_or(LOOK, |control| LOOK.min(nap(control.next_at().since(clock.now()))));
+            match self.lines.recv_timeout(look) {
                 Ok((from, Some(line))) if line == OVER && from < over.len() => over[from] = true,
                 Ok((from, Some(line))) => {
                     let letter = control.as_mut().zip(read(&line));

@@ -14,6 +14,7 @@ use crate::jobs::with_jobs;
 use crate::memory::refuse_too_little;
 use crate::progress::{Display, Told};
 use crate::run::run_told;
+use crate::stdout;
 
 /// Does every run that the cache does not have. Returns whether all are there: an interrupt ends it before.
 pub(super) fn run_all(
@@ -23,7 +24,7 @@ pub(super) fn run_all(
     quiet: bool,
 ) -> Result<bool, CliError> {
     let all: BTreeSet<Arc<Job>> = experiments.iter().flat_map(Experiment::jobs).collect();
-    let interrupt = interrupt::listen();
+    let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let due = with_jobs(jobs, || {
         let due: Vec<Arc<Job>> = all.into_par_iter().filter(|job| !cache.has(job)).collect();
         let estimated = |job: Arc<Job>| Ok((job.resolve()?.estimate(), job));
@@ -41,6 +42,10 @@ pub(super) fn run_all(
     let run = |(estimate, job): &(Estimate, Arc<Job>)| -> Result<(), CliError> {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(());
+        }
+        // Nothing was printed so far, and nobody would read it: what finished is kept.
+        if stdout::is_closed() {
+            return Err(CliError::OutputClosed);
         }
         let result = run_told(&job.resolve()?, interrupt, &display, Told::weighing(weight(estimate)))?;
         if !result.interrupted {

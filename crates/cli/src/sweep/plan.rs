@@ -1,5 +1,6 @@
 //! The points of a sweep: their scenarios, their folders, whether they are finished, what they will take.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,6 +14,10 @@ use crate::error::CliError;
 use crate::grid::{self, Choice};
 use crate::memory::refuse_too_little;
 
+/// Folder of the points within that of the results.
+const POINTS: &str = "points";
+/// Largest seed of a scenario.
+const MAX_SEED: u64 = i64::MAX as u64;
 /// Most points of a sweep.
 const MAX_POINTS: u64 = 20_000;
 /// Points whose cost is estimated; the others are taken to be like these.
@@ -29,29 +34,78 @@ pub(super) struct Point<'a> {
     pub(super) folder: PathBuf,
     /// What is odd about it.
     pub(super) warnings: Vec<String>,
+    /// Memory of its network without traffic.
+    network_bytes: u64,
 }
 
-/// Every choice with every seed, checked.
+/// Every choice with every seed, checked. `fits` is asked, as soon as a choice is known, whether runs that need so many
+/// bytes each have room.
 pub(super) fn points<'a>(
     scenario: &Scenario,
     choices: &'a [Choice<'a>],
     seeds: u64,
     out: &Path,
+    fits: &(dyn Fn(u64) -> Result<(), CliError> + Sync),
 ) -> Result<Vec<Point<'a>>, CliError> {
-    let of_choice = |choice: &'a Choice<'a>| -> Result<Vec<Point<'a>>, CliError> {
+    let Some((first, others)) = choices.split_first() else { return Ok(Vec::new()) };
+    let of_choice = |choice: &'a Choice<'a>, memory: fn(&Resolved) -> u64| {
         let scenario = scenario.with(&grid::overrides(choice)?)?;
-        let first_seed = scenario.resolve()?.spec.seed;
-        let of_seed = |seed: u64| {
-            let scenario = scenario.with(&[Override::parse("--seeds", &format!("seed={seed}"))?])?;
-            let resolved = scenario.resolve()?;
-            let (text, warnings) = (resolved.to_toml(), resolved.warnings);
-            let folder = out.join("points").join(folder_name(choice, seed));
-            Ok(Point { choice, seed, text, folder, warnings })
-        };
-        (first_seed..first_seed.saturating_add(seeds)).map(of_seed).collect()
+        let resolved = scenario.resolve()?;
+        fits(memory(&resolved))?;
+        of_seeds(choice, &scenario, resolved, seeds, out)
     };
-    let points: Vec<Vec<Point<'a>>> = choices.par_iter().map(of_choice).collect::<Result<_, _>>()?;
-    Ok(points.into_iter().flatten().collect())
+    // The first by itself: where it does not fit, nothing else is built.
+    let mut points = of_choice(first, |resolved| resolved.estimate().memory_bytes)?;
+    let others: Vec<Vec<Point<'a>>> =
+        others.par_iter().map(|choice| of_choice(choice, Resolved::network_bytes)).collect::<Result<_, _>>()?;
+    points.extend(others.into_iter().flatten());
+    Ok(points)
+}
+
+/// One choice with every seed. The network is built for the first seed only: it, and with it the memory, is the same for
+/// all.
+fn of_seeds<'a>(
+    choice: &'a Choice<'a>,
+    scenario: &Scenario,
+    mut resolved: Resolved,
+    seeds: u64,
+    out: &Path,
+) -> Result<Vec<Point<'a>>, CliError> {
+    let first = resolved.spec.seed;
+    let end = first.checked_add(seeds).filter(|&end| end <= MAX_SEED + 1);
+    let end = end.ok_or_else(|| CliError::User(format!("--seeds {seeds}: from seed {first} on there are fewer")))?;
+    let network_bytes = resolved.network_bytes();
+    let each_by_itself = scenario.seed_decides_settings()?;
+    let of_seed = |seed: u64| {
+        if each_by_itself && seed != first {
+            resolved = scenario.with(&[Override::parse("--seeds", &format!("seed={seed}"))?])?.resolve()?;
+        }
+        resolved.spec.seed = seed;
+        let (text, warnings) = (resolved.to_toml(), resolved.warnings.clone());
+        let folder = out.join(POINTS).join(folder_name(choice, seed));
+        Ok(Point { choice, seed, text, folder, warnings, network_bytes })
+    };
+    (first..end).map(of_seed).collect()
+}
+
+/// Refuses a folder with points that are not of this sweep: its table would lose them.
+pub(super) fn refuse_another_grid(points: &[Point<'_>], out: &Path) -> Result<(), CliError> {
+    let own: BTreeSet<_> = points.iter().filter_map(|point| point.folder.file_name()).collect();
+    let found = fs::read_dir(out.join(POINTS)).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    // What is being written has a hidden name.
+    let mut others = found.filter(|name| !own.contains(name.as_os_str()) && !name.to_string_lossy().starts_with('.'));
+    let Some(other) = others.next() else { return Ok(()) };
+    Err(CliError::User(format!(
+        "{} has points of another grid, such as {}: give another --out, or --force to leave {} out of sweep.csv",
+        out.display(),
+        other.to_string_lossy(),
+        if others.next().is_some() { "them" } else { "it" }
+    )))
+}
+
+/// Whether no point of a sweep into `out` was ever run: all are due.
+pub(super) fn is_new(out: &Path) -> bool {
+    !out.join(POINTS).exists()
 }
 
 impl Point<'_> {
@@ -93,6 +147,11 @@ pub(super) struct Shard {
 }
 
 impl Shard {
+    /// How many of so many points are in it.
+    pub(super) fn count(self, points: usize) -> usize {
+        points.saturating_sub(self.index).div_ceil(self.parts)
+    }
+
     pub(super) fn of<'p, 'a>(self, points: &'p [Point<'a>]) -> impl Iterator<Item = &'p Point<'a>> {
         points.iter().skip(self.index).step_by(self.parts)
     }
@@ -146,7 +205,9 @@ pub(super) fn refuse_too_large(due: &[&Point<'_>], jobs: Option<usize>, allowed:
     let step = due.len().div_ceil(ESTIMATED_POINTS).max(1);
     let estimates: Vec<Estimate> =
         due.iter().step_by(step).map(|point| Ok(point.resolve()?.estimate())).collect::<Result<_, CliError>>()?;
-    let memory = estimates.iter().map(|estimate| estimate.memory_bytes).max().unwrap_or(0);
+    let largest = due.iter().max_by_key(|point| point.network_bytes);
+    let largest = largest.map_or(Ok(Estimate::default()), |point| Ok::<_, CliError>(point.resolve()?.estimate()))?;
+    let memory = estimates.iter().chain([&largest]).map(|estimate| estimate.memory_bytes).max().unwrap_or(0);
     refuse_too_little(memory, jobs, due.len())?;
     let sampled: f64 = estimates.iter().map(Estimate::cpu_s).sum();
     let hours = sampled / estimates.len().max(1) as f64 * due.len() as f64 / 3600.0;

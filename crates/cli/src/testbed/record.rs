@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use pliant_sim::experiment::{TestbedRecord, TestbedRecords};
-use pliant_sim::scenario::{Override, Resolved, Scenario, nearest};
+use pliant_sim::scenario::{Override, Resolved, Scenario};
+use pliant_sim::suggest::nearest;
 use serde::Deserialize;
 
 use super::{HowArguments, run_one};
@@ -205,7 +206,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         plans.push((name, variants));
     }
 
-    let interrupt = interrupt::listen();
+    let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let mut records = read(&arguments.records)?;
     let mut rows = Vec::new();
     for (name, variants) in plans {

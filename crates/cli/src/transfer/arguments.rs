@@ -1,7 +1,7 @@
 //! The command lines of `send` and `recv`.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ Examples:
   pliant send results/ 192.0.2.7:7410 --key lab.key --transport ledbat++ --rate-cap 200Mbit/s
   tar c src | pliant send - 192.0.2.7:7410 --key lab.key
   pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9
+  pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9 --message-bytes 64KiB
   pliant send model.bin 127.0.0.1:7410 --plain --transport weighted-fair --weight 4
   pliant send --bytes 1GB 127.0.0.1:7410 --plain --json | jq .gbit_per_s
 
@@ -43,6 +44,7 @@ const RECV_EXAMPLES: &str = "\
 Examples:
   pliant recv --key lab.key --listen 0.0.0.0:7410        into this directory, under the sender's name
   pliant recv results/ --key lab.key                     into that directory
+  pliant recv --key lab.key --min-delivery 0.9           takes what `send --min-delivery 0.9` may leave out, with a list
   pliant recv copy.bin --plain                           into that file; one that is there is replaced by a whole one
   pliant recv --discard --plain --json --count 0         received, hashed and forgotten, until interrupted
   pliant recv --plain --line-rate 1Gbit/s                gives credits for a link of that rate (expresspass, flexpass)
@@ -66,7 +68,7 @@ pub(crate) struct SendArgs {
     /// How to send
     #[arg(long, alias = "congestion", value_name = "NAME", default_value = "dctcp", value_parser = transports())]
     transport: String,
-    /// Least fraction that must arrive, in [0, 1]: the sender may leave out the rest (REFLEX r, ATP 1 - MLR)
+    /// Least fraction that must arrive, in [0, 1]: then the transfer ends (REFLEX r, ATP 1 - MLR); the receiver must agree
     #[arg(long, value_name = "FRACTION", default_value_t = 1.0, value_parser = flags::fraction())]
     min_delivery: f64,
     /// Least share of the fair rate, in [0, 1], that the flow keeps while it gives way to others (REFLEX alpha)
@@ -78,12 +80,15 @@ pub(crate) struct SendArgs {
     /// Greatest rate on the wire
     #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     rate_cap: Option<Rate>,
+    /// Address and port to send from, as a relay's plan names them [default: any]
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<SocketAddr>,
     /// Largest IP packet in bytes, 576 to 65535
     #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = flags::whole::<u16>(576..=65535))]
     mtu: u16,
-    /// Bytes of a message under atp [default: what a packet holds]
-    #[arg(long, value_name = "BYTES", value_parser = flags::whole::<u32>(1..=u32::MAX.into()))]
-    message_bytes: Option<u32>,
+    /// Size of a message under atp, no more than the receiver's --receive-buffer [default: what a packet holds]
+    #[arg(long, value_name = "SIZE", value_parser = flags::within(Bytes(1)..=Bytes(u32::MAX.into())))]
+    message_bytes: Option<Bytes>,
     /// REFLEX's interval
     #[arg(long, value_name = "TIME", default_value = "5ms", hide = true, value_parser = flags::above_zero::<Span>())]
     reflex_interval: Span,
@@ -106,6 +111,9 @@ pub(crate) struct RecvArgs {
     /// Writes nothing, but checks the hash
     #[arg(long)]
     discard: bool,
+    /// Least fraction of a file, in [0, 1], if its sender may leave out the rest
+    #[arg(long, value_name = "FRACTION", default_value_t = 1.0, value_parser = flags::fraction())]
+    min_delivery: f64,
     /// Ends after so many transfers; 0 goes on until interrupted
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole::<u64>(0..=u64::MAX))]
     count: u64,
@@ -176,11 +184,11 @@ pub(super) struct OutputArgs {
     pub(super) quiet: bool,
 }
 
-/// Names that `--transport` takes; `weighted` is short for `weighted-fair`, and scenarios' names for transports with
-/// credits are taken, too. One that is known but refused has its reason.
+/// Names that `--transport` takes; unsaid, so are `weighted`, short for `weighted-fair`, and scenarios' names for
+/// transports with credits. One that is known but refused has its reason.
 fn transports() -> PossibleValuesParser {
-    let hidden = [Simulated::NearOpt.name(), Simulated::ExpressPass.name(), Simulated::FlexPass.name()];
-    let names = TransportName::all().map(TransportName::name).chain(["weighted"]).map(PossibleValue::new);
+    let hidden = [Simulated::NearOpt.name(), Simulated::ExpressPass.name(), Simulated::FlexPass.name(), "weighted"];
+    let names = TransportName::all().map(TransportName::name).map(PossibleValue::new);
     PossibleValuesParser::new(names.chain(hidden.map(|name| PossibleValue::new(name).hide(true))))
 }
 
@@ -195,8 +203,20 @@ pub(super) fn buffer() -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send 
     flags::within(Bytes(64 << 10)..=Bytes(1 << 40))
 }
 
+/// An address, or that of a host by its name: IPv4 before IPv6, as receivers listen unless told otherwise.
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{text}: an address is IP:PORT, such as 192.0.2.7:7410 or [2001:db8::7]:7410"))
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let port =
+        text.rsplit_once(':').filter(|(host, _)| !host.contains(':')).and_then(|(_, port)| port.parse::<u16>().ok());
+    if port.is_none() {
+        return Err(format!(
+            "{text}: an address is HOST:PORT, such as 192.0.2.7:7410, [2001:db8::7]:7410 or storage.example:7410"
+        ));
+    }
+    let found = text.to_socket_addrs().map_err(|error| format!("{text}: {error}"))?;
+    found.min_by_key(SocketAddr::is_ipv6).ok_or_else(|| format!("{text}: this host has no address"))
 }
 
 /// What the flow refuses, by the flag that asks for it.
@@ -232,7 +252,8 @@ impl ConnectionArgs {
         let flow = FlowSettings { classes, min_rto: self.min_rto, ..flow.clone() };
         let (connect_timeout, idle_timeout) = (self.connect_timeout, self.idle_timeout);
         let offload = !self.no_offload;
-        Ok(Settings { flow, keys, testbed: self.testbed, offload, connect_timeout, idle_timeout })
+        let testbed = self.testbed;
+        Ok(Settings { flow, keys, testbed, offload, connect_timeout, idle_timeout, ..Settings::default() })
     }
 }
 
@@ -252,11 +273,11 @@ impl SendArgs {
             mtu: self.mtu,
             rate_cap: self.rate_cap,
             reflex_interval: self.reflex_interval,
-            message_bytes: self.message_bytes,
+            message_bytes: self.message_bytes.map(|bytes| bytes.0 as u32),
             ..FlowSettings::default()
         };
         flow.check().map_err(|error| refused(&error))?;
-        self.network.settings(&flow)
+        Ok(Settings { bind: self.bind, ..self.network.settings(&flow)? })
     }
 
     pub(super) fn source(&self) -> Result<(Source, SocketAddr), CliError> {
@@ -285,7 +306,8 @@ impl SendArgs {
 
 impl RecvArgs {
     pub(super) fn settings(&self) -> Result<Settings, CliError> {
-        self.network.settings(&FlowSettings::default())
+        let settings = self.network.settings(&FlowSettings::default())?;
+        Ok(Settings { min_delivery: self.min_delivery, ..settings })
     }
 
     /// After how many transfers it ends.
@@ -306,7 +328,8 @@ pub(super) fn target_of(path: Option<&Path>, discard: bool) -> Result<Target, Cl
     if path.is_dir() {
         return Ok(Target::Directory(path.to_owned()));
     }
-    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+    let folder = if path.as_os_str().as_encoded_bytes().ends_with(b"/") { Some(path) } else { path.parent() };
+    match folder.filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         Some(folder) => Err(CliError::User(format!("{}: no such folder: {}", path.display(), folder.display()))),
         None => Ok(Target::File(path.to_owned())),
     }

@@ -64,6 +64,15 @@ fn agreed(wanted: TransportName, family: Family) -> &'static str {
     }
 }
 
+/// What a sender that wanted credits is told if it got none.
+pub(super) fn without_credits(wanted: TransportName, family: Family) -> Option<String> {
+    let wants = matches!(wanted, TransportName::ExpressPass | TransportName::FlexPass) && family == Family::Tcp;
+    let (wanted, agreed) = (wanted.name(), agreed(wanted, family));
+    wants.then(|| {
+        format!("the receiver gives no credits (`pliant recv --line-rate RATE`): sent by {agreed}, not {wanted}")
+    })
+}
+
 /// What both sides have to tell.
 struct Common<'o> {
     bytes: u64,
@@ -107,9 +116,9 @@ impl Outcome {
             peer,
             transport: match family {
                 Family::Tcp => "tcp",
-                Family::ExpressPass => "expresspass",
-                Family::FlexPass => "flexpass",
-                Family::Atp => "atp",
+                Family::ExpressPass => TransportName::ExpressPass.name(),
+                Family::FlexPass => TransportName::FlexPass.name(),
+                Family::Atp => TransportName::Atp.name(),
             },
             encrypted: settings.keys != Keys::Plain,
             bytes,

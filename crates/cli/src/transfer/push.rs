@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pliant_net::flow::{FlowSettings, TransportName};
-use pliant_net::transfer::{self, Fetched, Offer, Served, TransferError};
+use pliant_net::transfer::{self, Fetched, Offer, Served, Settings, TransferError};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::units::{Bytes, Rate};
@@ -72,6 +72,9 @@ pub(crate) struct FetchArgs {
     /// Weight of each flow (theta), at least 0.5: at weight 2 it takes twice the rate of one of weight 1
     #[arg(long, value_name = "W", default_value_t = 1.0, value_parser = flags::number("from 0.5", |weight| weight >= 0.5))]
     weight: f64,
+    /// Address and port to send from, as a relay's plan names them [default: any]
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<SocketAddr>,
     /// Largest IP packet in bytes that sources send, 576 to 65535
     #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = flags::whole::<u16>(576..=65535))]
     mtu: u16,
@@ -98,7 +101,7 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
         eprintln!("listening on {}", offer.address());
     }
     let mut failed = None;
-    let served = offer.serve((arguments.count > 0).then_some(arguments.count), interrupt::listen(), |served| {
+    let served = offer.serve((arguments.count > 0).then_some(arguments.count), interrupt::listen(""), |served| {
         let printed = match served {
             Ok(served) => print(&Sent::new(&offered.name, &served), arguments.output.json),
             Err(error) => {
@@ -119,12 +122,13 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
 pub(crate) fn fetch(arguments: &FetchArgs) -> Result<Ending, CliError> {
     let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
     let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
-    let settings = arguments.connection.settings(&flow)?;
+    let settings = Settings { bind: arguments.bind, ..arguments.connection.settings(&flow)? };
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = Display::new(arguments.output.quiet);
+    let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
     let lost = |error: &TransferError| eprintln!("lost: {error}");
     let fetched =
-        transfer::fetch(&arguments.sources, &target, &settings, interrupt::listen(), |p| display.show(p), lost);
+        transfer::fetch(&arguments.sources, &target, &settings, interrupt::listen(kept), |p| display.show(p), lost);
     drop(display);
     match fetched {
         Err(TransferError::Interrupted) => Ok(Ending::Interrupted),
