@@ -2,6 +2,9 @@
 PLIANT := target/release/pliant
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
+# Scenarios that stand elsewhere, right and wrong: inputs of the fuzz target, too (as in crates/cli/tests/fuzz.rs).
+SCENARIOS := $(addprefix ../,crates/cli/tests/broken docs/guide $(addprefix experiments/,testbed atp/scenarios \
+	flexpass/scenarios lowprio/scenarios))
 
 .PHONY: all demo test lint doc reproduce bench bench-net testbed fuzz soak release clean
 
@@ -14,7 +17,7 @@ release: $(PLIANT)
 $(PLIANT):
 	cargo build --release --locked --package pliant-cli
 
-## A leaf-spine under four queue plans, then a real file over UDP loopback.
+## A leaf-spine under four queue plans, then a real file over UDP loopback by DCTCP and by CUBIC.
 demo: $(PLIANT)
 	bench/demo.sh $(PLIANT)
 
@@ -51,8 +54,9 @@ testbed: $(PLIANT)
 ## random changes of them on stable (crates/cli/tests/fuzz.rs).
 fuzz:
 	cd fuzz && for target in wire_codec scenario_parser distribution_parser frame_parser connection_parsers connection_endpoint; do \
-		mkdir -p artifacts/found/$$target && \
-		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target -- \
+		mkdir -p artifacts/found/$$target || exit 1; \
+		more=; [ $$target != scenario_parser ] || more="$(SCENARIOS)"; \
+		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target $$more -- \
 			-max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
 ## The real runtime for SOAK_SECONDS through a software switch with faults, every transport in turn; needs root. Fails if a

@@ -3,7 +3,7 @@
 
 Usage: bench.py PLIANT [--runs N] [--no-peers] [SCENARIO]...
 SCENARIO: S1 S1c S1lp S1ledbat S1ledbatpp S1q S1n S1push S1dccp S1ndp S1scdp S1homa S1atp S1eight
-S1pfabric S1short reflex expresspass layered flexpass clos S2 S3 S1-dwrr S2-dwrr S3-dwrr (default: all)
+S1pfabric S1short reflex expresspass layered flexpass clos S2 S3 S1-dwrr S2-dwrr S3-dwrr large (default: all)
 
 Runs of pliant are whole processes, set-up included, the median of N (default 3); a peer runs once per scenario, without
 its set-up, shortened where it is slow. Writes target/bench.json and prints a table. See README.md beside this file.
@@ -24,7 +24,7 @@ SCENARIOS = [
     "S1", "S1c", "S1lp", "S1ledbat", "S1ledbatpp", "S1q", "S1n", "S1push", "S1dccp", "S1ndp", "S1scdp", "S1homa",
     "S1atp", "S1eight", "S1pfabric", "S1short", "reflex",
     "expresspass", "layered", "flexpass", "clos",
-    "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr",
+    "S2", "S3", "S1-dwrr", "S2-dwrr", "S3-dwrr", "large",
 ]
 PEERS = ["ns-3", "ns-2"]
 # What the peers are not set up for.
@@ -83,6 +83,35 @@ def measure_pliant(command, runs):
     return rows[len(rows) // 2]
 
 
+def fat_tree_hosts(k):
+    return k**3 // 4
+
+
+def measure_large(pliant, runs):
+    """What a fat-tree of 36 ports takes: CPU seconds to build it, bytes per host, bytes per flow under way."""
+
+    def medians(k, senders):
+        sets = [f"topology.k={k}", f"traffic.pairs.hosts=0..{senders}"]
+        command = [pliant, "run", "--json", "--quiet", HERE / "scenarios" / "large.toml"]
+        rows = [run(command + [word for item in sets for word in ("--set", item)]) for _ in range(runs)]
+        cpu = sorted(user + system for _, user, system, _ in rows)
+        peak = sorted(rss for *_, rss in rows)
+        return cpu[runs // 2], peak[runs // 2] * 2**20
+
+    hosts = fat_tree_hosts(36)
+    start, _ = medians(4, 2)
+    cpu, two_flows = medians(36, 2)
+    # Not beside a small network: a process begins with the peak of the one that started it.
+    _, smaller = medians(28, 2)
+    _, all_send = medians(36, hosts)
+    return {
+        "hosts": hosts,
+        "build_cpu_s": cpu - start,
+        "bytes_per_host": (two_flows - smaller) / (hosts - fat_tree_hosts(28)),
+        "bytes_per_flow": (all_send - two_flows) / (hosts - 2),
+    }
+
+
 def measure_peer(peer, name):
     out, *_ = run(["bash", HERE / "peers" / "run.sh", "--peer", peer, name])
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
@@ -104,6 +133,13 @@ def main():
     results = []
     print(f"{'scenario':11} {'system':8} {'M hops/CPU s':>12} {'user s':>8} {'peak MB':>8} {'pliant is':>10}")
     for name in names:
+        if name == "large":
+            large = measure_large(options.pliant, options.runs)
+            results.append({"scenario": name, "system": "pliant", **large})
+            print(f"{name:11} {'pliant':8} {large['hosts']} hosts: built in {large['build_cpu_s']:.3f} CPU s; "
+                  f"{large['bytes_per_host'] / 1e3:.1f} kB per host; "
+                  f"{large['bytes_per_flow'] / 1e3:.1f} kB per flow under way", flush=True)
+            continue
         ours = measure_pliant(pliant_command(options.pliant, name), options.runs)
         results.append({"scenario": name, "system": "pliant", **ours})
         print(f"{name:11} {'pliant':8} {ours['hops_per_cpu_s'] / 1e6:12.1f} {ours['user_s']:8.2f} "
