@@ -148,7 +148,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if interrupt.load(Ordering::Relaxed) {
         return Ok(Ending::Interrupted);
     }
-    Ok(testbed::ending(ran.iter().map(|(_, result, _)| result)))
+    Ok(ran.iter().map(|(_, result, _)| Ending::of(result)).max().unwrap_or(Ending::Done))
 }
 
 /// Says on stderr which variants did exactly the same: what tells them apart has no effect on this traffic.

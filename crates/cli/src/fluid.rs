@@ -28,7 +28,8 @@ Examples:
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Weights (theta) above 0, of which `push` takes 0.5 and more, one per flow; `4@2s..6s` runs from 2 s to 6 s, `4@2s` from 2 s on
+    /// Weights (theta) above 0, of which `push` takes 0.5 and more, one per flow; `4@2s..6s` runs from 2 s to 6 s, `4@2s`
+    /// from 2 s on
     #[arg(required = true, value_name = "WEIGHT[@START[..STOP]]", value_parser = parse_flow)]
     flows: Vec<Flow>,
     /// Rate of the link

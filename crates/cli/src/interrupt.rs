@@ -7,6 +7,9 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// What Ctrl-C leaves behind of simulations.
 pub(crate) const FINISHED_IS_KEPT: &str = "; what finished is kept";
 
+/// What Ctrl-C leaves behind of a single run.
+pub(crate) const SO_FAR_IS_THE_RESULT: &str = "; what it has so far is the result";
+
 /// The flag that Ctrl-C raises, from now on; `kept` is told then, behind "stopping".
 pub(crate) fn listen(kept: &'static str) -> &'static AtomicBool {
     // An error means that a handler is there already, or that signals cannot be caught: runs then end as they would.

@@ -33,6 +33,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use error::CliError;
+use pliant_sim::results::RunResult;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -77,12 +78,24 @@ enum Command {
 }
 
 /// How a command ended, if not by an error.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Ending {
     Done,
-    Interrupted,
-    /// A testbed was too slow for what ran on it.
+    /// A testbed was too slow for what ran on it: what is no result is no success.
     Overloaded,
+    Interrupted,
+}
+
+impl Ending {
+    fn of(result: &RunResult) -> Self {
+        if result.interrupted {
+            Self::Interrupted
+        } else if result.overloaded.is_some() {
+            Self::Overloaded
+        } else {
+            Self::Done
+        }
+    }
 }
 
 fn main() -> ExitCode {

@@ -103,16 +103,15 @@ impl OutputArguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
-    let scenario = arguments.scenario.load_variant(&arguments.variant)?;
+    let named = arguments.scenario.load_variant(&arguments.variant)?;
     let output = &arguments.output;
-    let named = scenario;
     let scenario = scenarios::resolve(&named, &mut BTreeSet::new())?;
     output.check()?;
     if !output.quiet {
         arguments.variant.say_there_are(&named)?;
     }
     let display = Display::new(1, output.quiet);
-    let result = run_one(&scenario, interrupt::listen("; what it has so far is the result"), &display)?;
+    let result = run_one(&scenario, interrupt::listen(interrupt::SO_FAR_IS_THE_RESULT), &display)?;
     drop(display);
     if result.flows.is_empty() && !result.interrupted {
         eprintln!("warning: no flow started between `warmup` and `measure_until`: there is nothing to measure");
@@ -127,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
             None => print("nothing written: --out DIR keeps flows, ports and a report\n")?,
         }
     }
-    Ok(if result.interrupted { Ending::Interrupted } else { Ending::Done })
+    Ok(Ending::of(&result))
 }
 
 /// Runs a scenario, telling `display` how far it is.

@@ -246,11 +246,9 @@ fn run_scenarios(arguments: &RunArguments) -> Result<Ending, CliError> {
         if several && !output.json {
             print(&format!("\n{}\n", scenario.name()))?;
         }
-        let ending = run_scenario(arguments, scenario, folder(scenario).as_deref())?;
-        match ending {
-            Ending::Interrupted => return Ok(ending),
-            Ending::Overloaded => worst = ending,
-            Ending::Done => {}
+        worst = worst.max(run_scenario(arguments, scenario, folder(scenario).as_deref())?);
+        if worst == Ending::Interrupted {
+            break;
         }
     }
     Ok(worst)
@@ -259,7 +257,7 @@ fn run_scenarios(arguments: &RunArguments) -> Result<Ending, CliError> {
 fn run_scenario(arguments: &RunArguments, scenario: &Resolved, out: Option<&Path>) -> Result<Ending, CliError> {
     let output = &arguments.output;
     let (result, headroom) =
-        run_one(scenario, &arguments.how, interrupt::listen("; what it has so far is the result"), output.quiet)?;
+        run_one(scenario, &arguments.how, interrupt::listen(interrupt::SO_FAR_IS_THE_RESULT), output.quiet)?;
     if let Some(out) = out {
         write_run(out, &result, &scenario.to_toml(), output.force)?;
     }
@@ -270,15 +268,7 @@ fn run_scenario(arguments: &RunArguments, scenario: &Resolved, out: Option<&Path
     if let (Some(out), false) = (out, output.json) {
         print(&format!("written to {}\n", out.display()))?;
     }
-    Ok(ending([&result]))
-}
-
-/// Of a command with runs on a testbed: what is no result is no success.
-pub(crate) fn ending<'r>(results: impl IntoIterator<Item = &'r RunResult> + Clone) -> Ending {
-    if results.clone().into_iter().any(|result| result.interrupted) {
-        return Ending::Interrupted;
-    }
-    if results.into_iter().any(|result| result.overloaded.is_some()) { Ending::Overloaded } else { Ending::Done }
+    Ok(Ending::of(&result))
 }
 
 /// Runs a scenario on a testbed and says on stderr what the machine had left.
@@ -326,28 +316,29 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<Ending, CliError> {
         Plan::Relay(config) => Box::new(Relay::open(config, clock)?),
     };
     eprintln!("forwarding between {} ports; Ctrl-C ends it", plan.switch().ports.len());
-    let (mut next_metrics, mut interrupted) = (0, false);
+    let (mut next_look, mut interrupted) = (0, false);
     let mut unsaid = REFUSALS.to_vec();
     loop {
         running.turn()?;
-        unsaid.retain(|(refused, why)| {
-            let port = names.ports().zip(running.switch().ports()).find(|(_, counters)| refused(counters) > 0);
-            port.inspect(|(name, _)| eprintln!("warning: port {name}: {why}")).is_none()
-        });
         let seconds = clock.now().as_secs_f64();
-        if let Some(file) = arguments.metrics.as_ref().filter(|_| seconds >= f64::from(next_metrics)) {
-            next_metrics += 1;
-            write_metrics(file, &prometheus(&names, running.switch()))?;
-        }
         interrupted |= interrupt.load(Ordering::Relaxed);
-        if interrupted || arguments.seconds.is_some_and(|limit| seconds >= limit as f64) {
+        let ends = interrupted || arguments.seconds.is_some_and(|limit| seconds >= limit as f64);
+        // Once a second, and at the end.
+        if ends || seconds >= f64::from(next_look) {
+            next_look += 1;
+            unsaid.retain(|(refused, why)| {
+                let port = names.ports().zip(running.switch().ports()).find(|(_, counters)| refused(counters) > 0);
+                port.inspect(|(name, _)| eprintln!("warning: port {name}: {why}")).is_none()
+            });
+            if let Some(file) = &arguments.metrics {
+                write_metrics(file, &prometheus(&names, running.switch()))?;
+            }
+        }
+        if ends {
             break;
         }
     }
     running.switch().assert_conserved();
-    if let Some(file) = &arguments.metrics {
-        write_metrics(file, &prometheus(&names, running.switch()))?;
-    }
     print(&text(&names, running.switch()))?;
     Ok(if interrupted { Ending::Interrupted } else { Ending::Done })
 }

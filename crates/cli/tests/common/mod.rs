@@ -1,22 +1,20 @@
 //! Runs the command as a user does.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::process::{Command, Output};
 
 /// Runs `pliant` to its end.
-#[allow(dead_code, reason = "not every test runs where it stands")]
 pub(crate) fn pliant(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pliant")).args(arguments).output().expect("the command starts")
 }
 
 /// Runs `pliant` in a folder to its end.
-#[allow(dead_code, reason = "not every test has a folder of its own")]
 pub(crate) fn pliant_in(folder: &std::path::Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pliant")).current_dir(folder).args(arguments).output().expect("the command starts")
 }
 
 /// `pliant` under a limit of the shell's, such as `-f 1000`: no file above 1 MB. The signal that would end it at that limit
 /// is ignored, so that the write fails as on a full disk.
-#[allow(dead_code, reason = "not every test limits")]
 pub(crate) fn limited(limit: &str) -> Command {
     let mut command = Command::new("bash");
     let script = format!("trap '' XFSZ; ulimit {limit}; exec \"$@\"");
@@ -25,13 +23,11 @@ pub(crate) fn limited(limit: &str) -> Command {
 }
 
 /// What it printed about itself.
-#[allow(dead_code, reason = "not every test reads it")]
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Whether it went to its end: on a busy machine a testbed's run does, and is called no result (exit code 1).
-#[allow(dead_code, reason = "not every test has a testbed")]
 pub(crate) fn ran(output: &Output) -> bool {
     output.status.success() || output.status.code() == Some(1) && stderr(output).contains("overloaded, not a result")
 }
@@ -39,7 +35,6 @@ pub(crate) fn ran(output: &Output) -> bool {
 /// Interrupts `pliant` as soon as it tells of its progress; what it says after that on stderr, and all it printed. Its exit
 /// code is 130.
 #[cfg(unix)]
-#[allow(dead_code, reason = "not every test interrupts")]
 pub(crate) fn interrupted(folder: &std::path::Path, arguments: &[&str]) -> (Vec<String>, String) {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Stdio;

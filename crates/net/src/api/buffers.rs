@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use pliant_proto::packet::ByteRange;
 use pliant_proto::transport::atp::SizeClass;
@@ -221,6 +221,18 @@ impl Buffers {
             _ => io::ErrorKind::Other,
         };
         Some(io::Error::new(kind, why.clone()))
+    }
+
+    /// What is there, or why nothing will be; else whoever asks is woken at the next change.
+    pub(super) fn poll<T>(&mut self, there: Option<T>, context: &Context<'_>) -> Poll<io::Result<T>> {
+        if let Some(there) = there {
+            return Poll::Ready(Ok(there));
+        }
+        if let Some(error) = self.failure() {
+            return Poll::Ready(Err(error));
+        }
+        self.wait(context.waker());
+        Poll::Pending
     }
 
     /// Appends to the stream what fits; how much.

@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 
 use pliant_proto::transport::atp::SizeClass;
 
@@ -105,14 +104,8 @@ impl MessageSender {
     pub async fn by_size(&self) -> io::Result<[SizeClass; 16]> {
         poll_fn(|context| {
             let mut buffers = self.shared.lock();
-            if let Some(by_size) = buffers.outgoing.by_size {
-                return Poll::Ready(Ok(by_size));
-            }
-            if let Some(error) = buffers.failure() {
-                return Poll::Ready(Err(error));
-            }
-            buffers.wait(context.waker());
-            Poll::Pending
+            let by_size = buffers.outgoing.by_size;
+            buffers.poll(by_size, context)
         })
         .await
     }
@@ -123,17 +116,9 @@ impl MessageReceiver {
     pub async fn recv(&self) -> io::Result<Option<(u32, Box<[u8]>)>> {
         poll_fn(|context| {
             let mut buffers = self.shared.lock();
-            if let Some(message) = buffers.incoming.take_message() {
-                return Poll::Ready(Ok(Some(message)));
-            }
-            if buffers.incoming.delivery.is_some() {
-                return Poll::Ready(Ok(None));
-            }
-            if let Some(error) = buffers.failure() {
-                return Poll::Ready(Err(error));
-            }
-            buffers.wait(context.waker());
-            Poll::Pending
+            let message = buffers.incoming.take_message();
+            let there = (message.is_some() || buffers.incoming.delivery.is_some()).then_some(message);
+            buffers.poll(there, context)
         })
         .await
     }

@@ -73,14 +73,8 @@ impl Stream {
             self.desk.queue(&self.shared);
             return Poll::Ready(Ok(()));
         }
-        if buffers.incoming.ended || into.remaining() == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(error) = buffers.failure() {
-            return Poll::Ready(Err(error));
-        }
-        buffers.wait(context.waker());
-        Poll::Pending
+        let nothing_more = buffers.incoming.ended || into.remaining() == 0;
+        buffers.poll(nothing_more.then_some(()), context)
     }
 
     pub(super) fn poll_give(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

@@ -248,10 +248,18 @@ fn list_beside(path: &Path) -> PathBuf {
 }
 
 /// The file at `path` is whole: a list of an earlier transfer would be a lie.
-pub(super) fn forget_missing(path: &Path) -> io::Result<()> {
+fn forget_missing(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(list_beside(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// The same for a file that was put into its place, if any was.
+pub(super) fn placed_whole(path: Option<PathBuf>) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+    match path.as_deref().map(forget_missing) {
+        Some(Err(error)) => Err((path.unwrap_or_default(), error)),
+        _ => Ok(path),
     }
 }
 

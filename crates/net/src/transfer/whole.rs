@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pliant_proto::transport::Event;
 use tempfile::NamedTempFile;
 
-use super::partial::forget_missing;
+use super::partial::placed_whole;
 use super::receive::Target;
 use super::{Announcement, HASH_BYTES, Kind};
 
@@ -227,11 +227,7 @@ impl Whole {
     }
 
     pub(super) fn place(self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-        let path = self.output.place(self.kind)?;
-        match path.as_deref().map(forget_missing) {
-            Some(Err(error)) => Err((path.unwrap_or_default(), error)),
-            _ => Ok(path),
-        }
+        self.output.place(self.kind).and_then(placed_whole)
     }
 }
 

@@ -9,7 +9,7 @@ use super::group::{GroupSpec, TransportName};
 use super::marking::EcnSpec;
 use super::queues::{KeyError, QueuesSpec};
 use super::reflex::queue_of;
-use super::warnings::first_round_trips;
+use super::warnings::FirstRoundTrips;
 use crate::topology::Link;
 use crate::traffic::TrafficSpec;
 
@@ -69,14 +69,14 @@ fn variants_choose_queues(document: &Document) -> bool {
 
 /// A marking threshold of the plan's own below a seventh of rate × round trip (DCTCP, SIGCOMM 2010, section 3.4): a link
 /// would run dry. The rate is that of the slowest link of the path.
-pub(super) fn low_threshold(document: &Document, resolved: &Resolved) -> Option<KeyError> {
+pub(super) fn low_threshold(document: &Document, resolved: &Resolved, trips: &FirstRoundTrips) -> Option<KeyError> {
     let queues = document.root().get("queues");
     if ["ecn", "queue"].iter().any(|key| queues.and_then(|queues| queues.get(key)).is_some()) {
         return None;
     }
     let full = u64::from(resolved.wire().wire_bytes(resolved.mss()));
     let mut worst: Option<(u64, String)> = None;
-    for (number, (path, round_trip)) in first_round_trips(resolved) {
+    for (&number, &(path, round_trip)) in trips {
         let group = resolved.spec.traffic.values().nth(number)?;
         let queue = &resolved.spec.queues.queue[queue_of(&resolved.spec.queues, group.class)?];
         let EcnSpec::On(marking) = queue.ecn else { continue };

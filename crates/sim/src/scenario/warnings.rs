@@ -27,12 +27,12 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
     let mut warn = |name: &str, (key, why): KeyError| {
         warnings.push(document.error(&format!("traffic.{name}.{key}"), why).to_string());
     };
-    let first_trips = first_round_trips(resolved);
+    let trips = first_round_trips(resolved);
     for (number, (name, group)) in resolved.spec.traffic.iter().enumerate() {
         if let Some(reflex) = &group.reflex {
             reflex.oddity(round_trip(resolved, number)).into_iter().for_each(|oddity| warn(name, oddity));
         }
-        if let Some(oddity) = early_timeout(group, first_trips.get(&number).map(|(_, time)| time)) {
+        if let Some(oddity) = early_timeout(group, trips.get(&number).map(|(_, time)| time)) {
             warn(name, oddity);
         }
         if let Some(oddity) = shared_priorities(group, &resolved.spec.queues) {
@@ -43,7 +43,7 @@ pub(super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> 
             warn(name, ("transport".to_owned(), format!("{} {why}", group.transport.name())));
         }
     }
-    let odd_queues = idle_classes(document, resolved).into_iter().chain(low_threshold(document, resolved));
+    let odd_queues = idle_classes(document, resolved).into_iter().chain(low_threshold(document, resolved, &trips));
     warnings.extend(odd_queues.map(|(key, why)| document.error(&key, why).to_string()));
     let unmeasured = |name: &String| document.error(&format!("traffic.{name}"), UNMEASURED).to_string();
     warnings.extend(groups_unmeasured(resolved).iter().map(unmeasured));
@@ -127,7 +127,9 @@ fn early_timeout(group: &GroupSpec, round_trip: Option<&Span>) -> Option<KeyErro
 }
 
 /// By group, the longest round-trip time among the first flows of all, and source and destination of that flow.
-pub(super) fn first_round_trips(resolved: &Resolved) -> BTreeMap<usize, ((u32, u32), Span)> {
+pub(super) type FirstRoundTrips = BTreeMap<usize, ((u32, u32), Span)>;
+
+fn first_round_trips(resolved: &Resolved) -> FirstRoundTrips {
     let mut longest = BTreeMap::new();
     for flow in resolved.traffic().into_iter().flatten().take(FLOWS_LOOKED_AT) {
         let ends = (flow.source, flow.destination);

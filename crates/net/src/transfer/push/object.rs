@@ -14,7 +14,7 @@ use super::coding::Block;
 use super::kept::Kept;
 use super::message::{Offered, Order};
 use crate::driver::{Application, Clock, Place};
-use crate::transfer::partial::forget_missing;
+use crate::transfer::partial::placed_whole;
 use crate::transfer::receive::copy;
 use crate::transfer::whole::{Output, OutputError, path_in};
 use crate::transfer::{Announcement, Kind, Target, TransferError};
@@ -54,16 +54,11 @@ pub(super) fn open_sink(target: &Target, offered: &Offered) -> Result<Sink, Tran
 impl Sink {
     /// Puts it into its place.
     pub(super) fn place(self) -> Result<Option<PathBuf>, TransferError> {
-        let failed = |(path, error)| TransferError::File { path, error };
         let placed = match self {
             Self::Kept(kept) => kept.place().map(Some),
             Self::Once(output) => output.place(Kind::File),
         };
-        let path = placed.map_err(failed)?;
-        if let Some(path) = &path {
-            forget_missing(path).map_err(|error| failed((path.clone(), error)))?;
-        }
-        Ok(path)
+        placed.and_then(placed_whole).map_err(|(path, error)| TransferError::File { path, error })
     }
 }
 
