@@ -422,7 +422,7 @@ fn a_killed_fetch_is_resumed() {
     let place = Place::new(16 * MB);
     let key = ["--key", place.key.as_str()];
     let mut offers =
-        [(); 2].map(|()| Receiver::offering(&place.file, &[&key[..], &["--rate-cap", "100Mbit/s"]].concat()));
+        [(); 2].map(|()| Receiver::offering(&place.file, &[&key[..], &["--rate-cap", "40Mbit/s"]].concat()));
     let addresses = offers.each_ref().map(|offer| offer.address.clone());
     let into = place.path("into");
     std::fs::create_dir(&into).unwrap();

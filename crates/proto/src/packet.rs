@@ -195,7 +195,7 @@ impl Packet {
     }
 
     /// What it says.
-    #[inline]
+    #[inline(always)]
     pub const fn body(&self) -> Body {
         let Self { offset, amount, flags, .. } = *self;
         let echo = Instant::option_from_bits(self.stamp);

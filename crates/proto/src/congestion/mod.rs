@@ -29,7 +29,6 @@ use self::tcp_lp::{TcpLp, TcpLpConfig};
 use self::weighted_fair::{WeightedFair, WeightedFairConfig};
 use crate::contract::Field;
 use crate::time::{Instant, OneWayDelay, Span};
-use crate::units::Rate;
 
 /// What one acknowledgement told, after the transport has worked out its meaning.
 #[derive(Clone, Copy, Debug)]
@@ -124,11 +123,6 @@ pub trait CongestionControl {
     /// Slow start ends at this window (ssthresh); `u64::MAX` before any congestion.
     fn ssthresh(&self) -> u64;
 
-    /// A rate to pace at; `None` leaves the choice to the transport.
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-
     /// How the transport treats ECN for this controller, unless its configuration says otherwise.
     fn ecn_mode(&self) -> EcnMode;
 
@@ -192,11 +186,6 @@ macro_rules! any_controller {
             #[inline]
             fn ssthresh(&self) -> u64 {
                 match self { $(Self::$name(controller) => controller.ssthresh(),)* }
-            }
-
-            #[inline]
-            fn pacing_rate(&self) -> Option<Rate> {
-                match self { $(Self::$name(controller) => controller.pacing_rate(),)* }
             }
 
             fn ecn_mode(&self) -> EcnMode {

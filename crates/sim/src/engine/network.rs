@@ -136,6 +136,7 @@ impl<'a> Network<'a> {
     }
 
     /// The time has come that [`Link::wake_at`] named.
+    #[inline(never)]
     pub(super) fn wake(&mut self, now: Instant, link: u32, schedule: &mut Schedule) {
         let (port, shared) = self.port_and_buffer(link);
         if port.next_arrival().is_none() {

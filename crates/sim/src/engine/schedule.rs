@@ -57,7 +57,7 @@ impl Schedule {
     }
 
     /// The link's next packet arrives at `at`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrival(&mut self, at: Instant, link: u32) {
         let Some(key) = self.arrivals.key(self.now, at, link) else {
             return self.push_other(Event { at, kind: kind::ARRIVAL, entity: link });

@@ -362,9 +362,6 @@ impl<C: CongestionControl> CongestionControl for Watched<C> {
     fn ssthresh(&self) -> u64 {
         self.controller.ssthresh()
     }
-    fn pacing_rate(&self) -> Option<Rate> {
-        self.controller.pacing_rate()
-    }
     fn ecn_mode(&self) -> EcnMode {
         self.controller.ecn_mode()
     }

@@ -392,7 +392,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
 
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        if self.is(SLOW | PACED) || self.controller.pacing_rate().is_some() {
+        if self.is(SLOW | PACED) {
             return self.transmit_unusual(now);
         }
         let len = self.next_new(now, self.snd_nxt - self.snd_una, self.controller.window())?;

@@ -53,7 +53,7 @@ impl<C: CongestionControl> TcpSender<C> {
 
     fn transmit_next(&mut self, now: Instant, unusual: &mut Unusual) -> Option<Packet> {
         let next = self.choose(now, unusual)?;
-        let paced = self.is(PACED) || self.controller.pacing_rate().is_some();
+        let paced = self.is(PACED);
         if paced && let Some(at) = unusual.pace_next.filter(|at| *at > now) {
             unusual.pace_timer = Some(at);
             return None;
@@ -199,11 +199,6 @@ impl<C: CongestionControl> TcpSender<C> {
 
     /// Time between this packet and the next.
     fn pacing_gap(&self, packet: &Packet) -> Span {
-        if let Some(rate) = self.controller.pacing_rate() {
-            // A rate of zero would never end; a timeout is the slowest a sender gets.
-            let stopped = rate.bits_per_sec() == 0;
-            return if stopped { self.rtt.rto() } else { rate.time_for(u64::from(packet.wire_bytes)) };
-        }
         let factors = self.config.pacing.unwrap_or_default();
         let window = self.controller.window();
         let factor = if window < self.controller.ssthresh() { factors.slow_start } else { factors.avoidance };
