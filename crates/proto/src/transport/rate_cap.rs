@@ -111,7 +111,7 @@ mod tests {
     use alloc::sync::Arc;
     use proptest::prelude::*;
 
-    /// Bytes on the wire until each time, with a sender that has more than it may send and acknowledgements at once.
+    /// Bytes on the wire until each time, with a sender that has more than it may send and no delay.
     fn run(rate: Rate, nap: Span, until: Span) -> u64 {
         let config = Arc::new(TcpConfig::default());
         let mut sender =
@@ -120,18 +120,22 @@ mod tests {
         let (mut now, mut bytes) = (Instant::ZERO, 0);
         sender.handle_command(now, Command::Send { bytes: 1 << 40 });
         while now < Instant::ZERO.after(until) {
-            while let Some(packet) = sender.poll_transmit(now) {
-                bytes += u64::from(packet.wire_bytes);
-                receiver.handle_packet(now, &packet, &SackBlocks::EMPTY);
-                while let Some(ack) = receiver.poll_transmit(now) {
+            loop {
+                if let Some(packet) = sender.poll_transmit(now) {
+                    bytes += u64::from(packet.wire_bytes);
+                    receiver.handle_packet(now, &packet, &SackBlocks::EMPTY);
+                } else if let Some(ack) = receiver.poll_transmit(now) {
                     let sack = *receiver.sack_blocks();
                     sender.handle_packet(now, &ack, &sack);
+                } else {
+                    break;
                 }
             }
             while sender.poll_event().is_some() || receiver.poll_event().is_some() {}
             let allowed = rate.bytes_in(now.since(Instant::ZERO).plus(TOLERANCE)) + 1538 + 1;
             assert!(bytes <= allowed, "{bytes} bytes of {allowed} at {now:?}");
-            let at = sender.poll_timeout().expect("there is more to send").at;
+            let deadlines = [sender.poll_timeout(), receiver.poll_timeout()].into_iter().flatten();
+            let at = deadlines.map(|deadline| deadline.at).min().expect("there is more to send");
             now = at.max(now).after(nap);
             receiver.handle_timeout(now);
             sender.handle_timeout(now);
