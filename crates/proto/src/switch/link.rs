@@ -58,20 +58,21 @@ pub struct Link {
 /// Marks a link with several queues; no wire holds so many packets.
 const SCHEDULED: u32 = u32::MAX;
 
-/// Several queues behind a scheduler.
+/// Several queues behind a scheduler. In declared order: what every packet touches comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Scheduled {
-    port: EgressPort,
     /// When the link, or the device FIFO before it, can take the next packet.
     free_at: Instant,
     /// When to take the next scheduling decision: not before `free_at`, later where tokens are missing.
     decide_at: Instant,
-    /// Times at which the packets in the device FIFO start, oldest first; at most as many as it holds.
-    device_starts: VecDeque<Instant>,
+    port: EgressPort,
     device_fifo: usize,
+    jitter: Option<Box<Jitter>>,
     /// Latest wake-up asked for.
     wake_at: Option<Instant>,
-    jitter: Option<Jitter>,
+    /// Times at which the packets in the device FIFO start, oldest first; at most as many as it holds.
+    device_starts: VecDeque<Instant>,
 }
 
 /// How much later than it could a packet starts on an idle link.
@@ -100,8 +101,9 @@ impl Link {
                 device_starts: VecDeque::new(),
                 device_fifo: plan.device_fifo_packets as usize,
                 wake_at: None,
-                jitter: (plan.jitter > Span::ZERO)
-                    .then(|| Jitter { most: plan.jitter, stream: Stream::named(seed, &format!("{name}/jitter")) }),
+                jitter: (plan.jitter > Span::ZERO).then(|| {
+                    Box::new(Jitter { most: plan.jitter, stream: Stream::named(seed, &format!("{name}/jitter")) })
+                }),
             })
         });
         let serializer = Serializer::new(rate);

@@ -31,23 +31,30 @@ pub enum Next {
 ///
 /// The driver owns the link: it calls [`dequeue`](Self::dequeue) whenever the link (or the device FIFO before it) can
 /// take a packet, at the time when that became so.
+///
+/// In declared order: what every packet touches comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct EgressPort {
     occupancy: Occupancy,
-    strict: u8,
+    queues: Box<[PacketQueue]>,
     /// Queue `i` has a shaper if bit `i` is set.
     shaped: u32,
+    /// Queue `i` has a discipline other than first in, first out if bit `i` is set.
+    disciplined: u32,
+    strict: u8,
     weighted: Weighted,
     queue_of_class: [u8; CLASSES],
-    queues: Box<[PacketQueue]>,
+
     /// The packet that made room for the last one queued.
     displaced: Option<Packet>,
     /// What queues that trim need.
     trimmer: Option<Box<Trimmer>>,
 }
 
+/// In declared order: what every packet touches fits the first cache line and a quarter.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 struct PacketQueue {
     packets: VecDeque<Packet>,
     queue: Queue,
@@ -56,13 +63,18 @@ struct PacketQueue {
 }
 
 impl PacketQueue {
+    /// Where the packet that leaves next is.
+    fn next(&self) -> Option<usize> {
+        match self.discipline {
+            Discipline::Fifo | Discipline::Trim { .. } | Discipline::ReturnToSender => Some(0),
+            Discipline::PFabric => pfabric::next(&self.packets),
+        }
+    }
+
     /// The packet that leaves next.
     #[inline]
-    fn head(&self) -> Option<&Packet> {
-        match self.discipline {
-            Discipline::Fifo | Discipline::Trim { .. } | Discipline::ReturnToSender => self.packets.front(),
-            Discipline::PFabric => pfabric::next(&self.packets).and_then(|index| self.packets.get(index)),
-        }
+    fn head(&self, disciplined: bool) -> Option<&Packet> {
+        if disciplined { self.next().and_then(|index| self.packets.get(index)) } else { self.packets.front() }
     }
 }
 
@@ -77,9 +89,13 @@ impl EgressPort {
             shaper: config.shaper.map(|shaper| TokenBucket::new(shaper, link)),
             discipline: config.discipline,
         });
+        let bits = |is_set: fn(&QueueConfig) -> bool| {
+            (0..).zip(&plan.queues).map(|(bit, queue)| u32::from(is_set(queue)) << bit).sum()
+        };
         Self {
             occupancy: Occupancy::default(),
-            shaped: (0..).zip(&plan.queues).map(|(bit, queue)| u32::from(queue.shaper.is_some()) << bit).sum(),
+            shaped: bits(|queue| queue.shaper.is_some()),
+            disciplined: bits(|queue| queue.discipline != Discipline::Fifo),
             strict: plan.scheduler.strict_queues(plan.queues.len()) as u8,
             weighted: Weighted::new(plan),
             queue_of_class: plan.queue_of_class,
@@ -119,13 +135,19 @@ impl EgressPort {
         self.occupancy.packets == 0 && !matches!(self.weighted, Weighted::Scfq(_))
     }
 
+    #[inline]
+    fn is_disciplined(&self, index: u8) -> bool {
+        self.disciplined >> index & 1 != 0
+    }
+
     /// Judges an arriving packet and queues it.
     #[inline]
     pub fn enqueue(&mut self, now: Instant, mut packet: Packet, shared: Option<&mut SharedBuffer>) -> Admission {
         let index = self.queue_of_class[packet.traffic_class.class()];
+        let disciplined = self.is_disciplined(index);
         let queue = &mut self.queues[usize::from(index)];
         let before = queue.queue.occupancy().packets;
-        if queue.discipline != Discipline::Fifo && !queue.queue.fits(packet.wire_bytes.into()) {
+        if disciplined && !queue.queue.fits(packet.wire_bytes.into()) {
             match queue.discipline {
                 Discipline::PFabric => self.make_room(index, &packet),
                 Discipline::Trim { header_bytes, header_class } if packet.is_trimmable() => {
@@ -144,7 +166,7 @@ impl EgressPort {
             if index >= self.strict {
                 self.weighted.on_enqueue(index, u32::from(packet.wire_bytes), before);
             }
-            if self.displaced.is_some() {
+            if disciplined && self.displaced.is_some() {
                 return Admission::Displaced;
             }
         }
@@ -225,7 +247,8 @@ impl EgressPort {
                 continue;
             }
             if self.shaped >> index & 1 != 0
-                && let Some(bytes) = queue.head().map(|head| u32::from(head.wire_bytes))
+                && let Some(bytes) =
+                    queue.head(self.disciplined >> index & 1 != 0).map(|head| u32::from(head.wire_bytes))
                 && let Some(shaper) = &mut queue.shaper
                 && let Err(at) = shaper.take(now, bytes)
             {
@@ -234,9 +257,9 @@ impl EgressPort {
             }
             return Next::Packet(self.take(index, shared));
         }
-        let queues = &self.queues;
+        let (queues, disciplined) = (&self.queues, self.disciplined);
         let head = |index: u8| {
-            let head = queues[usize::from(index)].head();
+            let head = queues[usize::from(index)].head(disciplined >> index & 1 != 0);
             u32::from(head.expect("an active queue holds a packet").wire_bytes)
         };
         match self.weighted.next(head) {
@@ -253,10 +276,12 @@ impl EgressPort {
 
     #[inline]
     fn take(&mut self, index: u8, shared: Option<&mut SharedBuffer>) -> Packet {
+        let disciplined = self.is_disciplined(index);
         let queue = &mut self.queues[usize::from(index)];
-        let packet = match queue.discipline {
-            Discipline::Fifo | Discipline::Trim { .. } | Discipline::ReturnToSender => queue.packets.pop_front(),
-            Discipline::PFabric => pfabric::next(&queue.packets).and_then(|index| queue.packets.remove(index)),
+        let packet = if disciplined {
+            queue.next().and_then(|index| queue.packets.remove(index))
+        } else {
+            queue.packets.pop_front()
         };
         let mut packet = packet.expect("the scheduler chose a queue that holds a packet");
         queue.queue.release(&mut packet, self.occupancy, shared);

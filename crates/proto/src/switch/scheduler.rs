@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use super::plan::{QueuePlan, SchedulerConfig};
+use super::plan::{QueueConfig, QueuePlan, SchedulerConfig};
 use crate::packet::CLASSES;
 
 /// The scheduler of the queues behind the strict ones.
@@ -76,9 +76,7 @@ pub(super) struct Dwrr {
     visiting: bool,
     /// Bit of each queue that holds something.
     filled: u32,
-    /// Lane of each queue: the first queue of those that share it.
-    lane_of_queue: [u8; CLASSES],
-    /// By lane.
+    /// By queue. A lane's is that of the first queue of those that share it.
     accounts: Box<[Account]>,
 }
 
@@ -89,6 +87,8 @@ struct Account {
     quantum: u64,
     /// Bits of its queues.
     queues: u32,
+    /// Lane of the queue.
+    lane: u8,
 }
 
 impl Dwrr {
@@ -98,20 +98,21 @@ impl Dwrr {
             let shares = |other: usize| lane.is_some() && plan.queues[other].lane == lane;
             (0..index).find(|&other| shares(other)).unwrap_or(index)
         };
-        let mut lane_of_queue = [0; CLASSES];
         let quantum = |weight: u32| u64::from(weight) * u64::from(quantum_bytes);
-        let mut accounts: Box<[Account]> =
-            plan.queues.iter().map(|queue| Account { deficit: 0, quantum: quantum(queue.weight), queues: 0 }).collect();
+        let account = |(index, queue): (usize, &QueueConfig)| {
+            let lane = lane_of(index) as u8;
+            Account { deficit: 0, quantum: quantum(queue.weight), queues: 0, lane }
+        };
+        let mut accounts: Box<[Account]> = plan.queues.iter().enumerate().map(account).collect();
         for index in 0..plan.queues.len() {
-            lane_of_queue[index] = lane_of(index) as u8;
             accounts[lane_of(index)].queues |= 1 << index;
         }
-        Self { active: ActiveList::default(), visiting: false, filled: 0, lane_of_queue, accounts }
+        Self { active: ActiveList::default(), visiting: false, filled: 0, accounts }
     }
 
     #[inline]
     fn on_filled(&mut self, queue: u8) {
-        let lane = self.lane_of_queue[usize::from(queue)];
+        let lane = self.accounts[usize::from(queue)].lane;
         if self.filled & self.accounts[usize::from(lane)].queues == 0 {
             self.active.push(lane);
         }
@@ -141,7 +142,7 @@ impl Dwrr {
 
     #[inline]
     fn on_emptied(&mut self, queue: u8) {
-        let lane = self.lane_of_queue[usize::from(queue)];
+        let lane = self.accounts[usize::from(queue)].lane;
         assert_eq!(self.active.first(), Some(lane), "only the visited lane can run empty");
         self.filled &= !(1 << queue);
         let account = &mut self.accounts[usize::from(lane)];
