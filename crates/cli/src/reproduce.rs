@@ -23,7 +23,7 @@ Examples:
   pliant reproduce reflex fig04 --full         one figure, at the paper's size
   pliant reproduce reflex --out results/reflex  and a page that draws the figures like the paper's
   pliant reproduce reflex fig04 --check        finds mistakes in the file, runs nothing
-  pliant reproduce reflex --list               what a paper's figures would take
+  pliant reproduce reflex --list --full        what a paper's figures would take at the paper's size
   pliant reproduce all --json | jq '.[] | select(.verdict == \"differs\")'
   pliant reproduce --write-docs docs/reproduction.md   writes what was found into the document
   pliant reproduce --ci                        fails if a claim that agreed no longer does
@@ -37,7 +37,7 @@ const ALL: &str = "all";
 /// What is said below the list.
 const LISTED: &str = "\
 \n`pliant reproduce PAPER [FIGURE]` runs them, a paper in some minutes; `pliant reproduce all` runs every one, thousands of \
-runs; `pliant reproduce PAPER --list` says what each would take.\n";
+runs; `pliant reproduce PAPER --list` says what each would take, with --full at the paper's size.\n";
 
 /// Reproduces figures of papers: the paper's value, ours, and whether they agree.
 #[derive(Args)]
@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     /// Runs the paper's sizes in place of quick ones
     #[arg(long)]
     full: bool,
-    /// Lists papers and figures, and runs nothing; of one paper with the processor time that its quick runs would take
-    #[arg(long, conflicts_with_all = ["full", "check", "ci", "write_docs", "out", "json"])]
+    /// Lists papers and figures, and runs nothing; of one paper with the processor time that its runs would take
+    #[arg(long, conflicts_with_all = ["check", "ci", "write_docs", "out", "json"])]
     list: bool,
     /// Checks the files, and runs nothing
     #[arg(long, conflicts_with_all = ["full", "write_docs", "out", "json"])]
@@ -91,15 +91,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if let (None, Some(figure)) = (paper, figure) {
         return Err(CliError::User(format!("{figure}: `{ALL}` are all figures of all papers")));
     }
+    let size = if arguments.full { Size::Full } else { Size::Quick };
     if arguments.list {
         let mut rows = experiments::titles(&library, paper, figure)?;
         if paper.is_some() {
-            add_costs(&library, &library.choose(paper, figure).map_err(CliError::User)?, &mut rows)?;
+            add_costs(&library, &library.choose(paper, figure).map_err(CliError::User)?, size, &mut rows)?;
         }
         return print_rows(&rows);
     }
     arguments.output.check()?;
-    let size = if arguments.full { Size::Full } else { Size::Quick };
     let chosen = library.choose(paper, figure).map_err(CliError::User)?;
     let mut experiments = Vec::new();
     // Every file is checked before the first run.
@@ -158,13 +158,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
 }
 
 /// Behind each title how many runs the quick size takes, and how long they last.
-fn add_costs(library: &Library, chosen: &[(String, String)], rows: &mut [(String, String)]) -> Result<(), CliError> {
+fn add_costs(
+    library: &Library,
+    chosen: &[(String, String)],
+    size: Size,
+    rows: &mut [(String, String)],
+) -> Result<(), CliError> {
     for ((paper, figure), (_, title)) in chosen.iter().zip(rows) {
         if let Some(why) = library.missing_data(paper, figure)? {
             *title = format!("{title} ({why})");
             continue;
         }
-        let jobs = Experiment::load(library, paper, figure, Size::Quick)?.jobs();
+        let jobs = Experiment::load(library, paper, figure, size)?.jobs();
+        if jobs.is_empty() {
+            *title = format!("{title} (computed, no runs)");
+            continue;
+        }
         let seconds: f64 =
             jobs.iter().map(|job| Ok(job.resolve()?.estimate().cpu_s())).sum::<Result<f64, CliError>>()?;
         *title = format!("{title} ({} runs, about {seconds:.0} s of processor time)", jobs.len());

@@ -101,6 +101,8 @@ fn without_a_paper_there_is_a_list() {
     );
     let of_one = succeed(folder.path(), &["reproduce", "mine", "--list"]);
     assert!(of_one.contains("Two flows (2 runs, about 0 s of processor time)"), "{of_one}");
+    assert!(succeed(folder.path(), &["reproduce", "mine", "--list", "--full"]).contains("Two flows (2 runs"));
+    assert!(succeed(folder.path(), &["reproduce", "reflex", "fig03", "--list"]).contains("(computed, no runs)"));
     for wrong in [&["reproduce", "--json"][..], &["reproduce", "--full"], &["reproduce", "--out", "page"]] {
         let output = pliant_in(folder.path(), wrong);
         assert!(output.status.code() == Some(2) && stderr(&output).contains("say which paper, or `all`"), "{wrong:?}");
