@@ -157,7 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     }
 }
 
-/// Behind each title how many runs the quick size takes, and how long they last.
+/// Behind each title how many runs the figure takes at this size, and how long they last.
 fn add_costs(
     library: &Library,
     chosen: &[(String, String)],
@@ -165,20 +165,22 @@ fn add_costs(
     rows: &mut [(String, String)],
 ) -> Result<(), CliError> {
     for ((paper, figure), (_, title)) in chosen.iter().zip(rows) {
-        if let Some(why) = library.missing_data(paper, figure)? {
-            *title = format!("{title} ({why})");
-            continue;
-        }
-        let jobs = Experiment::load(library, paper, figure, size)?.jobs();
-        if jobs.is_empty() {
-            *title = format!("{title} (computed, no runs)");
-            continue;
-        }
-        let seconds: f64 =
-            jobs.iter().map(|job| Ok(job.resolve()?.estimate().cpu_s())).sum::<Result<f64, CliError>>()?;
-        *title = format!("{title} ({} runs, about {seconds:.0} s of processor time)", jobs.len());
+        let cost = match library.missing_data(paper, figure)? {
+            Some(why) => why,
+            None => cost(&Experiment::load(library, paper, figure, size)?)?,
+        };
+        *title = format!("{title} ({cost})");
     }
     Ok(())
+}
+
+fn cost(experiment: &Experiment) -> Result<String, CliError> {
+    let jobs = experiment.jobs();
+    if jobs.is_empty() {
+        return Ok("computed, no runs".to_owned());
+    }
+    let seconds: f64 = jobs.iter().map(|job| Ok(job.resolve()?.estimate().cpu_s())).sum::<Result<f64, CliError>>()?;
+    Ok(format!("{} runs, about {seconds:.0} s of processor time", jobs.len()))
 }
 
 /// Every file at both sizes, and how many runs each takes.

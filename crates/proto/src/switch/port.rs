@@ -119,7 +119,7 @@ impl EgressPort {
         if !queue.may_pass_through(packet, shared) {
             return false;
         }
-        if self.shaped >> index & 1 != 0
+        if has(self.shaped, index)
             && let Some(shaper) = shaper
             && shaper.take(now, u32::from(packet.wire_bytes)).is_err()
         {
@@ -135,16 +135,11 @@ impl EgressPort {
         self.occupancy.packets == 0 && !matches!(self.weighted, Weighted::Scfq(_))
     }
 
-    #[inline]
-    fn is_disciplined(&self, index: u8) -> bool {
-        self.disciplined >> index & 1 != 0
-    }
-
     /// Judges an arriving packet and queues it.
     #[inline]
     pub fn enqueue(&mut self, now: Instant, mut packet: Packet, shared: Option<&mut SharedBuffer>) -> Admission {
         let index = self.queue_of_class[packet.traffic_class.class()];
-        let disciplined = self.is_disciplined(index);
+        let disciplined = has(self.disciplined, index);
         let queue = &mut self.queues[usize::from(index)];
         let before = queue.queue.occupancy().packets;
         if disciplined && !queue.queue.fits(packet.wire_bytes.into()) {
@@ -246,9 +241,8 @@ impl EgressPort {
             if queue.packets.is_empty() {
                 continue;
             }
-            if self.shaped >> index & 1 != 0
-                && let Some(bytes) =
-                    queue.head(self.disciplined >> index & 1 != 0).map(|head| u32::from(head.wire_bytes))
+            if has(self.shaped, index)
+                && let Some(bytes) = queue.head(has(self.disciplined, index)).map(|head| u32::from(head.wire_bytes))
                 && let Some(shaper) = &mut queue.shaper
                 && let Err(at) = shaper.take(now, bytes)
             {
@@ -259,7 +253,7 @@ impl EgressPort {
         }
         let (queues, disciplined) = (&self.queues, self.disciplined);
         let head = |index: u8| {
-            let head = queues[usize::from(index)].head(disciplined >> index & 1 != 0);
+            let head = queues[usize::from(index)].head(has(disciplined, index));
             u32::from(head.expect("an active queue holds a packet").wire_bytes)
         };
         match self.weighted.next(head) {
@@ -276,7 +270,7 @@ impl EgressPort {
 
     #[inline]
     fn take(&mut self, index: u8, shared: Option<&mut SharedBuffer>) -> Packet {
-        let disciplined = self.is_disciplined(index);
+        let disciplined = has(self.disciplined, index);
         let queue = &mut self.queues[usize::from(index)];
         let packet = if disciplined {
             queue.next().and_then(|index| queue.packets.remove(index))
@@ -309,6 +303,12 @@ impl EgressPort {
     pub fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.queues.iter().map(|queue| &queue.queue)
     }
+}
+
+/// Whether the bit of a queue is set.
+#[inline]
+fn has(queues: u32, index: u8) -> bool {
+    queues >> index & 1 != 0
 }
 
 #[cfg(test)]
