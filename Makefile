@@ -53,7 +53,7 @@ testbed: $(PLIANT)
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz. `make test` replays the corpora and some thousand
 ## random changes of them on stable (crates/cli/tests/fuzz.rs).
 fuzz:
-	cd fuzz && for target in wire_codec scenario_parser distribution_parser frame_parser connection_parsers connection_endpoint; do \
+	cd fuzz && for target in wire_codec scenario_parser distribution_parser frame_parser switch_plan connection_parsers connection_endpoint; do \
 		mkdir -p artifacts/found/$$target || exit 1; \
 		more=; [ $$target != scenario_parser ] || more="$(SCENARIOS)"; \
 		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target $$more -- \

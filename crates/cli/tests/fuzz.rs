@@ -15,6 +15,8 @@ mod distribution_parser;
 mod frame_parser;
 #[path = "../../../fuzz/checks/scenario_parser.rs"]
 mod scenario_parser;
+#[path = "../../../fuzz/checks/switch_plan.rs"]
+mod switch_plan;
 #[path = "../../../fuzz/checks/wire_codec.rs"]
 mod wire_codec;
 
@@ -115,4 +117,9 @@ fn scenarios_are_refused_in_one_line() {
 #[test]
 fn distributions_are_refused_or_hold() {
     replay("distribution_parser", &[], 5_000, distribution_parser::check);
+}
+
+#[test]
+fn plans_are_refused_in_one_line_or_switch() {
+    replay("switch_plan", &[], 500, switch_plan::check);
 }

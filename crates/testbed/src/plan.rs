@@ -111,6 +111,9 @@ struct BlackoutSpec {
     length: Span,
 }
 
+/// More ports than this are a slip: a switch looks at each in every turn.
+const MAX_PORTS: usize = 1024;
+
 /// How long frames are held back to be overtaken, unless it is said.
 const DEFAULT_REORDER_DELAY: Span = Span::from_ms(1);
 
@@ -201,6 +204,9 @@ impl PlanSpec {
         let ports = &self.port;
         if ports.len() < 2 {
             return Err("port: a switch has two ports at least".to_owned());
+        }
+        if ports.len() > MAX_PORTS {
+            return Err(format!("port: a switch has at most {MAX_PORTS} ports, not {}", ports.len()));
         }
         let names = (0..).zip(ports).map(|(index, port)| port_name(index, port)).collect::<Result<Vec<_>, _>>()?;
         if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
@@ -376,6 +382,8 @@ mod tests {
             assert!(error.starts_with("plan.toml") && error.contains(expected), "{error}");
         }
         assert!(error("rate = \"1Gbit/s\"\n[[port]]\ninterface = \"a\"").contains("two ports"));
+        let many: String = (0..=MAX_PORTS).map(|port| format!("[[port]]\ninterface = \"{port}\"\n")).collect();
+        assert!(error(&format!("rate = \"1Gbit/s\"\n{many}")).contains("at most 1024 ports, not 1025"));
     }
 
     #[test]
