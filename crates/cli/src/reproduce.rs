@@ -152,7 +152,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         write_document(document, &library, &outcomes, size)?;
     }
     match recorded {
-        Some(recorded) => ci::hold(&recorded, &outcomes, size),
+        Some(recorded) => {
+            ci::hold_claims(&recorded, &library)?;
+            ci::hold(&recorded, &outcomes, size)
+        }
         None => Ok(Ending::Done),
     }
 }
@@ -203,6 +206,13 @@ fn write_document(document: &Path, library: &Library, outcomes: &[FigureOutcome]
     }
     let figures = library.figures();
     records.retain(|paper, figure| figures.get(paper).is_some_and(|figures| figures.contains(&figure)));
+    for (experiment, size) in ci::recorded_experiments(&records, library)? {
+        if records.is_outdated(&experiment) {
+            let (paper, figure, size) = (&experiment.paper, &experiment.figure, size.name());
+            eprintln!("forgotten: {paper} {figure}, {size}: its file makes other claims now");
+        }
+        records.refresh(&experiment)?;
+    }
     write_atomically(&path, &records.to_json())?;
     let testbed = crate::testbed::record::read(&document.with_file_name(crate::testbed::record::FILE))?;
     write_atomically(document, &records.to_markdown(&testbed))

@@ -199,6 +199,30 @@ fn ci_holds_what_was_recorded() {
     succeed(folder.path(), &ci);
 }
 
+/// Words of a file reach the document without a run; what was recorded of other claims is forgotten, and no CI passes with it.
+#[test]
+fn the_document_says_what_the_files_say() {
+    let folder = folder_with(FIGURE);
+    let second = folder.path().join("experiments/mine/fig2.toml");
+    fs::write(&second, FIGURE).unwrap();
+    fs::create_dir(folder.path().join("docs")).unwrap();
+    let record = ["reproduce", "mine", "fig1", "--write-docs", "docs/reproduction.md"];
+    let document = || fs::read_to_string(folder.path().join("docs/reproduction.md")).unwrap();
+    succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
+
+    fs::write(&second, FIGURE.replace("paper = 100", "paper = 100\nwhy = \"there are two\"")).unwrap();
+    succeed(folder.path(), &record);
+    assert_eq!(document().matches("| differs | there are two |").count(), 1, "{}", document());
+
+    fs::write(&second, FIGURE.replace("there are <many> flows", "flows are many")).unwrap();
+    let output = pliant_in(folder.path(), &["reproduce", "mine", "--ci"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("other claims than the files make: mine fig2 (quick)"), "{}", stderr(&output));
+    let output = pliant_in(folder.path(), &record);
+    assert!(stderr(&output).contains("forgotten: mine fig2, quick"), "{}", stderr(&output));
+    assert!(document().contains("### fig1") && !document().contains("### fig2"), "{}", document());
+}
+
 /// Every file under `tests/broken_experiments`, and what must stand in the one line about it.
 const BROKEN: &[(&str, &[&str])] = &[
     ("bad_override", &["bad_override.toml:11:", "`queues.plan`", "did you mean `strict`?"]),

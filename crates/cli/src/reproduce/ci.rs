@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pliant_sim::experiment::{FigureOutcome, Records, Size, Verdict};
+use pliant_sim::experiment::{Experiment, FigureOutcome, Library, Records, Size, Verdict};
 
 use crate::Ending;
 use crate::error::CliError;
@@ -11,6 +11,31 @@ use crate::error::CliError;
 pub(super) fn read(path: &Path) -> Result<Records, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| CliError::User(format!("{}: {error}", path.display())))?;
     Records::parse(&text).map_err(|why| CliError::User(format!("{}: {why}", path.display())))
+}
+
+/// What was recorded, as its files have it now; not what needs data that is missing here.
+pub(super) fn recorded_experiments(recorded: &Records, library: &Library) -> Result<Vec<(Experiment, Size)>, CliError> {
+    let mut experiments = Vec::new();
+    for (paper, figure) in library.choose(None, None).map_err(CliError::User)? {
+        for size in [Size::Quick, Size::Full] {
+            if recorded.has(&paper, &figure, size) && library.missing_data(&paper, &figure)?.is_none() {
+                experiments.push((Experiment::load(library, &paper, &figure, size)?, size));
+            }
+        }
+    }
+    Ok(experiments)
+}
+
+/// An error if anything was recorded of other claims than the files make.
+pub(super) fn hold_claims(recorded: &Records, library: &Library) -> Result<(), CliError> {
+    let experiments = recorded_experiments(recorded, library)?;
+    let outdated = experiments.iter().filter(|(experiment, _)| recorded.is_outdated(experiment));
+    let names: Vec<_> =
+        outdated.map(|(figure, size)| format!("{} {} ({})", figure.paper, figure.figure, size.name())).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::Machine(format!("recorded with other claims than the files make: {}", names.join(", "))))
 }
 
 /// An error if a claim of CI is worse than recorded, or is not recorded and differs.

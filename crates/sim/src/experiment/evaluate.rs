@@ -22,6 +22,8 @@ use crate::suggest;
 const KEPT_BYTES: usize = 1 << 30;
 /// Steps of one expression: more is a slip.
 const MAX_OPERATIONS: u64 = 50_000_000;
+/// How deep expressions may be nested, outside and inside closures. The engine's defaults are half of it in debug builds.
+const MAX_DEPTHS: (usize, usize) = (64, 32);
 /// Functions of the language that expressions may call beside the measures.
 pub(super) const LANGUAGE: [&str; 34] = [
     "abs",
@@ -263,6 +265,7 @@ fn engine(context: &Rc<Context>) -> Engine {
         .set_optimization_level(OptimizationLevel::None)
         .set_fast_operators(false)
         .set_max_operations(MAX_OPERATIONS)
+        .set_max_expr_depths(MAX_DEPTHS.0, MAX_DEPTHS.1)
         .disable_symbol("eval");
     engine.register_fn("/", |a: i64, b: i64| a as f64 / b as f64);
     measures::register_run(&mut engine, context);

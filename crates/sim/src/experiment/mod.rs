@@ -194,6 +194,11 @@ impl Experiment {
         self.spec.claims.iter().any(|claim| claim.ci)
     }
 
+    /// What its claims say, in the file's order.
+    fn claim_texts(&self) -> impl Iterator<Item = &str> {
+        self.spec.claims.iter().map(|claim| claim.claim.as_str())
+    }
+
     /// The runs that it needs.
     pub fn jobs(&self) -> BTreeSet<Arc<Job>> {
         self.plan.points.iter().flat_map(|point| point.jobs.iter().cloned()).collect()
@@ -265,7 +270,7 @@ impl Experiment {
             lower_bound: evaluated.lower_bound,
             verdict,
             scaled,
-            why: self.why(&at, spec)?.filter(|_| verdict == Verdict::Differs),
+            why: self.why(index)?.filter(|_| verdict == Verdict::Differs),
             ci: spec.ci,
             sensitivity,
         })
@@ -287,8 +292,9 @@ impl Experiment {
         names.into_iter().map(position).collect()
     }
 
-    fn why(&self, at: &str, spec: &ClaimSpec) -> Result<Option<String>, ScenarioError> {
-        match &spec.why {
+    fn why(&self, index: usize) -> Result<Option<String>, ScenarioError> {
+        let at = format!("claims.{index}");
+        match &self.spec.claims[index].why {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(Value::Table(table))

@@ -9,7 +9,8 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::on_testbed::TestbedRecords;
-use super::{ClaimOutcome, FigureOutcome, Quantity, Size, Verdict};
+use super::{ClaimOutcome, Experiment, FigureOutcome, Quantity, Size, Verdict};
+use crate::scenario::ScenarioError;
 
 /// What is said of a claim that differs and has no `why`.
 pub(super) const UNEXPLAINED: &str = "differs: not yet explained";
@@ -146,6 +147,41 @@ impl Records {
         figures.entry(outcome.figure.clone()).or_default().insert(size.name().to_owned(), record);
     }
 
+    /// Whether anything is recorded of a figure at a size.
+    pub fn has(&self, paper: &str, figure: &str, size: Size) -> bool {
+        self.record(paper, figure, size).is_some()
+    }
+
+    /// Whether what is recorded of a figure are other claims than its file makes.
+    pub fn is_outdated(&self, experiment: &Experiment) -> bool {
+        let record = self.record(&experiment.paper, &experiment.figure, experiment.size);
+        record
+            .is_some_and(|record| !record.claims.iter().map(|claim| claim.claim.as_str()).eq(experiment.claim_texts()))
+    }
+
+    /// Brings the words of a figure's record up to those of its file, which change without a run; forgets the record if
+    /// [it is outdated](Self::is_outdated).
+    pub fn refresh(&mut self, experiment: &Experiment) -> Result<(), ScenarioError> {
+        let (outdated, size) = (self.is_outdated(experiment), experiment.size.name());
+        let figures = self.figures.get_mut(&experiment.paper);
+        let Some(sizes) = figures.and_then(|figures| figures.get_mut(&experiment.figure)) else { return Ok(()) };
+        if outdated {
+            sizes.remove(size);
+        }
+        let Some(record) = sizes.get_mut(size) else { return Ok(()) };
+        record.title.clone_from(&experiment.spec.title);
+        record.section.clone_from(&experiment.spec.section);
+        record.setup = experiment.spec.setup.trim().to_owned();
+        for (index, claim) in record.claims.iter_mut().enumerate() {
+            claim.why = experiment.why(index)?.filter(|_| claim.verdict == Verdict::Differs);
+        }
+        Ok(())
+    }
+
+    fn record(&self, paper: &str, figure: &str, size: Size) -> Option<&FigureRecord> {
+        self.figures.get(paper)?.get(figure)?.get(size.name())
+    }
+
     /// Forgets the figures that `exists` does not know.
     pub fn retain(&mut self, exists: impl Fn(&str, &str) -> bool) {
         for (paper, figures) in &mut self.figures {
@@ -156,7 +192,7 @@ impl Records {
 
     /// The verdict recorded for a claim at a size.
     pub fn verdict(&self, paper: &str, figure: &str, size: Size, claim: &str) -> Option<Verdict> {
-        let record = self.figures.get(paper)?.get(figure)?.get(size.name())?;
+        let record = self.record(paper, figure, size)?;
         record.claims.iter().find(|record| record.claim == claim).map(|record| record.verdict)
     }
 
