@@ -33,6 +33,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use error::CliError;
+use pliant_sim::one_line::OneLine;
 use pliant_sim::results::RunResult;
 
 const AFTER_HELP: &str = "\
@@ -128,7 +129,7 @@ fn main() -> ExitCode {
         Ok(Ending::Interrupted) => ExitCode::from(130),
         Ok(Ending::Overloaded) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", OneLine(&error));
             ExitCode::from(error.code())
         }
     }

@@ -117,6 +117,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         return check(&library, &experiments);
     }
     let recorded = arguments.ci.then(|| ci::read(&arguments.recorded)).transpose()?;
+    if let Some(recorded) = &recorded {
+        ci::hold_claims(recorded, &library)?;
+    }
 
     if !arguments.cache.is_dir() {
         check_folder(&arguments.cache, false)?;
@@ -152,10 +155,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         write_document(document, &library, &outcomes, size)?;
     }
     match recorded {
-        Some(recorded) => {
-            ci::hold_claims(&recorded, &library)?;
-            ci::hold(&recorded, &outcomes, size)
-        }
+        Some(recorded) => ci::hold(&recorded, &outcomes, size),
         None => Ok(Ending::Done),
     }
 }

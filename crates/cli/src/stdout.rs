@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
+use pliant_sim::one_line::OneLine;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 
 use crate::Ending;
 use crate::error::CliError;
@@ -13,6 +15,14 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     write!(out, "{text}{end}")?;
     Ok(out.flush()?)
+}
+
+/// Prints a result as an object or as a line, which stays one whatever names a peer gave.
+pub(crate) fn print_result(result: &impl Serialize, line: impl FnOnce() -> String, json: bool) -> Result<(), CliError> {
+    if json {
+        return print(&serde_json::to_string(result).expect("plain values"));
+    }
+    print(&OneLine(line()).to_string())
 }
 
 /// Whether whoever read our output has gone: a pipe without a reader.

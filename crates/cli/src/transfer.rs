@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pliant_net::connection::Keys;
 use pliant_net::entropy;
 use pliant_net::transfer::{self, Progress, Receiver, TransferError};
+use pliant_sim::one_line::OneLine;
 
 use crate::error::{CliError, is_about_a_path};
 use crate::{Ending, interrupt};
@@ -98,7 +99,7 @@ pub(crate) fn recv(arguments: &RecvArgs) -> Result<Ending, CliError> {
             let Err(error) = printed else { return };
             // One of several that failed does not end the others.
             if arguments.count() != Some(1) {
-                eprintln!("error: {error}");
+                eprintln!("error: {}", OneLine(&error));
             }
             first_failure.get_or_insert(error);
         },

@@ -127,6 +127,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("unreachable", &["unreachable.toml:3:", "two_islands.csv", "no path from host0 to host1"]),
     ("unsorted_trace", &["unsorted_trace.toml:10:", "unsorted.csv:3:", "before the line above"]),
     ("wrong_unit", &["wrong_unit.toml:10:", "`traffic.web.size`", "\"10Mb\""]),
+    ("value_of_two_lines", &["value_of_two_lines.toml:10:", "`traffic.web.transport`", "`dc\\n\\u{1b}[2Jtcp`"]),
 ];
 
 fn assert_refused(output: &std::process::Output, expected: &[&str]) {

@@ -3,6 +3,7 @@
 pub mod engine;
 pub mod experiment;
 pub mod fluid;
+pub mod one_line;
 pub mod oracle;
 pub mod output;
 pub mod recorder;

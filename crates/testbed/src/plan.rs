@@ -13,6 +13,7 @@ use pliant_proto::packet::CLASSES;
 use pliant_proto::switch::Discipline;
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
+use pliant_sim::one_line::OneLine;
 use pliant_sim::scenario::QueuesSpec;
 use pliant_sim::units_serde;
 use serde::Deserialize;
@@ -144,7 +145,7 @@ impl FaultSpec {
 #[derive(Debug, thiserror::Error)]
 pub enum PlanFileError {
     /// It cannot be read.
-    #[error("cannot read {}: {error}", .file.display())]
+    #[error("cannot read {}: {error}", OneLine(.file.display()))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -152,7 +153,7 @@ pub enum PlanFileError {
         error: io::Error,
     },
     /// It is not a plan.
-    #[error("{}{}: {why}", .file.display(), .line.map_or(String::new(), |line| format!(", line {line}")))]
+    #[error("{}{}: {}", OneLine(.file.display()), .line.map_or(String::new(), |line| format!(", line {line}")), OneLine(.why))]
     Wrong {
         /// The file.
         file: PathBuf,

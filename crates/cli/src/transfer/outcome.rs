@@ -1,6 +1,5 @@
 //! What a transfer came to, as a line or as JSON.
 
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::stdout::print_result;
 
 /// What a transfer came to; the JSON object has these fields.
 #[derive(Serialize)]
@@ -143,10 +143,7 @@ impl Outcome {
     }
 
     pub(super) fn print(&self, json: bool) -> Result<(), CliError> {
-        let text = if json { serde_json::to_string(self).expect("plain values") } else { self.line() };
-        let mut out = io::stdout().lock();
-        writeln!(out, "{text}")?;
-        Ok(out.flush()?)
+        print_result(self, || self.line(), json)
     }
 
     fn line(&self) -> String {

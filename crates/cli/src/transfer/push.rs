@@ -1,6 +1,5 @@
 //! `pliant offer` and `pliant fetch`: one file from many sources at once.
 
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -10,12 +9,14 @@ use pliant_net::transfer::{self, Fetched, Offer, Served, Settings, TransferError
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::units::{Bytes, Rate};
+use pliant_sim::one_line::OneLine;
 use serde::Serialize;
 
 use super::Display;
 use super::arguments::{ConnectionArgs, DEFAULT_LISTEN, OutputArgs, buffer, parse_address, target_of};
 use super::outcome::process_cpu;
 use crate::error::CliError;
+use crate::stdout::print_result;
 use crate::{Ending, flags, interrupt};
 
 const OFFER_EXAMPLES: &str = "\
@@ -105,7 +106,7 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
         let printed = match served {
             Ok(served) => print(&Sent::new(&offered.name, &served), arguments.output.json),
             Err(error) => {
-                eprintln!("error: {error}");
+                eprintln!("error: {}", OneLine(&error));
                 Ok(())
             }
         };
@@ -126,7 +127,7 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<Ending, CliError> {
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = Display::new(arguments.output.quiet);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
-    let lost = |error: &TransferError| eprintln!("lost: {error}");
+    let lost = |error: &TransferError| eprintln!("lost: {}", OneLine(&error));
     let fetched =
         transfer::fetch(&arguments.sources, &target, &settings, interrupt::listen(kept), |p| display.show(p), lost);
     drop(display);
@@ -145,10 +146,7 @@ trait Printed: Serialize {
 }
 
 fn print(printed: &impl Printed, json: bool) -> Result<(), CliError> {
-    let text = if json { serde_json::to_string(printed).expect("plain values") } else { printed.line() };
-    let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
-    Ok(out.flush()?)
+    print_result(printed, || printed.line(), json)
 }
 
 /// What one receiver was sent.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::one_line::OneLine;
 use crate::topology::TopologyError;
 use crate::traffic::TrafficError;
 
@@ -33,7 +34,7 @@ impl fmt::Display for Place {
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {}", OneLine(file.display()), OneLine(source))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -41,7 +42,7 @@ pub enum ScenarioError {
         source: std::io::Error,
     },
     /// The file is not TOML.
-    #[error("{place}: {why}")]
+    #[error("{}: {}", OneLine(place), OneLine(why))]
     Syntax {
         /// Where.
         place: Place,
@@ -49,7 +50,7 @@ pub enum ScenarioError {
         why: String,
     },
     /// A key is not known, missing, or has a value that cannot be.
-    #[error("{place}: `{key}`: {why}")]
+    #[error("{}: `{}`: {}", OneLine(place), OneLine(key), OneLine(why))]
     Key {
         /// Where it was given.
         place: Place,
@@ -59,7 +60,7 @@ pub enum ScenarioError {
         why: String,
     },
     /// An override that does not lead anywhere.
-    #[error("{flag}: {why}")]
+    #[error("{}: {}", OneLine(flag), OneLine(why))]
     Override {
         /// The flag as it was given.
         flag: String,
@@ -67,7 +68,7 @@ pub enum ScenarioError {
         why: String,
     },
     /// The topology cannot be built.
-    #[error("{place}: `topology`: {source}")]
+    #[error("{}: `topology`: {}", OneLine(place), OneLine(source))]
     Topology {
         /// Where the topology is described.
         place: Place,
@@ -75,7 +76,7 @@ pub enum ScenarioError {
         source: Box<TopologyError>,
     },
     /// The traffic cannot be made.
-    #[error("{place}: {source}")]
+    #[error("{}: {}", OneLine(place), OneLine(source))]
     Traffic {
         /// Where the group or its key is.
         place: Place,
