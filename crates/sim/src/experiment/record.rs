@@ -171,7 +171,7 @@ impl Records {
         let Some(record) = sizes.get_mut(size) else { return Ok(()) };
         record.title.clone_from(&experiment.spec.title);
         record.section.clone_from(&experiment.spec.section);
-        record.setup = experiment.spec.setup.trim().to_owned();
+        experiment.spec.setup.trim().clone_into(&mut record.setup);
         for (index, claim) in record.claims.iter_mut().enumerate() {
             claim.why = experiment.why(index)?.filter(|_| claim.verdict == Verdict::Differs);
         }
