@@ -206,12 +206,11 @@ fn write_document(document: &Path, library: &Library, outcomes: &[FigureOutcome]
     }
     let figures = library.figures();
     records.retain(|paper, figure| figures.get(paper).is_some_and(|figures| figures.contains(&figure)));
-    for (experiment, size) in ci::recorded_experiments(&records, library)? {
-        if records.is_outdated(&experiment) {
-            let (paper, figure, size) = (&experiment.paper, &experiment.figure, size.name());
+    for experiment in ci::recorded_experiments(&records, library)? {
+        if records.refresh(&experiment)? {
+            let (paper, figure, size) = (&experiment.paper, &experiment.figure, experiment.size().name());
             eprintln!("forgotten: {paper} {figure}, {size}: its file makes other claims now");
         }
-        records.refresh(&experiment)?;
     }
     write_atomically(&path, &records.to_json())?;
     let testbed = crate::testbed::record::read(&document.with_file_name(crate::testbed::record::FILE))?;

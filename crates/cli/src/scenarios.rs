@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use pliant_sim::one_line::OneLine;
 use pliant_sim::scenario::{Override, Resolved, Scenario};
 use pliant_sim::suggest::{nearest, unknown};
 
@@ -92,7 +93,7 @@ pub(crate) fn resolve(scenario: &Scenario, said: &mut BTreeSet<String>) -> Resul
 pub(crate) fn say_warnings(scenario: &Resolved, said: &mut BTreeSet<String>) {
     for warning in &scenario.warnings {
         if said.insert(warning.clone()) {
-            eprintln!("warning: {warning}");
+            eprintln!("warning: {}", OneLine(warning));
         }
     }
 }

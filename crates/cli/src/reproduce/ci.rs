@@ -14,12 +14,12 @@ pub(super) fn read(path: &Path) -> Result<Records, CliError> {
 }
 
 /// What was recorded, as its files have it now; not what needs data that is missing here.
-pub(super) fn recorded_experiments(recorded: &Records, library: &Library) -> Result<Vec<(Experiment, Size)>, CliError> {
+pub(super) fn recorded_experiments(recorded: &Records, library: &Library) -> Result<Vec<Experiment>, CliError> {
     let mut experiments = Vec::new();
     for (paper, figure) in library.choose(None, None).map_err(CliError::User)? {
         for size in [Size::Quick, Size::Full] {
             if recorded.has(&paper, &figure, size) && library.missing_data(&paper, &figure)?.is_none() {
-                experiments.push((Experiment::load(library, &paper, &figure, size)?, size));
+                experiments.push(Experiment::load(library, &paper, &figure, size)?);
             }
         }
     }
@@ -29,9 +29,9 @@ pub(super) fn recorded_experiments(recorded: &Records, library: &Library) -> Res
 /// An error if anything was recorded of other claims than the files make.
 pub(super) fn hold_claims(recorded: &Records, library: &Library) -> Result<(), CliError> {
     let experiments = recorded_experiments(recorded, library)?;
-    let outdated = experiments.iter().filter(|(experiment, _)| recorded.is_outdated(experiment));
-    let names: Vec<_> =
-        outdated.map(|(figure, size)| format!("{} {} ({})", figure.paper, figure.figure, size.name())).collect();
+    let outdated = experiments.iter().filter(|experiment| recorded.is_outdated(experiment));
+    let name = |outdated: &Experiment| format!("{} {} ({})", outdated.paper, outdated.figure, outdated.size().name());
+    let names: Vec<_> = outdated.map(name).collect();
     if names.is_empty() {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use pliant_proto::rng::fnv1a;
+use pliant_sim::one_line::OneLine;
 use pliant_sim::output::{check_folder, files};
 use pliant_sim::scenario::{Estimate, Override, Resolved, Scenario};
 use rayon::prelude::*;
@@ -196,7 +197,7 @@ pub(super) fn warn(due: &[&Point<'_>]) {
             0 => String::new(),
             others => format!(" (and {others} other points)"),
         };
-        eprintln!("warning: {label}{others}: {warning}");
+        eprintln!("warning: {}", OneLine(format!("{label}{others}: {warning}")));
     }
 }
 

@@ -104,7 +104,10 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
     let mut failed = None;
     let served = offer.serve((arguments.count > 0).then_some(arguments.count), interrupt::listen(""), |served| {
         let printed = match served {
-            Ok(served) => print(&Sent::new(&offered.name, &served), arguments.output.json),
+            Ok(served) => {
+                let sent = Sent::new(&offered.name, &served);
+                print_result(&sent, || sent.line(), arguments.output.json)
+            }
             Err(error) => {
                 eprintln!("error: {}", OneLine(&error));
                 Ok(())
@@ -127,26 +130,18 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<Ending, CliError> {
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = Display::new(arguments.output.quiet);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
-    let lost = |error: &TransferError| eprintln!("lost: {}", OneLine(&error));
+    let lost = |error: &TransferError| eprintln!("lost: {}", OneLine(error));
     let fetched =
         transfer::fetch(&arguments.sources, &target, &settings, interrupt::listen(kept), |p| display.show(p), lost);
     drop(display);
     match fetched {
         Err(TransferError::Interrupted) => Ok(Ending::Interrupted),
         fetched => {
-            print(&Arrived::new(&fetched?), arguments.output.json)?;
+            let arrived = Arrived::new(&fetched?);
+            print_result(&arrived, || arrived.line(), arguments.output.json)?;
             Ok(Ending::Done)
         }
     }
-}
-
-/// Something that is printed as a line or as an object.
-trait Printed: Serialize {
-    fn line(&self) -> String;
-}
-
-fn print(printed: &impl Printed, json: bool) -> Result<(), CliError> {
-    print_result(printed, || printed.line(), json)
 }
 
 /// What one receiver was sent.
@@ -181,7 +176,7 @@ impl<'s> Sent<'s> {
     }
 }
 
-impl Printed for Sent<'_> {
+impl Sent<'_> {
     fn line(&self) -> String {
         let Self { file, peer, bytes, elapsed_s, retransmissions, marks, .. } = self;
         format!(
@@ -248,7 +243,7 @@ impl Arrived {
     }
 }
 
-impl Printed for Arrived {
+impl Arrived {
     fn line(&self) -> String {
         let Self { file, bytes, kept_bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, .. } = self;
         let Self { decoded_blocks, blake3, sources, .. } = self;

@@ -194,6 +194,11 @@ impl Experiment {
         self.spec.claims.iter().any(|claim| claim.ci)
     }
 
+    /// The size that it was loaded at.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
     /// What its claims say, in the file's order.
     fn claim_texts(&self) -> impl Iterator<Item = &str> {
         self.spec.claims.iter().map(|claim| claim.claim.as_str())

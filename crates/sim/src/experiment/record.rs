@@ -159,23 +159,23 @@ impl Records {
             .is_some_and(|record| !record.claims.iter().map(|claim| claim.claim.as_str()).eq(experiment.claim_texts()))
     }
 
-    /// Brings the words of a figure's record up to those of its file, which change without a run; forgets the record if
-    /// [it is outdated](Self::is_outdated).
-    pub fn refresh(&mut self, experiment: &Experiment) -> Result<(), ScenarioError> {
+    /// Brings the words of a figure's record up to those of its file, which change without a run. Returns whether the
+    /// record was forgotten, since [it is outdated](Self::is_outdated).
+    pub fn refresh(&mut self, experiment: &Experiment) -> Result<bool, ScenarioError> {
         let (outdated, size) = (self.is_outdated(experiment), experiment.size.name());
         let figures = self.figures.get_mut(&experiment.paper);
-        let Some(sizes) = figures.and_then(|figures| figures.get_mut(&experiment.figure)) else { return Ok(()) };
+        let Some(sizes) = figures.and_then(|figures| figures.get_mut(&experiment.figure)) else { return Ok(false) };
         if outdated {
             sizes.remove(size);
         }
-        let Some(record) = sizes.get_mut(size) else { return Ok(()) };
+        let Some(record) = sizes.get_mut(size) else { return Ok(outdated) };
         record.title.clone_from(&experiment.spec.title);
         record.section.clone_from(&experiment.spec.section);
         experiment.spec.setup.trim().clone_into(&mut record.setup);
         for (index, claim) in record.claims.iter_mut().enumerate() {
             claim.why = experiment.why(index)?.filter(|_| claim.verdict == Verdict::Differs);
         }
-        Ok(())
+        Ok(false)
     }
 
     fn record(&self, paper: &str, figure: &str, size: Size) -> Option<&FigureRecord> {
