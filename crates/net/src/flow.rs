@@ -36,6 +36,8 @@ const ETHERNET_MINIMUM_BYTES: u16 = 84;
 pub const MIN_MTU: u16 = 576;
 /// R_max of a sender that was told no line rate.
 const DEFAULT_LINE_RATE: Rate = Rate::from_gbit_per_sec(10);
+/// Whole messages that wait for the application, in receive buffers.
+pub(crate) const WAITING_BUFFERS: u64 = 64;
 /// How far weighted-fair flows under REFLEX give way.
 const LOW_WEIGHT: f64 = 0.1;
 
@@ -381,6 +383,7 @@ impl FlowSettings {
             backup: false,
             timer: WAN_TIMER,
             reassembly_limit: self.receive_buffer,
+            delivery_limit: (!self.auto_consume).then_some(self.receive_buffer * WAITING_BUFFERS),
             ..AtpConfig::full(max_loss, self.line_rate.unwrap_or(DEFAULT_LINE_RATE))
         })
     }

@@ -13,10 +13,7 @@ use pliant_proto::transport::{Event, Statistics};
 use super::messages::Delivery;
 use crate::connection::{Closed, ConnectionId};
 use crate::driver::{Application, Place};
-use crate::flow::Family;
-
-/// Whole messages that wait to be taken, in receive buffers: an application that lets more pile up loses the connection.
-const MESSAGE_BUFFERS: u64 = 64;
+use crate::flow::{Family, WAITING_BUFFERS};
 
 /// One connection, shared.
 pub(super) struct Shared(Mutex<Buffers>);
@@ -92,8 +89,9 @@ pub(super) struct Incoming {
     /// Messages that have begun, and those that are whole.
     begun: BTreeMap<u32, Box<[u8]>>,
     whole: VecDeque<(u32, Box<[u8]>)>,
-    whole_bytes: u64,
-    whole_most: u64,
+    /// Bytes of whole messages, until the machine is told that they were taken.
+    waiting_bytes: u64,
+    waiting_most: u64,
     begun_most: u64,
     begun_bytes: u64,
     pub(super) ended: bool,
@@ -110,8 +108,8 @@ impl Incoming {
             consumed: 0,
             begun: BTreeMap::new(),
             whole: VecDeque::new(),
-            whole_bytes: 0,
-            whole_most: receive_buffer * MESSAGE_BUFFERS,
+            waiting_bytes: 0,
+            waiting_most: receive_buffer * WAITING_BUFFERS,
             begun_most: receive_buffer,
             begun_bytes: 0,
             ended: false,
@@ -147,15 +145,16 @@ impl Incoming {
 
     /// Takes the next whole message.
     pub(super) fn take_message(&mut self) -> Option<(u32, Box<[u8]>)> {
-        let (message, bytes) = self.whole.pop_front()?;
-        self.whole_bytes -= bytes.len() as u64;
-        Some((message, bytes))
+        self.whole.pop_front()
     }
 
     fn message(&mut self, message: u32, offset: u32, length: u32, payload: &[u8]) {
         if !self.begun.contains_key(&message) {
-            // The machine holds no more in parts than this, so nothing it keeps is refused here.
-            if payload.len() < length as usize && self.begun_bytes + u64::from(length) > self.begun_most {
+            // What the machine refuses, and nothing else.
+            let in_parts = payload.len() < length as usize;
+            if self.waiting_bytes >= self.waiting_most
+                || (in_parts && self.begun_bytes + u64::from(length) > self.begun_most)
+            {
                 return;
             }
             self.begun_bytes += u64::from(length);
@@ -168,16 +167,18 @@ impl Incoming {
         }
     }
 
+    /// The machine is told that so many bytes were taken.
+    pub(super) fn consumed(&mut self, bytes: u64) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+    }
+
     fn deliver_message(&mut self, message: u32, length: u32) -> io::Result<()> {
         let Some(bytes) = self.begun.remove(&message).filter(|bytes| bytes.len() == length as usize) else {
             return Err(io::Error::other("a message was delivered that never came"));
         };
         self.begun_bytes -= u64::from(length);
-        self.whole_bytes += u64::from(length);
+        self.waiting_bytes += u64::from(length);
         self.count += 1;
-        if self.whole_bytes > self.whole_most {
-            return Err(io::Error::other("the application does not take its messages"));
-        }
         self.whole.push_back((message, bytes));
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::Poll;
 
 use pliant_proto::transport::atp::SizeClass;
 
@@ -112,13 +113,19 @@ impl MessageSender {
 }
 
 impl MessageReceiver {
-    /// The next message, with its number, in the order in which they became whole; `None` after the last.
+    /// The next message, with its number, in the order in which they became whole; `None` after the last. Of a program that
+    /// does not keep up 64 receive buffers wait; what comes then is lost, which slows the sender down.
     pub async fn recv(&self) -> io::Result<Option<(u32, Box<[u8]>)>> {
         poll_fn(|context| {
             let mut buffers = self.shared.lock();
-            let message = buffers.incoming.take_message();
-            let there = (message.is_some() || buffers.incoming.delivery.is_some()).then_some(message);
-            buffers.poll(there, context)
+            if let Some(message) = buffers.incoming.take_message() {
+                buffers.wanted.consume += message.1.len() as u64;
+                drop(buffers);
+                self.desk.queue(&self.shared);
+                return Poll::Ready(Ok(Some(message)));
+            }
+            let over = buffers.incoming.delivery.is_some().then_some(None);
+            buffers.poll(over, context)
         })
         .await
     }

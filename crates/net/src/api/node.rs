@@ -294,6 +294,7 @@ impl Office {
         commands.extend(wanted.weight.take().map(Command::SetWeight));
         commands.extend(std::mem::take(&mut wanted.finish).then_some(Command::Finish));
         let consume = std::mem::take(&mut wanted.consume);
+        buffers.incoming.consumed(consume);
         drop(buffers);
         for command in commands {
             driver.command(connection, command);

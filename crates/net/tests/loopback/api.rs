@@ -180,3 +180,35 @@ fn messages_arrive_whole() {
         );
     }
 }
+
+/// A program that does not take its messages holds their sender back, and loses none: 64 receive buffers wait, and what
+/// was refused then comes later.
+#[test]
+fn messages_wait_for_a_slow_program() {
+    const MESSAGES: u32 = 1600;
+    const BYTES: usize = 6000;
+    let base = encrypted(by(TransportName::Atp));
+    let settings = Settings { flow: FlowSettings { receive_buffer: 1 << 16, ..base.flow.clone() }, ..base };
+    let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
+    let caller = blocking::Node::client(loopback(), settings).unwrap();
+    let sender = caller.connect_messages(called.local_address()).unwrap();
+    let receiver = called.accept_messages().unwrap();
+    for _ in 0..MESSAGES {
+        sender.send(&[7; BYTES]).unwrap();
+    }
+    let full = (64 << 16) / BYTES as u32;
+    while receiver.delivered() < full || sender.report().sender.timeouts == 0 {
+        thread::yield_now();
+    }
+    assert!(receiver.delivered() <= full + 12, "{} messages wait", receiver.delivered());
+    let receiving = thread::spawn(move || {
+        let mut count = 0;
+        while let Some((_, bytes)) = receiver.recv_blocking().unwrap() {
+            assert_eq!(bytes[..], [7; BYTES]);
+            count += 1;
+        }
+        count
+    });
+    sender.finish_blocking().unwrap();
+    assert_eq!(receiving.join().unwrap(), MESSAGES);
+}

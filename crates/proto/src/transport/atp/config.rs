@@ -44,6 +44,9 @@ pub struct AtpConfig {
     pub timer: RtoBounds,
     /// Most bytes of messages that the receiver holds in part.
     pub reassembly_limit: u64,
+    /// Bytes of whole messages that wait for `Command::Consume`, from which on the receiver takes no fragment but of messages
+    /// that have begun: what it refuses is lost, and slows its sender down. `None`: the application takes all at once.
+    pub delivery_limit: Option<u64>,
 }
 
 /// How a loss is found.
@@ -163,6 +166,7 @@ impl AtpConfig {
             remaining_as_priority: false,
             timer: DATACENTER_TIMER,
             reassembly_limit: u64::MAX,
+            delivery_limit: None,
         }
     }
 

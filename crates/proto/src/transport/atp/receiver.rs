@@ -114,6 +114,8 @@ struct State {
     partials: Vec<Partial>,
     free: Vec<u32>,
     held_bytes: u64,
+    /// Bytes of whole messages that the application has not taken.
+    waiting_bytes: u64,
     /// Whole messages the application does not know of yet, with their bytes.
     events: VecDeque<(u32, u32)>,
     marks: u64,
@@ -182,15 +184,19 @@ impl AtpReceiver {
             state.duplicate_bytes += u64::from(arrival.len);
             return true;
         }
+        let index = message as usize;
+        let has_begun = state.partial_of.get(index).is_some_and(|&place| place != NONE);
+        if !has_begun && self.config.delivery_limit.is_some_and(|limit| state.waiting_bytes >= limit) {
+            return false;
+        }
         if fragments == 1 {
             self.deliver(message, length);
             return true;
         }
-        let index = message as usize;
         if state.partial_of.len() <= index {
             state.partial_of.resize(index + 1, NONE);
         }
-        if state.partial_of[index] == NONE {
+        if !has_begun {
             if state.held_bytes + u64::from(length) > self.config.reassembly_limit {
                 return false;
             }
@@ -222,6 +228,7 @@ impl AtpReceiver {
         }
         whole[word] |= 1 << (message % 64);
         self.complete += 1;
+        self.state.waiting_bytes += u64::from(bytes);
         self.state.events.push_back((message, bytes));
     }
 
@@ -288,7 +295,11 @@ impl Transport for AtpReceiver {
         }
     }
 
-    fn handle_command(&mut self, _now: Instant, _command: Command) {}
+    fn handle_command(&mut self, _now: Instant, command: Command) {
+        if let Command::Consume { bytes } = command {
+            self.state.waiting_bytes = self.state.waiting_bytes.saturating_sub(bytes);
+        }
+    }
 
     fn handle_timeout(&mut self, _now: Instant) {}
 

@@ -346,6 +346,37 @@ fn reassembly_is_bounded() {
     assert_eq!(delivered(&pair).len(), 20);
 }
 
+/// A receiver whose application takes nothing refuses what does not fit, its sender slows down, and nothing is lost in the
+/// end.
+#[test]
+fn a_slow_application_holds_its_sender_back() {
+    let config = AtpConfig {
+        delivery_limit: Some(20_000),
+        reassembly_limit: 10_000,
+        rate_control: Some(RateControlConfig::wan()),
+        ..AtpConfig::full(LossBound::RELIABLE, gbit(1))
+    };
+    let mut pair = pair(config, Path::new(Span::from_us(10)));
+    hand_over(&mut pair, &[4380; 40], true);
+    assert!(!pair.run_until(at(1_000_000)));
+    let bytes = |pair: &AtpPair| delivered(pair).iter().map(|&(_, bytes)| u64::from(bytes)).sum::<u64>();
+    let mut taken = bytes(&pair);
+    assert!((20_000..30_000).contains(&taken), "{taken} bytes");
+    let refused = data_packets(&pair);
+    assert!(refused < 2500, "{refused} packets in a second in which 80,000 would fit");
+    pair.command_receiver(Command::Consume { bytes: taken });
+    for turn in 1..=2000 {
+        let over = pair.run_until(at(1_000_000 + turn * 10_000));
+        let whole = bytes(&pair);
+        pair.command_receiver(Command::Consume { bytes: whole - taken });
+        taken = whole;
+        if over {
+            break;
+        }
+    }
+    assert_eq!(delivered(&pair).len(), 40);
+}
+
 #[derive(Clone, Debug)]
 struct Case {
     max_loss: u32,
