@@ -130,6 +130,25 @@ fn the_guide_runs() {
     assert_eq!(fs::read_dir(repository().join("docs/guide")).unwrap().count(), SHORT_GUIDE.len(), "every file is run");
 }
 
+/// The README's counts of claims are those of the records.
+#[test]
+fn the_readme_counts_claims_as_the_records_do() {
+    let read = |file: &str| fs::read_to_string(repository().join(file)).unwrap();
+    let (readme, records) = (read("README.md"), read("docs/reproduction.md"));
+    let table = records.split("\n|---|").nth(1).unwrap().split("\n\n").next().unwrap();
+    let papers: Vec<_> = table.lines().skip(1).collect();
+    assert!(papers.len() >= 5, "{table}");
+    for paper in papers {
+        let [_, agree, scaled, differ, beyond] = paper.trim_matches([' ', '|']).split(" | ").collect::<Vec<_>>()[1..]
+        else {
+            panic!("{paper}")
+        };
+        let row = readme.lines().find(|row| row.contains(&format!("| {agree}, {scaled}, {differ} |")));
+        let row = row.unwrap_or_else(|| panic!("no row of the README's has the counts of {paper}"));
+        assert!(beyond == "0" || row.contains(&format!("({beyond} beyond")), "{paper}: {row}");
+    }
+}
+
 /// `pliant show push` names each field of the contract that push honours, by itself or with REFLEX over it.
 #[test]
 fn show_names_what_a_contract_may_ask_of_push() {

@@ -207,19 +207,21 @@ impl Records {
              **On the testbed** is what `pliant testbed record` found: processes on a real network against the same \
              scenario in the simulator.\n",
         );
-        for (paper, figures) in &self.figures {
-            let chosen: Vec<(&String, &str, &FigureRecord)> = figures
-                .iter()
-                .filter_map(|(figure, sizes)| preferred(sizes).map(|(size, record)| (figure, size, record)))
-                .collect();
-            let count = |verdict| {
-                chosen.iter().flat_map(|(_, _, record)| &record.claims).filter(|claim| claim.verdict == verdict).count()
-            };
-            let counts = [Verdict::Agrees, Verdict::Scaled, Verdict::Differs]
-                .map(|verdict| format!("{} {}", count(verdict), verdict.name()));
-            write!(text, "\n## {paper}\n\n{} figures, claims: {}.\n", chosen.len(), counts.join(", "))
+        let chosen: Vec<(&str, Vec<Chosen<'_>>)> =
+            self.figures.iter().map(|(paper, figures)| (paper.as_str(), chosen(figures))).collect();
+        text.push_str(
+            "\n| claims | figures | agree | at a smaller size | differ | of them beyond the paper |\n|---|---|---|---|---|---|\n",
+        );
+        for (paper, figures) in &chosen {
+            let [agree, scaled, differ] = counts(figures);
+            let beyond = figures.iter().filter(|(_, _, record)| record.section.contains(BEYOND));
+            let beyond: usize = beyond.map(|(_, _, record)| record.claims.len()).sum();
+            writeln!(text, "| {paper} | {} | {agree} | {scaled} | {differ} | {beyond} |", figures.len())
                 .expect(TAKES_ALL);
-            for (figure, size, record) in chosen {
+        }
+        for (paper, figures) in chosen {
+            write!(text, "\n## {paper}\n").expect(TAKES_ALL);
+            for (figure, size, record) in figures {
                 figure_section(&mut text, paper, figure, size, record);
                 text.push_str(&testbed.figure_section(paper, figure));
             }
@@ -231,9 +233,26 @@ impl Records {
 
 pub(super) const TAKES_ALL: &str = "a string takes all";
 
-fn preferred(sizes: &BTreeMap<String, FigureRecord>) -> Option<(&'static str, &FigureRecord)> {
-    let of = |size: Size| sizes.get(size.name()).map(|record| (size.name(), record));
-    of(Size::Full).or_else(|| of(Size::Quick))
+/// What a figure's `section` says of claims that no paper makes.
+const BEYOND: &str = "beyond the paper";
+
+/// A figure, and the size whose record counts.
+type Chosen<'a> = (&'a str, &'static str, &'a FigureRecord);
+
+fn chosen(figures: &BTreeMap<String, BTreeMap<String, FigureRecord>>) -> Vec<Chosen<'_>> {
+    let preferred = [Size::Full.name(), Size::Quick.name()];
+    let choice = |sizes| preferred.into_iter().find_map(|size| Some((size, BTreeMap::get(sizes, size)?)));
+    figures
+        .iter()
+        .filter_map(|(figure, sizes)| choice(sizes).map(|(size, record)| (figure.as_str(), size, record)))
+        .collect()
+}
+
+/// Claims that agree, agree at a smaller size, differ.
+fn counts(figures: &[Chosen<'_>]) -> [usize; 3] {
+    [Verdict::Agrees, Verdict::Scaled, Verdict::Differs].map(|verdict| {
+        figures.iter().flat_map(|(_, _, record)| &record.claims).filter(|claim| claim.verdict == verdict).count()
+    })
 }
 
 fn figure_section(text: &mut String, paper: &str, figure: &str, size: &str, record: &FigureRecord) {

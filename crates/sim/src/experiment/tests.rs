@@ -334,7 +334,7 @@ fn records_become_a_document() {
         "| there are 17 | 17 | 2 | differs | there are only two |",
         "Scaled: One seed, one size.",
         "| burst = late |",
-        "1 figures, claims: 1 agrees, 1 scaled, 1 differs.",
+        "| paper | 1 | 1 | 1 | 1 | 0 |",
     ] {
         assert!(document.contains(part), "{part} in\n{document}");
     }
