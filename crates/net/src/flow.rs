@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use pliant_proto::congestion::weighted_fair::WeightedFairConfig;
 use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl};
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
@@ -18,13 +17,11 @@ use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound, RateControlConfig, WAN_TIMER};
 use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, ExpressPassSender, credit_share};
 use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
-use pliant_proto::transport::push::{PushConfig, PushConfigError};
+use pliant_proto::transport::push::PushConfigError;
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::units::Rate;
 use pliant_proto::wire::MAX_DATA_HEADER_BYTES;
 use thiserror::Error;
-
-use crate::transfer::Request;
 
 /// Bytes of IP and UDP headers.
 const IPV4_UDP_BYTES: u16 = 20 + 8;
@@ -249,7 +246,7 @@ impl Path {
     }
 
     /// On the wire, Ethernet's own included as far as a packet's length can say: what a rate is a rate of.
-    fn wire(self, mtu: u16) -> WireFormat {
+    pub(crate) fn wire(self, mtu: u16) -> WireFormat {
         let framing = full_bytes(mtu) - mtu;
         WireFormat { header_bytes: self.header_bytes() + framing, minimum_bytes: ETHERNET_MINIMUM_BYTES }
     }
@@ -300,7 +297,7 @@ impl FlowSettings {
         offers.iter().copied().find(usable)
     }
 
-    fn class(number: u8) -> TrafficClass {
+    pub(crate) fn class(number: u8) -> TrafficClass {
         TrafficClass::new(number)
     }
 
@@ -317,7 +314,7 @@ impl FlowSettings {
         controller
     }
 
-    fn rto(&self) -> RtoBounds {
+    pub(crate) fn rto(&self) -> RtoBounds {
         RtoBounds {
             minimum: self.min_rto,
             initial: Span::from_ms(200).max(self.min_rto),
@@ -386,25 +383,6 @@ impl FlowSettings {
             delivery_limit: (!self.auto_consume).then_some(self.receive_buffer * WAITING_BUFFERS),
             ..AtpConfig::full(max_loss, self.line_rate.unwrap_or(DEFAULT_LINE_RATE))
         })
-    }
-
-    /// Both sides of a push flow as `request` wants it. Decoding costs more than sending, so any source may send a missing
-    /// source symbol.
-    pub fn push(&self, path: Path, request: &Request) -> Result<Arc<PushConfig>, FlowError> {
-        let Request { symbol, block_symbols, slots, window } = *request;
-        let config = PushConfig {
-            data_class: Self::class(self.classes.data),
-            ack_class: Self::class(self.classes.control),
-            block_symbols,
-            slots,
-            window: WeightedFairConfig { weight: self.contract.weight, ..WeightedFairConfig::default() },
-            rto: self.rto(),
-            max_under_way: Some(window.into()),
-            claims: true,
-            ..PushConfig::new(symbol, path.wire(self.mtu))
-        };
-        config.check().map_err(FlowError::Push)?;
-        Ok(Arc::new(config))
     }
 
     /// REFLEX's settings: a flow with a weight gives way by it, others change their class.

@@ -92,7 +92,7 @@ pub fn fetch(
     let slots = distinct.len().min(MAX_SLOTS) as u8;
     let window = (settings.flow.receive_buffer / u64::from(slots)).min(u32::MAX.into()) as u32;
     let request = Request { symbol, block_symbols, slots, window };
-    let config = settings.flow.push(path_to(first, settings), &request).map_err(TransferError::Flow)?;
+    let config = request.config(&settings.flow, path_to(first, settings)).map_err(TransferError::Flow)?;
     let socket_error = |error| TransferError::Socket { address: first, error };
     let farthest = distinct.iter().find(|source| !source.ip().is_loopback()).unwrap_or(&first);
     let mut driver = calling::<Incoming>(settings, *farthest)?;

@@ -15,10 +15,14 @@
 //! Numbers are in network byte order, weights IEEE 754. The request is a connection's opening, the offer its answer, the
 //! others are notices: orders to a source, and that it has accepted one.
 
+use std::sync::Arc;
+
+use pliant_proto::congestion::weighted_fair::WeightedFairConfig;
 use pliant_proto::transport::push::weights::LOW_WEIGHT;
-use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, Order as Deed, ToController, ToSource};
+use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, Order as Deed, PushConfig, ToController, ToSource};
 
 use super::MAX_BLOCK_BYTES;
+use crate::flow::{FlowError, FlowSettings, Path};
 
 const REQUEST: u8 = 0x81;
 const OFFERED: u8 = 0x82;
@@ -62,6 +66,25 @@ pub struct Request {
 }
 
 impl Request {
+    /// Both sides' machines as it wants them. Decoding costs more than sending, so any source may send a missing source
+    /// symbol.
+    pub(super) fn config(&self, flow: &FlowSettings, path: Path) -> Result<Arc<PushConfig>, FlowError> {
+        let Self { symbol, block_symbols, slots, window } = *self;
+        let config = PushConfig {
+            data_class: FlowSettings::class(flow.classes.data),
+            ack_class: FlowSettings::class(flow.classes.control),
+            block_symbols,
+            slots,
+            window: WeightedFairConfig { weight: flow.contract.weight, ..WeightedFairConfig::default() },
+            rto: flow.rto(),
+            max_under_way: Some(window.into()),
+            claims: true,
+            ..PushConfig::new(symbol, path.wire(flow.mtu))
+        };
+        config.check().map_err(FlowError::Push)?;
+        Ok(Arc::new(config))
+    }
+
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
         let Self { symbol, block_symbols, slots, window } = self;

@@ -259,7 +259,7 @@ impl Service<AnyTransport, Outgoing> for Host<'_> {
         // Who fetches nothing closes at once.
         let partition = Partition::new(self.held.borrow().offered.bytes, symbol, block_symbols)?;
         let flow = &self.settings.flow;
-        let config = flow.push(path_to(from, self.settings), &request).ok()?;
+        let config = request.config(flow, path_to(from, self.settings)).ok()?;
         let outgoing = Outgoing {
             to: from,
             held: self.held.clone(),
