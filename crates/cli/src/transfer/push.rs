@@ -174,9 +174,7 @@ impl<'s> Sent<'s> {
             marks: statistics.marks,
         }
     }
-}
 
-impl Sent<'_> {
     fn line(&self) -> String {
         let Self { file, peer, bytes, elapsed_s, retransmissions, marks, .. } = self;
         format!(
@@ -241,9 +239,7 @@ impl Arrived {
             sources: sources.iter().map(from).collect(),
         }
     }
-}
 
-impl Arrived {
     fn line(&self) -> String {
         let Self { file, bytes, kept_bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, .. } = self;
         let Self { decoded_blocks, blake3, sources, .. } = self;

@@ -167,8 +167,9 @@ impl Records {
         let Some(sizes) = figures.and_then(|figures| figures.get_mut(&experiment.figure)) else { return Ok(false) };
         if outdated {
             sizes.remove(size);
+            return Ok(true);
         }
-        let Some(record) = sizes.get_mut(size) else { return Ok(outdated) };
+        let Some(record) = sizes.get_mut(size) else { return Ok(false) };
         record.title.clone_from(&experiment.spec.title);
         record.section.clone_from(&experiment.spec.section);
         experiment.spec.setup.trim().clone_into(&mut record.setup);
