@@ -3,6 +3,7 @@
 mod api;
 mod common;
 mod ecn;
+mod false_source;
 mod hostile;
 mod push;
 mod replay;

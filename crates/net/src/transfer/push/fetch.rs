@@ -69,8 +69,8 @@ pub struct FromSource {
 
 /// Fetches the one file that all `sources` offer, with their weight (theta) that of the settings' contract and no more under
 /// way than the settings' receive buffer: that, against the rate times the round trip, bounds the rate of long paths, and
-/// against blocks of 2 MiB the symbols that are sent in vain where no switch marks. Sources that cannot be reached, are lost or offer another file than the first that answers are told to `lost`; it goes on as long
-/// as there is one.
+/// against blocks of 2 MiB the symbols that are sent in vain where no switch marks. Sources that cannot be reached, are lost
+/// or offer another file than the first that answers are told to `lost`; it goes on as long as there is one.
 pub fn fetch(
     sources: &[SocketAddr],
     target: &Target,
@@ -147,6 +147,10 @@ pub fn fetch(
             (offered, counts, kept, object.place()?)
         }
         (None, Some(offered)) => {
+            let (got, expected) = (blake3::hash(&[]), offered.hash);
+            if got != expected {
+                return Err(TransferError::HashMismatch { name: offered.name, got, expected });
+            }
             let path = open_sink(target, &offered)?.place()?;
             (offered, ReceiverCounts::default(), 0, path)
         }
@@ -285,7 +289,11 @@ impl Caller<'_> {
             return self.object.clone();
         }
         let Some(partition) = Partition::new(offered.bytes, self.config.symbol, self.config.block_symbols) else {
-            self.empty = Some(offered);
+            if offered.bytes == 0 {
+                self.empty = Some(offered);
+            } else {
+                self.calls[source].ended = refuse("it has more blocks than can be counted");
+            }
             return None;
         };
         let begun = open_sink(self.target, &offered)

@@ -1,0 +1,129 @@
+//! Sources that lie about the file they offer.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{NEVER, content, files, loopback, settings};
+use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
+use pliant_net::driver::{Application, Clock, Driver, Link, Place, Service};
+use pliant_net::socket::Socket;
+use pliant_net::transfer::{Offered, Order, Request, Target, fetch};
+use pliant_proto::packet::WireFormat;
+use pliant_proto::time::Instant;
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::push::{Partition, PushConfig, PushSource, ToSource};
+use pliant_proto::transport::{Command, Event};
+
+/// Answers every request with the same bytes, and pushes `symbols` for whatever is ordered.
+#[derive(Clone)]
+struct Liar {
+    answer: Vec<u8>,
+    bytes: u64,
+    symbols: u8,
+}
+
+/// The liar's end of a connection.
+struct Pushed {
+    symbols: u8,
+    orders: VecDeque<ToSource>,
+}
+
+impl Application for Pushed {
+    fn read(&mut self, _: Place, payload: &mut [u8]) -> io::Result<()> {
+        payload.fill(self.symbols);
+        Ok(())
+    }
+
+    fn write(&mut self, _: Place, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn event(&mut self, _: Event) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &[u8]) {
+        if let Some(Order::ToSource(order)) = Order::decode(notice) {
+            self.orders.push_back(order);
+        }
+    }
+}
+
+impl Service<AnyTransport, Pushed> for Liar {
+    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(self.answer.clone())
+    }
+
+    fn open(&mut self, _: Instant, _: ConnectionId, event: ConnectionEvent) -> Option<Link<AnyTransport, Pushed>> {
+        let ConnectionEvent::Accepted { opening, .. } = event else { return None };
+        let Request { symbol, block_symbols, slots, .. } = Request::decode(&opening).unwrap();
+        let partition = Partition::new(self.bytes, symbol, block_symbols)?;
+        let config = PushConfig { block_symbols, slots, claims: true, ..PushConfig::new(symbol, WireFormat::IP) };
+        let source = PushSource::new(Arc::new(config), partition);
+        let pushed = Pushed { symbols: self.symbols, orders: VecDeque::new() };
+        Some(Link::new(pushed).sending(source.into(), None))
+    }
+
+    fn closed(&mut self, _: ConnectionId, _: Option<Link<AnyTransport, Pushed>>, _: Closed) {}
+}
+
+/// Fetches from this source alone; gives what comes of it and the files that are left.
+fn fetched_from(mut liar: Liar) -> (String, usize) {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(Config::default(), [1; 32]);
+    let mut driver = Driver::new(Socket::bind(loopback()).unwrap(), endpoint, Clock::start());
+    let address = driver.local_address().unwrap();
+    let stop = AtomicBool::new(false);
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                driver.turn(&mut liar, Duration::from_millis(1)).unwrap();
+                for connection in driver.connections().collect::<Vec<_>>() {
+                    while let Some(order) = driver.application(connection).and_then(|end| end.orders.pop_front()) {
+                        driver.command(connection, Command::Push(order));
+                    }
+                }
+            }
+        });
+        let target = Target::Directory(directory.path().into());
+        let outcome = fetch(&[address], &target, &settings(), &NEVER, |_| {}, |_| {});
+        stop.store(true, Ordering::Relaxed);
+        outcome
+    });
+    let said = match outcome {
+        Ok(fetched) => format!("{} bytes", fetched.bytes),
+        Err(error) => error.to_string(),
+    };
+    (said, files(directory.path()).len())
+}
+
+/// Every lie of a source ends in one clear error and leaves nothing behind: noise for an offer, a name that leads out of the
+/// directory, more blocks than can be counted, a hash that is not the content's, of a file with bytes and of one without.
+/// The same source without a lie is believed.
+#[test]
+fn sources_that_lie_leave_nothing() {
+    let zeros = vec![0; 100_000];
+    let true_offer = Offered { bytes: 100_000, hash: blake3::hash(&zeros), name: "zeros".into() };
+    let liar = |offered: Offered, symbols| Liar { answer: offered.encode(), bytes: offered.bytes, symbols };
+    let (said, files) = fetched_from(liar(true_offer.clone(), 0));
+    assert_eq!((said.as_str(), files), ("100000 bytes", 1));
+    let nothing = blake3::hash(&[]);
+    let lies = [
+        (Liar { answer: content(60), ..liar(true_offer.clone(), 0) }, "it does not answer as `pliant offer` does"),
+        (liar(Offered { name: "../zeros".into(), ..true_offer.clone() }, 0), "is not a plain file name"),
+        (liar(Offered { bytes: 1 << 55, ..true_offer.clone() }, 0), "it has more blocks than can be counted"),
+        (liar(true_offer.clone(), 1), "differs from what was sent"),
+        (liar(Offered { bytes: 0, ..true_offer.clone() }, 0), "differs from what was sent"),
+        (liar(Offered { hash: nothing, ..true_offer }, 0), "differs from what was sent"),
+    ];
+    for (liar, expected) in lies {
+        let (said, files) = fetched_from(liar);
+        assert!(said.contains(expected), "{said}, not {expected}");
+        assert_eq!(files, 0, "{said}");
+    }
+}
