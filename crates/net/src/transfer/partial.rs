@@ -88,13 +88,11 @@ impl Partial {
         let at = match (place, self.message_bytes) {
             (Place::Stream(offset), None) => offset,
             (Place::Message { message, offset, length }, Some(bytes)) => {
-                let start = u64::from(message) * u64::from(bytes);
-                let expected = self.size.saturating_sub(start).min(u64::from(bytes));
                 // No message of the content's: the machine may take it, but it is not kept.
-                if u64::from(length) != expected {
+                if u64::from(length) != self.length_of(message) {
                     return Ok(());
                 }
-                start + u64::from(offset)
+                u64::from(message) * u64::from(bytes) + u64::from(offset)
             }
             _ => return Ok(()),
         };
@@ -120,6 +118,12 @@ impl Partial {
     /// Messages that the content consists of.
     fn count(&self) -> u64 {
         self.message_bytes.map_or(0, |bytes| self.size.div_ceil(u64::from(bytes)))
+    }
+
+    /// Bytes of a message of the content; zero beyond the last.
+    fn length_of(&self, message: u32) -> u64 {
+        let bytes = self.message_bytes.map_or(0, u64::from);
+        self.size.saturating_sub(u64::from(message) * bytes).min(bytes)
     }
 
     fn is_whole(&self, message: u64) -> bool {
@@ -163,10 +167,9 @@ impl Partial {
     }
 
     pub(super) fn event(&mut self, event: Event) -> io::Result<()> {
-        let count = self.count();
         match event {
             Event::Deliver(range) if self.message_bytes.is_none() => self.delivered = range.end.min(self.size),
-            Event::DeliverMessage { message, bytes } if u64::from(message) < count => {
+            Event::DeliverMessage { message, bytes } if bytes > 0 && u64::from(bytes) == self.length_of(message) => {
                 let (word, bit) = (message as usize / 64, 1 << (message % 64));
                 if self.whole.len() <= word {
                     self.whole.resize(word + 1, 0);
@@ -325,6 +328,8 @@ mod tests {
             // What no such content has is not kept.
             partial.write(Place::Message { message: messages, offset: 0, length: bytes }, &[9]).unwrap();
             partial.write(Place::Message { message: 0, offset: 0, length: bytes + 1 }, &[9]).unwrap();
+            partial.event(Event::DeliverMessage { message: messages, bytes }).unwrap();
+            partial.event(Event::DeliverMessage { message: 0, bytes: bytes + 1 }).unwrap();
             let missing = partial.missing();
             prop_assert_eq!(lost(&missing) + partial.delivered(), size);
             let place = partial.place();
