@@ -312,3 +312,24 @@ fn runs_that_do_not_fit_in_memory_are_refused_at_once() {
         assert!(!out.exists(), "nothing is written");
     }
 }
+
+/// A device named by mistake is refused, wherever a file is asked for: it must not fill the memory.
+#[test]
+#[cfg(unix)]
+fn files_that_never_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let endless_cables = folder.path().join("cables.toml");
+    let text = "duration = \"1ms\"\n[topology]\nkind = \"edge-list\"\nfile = \"/dev/zero\"\n\
+                [traffic.web]\nkind = \"poisson\"\nload = 0.01\nsize = \"100kB\"\n";
+    std::fs::write(&endless_cables, text).unwrap();
+    let endless_cables = endless_cables.to_str().unwrap();
+    for (arguments, expected) in [
+        (&["check", "/dev/zero"][..], "/dev/zero: larger than 64 MiB: not a file of this kind"),
+        (&["check", "demo", "--set", "traffic.search.workload=/dev/zero"], "/dev/zero: larger than 64 MiB"),
+        (&["check", endless_cables], "/dev/zero: cannot read the edge list: larger than 64 MiB"),
+        (&["switch", "/dev/zero"], "/dev/zero: larger than 64 MiB"),
+    ] {
+        let output = limited("-t 60").args(arguments).output().unwrap();
+        assert_refused(&output, &[expected]);
+    }
+}

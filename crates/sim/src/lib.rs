@@ -13,6 +13,7 @@ pub mod routing;
 pub mod run;
 pub mod scenario;
 pub mod suggest;
+pub mod text_file;
 pub mod topology;
 pub mod traffic;
 pub mod units_serde;

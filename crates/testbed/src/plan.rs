@@ -1,8 +1,8 @@
 //! The file that `pliant switch` reads: ports, their rates and queues, the addresses behind them.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use pliant_net::switch::ethernet::{EthernetConfig, Mode, WireSize};
 use pliant_net::switch::forwarder::AddressTable;
@@ -15,6 +15,7 @@ use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use pliant_sim::one_line::OneLine;
 use pliant_sim::scenario::QueuesSpec;
+use pliant_sim::text_file;
 use pliant_sim::units_serde;
 use serde::Deserialize;
 
@@ -176,8 +177,8 @@ pub enum Plan {
 impl Plan {
     /// Reads a file.
     pub fn load(file: &Path) -> Result<Self, PlanFileError> {
-        let text =
-            fs::read_to_string(file).map_err(|error| PlanFileError::Unreadable { file: file.to_owned(), error })?;
+        let text = text_file::read(file, text_file::MOST_BYTES)
+            .map_err(|error| PlanFileError::Unreadable { file: file.to_owned(), error })?;
         Self::parse(&text, file)
     }
 

@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use pliant_sim::experiment::{Experiment, FigureOutcome, Library, Records, Size, Verdict};
+use pliant_sim::text_file;
 
 use crate::Ending;
 use crate::error::CliError;
 
 /// The records in a file.
 pub(super) fn read(path: &Path) -> Result<Records, CliError> {
-    let text = std::fs::read_to_string(path).map_err(|error| CliError::User(format!("{}: {error}", path.display())))?;
+    let text = text_file::read(path, text_file::MOST_BYTES)
+        .map_err(|error| CliError::User(format!("{}: {error}", path.display())))?;
     Records::parse(&text).map_err(|why| CliError::User(format!("{}: {why}", path.display())))
 }
 

@@ -1,7 +1,6 @@
 //! `pliant testbed record`: scenarios on a testbed held against the simulator, and what was found kept.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -9,6 +8,7 @@ use clap::Args;
 use pliant_sim::experiment::{TestbedRecord, TestbedRecords};
 use pliant_sim::scenario::{Override, Resolved, Scenario};
 use pliant_sim::suggest::nearest;
+use pliant_sim::text_file;
 use serde::Deserialize;
 
 use super::{HowArguments, run_one};
@@ -85,12 +85,14 @@ pub(crate) fn read(path: &Path) -> Result<TestbedRecords, CliError> {
         return Ok(TestbedRecords::default());
     }
     let wrong = |why: String| CliError::User(format!("{}: {why}", path.display()));
-    TestbedRecords::parse(&fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?).map_err(wrong)
+    TestbedRecords::parse(&text_file::read(path, text_file::MOST_BYTES).map_err(|error| wrong(error.to_string()))?)
+        .map_err(wrong)
 }
 
 impl ClaimsFile {
     fn load(path: &Path) -> Result<Self, CliError> {
-        let text = fs::read_to_string(path).map_err(|error| CliError::User(format!("{}: {error}", path.display())))?;
+        let text = text_file::read(path, text_file::MOST_BYTES)
+            .map_err(|error| CliError::User(format!("{}: {error}", path.display())))?;
         let file: Self = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             let why = error.message().lines().next().unwrap_or_default();

@@ -11,6 +11,7 @@
 //! ```
 
 use std::fmt;
+use std::io::Read;
 use std::path::Path;
 
 use thiserror::Error;
@@ -24,6 +25,8 @@ pub const KEY_BYTES: usize = 32;
 
 /// Most peers in one file.
 const MAX_PEERS: usize = 4096;
+/// That many peers, each with a line of comment.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// What a side knows.
 #[derive(Clone, PartialEq, Eq)]
@@ -104,7 +107,12 @@ impl Keys {
                 return Err(KeyError::Exposed(file));
             }
         }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let mut text = String::new();
+        let opened = std::fs::File::open(path).map(|file| file.take(MAX_FILE_BYTES + 1));
+        opened.and_then(|mut file| file.read_to_string(&mut text)).map_err(failed)?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(KeyError::File { file, error: std::io::Error::other("larger than any key file") });
+        }
         Self::parse(&text, &file)
     }
 

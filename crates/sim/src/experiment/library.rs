@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::scenario::ScenarioError;
 use crate::scenario::document::Document;
 use crate::suggest;
+use crate::text_file;
 use crate::workload::missing_data;
 
 /// A folder beside those of papers, whose files are scenarios for a testbed.
@@ -135,7 +136,7 @@ fn collect(folder: &Path, below: &str, found: &mut BTreeMap<String, File>) -> io
         if entry.file_type()?.is_dir() {
             collect(&shown, &format!("{below}{name}/"), found)?;
         } else if !below.is_empty() && shown.extension().is_some_and(|end| end == "toml") {
-            let text = fs::read_to_string(&shown)?;
+            let text = text_file::read(&shown, text_file::MOST_BYTES)?;
             found.insert(format!("{below}{name}"), File { shown, text });
         }
     }

@@ -82,6 +82,8 @@ use std::path::Path;
 
 use document::Document;
 
+use crate::text_file;
+
 /// A scenario as it stands in a file, with overrides laid over it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -91,7 +93,7 @@ pub struct Scenario {
 impl Scenario {
     /// Reads a file.
     pub fn load(file: &Path) -> Result<Self, ScenarioError> {
-        let text = std::fs::read_to_string(file)
+        let text = text_file::read(file, text_file::MOST_BYTES)
             .map_err(|source| ScenarioError::Unreadable { file: file.to_owned(), source })?;
         Self::parse(&text, file)
     }

@@ -1,7 +1,6 @@
 //! Cables listed in a CSV file.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
 use super::{EdgeError, LinkSpec, Topology, TopologyError};
+use crate::text_file;
 
 /// One line per cable under the header `from,to,rate,delay`, such as `host0,leaf0,10Gbit/s,1us`; a line stands for
 /// both directions. A name that begins with `host` is a host, every other name is a switch; nodes are numbered as they
@@ -32,7 +32,7 @@ impl EdgeList {
     /// Builds it; the file is relative to `base_dir`.
     pub fn build(&self, base_dir: &Path) -> Result<Topology, TopologyError> {
         let file = base_dir.join(&self.file);
-        match File::open(&file) {
+        match text_file::open(&file, text_file::MOST_BYTES) {
             Ok(reader) => self.build_from(reader, file),
             Err(source) => Err(TopologyError::Read { file, source }),
         }

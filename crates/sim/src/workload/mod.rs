@@ -13,6 +13,7 @@ use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::suggest;
+use crate::text_file;
 
 pub use distribution::{Distribution, DistributionError, MAX_LINES, MAX_SIZE_BYTES};
 pub use messages::{GapLaw, Message, MessageSource, Messages, MessagesSpec};
@@ -64,7 +65,7 @@ fn workload(name: &str, directory: &Path) -> Result<Distribution, DistributionEr
         let hint = suggest::hint(name, BUILT_IN.iter().map(|(name, _)| *name));
         return Err(DistributionError::Unknown { name: name.to_owned(), hint });
     }
-    let text = std::fs::read_to_string(directory.join(name))
+    let text = text_file::read(&directory.join(name), text_file::MOST_BYTES)
         .map_err(|error| DistributionError::Unreadable { name: name.to_owned(), why: error.to_string() })?;
     Distribution::parse(name, &text)
 }

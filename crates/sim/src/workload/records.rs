@@ -1,10 +1,10 @@
 //! Records of a table as messages: what an average over those that arrived says of all.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::suggest;
+use crate::text_file;
 
 /// The variable that names the folder of paths beginning with `$PLIANT_DATA/`.
 pub const DATA_FOLDER: &str = "PLIANT_DATA";
@@ -22,7 +22,7 @@ impl Records {
     /// Reads a CSV table without quotes: a header, then a line per record. `column` names the value, a number.
     pub fn read(path: &str, column: &str, directory: &Path) -> Result<Self, String> {
         let file = data_path(path)?.unwrap_or_else(|| directory.join(path));
-        let text = fs::read_to_string(file).map_err(|error| format!("{path}: {error}"))?;
+        let text = text_file::read(&file, text_file::MOST_TABLE_BYTES).map_err(|error| format!("{path}: {error}"))?;
         Self::parse(path, &text, column)
     }
 
