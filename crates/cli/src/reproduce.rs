@@ -1,17 +1,19 @@
 //! `pliant reproduce`: the figures of papers, what they say and what comes out here.
 
 mod ci;
+mod document;
 mod runs;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use pliant_sim::experiment::{Cache, Experiment, FigureOutcome, Library, Records, Size};
+use pliant_sim::experiment::{Cache, Experiment, Library, Size};
 use pliant_sim::output::{check_folder, write_reproduction};
 
+use document::Document;
+
 use crate::error::CliError;
-use crate::files::write_atomically;
 use crate::run::OutputArguments;
 use crate::stdout::{print, print_rows};
 use crate::{Ending, experiments, flags};
@@ -120,6 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if let Some(recorded) = &recorded {
         ci::hold_claims(recorded, &library)?;
     }
+    let document = arguments.write_docs.as_deref().map(|path| Document::open(path, &library)).transpose()?;
 
     if !arguments.cache.is_dir() {
         check_folder(&arguments.cache, false)?;
@@ -151,8 +154,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
             print(&format!("written to {}\n", out.display()))?;
         }
     }
-    if let Some(document) = &arguments.write_docs {
-        write_document(document, &library, &outcomes, size)?;
+    if let Some(document) = document {
+        document.write(&outcomes, size)?;
     }
     match recorded {
         Some(recorded) => ci::hold(&recorded, &outcomes, size),
@@ -195,24 +198,4 @@ fn check(library: &Library, experiments: &[Experiment]) -> Result<Ending, CliErr
         print(&format!("{paper} {figure}: well formed, {quick} runs quick, {full} full\n"))?;
     }
     Ok(Ending::Done)
-}
-
-/// Takes the outcomes into the records beside the document, and writes the document from these.
-fn write_document(document: &Path, library: &Library, outcomes: &[FigureOutcome], size: Size) -> Result<(), CliError> {
-    let path = document.with_extension("json");
-    let mut records = if path.exists() { ci::read(&path)? } else { Records::default() };
-    for outcome in outcomes {
-        records.insert(outcome, size);
-    }
-    let figures = library.figures();
-    records.retain(|paper, figure| figures.get(paper).is_some_and(|figures| figures.contains(&figure)));
-    for experiment in ci::recorded_experiments(&records, library)? {
-        if records.refresh(&experiment)? {
-            let (paper, figure, size) = (&experiment.paper, &experiment.figure, experiment.size().name());
-            eprintln!("forgotten: {paper} {figure}, {size}: its file makes other claims now");
-        }
-    }
-    write_atomically(&path, &records.to_json())?;
-    let testbed = crate::testbed::record::read(&document.with_file_name(crate::testbed::record::FILE))?;
-    write_atomically(document, &records.to_markdown(&testbed))
 }

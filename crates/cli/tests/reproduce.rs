@@ -214,6 +214,16 @@ fn the_document_says_what_the_files_say() {
     succeed(folder.path(), &record);
     assert_eq!(document().matches("| differs | there are two |").count(), 1, "{}", document());
 
+    // What is wrong in a file whose words are needed is told before anything runs, and nothing changes.
+    let before = document();
+    fs::write(&second, FIGURE.replace("paper = 100", "paper = 100\nwyh = \"x\"")).unwrap();
+    write_figure(folder.path(), &FIGURE.replace("duration = \"1ms\"", "duration = \"1000000s\""));
+    let output = pliant_in(folder.path(), &record);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("fig2.toml:") && stderr(&output).contains("`why`"), "{}", stderr(&output));
+    assert_eq!(document(), before);
+    write_figure(folder.path(), FIGURE);
+
     fs::write(&second, FIGURE.replace("there are <many> flows", "flows are many")).unwrap();
     let output = pliant_in(folder.path(), &["reproduce", "mine", "--ci"]);
     assert_eq!(output.status.code(), Some(1));
