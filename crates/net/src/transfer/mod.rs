@@ -217,6 +217,11 @@ impl TransferError {
     }
 }
 
+/// An error if content hashes to something else than was said.
+fn hold_hash(name: &str, got: blake3::Hash, expected: blake3::Hash) -> Result<(), TransferError> {
+    if got == expected { Ok(()) } else { Err(TransferError::HashMismatch { name: name.to_owned(), got, expected }) }
+}
+
 /// Refuses every address that is not loopback.
 fn require_loopback(address: SocketAddr) -> Result<(), TransferError> {
     let loopback = match address.ip() {

@@ -17,6 +17,7 @@ use super::send::path_to;
 use super::whole::{Output, OutputError, Whole};
 use super::{
     Announcement, CODE_DONE, CODE_INTERRUPTED, Kind, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError,
+    hold_hash,
 };
 use crate::clock::realtime_ns;
 use crate::connection::{Closed, ConnectionId, Event, Refused};
@@ -176,9 +177,7 @@ fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> 
     let (bytes, hash, path) = match content {
         Content::Whole(whole) => {
             let (got, expected) = whole.hashes();
-            if got != expected {
-                return Err(TransferError::HashMismatch { name, got, expected });
-            }
+            hold_hash(&name, got, expected)?;
             (whole.taken(), Some(got), whole.place().map_err(file)?)
         }
         Content::Partial(mut partial) => {
@@ -191,10 +190,8 @@ fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> 
             let hashes = partial.hashes();
             let hashes =
                 hashes.map_err(|error| file((partial.path().map(PathBuf::from).unwrap_or_default(), error)))?;
-            if let Some((got, expected)) = hashes
-                && got != expected
-            {
-                return Err(TransferError::HashMismatch { name, got, expected });
+            if let Some((got, expected)) = hashes {
+                hold_hash(&name, got, expected)?;
             }
             (delivered, hashes.map(|(got, _)| got), partial.place().map_err(file)?)
         }

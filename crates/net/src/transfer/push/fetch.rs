@@ -20,6 +20,7 @@ use crate::driver::{Clock, Driver, Link, Service};
 use crate::transfer::send::{calling, path_to};
 use crate::transfer::{
     CODE_DONE, CODE_FAILED, CODE_INTERRUPTED, NAP, PROGRESS_INTERVAL, Progress, Settings, Target, TransferError,
+    hold_hash,
 };
 
 /// About as many bytes has a block: small enough to be decoded in passing, in a few milliseconds.
@@ -147,10 +148,7 @@ pub fn fetch(
             (offered, counts, kept, object.place()?)
         }
         (None, Some(offered)) => {
-            let (got, expected) = (blake3::hash(&[]), offered.hash);
-            if got != expected {
-                return Err(TransferError::HashMismatch { name: offered.name, got, expected });
-            }
+            hold_hash(&offered.name, blake3::hash(&[]), offered.hash)?;
             let path = open_sink(target, &offered)?.place()?;
             (offered, ReceiverCounts::default(), 0, path)
         }
@@ -288,12 +286,12 @@ impl Caller<'_> {
         if self.object.is_some() {
             return self.object.clone();
         }
+        if offered.bytes == 0 {
+            self.empty = Some(offered);
+            return None;
+        }
         let Some(partition) = Partition::new(offered.bytes, self.config.symbol, self.config.block_symbols) else {
-            if offered.bytes == 0 {
-                self.empty = Some(offered);
-            } else {
-                self.calls[source].ended = refuse("it has more blocks than can be counted");
-            }
+            self.calls[source].ended = refuse("it has more blocks than can be counted");
             return None;
         };
         let begun = open_sink(self.target, &offered)

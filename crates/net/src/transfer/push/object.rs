@@ -17,7 +17,7 @@ use crate::driver::{Application, Clock, Place};
 use crate::transfer::partial::placed_whole;
 use crate::transfer::receive::copy;
 use crate::transfer::whole::{Output, OutputError, path_in};
-use crate::transfer::{Announcement, Kind, Target, TransferError};
+use crate::transfer::{Announcement, Kind, Target, TransferError, hold_hash};
 
 /// Where a file goes that is fetched.
 pub(super) enum Sink {
@@ -196,12 +196,11 @@ impl Object {
 
     /// Puts it into its place, if it is what was offered.
     pub(super) fn place(self) -> Result<Option<PathBuf>, TransferError> {
-        let (got, expected) = (self.hasher.finalize(), self.offered.hash);
-        if got != expected {
+        if let Err(error) = hold_hash(&self.offered.name, self.hasher.finalize(), self.offered.hash) {
             if let Sink::Kept(kept) = self.sink {
                 kept.discard();
             }
-            return Err(TransferError::HashMismatch { name: self.offered.name, got, expected });
+            return Err(error);
         }
         self.sink.place()
     }
