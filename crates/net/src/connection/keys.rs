@@ -237,6 +237,8 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert!(Keys::read(&path).is_ok());
         assert!(matches!(Keys::read(&directory.path().join("none")), Err(KeyError::File { .. })));
+        std::fs::write(&path, "#".repeat(MAX_FILE_BYTES as usize + 1)).unwrap();
+        assert!(Keys::read(&path).unwrap_err().to_string().contains("larger than any key file"));
     }
 
     #[test]
