@@ -5,20 +5,27 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// Largest scenario, plan, experiment, distribution or list of cables.
-pub const MOST_BYTES: u64 = 64 << 20;
+const MOST_BYTES: u64 = 64 << 20;
 /// Largest table of records.
-pub const MOST_TABLE_BYTES: u64 = 1 << 30;
+const MOST_TABLE_BYTES: u64 = 1 << 30;
 
-/// Opens a file of which no more than `most` bytes can be read: then reading fails and says so.
-pub fn open(path: &Path, most: u64) -> io::Result<impl Read + use<>> {
-    File::open(path).map(|file| Bounded { inner: file, most, left: most })
+/// Opens a file of which no more than 64 MiB can be read: then reading fails and says so.
+pub fn open(path: &Path) -> io::Result<impl Read + use<>> {
+    bounded(path, MOST_BYTES)
 }
 
-/// The text of a file of up to `most` bytes.
-pub fn read(path: &Path, most: u64) -> io::Result<String> {
-    let mut text = String::new();
-    open(path, most)?.read_to_string(&mut text)?;
-    Ok(text)
+/// The text of a file of up to 64 MiB.
+pub fn read(path: &Path) -> io::Result<String> {
+    io::read_to_string(bounded(path, MOST_BYTES)?)
+}
+
+/// The text of a table of up to 1 GiB.
+pub fn read_table(path: &Path) -> io::Result<String> {
+    io::read_to_string(bounded(path, MOST_TABLE_BYTES)?)
+}
+
+fn bounded(path: &Path, most: u64) -> io::Result<Bounded<File>> {
+    File::open(path).map(|file| Bounded { inner: file, most, left: most })
 }
 
 struct Bounded<R> {

@@ -177,8 +177,7 @@ pub enum Plan {
 impl Plan {
     /// Reads a file.
     pub fn load(file: &Path) -> Result<Self, PlanFileError> {
-        let text = text_file::read(file, text_file::MOST_BYTES)
-            .map_err(|error| PlanFileError::Unreadable { file: file.to_owned(), error })?;
+        let text = text_file::read(file).map_err(|error| PlanFileError::Unreadable { file: file.to_owned(), error })?;
         Self::parse(&text, file)
     }
 

@@ -3,16 +3,14 @@
 use std::path::Path;
 
 use pliant_sim::experiment::{Experiment, FigureOutcome, Library, Records, Size, Verdict};
-use pliant_sim::text_file;
 
 use crate::Ending;
 use crate::error::CliError;
+use crate::files::read_text;
 
 /// The records in a file.
 pub(super) fn read(path: &Path) -> Result<Records, CliError> {
-    let text = text_file::read(path, text_file::MOST_BYTES)
-        .map_err(|error| CliError::User(format!("{}: {error}", path.display())))?;
-    Records::parse(&text).map_err(|why| CliError::User(format!("{}: {why}", path.display())))
+    Records::parse(&read_text(path)?).map_err(|why| CliError::User(format!("{}: {why}", path.display())))
 }
 
 /// What was recorded, as its files have it now; not what needs data that is missing here.

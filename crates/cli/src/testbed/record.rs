@@ -8,13 +8,12 @@ use clap::Args;
 use pliant_sim::experiment::{TestbedRecord, TestbedRecords};
 use pliant_sim::scenario::{Override, Resolved, Scenario};
 use pliant_sim::suggest::nearest;
-use pliant_sim::text_file;
 use serde::Deserialize;
 
 use super::{HowArguments, run_one};
 use crate::compare::agreement::{Measure, measures};
 use crate::error::CliError;
-use crate::files::write_atomically;
+use crate::files::{read_text, write_atomically};
 use crate::progress::Display;
 use crate::stdout::{print, print_rows};
 use crate::{Ending, flags, interrupt, scenarios};
@@ -84,15 +83,12 @@ pub(crate) fn read(path: &Path) -> Result<TestbedRecords, CliError> {
     if !path.exists() {
         return Ok(TestbedRecords::default());
     }
-    let wrong = |why: String| CliError::User(format!("{}: {why}", path.display()));
-    TestbedRecords::parse(&text_file::read(path, text_file::MOST_BYTES).map_err(|error| wrong(error.to_string()))?)
-        .map_err(wrong)
+    TestbedRecords::parse(&read_text(path)?).map_err(|why| CliError::User(format!("{}: {why}", path.display())))
 }
 
 impl ClaimsFile {
     fn load(path: &Path) -> Result<Self, CliError> {
-        let text = text_file::read(path, text_file::MOST_BYTES)
-            .map_err(|error| CliError::User(format!("{}: {error}", path.display())))?;
+        let text = read_text(path)?;
         let file: Self = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             let why = error.message().lines().next().unwrap_or_default();

@@ -136,7 +136,7 @@ fn collect(folder: &Path, below: &str, found: &mut BTreeMap<String, File>) -> io
         if entry.file_type()?.is_dir() {
             collect(&shown, &format!("{below}{name}/"), found)?;
         } else if !below.is_empty() && shown.extension().is_some_and(|end| end == "toml") {
-            let text = text_file::read(&shown, text_file::MOST_BYTES)?;
+            let text = text_file::read(&shown)?;
             found.insert(format!("{below}{name}"), File { shown, text });
         }
     }

@@ -93,8 +93,8 @@ pub struct Scenario {
 impl Scenario {
     /// Reads a file.
     pub fn load(file: &Path) -> Result<Self, ScenarioError> {
-        let text = text_file::read(file, text_file::MOST_BYTES)
-            .map_err(|source| ScenarioError::Unreadable { file: file.to_owned(), source })?;
+        let text =
+            text_file::read(file).map_err(|source| ScenarioError::Unreadable { file: file.to_owned(), source })?;
         Self::parse(&text, file)
     }
 

@@ -32,7 +32,7 @@ impl EdgeList {
     /// Builds it; the file is relative to `base_dir`.
     pub fn build(&self, base_dir: &Path) -> Result<Topology, TopologyError> {
         let file = base_dir.join(&self.file);
-        match text_file::open(&file, text_file::MOST_BYTES) {
+        match text_file::open(&file) {
             Ok(reader) => self.build_from(reader, file),
             Err(source) => Err(TopologyError::Read { file, source }),
         }

@@ -65,7 +65,7 @@ fn workload(name: &str, directory: &Path) -> Result<Distribution, DistributionEr
         let hint = suggest::hint(name, BUILT_IN.iter().map(|(name, _)| *name));
         return Err(DistributionError::Unknown { name: name.to_owned(), hint });
     }
-    let text = text_file::read(&directory.join(name), text_file::MOST_BYTES)
+    let text = text_file::read(&directory.join(name))
         .map_err(|error| DistributionError::Unreadable { name: name.to_owned(), why: error.to_string() })?;
     Distribution::parse(name, &text)
 }

@@ -22,7 +22,7 @@ impl Records {
     /// Reads a CSV table without quotes: a header, then a line per record. `column` names the value, a number.
     pub fn read(path: &str, column: &str, directory: &Path) -> Result<Self, String> {
         let file = data_path(path)?.unwrap_or_else(|| directory.join(path));
-        let text = text_file::read(&file, text_file::MOST_TABLE_BYTES).map_err(|error| format!("{path}: {error}"))?;
+        let text = text_file::read_table(&file).map_err(|error| format!("{path}: {error}"))?;
         Self::parse(path, &text, column)
     }
 
