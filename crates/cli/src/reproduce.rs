@@ -11,8 +11,6 @@ use clap::Args;
 use pliant_sim::experiment::{Cache, Experiment, Library, Size};
 use pliant_sim::output::{check_folder, write_reproduction};
 
-use document::Document;
-
 use crate::error::CliError;
 use crate::run::OutputArguments;
 use crate::stdout::{print, print_rows};
@@ -122,7 +120,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if let Some(recorded) = &recorded {
         ci::hold_claims(recorded, &library)?;
     }
-    let document = arguments.write_docs.as_deref().map(|path| Document::open(path, &library)).transpose()?;
+    if let Some(document) = &arguments.write_docs {
+        document::check(document, &library)?;
+    }
 
     if !arguments.cache.is_dir() {
         check_folder(&arguments.cache, false)?;
@@ -154,8 +154,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
             print(&format!("written to {}\n", out.display()))?;
         }
     }
-    if let Some(document) = document {
-        document.write(&outcomes, size)?;
+    if let Some(document) = &arguments.write_docs {
+        document::write(document, &library, &outcomes, size)?;
     }
     match recorded {
         Some(recorded) => ci::hold(&recorded, &outcomes, size),
