@@ -15,8 +15,8 @@ fn read(document: &Path) -> Result<(Records, TestbedRecords), CliError> {
     Ok((records, record::read(&document.with_file_name(record::FILE))?))
 }
 
-/// Finds, before the first run, the mistakes in records and in files of other figures that [`write`] would find after the
-/// last. It keeps nothing: another process may record a figure in between.
+/// Finds, before the first run, the mistakes in records and in files of other figures that [`write()`] would find after
+/// the last. It keeps nothing: another process may record a figure in between.
 pub(super) fn check(document: &Path, library: &Library) -> Result<(), CliError> {
     let (records, _) = read(document)?;
     ci::recorded_experiments(&records, library).map(drop)
