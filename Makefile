@@ -1,12 +1,21 @@
 # Everything a fresh machine with Rust needs: `make demo`, `make test`.
 PLIANT := target/release/pliant
+# Built in half the time, a few percent slower.
+QUICK := target/quick/pliant
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
-# Scenarios that stand elsewhere, right and wrong: inputs of the fuzz target, too (as in crates/cli/tests/fuzz.rs).
-SCENARIOS := $(addprefix ../,crates/cli/tests/broken docs/guide $(addprefix experiments/,testbed atp/scenarios \
-	flexpass/scenarios lowprio/scenarios))
+PREFIX ?= /usr/local
+# Installs Rust libraries as C libraries. This version needs Rust 1.95; 0.10.16 is the last that takes 1.88.
+CARGO_C_VERSION ?= 0.10.24
+# Looks at dependencies. Built without optimization, in a minute.
+CARGO_DENY_VERSION ?= 0.20.2
+DENY := target/tools/bin/cargo-deny
+# The fuzz targets, and folders of scenarios that are inputs of one of them.
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo test lint doc reproduce bench bench-net testbed fuzz soak release clean
+.PHONY: all demo test lint deny doc reproduce digests bench bench-net testbed fuzz soak install-c test-c \
+	release clean
 
 all: release
 
@@ -17,12 +26,16 @@ release: $(PLIANT)
 $(PLIANT):
 	cargo build --release --locked --package pliant-cli
 
-## A leaf-spine under four queue plans, then a real file over UDP loopback by DCTCP and by CUBIC.
-demo: $(PLIANT)
-	bench/demo.sh $(PLIANT)
+.PHONY: $(QUICK)
+$(QUICK):
+	cargo build --profile quick --locked --package pliant-cli
 
-## What CI runs: format, lints, documentation, every test, the papers' claims that are quick to hold.
-test: lint doc
+## A leaf-spine under four queue plans, then a real file over UDP loopback by DCTCP and by CUBIC.
+demo: $(QUICK)
+	bench/demo.sh $(QUICK)
+
+## What CI runs: format, lints, dependencies, documentation, every test, the papers' claims that are quick to hold.
+test: lint deny doc
 	cargo test --workspace --locked
 	$(MAKE) reproduce
 
@@ -30,12 +43,28 @@ lint:
 	cargo fmt --all -- --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
+## The dependencies' licences, sources, duplicates, and advisories against them where the data base can be fetched or is there
+## already (deny.toml). Installs cargo-deny below target/ the first time.
+deny: $(DENY)
+	$(DENY) check --hide-inclusion-graph licenses bans sources
+	@if $(DENY) fetch db > target/advisories.log 2>&1; then $(DENY) check advisories; \
+		else echo "the data base of advisories is not at hand: target/advisories.log"; fi
+
+$(DENY):
+	cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --debug --root target/tools
+
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
-## The papers' claims that CI holds, against docs/reproduction.json.
-reproduce: $(PLIANT)
-	$(PLIANT) reproduce --ci
+## The papers' claims that CI holds, against docs/reproduction.json: by the program that the tests build, as building the
+## release takes longer than it saves.
+reproduce:
+	cargo run --quiet --locked --package pliant-cli -- reproduce --ci
+
+## Every scenario's event digests, against bench/digests.txt: two minutes of processor time. `make test` holds a few of
+## each transport.
+digests: $(PLIANT)
+	python3 bench/digests.py $(PLIANT) --record bench/digests.txt
 
 ## Packet-hops per CPU-second beside ns-3 and ns-2; installs both on Debian. Writes target/bench.json.
 bench: $(PLIANT)
@@ -53,9 +82,9 @@ testbed: $(PLIANT)
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz. `make test` replays the corpora and some thousand
 ## random changes of them on stable (crates/cli/tests/fuzz.rs).
 fuzz:
-	cd fuzz && for target in wire_codec scenario_parser distribution_parser frame_parser switch_plan connection_parsers connection_endpoint; do \
+	cd fuzz && for target in $(FUZZ_TARGETS); do \
 		mkdir -p artifacts/found/$$target || exit 1; \
-		more=; [ $$target != scenario_parser ] || more="$(SCENARIOS)"; \
+		more=; [ $$target != scenario_parser ] || more="$(FUZZ_SCENARIOS)"; \
 		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target $$more -- \
 			-max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
@@ -63,6 +92,15 @@ fuzz:
 ## transfer does, or if a process that stays needs more and more memory.
 soak: $(PLIANT)
 	python3 bench/soak.py $(PLIANT) --seconds $(SOAK_SECONDS)
+
+## The C library below PREFIX: header, shared and static library, pkg-config file (docs/c.md). DESTDIR as usual.
+install-c:
+	command -v cargo-cinstall > /dev/null || cargo install cargo-c --locked --version $(CARGO_C_VERSION)
+	cargo cinstall --locked --package pliant-ffi --prefix $(PREFIX) $(if $(DESTDIR),--destdir $(DESTDIR)) $(CINSTALL)
+
+## The C example against an installation in a temporary folder, shared and static.
+test-c:
+	crates/ffi/tests/install.sh
 
 clean:
 	cargo clean

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Speed of the software switch at 1500 bytes with a two-queue plan, in packets per CPU-second, on interfaces (needs
 # root) and as a relay. Beside it stands the sender's own speed, 44 datagrams per system call: how fast the machine is at
-# this moment; and a cable in software, which does nothing but pass frames on one by one: the kernel's part of the
+# this moment; and a repeater in software, which does nothing but pass frames on one by one: the kernel's part of the
 # switch's cost. The receiver's side of the kernel runs in the time of both.
 # Usage: [WRAP="chrt --rr 5"] [SINK="chrt --rr 6"] bench/switch.sh [SECONDS]; WRAP is put before the switch and the
 # sender, SINK before the receiver, for machines that have other work.
@@ -39,7 +39,7 @@ for host in "1 $a" "2 $b"; do
     nsenter --target "$2" --net ip link set dev eth0 gso_max_segs 1 up
 done
 # The kernel's part alone, the switch, and once more: what the machine has left changes from one to the next.
-for kind in cable ethernet cable ethernet; do
+for kind in repeater ethernet repeater ethernet; do
     in_switch ${WRAP:-} "$program" $kind p1 p2 "$seconds" & switch=$!
     sleep 0.3
     nsenter --target "$b" --net ${SINK:-} "$program" sink 10.9.0.2:7700 "$((seconds + 1))" & sink=$!

@@ -3,7 +3,7 @@
 
 use pliant_net::connection::{Keys, decode};
 use pliant_net::flow::{Answer, Opening};
-use pliant_net::transfer::{Announcement, Offered, Order, Request};
+use pliant_net::transfer::{Announcement, Offered, PushNotice, Request};
 
 pub(crate) fn check(bytes: &[u8]) {
     let _ = decode(bytes);
@@ -23,7 +23,7 @@ pub(crate) fn check(bytes: &[u8]) {
     if let Ok(request) = Request::decode(bytes) {
         assert_eq!(request.encode(), bytes);
     }
-    if let Some(order) = Order::decode(bytes) {
+    if let Some(order) = PushNotice::decode(bytes) {
         assert_eq!(order.encode(), bytes);
     }
     if let Ok(text) = std::str::from_utf8(bytes) {

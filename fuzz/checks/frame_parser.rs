@@ -1,7 +1,7 @@
 //! Whatever a station puts on the wire is no frame to the switch, or one whose headers lie within it and stay what they are
 //! when the switch marks it and completes its checksum.
 
-use pliant_net::switch::ethernet::WireSize;
+use pliant_net::switch::WireSize;
 use pliant_net::switch::frame::{self, PLIANT_CLASSES};
 use pliant_proto::packet::{Ecn, TrafficClass};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 
-use crate::Ending;
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::scenarios::{ScenarioArguments, VariantArgument, say_warnings};
 use crate::stdout::print;
 
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     variant: VariantArgument,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let scenario = arguments.scenario.load_variant(&arguments.variant)?.resolve()?;
     let estimate = scenario.estimate();
     let busiest = scenario.busiest_link().map(|busiest| format!("# busiest link, in the mean: {busiest}\n"));
@@ -34,5 +34,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     // In a terminal the end is what is seen.
     print(&format!("{facts}{}{facts}", scenario.to_toml()))?;
     say_warnings(&scenario, &mut BTreeSet::new());
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }

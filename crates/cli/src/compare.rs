@@ -11,18 +11,18 @@ use pliant_sim::results::comparison::Variant;
 use pliant_sim::scenario::{Override, Resolved, Scenario};
 use rayon::prelude::*;
 
+use crate::agreement;
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::grid::{self, Axis};
 use crate::jobs::with_jobs;
 use crate::memory::refuse_too_little;
-use crate::progress::Display;
+use crate::progress::RunProgress;
 use crate::run::{OutputArguments, TableArguments, run_one};
 use crate::scenarios::{self, ScenarioArguments};
 use crate::stdout::print;
-use crate::testbed::{self, HowArguments};
-use crate::{Ending, flags, interrupt};
-
-pub(crate) mod agreement;
+use crate::testbed::{self, TestbedArguments};
+use crate::{flags, interrupt};
 
 /// Most variants in one table.
 const MAX_VARIANTS: u64 = 64;
@@ -51,9 +51,9 @@ pub(crate) struct Arguments {
     jobs: Option<usize>,
     /// Where each variant runs: `sim`, the simulator, or `testbed`, a real network (`pliant testbed run`); or both
     #[arg(long, value_name = "WHERE", value_delimiter = ',', default_value = "sim")]
-    on: Vec<Place>,
+    on: Vec<Platform>,
     #[command(flatten)]
-    how: HowArguments,
+    how: TestbedArguments,
     #[command(flatten)]
     table: TableArguments,
     #[command(flatten)]
@@ -62,12 +62,12 @@ pub(crate) struct Arguments {
 
 /// Where a scenario runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Place {
+enum Platform {
     Sim,
     Testbed,
 }
 
-impl Place {
+impl Platform {
     const fn name(self) -> &'static str {
         match self {
             Self::Sim => "sim",
@@ -76,10 +76,10 @@ impl Place {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let scenario = arguments.scenario.load()?;
-    let places = &arguments.on;
-    let on_testbed = places.contains(&Place::Testbed);
+    let platforms = &arguments.on;
+    let on_testbed = platforms.contains(&Platform::Testbed);
     if let (false, Some(flag)) = (on_testbed, arguments.how.given()) {
         return Err(CliError::User(format!("{flag} is about a testbed: it goes with --on testbed")));
     }
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let (mut said, count) = (BTreeSet::new(), variants.len());
     let resolve = |(label, overrides): (String, Vec<Override>)| {
         let resolved = scenarios::resolve(&scenario.with(&overrides)?, &mut said)?;
-        if places.contains(&Place::Sim) {
+        if platforms.contains(&Platform::Sim) {
             refuse_too_little(resolved.estimate().memory_bytes, arguments.jobs, count)?;
         }
         Ok((label, resolved))
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let resolved: Vec<(String, Resolved)> = variants.into_iter().map(resolve).collect::<Result<_, CliError>>()?;
 
     let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
-    let display = Display::new(resolved.len(), output.quiet);
+    let display = RunProgress::new(resolved.len(), output.quiet);
     let run = |(label, scenario): &(String, Resolved)| -> Result<Option<(String, RunResult, String)>, CliError> {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(None);
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         let result = run_one(scenario, interrupt, &display)?;
         Ok(Some((label.clone(), result, scenario.to_toml())))
     };
-    let simulated = if places.contains(&Place::Sim) { &resolved[..] } else { &[] };
+    let simulated = if platforms.contains(&Platform::Sim) { &resolved[..] } else { &[] };
     let ran: Vec<_> = with_jobs(arguments.jobs, || simulated.par_iter().map(run).collect::<Result<_, CliError>>())??;
     drop(display);
     let ran: Vec<(String, RunResult, String)> = ran.into_iter().flatten().collect();
@@ -115,11 +115,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if interrupt.load(Ordering::Relaxed) {
         // Half a run beside a whole one would be no comparison.
         ran.retain(|(_, result, _)| !result.interrupted);
-        let all = resolved.len() * places.len();
+        let all = resolved.len() * platforms.len();
         let kept = if ran.is_empty() { "; nothing was written" } else { ", the others are left out" };
         eprintln!("interrupted: {} of {all} runs went to their end{kept}", ran.len());
         if ran.is_empty() {
-            return Ok(Ending::Interrupted);
+            return Ok(ExitStatus::Interrupted);
         }
     }
     say_what_is_equal(&ran);
@@ -127,17 +127,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
 
     if let Some(out) = &output.out {
-        write_comparison(out, &name, &variants, &scenarios, output.force)?;
+        write_comparison(out, &name, &variants, &scenarios, output.options())?;
     }
     print(&if output.json { comparison_json(&name, &variants) } else { arguments.table.text(&variants) })?;
     if variants.len() > 1 && !output.json {
         print("share kept: rate of a group's flows while they are open, relative to the first variant\n")?;
     }
-    if on_testbed && places.contains(&Place::Sim) && !output.json {
+    if on_testbed && platforms.contains(&Platform::Sim) && !output.json {
         for (label, scenario) in &resolved {
-            let of =
-                |place: Place| ran.iter().find(|(ran, ..)| *ran == placed(label, place)).map(|(_, result, _)| result);
-            if let (Some(simulated), Some(real)) = (of(Place::Sim), of(Place::Testbed)) {
+            let of = |platform: Platform| {
+                ran.iter().find(|(ran, ..)| *ran == labelled(label, platform)).map(|(_, result, _)| result)
+            };
+            if let (Some(simulated), Some(real)) = (of(Platform::Sim), of(Platform::Testbed)) {
                 print(&agreement::text(label, scenario.spec.sample_interval, simulated, real))?;
             }
         }
@@ -146,9 +147,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         print(&format!("written to {}\n", out.display()))?;
     }
     if interrupt.load(Ordering::Relaxed) {
-        return Ok(Ending::Interrupted);
+        return Ok(ExitStatus::Interrupted);
     }
-    Ok(ran.iter().map(|(_, result, _)| Ending::of(result)).max().unwrap_or(Ending::Done))
+    Ok(ran.iter().map(|(_, result, _)| ExitStatus::of(result)).max().unwrap_or(ExitStatus::Done))
 }
 
 /// Says on stderr which variants did exactly the same: what tells them apart has no effect on this traffic.
@@ -162,9 +163,9 @@ fn say_what_is_equal(ran: &[(String, RunResult, String)]) {
     }
 }
 
-/// The label of a variant at a place.
-fn placed(label: &str, place: Place) -> String {
-    if label.is_empty() { place.name().to_owned() } else { format!("{label}, {}", place.name()) }
+/// The label of a variant at a platform.
+fn labelled(label: &str, platform: Platform) -> String {
+    if label.is_empty() { platform.name().to_owned() } else { format!("{label}, {}", platform.name()) }
 }
 
 /// The same runs with those on the testbed, one after the other, behind each that was simulated.
@@ -178,11 +179,11 @@ fn with_testbed(
     let mut all = Vec::new();
     for (label, scenario) in resolved {
         if let Some((label, result, text)) = simulated.next_if(|(of, ..)| of == label) {
-            all.push((placed(&label, Place::Sim), result, text));
+            all.push((labelled(&label, Platform::Sim), result, text));
         }
         if !interrupt.load(Ordering::Relaxed) {
             let (result, _) = testbed::run_one(scenario, &arguments.how, interrupt, arguments.output.quiet)?;
-            all.push((placed(label, Place::Testbed), result, scenario.to_toml()));
+            all.push((labelled(label, Platform::Testbed), result, scenario.to_toml()));
         }
     }
     Ok(all)

@@ -3,9 +3,15 @@
 use std::fmt;
 use std::io;
 
+use pliant_net::switch::SwitchError;
+use pliant_net::transfer::TransferError;
 use pliant_sim::output::OutputError;
 use pliant_sim::run::RunError;
 use pliant_sim::scenario::ScenarioError;
+use pliant_testbed::TestbedError;
+use pliant_testbed::host::HostError;
+use pliant_testbed::plan::PlanFileError;
+use pliant_testbed::switch::SwitchProcessError;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -73,7 +79,7 @@ impl From<OutputError> for CliError {
 }
 
 /// Whether another path would have helped.
-pub(crate) fn is_about_a_path(kind: io::ErrorKind) -> bool {
+fn is_about_a_path(kind: io::ErrorKind) -> bool {
     use io::ErrorKind as Kind;
     matches!(
         kind,
@@ -89,5 +95,65 @@ pub(crate) fn is_about_a_path(kind: io::ErrorKind) -> bool {
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe { Self::OutputClosed } else { Self::Machine(error.to_string()) }
+    }
+}
+
+impl From<TransferError> for CliError {
+    /// A path or an address that cannot work is the user's mistake.
+    fn from(error: TransferError) -> Self {
+        use io::ErrorKind as Kind;
+        let text = error.to_string();
+        let kind = match &error {
+            TransferError::NotLoopback(_)
+            | TransferError::Flow(_)
+            | TransferError::Connect(_)
+            | TransferError::Sources(_) => Kind::InvalidInput,
+            TransferError::File { error, .. } | TransferError::Socket { error, .. } => error.kind(),
+            TransferError::NoAnswer { .. } => return Self::NoPeer(text),
+            TransferError::Ended { why, .. } if why.is_refusal() => return Self::NoPeer(text),
+            TransferError::Ended { .. } => return Self::PeerLost(text),
+            TransferError::NotATransfer { .. }
+            | TransferError::HashMismatch { .. }
+            | TransferError::BoundMissed { .. } => return Self::WrongContent(text),
+            TransferError::Interrupted => Kind::Interrupted,
+        };
+        match kind {
+            Kind::AddrInUse | Kind::AddrNotAvailable | Kind::InvalidInput => Self::User(text),
+            kind if is_about_a_path(kind) => Self::User(text),
+            _ => Self::Machine(text),
+        }
+    }
+}
+
+impl From<TestbedError> for CliError {
+    fn from(error: TestbedError) -> Self {
+        match error {
+            TestbedError::Unsuitable(_) | TestbedError::NotPermitted => Self::User(error.to_string()),
+            TestbedError::Process { .. } | TestbedError::Io { .. } => Self::Machine(error.to_string()),
+        }
+    }
+}
+
+impl From<PlanFileError> for CliError {
+    fn from(error: PlanFileError) -> Self {
+        Self::User(error.to_string())
+    }
+}
+
+impl From<SwitchError> for CliError {
+    fn from(error: SwitchError) -> Self {
+        Self::User(error.to_string())
+    }
+}
+
+impl From<HostError> for CliError {
+    fn from(error: HostError) -> Self {
+        Self::Machine(error.to_string())
+    }
+}
+
+impl From<SwitchProcessError> for CliError {
+    fn from(error: SwitchProcessError) -> Self {
+        Self::Machine(error.to_string())
     }
 }

@@ -9,8 +9,9 @@ use pliant_sim::fluid::{Bottleneck, Equilibrium, Flow, FluidError, Model, Sample
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::flags;
 use crate::stdout::print;
-use crate::{Ending, flags};
 
 const CHECKED: &str = "the model was checked";
 
@@ -67,7 +68,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let duration_s = arguments.duration.as_secs_f64();
     let model = Model {
         bottleneck: Bottleneck {
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     model.check().map_err(|error| refused(error, arguments, &model))?;
     if arguments.csv {
         print(&csv(&model))?;
-        return Ok(Ending::Done);
+        return Ok(ExitStatus::Done);
     }
     let from_s = arguments.from.map_or(duration_s / 2.0, Span::as_secs_f64);
     if from_s >= duration_s {
@@ -102,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         table(&model, &integrated, predicted.as_ref(), present)
     };
     print(&text)?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn parse_flow(text: &str) -> Result<Flow, String> {

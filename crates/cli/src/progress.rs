@@ -16,7 +16,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(20);
 const PARTS: u64 = 1000;
 
 /// The progress of one or more runs.
-pub(crate) struct Display {
+pub(crate) struct RunProgress {
     bar: ProgressBar,
     shows_lines: bool,
     started: Instant,
@@ -31,27 +31,27 @@ pub(crate) struct Display {
 }
 
 /// What one run has told so far.
-pub(crate) struct Told {
+pub(crate) struct RunPart {
     /// Parts of the whole that the run is.
     share: u64,
     parts: u64,
     packet_hops: u64,
 }
 
-impl Told {
+impl RunPart {
     /// A run that is `weight` times as long as one like any other.
     pub(crate) fn weighing(weight: f64) -> Self {
         Self { share: (weight * PARTS as f64).ceil().max(1.0) as u64, parts: 0, packet_hops: 0 }
     }
 }
 
-impl Default for Told {
+impl Default for RunPart {
     fn default() -> Self {
         Self::weighing(1.0)
     }
 }
 
-impl Display {
+impl RunProgress {
     /// A display of `runs` runs; silent if `quiet`.
     pub(crate) fn new(runs: usize, quiet: bool) -> Self {
         Self::weighing(&vec![1.0; runs], quiet)
@@ -60,7 +60,7 @@ impl Display {
     /// A display of runs that differ in length: one weight each.
     #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
     pub(crate) fn weighing(weights: &[f64], quiet: bool) -> Self {
-        let all_parts = weights.iter().map(|&weight| Told::weighing(weight).share).sum();
+        let all_parts = weights.iter().map(|&weight| RunPart::weighing(weight).share).sum();
         let on_terminal = std::io::stderr().is_terminal() && !quiet;
         let target = if on_terminal { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(all_parts), target);
@@ -80,13 +80,13 @@ impl Display {
         }
     }
 
-    /// Takes what a run tells; `told` is what it told before.
-    pub(crate) fn update(&self, told: &mut Told, progress: &Progress) {
+    /// Takes what a run tells; `part` is what it told before.
+    pub(crate) fn update(&self, part: &mut RunPart, progress: &Progress) {
         let (now, duration) = (progress.now.as_ps(), progress.duration.as_ps().max(1));
         let parts =
-            (u128::from(now) * u128::from(told.share) / u128::from(duration)).min(u128::from(told.share)) as u64;
-        self.add(parts - told.parts, progress.packet_hops - told.packet_hops);
-        (told.parts, told.packet_hops) = (parts, progress.packet_hops);
+            (u128::from(now) * u128::from(part.share) / u128::from(duration)).min(u128::from(part.share)) as u64;
+        self.add(parts - part.parts, progress.packet_hops - part.packet_hops);
+        (part.parts, part.packet_hops) = (parts, progress.packet_hops);
         let state = if now < duration {
             format!("{:.1} of {:.1} ms", now as f64 / 1e9, duration as f64 / 1e9)
         } else {
@@ -96,8 +96,8 @@ impl Display {
     }
 
     /// A run is over, or was not needed.
-    pub(crate) fn finish(&self, told: &Told) {
-        self.add(told.share - told.parts, 0);
+    pub(crate) fn finish(&self, part: &RunPart) {
+        self.add(part.share - part.parts, 0);
         self.finished.fetch_add(1, Ordering::Relaxed);
         self.show("");
     }
@@ -134,7 +134,7 @@ impl Display {
     }
 }
 
-impl Drop for Display {
+impl Drop for RunProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

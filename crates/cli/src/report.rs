@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use pliant_sim::output::rebuild_report;
 
-use crate::Ending;
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
     folder: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let path = rebuild_report(&arguments.folder)?;
     print(&format!("{}\n", path.display()))?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }

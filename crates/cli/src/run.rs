@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use pliant_sim::output::{check_folder, summary_json, write_run};
+use pliant_sim::output::{WriteOptions, check_folder, summary_json, write_run};
 use pliant_sim::report::{TextTable, text_table};
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
 use pliant_sim::scenario::Resolved;
 
 use crate::error::CliError;
-use crate::progress::{Display, Told};
+use crate::exit_status::ExitStatus;
+use crate::progress::{RunPart, RunProgress};
 use crate::scenarios::{ScenarioArguments, VariantArgument};
 use crate::stdout::print;
-use crate::{Ending, interrupt, scenarios};
+use crate::{interrupt, scenarios};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -78,6 +79,15 @@ impl TableArguments {
     }
 }
 
+/// Whether rows say which run they are of.
+#[derive(Args)]
+pub(crate) struct IdentifyArgument {
+    /// Leads every row of the CSV and Parquet files with scenario, variant, seed and digest, so that files of many runs
+    /// can be joined
+    #[arg(long, requires = "out")]
+    pub(crate) identify: bool,
+}
+
 /// Where results go.
 #[derive(Args)]
 pub(crate) struct OutputArguments {
@@ -87,6 +97,8 @@ pub(crate) struct OutputArguments {
     /// Replaces an output folder that is there already
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    identify: IdentifyArgument,
     /// Prints JSON in place of a table
     #[arg(long)]
     pub(crate) json: bool,
@@ -96,13 +108,18 @@ pub(crate) struct OutputArguments {
 }
 
 impl OutputArguments {
+    /// How an output folder is written.
+    pub(crate) fn options(&self) -> WriteOptions {
+        WriteOptions { force: self.force, identify: self.identify.identify }
+    }
+
     /// Refuses a folder that could not be written at the end, before anything runs.
     pub(crate) fn check(&self) -> Result<(), CliError> {
         self.out.as_deref().map_or(Ok(()), |out| Ok(check_folder(out, self.force)?))
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let named = arguments.scenario.load_variant(&arguments.variant)?;
     let output = &arguments.output;
     let scenario = scenarios::resolve(&named, &mut BTreeSet::new())?;
@@ -110,14 +127,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     if !output.quiet {
         arguments.variant.say_there_are(&named)?;
     }
-    let display = Display::new(1, output.quiet);
+    let display = RunProgress::new(1, output.quiet);
     let result = run_one(&scenario, interrupt::listen(interrupt::SO_FAR_IS_THE_RESULT), &display)?;
     drop(display);
     if result.flows.is_empty() && !result.interrupted {
         eprintln!("warning: no flow started between `warmup` and `measure_until`: there is nothing to measure");
     }
     if let Some(out) = &output.out {
-        write_run(out, &result, &scenario.to_toml(), output.force)?;
+        let run = Variant { label: arguments.variant.name(), result: &result };
+        write_run(out, run, &scenario.to_toml(), output.options())?;
     }
     print(&arguments.table.of_run(&result, output.json))?;
     if !output.json {
@@ -126,22 +144,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
             None => print("nothing written: --out DIR keeps flows, ports and a report\n")?,
         }
     }
-    Ok(Ending::of(&result))
+    Ok(ExitStatus::of(&result))
 }
 
 /// Runs a scenario, telling `display` how far it is.
-pub(crate) fn run_one(scenario: &Resolved, interrupt: &AtomicBool, display: &Display) -> Result<RunResult, CliError> {
-    run_told(scenario, interrupt, display, Told::default())
+pub(crate) fn run_one(
+    scenario: &Resolved,
+    interrupt: &AtomicBool,
+    display: &RunProgress,
+) -> Result<RunResult, CliError> {
+    run_part(scenario, interrupt, display, RunPart::default())
 }
 
 /// The same for a run that is not like any other in length.
-pub(crate) fn run_told(
+pub(crate) fn run_part(
     scenario: &Resolved,
     interrupt: &AtomicBool,
-    display: &Display,
-    mut told: Told,
+    display: &RunProgress,
+    mut part: RunPart,
 ) -> Result<RunResult, CliError> {
-    let result = pliant_sim::run::run(scenario, interrupt, &mut |progress| display.update(&mut told, progress))?;
-    display.finish(&told);
+    let result = pliant_sim::run::run(scenario, interrupt, &mut |progress| display.update(&mut part, progress))?;
+    display.finish(&part);
     Ok(result)
 }

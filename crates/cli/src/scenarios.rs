@@ -37,6 +37,11 @@ pub(crate) struct VariantArgument {
 }
 
 impl VariantArgument {
+    /// The name of the chosen variant; empty if none was chosen.
+    pub(crate) fn name(&self) -> &str {
+        self.variant.as_deref().unwrap_or_default()
+    }
+
     /// Says on stderr that there are variants, if none was chosen.
     pub(crate) fn say_there_are(&self, scenario: &Scenario) -> Result<(), CliError> {
         let variants = scenario.variants()?;

@@ -1,12 +1,17 @@
 //! `pliant show`: one thing that scenarios can name.
 
+use std::fmt::Write as _;
+
 use clap::Args;
-use pliant_sim::scenario::{OracleSpec, PRESETS, QueuesSpec, ReflexSpec, TransportName};
+use pliant_sim::families::{NEAR_OPT, OracleSpec, TCP_TABLE, TransportName};
+use pliant_sim::scenario::{PRESETS, QueuesSpec, ReflexSettings};
 use pliant_sim::suggest::nearest;
+use pliant_sim::tables;
+use pliant_sim::topology::{TOPOLOGIES, TopologyKind};
 use pliant_sim::workload::{BUILT_IN as WORKLOADS, Distribution};
 
-use crate::Ending;
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::scenarios::BUILT_IN as SCENARIOS;
 use crate::stdout::print;
 
@@ -26,68 +31,20 @@ pub(crate) struct Arguments {
     name: String,
 }
 
-/// Topologies: name, description, and a table `topology` to copy.
-pub(crate) const TOPOLOGIES: &[(&str, &str, &str)] = &[
-    (
-        "dumbbell",
-        "pairs of hosts across one bottleneck",
-        "[topology]\nkind = \"dumbbell\"\npairs = 4\nedge_link = { rate = \"10Gbit/s\", delay = \"1us\" }\nbottleneck_link = { \
-         rate = \"10Gbit/s\", delay = \"10us\" }\n",
-    ),
-    (
-        "star",
-        "hosts around one switch",
-        "[topology]\nkind = \"star\"\nhosts = 40\nlink = { rate = \"10Gbit/s\", delay = \"10us\" }\n",
-    ),
-    (
-        "parking-lot",
-        "a row of switches: one long pair, and one pair per hop",
-        "[topology]\nkind = \"parking-lot\"\nhops = 3\nedge_link = { rate = \"10Gbit/s\", delay = \"1us\" }\nbottleneck_link = { \
-         rate = \"10Gbit/s\", delay = \"1us\" }\n",
-    ),
-    (
-        "leaf-spine",
-        "two tiers: every leaf connects to every spine",
-        "[topology]\nkind = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts_per_leaf = 8\nhost_link = { rate = \
-         \"10Gbit/s\", delay = \"1us\" }\nfabric_link = { rate = \"40Gbit/s\", delay = \"1us\" }\n",
-    ),
-    (
-        "fat-tree",
-        "three tiers of equal k-port switches, nowhere oversubscribed",
-        "[topology]\nkind = \"fat-tree\"\nk = 8\nlink = { rate = \"10Gbit/s\", delay = \"1us\" }\n",
-    ),
-    (
-        "clos",
-        "three tiers with pods, of any sizes",
-        "[topology]\nkind = \"clos\"\npods = 4\nracks_per_pod = 2\naggs_per_pod = 2\nhosts_per_rack = 6\ncores = 4\n\
-         host_link = { rate = \"10Gbit/s\", delay = \"1us\" }\n",
-    ),
-    (
-        "b4",
-        "Google's wide-area network: 18 sites on 4 continents, the 40 links of it that are known",
-        "[topology]\nkind = \"b4\"\nhosts_per_site = 1\nhost_link = { rate = \"10Gbit/s\", delay = \"10us\" }\nrate = \
-         \"1Gbit/s\"\n",
-    ),
-    (
-        "edge-list",
-        "cables listed in a CSV file under the header `from,to,rate,delay`; names that begin with `host` are hosts",
-        "[topology]\nkind = \"edge-list\"\nfile = \"cables.csv\"\n",
-    ),
-];
-
-pub(crate) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     print(&describe(&arguments.name)?)?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn describe(name: &str) -> Result<String, CliError> {
-    if let Some(transport) = TransportName::ALL.into_iter().find(|transport| transport.name() == name) {
+    if let Some(transport) = TransportName::find(name) {
         return Ok(show_transport(transport));
     }
     if let Some((name, text)) = WORKLOADS.iter().find(|(workload, _)| *workload == name) {
         return Ok(format!("{name}: {}\n\n{text}", workload(name, text)));
     }
-    if let Some((name, description, example)) = TOPOLOGIES.iter().find(|(topology, _, _)| *topology == name) {
+    if let Some(TopologyKind { name, description, example }) = TOPOLOGIES.iter().find(|topology| topology.name == name)
+    {
         return Ok(format!("{name}: {description}\n\n{example}"));
     }
     if let Some((_, text)) = SCENARIOS.iter().find(|(scenario, _)| *scenario == name) {
@@ -100,9 +57,9 @@ fn describe(name: &str) -> Result<String, CliError> {
 }
 
 fn unknown(name: &str) -> CliError {
-    let transports = TransportName::ALL.into_iter().map(TransportName::name);
+    let transports = TransportName::all().into_iter().map(TransportName::name);
     let workloads = WORKLOADS.iter().map(|(name, _)| *name);
-    let topologies = TOPOLOGIES.iter().map(|(name, _, _)| *name);
+    let topologies = TOPOLOGIES.iter().map(|topology| topology.name);
     let others = PRESETS.iter().chain(SCENARIOS).map(|(name, _)| *name);
     let near = nearest(name, transports.chain(workloads).chain(topologies).chain(others));
     let hint = near.map_or("see `pliant list`".to_owned(), |near| format!("did you mean `{near}`?"));
@@ -118,32 +75,24 @@ fn in_table(plan: &QueuesSpec) -> Result<String, CliError> {
 fn show_transport(transport: TransportName) -> String {
     let honours: Vec<String> = transport.honours().iter().map(ToString::to_string).collect();
     let honours = if honours.is_empty() { "nothing: its traffic does not bend".to_owned() } else { honours.join(", ") };
-    let table = transport.settings_table();
-    let settings = match transport.default_settings() {
-        Some(settings) => {
-            let shared = if transport.is_tcp() { " or `[transport]`" } else { "" };
-            let text = format!("\nSettings under `[traffic.NAME.{table}]`{shared}, at their defaults:\n\n{settings}");
-            let more = match transport {
-                TransportName::FlexPass | TransportName::Layered => {
-                    let tcp = transport.default_tcp_part().expect("its window is TCP's");
-                    format!("\nSettings of its window under `[traffic.NAME.tcp]` or `[transport]`:\n\n{tcp}")
-                }
-                TransportName::NearOpt => {
-                    let oracle = toml::to_string(&OracleSpec::default()).expect("settings are plain values");
-                    format!("\nWhat the oracle does, under `[oracle]`:\n\n{oracle}")
-                }
-                _ if transport == TransportName::Push || transport.is_tcp() && !transport.sends_messages() => {
-                    let reflex = toml::to_string(&ReflexSpec::default()).expect("settings are plain values");
-                    let fields =
-                        if transport == TransportName::Push { "min_share" } else { "min_delivery and min_share" };
-                    format!("\nWith a table `[traffic.NAME.reflex]` it honours {fields}. Defaults:\n\n{reflex}")
-                }
-                _ => String::new(),
-            };
-            text + more.as_str()
-        }
-        None => format!("\nSettings under `[traffic.NAME.{table}]`:\n\nrate = \"1Gbit/s\"\n"),
-    };
+    let mut settings = String::new();
+    for (number, table) in transport.tables().iter().enumerate() {
+        let shared = if table.name == TCP_TABLE { " or `[transport]`" } else { "" };
+        let whose = if number == 0 { "Settings" } else { "Settings of its window" };
+        let (name, defaults) = (table.name, &table.defaults);
+        let ending = if table.name == "udp" { "" } else { ", at their defaults" };
+        let _ = write!(settings, "\n{whose} under `[traffic.NAME.{name}]`{shared}{ending}:\n\n{defaults}");
+    }
+    if transport.name() == NEAR_OPT {
+        let oracle = toml::to_string(&OracleSpec::default()).expect("settings are plain values");
+        let _ = write!(settings, "\nWhat the oracle does, under `[oracle]`:\n\n{oracle}");
+    }
+    let traits = transport.traits();
+    if traits.bends {
+        let reflex = tables::write(&ReflexSettings::default());
+        let fields = if traits.takes_messages { "min_delivery and min_share" } else { "min_share" };
+        let _ = write!(settings, "\nWith a table `[traffic.NAME.reflex]` it honours {fields}. Defaults:\n\n{reflex}");
+    }
     format!("{}: {}\n\nOf the contract it honours: {honours}\n{settings}", transport.name(), transport.description())
 }
 
@@ -179,7 +128,7 @@ mod tests {
     /// Every example can be pasted into a scenario.
     #[test]
     fn examples_of_topologies_resolve() {
-        for (name, _, example) in TOPOLOGIES.iter().filter(|(name, _, _)| *name != "edge-list") {
+        for TopologyKind { name, example, .. } in TOPOLOGIES.iter().filter(|topology| topology.name != "edge-list") {
             let text = format!("duration = \"1ms\"\n{example}{TRAFFIC}");
             let resolved =
                 Scenario::parse(&text, std::path::Path::new("example.toml")).and_then(|scenario| scenario.resolve());
@@ -190,7 +139,7 @@ mod tests {
     #[test]
     fn everything_listed_can_be_shown() {
         let plans = PRESETS.iter().map(|(name, _)| name.replace("W-W", "4-1"));
-        let others = TransportName::ALL.into_iter().map(|name| name.name().to_owned());
+        let others = TransportName::all().into_iter().map(|name| name.name().to_owned());
         for name in plans.chain(others).chain(["demo".to_owned(), "web_search".to_owned(), "clos".to_owned()]) {
             assert!(describe(&name).is_ok(), "{name}");
         }

@@ -6,8 +6,8 @@ use pliant_sim::one_line::OneLine;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-use crate::Ending;
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 
 /// Prints to stdout; a reader that has gone is an error like any other.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
@@ -33,9 +33,9 @@ pub(crate) fn is_closed() -> bool {
 }
 
 /// Names and what they are, one line each.
-pub(crate) fn print_rows(rows: &[(String, String)]) -> Result<Ending, CliError> {
+pub(crate) fn print_rows(rows: &[(String, String)]) -> Result<ExitStatus, CliError> {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines = rows.iter().map(|(name, description)| format!("{name:width$}  {description}\n"));
     print(&lines.collect::<String>())?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }

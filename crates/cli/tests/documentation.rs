@@ -149,6 +149,31 @@ fn the_readme_counts_claims_as_the_records_do() {
     }
 }
 
+/// Pages that a command writes, each with the quickest one that writes all of it. The records beside them are part of it.
+const GENERATED: &[(&str, &str)] =
+    &[("docs/reproduction.md", "pliant reproduce reflex fig03 --write-docs docs/reproduction.md")];
+
+/// Generated pages are what their commands write from the records, the experiment files and the program of today.
+#[test]
+fn generated_pages_are_fresh() {
+    for (page, command) in GENERATED {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("docs")).unwrap();
+        for entry in fs::read_dir(repository().join("docs")).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                fs::copy(entry.path(), folder.path().join("docs").join(entry.file_name())).unwrap();
+            }
+        }
+        let output = pliant_in(folder.path(), &arguments(command).iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(output.status.success(), "{command}: {}", stderr(&output));
+        let written = fs::read_to_string(folder.path().join(page)).unwrap();
+        let kept = fs::read_to_string(repository().join(page)).unwrap();
+        let differs = written.lines().zip(kept.lines()).position(|(written, kept)| written != kept);
+        let line = differs.unwrap_or(written.lines().count().min(kept.lines().count())) + 1;
+        assert!(written == kept, "{page}:{line}: not what `{command}` writes");
+    }
+}
+
 /// `pliant show push` names each field of the contract that push honours, by itself or with REFLEX over it.
 #[test]
 fn show_names_what_a_contract_may_ask_of_push() {

@@ -126,6 +126,38 @@ fn equal_seeds_give_equal_digests() {
     assert_eq!(one, two);
 }
 
+/// With --identify every row says which run it is of, and files that are put together keep their rows apart; without it
+/// nothing leads the columns of the tables.
+#[test]
+fn rows_say_which_run_they_are_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let flows = |path: &str| fs::read_to_string(folder.path().join(path).join("flows.csv")).unwrap();
+
+    run("run", &["--variant", "strict", "--out", &of("plain")]);
+    run("run", &["--variant", "strict", "--identify", "--out", &of("run")]);
+    let digest = summary(&folder.path().join("run"))["digest"].as_str().unwrap().to_owned();
+    let lead = format!("demo,strict,1,{digest},");
+    let lines = |folder: &str| flows(folder).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let expected: Vec<_> = lines("plain").into_iter().map(|line| format!("{lead}{line}")).collect();
+    assert_eq!(lines("run"), expected);
+    assert!(flows("run").starts_with("scenario,variant,seed,digest,flow,group,"));
+
+    run("compare", &["--vary", "queues.plan=shared,strict", "--identify", "--out", &of("compared")]);
+    let compared = flows("compared/queues.plan=strict");
+    assert!(compared.lines().nth(1).unwrap().starts_with("demo,queues.plan=strict,1,"), "{compared}");
+    // The page is made from such files, too.
+    assert!(pliant(&["report", &of("compared")]).status.success());
+
+    let grid = ["--variant", "strict", "--vary", "search.load=0.3", "--seeds", "2", "--identify", "--out"];
+    run("sweep", &[&grid[..], &[&of("grid")]].concat());
+    let swept = flows("grid/points/search.load=0.3,seed=2");
+    assert!(swept.lines().nth(1).unwrap().starts_with("demo,strict search.load=0.3,2,"), "{swept}");
+
+    let nowhere = pliant(&[&["run"], &SHORT[..], &["--identify"]].concat());
+    assert!(stderr(&nowhere).contains("--out"), "{}", stderr(&nowhere));
+}
+
 #[test]
 fn a_sweep_resumes() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,6 +13,8 @@ mod connection_parsers;
 mod distribution_parser;
 #[path = "../../../fuzz/checks/frame_parser.rs"]
 mod frame_parser;
+#[path = "../../../fuzz/checks/handshake_sequence.rs"]
+mod handshake_sequence;
 #[path = "../../../fuzz/checks/scenario_parser.rs"]
 mod scenario_parser;
 #[path = "../../../fuzz/checks/switch_plan.rs"]
@@ -46,15 +48,8 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], random: &mut Stream) {
     }
 }
 
-/// Scenarios that stand elsewhere, right and wrong: as good as a corpus (`make fuzz` takes the same).
-const SCENARIOS: [&str; 6] = [
-    "crates/cli/tests/broken",
-    "docs/guide",
-    "experiments/testbed",
-    "experiments/atp/scenarios",
-    "experiments/flexpass/scenarios",
-    "experiments/lowprio/scenarios",
-];
+/// Folders of scenarios, right and wrong: as good as a corpus (`make fuzz` takes the same).
+const SCENARIOS: &str = include_str!("../../../fuzz/scenarios.txt");
 
 /// The files of a folder in order.
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -110,8 +105,14 @@ fn connections_survive_their_network() {
 }
 
 #[test]
+fn handshakes_survive_an_attacker() {
+    replay("handshake_sequence", &[], 1_000, handshake_sequence::check);
+}
+
+#[test]
 fn scenarios_are_refused_in_one_line() {
-    replay("scenario_parser", &SCENARIOS, 10, scenario_parser::check);
+    let folders: Vec<_> = SCENARIOS.lines().collect();
+    replay("scenario_parser", &folders, 10, scenario_parser::check);
 }
 
 #[test]

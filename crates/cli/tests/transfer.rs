@@ -85,6 +85,11 @@ impl Receiver {
         Self::start(command)
     }
 
+    fn stop(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn finish(mut self) -> Output {
         let mut stderr = Vec::new();
         self.stderr.read_to_end(&mut stderr).unwrap();
@@ -501,7 +506,7 @@ fn an_interrupted_receiver_stops() {
 fn scenarios_know_the_same_names() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("names.toml");
-    for transport in pliant_net::flow::TransportName::all() {
+    for transport in pliant_net::flow::SocketTransport::all() {
         let scenario = format!(
             "duration = \"1ms\"\n[topology]\nkind = \"star\"\nhosts = 2\nlink = {{ rate = \"1Gbit/s\", delay = \"1us\" }}\n\
              [queues]\nplan = \"expresspass\"\n[traffic.a]\nkind = \"permutation\"\nsize = \"1kB\"\n\
@@ -511,4 +516,48 @@ fn scenarios_know_the_same_names() {
         let output = run(&["check", file.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     }
+}
+
+/// Sends a UDP datagram from port 0, to which nobody can answer. False without the right to (CAP_NET_RAW).
+fn send_from_port_zero(to: &str, content: &[u8]) -> bool {
+    use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
+    let to: std::net::SocketAddrV4 = to.parse().unwrap();
+    let raw = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Udp);
+    let Ok(raw) = raw else {
+        eprintln!("skipped: no right to raw sockets");
+        return false;
+    };
+    let length = 8 + content.len() as u16;
+    // Source, destination, length, and no checksum (RFC 768).
+    let header = [[0; 2], to.port().to_be_bytes(), length.to_be_bytes(), [0; 2]];
+    let datagram = [header.as_flattened(), content].concat();
+    let sent = sendto(std::os::fd::AsRawFd::as_raw_fd(&raw), &datagram, &SockaddrIn::from(to), MsgFlags::empty());
+    assert_eq!(sent, Ok(datagram.len()));
+    true
+}
+
+/// A hello from port 0, to which nothing can be answered, ends neither `recv` nor `offer`: who comes next is served.
+#[test]
+fn a_hello_from_port_zero_ends_nothing() {
+    let place = Place::new(MB);
+    let hello = [&[0x51, 0x20, 1, 0, 0, 0, 0, 1][..], &[0; 56]].concat();
+    let copy = place.path("copy");
+    let receiver = Receiver::new(&[copy.to_str().unwrap(), "--key", &place.key]);
+    if !send_from_port_zero(&receiver.address, &hello) {
+        receiver.stop();
+        return;
+    }
+    let sent = send(&place.file, &receiver.address.clone(), &["--key", &place.key]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let received = receiver.finish();
+    assert!(received.status.success(), "{}", text(&received.stderr));
+    assert_eq!(std::fs::read(&copy).unwrap(), place.content);
+    let offering = Receiver::offering(&place.file, &["--key", &place.key, "--count", "1"]);
+    assert!(send_from_port_zero(&offering.address, &hello));
+    let fetched = pliant()
+        .args(["fetch", &offering.address, "--into", place.path("fetched").to_str().unwrap(), "--key", &place.key])
+        .output()
+        .unwrap();
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert!(offering.finish().status.success());
 }

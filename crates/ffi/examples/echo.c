@@ -1,7 +1,9 @@
 /* Two nodes in one process: one sends a file's worth of bytes, the other sends each of them back. With a key file as
  * argument, encrypted; without, plain on loopback.
  *
- *   cc -I crates/ffi/include crates/ffi/examples/echo.c -L target/release -lpliant -lpthread -o echo
+ * After `make install-c`, in the top folder of the repository (docs/c.md):
+ *
+ *   cc crates/ffi/examples/echo.c $(pkg-config --cflags --libs pliant) -pthread -o echo
  */
 #include <pliant.h>
 #include <pthread.h>

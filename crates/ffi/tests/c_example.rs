@@ -42,3 +42,21 @@ fn the_c_example_builds_and_runs() {
         assert_eq!(String::from_utf8_lossy(&run.stdout), "2000000 bytes there and back\n");
     }
 }
+
+/// A program's own names are safe from the library: what it exports begins with `pliant_`, and is in the header.
+#[test]
+fn only_what_the_header_has_is_exported() {
+    let library = library().join("libpliant.so");
+    let Ok(listed) = Command::new("nm").args(["--dynamic", "--defined-only"]).arg(library).output() else {
+        eprintln!("skipped: there is no `nm` here");
+        return;
+    };
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let header = include_str!("../include/pliant.h");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let exported: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    assert!(exported.contains(&"pliant_send"), "{exported:?}");
+    for name in exported {
+        assert!(name.starts_with("pliant_") && header.contains(&format!("{name}(")), "{name} is not in the header");
+    }
+}

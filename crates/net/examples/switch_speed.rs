@@ -1,7 +1,7 @@
 //! Speed of the software switch, in packets per CPU-second: `bench/switch.sh` puts its parts together.
 //!
 //! `switch_speed ethernet IN OUT SECONDS`: forwards between two interfaces with two queues under 9:1.
-//! `switch_speed cable IN OUT SECONDS`: passes frames on between two interfaces, and nothing else: the kernel's part.
+//! `switch_speed repeater IN OUT SECONDS`: passes frames on between two interfaces, and nothing else: the kernel's part.
 //! `switch_speed relay SECONDS`: the same between two hosts on loopback.
 //! `switch_speed blast FROM TO SECONDS`: sends datagrams of 1472 bytes as fast as it can.
 //! `switch_speed sink AT SECONDS`: receives them.
@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use pliant_net::clock::SharedClock;
 use pliant_net::socket::{Batch, Socket};
-use pliant_net::switch::cable::Cable;
-use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode, WireSize};
-use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAMES, Switch};
+use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode};
+use pliant_net::switch::forwarder::{DEFAULT_FRAMES, Switch};
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
-use pliant_net::switch::{Choice, End, Entry, FabricConfig, FaultConfig, LinkConfig, SwitchConfig};
+use pliant_net::switch::repeater::Repeater;
+use pliant_net::switch::{
+    FabricConfig, FaultConfig, ForwardingTable, Ingress, LinkConfig, LoadBalancing, NextHop, SwitchConfig, WireSize,
+};
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::plan::SchedulerConfig;
 use pliant_proto::switch::{QueueConfig, QueuePlan};
@@ -32,7 +34,7 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["ethernet", input, output, seconds] => ethernet(input, output, seconds.parse().expect("seconds")),
-        ["cable", input, output, seconds] => cable([input, output], seconds.parse().expect("seconds")),
+        ["repeater", input, output, seconds] => repeater([input, output], seconds.parse().expect("seconds")),
         ["relay", seconds] => relay(seconds.parse().expect("seconds")),
         ["blast", from, to, seconds] => blast(from, to, seconds.parse().expect("seconds")),
         ["sink", at, seconds] => sink(at, seconds.parse().expect("seconds")),
@@ -47,7 +49,7 @@ fn config(ports: [&str; 2]) -> SwitchConfig {
     let link = |port: u16| LinkConfig {
         name: ports[usize::from(port)].to_owned(),
         owner: 0,
-        to: End::Port(port),
+        to: NextHop::Port(port),
         rate: Rate::from_gbit_per_sec(100),
         delay: Span::ZERO,
         plan: 0,
@@ -56,9 +58,9 @@ fn config(ports: [&str; 2]) -> SwitchConfig {
         fabric: FabricConfig {
             plans: vec![plan],
             links: vec![link(0), link(1)],
-            entries: vec![Entry::Node(0); 2],
+            ingress: vec![Ingress::Node(0); 2],
             routes: vec![vec![vec![0], vec![1]]],
-            choice: Choice::Flow,
+            load_balancing: LoadBalancing::Ecmp,
             seed: 1,
         },
         ports: ports.map(str::to_owned).to_vec(),
@@ -75,24 +77,24 @@ fn cpu() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-fn cable(names: [&str; 2], seconds: u64) {
-    let mut cable = Cable::open(names).expect("the interfaces are there");
+fn repeater(names: [&str; 2], seconds: u64) {
+    let mut repeater = Repeater::open(names).expect("the interfaces are there");
     let clock = SharedClock::start();
     let (mut passed, before) = (0, cpu());
     while clock.now() < Instant::ZERO.after(Span::from_secs(seconds)) {
-        passed += cable.turn(Duration::from_millis(10)).expect("the cable holds");
+        passed += repeater.run_once(Duration::from_millis(10)).expect("the repeater holds");
     }
     let spent = cpu() - before;
-    println!("cable: {passed} packets in {spent:.2} CPU-s: {:.0} per CPU-second", passed as f64 / spent);
+    println!("repeater: {passed} packets in {spent:.2} CPU-s: {:.0} per CPU-second", passed as f64 / spent);
 }
 
-/// Turns until the time is over, then says what it cost.
-fn measure<S>(seconds: u64, state: &mut S, mut turn: impl FnMut(&mut S), switch: impl Fn(&S) -> &Switch) {
+/// Runs until the time is over, then says what it cost.
+fn measure<S>(seconds: u64, state: &mut S, mut run_once: impl FnMut(&mut S), switch: impl Fn(&S) -> &Switch) {
     let clock = SharedClock::start();
     let end = Instant::ZERO.after(Span::from_secs(seconds));
     let before = cpu();
     while clock.now() < end {
-        turn(state);
+        run_once(state);
     }
     let spent = cpu() - before;
     let sent: u64 = switch(state).ports().iter().map(|port| port.sent).sum();
@@ -104,7 +106,7 @@ fn measure<S>(seconds: u64, state: &mut S, mut turn: impl FnMut(&mut S), switch:
 }
 
 fn ethernet(input: &str, output: &str, seconds: u64) {
-    let mut addresses = AddressTable::default();
+    let mut addresses = ForwardingTable::default();
     addresses.add_ipv4(0x0a09_0001, 0);
     addresses.add_ipv4(0x0a09_0002, 1);
     let config = EthernetConfig {
@@ -116,8 +118,8 @@ fn ethernet(input: &str, output: &str, seconds: u64) {
         class_of_dscp: PLIANT_CLASSES,
     };
     let mut running = EthernetSwitch::open(&config, SharedClock::start()).expect("the interfaces are there");
-    let turn = |running: &mut EthernetSwitch| running.turn(Duration::from_millis(10)).expect("the switch runs");
-    measure(seconds, &mut running, turn, EthernetSwitch::switch);
+    let run_once = |running: &mut EthernetSwitch| running.run_once(Duration::from_millis(10)).expect("the switch runs");
+    measure(seconds, &mut running, run_once, EthernetSwitch::switch);
 }
 
 fn relay(seconds: u64) {
@@ -128,8 +130,8 @@ fn relay(seconds: u64) {
     let config =
         RelayConfig { switch: config(["a", "b"]), ports: vec![port(1), port(2)], wire_size: WireSize::default() };
     let mut running = Relay::open(&config, SharedClock::start()).expect("loopback is free");
-    let turn = |running: &mut Relay| running.turn(Duration::from_millis(10)).expect("the relay runs");
-    measure(seconds, &mut running, turn, Relay::switch);
+    let run_once = |running: &mut Relay| running.run_once(Duration::from_millis(10)).expect("the relay runs");
+    measure(seconds, &mut running, run_once, Relay::switch);
 }
 
 /// Batches of 44, which the kernel cuts before the interface: the sender must be faster than the switch.

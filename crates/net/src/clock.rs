@@ -1,4 +1,4 @@
-//! A clock that several processes of one machine share.
+//! Clocks: one that several processes of a machine share, and one whose phases agree between hosts.
 
 use std::time::Duration;
 
@@ -48,8 +48,39 @@ impl SharedClock {
     }
 }
 
+/// Monotonic time as the machines count it.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    monotonic: SharedClock,
+    /// The system's clock at the start, in nanoseconds since 1970.
+    unix_ns: u64,
+}
+
+impl Clock {
+    /// A clock that reads zero now.
+    pub fn start() -> Self {
+        Self { monotonic: SharedClock::start(), unix_ns: realtime_ns() }
+    }
+
+    /// Time since the start.
+    pub fn now(&self) -> Instant {
+        self.monotonic.now()
+    }
+
+    /// The system's time of day when this clock read zero, in nanoseconds since 1970.
+    pub fn unix_ns(&self) -> u64 {
+        self.unix_ns
+    }
+
+    /// How far the system's clock is ahead of this one, modulo `cycle`, in picoseconds: hosts whose system clocks agree
+    /// then divide time into the same cycles.
+    pub fn phase_ps(&self, cycle: Span) -> i64 {
+        (u128::from(self.unix_ns) * 1000 % u128::from(cycle.as_ps().max(1))) as i64
+    }
+}
+
 /// A sleep of at least `span`: who wakes early must sleep again.
-pub fn nap(span: Span) -> Duration {
+pub fn to_timeout(span: Span) -> Duration {
     Duration::from_nanos(span.as_ps().div_ceil(1000))
 }
 
@@ -75,5 +106,22 @@ mod tests {
         let clock = SharedClock::starting_in(Span::from_secs(1000));
         assert_eq!(clock.now(), Instant::ZERO);
         assert!(clock.until_start() > Span::from_secs(999));
+    }
+
+    /// Two clocks started at different times put a moment into the same place of a cycle.
+    #[test]
+    fn clocks_agree_on_phases() {
+        let monotonic = SharedClock::start();
+        let cycle = Span::from_ms(25);
+        let (early, late) = (
+            Clock { monotonic, unix_ns: 1_700_000_000_123_456_789 },
+            Clock { monotonic, unix_ns: 1_700_000_003_000_000_000 },
+        );
+        let apart = late.unix_ns - early.unix_ns;
+        // The same moment reads `apart` more on the early clock.
+        let phase = |clock: Clock, reading_ns: u64| {
+            (u128::from(reading_ns) * 1000 + clock.phase_ps(cycle) as u128) % u128::from(cycle.as_ps())
+        };
+        assert_eq!(phase(early, 5_000_000 + apart), phase(late, 5_000_000));
     }
 }

@@ -8,7 +8,7 @@
 //! transport wants however late the process wakes up, and only the packets themselves are late. All others are handled
 //! as of now, after what has arrived: a timeout must not strike while the acknowledgement waits in the socket.
 //!
-//! What is behind [`Carrier`] differs for a reason:
+//! What is behind [`EventHandler`] differs for a reason:
 //! - Whom a packet is for. The driver's endpoint opens and checks it; a testbed has flows whose numbers both sides know,
 //!   and no handshake, which the simulator would not have.
 //! - When it is answered. The driver has all that waits answered at once, by one acknowledgement; a host answers each
@@ -17,13 +17,10 @@
 //!   sends to many peers in many classes by one call, and needs the whole octet of what arrives (`mmsg`).
 
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
 use pliant_proto::event_queue::{Event, EventQueue};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Deadline, Timer, Transport};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// System calls for what has arrived before anything else is done.
 const RECEIVE_CALLS: usize = 4;
@@ -99,8 +96,8 @@ impl Schedule {
     }
 }
 
-/// What carries the packets of many transports, each with a number.
-pub(crate) trait Carrier {
+/// What the loop calls: the clock, the socket and the transports of a driver. Every transport has a number.
+pub(crate) trait EventHandler {
     type Transport: Transport;
 
     /// The time.
@@ -112,16 +109,16 @@ pub(crate) trait Carrier {
     /// Takes all that a transport has to say at `at`, and arms its deadline.
     fn drain(&mut self, number: u32, at: Instant);
     /// Handles what one system call finds as of `now`, which [`now`](Self::now) has just given.
-    fn receive(&mut self, now: Instant) -> io::Result<Taken>;
+    fn receive(&mut self, now: Instant) -> io::Result<ReceiveOutcome>;
     /// Takes what is to be said to what has arrived, as of then, and to the application's commands. Whether there was any.
     fn answer(&mut self) -> io::Result<bool>;
     /// Sends what was taken.
     fn flush(&mut self) -> io::Result<()>;
 }
 
-/// What a call of [`Carrier::receive`] found.
+/// What a call of [`EventHandler::receive`] found.
 #[derive(Clone, Copy)]
-pub(crate) struct Taken {
+pub(crate) struct ReceiveOutcome {
     pub(crate) any: bool,
     /// More may be waiting.
     pub(crate) full: bool,
@@ -129,30 +126,30 @@ pub(crate) struct Taken {
 
 /// Handles what has arrived and what is due, and sends what follows. Whether there was anything; if not, the caller may
 /// sleep until its schedule's next deadline.
-pub(crate) fn turn<C: Carrier>(carrier: &mut C) -> io::Result<bool> {
+pub(crate) fn run_once<C: EventHandler>(handler: &mut C) -> io::Result<bool> {
     let (mut paced, mut received) = (false, false);
     for _ in 0..RECEIVE_CALLS {
         // Of one time: what a transport is told of arrivals must not make it lose what it might have sent by then.
-        let now = carrier.now();
-        paced |= handle_deadlines(carrier, Which::Pacers, now);
-        let taken = carrier.receive(now)?;
+        let now = handler.now();
+        paced |= handle_deadlines(handler, Which::Pacers, now);
+        let taken = handler.receive(now)?;
         received |= taken.any;
         if !taken.full {
             break;
         }
     }
-    let answered = carrier.answer()?;
-    let now = carrier.now();
-    let due = handle_deadlines(carrier, Which::All, now);
-    carrier.flush()?;
+    let answered = handler.answer()?;
+    let now = handler.now();
+    let due = handle_deadlines(handler, Which::All, now);
+    handler.flush()?;
     Ok(paced || received || answered || due)
 }
 
 /// Handles deadlines that have come. Whether there were any.
-fn handle_deadlines<C: Carrier>(carrier: &mut C, which: Which, now: Instant) -> bool {
+fn handle_deadlines<C: EventHandler>(handler: &mut C, which: Which, now: Instant) -> bool {
     let mut any = false;
-    while let Some(event) = carrier.schedule().take_due(now) {
-        let (schedule, Some(flow)) = carrier.parts(event.entity) else { continue };
+    while let Some(event) = handler.schedule().take_due(now) {
+        let (schedule, Some(flow)) = handler.parts(event.entity) else { continue };
         if flow.armed[0] != event.at {
             // The earlier one was put off.
             if flow.armed[1] == event.at {
@@ -180,28 +177,11 @@ fn handle_deadlines<C: Carrier>(carrier: &mut C, which: Which, now: Instant) -> 
         flow.armed = [flow.armed[1], Instant::MAX];
         flow.handled = at;
         flow.tell(at).handle_timeout(at);
-        carrier.drain(event.entity, at);
+        handler.drain(event.entity, at);
     }
-    let Schedule { events, later } = carrier.schedule();
+    let Schedule { events, later } = handler.schedule();
     later.drain(..).for_each(|event| events.push(event));
     any
-}
-
-/// Waits until one of these is ready, for `at_most` at the longest if there is a bound.
-pub(crate) fn wait(files: &mut [PollFd<'_>], at_most: Option<Duration>) -> io::Result<()> {
-    let timeout = at_most.map(|at_most| Timespec {
-        tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(at_most.subsec_nanos()),
-    });
-    match poll(files, timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Waits until there is room to send.
-pub(crate) fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
-    wait(&mut [PollFd::from_borrowed_fd(socket, PollFlags::OUT)], None)
 }
 
 #[cfg(test)]
@@ -210,6 +190,7 @@ mod tests {
     use pliant_proto::packet::{Packet, SackBlocks};
     use pliant_proto::transport::{self, Command, Outlet, Statistics};
     use proptest::prelude::*;
+    use std::convert::Infallible;
 
     /// Wants deadlines in turn, and notes when it was told of each.
     struct Script {
@@ -218,6 +199,9 @@ mod tests {
     }
 
     impl Transport for Script {
+        type Request = Infallible;
+        type Answer = Infallible;
+
         fn handle_packet(&mut self, _now: Instant, _packet: &Packet, _sack: &SackBlocks) {}
 
         fn handle_command(&mut self, _now: Instant, _command: Command) {}
@@ -258,7 +242,7 @@ mod tests {
 
     struct Armed(Option<Deadline>);
 
-    impl Outlet for Armed {
+    impl Outlet<Infallible> for Armed {
         fn transmit(&mut self, _packet: Packet, _sack: &SackBlocks) {}
 
         fn event(&mut self, _event: transport::Event) {}
@@ -268,7 +252,7 @@ mod tests {
         }
     }
 
-    impl Carrier for Alone {
+    impl EventHandler for Alone {
         type Transport = Script;
 
         fn now(&mut self) -> Instant {
@@ -290,8 +274,8 @@ mod tests {
             self.schedule.arm(flow, number, armed.0, at);
         }
 
-        fn receive(&mut self, _now: Instant) -> io::Result<Taken> {
-            Ok(Taken { any: false, full: false })
+        fn receive(&mut self, _now: Instant) -> io::Result<ReceiveOutcome> {
+            Ok(ReceiveOutcome { any: false, full: false })
         }
 
         fn answer(&mut self) -> io::Result<bool> {
@@ -331,10 +315,10 @@ mod tests {
                     alone.drain(number as u32, alone.now);
                 }
                 alone.now = alone.now.after(Span::from_us(nap));
-                let mut turns = 0;
-                while turn(&mut alone).unwrap() {
-                    turns += 1;
-                    prop_assert!(turns < 1000, "the loop does not come to rest");
+                let mut iterations = 0;
+                while run_once(&mut alone).unwrap() {
+                    iterations += 1;
+                    prop_assert!(iterations < 1000, "the loop does not come to rest");
                     // Time goes on, or what wants the same moment again would wait for ever.
                     alone.now = alone.now.after(Span::from_ns(1));
                 }
@@ -348,7 +332,7 @@ mod tests {
             }
         }
 
-        /// A pacer's deadlines are handled as of when they were due, all those of a nap in one turn.
+        /// A pacer's deadlines are handled as of when they were due, all those of a sleep in one iteration.
         #[test]
         fn pacers_are_told_as_of_their_time(gaps in prop::collection::vec(1u64..500, 1..30)) {
             let mut due = 1;
@@ -358,7 +342,7 @@ mod tests {
             let mut alone = Alone { now: at(0), schedule: Schedule::default(), flows: vec![flow] };
             alone.drain(0, at(0));
             alone.now = at(due);
-            turn(&mut alone).unwrap();
+            run_once(&mut alone).unwrap();
             let told = &alone.flows[0].transport.handled;
             let earliest = alone.now.before(MAX_ARREARS);
             // Those that are too late want one moment: one of them is told as of it, the rest as of now.

@@ -9,19 +9,20 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 
-use pliant_proto::host as shared;
+use pliant_proto::host::{self as shared, HostAnswer};
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks, TrafficClass, WireFormat};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::{Command, Deadline, Event, Outlet, Transport, drain};
+use pliant_proto::transport::any::{AnyRequest, Member};
+use pliant_proto::transport::{Deadline, Event, Outlet, drain};
 use pliant_proto::units::Rate;
 use pliant_proto::wire;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::clock::{SharedClock, nap};
+use crate::clock::{SharedClock, to_timeout};
 use crate::connection::Refused;
-use crate::event_loop::{Carrier, MAX_ARREARS, Schedule, Taken, Timed, turn, wait};
-use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
-use crate::socket::Alarm;
+use crate::event_loop::{EventHandler, MAX_ARREARS, ReceiveOutcome, Schedule, Timed, run_once};
+use crate::mmsg::{self, BATCH, BatchReceiver, BatchSender, Destination, Transmit};
+use crate::poll::{PollWaker, wait};
 
 /// Asked of the kernel for each direction; it may grant less.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
@@ -35,12 +36,12 @@ pub trait HostApplication<T> {
     /// Looks at the payload of a packet that arrived; it may be a repetition.
     fn arrived(&mut self, endpoint: EndpointId, packet: &Packet, payload: &[u8]);
     /// Hears what a transport has to say, but for what it asks of its host.
-    fn event(&mut self, now: Instant, endpoint: EndpointId, event: Event);
+    fn event(&mut self, now: Instant, endpoint: EndpointId, event: Event<AnyRequest>);
     /// After a transport was drained: may tell it more. Whether it did.
     fn refill(&mut self, now: Instant, endpoint: EndpointId, transport: &mut T) -> bool;
 }
 
-struct Endpoint<T> {
+struct HostEndpoint<T> {
     flow: Timed<T>,
     peer: SocketAddrV4,
 }
@@ -60,12 +61,12 @@ impl Shared {
         self.machines.handle_request(endpoint, (*peer.ip()).into(), request);
     }
 
-    /// The next answer that is due by `now`, and as of when: turns that came while the process slept were turns, as
-    /// pacers' deadlines are.
-    fn next_answer(&mut self, now: Instant) -> Option<(Instant, EndpointId, Command)> {
+    /// The next answer that is due by `now`, and as of when. Turns to send that came while the process slept are handled as
+    /// of their own time, as pacers' deadlines are.
+    fn next_answer(&mut self, now: Instant) -> Option<(Instant, EndpointId, HostAnswer)> {
         let due = self.machines.poll_timeout().filter(|due| *due <= now)?;
         let at = due.max(self.asked).max(now.before(MAX_ARREARS));
-        self.machines.poll(at).map(|(endpoint, command)| (at, endpoint, command))
+        self.machines.poll(at).map(|(endpoint, answer)| (at, endpoint, answer))
     }
 }
 
@@ -96,15 +97,15 @@ pub struct Host<T> {
     socket: UdpSocket,
     clock: SharedClock,
     framing: WireFormat,
-    endpoints: HashMap<EndpointId, Endpoint<T>>,
+    endpoints: HashMap<EndpointId, HostEndpoint<T>>,
     outputs: Outputs,
-    receiver: Receiver,
-    sender: Sender,
-    alarm: Option<Alarm>,
+    receiver: BatchReceiver,
+    sender: BatchSender,
+    waker: Option<PollWaker>,
     refused: Refused,
 }
 
-impl<T: Transport> Host<T> {
+impl<T: Member> Host<T> {
     /// A host at `address`, whose flows take turns at a link of rate `link`. Packets that arrive count for their payload in
     /// `framing`.
     pub fn bind(address: SocketAddrV4, clock: SharedClock, framing: WireFormat, link: Rate) -> io::Result<Self> {
@@ -127,9 +128,9 @@ impl<T: Transport> Host<T> {
                 shared: Shared { machines: shared::Host::new(link), asked: Instant::ZERO },
                 outbox: Outbox::default(),
             },
-            receiver: Receiver::new(DATAGRAM_BYTES),
-            sender: Sender::new(),
-            alarm: None,
+            receiver: BatchReceiver::new(DATAGRAM_BYTES),
+            sender: BatchSender::new(),
+            waker: None,
             refused: Refused::default(),
         })
     }
@@ -145,9 +146,9 @@ impl<T: Transport> Host<T> {
         self.clock = clock;
     }
 
-    /// Lets `alarm` end a turn's sleep.
-    pub fn set_alarm(&mut self, alarm: Alarm) {
-        self.alarm = Some(alarm);
+    /// Lets `waker` end an iteration's sleep.
+    pub fn set_waker(&mut self, waker: PollWaker) {
+        self.waker = Some(waker);
     }
 
     /// What arrived and was not passed to a transport.
@@ -162,7 +163,7 @@ impl<T: Transport> Host<T> {
 
     /// Adds an endpoint that talks to `peer`.
     pub fn open(&mut self, endpoint: EndpointId, transport: T, peer: SocketAddrV4) {
-        let before = self.endpoints.insert(endpoint, Endpoint { flow: Timed::new(transport), peer });
+        let before = self.endpoints.insert(endpoint, HostEndpoint { flow: Timed::new(transport), peer });
         assert!(before.is_none(), "an endpoint is opened once");
     }
 
@@ -171,7 +172,7 @@ impl<T: Transport> Host<T> {
         self.endpoints.get(&endpoint).map(|endpoint| &endpoint.flow.transport)
     }
 
-    /// Lets a transport act, then takes all it has to say. What it sends leaves with the next [`turn`](Self::turn).
+    /// Lets a transport act, then takes all it has to say. What it sends leaves with the next [`run_once`](Self::run_once).
     pub fn act<A: HostApplication<T>>(
         &mut self,
         endpoint: EndpointId,
@@ -186,9 +187,9 @@ impl<T: Transport> Host<T> {
     }
 
     /// Handles what has arrived and what is due, sends what follows, then sleeps until there is more or until `until`.
-    pub fn turn<A: HostApplication<T>>(&mut self, application: &mut A, until: Instant) -> io::Result<()> {
-        let mut this = Turn { host: self, application, answered: false };
-        if turn(&mut this)? || this.answered {
+    pub fn run_once<A: HostApplication<T>>(&mut self, application: &mut A, until: Instant) -> io::Result<()> {
+        let mut this = Iteration { host: self, application, answered: false };
+        if run_once(&mut this)? || this.answered {
             return Ok(());
         }
         let Outputs { schedule, shared, .. } = &self.outputs;
@@ -198,24 +199,24 @@ impl<T: Transport> Host<T> {
         if span == Span::ZERO {
             return Ok(());
         }
-        let at_most = nap(span);
+        let at_most = to_timeout(span);
         let socket = PollFd::new(&self.socket, PollFlags::IN);
-        let Some(alarm) = &self.alarm else { return wait(&mut [socket], Some(at_most)) };
-        wait(&mut [socket, PollFd::new(alarm.file(), PollFlags::IN)], Some(at_most))?;
-        alarm.silence();
+        let Some(waker) = &self.waker else { return wait(&mut [socket], Some(at_most)) };
+        wait(&mut [socket, PollFd::new(waker.file(), PollFlags::IN)], Some(at_most))?;
+        waker.clear();
         Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let Outbox { bytes, datagrams, failed } = &mut self.outputs.outbox;
         for batch in datagrams.chunks(BATCH) {
-            let message = |pending: &Pending| Outgoing {
+            let message = |pending: &Pending| Transmit {
                 bytes: &bytes[pending.start..pending.end],
-                to: To::Address(pending.to),
+                to: Destination::Address(pending.to),
                 octet: Some(pending.octet),
                 joins: false,
             };
-            let messages: Vec<Outgoing<'_>> = batch.iter().map(message).collect();
+            let messages: Vec<Transmit<'_>> = batch.iter().map(message).collect();
             self.sender.send(self.socket.as_fd(), &messages, |_| *failed += 1)?;
         }
         datagrams.clear();
@@ -225,30 +226,30 @@ impl<T: Transport> Host<T> {
 }
 
 /// A host in its loop, with its application.
-struct Turn<'h, T, A> {
+struct Iteration<'h, T, A> {
     host: &'h mut Host<T>,
     application: &'h mut A,
     /// What the host's flows share has given answers.
     answered: bool,
 }
 
-impl<T: Transport, A: HostApplication<T>> Turn<'_, T, A> {
+impl<T: Member, A: HostApplication<T>> Iteration<'_, T, A> {
     /// Brings the answers of what the host's flows share.
     fn bring_answers(&mut self) {
         let now = self.host.clock.now();
         let Host { endpoints, outputs, .. } = &mut *self.host;
-        while let Some((at, endpoint, command)) = outputs.shared.next_answer(now) {
+        while let Some((at, endpoint, answer)) = outputs.shared.next_answer(now) {
             self.answered = true;
             if let Some(state) = endpoints.get_mut(&endpoint) {
                 let at = at.max(state.flow.told());
-                state.flow.tell(at).handle_command(at, command);
+                state.flow.tell(at).handle_answer(at, answer.into());
                 drain_all(state, endpoint, at, self.application, outputs);
             }
         }
     }
 }
 
-impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
+impl<T: Member, A: HostApplication<T>> EventHandler for Iteration<'_, T, A> {
     type Transport = T;
 
     fn now(&mut self) -> Instant {
@@ -273,7 +274,7 @@ impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
         }
     }
 
-    fn receive(&mut self, now: Instant) -> io::Result<Taken> {
+    fn receive(&mut self, now: Instant) -> io::Result<ReceiveOutcome> {
         let Host { socket, receiver, endpoints, outputs, refused, framing, .. } = &mut *self.host;
         let application = &mut *self.application;
         let taken = receiver.receive(socket.as_fd(), |incoming| {
@@ -295,7 +296,7 @@ impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
             drain_all(state, endpoint, now, application, outputs);
         })?;
         self.flush()?;
-        Ok(Taken { any: taken > 0, full: Receiver::is_full(taken) })
+        Ok(ReceiveOutcome { any: taken > 0, full: BatchReceiver::is_full(taken) })
     }
 
     fn answer(&mut self) -> io::Result<bool> {
@@ -309,8 +310,8 @@ impl<T: Transport, A: HostApplication<T>> Carrier for Turn<'_, T, A> {
 }
 
 /// Takes all that a transport has to say, and tells it what the application has, until both are silent.
-fn drain_all<T: Transport, A: HostApplication<T>>(
-    state: &mut Endpoint<T>,
+fn drain_all<T: Member, A: HostApplication<T>>(
+    state: &mut HostEndpoint<T>,
     endpoint: EndpointId,
     now: Instant,
     application: &mut A,
@@ -348,7 +349,7 @@ struct HostOutlet<'h, T, A> {
     transport: PhantomData<T>,
 }
 
-impl<T, A: HostApplication<T>> Outlet for HostOutlet<'_, T, A> {
+impl<T: Member, A: HostApplication<T>> Outlet<T::Request> for HostOutlet<'_, T, A> {
     fn transmit(&mut self, mut packet: Packet, sack: &SackBlocks) {
         packet.to = self.endpoint.peer();
         let mut header = [0; wire::MAX_HEADER_BYTES];
@@ -364,9 +365,9 @@ impl<T, A: HostApplication<T>> Outlet for HostOutlet<'_, T, A> {
         datagrams.push(Pending { start, end, to: self.peer, octet: packet.traffic_class.octet() });
     }
 
-    fn event(&mut self, event: Event) {
-        match event {
-            Event::AskHost(request) => self.shared.ask(self.now, self.endpoint, self.peer, request),
+    fn event(&mut self, event: Event<T::Request>) {
+        match event.map_request(Into::into) {
+            Event::Ask(AnyRequest::Host(request)) => self.shared.ask(self.now, self.endpoint, self.peer, request),
             event => self.application.event(self.now, self.endpoint, event),
         }
     }

@@ -9,11 +9,11 @@ use pliant_proto::transport::{Command, Deadline, Event, Statistics, Transport};
 
 /// One input.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Input {
+pub enum Input<A> {
     /// A packet arrived.
     Packet(Packet, SackBlocks),
     /// The application spoke.
-    Command(Command),
+    Command(Command<A>),
     /// A deadline came.
     Timeout,
     /// The machine was polled for packets.
@@ -22,21 +22,21 @@ pub enum Input {
 
 /// One output.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Output {
+pub enum Output<R> {
     /// A packet to send.
     Packet(Packet, SackBlocks),
     /// An event.
-    Event(Event),
+    Event(Event<R>),
 }
 
 /// A transport that keeps a log of its inputs and outputs.
 #[derive(Debug)]
-pub struct Logged<T> {
+pub struct Logged<T: Transport> {
     transport: T,
     /// Inputs with their times, in order.
-    pub inputs: Vec<(Instant, Input)>,
+    pub inputs: Vec<(Instant, Input<T::Answer>)>,
     /// Outputs, in order.
-    pub outputs: Vec<Output>,
+    pub outputs: Vec<Output<T::Request>>,
 }
 
 impl<T: Transport> Logged<T> {
@@ -47,12 +47,15 @@ impl<T: Transport> Logged<T> {
 }
 
 impl<T: Transport> Transport for Logged<T> {
+    type Request = T::Request;
+    type Answer = T::Answer;
+
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         self.inputs.push((now, Input::Packet(*packet, *sack)));
         self.transport.handle_packet(now, packet, sack);
     }
 
-    fn handle_command(&mut self, now: Instant, command: Command) {
+    fn handle_command(&mut self, now: Instant, command: Command<T::Answer>) {
         self.inputs.push((now, Input::Command(command)));
         self.transport.handle_command(now, command);
     }
@@ -73,7 +76,7 @@ impl<T: Transport> Transport for Logged<T> {
         self.transport.sack_blocks()
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<T::Request>> {
         let event = self.transport.poll_event()?;
         self.outputs.push(Output::Event(event));
         Some(event)
@@ -90,7 +93,7 @@ impl<T: Transport> Transport for Logged<T> {
 
 /// What a fresh `transport` says to logged inputs. Events are polled once the packets of a poll are exhausted, as
 /// [`pliant_proto::transport::drain`] does.
-pub fn replay<T: Transport>(mut transport: T, inputs: &[(Instant, Input)]) -> Vec<Output> {
+pub fn replay<T: Transport>(mut transport: T, inputs: &[(Instant, Input<T::Answer>)]) -> Vec<Output<T::Request>> {
     let mut outputs = Vec::new();
     for &(now, input) in inputs {
         match input {

@@ -1,10 +1,68 @@
 //! Pliant's machines on real networks.
 //!
-//! [`socket`] batches datagrams with their traffic classes, [`connection`] says whom they are from and keeps others out,
-//! [`flow`] chooses the machines, [`driver`] runs them on a socket and a clock, [`transfer`] moves a file with them, and
-//! [`api`] gives them to other programs. [`switch`] forwards between interfaces through a plan's queues, and [`host`] runs
-//! a scenario's flows beside it. What is simulated is what runs here: all of them poll the same machines through the same
-//! `drain`, and driver and host do so in one loop (`event_loop`).
+//! The transports, controllers and queues of [`pliant_proto`] are pure machines. This crate drives them with sockets and
+//! clocks. The simulator drives the same machines by the same [`drain`](pliant_proto::transport::drain), so what was
+//! simulated is what runs here.
+//!
+//! # An example
+//!
+//! One node accepts a byte stream, another one sends it, both in this process:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! use pliant_net::api::Settings;
+//! use pliant_net::api::blocking::Node;
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // Connections without keys are for loopback. Between hosts both sides need `Settings::keys`.
+//! let any_port = "127.0.0.1:0".parse().unwrap();
+//! let server = Node::bind(any_port, Settings::default())?;
+//! let address = server.local_address();
+//! let sending = std::thread::spawn(move || {
+//!     let client = Node::client(any_port, Settings::default())?;
+//!     let mut stream = client.connect(address)?;
+//!     stream.write_all(b"hello")?;
+//!     stream.finish()
+//! });
+//! let mut stream = server.accept()?;
+//! let mut received = String::new();
+//! stream.read_to_string(&mut received)?;
+//! // Both sides finish: a stream that is dropped before is closed, whatever the other side still waits for.
+//! stream.finish()?;
+//! sending.join().unwrap()?;
+//! assert_eq!(received, "hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Layers
+//!
+//! Each layer uses those below it.
+//!
+//! | layer | what it does |
+//! |---|---|
+//! | [`api`] | byte streams and messages for programs, async and blocking |
+//! | [`transfer`] | moves a file, a directory or a stream; one file from many sources |
+//! | [`driver`] | connections with their transports on one UDP socket |
+//! | [`host`] | many flows without connections on one UDP socket: a host of a testbed |
+//! | `event_loop` | the loop of these two: arrivals, deadlines, departures |
+//! | [`flow`] | which machines carry a flow, and what its sides tell each other first |
+//! | [`connection`] | handshakes, encryption, limits on strangers: a pure machine |
+//! | [`socket`], `mmsg` | batches of datagrams with DSCP and ECN |
+//! | [`clock`], [`poll`], [`entropy`] | the operating system's time, waiting and randomness |
+//!
+//! Beside them stands [`switch`], a software switch that forwards between interfaces through the queues of a plan.
+//! [`input_log`] records what a machine was told, so that it can be replayed without a socket.
+//!
+//! # Where to go on
+//!
+//! - [`api::Node`] for programs, [`transfer::send`] and [`transfer::Receiver`] for files.
+//! - [`flow::FlowSettings`] for the transport, the contract and the traffic classes of a flow.
+//! - [`connection::Keys`] for key files.
+//! - `docs/network.md` for the protocol, `docs/testbed.md` for the switch.
+
+#![warn(clippy::self_named_module_files)]
 
 pub mod api;
 pub mod clock;
@@ -16,13 +74,9 @@ pub mod flow;
 pub mod host;
 pub mod input_log;
 mod mmsg;
+pub mod poll;
 pub mod socket;
 pub mod switch;
 pub mod tcp_info;
+mod text;
 pub mod transfer;
-
-/// The longest start of `text` of at most `bytes` bytes that ends between characters.
-fn cut(text: &str, bytes: usize) -> &str {
-    let end = (0..=text.len().min(bytes)).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
-}

@@ -1,22 +1,21 @@
 //! A UDP socket that sends and receives in batches, with a traffic class on every datagram.
 //!
-//! Batches are the kernel's segmentation offload (GSO, GRO): one system call moves up to 64 datagrams. Datagrams without
-//! a DSCP go through `quinn-udp`, which knows what each platform's kernel can do; it sets no DSCP, so the others are
-//! sent here.
+//! Batches are the kernel's segmentation offload (GSO, GRO): one system call moves up to 64 datagrams. `quinn-udp` receives
+//! them and knows what the kernel can do. It does not send: it sets no DSCP, and after one error of the kind that a
+//! stranger can cause, it marks no datagram with ECN any more and sends no batches.
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, SockaddrIn6, sendmsg};
 use pliant_proto::packet::{Ecn, TrafficClass};
-use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
+use rustix::event::{PollFd, PollFlags};
 
-use crate::event_loop::wait;
+use crate::poll::{PollWaker, wait};
 
 /// Largest UDP payload over IPv4, and so the most bytes of one batch.
 const MAX_BATCH_BYTES: usize = 65_507;
@@ -35,47 +34,21 @@ pub struct Socket {
     metas: [RecvMeta; RECEIVE_BATCHES],
     receive_buffer_bytes: usize,
     max_segments: AtomicUsize,
-    alarm: Option<Alarm>,
-}
-
-/// Ends the wait of whoever waits at a socket, from another thread.
-#[derive(Clone, Debug)]
-pub struct Alarm(Arc<OwnedFd>);
-
-impl Alarm {
-    /// An alarm that has not rung.
-    pub fn new() -> io::Result<Self> {
-        let fd = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self(Arc::new(fd)))
-    }
-
-    /// Ends the wait that is, or the next.
-    pub fn ring(&self) {
-        // It fails only if it has rung 2^64 times unheard.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-
-    /// What becomes readable when it rings.
-    pub(crate) fn file(&self) -> &OwnedFd {
-        &self.0
-    }
-
-    /// Makes the next wait last.
-    pub(crate) fn silence(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
+    /// Sends that failed for their destination.
+    unsent: AtomicU64,
+    waker: Option<PollWaker>,
 }
 
 /// What one call of [`Socket::receive`] took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Taken {
+pub struct ReceiveCounts {
     /// Batches: datagrams that the kernel coalesced count as one.
     pub batches: usize,
     /// Datagrams.
     pub datagrams: usize,
 }
 
-impl Taken {
+impl ReceiveCounts {
     /// Whether more may be waiting.
     pub fn is_full(self) -> bool {
         self.batches == RECEIVE_BATCHES
@@ -108,7 +81,8 @@ impl Socket {
             io,
             state,
             max_segments,
-            alarm: None,
+            unsent: AtomicU64::new(0),
+            waker: None,
             buffers: std::array::from_fn(|_| vec![0; RECEIVE_BUFFER_BYTES].into()),
             metas: [RecvMeta::default(); RECEIVE_BATCHES],
             receive_buffer_bytes,
@@ -120,14 +94,20 @@ impl Socket {
         self.io.local_addr()
     }
 
+    /// From now on every call fails: there is no socket behind it any more.
+    #[cfg(test)]
+    pub(crate) fn break_down(&mut self) {
+        self.io = std::os::fd::OwnedFd::from(std::fs::File::open("/dev/null").unwrap()).into();
+    }
+
     /// Datagrams that one batch may hold.
     pub fn max_segments(&self) -> usize {
         self.max_segments.load(Ordering::Relaxed).min(self.state.max_gso_segments())
     }
 
-    /// Lets `alarm` end waits.
-    pub fn set_alarm(&mut self, alarm: Alarm) {
-        self.alarm = Some(alarm);
+    /// Lets `waker` end waits.
+    pub fn set_waker(&mut self, waker: PollWaker) {
+        self.waker = Some(waker);
     }
 
     /// Sends every datagram by itself: where each must wait in a queue as it would on a wire.
@@ -147,14 +127,15 @@ impl Socket {
     }
 
     /// Passes waiting datagrams to `each`, as many as one system call takes.
-    pub fn receive(&mut self, mut each: impl FnMut(Datagram<'_>)) -> io::Result<Taken> {
+    pub fn receive(&mut self, mut each: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveCounts> {
         let mut slices = self.buffers.each_mut().map(|buffer| io::IoSliceMut::new(buffer));
         let batches = match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut self.metas) {
             Ok(batches) => batches,
-            Err(error) if is_transient(&error) => return Ok(Taken::default()),
+            // Nothing to read, or news of an earlier datagram that could not be delivered.
+            Err(error) if !is_of_the_socket(&error) => return Ok(ReceiveCounts::default()),
             Err(error) => return Err(error),
         };
-        let mut taken = Taken { batches, datagrams: 0 };
+        let mut taken = ReceiveCounts { batches, datagrams: 0 };
         for (meta, buffer) in self.metas[..batches].iter().zip(&mut self.buffers) {
             let ecn = from_codepoint(meta.ecn);
             for bytes in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
@@ -170,62 +151,57 @@ impl Socket {
         let Some(to) = batch.to else { return Ok(()) };
         let bytes = &batch.bytes[..batch.filled];
         match self.send_bytes(to, batch.class, bytes, batch.segment_bytes) {
-            // The interface cannot do it, whatever the kernel promised.
             Err(error) if batch.segments > 1 && refuses_offload(&error) => {
-                self.max_segments.store(1, Ordering::Relaxed);
-                let mut segments = bytes.chunks(batch.segment_bytes);
-                segments.try_for_each(|bytes| self.send_bytes(to, batch.class, bytes, bytes.len()))
+                let mut passed = false;
+                for bytes in bytes.chunks(batch.segment_bytes) {
+                    passed |= self.was_sent(self.send_bytes(to, batch.class, bytes, bytes.len()))?;
+                }
+                // The interface cannot do it, whatever the kernel promised; or this destination takes nothing at all.
+                if passed {
+                    self.max_segments.store(1, Ordering::Relaxed);
+                }
+                Ok(())
             }
-            result => result,
+            result => self.was_sent(result).map(drop),
         }
     }
 
-    /// Sends datagrams of `segment_bytes` each but the last.
+    /// Batches and datagrams that could not be sent to where they should go.
+    pub fn unsent(&self) -> u64 {
+        self.unsent.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was sent. What one destination does not take is a loss, as on the way: a stranger chooses where
+    /// answers go. Only an error of the socket itself is one.
+    fn was_sent(&self, result: io::Result<()>) -> io::Result<bool> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if is_of_the_socket(&error) => Err(error),
+            Err(_) => {
+                self.unsent.fetch_add(1, Ordering::Relaxed);
+                Ok(false)
+            }
+        }
+    }
+
     fn send_bytes(&self, to: SocketAddr, class: TrafficClass, bytes: &[u8], segment_bytes: usize) -> io::Result<()> {
+        let mut told = false;
         loop {
-            let sent = if has_dscp(class) {
-                self.send_with_dscp(to, class, bytes, segment_bytes)
-            } else {
-                self.send_without_dscp(to, class, bytes, segment_bytes)
-            };
-            match sent {
+            match self.send_once(to, class, bytes, segment_bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for(PollFlags::OUT, None)?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // News of an earlier datagram: the peer may be back by the next.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                // News of an earlier datagram, told once; a firewall may say it of each.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !told => told = true,
                 result => return result,
             }
         }
     }
 
-    fn send_without_dscp(
-        &self,
-        to: SocketAddr,
-        class: TrafficClass,
-        bytes: &[u8],
-        segment_bytes: usize,
-    ) -> io::Result<()> {
-        let transmit = Transmit {
-            destination: to,
-            ecn: to_codepoint(class.ecn()),
-            contents: bytes,
-            segment_size: (bytes.len() > segment_bytes).then_some(segment_bytes),
-            src_ip: None,
-        };
-        self.state.try_send(UdpSockRef::from(&self.io), &transmit)
-    }
-
-    fn send_with_dscp(
-        &self,
-        to: SocketAddr,
-        class: TrafficClass,
-        bytes: &[u8],
-        segment_bytes: usize,
-    ) -> io::Result<()> {
+    fn send_once(&self, to: SocketAddr, class: TrafficClass, bytes: &[u8], segment_bytes: usize) -> io::Result<()> {
         let (octet, segment_size) = (class.octet(), segment_bytes as u16);
         let (tos, class) = (ControlMessage::Ipv4Tos(&octet), i32::from(octet));
         let class = ControlMessage::Ipv6TClass(&class);
-        let controls = [if to.is_ipv4() { tos } else { class }, ControlMessage::UdpGsoSegments(&segment_size)];
+        let controls = [if reaches_ipv4(to) { tos } else { class }, ControlMessage::UdpGsoSegments(&segment_size)];
         let controls = &controls[..if bytes.len() > segment_bytes { 2 } else { 1 }];
         let content = [IoSlice::new(bytes)];
         let (fd, flags) = (self.io.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
@@ -236,7 +212,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits until something arrives, the alarm rings, or for `timeout`.
+    /// Waits until something arrives, the waker is called, or for `timeout`.
     pub fn wait_readable(&self, timeout: Duration) -> io::Result<()> {
         self.wait_for(PollFlags::IN, Some(timeout))
     }
@@ -244,19 +220,26 @@ impl Socket {
     fn wait_for(&self, what: PollFlags, timeout: Option<Duration>) -> io::Result<()> {
         let mut waits = [PollFd::new(&self.io, what), PollFd::new(&self.io, what)];
         let mut count = 1;
-        if let Some(alarm) = self.alarm.as_ref().filter(|_| what == PollFlags::IN) {
-            waits[1] = PollFd::new(alarm.file(), PollFlags::IN);
+        if let Some(waker) = self.waker.as_ref().filter(|_| what == PollFlags::IN) {
+            waits[1] = PollFd::new(waker.file(), PollFlags::IN);
             count = 2;
         }
         wait(&mut waits[..count], timeout)?;
         if count == 2
             && !waits[1].revents().is_empty()
-            && let Some(alarm) = &self.alarm
+            && let Some(waker) = &self.waker
         {
-            alarm.silence();
+            waker.clear();
         }
         Ok(())
     }
+}
+
+/// Whether the socket itself is of no use any more, whoever is at the other end.
+pub(crate) fn is_of_the_socket(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let of_socket = [Errno::BADF, Errno::NOTSOCK, Errno::FAULT];
+    error.raw_os_error().is_none_or(|errno| of_socket.iter().any(|known| known.raw_os_error() == errno))
 }
 
 /// Whether a batch failed for being one.
@@ -265,15 +248,12 @@ fn refuses_offload(error: &io::Error) -> bool {
     [Errno::IO, Errno::INVAL].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Nothing to read, or news of an earlier datagram that could not be delivered.
-fn is_transient(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, ConnectionReset, Interrupted, WouldBlock};
-    matches!(error.kind(), WouldBlock | Interrupted | ConnectionRefused | ConnectionReset)
-}
-
-/// Whether the octet has more than an ECN codepoint.
-fn has_dscp(class: TrafficClass) -> bool {
-    class.octet() >> 2 != 0
+/// Whether datagrams go out over IPv4: a mapped address does, and the kernel then reads IPv4's controls only.
+fn reaches_ipv4(to: SocketAddr) -> bool {
+    match to {
+        SocketAddr::V4(_) => true,
+        SocketAddr::V6(to) => to.ip().to_ipv4_mapped().is_some(),
+    }
 }
 
 fn from_codepoint(codepoint: Option<EcnCodepoint>) -> Ecn {
@@ -282,15 +262,6 @@ fn from_codepoint(codepoint: Option<EcnCodepoint>) -> Ecn {
         Some(EcnCodepoint::Ect0) => Ecn::Ect0,
         Some(EcnCodepoint::Ect1) => Ecn::Ect1,
         Some(EcnCodepoint::Ce) => Ecn::Ce,
-    }
-}
-
-fn to_codepoint(ecn: Ecn) -> Option<EcnCodepoint> {
-    match ecn {
-        Ecn::NotEct => None,
-        Ecn::Ect0 => Some(EcnCodepoint::Ect0),
-        Ecn::Ect1 => Some(EcnCodepoint::Ect1),
-        Ecn::Ce => Some(EcnCodepoint::Ce),
     }
 }
 
@@ -357,5 +328,43 @@ impl Batch {
         self.filled = 0;
         self.segments = 0;
         self.closed = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pliant_proto::packet::TrafficClass;
+
+    use super::*;
+
+    /// A stranger who writes from port 0, or from an address to which there is no way, cannot end a socket: the answer is a
+    /// loss, and others are answered still.
+    #[test]
+    fn a_destination_that_takes_nothing_is_a_loss() {
+        let socket = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut peer = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let nowhere = ["127.0.0.1:0", "255.255.255.255:7410", "[::1]:7410"];
+        for class in [TrafficClass::default(), TrafficClass::new(8)] {
+            for to in nowhere {
+                for segments in [1, 3] {
+                    send(&socket, to.parse().unwrap(), class, segments);
+                }
+            }
+        }
+        assert!(socket.unsent() >= 2 * 2 * nowhere.len() as u64, "{}", socket.unsent());
+        assert_eq!(socket.max_segments(), peer.max_segments(), "no stranger turns offload off");
+        send(&socket, peer.local_address().unwrap(), TrafficClass::default(), 1);
+        peer.wait_for(PollFlags::IN, None).unwrap();
+        let mut arrived = 0;
+        peer.receive(|datagram| arrived += datagram.bytes.len()).unwrap();
+        assert_eq!(arrived, 100);
+    }
+
+    fn send(socket: &Socket, to: SocketAddr, class: TrafficClass, segments: usize) {
+        let mut batch = Batch::default();
+        for _ in 0..segments {
+            batch.push(to, class, 100).fill(7);
+        }
+        socket.send(&batch).expect("the socket is fine");
     }
 }

@@ -3,7 +3,7 @@
 //! Every component draws from a stream of its own, made from the run's one seed and the component's name, so adding a
 //! component shifts no other component's numbers. Machines never draw; drivers and workloads do.
 
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// FNV-1a of 64 bits (Fowler, Noll, Vo): a hash for names, not against an adversary.

@@ -7,7 +7,7 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::str::FromStr;
 
-use crate::units::{ParseUnitError, parse_with_unit};
+use crate::unit_text::{ParseUnitError, parse_with_unit};
 
 /// A point in time, in picoseconds since the start of the run (or of the process).
 ///
@@ -18,6 +18,13 @@ pub struct Instant(NonZeroU64);
 /// A length of time in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(u64);
+
+impl Default for Instant {
+    /// [`ZERO`](Self::ZERO).
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
 
 impl Instant {
     /// The start of the run.

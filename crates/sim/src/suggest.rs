@@ -50,13 +50,13 @@ fn sorted_letters(name: &str) -> Vec<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::TransportName;
+    use crate::families::TransportName;
     use crate::workload::BUILT_IN;
 
     /// One slip of the hand leads back: letters swapped, left out, doubled or wrong.
     #[test]
     fn slips_lead_to_the_name_that_was_meant() {
-        let transports = || TransportName::ALL.into_iter().map(TransportName::name);
+        let transports = || TransportName::all_built_in().map(TransportName::name);
         for (slip, meant) in [
             ("dcctp", "dctcp"),
             ("dctpc", "dctcp"),
@@ -77,7 +77,7 @@ mod tests {
     /// Any two neighbouring letters of any transport's name swapped lead back to it, though other names are as near.
     #[test]
     fn swapped_letters_lead_back() {
-        let names: Vec<&str> = TransportName::ALL.into_iter().map(TransportName::name).collect();
+        let names: Vec<&str> = TransportName::all_built_in().map(TransportName::name).collect();
         for name in &names {
             for at in 1..name.len() {
                 let mut swapped: Vec<char> = name.chars().collect();

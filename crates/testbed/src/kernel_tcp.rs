@@ -19,9 +19,9 @@ use crate::pattern::Pattern;
 /// Bytes per system call.
 const PIECE_BYTES: usize = 64 << 10;
 /// How often a waiting thread looks whether the run is over.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a connection is tried.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// First port; a group listens at its number above it.
 const FIRST_PORT: u16 = 7801;
 
@@ -128,7 +128,7 @@ impl KernelTcp {
 
     fn send_all(&self, flow: &KernelFlow, progress: &KernelSender) -> io::Result<()> {
         let stream = connect(flow)?;
-        stream.set_write_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(POLL_INTERVAL))?;
         write_all(&stream, &flow.number.to_be_bytes(), &self.stop)?;
         let mut buffer = vec![0; PIECE_BYTES];
         let mut offset = 0;
@@ -141,7 +141,7 @@ impl KernelTcp {
         }
         stream.shutdown(std::net::Shutdown::Write)?;
         // The peer closes once it has read all.
-        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
         loop {
             progress.count(&stream);
             match (&stream).read(&mut [0]) {
@@ -159,7 +159,7 @@ fn connect(flow: &KernelFlow) -> io::Result<TcpStream> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_tcp_congestion(&socket, flow.congestion)?;
     sockopt::set_ip_tos(&socket, flow.octet)?;
-    sockopt::set_tcp_user_timeout(&socket, PATIENCE.as_millis() as u32)?;
+    sockopt::set_tcp_user_timeout(&socket, CONNECT_TIMEOUT.as_millis() as u32)?;
     rustix::net::connect(socket.as_fd(), &SocketAddrV4::new(flow.to, FIRST_PORT + flow.group))?;
     Ok(TcpStream::from(socket))
 }

@@ -3,7 +3,7 @@
 //! A child says [`ALIVE`] once it is in its namespace, and is told when that has its interfaces ([`SET_UP`]); it says
 //! [`READY`] once its sockets are open. It is told the epoch of the common clock ([`start`]), says [`OVER`] when
 //! its flows are, and after [`STOP`], or when its input ends, writes its report as one line of JSON. Between start and stop
-//! there is mail to and from the controller of objects ([`control`](crate::control)).
+//! there is mail to and from the controller of objects ([`mail`](crate::mail)).
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use pliant_net::clock::SharedClock;
-use pliant_net::socket::Alarm;
+use pliant_net::poll::PollWaker;
+use pliant_proto::transport::Statistics;
+use pliant_sim::results::MessageCounts;
 use serde::{Deserialize, Serialize};
 
-use crate::control::{self, Letter, Reply};
+use crate::mail::{self, ControllerMessage, HostMessage};
 
 pub(crate) const ALIVE: &str = "alive";
 pub(crate) const SET_UP: &str = "set up";
@@ -33,14 +35,8 @@ pub(crate) fn start(clock: SharedClock) -> String {
 pub(crate) struct SenderReport {
     pub(crate) flow: u64,
     pub(crate) finished: bool,
-    pub(crate) given_up_bytes: u64,
-    pub(crate) low_bytes: u64,
-    pub(crate) low_ps: u64,
-    pub(crate) retransmissions: u64,
-    pub(crate) timeouts: u64,
-    pub(crate) wasted_credits: u64,
-    pub(crate) pauses: u64,
-    pub(crate) paused_ps: u64,
+    #[serde(with = "statistics")]
+    pub(crate) counted: Statistics,
 }
 
 /// What a receiver says of its flow at the end.
@@ -49,17 +45,29 @@ pub(crate) struct ReceiverReport {
     pub(crate) flow: u64,
     pub(crate) delivered_bytes: u64,
     pub(crate) received_ps: Option<u64>,
-    pub(crate) marks: u64,
-    pub(crate) credits: u64,
-    pub(crate) reactive_bytes: u64,
-    pub(crate) reorder_bytes: u64,
-    pub(crate) symbols: u64,
-    pub(crate) excess_symbols: u64,
-    pub(crate) decoded_blocks: u32,
-    pub(crate) whole_blocks: u32,
     pub(crate) wrong_bytes: u64,
-    /// Total, needed and delivered messages.
-    pub(crate) messages: Option<[u32; 3]>,
+    pub(crate) messages: Option<MessageCounts>,
+    /// How far the mean of the records that arrived is off that of all, as a part of it.
+    pub(crate) record_error: Option<f64>,
+    #[serde(with = "statistics")]
+    pub(crate) counted: Statistics,
+}
+
+/// Statistics of a transport as a list of numbers. All processes of a testbed are the same program, so the order of the
+/// numbers is known.
+mod statistics {
+    use pliant_proto::transport::Statistics;
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(statistics: &Statistics, serializer: S) -> Result<S::Ok, S::Error> {
+        statistics.to_words().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Statistics, D::Error> {
+        let words = Vec::<u64>::deserialize(deserializer)?;
+        Statistics::from_words(&words).ok_or_else(|| D::Error::custom("these are not the statistics of a transport"))
+    }
 }
 
 /// What a host says at the end.
@@ -81,6 +89,8 @@ pub(crate) struct QueueReport {
     pub(crate) admitted: [u64; 2],
     pub(crate) dropped: Vec<[u64; 2]>,
     pub(crate) marked: u64,
+    pub(crate) trimmed: u64,
+    pub(crate) returned: u64,
     pub(crate) max_packets: u32,
     pub(crate) left_packets: u32,
     pub(crate) left_bytes: u64,
@@ -108,8 +118,8 @@ pub(crate) struct SwitchReport {
 /// A child's end of its parent's pipe.
 pub(crate) struct Parent {
     stop: Arc<AtomicBool>,
-    mail: Receiver<Reply>,
-    alarm: Alarm,
+    mail: Receiver<ControllerMessage>,
+    waker: PollWaker,
 }
 
 /// Dies with the parent from now on, and waits until it has made the interfaces. False if it has gone or given up.
@@ -131,34 +141,34 @@ impl Parent {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
         let (sender, mail) = channel();
-        let alarm = Alarm::new().ok()?;
-        let bell = alarm.clone();
+        let waker = PollWaker::new().ok()?;
+        let reader_waker = waker.clone();
         // Whatever is no mail means the end, also that nothing comes any more.
         std::thread::spawn(move || {
             let lines = std::io::stdin().lock().lines().map_while(Result::ok);
-            for reply in lines.map_while(|line| control::read(&line)) {
+            for reply in lines.map_while(|line| mail::read(&line)) {
                 let _ = sender.send(reply);
-                bell.ring();
+                reader_waker.wake();
             }
             flag.store(true, Ordering::Relaxed);
-            bell.ring();
+            reader_waker.wake();
         });
-        Some((Self { stop, mail, alarm }, SharedClock::from_epoch_ns(epoch)))
+        Some((Self { stop, mail, waker }, SharedClock::from_epoch_ns(epoch)))
     }
 
     /// Rings when there is mail, and at the end.
-    pub(crate) fn alarm(&self) -> Alarm {
-        self.alarm.clone()
+    pub(crate) fn waker(&self) -> PollWaker {
+        self.waker.clone()
     }
 
     /// The next reply of the controller's.
-    pub(crate) fn next_reply(&self) -> Option<Reply> {
+    pub(crate) fn next_reply(&self) -> Option<ControllerMessage> {
         self.mail.try_recv().ok()
     }
 
-    /// Sends the controller a letter. A parent that has gone needs none.
-    pub(crate) fn post(letter: &Letter) {
-        let _ = say(&control::line(letter));
+    /// Sends the controller a message. A parent that has gone needs none.
+    pub(crate) fn post(message: &HostMessage) {
+        let _ = say(&mail::line(message));
     }
 
     /// Whether it is over.

@@ -3,14 +3,18 @@
 use std::net::Ipv4Addr;
 
 use pliant_net::switch::ethernet::Mode;
-use pliant_net::switch::forwarder::{AddressTable, DEFAULT_FRAME_BYTES};
-use pliant_net::switch::{Choice, End, Entry, FabricConfig, FaultConfig, LinkConfig, SwitchConfig};
+use pliant_net::switch::forwarder::DEFAULT_FRAME_BYTES;
+use pliant_net::switch::{
+    FabricConfig, FaultConfig, ForwardingTable, Ingress, LinkConfig, LoadBalancing, NextHop, SwitchConfig,
+};
 use pliant_proto::switch::{Discipline, QueuePlan};
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
-use pliant_sim::scenario::{Carrier, Resolved, RoutingName};
+use pliant_sim::scenario::{Resolved, RoutingName};
 use pliant_sim::topology::{LinkId, NodeId};
 
+/// Port of all hosts.
+pub const PORT: u16 = 7800;
 /// Most hosts of a testbed: each is a process.
 pub const MAX_HOSTS: u32 = 64;
 /// Fastest link that the switch keeps to packet by packet.
@@ -70,25 +74,20 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
     }
     for group in &scenario.groups {
         let key = format!("traffic.{}.transport", group.name);
-        match &group.carrier {
-            Carrier::NearOpt(_) => {
-                return refuse(key, "near-opt exists in the simulator only: a testbed has no oracle");
-            }
-            _ if on_loopback && is_kernel(scenario, &group.name) => {
-                return refuse(key, "kernel needs network namespaces, the relay on loopback carries UDP only");
-            }
-            Carrier::Tcp(tcp) if tcp.sender_drop.is_some() => {
-                return refuse(key, "leaves messages out of a byte stream, which the testbed's receivers cannot tell");
-            }
-            _ => {}
+        let facts = group.transport.facts();
+        if on_loopback && facts.kernel.is_some() {
+            return refuse(key, "kernel needs network namespaces, the relay on loopback carries UDP only");
+        }
+        if let Some(why) = facts.simulator_only {
+            return refuse(key, why);
         }
     }
     Ok(())
 }
 
-/// Whether a group's flows are the operating system's.
-pub fn is_kernel(scenario: &Resolved, group: &str) -> bool {
-    scenario.spec.traffic[group].kernel.is_some()
+/// Whether a group's flows push parts of objects.
+pub(crate) fn pushes(scenario: &Resolved, group: u16) -> bool {
+    scenario.groups[usize::from(group)].transport.facts().pushes
 }
 
 /// The switch that stands for all links and switches of a scenario. Port `h` leads to host `h`.
@@ -96,7 +95,9 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
     let (frames, frame_bytes) = mode.frames();
     let topology = &scenario.topology;
     let hosts = topology.hosts();
-    let end = |node: NodeId| if topology.is_host(node) { End::Port(node.0 as u16) } else { End::Node(node.0 - hosts) };
+    let end = |node: NodeId| {
+        if topology.is_host(node) { NextHop::Port(node.0 as u16) } else { NextHop::Node(node.0 - hosts) }
+    };
     let link = |(id, link): (usize, &pliant_sim::topology::Link)| LinkConfig {
         name: topology.link_name(LinkId(id as u32)),
         owner: link.from.0,
@@ -115,13 +116,13 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
             // A real host has a jitter of its own.
             plans: vec![scenario.switch_plan.clone(), QueuePlan { jitter: Span::ZERO, ..scenario.host_plan.clone() }],
             links: topology.links().iter().enumerate().map(link).collect(),
-            entries: (0..hosts).map(|host| Entry::Link(topology.uplink(NodeId(host)).0)).collect(),
+            ingress: (0..hosts).map(|host| Ingress::Link(topology.uplink(NodeId(host)).0)).collect(),
             routes: (0..topology.switches()).map(routes).collect(),
-            choice: match scenario.spec.routing {
-                RoutingName::SprayRandom => Choice::Random,
-                RoutingName::SprayRoundRobin => Choice::Turns,
+            load_balancing: match scenario.spec.routing {
+                RoutingName::SprayRandom => LoadBalancing::SprayRandom,
+                RoutingName::SprayRoundRobin => LoadBalancing::SprayRoundRobin,
                 // The last two are refused.
-                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation => Choice::Flow,
+                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation => LoadBalancing::Ecmp,
             },
             seed: scenario.spec.seed,
         },
@@ -145,8 +146,8 @@ pub fn station(host: u32) -> [u8; 6] {
 }
 
 /// Which port leads to which host.
-pub fn addresses(hosts: u32) -> AddressTable {
-    let mut table = AddressTable::default();
+pub fn addresses(hosts: u32) -> ForwardingTable {
+    let mut table = ForwardingTable::default();
     for host in 0..hosts {
         let fresh = table.add_mac(station(host), host as u16) && table.add_ipv4(address(host).into(), host as u16);
         assert!(fresh, "hosts have addresses of their own");
@@ -182,16 +183,16 @@ mod tests {
     #[test]
     fn every_way_ends_at_its_host() {
         let scenario = dumbbell();
-        let FabricConfig { links, entries, routes, .. } =
+        let FabricConfig { links, ingress, routes, .. } =
             switch_config(&scenario, FaultConfig::default(), Mode::Fidelity).fabric;
         for (from, to) in (0..4u16).flat_map(|from| (0..4u16).map(move |to| (from, to))).filter(|(a, b)| a != b) {
-            let Entry::Link(mut link) = entries[usize::from(from)] else { panic!("hosts have uplinks") };
+            let Ingress::Link(mut link) = ingress[usize::from(from)] else { panic!("hosts have uplinks") };
             let mut hops = 1;
-            while let End::Node(node) = links[link as usize].to {
+            while let NextHop::Node(node) = links[link as usize].to {
                 link = routes[node as usize][usize::from(to)][0];
                 hops += 1;
             }
-            assert_eq!(links[link as usize].to, End::Port(to));
+            assert_eq!(links[link as usize].to, NextHop::Port(to));
             assert_eq!(hops, if (from < 2) == (to < 2) { 2 } else { 3 });
         }
     }

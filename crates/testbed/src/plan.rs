@@ -4,11 +4,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
-use pliant_net::switch::ethernet::{EthernetConfig, Mode, WireSize};
-use pliant_net::switch::forwarder::AddressTable;
+use pliant_net::switch::ethernet::{EthernetConfig, Mode};
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{RelayConfig, RelayPort};
-use pliant_net::switch::{Choice, End, Entry, FabricConfig, FaultConfig, LinkConfig, SwitchConfig};
+use pliant_net::switch::{
+    FabricConfig, FaultConfig, ForwardingTable, Ingress, LinkConfig, LoadBalancing, NextHop, SwitchConfig, WireSize,
+};
 use pliant_proto::packet::CLASSES;
 use pliant_proto::switch::Discipline;
 use pliant_proto::time::Span;
@@ -113,7 +114,7 @@ struct BlackoutSpec {
     length: Span,
 }
 
-/// More ports than this are a slip: a switch looks at each in every turn.
+/// More ports than this are a slip: a switch looks at each in every iteration.
 const MAX_PORTS: usize = 1024;
 
 /// How long frames are held back to be overtaken, unless it is said.
@@ -236,7 +237,7 @@ impl PlanSpec {
             links.push(LinkConfig {
                 name: format!("to {name}"),
                 owner: 0,
-                to: End::Port(index as u16),
+                to: NextHop::Port(index as u16),
                 rate,
                 delay: port.delay.or(self.delay).unwrap_or(Span::ZERO),
                 plan: index,
@@ -248,9 +249,9 @@ impl PlanSpec {
             fabric: FabricConfig {
                 plans,
                 links,
-                entries: vec![Entry::Node(0); names.len()],
+                ingress: vec![Ingress::Node(0); names.len()],
                 routes: vec![(0..ports).map(|port| vec![port]).collect()],
-                choice: Choice::Flow,
+                load_balancing: LoadBalancing::Ecmp,
                 seed: self.seed,
             },
             ports: names,
@@ -262,7 +263,7 @@ impl PlanSpec {
     }
 
     fn ethernet(&self, switch: SwitchConfig) -> Result<Plan, String> {
-        let mut addresses = AddressTable::default();
+        let mut addresses = ForwardingTable::default();
         let mut interfaces = Vec::new();
         for (index, port) in (0u16..).zip(&self.port) {
             let Some(interface) = &port.interface else {

@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use pliant_net::clock::SharedClock;
 use pliant_net::switch::counters::{Names, text};
-use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode, SwitchError, WireSize};
+use pliant_net::switch::ethernet::{EthernetConfig, EthernetSwitch, Mode};
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
-use pliant_net::switch::{FaultConfig, Switch, SwitchConfig};
+use pliant_net::switch::{FaultConfig, Switch, SwitchConfig, SwitchDriver, SwitchError, WireSize};
 use pliant_proto::switch::Link;
 use pliant_proto::switch::queue::QueueCounters;
 use pliant_proto::time::Instant;
 use pliant_sim::scenario::Scenario;
 
-use crate::host::PORT;
 use crate::messages::{self, Parent, QueueReport, SwitchReport, await_network, cpu_seconds};
-use crate::network;
+use crate::network::{self, PORT};
 
 /// How soon a stop is heard.
-const NAP: Duration = Duration::from_millis(20);
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 
 /// Where hosts are.
 #[derive(Clone, Debug)]
@@ -45,60 +44,32 @@ pub enum SwitchProcessError {
     Io(#[from] std::io::Error),
 }
 
-/// Either driver.
-enum Running {
-    Ethernet(Box<EthernetSwitch>),
-    Relay(Box<Relay>),
-}
-
-impl Running {
-    fn open(
-        config: SwitchConfig,
-        medium: &Medium,
-        wire: WireSize,
-        (hosts, mode): (u32, Mode),
-    ) -> Result<Self, SwitchError> {
-        // Until it is told when time begins.
-        let clock = SharedClock::start();
-        match medium {
-            Medium::Interfaces(interfaces) => {
-                let config = EthernetConfig {
-                    switch: config,
-                    interfaces: interfaces.clone(),
-                    addresses: network::addresses(hosts),
-                    wire_size: wire,
-                    mode,
-                    class_of_dscp: PLIANT_CLASSES,
-                };
-                Ok(Self::Ethernet(Box::new(EthernetSwitch::open(&config, clock)?)))
-            }
-            Medium::Loopback(addresses) => {
-                let at = |address| std::net::SocketAddrV4::new(address, PORT);
-                let ports = addresses.iter().map(|&(host, alias)| RelayPort { host: at(host), alias: at(alias) });
-                let config = RelayConfig { switch: config, ports: ports.collect(), wire_size: wire };
-                Ok(Self::Relay(Box::new(Relay::open(&config, clock)?)))
-            }
+/// Opens the switch that stands for all links and switches of a scenario.
+fn open(
+    config: SwitchConfig,
+    medium: &Medium,
+    wire: WireSize,
+    (hosts, mode): (u32, Mode),
+) -> Result<SwitchDriver, SwitchError> {
+    // Until it is told when time begins.
+    let clock = SharedClock::start();
+    match medium {
+        Medium::Interfaces(interfaces) => {
+            let config = EthernetConfig {
+                switch: config,
+                interfaces: interfaces.clone(),
+                addresses: network::addresses(hosts),
+                wire_size: wire,
+                mode,
+                class_of_dscp: PLIANT_CLASSES,
+            };
+            Ok(EthernetSwitch::open(&config, clock)?.into())
         }
-    }
-
-    fn set_clock(&mut self, clock: SharedClock) {
-        match self {
-            Self::Ethernet(switch) => switch.set_clock(clock),
-            Self::Relay(relay) => relay.set_clock(clock),
-        }
-    }
-
-    fn turn(&mut self) -> std::io::Result<()> {
-        match self {
-            Self::Ethernet(switch) => switch.turn(NAP),
-            Self::Relay(relay) => relay.turn(NAP),
-        }
-    }
-
-    fn switch_mut(&mut self) -> &mut Switch {
-        match self {
-            Self::Ethernet(switch) => switch.switch_mut(),
-            Self::Relay(relay) => relay.switch_mut(),
+        Medium::Loopback(addresses) => {
+            let at = |address| std::net::SocketAddrV4::new(address, PORT);
+            let ports = addresses.iter().map(|&(host, alias)| RelayPort { host: at(host), alias: at(alias) });
+            let config = RelayConfig { switch: config, ports: ports.collect(), wire_size: wire };
+            Ok(Relay::open(&config, clock)?.into())
         }
     }
 }
@@ -114,15 +85,15 @@ pub fn run(scenario: &Path, medium: &Medium, mode: Mode, faults: FaultConfig) ->
     let config = network::switch_config(&scenario, faults, mode);
     let names = Names::new(&config);
     let wire = WireSize::framed(scenario.wire());
-    let mut running = Running::open(config, medium, wire, (scenario.topology.hosts(), mode))?;
+    let mut driver = open(config, medium, wire, (scenario.topology.hosts(), mode))?;
     let Some((parent, clock)) = Parent::meet() else { return Ok(()) };
     std::thread::sleep(Duration::from_nanos(clock.until_start().as_ps() / 1000));
-    running.set_clock(clock);
+    driver.set_clock(clock);
     let cpu_before = cpu_seconds();
     while !parent.has_stopped() {
-        running.turn()?;
+        driver.run_once(MAX_SLEEP)?;
     }
-    let switch = running.switch_mut();
+    let switch = driver.switch_mut();
     switch.advance(clock.now());
     switch.assert_conserved();
     messages::report(&SwitchReport { cpu_s: cpu_seconds() - cpu_before, ..report(switch, &names) });
@@ -133,13 +104,20 @@ fn report(switch: &mut Switch, names: &Names) -> SwitchReport {
     let counters: Vec<Vec<QueueCounters>> = switch.fabric().counters().collect();
     let left: Vec<_> = switch.fabric_mut().links_now().map(Link::occupancies).collect();
     let queues = counters.into_iter().zip(left).map(|(counters, left)| {
-        let queue = |(counters, left): (QueueCounters, pliant_proto::switch::queue::Occupancy)| QueueReport {
-            admitted: [counters.admitted.packets, counters.admitted.bytes],
-            dropped: counters.dropped.iter().map(|tally| [tally.packets, tally.bytes]).collect(),
-            marked: counters.marked_packets,
-            max_packets: counters.max_packets,
-            left_packets: left.packets,
-            left_bytes: left.bytes,
+        let queue = |(counters, left): (QueueCounters, pliant_proto::switch::queue::Occupancy)| {
+            // Every field by name: a counter that is added cannot be left out.
+            let QueueCounters { admitted, dropped, marked_packets, trimmed_packets, returned_packets, max_packets } =
+                counters;
+            QueueReport {
+                admitted: [admitted.packets, admitted.bytes],
+                dropped: dropped.iter().map(|tally| [tally.packets, tally.bytes]).collect(),
+                marked: marked_packets,
+                trimmed: trimmed_packets,
+                returned: returned_packets,
+                max_packets,
+                left_packets: left.packets,
+                left_bytes: left.bytes,
+            }
         };
         counters.into_iter().zip(left).map(queue).collect()
     });

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use pliant_sim::experiment::{Experiment, FigureOutcome, Library, Records, Size, Verdict};
 
-use crate::Ending;
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::files::read_text;
 
 /// The records in a file.
@@ -39,7 +39,7 @@ pub(super) fn hold_claims(recorded: &Records, library: &Library) -> Result<(), C
 }
 
 /// An error if a claim of CI is worse than recorded, or is not recorded and differs.
-pub(super) fn hold(recorded: &Records, outcomes: &[FigureOutcome], size: Size) -> Result<Ending, CliError> {
+pub(super) fn hold(recorded: &Records, outcomes: &[FigureOutcome], size: Size) -> Result<ExitStatus, CliError> {
     let mut worse = Vec::new();
     for outcome in outcomes {
         let (paper, figure) = (&outcome.paper, &outcome.figure);
@@ -52,7 +52,7 @@ pub(super) fn hold(recorded: &Records, outcomes: &[FigureOutcome], size: Size) -
         }
     }
     if worse.is_empty() {
-        return Ok(Ending::Done);
+        return Ok(ExitStatus::Done);
     }
     Err(CliError::Machine(format!("{} claims differ that should not: {}", worse.len(), worse.join("; "))))
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pliant_sim::experiment::{Cache, Experiment, Job};
+use pliant_sim::results::RunResult;
 use pliant_sim::scenario::Estimate;
 use rayon::prelude::*;
 
@@ -12,8 +13,8 @@ use crate::error::CliError;
 use crate::interrupt;
 use crate::jobs::with_jobs;
 use crate::memory::refuse_too_little;
-use crate::progress::{Display, Told};
-use crate::run::run_told;
+use crate::progress::{RunPart, RunProgress};
+use crate::run::run_part;
 use crate::stdout;
 
 /// Does every run that the cache does not have. Returns whether all are there: an interrupt ends it before.
@@ -38,7 +39,7 @@ pub(super) fn run_all(
     refuse_too_little(memory, jobs, due.len())?;
     let weight = |estimate: &Estimate| estimate.packet_hops / longest.packet_hops.max(1.0);
     let weights: Vec<f64> = due.iter().map(|(estimate, _)| weight(estimate)).collect();
-    let display = Display::weighing(&weights, quiet);
+    let display = RunProgress::weighing(&weights, quiet);
     let run = |(estimate, job): &(Estimate, Arc<Job>)| -> Result<(), CliError> {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(());
@@ -47,7 +48,7 @@ pub(super) fn run_all(
         if stdout::is_closed() {
             return Err(CliError::OutputClosed);
         }
-        let result = run_told(&job.resolve()?, interrupt, &display, Told::weighing(weight(estimate)))?;
+        let result = run_part(&job.resolve()?, interrupt, &display, RunPart::weighing(weight(estimate)))?;
         if !result.interrupted {
             cache.write(job, &result)?;
         }
@@ -60,4 +61,13 @@ pub(super) fn run_all(
 /// Whether the cache has every run of an experiment.
 pub(super) fn are_finished(experiment: &Experiment, cache: &Cache) -> bool {
     experiment.jobs().iter().all(|job| cache.has(job))
+}
+
+/// The result of a run. One that only the data asked for was not foreseen, and is done now.
+pub(super) fn read(cache: &Cache, job: &Job) -> Result<RunResult, CliError> {
+    if !cache.has(job) {
+        let result = pliant_sim::run::run(&job.resolve()?, &AtomicBool::new(false), &mut |_| {})?;
+        cache.write(job, &result)?;
+    }
+    Ok(cache.read(job)?)
 }

@@ -115,6 +115,11 @@ impl Point<'_> {
         Ok(Scenario::parse(&self.text, &self.folder.join(files::SCENARIO))?.resolve()?)
     }
 
+    /// What tells it from the other points but for its seed, behind the variant of the scenario if there is one.
+    pub(super) fn label(&self, variant: &str) -> String {
+        [variant, &grid::label(self.choice)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+
     /// Whether its folder holds a whole run of exactly this scenario by this version.
     pub(super) fn is_finished(&self) -> bool {
         let same = fs::read_to_string(self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);

@@ -10,13 +10,14 @@ use pliant_sim::scenario::{Override, Resolved, Scenario};
 use pliant_sim::suggest::nearest;
 use serde::Deserialize;
 
-use super::{HowArguments, run_one};
-use crate::compare::agreement::{Measure, measures};
+use super::run::{TestbedArguments, run_one};
+use crate::agreement::{Measure, measures};
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::files::{read_text, write_atomically};
-use crate::progress::Display;
+use crate::progress::RunProgress;
 use crate::stdout::{print, print_rows};
-use crate::{Ending, flags, interrupt, scenarios};
+use crate::{flags, interrupt, scenarios};
 
 /// Name of the file of records, beside the document made of them.
 pub(crate) const FILE: &str = "testbed.json";
@@ -47,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = flags::whole::<u32>(1..=99))]
     runs: Option<u32>,
     #[command(flatten)]
-    how: HowArguments,
+    how: TestbedArguments,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
@@ -59,13 +60,13 @@ pub(crate) struct Arguments {
 struct ClaimsFile {
     runs: u32,
     tolerance: f64,
-    claims: Vec<Held>,
+    claims: Vec<ClaimSpec>,
 }
 
 /// A measure that is held to the simulator's.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Held {
+struct ClaimSpec {
     scenario: String,
     #[serde(default)]
     variant: String,
@@ -147,7 +148,7 @@ impl Found {
     }
 
     /// What a claim is about, or an error that names the nearest measure.
-    fn record(&self, claim: &Held, tolerance: f64, runs: u32) -> Result<TestbedRecord, CliError> {
+    fn record(&self, claim: &ClaimSpec, tolerance: f64, runs: u32) -> Result<TestbedRecord, CliError> {
         let Some((unit, simulated, real)) = self.measures.get(&claim.measure) else {
             let near = nearest(&claim.measure, self.measures.keys().map(String::as_str));
             let hint = near.map_or(String::new(), |near| format!(", did you mean `{near}`?"));
@@ -182,7 +183,7 @@ fn median(values: &[f64]) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let file = ClaimsFile::load(&arguments.claims)?;
     let runs = arguments.runs.unwrap_or(file.runs);
     let names = file.scenarios();
@@ -212,13 +213,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
         for (variant, resolved) in variants {
             let mut found = Found::default();
             for scenario in &resolved {
-                let display = Display::new(1, arguments.quiet);
+                let display = RunProgress::new(1, arguments.quiet);
                 let simulated = crate::run::run_one(scenario, interrupt, &display)?;
                 drop(display);
                 let (real, headroom) = run_one(scenario, &arguments.how, interrupt, arguments.quiet)?;
                 if interrupt.load(Ordering::Relaxed) {
                     eprintln!("interrupted: what was under way is not recorded");
-                    return Ok(Ending::Interrupted);
+                    return Ok(ExitStatus::Interrupted);
                 }
                 found.idle.push(headroom.idle);
                 let measures = measures(scenario.spec.sample_interval, &simulated, &real);
@@ -239,7 +240,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Ending, CliError> {
     }
     print_rows(&rows)?;
     print(&format!("written to {}\n", arguments.records.display()))?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Variants of a scenario that have claims.
@@ -282,10 +283,10 @@ mod tests {
         assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
     }
 
-    fn claim(measure: &str) -> Held {
+    fn claim(measure: &str) -> ClaimSpec {
         let measure = measure.to_owned();
         let text = String::new;
-        Held { scenario: text(), variant: text(), figures: Vec::new(), claim: text(), measure, why: None }
+        ClaimSpec { scenario: text(), variant: text(), figures: Vec::new(), claim: text(), measure, why: None }
     }
 
     /// What an overloaded run measured is no result; the simulator's is one all the same.

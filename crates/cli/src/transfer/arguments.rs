@@ -8,12 +8,12 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use pliant_net::connection::Keys;
-use pliant_net::flow::{Classes, FlowError, FlowSettings, TransportName};
+use pliant_net::flow::{Classes, FlowError, FlowSettings, SocketTransport};
 use pliant_net::transfer::{Settings, Source, Target};
 use pliant_proto::contract::{Contract, ContractError};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
-use pliant_sim::scenario::TransportName as Simulated;
+use pliant_sim::families::{EXPRESS_PASS, FLEX_PASS, NEAR_OPT};
 
 use crate::error::CliError;
 use crate::flags;
@@ -187,15 +187,15 @@ pub(super) struct OutputArgs {
 /// Names that `--transport` takes; unsaid, so are `weighted`, short for `weighted-fair`, and scenarios' names for
 /// transports with credits. One that is known but refused has its reason.
 fn transports() -> PossibleValuesParser {
-    let hidden = [Simulated::NearOpt.name(), Simulated::ExpressPass.name(), Simulated::FlexPass.name(), "weighted"];
-    let names = TransportName::all().map(TransportName::name).map(PossibleValue::new);
+    let hidden = [NEAR_OPT, EXPRESS_PASS, FLEX_PASS, "weighted"];
+    let names = SocketTransport::all().map(SocketTransport::name).map(PossibleValue::new);
     PossibleValuesParser::new(names.chain(hidden.map(|name| PossibleValue::new(name).hide(true))))
 }
 
 /// The name that a socket's transport has here, of one that may have a scenario's.
 fn socket_name(name: &str) -> &str {
     let bare = |name: &str| name.replace('-', "");
-    TransportName::all().map(TransportName::name).find(|known| bare(known) == bare(name)).unwrap_or(name)
+    SocketTransport::all().map(SocketTransport::name).find(|known| bare(known) == bare(name)).unwrap_or(name)
 }
 
 /// What a receiver, or all sources together, may have under way.
@@ -259,11 +259,11 @@ impl ConnectionArgs {
 
 impl SendArgs {
     pub(super) fn settings(&self) -> Result<Settings, CliError> {
-        if self.transport == Simulated::NearOpt.name() {
+        if self.transport == NEAR_OPT {
             let why = "--transport near-opt needs an oracle, which exists in the simulator only";
             return Err(CliError::User(why.to_owned()));
         }
-        let transport: TransportName = socket_name(&self.transport).parse().map_err(CliError::User)?;
+        let transport: SocketTransport = socket_name(&self.transport).parse().map_err(CliError::User)?;
         let weight = self.weight.unwrap_or(1.0);
         let contract =
             Contract { min_delivery: self.min_delivery, min_share: self.min_share, weight, ..Contract::default() };

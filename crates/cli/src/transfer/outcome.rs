@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pliant_net::connection::{Keys, Refused};
-use pliant_net::flow::{Family, TransportName};
+use pliant_net::flow::{Protocol, SocketTransport};
 use pliant_net::transfer::{Received, Sent, Settings};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::transport::Statistics;
@@ -54,20 +54,20 @@ pub(super) struct Outcome {
     replayed: u64,
 }
 
-/// The transport of a sender that wanted one, and agreed with its peer on a family.
-fn agreed(wanted: TransportName, family: Family) -> &'static str {
-    match (wanted, family) {
-        (TransportName::Tcp(controller), _) => controller.name(),
+/// The transport of a sender that wanted one, and agreed with its peer on a protocol.
+fn agreed(wanted: SocketTransport, protocol: Protocol) -> &'static str {
+    match (wanted, protocol) {
+        (SocketTransport::Tcp(controller), _) => controller.name(),
         // A peer without a line rate gives no credits.
-        (_, Family::Tcp) => Algorithm::Dctcp.name(),
+        (_, Protocol::Tcp) => Algorithm::Dctcp.name(),
         (other, _) => other.name(),
     }
 }
 
 /// What a sender that wanted credits is told if it got none.
-pub(super) fn without_credits(wanted: TransportName, family: Family) -> Option<String> {
-    let wants = matches!(wanted, TransportName::ExpressPass | TransportName::FlexPass) && family == Family::Tcp;
-    let (wanted, agreed) = (wanted.name(), agreed(wanted, family));
+pub(super) fn without_credits(wanted: SocketTransport, protocol: Protocol) -> Option<String> {
+    let wants = matches!(wanted, SocketTransport::ExpressPass | SocketTransport::FlexPass) && protocol == Protocol::Tcp;
+    let (wanted, agreed) = (wanted.name(), agreed(wanted, protocol));
     wants.then(|| {
         format!("the receiver gives no credits (`pliant recv --line-rate RATE`): sent by {agreed}, not {wanted}")
     })
@@ -77,7 +77,7 @@ pub(super) fn without_credits(wanted: TransportName, family: Family) -> Option<S
 struct Common<'o> {
     bytes: u64,
     elapsed: Duration,
-    family: Family,
+    protocol: Protocol,
     statistics: &'o Statistics,
     refused: Refused,
     hash: Option<String>,
@@ -85,12 +85,12 @@ struct Common<'o> {
 
 impl Outcome {
     pub(super) fn sent(file: &str, to: SocketAddr, settings: &Settings, sent: &Sent) -> Self {
-        let Sent { bytes, elapsed, family, ref statistics, refused, clock_offset, .. } = *sent;
+        let Sent { bytes, elapsed, protocol, ref statistics, refused, clock_offset, .. } = *sent;
         let hash = sent.hash.map(|hash| hash.to_string());
-        let common = Common { bytes, elapsed, family, statistics, refused, hash };
+        let common = Common { bytes, elapsed, protocol, statistics, refused, hash };
         let us = |ns: f64| Some(ns * 1e-3);
         Self {
-            transport: agreed(settings.flow.transport, family),
+            transport: agreed(settings.flow.transport, protocol),
             clock_offset_us: us(clock_offset.ns as f64),
             clock_uncertainty_us: us(clock_offset.uncertainty_ns as f64),
             ..Self::new("sent", file.to_owned(), to, settings, common)
@@ -98,27 +98,27 @@ impl Outcome {
     }
 
     pub(super) fn received(settings: &Settings, received: &Received) -> Self {
-        let Received { from, bytes, elapsed, family, ref statistics, refused, .. } = *received;
+        let Received { from, bytes, elapsed, protocol, ref statistics, refused, .. } = *received;
         let file = received.path.as_ref().map_or(received.name.clone(), |path| path.display().to_string());
         let hash = received.hash.map(|hash| hash.to_string());
-        let common = Common { bytes, elapsed, family, statistics, refused, hash };
+        let common = Common { bytes, elapsed, protocol, statistics, refused, hash };
         let missing = received.missing.iter().map(|range| (range.start, range.end)).collect();
         Self { missing, ..Self::new("received", file, from, settings, common) }
     }
 
     fn new(direction: &'static str, file: String, peer: SocketAddr, settings: &Settings, common: Common<'_>) -> Self {
-        let Common { bytes, elapsed, family, statistics, refused, hash } = common;
+        let Common { bytes, elapsed, protocol, statistics, refused, hash } = common;
         let elapsed_s = elapsed.as_secs_f64();
         let per = |amount: f64, unit: f64| if unit > 0.0 { amount / unit } else { 0.0 };
         Self {
             direction,
             file,
             peer,
-            transport: match family {
-                Family::Tcp => "tcp",
-                Family::ExpressPass => TransportName::ExpressPass.name(),
-                Family::FlexPass => TransportName::FlexPass.name(),
-                Family::Atp => TransportName::Atp.name(),
+            transport: match protocol {
+                Protocol::Tcp => "tcp",
+                Protocol::ExpressPass => SocketTransport::ExpressPass.name(),
+                Protocol::FlexPass => SocketTransport::FlexPass.name(),
+                Protocol::Atp => SocketTransport::Atp.name(),
             },
             encrypted: settings.keys != Keys::Plain,
             bytes,

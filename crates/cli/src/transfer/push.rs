@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use pliant_net::flow::{FlowSettings, TransportName};
+use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{self, Fetched, Offer, Served, Settings, TransferError};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
@@ -12,12 +12,13 @@ use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::one_line::OneLine;
 use serde::Serialize;
 
-use super::Display;
 use super::arguments::{ConnectionArgs, DEFAULT_LISTEN, OutputArgs, buffer, parse_address, target_of};
 use super::outcome::process_cpu;
+use super::progress::TransferProgress;
 use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::stdout::print_result;
-use crate::{Ending, flags, interrupt};
+use crate::{flags, interrupt};
 
 const OFFER_EXAMPLES: &str = "\
 Examples:
@@ -90,11 +91,11 @@ pub(crate) struct FetchArgs {
 
 /// The flow of either side.
 fn flow(weight: f64) -> FlowSettings {
-    let transport = TransportName::Tcp(Algorithm::WeightedFair);
+    let transport = SocketTransport::Tcp(Algorithm::WeightedFair);
     FlowSettings { transport, contract: Contract { weight, ..Contract::default() }, ..FlowSettings::default() }
 }
 
-pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
+pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
     let settings = arguments.connection.settings(&FlowSettings { rate_cap: arguments.rate_cap, ..flow(1.0) })?;
     let offer = Offer::bind(arguments.listen, &arguments.file, settings)?;
     let offered = offer.offered();
@@ -105,7 +106,7 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
     let served = offer.serve((arguments.count > 0).then_some(arguments.count), interrupt::listen(""), |served| {
         let printed = match served {
             Ok(served) => {
-                let sent = Sent::new(&offered.name, &served);
+                let sent = OfferOutcome::new(&offered.name, &served);
                 print_result(&sent, || sent.line(), arguments.output.json)
             }
             Err(error) => {
@@ -116,37 +117,37 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<Ending, CliError> {
         failed = failed.take().or(printed.err());
     });
     match (served, failed) {
-        (Err(TransferError::Interrupted), _) => Ok(Ending::Interrupted),
+        (Err(TransferError::Interrupted), _) => Ok(ExitStatus::Interrupted),
         (Err(error), _) => Err(error.into()),
         (Ok(()), Some(error)) => Err(error),
-        (Ok(()), None) => Ok(Ending::Done),
+        (Ok(()), None) => Ok(ExitStatus::Done),
     }
 }
 
-pub(crate) fn fetch(arguments: &FetchArgs) -> Result<Ending, CliError> {
+pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
     let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
     let settings = Settings { bind: arguments.bind, ..arguments.connection.settings(&flow)? };
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
-    let display = Display::new(arguments.output.quiet);
+    let display = TransferProgress::new(arguments.output.quiet);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
     let lost = |error: &TransferError| eprintln!("lost: {}", OneLine(error));
     let fetched =
         transfer::fetch(&arguments.sources, &target, &settings, interrupt::listen(kept), |p| display.show(p), lost);
     drop(display);
     match fetched {
-        Err(TransferError::Interrupted) => Ok(Ending::Interrupted),
+        Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
         fetched => {
-            let arrived = Arrived::new(&fetched?);
+            let arrived = FetchOutcome::new(&fetched?);
             print_result(&arrived, || arrived.line(), arguments.output.json)?;
-            Ok(Ending::Done)
+            Ok(ExitStatus::Done)
         }
     }
 }
 
 /// What one receiver was sent.
 #[derive(Serialize)]
-struct Sent<'s> {
+struct OfferOutcome<'s> {
     direction: &'static str,
     file: &'s str,
     peer: SocketAddr,
@@ -159,7 +160,7 @@ struct Sent<'s> {
     marks: u64,
 }
 
-impl<'s> Sent<'s> {
+impl<'s> OfferOutcome<'s> {
     fn new(file: &'s str, served: &Served) -> Self {
         let Served { to, elapsed, weight, ref statistics } = *served;
         Self {
@@ -185,7 +186,7 @@ impl<'s> Sent<'s> {
 
 /// What came from one source.
 #[derive(Serialize)]
-struct From {
+struct SourceOutcome {
     address: SocketAddr,
     symbols: u64,
     excess_symbols: u64,
@@ -196,7 +197,7 @@ struct From {
 
 /// What was fetched.
 #[derive(Serialize)]
-struct Arrived {
+struct FetchOutcome {
     direction: &'static str,
     file: String,
     bytes: u64,
@@ -210,15 +211,15 @@ struct Arrived {
     whole_blocks: u32,
     decoded_blocks: u32,
     blake3: String,
-    sources: Vec<From>,
+    sources: Vec<SourceOutcome>,
 }
 
-impl Arrived {
+impl FetchOutcome {
     fn new(fetched: &Fetched) -> Self {
         let Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, .. } = fetched;
         let elapsed_s = elapsed.as_secs_f64();
         let per = |amount: f64, unit: f64| if unit > 0.0 { amount / unit } else { 0.0 };
-        let from = |source: &transfer::FromSource| From {
+        let from = |source: &transfer::FromSource| SourceOutcome {
             address: source.address,
             symbols: source.symbols,
             excess_symbols: source.excess_symbols,
@@ -244,7 +245,7 @@ impl Arrived {
         let Self { file, bytes, kept_bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, .. } = self;
         let Self { decoded_blocks, blake3, sources, .. } = self;
         let kept = if *kept_bytes > 0 { format!(", {kept_bytes} of them kept from before,") } else { String::new() };
-        let share = |source: &From| format!("{} of {}", source.symbols, source.address);
+        let share = |source: &SourceOutcome| format!("{} of {}", source.symbols, source.address);
         let shares: Vec<String> = sources.iter().map(share).collect();
         format!(
             "fetched {file}: {bytes} bytes{kept} in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \

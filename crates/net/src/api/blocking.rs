@@ -9,9 +9,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use pliant_proto::contract::Contract;
+use pliant_proto::transport::atp::SizeClass;
 use tokio::io::ReadBuf;
 
-use super::{MessageReceiver, MessageSender, Report, Settings, SizeClass};
+use super::messages::{MessageReceiver, MessageSender};
+use super::report::Report;
+use super::{node, stream};
+use crate::transfer::Settings;
 
 /// Wakes a thread.
 struct Unpark(Thread);
@@ -34,17 +38,17 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A node whose calls wait.
-pub struct Node(super::Node);
+pub struct Node(node::Node);
 
 impl Node {
     /// See [`super::Node::client`].
     pub fn client(address: SocketAddr, settings: Settings) -> io::Result<Self> {
-        super::Node::client(address, settings).map(Self)
+        node::Node::client(address, settings).map(Self)
     }
 
     /// See [`super::Node::bind`].
     pub fn bind(address: SocketAddr, settings: Settings) -> io::Result<Self> {
-        super::Node::bind(address, settings).map(Self)
+        node::Node::bind(address, settings).map(Self)
     }
 
     /// The socket's address.
@@ -74,7 +78,7 @@ impl Node {
 }
 
 /// A byte stream whose calls wait.
-pub struct Stream(super::Stream);
+pub struct Stream(stream::Stream);
 
 impl Stream {
     /// Ends what goes out, and waits until the peer has all of it.

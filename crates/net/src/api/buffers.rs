@@ -7,27 +7,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use pliant_proto::packet::ByteRange;
+use pliant_proto::transport::any::AnyRequest;
 use pliant_proto::transport::atp::SizeClass;
 use pliant_proto::transport::{Event, Statistics};
 
-use super::messages::Delivery;
+use super::report::Delivery;
 use crate::connection::{Closed, ConnectionId};
-use crate::driver::{Application, Place};
-use crate::flow::{Family, WAITING_BUFFERS};
+use crate::driver::{Application, PayloadLocation};
+use crate::flow::{Protocol, WAITING_BUFFERS};
 
 /// One connection, shared.
-pub(super) struct Shared(Mutex<Buffers>);
+pub(super) struct SharedConnection(Mutex<Buffers>);
 
-impl Shared {
+impl SharedConnection {
     pub(super) fn new(peer: SocketAddr, receive_buffer: u64, messages: bool) -> Self {
         Self(Mutex::new(Buffers {
             peer,
             receive_buffer,
             connection: None,
-            family: None,
-            phase: Phase::Calling,
-            outgoing: Outgoing { messages, ..Outgoing::default() },
-            incoming: Incoming::new(receive_buffer, messages),
+            protocol: None,
+            status: Status::Calling,
+            outgoing: SendBuffer { messages, ..SendBuffer::default() },
+            incoming: ReceiveBuffer::new(receive_buffer, messages),
             wanted: Wanted::default(),
             sender: Statistics::default(),
             receiver: Statistics::default(),
@@ -43,7 +44,7 @@ impl Shared {
 
 /// Where the connection stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub(super) enum Status {
     Calling,
     Open,
     Closed(Closed),
@@ -67,7 +68,7 @@ pub(super) struct Wanted {
 
 /// What goes out.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct SendBuffer {
     messages: bool,
     /// The stream from `base` on.
     stream: VecDeque<u8>,
@@ -81,7 +82,7 @@ pub(super) struct Outgoing {
 }
 
 /// What came in.
-pub(super) struct Incoming {
+pub(super) struct ReceiveBuffer {
     /// A stream's byte `n` lies at `n` modulo its length.
     window: Box<[u8]>,
     delivered: u64,
@@ -100,7 +101,7 @@ pub(super) struct Incoming {
     count: u32,
 }
 
-impl Incoming {
+impl ReceiveBuffer {
     fn new(receive_buffer: u64, messages: bool) -> Self {
         Self {
             window: if messages { Box::default() } else { vec![0; receive_buffer as usize].into() },
@@ -189,10 +190,10 @@ pub(super) struct Buffers {
     pub(super) peer: SocketAddr,
     pub(super) receive_buffer: u64,
     pub(super) connection: Option<ConnectionId>,
-    pub(super) family: Option<Family>,
-    pub(super) phase: Phase,
-    pub(super) outgoing: Outgoing,
-    pub(super) incoming: Incoming,
+    pub(super) protocol: Option<Protocol>,
+    pub(super) status: Status,
+    pub(super) outgoing: SendBuffer,
+    pub(super) incoming: ReceiveBuffer,
     pub(super) wanted: Wanted,
     pub(super) sender: Statistics,
     pub(super) receiver: Statistics,
@@ -212,9 +213,17 @@ impl Buffers {
         }
     }
 
+    /// Nothing more goes either way. What it was closed for first stands.
+    pub(super) fn close(&mut self, why: Closed) {
+        if !matches!(self.status, Status::Closed(_)) {
+            self.status = Status::Closed(why);
+        }
+        self.wake();
+    }
+
     /// Why nothing more goes either way, if so.
     pub(super) fn failure(&self) -> Option<io::Error> {
-        let Phase::Closed(why) = &self.phase else { return None };
+        let Status::Closed(why) = &self.status else { return None };
         let kind = match why {
             Closed::NoAnswer(_) | Closed::Silent(_) => io::ErrorKind::TimedOut,
             Closed::ByPeer { .. } | Closed::Reset => io::ErrorKind::ConnectionReset,
@@ -267,9 +276,9 @@ impl Buffers {
         self.outgoing.whole.len() as u32
     }
 
-    fn read(&self, place: Place, payload: &mut [u8]) {
-        match place {
-            Place::Stream(offset) => {
+    fn read(&self, location: PayloadLocation, payload: &mut [u8]) {
+        match location {
+            PayloadLocation::Stream(offset) => {
                 let skip = (offset - self.outgoing.base) as usize;
                 let (front, back) = self.outgoing.stream.as_slices();
                 let first = front.get(skip..).unwrap_or_default();
@@ -279,15 +288,15 @@ impl Buffers {
                 let rest = payload.len() - count;
                 payload[count..].copy_from_slice(&back[from..from + rest]);
             }
-            Place::Message { message, offset, .. } => {
+            PayloadLocation::Message { message, offset, .. } => {
                 let bytes = &self.outgoing.whole[message as usize];
                 payload.copy_from_slice(&bytes[offset as usize..][..payload.len()]);
             }
-            Place::Symbol { .. } => unreachable!("programs send streams and messages"),
+            PayloadLocation::Symbol { .. } => unreachable!("programs send streams and messages"),
         }
     }
 
-    fn event(&mut self, event: Event) -> io::Result<()> {
+    fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
         match event {
             Event::Deliver(ByteRange { end, .. }) => self.incoming.delivered = end,
             Event::DeliverMessage { message, bytes } => self.incoming.deliver_message(message, bytes)?,
@@ -302,13 +311,7 @@ impl Buffers {
                 self.outgoing.finished = true;
                 self.outgoing.whole = Vec::new();
             }
-            Event::Connected
-            | Event::Ask(_)
-            | Event::AskHost(_)
-            | Event::GiveUp { .. }
-            | Event::Decode { .. }
-            | Event::DeliverSymbol { .. }
-            | Event::ToController(_) => return Ok(()),
+            Event::Connected | Event::Ask(_) | Event::GiveUp { .. } | Event::DeliverSymbol { .. } => return Ok(()),
         }
         self.wake();
         Ok(())
@@ -321,19 +324,21 @@ impl Buffers {
 }
 
 /// A connection's application: its bytes are in buffers.
-pub(super) struct Port(pub(super) std::sync::Arc<Shared>);
+pub(super) struct BufferedApplication(pub(super) std::sync::Arc<SharedConnection>);
 
-impl Application for Port {
-    fn read(&mut self, place: Place, payload: &mut [u8]) -> io::Result<()> {
-        self.0.lock().read(place, payload);
+impl Application for BufferedApplication {
+    fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
+        self.0.lock().read(location, payload);
         Ok(())
     }
 
-    fn write(&mut self, place: Place, payload: &[u8]) -> io::Result<()> {
+    fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
         let mut buffers = self.0.lock();
-        match place {
-            Place::Stream(offset) if !buffers.incoming.window.is_empty() => buffers.incoming.copy_in(offset, payload),
-            Place::Message { message, offset, length } if buffers.outgoing.messages => {
+        match location {
+            PayloadLocation::Stream(offset) if !buffers.incoming.window.is_empty() => {
+                buffers.incoming.copy_in(offset, payload);
+            }
+            PayloadLocation::Message { message, offset, length } if buffers.outgoing.messages => {
                 buffers.incoming.message(message, offset, length, payload);
             }
             _ => {}
@@ -341,7 +346,7 @@ impl Application for Port {
         Ok(())
     }
 
-    fn event(&mut self, event: Event) -> io::Result<()> {
+    fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
         self.0.lock().event(event)
     }
 }

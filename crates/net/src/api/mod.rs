@@ -21,31 +21,17 @@
 
 pub mod blocking;
 mod buffers;
+mod handle;
 mod messages;
 mod node;
+mod node_driver;
+mod report;
+mod shared_node;
 mod stream;
 
 pub use crate::transfer::Settings;
-pub use messages::{Delivery, MessageReceiver, MessageSender};
+pub use messages::{MessageReceiver, MessageSender};
 pub use node::Node;
 pub use pliant_proto::transport::atp::SizeClass;
+pub use report::{Delivery, Report};
 pub use stream::Stream;
-
-use std::net::SocketAddr;
-
-use pliant_proto::transport::Statistics;
-
-use crate::flow::Family;
-
-/// How a connection stands.
-#[derive(Clone, Copy, Debug)]
-pub struct Report {
-    /// The peer.
-    pub peer: SocketAddr,
-    /// How data is carried.
-    pub family: Family,
-    /// What the transport that sends has counted, as of its last turn.
-    pub sender: Statistics,
-    /// What the transport that receives has counted.
-    pub receiver: Statistics,
-}

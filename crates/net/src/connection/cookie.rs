@@ -8,7 +8,7 @@ use pliant_proto::time::{Instant, Span};
 use super::datagram::COOKIE_BYTES;
 
 /// How long a cookie is good for.
-const LIFETIME: Span = Span::from_secs(10);
+pub(super) const LIFETIME: Span = Span::from_secs(10);
 const TIME_BYTES: usize = 8;
 
 /// Makes and checks cookies: the time, and a keyed hash of it, the peer's address and its connection.

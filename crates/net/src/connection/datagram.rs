@@ -4,10 +4,12 @@
 //!  byte   0       1              2          3      4..8
 //!         0x51    version|kind   security   zero   see below
 //!
-//!  Hello    4..8 initiator's connection  8..32 cookie, zero for none            then the handshake's first message
-//!  Cookie   4..8 initiator's connection  8..32 cookie
+//!  Hello    4..8 initiator's connection  8..16 nonce  16..40 cookie             then the handshake's first message
+//!           with no cookie yet (zeros) that is all
+//!  Cookie   4..8 initiator's connection  8..16 the hello's nonce  16..40 cookie
 //!  Welcome  4..8 initiator's connection  8..12 responder's connection           then the handshake's second message
-//!  Refusal  4..8 initiator's connection  8 why  9 the version that is spoken
+//!  Refusal  4..8 initiator's connection  8 why  9 the version that is spoken    then the hello's nonce (8 bytes), unless
+//!           the hello is of another version
 //!  Reset    4..8 the connection that is not known here  8..24 token
 //!  Sealed   2 key epoch  4..8 receiver's connection  8..16 packet number        then ciphertext and tag (16 bytes)
 //!  Control  4..8 receiver's connection                                          then a frame; plain connections only
@@ -23,7 +25,10 @@ pub(super) const MAGIC: u8 = 0x51;
 /// First byte of packets, sealed or plain.
 pub(super) const PACKET_MAGIC: u8 = 0x50;
 /// Version of this layer, in the upper half of the second byte.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+
+/// Bytes of a hello's nonce.
+pub(super) const NONCE_BYTES: usize = 8;
 
 /// Bytes of a cookie.
 pub(super) const COOKIE_BYTES: usize = 24;
@@ -35,11 +40,13 @@ pub const SEALED_HEADER_BYTES: usize = 16;
 pub const TAG_BYTES: usize = 16;
 
 const HEADER_BYTES: usize = 8;
-const HELLO_HEADER_BYTES: usize = HEADER_BYTES + COOKIE_BYTES;
+const HELLO_HEADER_BYTES: usize = HEADER_BYTES + NONCE_BYTES + COOKIE_BYTES;
 const WELCOME_HEADER_BYTES: usize = HEADER_BYTES + 4;
 /// A reset and a refusal are no longer than the shortest datagram that they answer.
 const RESET_BYTES: usize = HEADER_BYTES + TOKEN_BYTES;
-const REFUSAL_BYTES: usize = HEADER_BYTES + 2;
+const REFUSAL_BYTES: usize = HEADER_BYTES + 2 + NONCE_BYTES;
+/// What every version understands: the refusal of a version.
+const VERSION_REFUSAL_BYTES: usize = HEADER_BYTES + 2;
 
 const KIND_HELLO: u8 = 0;
 const KIND_COOKIE: u8 = 1;
@@ -88,6 +95,8 @@ pub enum Datagram {
         security: Security,
         /// The initiator's connection.
         initiator: u32,
+        /// What the answer must repeat.
+        nonce: [u8; NONCE_BYTES],
         /// The cookie it was given, or zeros.
         cookie: [u8; COOKIE_BYTES],
         /// Where the handshake's first message lies.
@@ -97,6 +106,8 @@ pub enum Datagram {
     Cookie {
         /// The initiator's connection.
         initiator: u32,
+        /// The nonce of the hello that it answers.
+        nonce: [u8; NONCE_BYTES],
         /// The cookie.
         cookie: [u8; COOKIE_BYTES],
     },
@@ -117,6 +128,8 @@ pub enum Datagram {
         code: RefusalCode,
         /// The version that is spoken.
         version: u8,
+        /// The nonce of the hello that it answers; `None` where the hello was of another version.
+        nonce: Option<[u8; NONCE_BYTES]>,
     },
     /// The connection is not known (any more).
     Reset {
@@ -164,12 +177,13 @@ pub fn decode(bytes: &[u8]) -> Option<Datagram> {
     let kind = version_and_kind & 0xf;
     if version_and_kind >> 4 != VERSION {
         // What a refusal says must be understood by every version.
-        if kind == KIND_REFUSAL && bytes.len() == REFUSAL_BYTES && bytes[HEADER_BYTES] == RefusalCode::Version as u8 {
+        let refuses = bytes.len() == VERSION_REFUSAL_BYTES && bytes[HEADER_BYTES] == RefusalCode::Version as u8;
+        if kind == KIND_REFUSAL && refuses {
             let version = version_and_kind >> 4;
-            return Some(Datagram::Refusal { initiator: id, code: RefusalCode::Version, version });
+            return Some(Datagram::Refusal { initiator: id, code: RefusalCode::Version, version, nonce: None });
         }
         // Answered only where it cannot start a dialogue of two answers, and by less than was asked.
-        let is_hello = kind == KIND_HELLO && bytes.len() >= HELLO_HEADER_BYTES;
+        let is_hello = kind == KIND_HELLO && bytes.len() > VERSION_REFUSAL_BYTES;
         return is_hello.then_some(Datagram::OtherVersion { version: version_and_kind >> 4, initiator: id });
     }
     let rest = |from: usize| (bytes.len() >= from).then_some(from..bytes.len());
@@ -178,12 +192,14 @@ pub fn decode(bytes: &[u8]) -> Option<Datagram> {
         KIND_HELLO => Some(Datagram::Hello {
             security: Security::from_octet(security)?,
             initiator: id,
-            cookie: array(bytes, HEADER_BYTES)?,
+            nonce: array(bytes, HEADER_BYTES)?,
+            cookie: array(bytes, HEADER_BYTES + NONCE_BYTES)?,
             message: rest(HELLO_HEADER_BYTES)?,
         }),
         KIND_COOKIE => {
             exactly(HELLO_HEADER_BYTES)?;
-            Some(Datagram::Cookie { initiator: id, cookie: array(bytes, HEADER_BYTES)? })
+            let (nonce, cookie) = (array(bytes, HEADER_BYTES)?, array(bytes, HEADER_BYTES + NONCE_BYTES)?);
+            Some(Datagram::Cookie { initiator: id, nonce, cookie })
         }
         KIND_WELCOME if security == 0 => Some(Datagram::Welcome {
             initiator: id,
@@ -192,9 +208,10 @@ pub fn decode(bytes: &[u8]) -> Option<Datagram> {
         }),
         KIND_REFUSAL => {
             exactly(REFUSAL_BYTES)?;
-            let codes = [RefusalCode::Version, RefusalCode::Security, RefusalCode::Busy];
+            let codes = [RefusalCode::Security, RefusalCode::Busy];
             let code = codes.into_iter().find(|code| *code as u8 == bytes[HEADER_BYTES])?;
-            Some(Datagram::Refusal { initiator: id, code, version: bytes[HEADER_BYTES + 1] })
+            let nonce = Some(array(bytes, VERSION_REFUSAL_BYTES)?);
+            Some(Datagram::Refusal { initiator: id, code, version: bytes[HEADER_BYTES + 1], nonce })
         }
         KIND_RESET => {
             exactly(RESET_BYTES)?;
@@ -217,20 +234,45 @@ fn header(kind: u8, octet: u8, id: u32) -> [u8; HEADER_BYTES] {
     [MAGIC, VERSION << 4 | kind, octet, 0, a, b, c, d]
 }
 
-pub(super) fn hello(security: Security, initiator: u32, cookie: &[u8; COOKIE_BYTES], message: &[u8]) -> Vec<u8> {
-    [&header(KIND_HELLO, security as u8, initiator)[..], cookie, message].concat()
+/// What a hello says before the handshake's message, which fits no other hello.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct HelloHeader {
+    pub(super) security: Security,
+    pub(super) initiator: u32,
+    pub(super) nonce: [u8; NONCE_BYTES],
+    pub(super) cookie: [u8; COOKIE_BYTES],
 }
 
-pub(super) fn cookie(initiator: u32, cookie: &[u8; COOKIE_BYTES]) -> Vec<u8> {
-    [&header(KIND_COOKIE, 0, initiator)[..], cookie].concat()
+impl HelloHeader {
+    pub(super) fn encode(&self) -> [u8; HELLO_HEADER_BYTES] {
+        let mut bytes = [0; HELLO_HEADER_BYTES];
+        let (first, rest) = bytes.split_at_mut(HEADER_BYTES);
+        first.copy_from_slice(&header(KIND_HELLO, self.security as u8, self.initiator));
+        rest[..NONCE_BYTES].copy_from_slice(&self.nonce);
+        rest[NONCE_BYTES..].copy_from_slice(&self.cookie);
+        bytes
+    }
+}
+
+pub(super) fn hello(header: &HelloHeader, message: &[u8]) -> Vec<u8> {
+    [&header.encode()[..], message].concat()
+}
+
+pub(super) fn cookie(initiator: u32, nonce: [u8; NONCE_BYTES], cookie: &[u8; COOKIE_BYTES]) -> Vec<u8> {
+    [&header(KIND_COOKIE, 0, initiator)[..], &nonce, cookie].concat()
 }
 
 pub(super) fn welcome(initiator: u32, responder: u32, message: &[u8]) -> Vec<u8> {
     [&header(KIND_WELCOME, 0, initiator)[..], &responder.to_be_bytes(), message].concat()
 }
 
-pub(super) fn refusal(initiator: u32, code: RefusalCode) -> Vec<u8> {
-    [&header(KIND_REFUSAL, 0, initiator)[..], &[code as u8, VERSION]].concat()
+pub(super) fn refusal(initiator: u32, code: RefusalCode, nonce: [u8; NONCE_BYTES]) -> Vec<u8> {
+    [&header(KIND_REFUSAL, 0, initiator)[..], &[code as u8, VERSION], &nonce].concat()
+}
+
+/// Refuses a hello of another version, of which the nonce is not known.
+pub(super) fn refusal_of_version(initiator: u32) -> Vec<u8> {
+    [&header(KIND_REFUSAL, 0, initiator)[..], &[RefusalCode::Version as u8, VERSION]].concat()
 }
 
 pub(super) fn reset(connection: u32, token: &[u8; TOKEN_BYTES]) -> Vec<u8> {
@@ -248,6 +290,8 @@ pub(super) fn control(connection: u32, frame: &[u8]) -> Vec<u8> {
     [&header(KIND_CONTROL, 0, connection)[..], frame].concat()
 }
 
+/// Bytes that prove that a peer can receive at an address.
+pub(super) const CHALLENGE_BYTES: usize = 8;
 /// Longest reason that a [`Frame::Close`] gives, in bytes.
 pub(super) const MAX_REASON_BYTES: usize = 200;
 /// Longest notice, in bytes.
@@ -269,6 +313,10 @@ pub(super) enum Frame {
     },
     /// A few bytes of the application's, which may be lost, repeated (by who is plain) or overtaken.
     Notice(Vec<u8>),
+    /// Is to be answered from where it arrives (RFC 9000 section 8.2).
+    PathChallenge([u8; CHALLENGE_BYTES]),
+    /// The answer, which repeats it.
+    PathResponse([u8; CHALLENGE_BYTES]),
 }
 
 impl Frame {
@@ -276,15 +324,19 @@ impl Frame {
     const PONG: u8 = 2;
     const CLOSE: u8 = 3;
     const NOTICE: u8 = 4;
+    const PATH_CHALLENGE: u8 = 5;
+    const PATH_RESPONSE: u8 = 6;
 
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Ping => vec![Self::PING],
             Self::Pong => vec![Self::PONG],
             Self::Close { code, reason } => {
-                [&[Self::CLOSE, *code], crate::cut(reason, MAX_REASON_BYTES).as_bytes()].concat()
+                [&[Self::CLOSE, *code], crate::text::truncated(reason, MAX_REASON_BYTES).as_bytes()].concat()
             }
             Self::Notice(content) => [&[Self::NOTICE], &content[..]].concat(),
+            Self::PathChallenge(challenge) => [&[Self::PATH_CHALLENGE], &challenge[..]].concat(),
+            Self::PathResponse(challenge) => [&[Self::PATH_RESPONSE], &challenge[..]].concat(),
         }
     }
 
@@ -298,6 +350,8 @@ impl Frame {
             [Self::NOTICE, ref content @ ..] if content.len() <= MAX_NOTICE_BYTES => {
                 Some(Self::Notice(content.to_vec()))
             }
+            [Self::PATH_CHALLENGE, ref challenge @ ..] => Some(Self::PathChallenge(challenge.try_into().ok()?)),
+            [Self::PATH_RESPONSE, ref challenge @ ..] => Some(Self::PathResponse(challenge.try_into().ok()?)),
             _ => None,
         }
     }

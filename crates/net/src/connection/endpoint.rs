@@ -1,31 +1,38 @@
 //! All connections of one socket.
 
-mod handshakes;
-
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use pliant_proto::time::{Instant, Span};
 
-use handshakes::Hello;
-
-use super::allowance::Allowance;
+use super::config::{Config, MAX_OPENING_BYTES};
 use super::cookie::Cookies;
-use super::datagram::{self, Datagram, Frame, PACKET_MAGIC, TOKEN_BYTES};
-use super::handshake::Call;
-use super::open::{CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, MAX_CLOSES, Phase, Protection};
+use super::datagram::{
+    self, COOKIE_BYTES, Datagram, Frame, HelloHeader, MAX_NOTICE_BYTES, NONCE_BYTES, PACKET_MAGIC, RefusalCode,
+    SEALED_HEADER_BYTES, Security, TAG_BYTES, TOKEN_BYTES,
+};
+use super::event::{Closed, ConnectError, Event};
+use super::handshake::{Initiator, Responder};
+use super::id::{ConnectionId, INDEX_BITS};
+use super::initiations::Initiations;
+use super::keys::Keys;
 use super::random::Random;
+use super::rate_limiter::RateLimiter;
+use super::refused::Refused;
 use super::seal::OpenError;
-use super::{
-    Closed, Config, ConnectError, ConnectionId, Event, Keys, MAX_NOTICE_BYTES, MAX_OPENING_BYTES, PLACE_BITS,
-    RefusalCode, Refused, SEALED_HEADER_BYTES, Security, TAG_BYTES,
+use super::sources::{Sources, source_of};
+use super::state::{
+    CHALLENGE_INTERVAL, CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, ConnectionState, MAX_CLOSES,
+    MAX_COOKIES, Move, Protection, UNCONFIRMED_LIFETIME, Unconfirmed,
 };
 
 /// Most connections of one endpoint.
-const MAX_PLACES: usize = 1 << PLACE_BITS;
-/// Datagrams that wait to be sent; answers beyond are dropped, for whoever needs one will ask again.
+const MAX_SLOTS: usize = 1 << INDEX_BITS;
+/// Datagrams that wait to be sent; what is beyond is dropped, for whoever needs it will ask again.
 const MAX_WAITING: usize = 1024;
+/// The same for answers to those who have shown nothing yet: they take no room from connections that stand.
+const MAX_WAITING_ANSWERS: usize = MAX_WAITING / 2;
 /// Resets per second.
 const RESETS_PER_SECOND: u32 = 100;
 
@@ -55,10 +62,16 @@ pub struct Endpoint {
     random: Random,
     cookies: Cookies,
     reset_key: [u8; 32],
-    places: Vec<Option<Box<Connection>>>,
+    slots: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
-    handshakes: Allowance,
-    resets: Allowance,
+    handshakes: RateLimiter,
+    /// The same for sources that have proven themselves: strangers leave them room.
+    proven_handshakes: RateLimiter,
+    resets: RateLimiter,
+    sources: Sources,
+    initiations: Initiations,
+    /// The time of the last initiation of its own.
+    initiated: u64,
     waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     events: VecDeque<(ConnectionId, Event)>,
     /// No connection wants to be looked at before; earlier than need be after something was heard.
@@ -69,20 +82,25 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint without connections; all its random numbers follow from `seed`, which must be random and secret.
     pub fn new(mut config: Config, seed: [u8; 32]) -> Self {
-        config.max_connections = config.max_connections.min(MAX_PLACES);
+        config.max_connections = config.max_connections.min(MAX_SLOTS);
         let mut random = Random::from_seed(seed);
-        let reset_key = match &config.keys {
+        let key = match &config.keys {
             Keys::Plain => [0; 32],
-            Keys::Preshared(key) | Keys::Static { private: key, .. } => blake3::derive_key("pliant 1 reset", key),
+            Keys::Preshared(key) | Keys::Static { private: key, .. } => *key,
         };
+        let reset_key = blake3::derive_key("pliant 2 reset", &[key, config.host].concat());
         Self {
             cookies: Cookies::new(random.array()),
+            sources: Sources::new(random.array(), config.forged_per_second),
+            initiations: Initiations::default(),
+            initiated: 0,
             random,
             reset_key,
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
-            handshakes: Allowance::new(config.handshakes_per_second),
-            resets: Allowance::new(RESETS_PER_SECOND),
+            handshakes: RateLimiter::new(config.handshakes_per_second),
+            proven_handshakes: RateLimiter::new(config.handshakes_per_second),
+            resets: RateLimiter::new(RESETS_PER_SECOND),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
             wake: None,
@@ -100,15 +118,19 @@ impl Endpoint {
             return Err(ConnectError::ManyPeers);
         }
         let id = self.new_id().ok_or(ConnectError::Full)?;
-        let (call, message) = Call::begin(&self.config.keys, id, opening, &mut self.random);
-        let calling = Calling::new(now, call, message, self.config.connect_timeout);
-        self.send_hello(to, id, &calling);
+        let (security, nonce) = (self.config.keys.security(), self.random.array());
+        let hello = HelloHeader { security, initiator: id, nonce, cookie: [0; COOKIE_BYTES] };
+        let Config { connect_timeout, busy_timeout, .. } = self.config;
+        let calling = Calling::new(now, hello, opening, connect_timeout, busy_timeout);
+        self.send(to, calling.datagram());
         self.wake_by(calling.resend_at.min(calling.until));
         self.put(Connection {
             id,
             remote: 0,
             peer: to,
-            phase: Phase::Calling(Box::new(calling)),
+            calls: true,
+            moving: None,
+            state: ConnectionState::Calling(Box::new(calling)),
             protection: Protection::Plain,
             token: None,
             last_heard: now,
@@ -122,25 +144,27 @@ impl Endpoint {
     pub fn close(&mut self, now: Instant, connection: ConnectionId, code: u8, reason: &str) {
         let idle_timeout = self.config.idle_timeout;
         let Some(known) = self.get(connection.0) else { return };
-        match known.phase {
-            Phase::Open => {
+        match known.state {
+            ConnectionState::Open => {
                 let frame = Frame::Close { code, reason: reason.to_owned() };
                 let (peer, bytes) = (known.peer, known.frame(&frame));
                 let silence = now.since(known.last_heard);
                 let until = now.after(CLOSED_LIFETIME.max(silence.times(CLOSED_SILENCES).min(idle_timeout)));
-                known.phase = Phase::Closed { close: Some(Box::new(frame)), closes: 0, until };
+                known.state = ConnectionState::Closed { close: Some(Box::new(frame)), closes: 0, until };
                 self.send(peer, bytes);
                 self.wake_by(until);
             }
-            Phase::Calling(_) | Phase::Unconfirmed(_) => self.remove(connection.0),
-            Phase::Closed { .. } => {}
+            ConnectionState::Calling(_) | ConnectionState::Unconfirmed(_) => self.remove(connection.0),
+            ConnectionState::Closed { .. } => {}
         }
     }
 
     /// Says up to [`MAX_NOTICE_BYTES`] bytes beside the packets of an open connection, which may be lost.
     pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
         debug_assert!(content.len() <= MAX_NOTICE_BYTES, "notices are short");
-        let Some(known) = self.get(connection.0).filter(|known| matches!(known.phase, Phase::Open)) else { return };
+        let Some(known) = self.get(connection.0).filter(|known| matches!(known.state, ConnectionState::Open)) else {
+            return;
+        };
         let (peer, bytes) = (known.peer, known.frame(&Frame::Notice(content.to_vec())));
         self.send(peer, bytes);
     }
@@ -155,13 +179,18 @@ impl Endpoint {
     #[inline]
     pub fn seal(&mut self, connection: ConnectionId, datagram: &mut [u8]) -> bool {
         let Some(known) = self.get(connection.0) else { return false };
-        if !matches!(known.phase, Phase::Open) {
+        if !matches!(known.state, ConnectionState::Open) {
             return false;
         }
         if let Protection::Sealed(seal) = &mut known.protection {
             seal.0.seal(known.remote, datagram);
         }
         true
+    }
+
+    /// Random and secret octets, for who keeps a secret from a peer.
+    pub(crate) fn draw_seed(&mut self) -> [u8; 32] {
+        self.random.array()
     }
 
     /// The peer's number of an open connection, which its packets are addressed to.
@@ -181,7 +210,7 @@ impl Endpoint {
 
     /// Connections it remembers.
     pub fn connections(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// What was refused.
@@ -218,37 +247,266 @@ impl Endpoint {
             }
             Datagram::Control { connection, frame } => {
                 if self.hear_plain(now, from, connection, bytes.len()) {
-                    self.handle_frame(now, connection, &bytes[frame]);
+                    self.handle_frame(now, from, connection, &bytes[frame]);
                 }
             }
-            Datagram::Hello { security, initiator, cookie, message } => {
-                let hello = Hello { from, security, initiator, cookie };
-                self.handle_hello(now, &hello, &bytes[message], accept);
+            Datagram::Hello { security, initiator, nonce, cookie, message } => {
+                let hello = HelloHeader { security, initiator, nonce, cookie };
+                self.handle_hello(now, from, &hello, &bytes[message], accept);
             }
-            Datagram::Cookie { initiator, cookie } => self.handle_cookie(now, from, initiator, cookie),
+            Datagram::Cookie { initiator, nonce, cookie } => self.handle_cookie(now, from, initiator, (nonce, cookie)),
             Datagram::Welcome { initiator, responder, message } => {
                 self.handle_welcome(now, from, (initiator, responder), &bytes[message]);
             }
-            Datagram::Refusal { initiator, code, version } => {
-                let hint = match code {
-                    RefusalCode::Version => Closed::Version(version),
-                    RefusalCode::Security => Closed::Security,
-                    RefusalCode::Busy => Closed::Busy,
-                };
-                match self.calling(from, initiator) {
-                    Some(calling) => calling.hint = Some(hint),
-                    None => self.refused.stray += 1,
-                }
+            Datagram::Refusal { initiator, code, version, nonce } => {
+                self.handle_refusal(now, from, initiator, (code, version, nonce));
             }
             Datagram::Reset { connection, token } => self.handle_reset(now, from, connection, &token),
             Datagram::OtherVersion { initiator, .. } => {
                 self.refused.unproven += 1;
                 if self.config.accepts {
-                    self.send(from, datagram::refusal(initiator, RefusalCode::Version));
+                    self.answer(from, datagram::refusal_of_version(initiator));
                 }
             }
         }
         None
+    }
+
+    /// The time of the next initiation, in nanoseconds: later than all before.
+    fn timestamp(&mut self, now: Instant) -> u64 {
+        let time = self.config.unix_ns.saturating_add(now.as_ps() / 1000);
+        self.initiated = time.max(self.initiated + 1);
+        self.initiated
+    }
+
+    /// Begins the handshake, or begins it anew: the message goes with the cookie.
+    fn handle_cookie(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        id: u32,
+        (nonce, cookie): ([u8; NONCE_BYTES], [u8; COOKIE_BYTES]),
+    ) {
+        let timestamp = self.timestamp(now);
+        let next_nonce = self.random.array();
+        let place = self.slots.get_mut(ConnectionId(id).index()).and_then(Option::as_deref_mut);
+        let calling = match place {
+            Some(Connection { id: known, peer, state: ConnectionState::Calling(calling), .. })
+                if *known == id && *peer == from && calling.hello.nonce == nonce =>
+            {
+                calling
+            }
+            // Nobody asked, or it was answered already.
+            _ => {
+                self.refused.stray += 1;
+                return;
+            }
+        };
+        if calling.cookies == MAX_COOKIES {
+            self.refused.excessive += 1;
+            return;
+        }
+        calling.cookies += 1;
+        // Whoever gives a cookie speaks this version.
+        calling.hint = None;
+        calling.hello = HelloHeader { nonce: next_nonce, cookie, ..calling.hello };
+        let begun = Initiator::begin(&self.config.keys, &calling.hello, timestamp, &calling.opening, &mut self.random);
+        calling.begun = Some(begun);
+        calling.back_off(now);
+        let bytes = calling.datagram();
+        self.send(from, bytes);
+    }
+
+    fn handle_refusal(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        id: u32,
+        (code, version, nonce): (RefusalCode, u8, Option<[u8; NONCE_BYTES]>),
+    ) {
+        let (next_nonce, [random]) = (self.random.array(), self.random.array());
+        let Some(calling) =
+            self.calling(from, id).filter(|calling| nonce.is_none_or(|nonce| calling.hello.nonce == nonce))
+        else {
+            self.refused.stray += 1;
+            return;
+        };
+        match code {
+            RefusalCode::Version => calling.hint = Some(Closed::Version(version)),
+            RefusalCode::Security => calling.hint = Some(Closed::Security),
+            RefusalCode::Busy => calling.wait_for_room(now, next_nonce, random),
+        }
+    }
+
+    fn handle_welcome(&mut self, now: Instant, from: SocketAddr, (id, responder): (u32, u32), message: &[u8]) {
+        let Some(calling) = self.calling(from, id) else {
+            self.refused.stray += 1;
+            return;
+        };
+        let Some(agreed) = calling.begun.as_mut().and_then(|(call, _)| call.finish(message)) else {
+            self.refused.forged += 1;
+            return;
+        };
+        match agreed.message.split_first() {
+            Some((&REFUSED, reason)) => {
+                let reason = String::from_utf8_lossy(reason).into_owned();
+                self.end(now, id, Closed::Refused(reason));
+            }
+            Some((&ACCEPTED, rest)) if rest.len() >= TOKEN_BYTES => {
+                let (token, answer) = rest.split_at(TOKEN_BYTES);
+                let packets_per_key = self.config.packets_per_key;
+                let Some(known) = self.get(id) else { return };
+                known.remote = responder;
+                known.token = token.try_into().ok();
+                known.protection = Protection::new(agreed.secrets, true, packets_per_key);
+                known.state = ConnectionState::Open;
+                (known.last_heard, known.last_pinged) = (now, now);
+                // This shows the responder that the caller has the keys.
+                let ping = known.frame(&Frame::Ping);
+                self.events.push_back((ConnectionId(id), Event::Connected { answer: answer.to_vec() }));
+                self.send(from, ping);
+                self.wake_for(id);
+            }
+            _ => self.refused.malformed += 1,
+        }
+    }
+
+    fn handle_hello(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        hello: &HelloHeader,
+        message: &[u8],
+        accept: &mut Accept<'_>,
+    ) {
+        let HelloHeader { security, initiator, nonce, ref cookie } = *hello;
+        if !self.config.accepts {
+            self.refused.stray += 1;
+            return;
+        }
+        if !self.cookies.is_good(now, from, initiator, cookie) {
+            self.refused.unproven += 1;
+            self.give_cookie(now, from, hello);
+            return;
+        }
+        if security != self.config.keys.security() {
+            self.refused.forged += 1;
+            self.answer(from, datagram::refusal(initiator, RefusalCode::Security, nonce));
+            return;
+        }
+        let hash = blake3::hash(message);
+        let known = self.slots.iter().flatten().find(|known| known.peer == from && known.remote == initiator);
+        let earlier = match known.map(|known| (known.id, &known.state)) {
+            None => None,
+            Some((_, ConnectionState::Unconfirmed(unconfirmed))) if unconfirmed.hello == hash => {
+                let welcome = unconfirmed.welcome.clone();
+                self.send(from, welcome);
+                return;
+            }
+            // The caller has begun anew, if it is the caller.
+            Some((id, ConnectionState::Unconfirmed(_))) => Some(id),
+            Some(_) => {
+                self.refused.replayed += 1;
+                return;
+            }
+        };
+        if !self.may_try(now, from) {
+            self.refused.excessive += 1;
+            return;
+        }
+        let Some(answer) = Responder::begin(&self.config.keys, hello, message, &mut self.random) else {
+            self.refused.forged += 1;
+            self.sources.charge(now, from.ip());
+            return;
+        };
+        if !self.initiations.take(now, (answer.identity, from), answer.timestamp) {
+            self.refused.replayed += 1;
+            // An honest caller whose hello was overtaken by a later one of its own begins anew.
+            self.give_cookie(now, from, hello);
+            return;
+        }
+        let reply = match accept(from, &answer.opening) {
+            Ok(reply) => reply,
+            Err(why) => {
+                let why = crate::text::truncated(&why, MAX_OPENING_BYTES);
+                let (message, _) = answer.finish(&[&[REFUSED], why.as_bytes()].concat());
+                self.send(from, datagram::welcome(initiator, 0, &message));
+                return;
+            }
+        };
+        if let Some(earlier) = earlier {
+            self.remove(earlier);
+        }
+        let id = if self.make_room(from) { self.new_id() } else { None };
+        let Some(id) = id else {
+            self.refused.excessive += 1;
+            self.answer(from, datagram::refusal(initiator, RefusalCode::Busy, nonce));
+            return;
+        };
+        let opening = answer.opening.clone();
+        let token = self.token(from, id);
+        let (message, secrets) = answer.finish(&[&[ACCEPTED], &token[..], &reply].concat());
+        let welcome = datagram::welcome(initiator, id, &message);
+        self.send(from, welcome.clone());
+        let until = now.after(UNCONFIRMED_LIFETIME);
+        self.wake_by(until);
+        self.put(Connection {
+            id,
+            remote: initiator,
+            peer: from,
+            calls: false,
+            moving: None,
+            state: ConnectionState::Unconfirmed(Box::new(Unconfirmed { welcome, hello: hash, opening, until })),
+            protection: Protection::new(secrets, false, self.config.packets_per_key),
+            token: None,
+            last_heard: now,
+            last_pinged: now,
+            heard: false,
+        });
+    }
+
+    fn give_cookie(&mut self, now: Instant, to: SocketAddr, hello: &HelloHeader) {
+        let cookie = self.cookies.make(now, to, hello.initiator);
+        self.answer(to, datagram::cookie(hello.initiator, hello.nonce, &cookie));
+    }
+
+    /// Whether a handshake of `from` is looked at. Strangers together, and each source that fails, spend budgets.
+    fn may_try(&mut self, now: Instant, from: SocketAddr) -> bool {
+        let proven = self.sources.is_proven(from.ip());
+        self.sources.may_fail(now, from.ip())
+            && (proven && self.proven_handshakes.take(now) || self.handshakes.take(now))
+    }
+
+    /// Whether there is room for an unconfirmed connection with `from`, for which another may be forgotten.
+    fn make_room(&mut self, from: SocketAddr) -> bool {
+        let Config { max_per_peer, max_unconfirmed, max_unconfirmed_per_address, .. } = self.config;
+        let source = source_of(from.ip());
+        let (mut of_source, mut unconfirmed) = (0, Vec::new());
+        for known in self.slots.iter().flatten() {
+            let other = source_of(known.peer.ip());
+            of_source += usize::from(other == source);
+            if matches!(known.state, ConnectionState::Unconfirmed(_)) {
+                unconfirmed.push((other, known.last_heard, known.id));
+            }
+        }
+        let held_by = |who| unconfirmed.iter().filter(|(other, ..)| *other == who).count();
+        if of_source >= max_per_peer || held_by(source) >= max_unconfirmed_per_address {
+            return false;
+        }
+        let is_stranger = |(other, ..): &&(IpAddr, Instant, u32)| !self.sources.is_proven(*other);
+        let strangers = unconfirmed.iter().filter(is_stranger).count();
+        let crowded = !self.sources.is_proven(source) && strangers >= max_unconfirmed.div_ceil(2);
+        if crowded || unconfirmed.len() >= max_unconfirmed || self.is_full() {
+            // Strangers first, of them whoever holds most, and of theirs the oldest.
+            let rank = |(other, heard, _): &&(IpAddr, Instant, u32)| {
+                (!self.sources.is_proven(*other), held_by(*other), std::cmp::Reverse(*heard))
+            };
+            let candidates = unconfirmed.iter().filter(|entry| !crowded || is_stranger(entry));
+            let Some(&(.., last)) = candidates.max_by_key(rank) else { return false };
+            self.refused.excessive += 1;
+            self.remove(last);
+        }
+        true
     }
 
     fn handle_plain_packet(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) -> Option<Arrival> {
@@ -259,7 +517,7 @@ impl Endpoint {
         // A packet's address is the connection, the flow (1 bit) and the side (1 bit).
         let connection = u32::from_be_bytes(to.try_into().expect("four bytes")) >> 2;
         let heard = self.hear_plain(now, from, connection, bytes.len());
-        let open = heard && self.get(connection).is_some_and(|known| matches!(known.phase, Phase::Open));
+        let open = heard && self.get(connection).is_some_and(|known| matches!(known.state, ConnectionState::Open));
         open.then_some(Arrival { connection: ConnectionId(connection), packet: 0..bytes.len() })
     }
 
@@ -270,7 +528,8 @@ impl Endpoint {
             self.answer_unknown(now, from, connection, length);
             return false;
         };
-        let plain = matches!(known.protection, Protection::Plain) && !matches!(known.phase, Phase::Calling(_));
+        let plain =
+            matches!(known.protection, Protection::Plain) && !matches!(known.state, ConnectionState::Calling(_));
         if known.peer != from || !plain {
             self.refused.stray += 1;
             return false;
@@ -292,26 +551,34 @@ impl Endpoint {
             self.answer_unknown(now, from, connection, bytes.len());
             return None;
         };
-        if known.peer != from {
+        let elsewhere = known.peer != from;
+        if elsewhere && (known.calls || !matches!(known.state, ConnectionState::Open)) {
             self.refused.stray += 1;
             return None;
         }
         let opened = match &mut known.protection {
             Protection::Plain => Err(OpenError::Forged),
-            Protection::Sealed(seal) => seal.1.open(epoch, number, bytes),
+            Protection::Sealed(seal) => seal
+                .1
+                .open(epoch, number, bytes)
+                .map(|()| (elsewhere || known.moving.is_some()) && seal.1.is_newest(number)),
         };
         match opened {
             Err(OpenError::Forged) => self.refused.forged += 1,
             Err(OpenError::Replayed) => self.refused.replayed += 1,
-            Ok(()) => {
+            Ok(moves) => {
+                if moves {
+                    self.hear_from(now, from, connection);
+                }
+                let known = self.get(connection)?;
                 let event = known.hear(now);
-                let open = matches!(known.phase, Phase::Open);
+                let open = matches!(known.state, ConnectionState::Open);
                 if event.is_some() || !open {
                     self.after_hearing(connection, event);
                 }
                 let packet = SEALED_HEADER_BYTES..bytes.len() - TAG_BYTES;
                 if bytes[SEALED_HEADER_BYTES] != PACKET_MAGIC {
-                    self.handle_frame(now, connection, &bytes[packet]);
+                    self.handle_frame(now, from, connection, &bytes[packet]);
                 } else if open {
                     return Some(Arrival { connection: ConnectionId(connection), packet });
                 }
@@ -322,11 +589,14 @@ impl Endpoint {
 
     /// Tells the application of a new connection, and a peer that goes on after a close of the close.
     fn after_hearing(&mut self, connection: u32, event: Option<Event>) {
+        let Some(known) = self.get(connection) else { return };
         if let Some(event) = event {
+            let (address, heard) = (known.peer.ip(), known.last_heard);
+            self.sources.prove(heard, address);
             self.events.push_back((ConnectionId(connection), event));
         }
         let Some(known) = self.get(connection) else { return };
-        if let Phase::Closed { close: Some(close), closes, .. } = &mut known.phase
+        if let ConnectionState::Closed { close: Some(close), closes, .. } = &mut known.state
             && *closes < MAX_CLOSES
         {
             *closes += 1;
@@ -336,24 +606,56 @@ impl Endpoint {
         }
     }
 
-    fn handle_frame(&mut self, now: Instant, connection: u32, bytes: &[u8]) {
+    /// The newest datagram of a connection came from here: if the peer is thought to be elsewhere, it is asked whether it
+    /// has moved. Until it has answered from here nothing else is sent here, and this is less than three times what came.
+    #[cold]
+    fn hear_from(&mut self, now: Instant, from: SocketAddr, connection: u32) {
+        let challenge = self.random.array();
+        let Some(known) = self.get(connection) else { return };
+        if known.peer == from {
+            known.moving = None;
+            return;
+        }
+        let challenge = match &known.moving {
+            Some(moving) if now.since(moving.challenged_at) < CHALLENGE_INTERVAL => return,
+            Some(moving) if moving.to == from => moving.challenge,
+            _ => challenge,
+        };
+        known.moving = Some(Box::new(Move { to: from, challenge, challenged_at: now }));
+        let bytes = known.frame(&Frame::PathChallenge(challenge));
+        self.answer(from, bytes);
+    }
+
+    fn handle_frame(&mut self, now: Instant, from: SocketAddr, connection: u32, bytes: &[u8]) {
         let Some(frame) = Frame::decode(bytes) else {
             self.refused.malformed += 1;
             return;
         };
         let Some(known) = self.get(connection) else { return };
-        match (frame, &known.phase) {
-            (Frame::Ping, Phase::Open) => {
+        match (frame, &known.state) {
+            (Frame::Ping, ConnectionState::Open) => {
                 let (peer, bytes) = (known.peer, known.frame(&Frame::Pong));
                 self.send(peer, bytes);
             }
-            (Frame::Close { code, reason }, Phase::Open) => {
+            (Frame::Close { code, reason }, ConnectionState::Open) => {
                 self.end(now, connection, Closed::ByPeer { code, reason });
             }
-            (Frame::Notice(content), Phase::Open) => {
+            (Frame::Notice(content), ConnectionState::Open) => {
                 self.events.push_back((ConnectionId(connection), Event::Notice(content)));
             }
-            (Frame::Close { .. }, Phase::Closed { .. }) => self.remove(connection),
+            (Frame::PathChallenge(challenge), ConnectionState::Open) => {
+                let (peer, bytes) = (known.peer, known.frame(&Frame::PathResponse(challenge)));
+                self.send(peer, bytes);
+            }
+            (Frame::PathResponse(challenge), ConnectionState::Open) => {
+                let moves = known.moving.take_if(|moving| moving.to == from && moving.challenge == challenge);
+                if moves.is_some() {
+                    known.peer = from;
+                    self.sources.prove(now, from.ip());
+                    self.events.push_back((ConnectionId(connection), Event::Moved { to: from }));
+                }
+            }
+            (Frame::Close { .. }, ConnectionState::Closed { .. }) => self.remove(connection),
             _ => {}
         }
     }
@@ -363,7 +665,7 @@ impl Endpoint {
         let token = self.token(from, connection);
         let bytes = datagram::reset(connection, &token);
         if self.config.accepts && length > bytes.len() && self.resets.take(now) {
-            self.send(from, bytes);
+            self.answer(from, bytes);
         }
     }
 
@@ -376,9 +678,10 @@ impl Endpoint {
     }
 
     fn handle_reset(&mut self, now: Instant, from: SocketAddr, connection: u32, token: &[u8; TOKEN_BYTES]) {
-        let mut known = self.places.iter().flatten();
-        let open =
-            known.find(|known| known.peer == from && known.remote == connection && matches!(known.phase, Phase::Open));
+        let mut known = self.slots.iter().flatten();
+        let open = known.find(|known| {
+            known.peer == from && known.remote == connection && matches!(known.state, ConnectionState::Open)
+        });
         match open.map(|known| (known.id, known.token == Some(*token))) {
             None => self.refused.stray += 1,
             Some((_, false)) => self.refused.forged += 1,
@@ -392,8 +695,8 @@ impl Endpoint {
             return;
         }
         self.wake = None;
-        for place in 0..self.places.len() {
-            let Some(known) = &self.places[place] else { continue };
+        for index in 0..self.slots.len() {
+            let Some(known) = &self.slots[index] else { continue };
             let id = known.id;
             if known.deadline(self.config.idle_timeout) <= now {
                 self.handle_deadline(now, id);
@@ -405,34 +708,35 @@ impl Endpoint {
     fn handle_deadline(&mut self, now: Instant, id: u32) {
         let Config { idle_timeout, connect_timeout, .. } = self.config;
         let Some(known) = self.get(id) else { return };
-        match &mut known.phase {
-            Phase::Calling(calling) => {
+        match &mut known.state {
+            ConnectionState::Calling(calling) => {
                 let end = match (calling.hint.take(), calling.until <= now) {
                     (Some(hint), _) => Some(hint),
+                    (None, true) if calling.busy => Some(Closed::Busy),
                     (None, true) if calling.cookies > 0 => Some(Closed::WrongKey),
                     (None, true) => Some(Closed::NoAnswer(connect_timeout)),
                     (None, false) => None,
                 };
                 let Some(why) = end else {
                     calling.back_off(now);
-                    let (peer, cookie, message) = (known.peer, calling.cookie, calling.message.clone());
-                    self.send(peer, datagram::hello(self.config.keys.security(), id, &cookie, &message));
+                    let (peer, bytes) = (known.peer, calling.datagram());
+                    self.send(peer, bytes);
                     return;
                 };
                 self.events.push_back((ConnectionId(id), Event::Closed(why)));
                 self.remove(id);
             }
-            Phase::Open if now.since(known.last_heard) >= idle_timeout => {
+            ConnectionState::Open if now.since(known.last_heard) >= idle_timeout => {
                 self.end(now, id, Closed::Silent(idle_timeout));
             }
-            Phase::Open => {
+            ConnectionState::Open => {
                 if known.wants_ping(now, idle_timeout) {
                     known.last_pinged = now;
                     let (peer, bytes) = (known.peer, known.frame(&Frame::Ping));
                     self.send(peer, bytes);
                 }
             }
-            Phase::Unconfirmed(_) | Phase::Closed { .. } => self.remove(id),
+            ConnectionState::Unconfirmed(_) | ConnectionState::Closed { .. } => self.remove(id),
         }
     }
 
@@ -455,7 +759,7 @@ impl Endpoint {
     fn end(&mut self, now: Instant, id: u32, why: Closed) {
         let Some(known) = self.get(id) else { return };
         let until = now.after(CLOSED_LIFETIME);
-        known.phase = Phase::Closed { close: None, closes: 0, until };
+        known.state = ConnectionState::Closed { close: None, closes: 0, until };
         self.events.push_back((ConnectionId(id), Event::Closed(why)));
         self.wake_by(until);
     }
@@ -468,20 +772,29 @@ impl Endpoint {
         }
     }
 
+    /// Answers somebody who has shown nothing yet.
+    fn answer(&mut self, to: SocketAddr, bytes: Vec<u8>) {
+        if self.waiting.len() < MAX_WAITING_ANSWERS {
+            self.waiting.push_back((to, bytes));
+        } else {
+            self.refused.excessive += 1;
+        }
+    }
+
     fn calling(&mut self, from: SocketAddr, id: u32) -> Option<&mut Calling> {
         match self.get(id) {
-            Some(Connection { phase: Phase::Calling(calling), peer, .. }) if *peer == from => Some(calling),
+            Some(Connection { state: ConnectionState::Calling(calling), peer, .. }) if *peer == from => Some(calling),
             _ => None,
         }
     }
 
     #[inline]
     fn get(&mut self, id: u32) -> Option<&mut Connection> {
-        self.places.get_mut(ConnectionId(id).place())?.as_deref_mut().filter(|known| known.id == id)
+        self.slots.get_mut(ConnectionId(id).index())?.as_deref_mut().filter(|known| known.id == id)
     }
 
     fn peek(&self, id: u32) -> Option<&Connection> {
-        self.places.get(ConnectionId(id).place())?.as_deref().filter(|known| known.id == id)
+        self.slots.get(ConnectionId(id).index())?.as_deref().filter(|known| known.id == id)
     }
 
     fn is_full(&self) -> bool {
@@ -493,24 +806,24 @@ impl Endpoint {
         if self.is_full() {
             return None;
         }
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() as u32 - 1
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
         });
-        let random = u32::from_be_bytes(self.random.array()) % ((1 << (ConnectionId::BITS - PLACE_BITS)) - 1) + 1;
-        Some(random << PLACE_BITS | place)
+        let random = u32::from_be_bytes(self.random.array()) % ((1 << (ConnectionId::BITS - INDEX_BITS)) - 1) + 1;
+        Some(random << INDEX_BITS | index)
     }
 
     fn put(&mut self, connection: Connection) {
-        let place = ConnectionId(connection.id).place();
-        self.places[place] = Some(Box::new(connection));
+        let index = ConnectionId(connection.id).index();
+        self.slots[index] = Some(Box::new(connection));
     }
 
     fn remove(&mut self, id: u32) {
-        let place = ConnectionId(id).place();
+        let index = ConnectionId(id).index();
         if self.peek(id).is_some() {
-            self.places[place] = None;
-            self.free.push(place as u32);
+            self.slots[index] = None;
+            self.free.push(index as u32);
         }
     }
 

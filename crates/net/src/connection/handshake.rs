@@ -7,53 +7,20 @@
 //!
 //! Both give forward secrecy from the second message on, and neither tells anybody without the key anything but its
 //! length. Plain connections exchange the same two messages in the clear.
+//!
+//! The hello's header with its cookie is the handshake's prologue: a recorded first message is good for the one address,
+//! the one endpoint and the ten seconds of its cookie. It carries the time when it was made, by which initiations are
+//! ordered (as WireGuard does, section 5.1 of its paper), and then the opening.
 
-use snow::params::{CipherChoice, DHChoice, HashChoice};
-use snow::resolvers::{CryptoResolver, DefaultResolver};
-use snow::types::{Cipher, Dh, Hash, Random as NoiseRandom};
-use snow::{Builder, HandshakeState};
+use snow::HandshakeState;
 
-use super::keys::{KEY_BYTES, Keys};
+use super::datagram::HelloHeader;
+use super::keys::Keys;
+use super::noise::{KEY_BYTES, PATTERN_PRESHARED, PATTERN_STATIC, builder};
 use super::random::Random;
 
-const PATTERN_PRESHARED: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-const PATTERN_STATIC: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 /// Bytes that a message may have beside what it carries: an ephemeral key, a static one, three tags.
 const MAX_OVERHEAD_BYTES: usize = 2 * KEY_BYTES + 3 * 16;
-
-/// The library's primitives with this machine's random numbers.
-struct Resolver {
-    seed: [u8; 32],
-}
-
-impl CryptoResolver for Resolver {
-    fn resolve_rng(&self) -> Option<Box<dyn NoiseRandom>> {
-        Some(Box::new(Random::from_seed(self.seed)))
-    }
-
-    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        DefaultResolver.resolve_dh(choice)
-    }
-
-    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
-        DefaultResolver.resolve_hash(choice)
-    }
-
-    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
-        DefaultResolver.resolve_cipher(choice)
-    }
-}
-
-fn builder<'k>(pattern: &str, random: &mut Random) -> Builder<'k> {
-    let resolver = Resolver { seed: random.array() };
-    Builder::with_resolver(pattern.parse().expect("the pattern is known"), Box::new(resolver))
-}
-
-/// A new private key and its public half.
-pub(super) fn key_pair(mut random: Random) -> ([u8; KEY_BYTES], [u8; KEY_BYTES]) {
-    let pair = builder(PATTERN_STATIC, &mut random).generate_keypair().expect("the generator never fails");
-    (pair.private.try_into().expect("32 bytes"), pair.public.try_into().expect("32 bytes"))
-}
 
 /// The secrets of both directions.
 #[derive(Clone, Copy)]
@@ -68,13 +35,16 @@ pub(super) struct Agreed {
     pub(super) secrets: Option<Secrets>,
 }
 
-/// What both sides mix in: a message for one connection fits no other.
-fn prologue(keys: &Keys, initiator: u32) -> Vec<u8> {
-    [b"pliant 1".as_slice(), &[keys.security() as u8], &initiator.to_be_bytes()].concat()
+/// Bytes of the time in a first message.
+const TIMESTAMP_BYTES: usize = 8;
+
+/// What both sides mix in: a message for one hello fits no other.
+fn prologue(hello: &HelloHeader) -> Vec<u8> {
+    [b"pliant 2".as_slice(), &hello.encode()].concat()
 }
 
-fn noise(keys: &Keys, initiator: u32, calls: bool, random: &mut Random) -> Option<HandshakeState> {
-    let prologue = prologue(keys, initiator);
+fn noise(keys: &Keys, hello: &HelloHeader, calls: bool, random: &mut Random) -> Option<HandshakeState> {
+    let prologue = prologue(hello);
     let state = match keys {
         Keys::Plain => return None,
         Keys::Preshared(key) => {
@@ -98,14 +68,22 @@ fn secrets(state: &mut HandshakeState) -> Secrets {
 }
 
 /// The side that calls, waiting for the second message; `None` inside for a plain connection.
-pub(super) struct Call(Option<Box<HandshakeState>>);
+pub(super) struct Initiator(Option<Box<HandshakeState>>);
 
-impl Call {
-    /// Begins a handshake; returns the first message, which carries `opening`. Static keys need their one peer.
-    pub(super) fn begin(keys: &Keys, initiator: u32, opening: &[u8], random: &mut Random) -> (Self, Vec<u8>) {
-        let Some(mut state) = noise(keys, initiator, true, random) else { return (Self(None), opening.to_vec()) };
-        let mut message = vec![0; opening.len() + MAX_OVERHEAD_BYTES];
-        let length = state.write_message(opening, &mut message).expect("the message has room");
+impl Initiator {
+    /// Begins a handshake; returns the first message, which carries `opening` and the time, `timestamp`, in nanoseconds
+    /// since 1970. Static keys need their one peer.
+    pub(super) fn begin(
+        keys: &Keys,
+        hello: &HelloHeader,
+        timestamp: u64,
+        opening: &[u8],
+        random: &mut Random,
+    ) -> (Self, Vec<u8>) {
+        let content = [&timestamp.to_be_bytes(), opening].concat();
+        let Some(mut state) = noise(keys, hello, true, random) else { return (Self(None), content) };
+        let mut message = vec![0; content.len() + MAX_OVERHEAD_BYTES];
+        let length = state.write_message(&content, &mut message).expect("the message has room");
         message.truncate(length);
         (Self(Some(Box::new(state))), message)
     }
@@ -121,26 +99,33 @@ impl Call {
 }
 
 /// The side that is called, after the first message.
-pub(super) struct Answer {
+pub(super) struct Responder {
     state: Option<Box<HandshakeState>>,
+    /// The caller's public key; zeros where keys do not tell callers apart.
+    pub(super) identity: [u8; KEY_BYTES],
+    /// When the caller made the message, by its clock, in nanoseconds since 1970.
+    pub(super) timestamp: u64,
     /// What the first message carried.
     pub(super) opening: Vec<u8>,
 }
 
-impl Answer {
+impl Responder {
     /// Reads a first message; `None` if its sender does not prove to be one of those with a key.
-    pub(super) fn begin(keys: &Keys, initiator: u32, message: &[u8], random: &mut Random) -> Option<Self> {
-        let Some(mut state) = noise(keys, initiator, false, random) else {
-            return Some(Self { state: None, opening: message.to_vec() });
-        };
-        let mut opening = vec![0; message.len()];
-        let length = state.read_message(message, &mut opening).ok()?;
-        opening.truncate(length);
-        if let Keys::Static { peers, .. } = keys {
-            let peer = state.get_remote_static()?;
-            peers.iter().find(|known| known.as_slice() == peer)?;
+    pub(super) fn begin(keys: &Keys, hello: &HelloHeader, message: &[u8], random: &mut Random) -> Option<Self> {
+        let mut identity = [0; KEY_BYTES];
+        let mut state = noise(keys, hello, false, random);
+        let mut content = message.to_vec();
+        if let Some(state) = &mut state {
+            let length = state.read_message(message, &mut content).ok()?;
+            content.truncate(length);
+            if let Keys::Static { peers, .. } = keys {
+                let peer = state.get_remote_static()?;
+                identity = *peers.iter().find(|known| known.as_slice() == peer)?;
+            }
         }
-        Some(Self { state: Some(Box::new(state)), opening })
+        let (timestamp, opening) = content.split_first_chunk::<TIMESTAMP_BYTES>()?;
+        let (timestamp, opening) = (u64::from_be_bytes(*timestamp), opening.to_vec());
+        Some(Self { state: state.map(Box::new), identity, timestamp, opening })
     }
 
     /// The second message, which carries `answer`, and the secrets.
@@ -155,10 +140,19 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::noise::key_pair;
     use super::*;
 
     fn random(seed: u8) -> Random {
         Random::from_seed([seed; 32])
+    }
+
+    fn hello(keys: &Keys, initiator: u32) -> HelloHeader {
+        HelloHeader { security: keys.security(), initiator, nonce: [1; 8], cookie: [2; 24] }
+    }
+
+    fn begin(keys: &Keys, opening: &[u8], seed: u8) -> (Initiator, Vec<u8>) {
+        Initiator::begin(keys, &hello(keys, 7), 99, opening, &mut random(seed))
     }
 
     fn static_keys() -> (Keys, Keys) {
@@ -174,9 +168,9 @@ mod tests {
         for (caller, called) in [(preshared.clone(), preshared), static_keys(), (Keys::Plain, Keys::Plain)] {
             let mut seen = Vec::new();
             for seed in [3, 4] {
-                let (mut call, first) = Call::begin(&caller, 7, b"opening", &mut random(seed));
-                let answer = Answer::begin(&called, 7, &first, &mut random(seed + 10)).unwrap();
-                assert_eq!(answer.opening, b"opening");
+                let (mut call, first) = begin(&caller, b"opening", seed);
+                let answer = Responder::begin(&called, &hello(&called, 7), &first, &mut random(seed + 10)).unwrap();
+                assert_eq!((&answer.opening[..], answer.timestamp), (&b"opening"[..], 99));
                 let (second, theirs) = answer.finish(b"answer");
                 let agreed = call.finish(&second).unwrap();
                 assert_eq!(agreed.message, b"answer");
@@ -201,18 +195,28 @@ mod tests {
         let Keys::Static { peers, .. } = &caller else { unreachable!() };
         let intruder = Keys::Static { private: stranger.0, peers: peers.clone() };
         for (theirs, ours) in [(Keys::Preshared([8; 32]), Keys::Preshared([9; 32])), (intruder, called.clone())] {
-            let (_, first) = Call::begin(&theirs, 7, b"x", &mut random(3));
-            assert!(Answer::begin(&ours, 7, &first, &mut random(4)).is_none());
+            let (_, first) = begin(&theirs, b"x", 3);
+            assert!(Responder::begin(&ours, &hello(&ours, 7), &first, &mut random(4)).is_none());
         }
         for (caller, called) in [(Keys::Preshared([9; 32]), Keys::Preshared([9; 32])), (caller, called)] {
-            let (mut call, first) = Call::begin(&caller, 7, b"x", &mut random(3));
-            assert!(Answer::begin(&called, 8, &first, &mut random(4)).is_none(), "another connection");
+            let (mut call, first) = begin(&caller, b"x", 3);
+            let own = hello(&called, 7);
+            for (other, what) in [
+                (HelloHeader { initiator: 8, ..own }, "another connection"),
+                (HelloHeader { cookie: [3; 24], ..own }, "another cookie"),
+                (HelloHeader { nonce: [3; 8], ..own }, "another nonce"),
+            ] {
+                assert!(Responder::begin(&called, &other, &first, &mut random(4)).is_none(), "{what}");
+            }
             for byte in 0..first.len() {
                 let mut changed = first.clone();
                 changed[byte] ^= 0x40;
-                assert!(Answer::begin(&called, 7, &changed, &mut random(4)).is_none(), "byte {byte} of the first");
+                assert!(
+                    Responder::begin(&called, &own, &changed, &mut random(4)).is_none(),
+                    "byte {byte} of the first"
+                );
             }
-            let (second, _) = Answer::begin(&called, 7, &first, &mut random(4)).unwrap().finish(b"y");
+            let (second, _) = Responder::begin(&called, &own, &first, &mut random(4)).unwrap().finish(b"y");
             for byte in 0..second.len() {
                 let mut changed = second.clone();
                 changed[byte] ^= 0x40;

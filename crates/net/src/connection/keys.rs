@@ -17,11 +17,8 @@ use std::path::Path;
 use thiserror::Error;
 
 use super::datagram::Security;
-use super::handshake;
+use super::noise::{KEY_BYTES, key_pair};
 use super::random::Random;
-
-/// Bytes of every key.
-pub const KEY_BYTES: usize = 32;
 
 /// Most peers in one file.
 const MAX_PEERS: usize = 4096;
@@ -160,7 +157,7 @@ impl Keys {
 
     /// The text of a new file with a key pair, from 32 random bytes; peers are still to be added.
     pub fn new_static(random: [u8; 32]) -> String {
-        let (private, public) = handshake::key_pair(Random::from_seed(random));
+        let (private, public) = key_pair(Random::from_seed(random));
         let (private, public) = (to_hex(&private), to_hex(&public));
         format!(
             "private {private}\npublic {public} # for the peer's file: peer {public}\n# peer <public key of the peer>\n"

@@ -4,22 +4,22 @@
 
 /// A generator whose past cannot be told from its state: every draw replaces the key (BLAKE3 in keyed, extendable-output
 /// mode).
-pub(super) struct Random {
+pub(crate) struct Random {
     key: [u8; blake3::KEY_LEN],
 }
 
 impl Random {
-    pub(super) fn from_seed(seed: [u8; 32]) -> Self {
+    pub(crate) fn from_seed(seed: [u8; 32]) -> Self {
         Self { key: seed }
     }
 
-    pub(super) fn fill(&mut self, bytes: &mut [u8]) {
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         let mut output = blake3::Hasher::new_keyed(&self.key).finalize_xof();
         output.fill(&mut self.key);
         output.fill(bytes);
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.fill(&mut bytes);
         bytes

@@ -16,15 +16,20 @@ impl Default for ReplayWindow {
     }
 }
 
-fn place(number: u64) -> (usize, u64) {
+fn position(number: u64) -> (usize, u64) {
     ((number / 64) as usize % WORDS, 1 << (number % 64))
 }
 
 impl ReplayWindow {
     /// Whether `number` was not seen and is not too old.
     pub(super) fn is_new(&self, number: u64) -> bool {
-        let (word, bit) = place(number);
+        let (word, bit) = position(number);
         number < u64::MAX && (number >= self.end || self.end - number <= WINDOW && self.bits[word] & bit == 0)
+    }
+
+    /// Whether no greater number was seen.
+    pub(super) fn is_newest(&self, number: u64) -> bool {
+        self.end <= number + 1
     }
 
     /// Marks `number`, which [is new](Self::is_new), as seen.
@@ -37,7 +42,7 @@ impl ReplayWindow {
             }
             self.end = number + 1;
         }
-        let (word, bit) = place(number);
+        let (word, bit) = position(number);
         self.bits[word] |= bit;
     }
 }

@@ -45,7 +45,7 @@ fn next_secret(secret: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Seals what this side sends.
-pub(super) struct Sealer {
+pub(super) struct SealingKeys {
     secret: [u8; 32],
     key: Key,
     epoch: u8,
@@ -55,7 +55,7 @@ pub(super) struct Sealer {
     packets_per_key: u64,
 }
 
-impl Sealer {
+impl SealingKeys {
     pub(super) fn new(secret: [u8; 32], packets_per_key: u64) -> Self {
         Self { secret, key: Key::of(&secret), epoch: 0, number: 0, change_at: packets_per_key, packets_per_key }
     }
@@ -88,7 +88,7 @@ pub(super) enum OpenError {
 }
 
 /// Opens what the peer has sealed.
-pub(super) struct Opener {
+pub(super) struct OpeningKeys {
     secret: [u8; 32],
     epoch: u8,
     current: Key,
@@ -98,7 +98,7 @@ pub(super) struct Opener {
     window: ReplayWindow,
 }
 
-impl Opener {
+impl OpeningKeys {
     pub(super) fn new(secret: [u8; 32]) -> Self {
         let (current, next) = (Key::of(&secret), Key::of(&next_secret(&secret)));
         Self { secret, epoch: 0, current, previous: None, next, window: ReplayWindow::default() }
@@ -126,6 +126,11 @@ impl Opener {
         Ok(())
     }
 
+    /// Whether nothing that the peer has sealed after `number` was opened yet.
+    pub(super) fn is_newest(&self, number: u64) -> bool {
+        self.window.is_newest(number)
+    }
+
     fn advance(&mut self) {
         self.secret = next_secret(&self.secret);
         let next = Key::of(&next_secret(&self.secret));
@@ -139,13 +144,13 @@ impl Opener {
 mod tests {
     use super::*;
 
-    fn sealed(sealer: &mut Sealer, content: &[u8]) -> Vec<u8> {
+    fn sealed(sealer: &mut SealingKeys, content: &[u8]) -> Vec<u8> {
         let mut datagram = [&[0; SEALED_HEADER_BYTES], content, &[0; TAG_BYTES]].concat();
         sealer.seal(9, &mut datagram);
         datagram
     }
 
-    fn open(opener: &mut Opener, datagram: &[u8]) -> Result<Vec<u8>, OpenError> {
+    fn open(opener: &mut OpeningKeys, datagram: &[u8]) -> Result<Vec<u8>, OpenError> {
         let mut datagram = datagram.to_vec();
         let (epoch, number) = (datagram[2], u64::from_be_bytes(datagram[8..16].try_into().unwrap()));
         opener.open(epoch, number, &mut datagram)?;
@@ -156,7 +161,7 @@ mod tests {
     /// turns of the epoch's octet; what is two changes old is not.
     #[test]
     fn keys_change_on_both_sides() {
-        let (mut sealer, mut opener) = (Sealer::new([1; 32], 3), Opener::new([1; 32]));
+        let (mut sealer, mut opener) = (SealingKeys::new([1; 32], 3), OpeningKeys::new([1; 32]));
         let mut late: Option<Vec<u8>> = None;
         for round in 0..3 * 256 * 3_u32 {
             let datagram = sealed(&mut sealer, &round.to_be_bytes());
@@ -172,7 +177,7 @@ mod tests {
                 assert_eq!(open(&mut opener, &late), Ok((round - 2).to_be_bytes().to_vec()));
             }
         }
-        let (mut sealer, mut opener) = (Sealer::new([1; 32], 1), Opener::new([1; 32]));
+        let (mut sealer, mut opener) = (SealingKeys::new([1; 32], 1), OpeningKeys::new([1; 32]));
         let old = sealed(&mut sealer, b"old");
         for _ in 0..2 {
             open(&mut opener, &sealed(&mut sealer, b"new")).unwrap();
@@ -184,7 +189,7 @@ mod tests {
     /// under the other direction's secret.
     #[test]
     fn every_change_is_noticed() {
-        let (mut sealer, mut opener) = (Sealer::new([1; 32], 8), Opener::new([1; 32]));
+        let (mut sealer, mut opener) = (SealingKeys::new([1; 32], 8), OpeningKeys::new([1; 32]));
         let datagram = sealed(&mut sealer, b"content");
         for bit in 0..datagram.len() * 8 {
             let mut changed = datagram.clone();
@@ -195,7 +200,7 @@ mod tests {
             assert_eq!(open(&mut opener, &datagram[..length]), Err(OpenError::Forged), "{length} bytes");
         }
         assert_eq!(open(&mut opener, &[&datagram[..], &[0]].concat()), Err(OpenError::Forged));
-        assert_eq!(open(&mut Opener::new([2; 32]), &datagram), Err(OpenError::Forged));
+        assert_eq!(open(&mut OpeningKeys::new([2; 32]), &datagram), Err(OpenError::Forged));
         assert_eq!(open(&mut opener, &datagram), Ok(b"content".to_vec()));
         assert_eq!(open(&mut opener, &datagram), Err(OpenError::Replayed));
     }

@@ -3,8 +3,9 @@
 //! What arrives is opened and checked by the connections' endpoint; all that waits in the socket is handled before it is
 //! answered. One driver is one thread's.
 
-mod clock;
-mod link;
+mod outbox;
+mod receipts;
+mod session;
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,33 +13,35 @@ use std::time::Duration;
 
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::any::Member;
 use pliant_proto::transport::rate_cap::RateCap;
 use pliant_proto::transport::{Command, Transport};
 use pliant_proto::wire;
 
-pub use clock::Clock;
-pub use link::{Application, Link, Place};
+pub use session::{Application, PayloadLocation, Session};
 
-use crate::clock::nap;
+use crate::clock::{Clock, to_timeout};
 use crate::connection::{Closed, ConnectError, ConnectionId, Endpoint, Event, Refused};
-use crate::event_loop::{Carrier, Schedule, Taken, Timed, turn};
-use crate::socket::{Alarm, Batch, Socket};
-use link::{Direction, of_number};
+use crate::event_loop::{EventHandler, ReceiveOutcome, Schedule, Timed, run_once};
+use crate::poll::PollWaker;
+use crate::socket::{Batch, Socket};
+use outbox::send;
+use session::{Direction, of_number};
 
-/// What the peer is told when a link fails.
+/// What the peer is told when a session fails.
 const FAILED: u8 = 1;
 
 /// What a driver asks whoever owns it.
-pub trait Service<T, A> {
+pub trait ConnectionHandler<T, A> {
     /// Somebody calls and says `opening`: what to answer, or why not. It may be asked more than once of one call, and of
     /// calls that come to nothing.
     fn answer(&mut self, from: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String>;
 
     /// A connection stands: `event` is `Connected` or `Accepted`. `None` closes it.
-    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Link<T, A>>;
+    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Session<T, A>>;
 
-    /// A connection has ended; the link is what it was, `None` if it never stood.
-    fn closed(&mut self, connection: ConnectionId, link: Option<Link<T, A>>, why: Closed);
+    /// A connection has ended; the session is what it was, `None` if it never stood.
+    fn closed(&mut self, connection: ConnectionId, session: Option<Session<T, A>>, why: Closed);
 }
 
 /// A socket with its connections, their transports and applications, and a clock.
@@ -46,15 +49,15 @@ pub struct Driver<T, A> {
     endpoint: Endpoint,
     socket: Socket,
     clock: Clock,
-    links: Vec<Option<Box<Link<T, A>>>>,
-    /// Places in `links` that have something to send.
+    sessions: Vec<Option<Box<Session<T, A>>>>,
+    /// Indices in `sessions` that have something to send.
     touched: Vec<usize>,
     schedule: Schedule,
     outbox: Batch,
     now: Instant,
 }
 
-impl<T: Transport, A: Application> Driver<T, A> {
+impl<T: Member, A: Application> Driver<T, A> {
     /// A driver without connections.
     pub fn new(socket: Socket, endpoint: Endpoint, clock: Clock) -> Self {
         let now = clock.now();
@@ -62,7 +65,7 @@ impl<T: Transport, A: Application> Driver<T, A> {
             endpoint,
             socket,
             clock,
-            links: Vec::new(),
+            sessions: Vec::new(),
             touched: Vec::new(),
             schedule: Schedule::default(),
             outbox: Batch::default(),
@@ -76,69 +79,69 @@ impl<T: Transport, A: Application> Driver<T, A> {
         self.endpoint.connect(self.now, to, opening)
     }
 
-    /// A connection's link.
-    pub fn link(&self, connection: ConnectionId) -> Option<&Link<T, A>> {
-        let link = self.links.get(connection.place())?.as_deref()?;
-        (link.connection == connection).then_some(link)
+    /// A connection's session.
+    pub fn session(&self, connection: ConnectionId) -> Option<&Session<T, A>> {
+        let session = self.sessions.get(connection.index())?.as_deref()?;
+        (session.connection == connection).then_some(session)
     }
 
     /// A connection's application. What it changes is noticed with the next [`command`](Self::command).
     pub fn application(&mut self, connection: ConnectionId) -> Option<&mut A> {
-        let link = self.links.get_mut(connection.place())?.as_deref_mut()?;
-        (link.connection == connection).then_some(&mut link.application)
+        let session = self.sessions.get_mut(connection.index())?.as_deref_mut()?;
+        (session.connection == connection).then_some(&mut session.application)
     }
 
     /// Connections that stand.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
-        self.links.iter().flatten().map(|link| link.connection)
+        self.sessions.iter().flatten().map(|session| session.connection)
     }
 
-    /// Tells the outgoing flow's transport something; what follows from it is sent in the next turn.
-    pub fn command(&mut self, connection: ConnectionId, command: Command) {
+    /// Tells the outgoing flow's transport something; what follows from it is sent in the next iteration.
+    pub fn command(&mut self, connection: ConnectionId, command: Command<T::Answer>) {
         self.tell(connection, Direction::Outgoing, command);
     }
 
     /// Tells the incoming flow's transport something: that bytes were consumed.
-    pub fn command_incoming(&mut self, connection: ConnectionId, command: Command) {
+    pub fn command_incoming(&mut self, connection: ConnectionId, command: Command<T::Answer>) {
         self.tell(connection, Direction::Incoming, command);
     }
 
-    /// Says a few bytes to a connection's peer with the next turn; they may be lost.
+    /// Says a few bytes to a connection's peer with the next iteration; they may be lost.
     pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
         self.endpoint.notify(connection, content);
     }
 
-    fn tell(&mut self, connection: ConnectionId, direction: Direction, command: Command) {
+    fn tell(&mut self, connection: ConnectionId, direction: Direction, command: Command<T::Answer>) {
         let now = self.now;
-        let place = connection.place();
-        if let Some(Some(link)) = self.links.get_mut(place)
-            && link.connection == connection
-            && let Some(flow) = link.flow(direction)
+        let index = connection.index();
+        if let Some(Some(session)) = self.sessions.get_mut(index)
+            && session.connection == connection
+            && let Some(flow) = session.flow(direction)
         {
             flow.timed.tell(now).handle_command(now, command);
-            link.touch(&mut self.touched);
+            session.touch(&mut self.touched);
         }
     }
 
     /// Sends what its transports have to say, then ends a connection and tells the peer; returns what it was.
-    pub fn close(&mut self, connection: ConnectionId, code: u8, reason: &str) -> io::Result<Option<Link<T, A>>> {
+    pub fn close(&mut self, connection: ConnectionId, code: u8, reason: &str) -> io::Result<Option<Session<T, A>>> {
         self.now = self.clock.now();
         self.flush()?;
         self.endpoint.close(self.now, connection, code, reason);
-        let link = self.take(connection);
+        let session = self.take(connection);
         self.flush()?;
-        Ok(link)
+        Ok(session)
     }
 
-    fn take(&mut self, connection: ConnectionId) -> Option<Link<T, A>> {
-        let slot = self.links.get_mut(connection.place())?;
+    fn take(&mut self, connection: ConnectionId) -> Option<Session<T, A>> {
+        let slot = self.sessions.get_mut(connection.index())?;
         if slot.as_ref()?.connection != connection {
             return None;
         }
-        slot.take().map(|link| *link)
+        slot.take().map(|session| *session)
     }
 
-    /// Time from when the peer was heard last to the last turn.
+    /// Time from when the peer was heard last to the last iteration.
     pub fn silence(&self, connection: ConnectionId) -> Span {
         self.endpoint.silence(self.now, connection).unwrap_or(Span::ZERO)
     }
@@ -153,14 +156,20 @@ impl<T: Transport, A: Application> Driver<T, A> {
         self.socket.local_address()
     }
 
-    /// When the last turn began.
+    /// When the last iteration began.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Lets `alarm` end a turn's sleep.
-    pub fn set_alarm(&mut self, alarm: Alarm) {
-        self.socket.set_alarm(alarm);
+    /// Lets `waker` end an iteration's sleep.
+    pub fn set_waker(&mut self, waker: PollWaker) {
+        self.socket.set_waker(waker);
+    }
+
+    /// Its socket fails from now on.
+    #[cfg(test)]
+    pub(crate) fn break_socket(&mut self) {
+        self.socket.break_down();
     }
 
     /// The clock.
@@ -169,16 +178,16 @@ impl<T: Transport, A: Application> Driver<T, A> {
     }
 
     /// Handles all that has arrived and all that is due, then sleeps until there is more, for `at_most` at the longest.
-    /// Fails only if the socket does: a link that fails is closed.
-    pub fn turn(&mut self, service: &mut impl Service<T, A>, at_most: Duration) -> io::Result<()> {
-        let busy = turn(&mut Turn { driver: self, service })?;
-        self.close_failed(service)?;
+    /// Fails only if the socket does: a session that fails is closed.
+    pub fn run_once(&mut self, handler: &mut impl ConnectionHandler<T, A>, at_most: Duration) -> io::Result<()> {
+        let busy = run_once(&mut Iteration { driver: self, handler })?;
+        self.close_failed(handler)?;
         if busy {
             return Ok(());
         }
         let next = self.schedule.next_at().into_iter().chain(self.endpoint.poll_timeout()).min();
         let now = self.clock.now();
-        let until = next.map_or(at_most, |at| nap(at.since(now)).min(at_most));
+        let until = next.map_or(at_most, |at| to_timeout(at.since(now)).min(at_most));
         if until.is_zero() { Ok(()) } else { self.socket.wait_readable(until) }
     }
 
@@ -188,15 +197,15 @@ impl<T: Transport, A: Application> Driver<T, A> {
         self.send_all()
     }
 
-    /// Drains every link that was touched. Whether there was any.
+    /// Drains every session that was touched. Whether there was any.
     fn drain_touched(&mut self) -> bool {
         let any = !self.touched.is_empty();
-        while let Some(place) = self.touched.pop() {
-            let Some(link) = &mut self.links[place] else { continue };
-            link.touched = false;
+        while let Some(index) = self.touched.pop() {
+            let Some(session) = &mut self.sessions[index] else { continue };
+            session.touched = false;
             for direction in Direction::BOTH {
                 let (now, socket) = (self.now, &self.socket);
-                link.drain(now, direction, socket, &mut self.endpoint, &mut self.outbox, &mut self.schedule);
+                session.drain(now, direction, socket, &mut self.endpoint, &mut self.outbox, &mut self.schedule);
             }
         }
         any
@@ -214,37 +223,39 @@ impl<T: Transport, A: Application> Driver<T, A> {
         send(&self.socket, &mut self.outbox)
     }
 
-    /// Closes links whose application or socket has failed.
-    fn close_failed(&mut self, service: &mut impl Service<T, A>) -> io::Result<()> {
-        for place in 0..self.links.len() {
-            let Some(failure) = self.links[place].as_mut().and_then(|link| link.failure.take()) else { continue };
-            let Some(link) = self.links[place].take() else { continue };
-            self.endpoint.close(self.now, link.connection, FAILED, &failure.to_string());
+    /// Closes sessions whose application or socket has failed.
+    fn close_failed(&mut self, handler: &mut impl ConnectionHandler<T, A>) -> io::Result<()> {
+        for index in 0..self.sessions.len() {
+            let Some(failure) = self.sessions[index].as_mut().and_then(|session| session.failure.take()) else {
+                continue;
+            };
+            let Some(session) = self.sessions[index].take() else { continue };
+            self.endpoint.close(self.now, session.connection, FAILED, &failure.to_string());
             self.flush()?;
             let why = Closed::Failed(failure.to_string());
-            service.closed(link.connection, Some(*link), why);
+            handler.closed(session.connection, Some(*session), why);
         }
         Ok(())
     }
 }
 
 /// A driver in its loop, with its owner.
-struct Turn<'d, T, A, S> {
+struct Iteration<'d, T, A, S> {
     driver: &'d mut Driver<T, A>,
-    service: &'d mut S,
+    handler: &'d mut S,
 }
 
-impl<T: Transport, A: Application, S: Service<T, A>> Turn<'_, T, A, S> {
+impl<T: Member, A: Application, S: ConnectionHandler<T, A>> Iteration<'_, T, A, S> {
     /// Handles what the endpoint has to say of its connections.
     fn handle_events(&mut self) {
-        let Driver { endpoint, links, touched, now, .. } = &mut *self.driver;
+        let Driver { endpoint, sessions, touched, now, .. } = &mut *self.driver;
         while let Some((connection, event)) = endpoint.poll_event() {
-            handle_event(*now, connection, event, links, touched, endpoint, self.service);
+            handle_event(*now, connection, event, sessions, touched, endpoint, self.handler);
         }
     }
 }
 
-impl<T: Transport, A: Application, S: Service<T, A>> Carrier for Turn<'_, T, A, S> {
+impl<T: Member, A: Application, S: ConnectionHandler<T, A>> EventHandler for Iteration<'_, T, A, S> {
     type Transport = RateCap<T>;
 
     fn now(&mut self) -> Instant {
@@ -257,32 +268,32 @@ impl<T: Transport, A: Application, S: Service<T, A>> Carrier for Turn<'_, T, A, 
     }
 
     fn parts(&mut self, number: u32) -> (&mut Schedule, Option<&mut Timed<RateCap<T>>>) {
-        let (place, direction) = of_number(number);
-        let Driver { schedule, links, .. } = &mut *self.driver;
-        let link = links.get_mut(place).and_then(|link| link.as_deref_mut());
-        (schedule, link.and_then(|link| link.flow(direction)).map(|flow| &mut flow.timed))
+        let (index, direction) = of_number(number);
+        let Driver { schedule, sessions, .. } = &mut *self.driver;
+        let session = sessions.get_mut(index).and_then(|session| session.as_deref_mut());
+        (schedule, session.and_then(|session| session.flow(direction)).map(|flow| &mut flow.timed))
     }
 
     fn drain(&mut self, number: u32, at: Instant) {
-        let (place, direction) = of_number(number);
-        let Driver { schedule, links, socket, endpoint, outbox, .. } = &mut *self.driver;
-        if let Some(Some(link)) = links.get_mut(place) {
-            link.drain(at, direction, socket, endpoint, outbox, schedule);
+        let (index, direction) = of_number(number);
+        let Driver { schedule, sessions, socket, endpoint, outbox, .. } = &mut *self.driver;
+        if let Some(Some(session)) = sessions.get_mut(index) {
+            session.drain(at, direction, socket, endpoint, outbox, schedule);
         }
     }
 
-    fn receive(&mut self, now: Instant) -> io::Result<Taken> {
-        let Driver { endpoint, socket, links, touched, .. } = &mut *self.driver;
-        let service = &mut *self.service;
+    fn receive(&mut self, now: Instant) -> io::Result<ReceiveOutcome> {
+        let Driver { endpoint, socket, sessions, touched, .. } = &mut *self.driver;
+        let handler = &mut *self.handler;
         let taken = socket.receive(|datagram| {
             let (from, bytes) = (datagram.from, datagram.bytes);
             let arrival =
-                endpoint.handle_datagram(now, from, bytes, &mut |from, opening| service.answer(from, opening));
+                endpoint.handle_datagram(now, from, bytes, &mut |from, opening| handler.answer(from, opening));
             while let Some((connection, event)) = endpoint.poll_event() {
-                handle_event(now, connection, event, links, touched, endpoint, service);
+                handle_event(now, connection, event, sessions, touched, endpoint, handler);
             }
             let Some(arrival) = arrival else { return };
-            let Some(Some(link)) = links.get_mut(arrival.connection.place()) else { return };
+            let Some(Some(session)) = sessions.get_mut(arrival.connection.index()) else { return };
             let class = TrafficClass::default().with_ecn(datagram.ecn);
             let Ok((packet, sack, payload)) = wire::decode(&bytes[arrival.packet.clone()], class) else {
                 endpoint.count_refused(|refused| refused.malformed += 1);
@@ -290,12 +301,12 @@ impl<T: Transport, A: Application, S: Service<T, A>> Carrier for Turn<'_, T, A, 
             };
             let at = arrival.packet.start;
             let payload = &bytes[at + payload.start..at + payload.end];
-            match link.handle(now, &packet, &sack, payload) {
-                Ok(()) => link.touch(touched),
+            match session.handle(now, &packet, &sack, payload) {
+                Ok(()) => session.touch(touched),
                 Err(count) => endpoint.count_refused(count),
             }
         })?;
-        Ok(Taken { any: taken.datagrams > 0, full: taken.is_full() })
+        Ok(ReceiveOutcome { any: taken.datagrams > 0, full: taken.is_full() })
     }
 
     fn answer(&mut self) -> io::Result<bool> {
@@ -314,59 +325,51 @@ impl<T: Transport, A: Application, S: Service<T, A>> Carrier for Turn<'_, T, A, 
 }
 
 /// What follows from an event of the endpoint's.
-fn handle_event<T: Transport, A: Application>(
+fn handle_event<T: Member, A: Application>(
     now: Instant,
     connection: ConnectionId,
     event: Event,
-    links: &mut Vec<Option<Box<Link<T, A>>>>,
+    sessions: &mut Vec<Option<Box<Session<T, A>>>>,
     touched: &mut Vec<usize>,
     endpoint: &mut Endpoint,
-    service: &mut impl Service<T, A>,
+    handler: &mut impl ConnectionHandler<T, A>,
 ) {
-    let place = connection.place();
+    let index = connection.index();
     if let Event::Closed(why) = event {
-        let link = links.get_mut(place).and_then(|slot| slot.take_if(|link| link.connection == connection));
-        service.closed(connection, link.map(|link| *link), why);
+        let session = sessions.get_mut(index).and_then(|slot| slot.take_if(|session| session.connection == connection));
+        handler.closed(connection, session.map(|session| *session), why);
         return;
     }
     if let Event::Notice(content) = event {
-        if let Some(Some(link)) = links.get_mut(place)
-            && link.connection == connection
+        if let Some(Some(session)) = sessions.get_mut(index)
+            && session.connection == connection
         {
-            link.application.notice(&content);
+            session.application.notice(&content);
+        }
+        return;
+    }
+    if let Event::Moved { to } = event {
+        if let Some(Some(session)) = sessions.get_mut(index)
+            && session.connection == connection
+        {
+            session.move_to(to);
+            session.touch(touched);
         }
         return;
     }
     let calls = matches!(event, Event::Connected { .. });
     let (Some(peer), Some(remote)) = (endpoint.peer(connection), endpoint.remote(connection)) else { return };
-    let Some(mut link) = service.open(now, connection, event) else {
+    let Some(mut session) = handler.open(now, connection, event) else {
         endpoint.close(now, connection, FAILED, "not wanted");
         return;
     };
-    link.stand(connection, peer, remote, calls);
-    if links.len() <= place {
-        links.resize_with(place + 1, || None);
+    session.stand(connection, peer, remote, calls);
+    if endpoint.overhead() != (0, 0) {
+        session.hold_to_receipts(endpoint.draw_seed());
     }
-    link.touch(touched);
-    links[place] = Some(Box::new(link));
-}
-
-/// Sends a batch and empties it.
-fn send(socket: &Socket, batch: &mut Batch) -> io::Result<()> {
-    if batch.is_empty() {
-        return Ok(());
+    if sessions.len() <= index {
+        sessions.resize_with(index + 1, || None);
     }
-    let sent = socket.send(batch);
-    batch.clear();
-    match sent {
-        // As good as a loss on the way, and what has to arrive is sent again.
-        Err(error) if is_of_the_path(&error) => Ok(()),
-        other => other,
-    }
-}
-
-/// Whether the network, not the socket, refuses: that may pass.
-fn is_of_the_path(error: &io::Error) -> bool {
-    use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable};
-    matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable)
+    session.touch(touched);
+    sessions[index] = Some(Box::new(session));
 }

@@ -16,18 +16,18 @@ fn loopback() -> (UdpSocket, SocketAddrV4) {
 #[cfg_attr(miri, ignore = "Miri has no such sockets")]
 fn octets_and_bytes_arrive_as_sent() {
     let ((a, a_address), (b, b_address)) = (loopback(), loopback());
-    let (mut sender, mut receiver) = (Sender::new(), Receiver::new(64));
+    let (mut sender, mut receiver) = (BatchSender::new(), BatchReceiver::new(64));
     for first in (0u8..=255).step_by(BATCH) {
         let octets: Vec<u8> = (first..=first + (BATCH as u8 - 1)).collect();
         let bodies: Vec<[u8; 2]> = octets.iter().map(|octet| [*octet, 7]).collect();
-        let message = |body: &'_ [u8; 2]| (*body, To::Address(b_address), Some(body[0]));
+        let message = |body: &'_ [u8; 2]| (*body, Destination::Address(b_address), Some(body[0]));
         let parts: Vec<_> = bodies.iter().map(message).collect();
-        let messages: Vec<Outgoing<'_>> =
-            parts.iter().map(|(bytes, to, octet)| Outgoing { bytes, to: *to, octet: *octet, joins: false }).collect();
+        let messages: Vec<Transmit<'_>> =
+            parts.iter().map(|(bytes, to, octet)| Transmit { bytes, to: *to, octet: *octet, joins: false }).collect();
         sender.send(a.as_fd(), &messages, |_| panic!("loopback takes all")).unwrap();
         let mut got = Vec::new();
         while got.len() < BATCH {
-            let take = |incoming: Incoming<'_>| {
+            let take = |incoming: ReceivedDatagram<'_>| {
                 assert_eq!(incoming.from, a_address);
                 assert_eq!((incoming.bytes, incoming.truncated), (&[incoming.octet, 7][..], false));
                 got.push(incoming.octet);
@@ -53,11 +53,16 @@ fn runs_are_cut_where_they_were_joined() {
             .zip(sizes)
             .map(|(number, size)| (vec![number; size], if number < 6 { 0x22 } else { 0x20 }))
             .collect();
-        let messages: Vec<Outgoing<'_>> = bodies
+        let messages: Vec<Transmit<'_>> = bodies
             .iter()
-            .map(|(bytes, octet)| Outgoing { bytes, to: To::Address(b_address), octet: Some(*octet), joins: false })
+            .map(|(bytes, octet)| Transmit {
+                bytes,
+                to: Destination::Address(b_address),
+                octet: Some(*octet),
+                joins: false,
+            })
             .collect();
-        let (mut sender, mut receiver) = (Sender::new(), Receiver::new(1500));
+        let (mut sender, mut receiver) = (BatchSender::new(), BatchReceiver::new(1500));
         sender.send(a.as_fd(), &messages, |_| panic!("loopback takes all")).unwrap();
         let mut got = Vec::new();
         while got.len() < bodies.len() {
@@ -73,9 +78,9 @@ fn runs_are_cut_where_they_were_joined() {
 fn what_does_not_fit_is_said_to_be_cut() {
     let ((a, _), (b, b_address)) = (loopback(), loopback());
     let long = [1; 100];
-    let message = Outgoing { bytes: &long, to: To::Address(b_address), octet: None, joins: false };
-    Sender::new().send(a.as_fd(), &[message], |_| panic!("loopback takes all")).unwrap();
-    let mut receiver = Receiver::new(64);
+    let message = Transmit { bytes: &long, to: Destination::Address(b_address), octet: None, joins: false };
+    BatchSender::new().send(a.as_fd(), &[message], |_| panic!("loopback takes all")).unwrap();
+    let mut receiver = BatchReceiver::new(64);
     let mut cut = None;
     while cut.is_none() {
         receiver.receive(b.as_fd(), |incoming| cut = Some((incoming.bytes.len(), incoming.truncated))).unwrap();
@@ -89,10 +94,10 @@ fn what_does_not_fit_is_said_to_be_cut() {
 fn a_refused_message_does_not_stop_the_others() {
     let ((a, _), (_b, b_address)) = (loopback(), loopback());
     let (fits, long) = ([1; 10], vec![1; 70_000]);
-    let message = |bytes| Outgoing { bytes, to: To::Address(b_address), octet: None, joins: false };
+    let message = |bytes| Transmit { bytes, to: Destination::Address(b_address), octet: None, joins: false };
     let mut refused = Vec::new();
     let messages = [message(&fits), message(&long), message(&fits)];
-    Sender::new().send(a.as_fd(), &messages, |index| refused.push(index)).unwrap();
+    BatchSender::new().send(a.as_fd(), &messages, |index| refused.push(index)).unwrap();
     assert_eq!(refused, [1]);
 }
 
@@ -134,7 +139,7 @@ unsafe fn put_control(message: &libc::msghdr, at: &mut usize, kind: (libc::c_int
 
 /// What the kernel does between two sockets, through the pointers it is given and nothing else: every message is
 /// gathered and laid, uncut, into the receiver's next buffer. Returns where each was to go.
-fn carry(sender: &Sender, receiver: &mut Receiver, from: SocketAddrV4) -> Vec<SocketAddrV4> {
+fn carry(sender: &BatchSender, receiver: &mut BatchReceiver, from: SocketAddrV4) -> Vec<SocketAddrV4> {
     receiver.prepare();
     let (sent, slots) = (&sender.slots.headers[..sender.runs.len()], receiver.slots.headers.as_mut_ptr());
     let mut went = Vec::new();
@@ -179,8 +184,8 @@ const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 1, 2, 3), 4567);
 /// again in the same arrays. Under Miri: through pointers that reach as far as they say and are still valid.
 #[test]
 fn memory_carries_what_sockets_would() {
-    let to = |port| To::Address(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-    let (mut sender, mut receiver) = (Sender::new(), Receiver::new(1500));
+    let to = |port| Destination::Address(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+    let (mut sender, mut receiver) = (BatchSender::new(), BatchReceiver::new(1500));
     for segments in [true, false] {
         sender.segments = segments;
         // (bytes, octet, port): runs of three, two and one, then without an octet, and an empty one.
@@ -189,9 +194,9 @@ fn memory_carries_what_sockets_would() {
         let bodies: Vec<Vec<u8>> = (0u8..).zip(&parts).map(|(number, part)| vec![number; part.0]).collect();
         let outgoing = |(bytes, part): (&'_ Vec<u8>, &(usize, Option<u8>, u16))| (bytes.clone(), part.1, part.2);
         let expected: Vec<_> = bodies.iter().zip(&parts).map(outgoing).collect();
-        let messages: Vec<Outgoing<'_>> = expected
+        let messages: Vec<Transmit<'_>> = expected
             .iter()
-            .map(|(bytes, octet, port)| Outgoing { bytes, to: to(*port), octet: *octet, joins: false })
+            .map(|(bytes, octet, port)| Transmit { bytes, to: to(*port), octet: *octet, joins: false })
             .collect();
         sender.prepare(&messages, 0);
         let went = carry(&sender, &mut receiver, FROM);
@@ -211,9 +216,9 @@ fn memory_carries_what_sockets_would() {
 #[test]
 fn parts_of_a_frame_are_one_message() {
     let (headers, first, second) = ([1; 42], [2; 100], [3; 7]);
-    let part = |bytes, joins| Outgoing { bytes, to: To::Interface(3), octet: None, joins };
+    let part = |bytes, joins| Transmit { bytes, to: Destination::Interface(3), octet: None, joins };
     let messages = [part(&headers[..], false), part(&first, true), part(&second, true), part(&headers, false)];
-    let mut sender = Sender::new();
+    let mut sender = BatchSender::new();
     sender.prepare(&messages, 0);
     let sent: Vec<_> = sender.slots.headers[..sender.runs.len()].iter().map(|message| message.msg_hdr).collect();
     // SAFETY: as in `carry`.

@@ -1,7 +1,7 @@
 //! The switch on interfaces.
 //!
 //! Frames come by a ring per interface, each with the time at which the kernel got it; the switch takes them in the
-//! order of these times, and they leave by one `sendmmsg` for up to 64, datagrams of one flow joined (`merge`). A
+//! order of these times, and they leave by one `sendmmsg` for up to 64, datagrams of one flow joined (`gro`). A
 //! checksum that a kernel left to hardware that a virtual interface does not have is passed on as left, which the frame's
 //! offload header says: without it receivers would drop the frame without a word.
 
@@ -10,21 +10,23 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use pliant_proto::packet::{Ecn, TrafficClass, WireFormat};
+use pliant_proto::packet::Ecn;
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::wire;
 use rustix::event::{PollFd, PollFlags};
 
-use super::forwarder::{AddressTable, DEFAULT_FRAME_BYTES, DEFAULT_FRAMES, Departure, Intake, Switch, SwitchConfig};
-use super::frame::{self, FrameError, Layer4};
-use super::merge;
+use super::error::SwitchError;
+use super::forwarder::{DEFAULT_FRAME_BYTES, DEFAULT_FRAMES, Departure, FrameMetadata, Switch, SwitchConfig};
+use super::forwarding_table::ForwardingTable;
+use super::frame::{self, ETHERNET_BYTES, FrameError, Layer4};
+use super::gro;
 use super::packet_ring::{OFFLOAD_BYTES, PacketRing, RingShape, interface_index, sending_socket};
-use crate::clock::{SharedClock, nap, realtime_ns};
-use crate::event_loop::wait;
-use crate::mmsg::{BATCH, Outgoing, Sender, To};
+use super::wire_size::WireSize;
+use crate::clock::{SharedClock, realtime_ns, to_timeout};
+use crate::mmsg::{BATCH, BatchSender, Destination, Transmit};
+use crate::poll::wait;
 
 /// Frames taken before others are sent on.
-const INTAKE: usize = 128;
+const RECEIVE_BURST: usize = 128;
 /// Departures are sent together that are due within this part of the shortest way through the switch, which makes them
 /// late by half of that in the mean: waking up for each frame costs more than all else, most of all in virtual machines.
 const COALESCE: u64 = 10;
@@ -32,63 +34,6 @@ const COALESCE: u64 = 10;
 const MAX_COALESCE: Span = Span::from_us(100);
 /// Time between looks at how many frames rings had no room for.
 const OVERRUN_INTERVAL: Span = Span::from_ms(100);
-
-/// Bytes that a frame counts for on the wire of a plan, by what it carries. A scenario's packets have the headers of its
-/// framing; real frames have others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WireSize {
-    /// Added to the length of a frame with UDP.
-    pub udp: i16,
-    /// Added to the length of a frame with TCP.
-    pub tcp: i16,
-    /// Added to the length of any other.
-    pub other: i16,
-    /// The least it counts for.
-    pub least: u16,
-    /// Framing of Pliant's own packets, which count for their payload in it whatever their headers are in fact.
-    pub framing: Option<WireFormat>,
-}
-
-impl Default for WireSize {
-    /// What Ethernet adds: checksum, preamble and gap.
-    fn default() -> Self {
-        Self { udp: 24, tcp: 24, other: 24, least: 84, framing: None }
-    }
-}
-
-impl WireSize {
-    /// Sizes as a scenario with this framing has them: TCP with timestamps counts as without.
-    pub fn framed(framing: WireFormat) -> Self {
-        let headers = framing.header_bytes as i16;
-        let (udp, tcp) = (headers - DATA_FRAME_BYTES, headers - 66);
-        Self { udp, tcp, other: headers - 54, least: framing.minimum_bytes, framing: Some(framing) }
-    }
-
-    /// The size of a datagram in a frame of `bytes`.
-    #[inline]
-    pub fn of_datagram(&self, bytes: usize, datagram: &[u8]) -> u16 {
-        if let Some(framing) = self.framing
-            && let Ok((packet, ..)) = wire::decode(datagram, TrafficClass::default())
-        {
-            return framing.wire_bytes(packet.payload());
-        }
-        self.of(bytes, Layer4::Udp)
-    }
-
-    /// The size of a frame of `bytes`.
-    pub fn of(&self, bytes: usize, layer4: Layer4) -> u16 {
-        let added = match layer4 {
-            Layer4::Udp => self.udp,
-            Layer4::Tcp => self.tcp,
-            Layer4::Other => self.other,
-        };
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_add(i64::from(added));
-        u16::try_from(bytes.max(i64::from(self.least))).unwrap_or(u16::MAX)
-    }
-}
-
-/// Headers of a frame with data of a byte stream: Ethernet, IPv4, UDP, and Pliant's own.
-const DATA_FRAME_BYTES: i16 = 14 + 20 + 8 + wire::DATA_HEADER_BYTES as i16;
 
 /// What a switch on interfaces takes for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -119,52 +64,13 @@ pub struct EthernetConfig {
     /// Names of the interfaces.
     pub interfaces: Vec<String>,
     /// Which port leads to which address.
-    pub addresses: AddressTable,
+    pub addresses: ForwardingTable,
     /// What frames count for.
     pub wire_size: WireSize,
     /// What counts as a frame.
     pub mode: Mode,
     /// Traffic class of each DSCP.
     pub class_of_dscp: [u8; 64],
-}
-
-/// Why a switch cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum SwitchError {
-    /// There is no such interface.
-    #[error("interface {name}: {error}")]
-    Interface {
-        /// Its name.
-        name: String,
-        /// The system's reason.
-        error: io::Error,
-    },
-    /// The user may not.
-    #[error(
-        "interface {name}: packet sockets need root, or the capability CAP_NET_RAW; a plan of relay ports needs neither"
-    )]
-    NotPermitted {
-        /// The interface.
-        name: String,
-    },
-    /// An address of a relay cannot be bound.
-    #[error("cannot use {address}: {error}")]
-    Address {
-        /// The address.
-        address: std::net::SocketAddrV4,
-        /// The system's reason.
-        error: io::Error,
-    },
-}
-
-impl SwitchError {
-    /// What an error means at an interface.
-    pub(super) fn of(name: &str, error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => Self::NotPermitted { name: name.to_owned() },
-            _ => Self::Interface { name: name.to_owned(), error },
-        }
-    }
 }
 
 /// A running switch on interfaces.
@@ -174,8 +80,8 @@ pub struct EthernetSwitch {
     rings: Vec<PacketRing>,
     interfaces: Vec<u32>,
     sending: OwnedFd,
-    sender: Sender,
-    addresses: AddressTable,
+    sender: BatchSender,
+    addresses: ForwardingTable,
     wire_size: WireSize,
     /// Checksums are completed here: bits will be flipped, and receivers are to see that.
     completes: bool,
@@ -206,12 +112,12 @@ impl EthernetSwitch {
         // Sleeps end when they should; the kernel would else join wake-ups 50 us apart.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         Ok(Self {
-            switch: Switch::new(&config.switch),
+            switch: Switch::new(&config.switch).sparing(OFFLOAD_BYTES + ETHERNET_BYTES),
             clock,
             rings,
             interfaces,
             sending,
-            sender: Sender::new(),
+            sender: BatchSender::new(),
             addresses: config.addresses.clone(),
             wire_size: config.wire_size,
             completes: config.mode == Mode::Fidelity && config.switch.faults.corrupt > 0.0,
@@ -240,7 +146,7 @@ impl EthernetSwitch {
     }
 
     /// Takes what has arrived, sends what is due, and sleeps until there is more, for `at_most` at the longest.
-    pub fn turn(&mut self, at_most: Duration) -> io::Result<()> {
+    pub fn run_once(&mut self, at_most: Duration) -> io::Result<()> {
         let now = self.clock.now();
         let taken = self.take(now);
         self.switch.advance(now);
@@ -257,13 +163,13 @@ impl EthernetSwitch {
     /// Takes frames of all rings in the order of their arrival. Returns how many there were.
     fn take(&mut self, now: Instant) -> usize {
         let realtime = realtime_ns();
-        for taken in 0..INTAKE {
+        for taken in 0..RECEIVE_BURST {
             let first = self.rings.iter().enumerate().filter_map(|(port, ring)| Some((ring.peek()?, port))).min();
             let Some((arrived_ns, port)) = first else { return taken };
             let at = now.before(Span::from_ns(realtime.saturating_sub(arrived_ns)));
             self.take_frame(at, port as u16);
         }
-        INTAKE
+        RECEIVE_BURST
     }
 
     fn take_frame(&mut self, at: Instant, port: u16) {
@@ -293,7 +199,7 @@ impl EthernetSwitch {
                 counters.unknown_destination += 1;
                 return;
             }
-            let intake = Intake {
+            let metadata = FrameMetadata {
                 destination,
                 wire_bytes: match header.layer4 {
                     Layer4::Udp => wire_size.of_datagram(frame.len(), header.layer4_payload(frame)),
@@ -303,9 +209,9 @@ impl EthernetSwitch {
                 flow: header.flow,
             };
             if completed {
-                merge::finish(whole.bytes);
+                gro::clear_offload_header(whole.bytes);
             }
-            switch.take(at, port, &intake, whole.bytes);
+            switch.take(at, port, &metadata, whole.bytes);
         });
     }
 
@@ -340,15 +246,15 @@ impl EthernetSwitch {
             let head = departures[first];
             let mut end = first + 1;
             if *takes_superframes != Some(false)
-                && let Some(mut run) = merge::Run::begin(switch.frame(head.frame))
+                && let Some(mut superframe) = gro::Superframe::begin(switch.frame(head.frame))
             {
                 while let Some(next) = departures.get(end).filter(|next| next.port == head.port)
-                    && run.take(switch.frame(head.frame), switch.frame(next.frame))
+                    && superframe.append(switch.frame(head.frame), switch.frame(next.frame))
                 {
                     joins[end] = true;
                     end += 1;
                 }
-                run.join(switch.frame_mut(head.frame));
+                superframe.write_headers(switch.frame_mut(head.frame));
             }
             first = end;
         }
@@ -358,13 +264,13 @@ impl EthernetSwitch {
     fn send_batch(&mut self) -> io::Result<usize> {
         self.join();
         let mut refused = [false; BATCH];
-        let message = |(departure, &joins): (&Departure, &bool)| Outgoing {
-            bytes: &self.switch.frame(departure.frame)[if joins { merge::HEADERS } else { 0 }..],
-            to: To::Interface(self.interfaces[usize::from(departure.port)]),
+        let message = |(departure, &joins): (&Departure, &bool)| Transmit {
+            bytes: &self.switch.frame(departure.frame)[if joins { gro::HEADERS } else { 0 }..],
+            to: Destination::Interface(self.interfaces[usize::from(departure.port)]),
             octet: None,
             joins,
         };
-        let messages: Vec<Outgoing<'_>> = self.departures.iter().zip(&self.joins).map(message).collect();
+        let messages: Vec<Transmit<'_>> = self.departures.iter().zip(&self.joins).map(message).collect();
         self.sender.send(self.sending.as_fd(), &messages, |index| refused[index] = true)?;
         drop(messages);
         let count = self.departures.len();
@@ -398,7 +304,7 @@ impl EthernetSwitch {
         let count = gone.len();
         let again: Vec<Departure> = again.into_iter().map(|(departure, _)| *departure).collect();
         for departure in &again {
-            merge::separate(self.switch.frame_mut(departure.frame));
+            gro::split(self.switch.frame_mut(departure.frame));
         }
         self.departures = again;
         Ok(count + self.send_batch()?)
@@ -411,10 +317,10 @@ impl EthernetSwitch {
         if until < crossing {
             // Frames that arrive meanwhile have their times and cannot leave before: they need not be seen at once.
             let span = until.max(crossing.divided_by(COALESCE).min(MAX_COALESCE)).min(crossing);
-            std::thread::sleep(at_most.min(nap(span)));
+            std::thread::sleep(at_most.min(to_timeout(span)));
             return Ok(());
         }
-        let timeout = at_most.min(nap(until));
+        let timeout = at_most.min(to_timeout(until));
         let mut files: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
         wait(&mut files, Some(timeout))
     }

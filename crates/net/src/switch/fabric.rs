@@ -16,7 +16,7 @@ use pliant_proto::units::Rate;
 
 /// Where a link leads, and where a port's frames go first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum NextHop {
     /// A node that chooses the next link.
     Node(u32),
     /// Out of the switch by this port.
@@ -31,7 +31,7 @@ pub struct LinkConfig {
     /// Node whose shared buffer its queues take part in; hosts may have numbers of their own.
     pub owner: u32,
     /// Where it leads.
-    pub to: End,
+    pub to: NextHop,
     /// Transmission rate.
     pub rate: Rate,
     /// Propagation delay.
@@ -42,7 +42,7 @@ pub struct LinkConfig {
 
 /// Where frames that arrive by a port go first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum Ingress {
     /// Through a link: the sending host's own port and cable.
     Link(u32),
     /// To a node at once: the cable is a real one.
@@ -51,14 +51,14 @@ pub enum Entry {
 
 /// How one of several equal links is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Choice {
+pub enum LoadBalancing {
     /// By the flow.
     #[default]
-    Flow,
+    Ecmp,
     /// At random for each packet.
-    Random,
+    SprayRandom,
     /// In turn for each packet.
-    Turns,
+    SprayRoundRobin,
 }
 
 /// What the engine is made of.
@@ -69,11 +69,11 @@ pub struct FabricConfig {
     /// All links.
     pub links: Vec<LinkConfig>,
     /// For each port, where its frames go first.
-    pub entries: Vec<Entry>,
+    pub ingress: Vec<Ingress>,
     /// For each node and destination port the links that lead there, equal in cost; none if unreachable.
     pub routes: Vec<Vec<Vec<u32>>>,
     /// The choice among them.
-    pub choice: Choice,
+    pub load_balancing: LoadBalancing,
     /// Seed of markers and of random choices.
     pub seed: u64,
 }
@@ -119,14 +119,14 @@ pub enum Output {
 /// For each link the least time from an arrival at its end until the frame can leave: the delays of the shortest way
 /// from there on.
 fn ahead(config: &FabricConfig) -> Vec<Span> {
-    let is_out = |end: End| matches!(end, End::Port(_));
+    let is_out = |end: NextHop| matches!(end, NextHop::Port(_));
     let mut ahead: Vec<Span> =
         config.links.iter().map(|link| if is_out(link.to) { Span::ZERO } else { Span::MAX }).collect();
     let mut changed = true;
     while changed {
         changed = false;
         for (index, link) in config.links.iter().enumerate() {
-            let End::Node(node) = link.to else { continue };
+            let NextHop::Node(node) = link.to else { continue };
             let nexts = config.routes[node as usize].iter().flatten().map(|&next| next as usize);
             let least = nexts.map(|next| ahead[next].plus(config.links[next].delay)).min().unwrap_or(Span::MAX);
             if least < ahead[index] {
@@ -142,11 +142,11 @@ fn ahead(config: &FabricConfig) -> Vec<Span> {
 fn least_crossing(config: &FabricConfig) -> Span {
     let ahead = ahead(config);
     let through = |link: u32| config.links[link as usize].delay.plus(ahead[link as usize]);
-    let from = |entry: &Entry| match entry {
-        Entry::Link(link) => Some(through(*link)),
-        Entry::Node(node) => config.routes[*node as usize].iter().flatten().map(|&link| through(link)).min(),
+    let from = |entry: &Ingress| match entry {
+        Ingress::Link(link) => Some(through(*link)),
+        Ingress::Node(node) => config.routes[*node as usize].iter().flatten().map(|&link| through(link)).min(),
     };
-    config.entries.iter().filter_map(from).min().unwrap_or(Span::ZERO)
+    config.ingress.iter().filter_map(from).min().unwrap_or(Span::ZERO)
 }
 
 /// Kinds of events.
@@ -155,7 +155,7 @@ const WAKE: u8 = 1;
 
 /// A frame's way, beside what the packet says.
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct FlowKey {
     source: u16,
     destination: u16,
     flow: u32,
@@ -165,7 +165,7 @@ struct Way {
 pub struct Fabric {
     now: Instant,
     links: Vec<Link>,
-    ends: Vec<End>,
+    ends: Vec<NextHop>,
     /// For each link the least time from an arrival at its end until the frame can leave.
     ahead: Vec<Span>,
     /// When each link was last to be woken.
@@ -175,12 +175,12 @@ pub struct Fabric {
     owners: Vec<u32>,
     /// Shared buffer of each owner; empty if there is none.
     shared: Vec<Option<SharedBuffer>>,
-    entries: Vec<Entry>,
+    ingress: Vec<Ingress>,
     routes: Vec<Vec<Vec<u32>>>,
-    choice: Choice,
+    load_balancing: LoadBalancing,
     stream: Stream,
-    turn: u32,
-    ways: Vec<Way>,
+    round_robin: u32,
+    flow_keys: Vec<FlowKey>,
     events: EventQueue,
     outputs: VecDeque<Output>,
     unroutable: u64,
@@ -191,8 +191,8 @@ impl Fabric {
     pub fn new(config: &FabricConfig, frames: usize) -> Self {
         let link = |(id, link): (usize, &LinkConfig)| {
             let to = match link.to {
-                End::Node(node) => node,
-                End::Port(port) => u32::from(port),
+                NextHop::Node(node) => node,
+                NextHop::Port(port) => u32::from(port),
             };
             Link::new(link.rate, link.delay, to, &config.plans[link.plan], config.seed, &format!("link {id}"))
         };
@@ -212,12 +212,12 @@ impl Fabric {
             least_crossing: least_crossing(config),
             owners,
             shared: if shares { (0..last).map(buffer_of).collect() } else { Vec::new() },
-            entries: config.entries.clone(),
+            ingress: config.ingress.clone(),
             routes: config.routes.clone(),
-            choice: config.choice,
+            load_balancing: config.load_balancing,
             stream: Stream::named(config.seed, "spray"),
-            turn: 0,
-            ways: vec![Way::default(); frames],
+            round_robin: 0,
+            flow_keys: vec![FlowKey::default(); frames],
             events: EventQueue::new(),
             outputs: VecDeque::new(),
             unroutable: 0,
@@ -227,16 +227,16 @@ impl Fabric {
     /// Takes a frame that arrives by `port`, after all that was due before.
     pub fn arrive(&mut self, at: Instant, port: u16, arrival: &Arrival) {
         let (at, packet) = self.take(at, port, arrival);
-        match self.entries[usize::from(port)] {
-            Entry::Link(link) => self.enqueue(at, link, packet),
-            Entry::Node(node) => self.forward(at, node, packet),
+        match self.ingress[usize::from(port)] {
+            Ingress::Link(link) => self.enqueue(at, link, packet),
+            Ingress::Node(node) => self.forward(at, node, packet),
         }
     }
 
     /// Puts a frame straight into the link before its destination port: what goes to all ports.
     pub fn arrive_at_last_link(&mut self, at: Instant, port: u16, arrival: &Arrival) {
         let (at, packet) = self.take(at, port, arrival);
-        match self.ends.iter().position(|end| *end == End::Port(arrival.destination)) {
+        match self.ends.iter().position(|end| *end == NextHop::Port(arrival.destination)) {
             Some(link) => self.enqueue(at, link as u32, packet),
             None => self.drop_unroutable(&packet),
         }
@@ -245,7 +245,8 @@ impl Fabric {
     fn take(&mut self, at: Instant, source: u16, arrival: &Arrival) -> (Instant, Packet) {
         let at = at.max(self.now);
         self.advance(at);
-        self.ways[arrival.frame as usize] = Way { source, destination: arrival.destination, flow: arrival.flow };
+        self.flow_keys[arrival.frame as usize] =
+            FlowKey { source, destination: arrival.destination, flow: arrival.flow };
         // Queues look at class and size only: any body will do.
         let packet = Packet::new(arrival.traffic_class, arrival.wire_bytes, Body::Close { messages: 0 });
         (at, packet.to(EndpointId::from_index(arrival.frame)))
@@ -334,26 +335,26 @@ impl Fabric {
         let packet = port.take_arrival(now, shared);
         self.schedule_next(link);
         match self.ends[link as usize] {
-            End::Node(node) => self.forward(now, node, packet),
-            End::Port(port) => {
+            NextHop::Node(node) => self.forward(now, node, packet),
+            NextHop::Port(port) => {
                 let (frame, traffic_class) = (packet.to.index(), packet.traffic_class);
-                let source = self.ways[frame as usize].source;
+                let source = self.flow_keys[frame as usize].source;
                 self.outputs.push_back(Output::Depart { frame, source, port, traffic_class, due: now });
             }
         }
     }
 
     fn forward(&mut self, now: Instant, node: u32, packet: Packet) {
-        let Way { destination, flow, .. } = self.ways[packet.to.index() as usize];
+        let FlowKey { destination, flow, .. } = self.flow_keys[packet.to.index() as usize];
         let links = &self.routes[node as usize][usize::from(destination)];
-        let link = match (links.as_slice(), self.choice) {
+        let link = match (links.as_slice(), self.load_balancing) {
             ([], _) => return self.drop_unroutable(&packet),
             (&[only], _) => only,
-            (links, Choice::Flow) => links[flow as usize % links.len()],
-            (links, Choice::Random) => links[self.stream.below(links.len() as u64) as usize],
-            (links, Choice::Turns) => {
-                self.turn = self.turn.wrapping_add(1);
-                links[self.turn as usize % links.len()]
+            (links, LoadBalancing::Ecmp) => links[flow as usize % links.len()],
+            (links, LoadBalancing::SprayRandom) => links[self.stream.below(links.len() as u64) as usize],
+            (links, LoadBalancing::SprayRoundRobin) => {
+                self.round_robin = self.round_robin.wrapping_add(1);
+                links[self.round_robin as usize % links.len()]
             }
         };
         self.enqueue(now, link, packet);

@@ -6,6 +6,7 @@ use pliant_proto::time::{Instant, Span};
 
 use super::fabric::{Arrival, Fabric, FabricConfig, Output};
 use super::faults::{Fate, FaultConfig, Faults};
+use super::frame_pool::FramePool;
 
 /// What a switch is made of.
 #[derive(Clone, Debug)]
@@ -122,51 +123,9 @@ impl Lateness {
     }
 }
 
-/// Frames of the pool that are free, and the bytes of all.
-struct Pool {
-    bytes: Box<[u8]>,
-    lengths: Box<[u32]>,
-    frame_bytes: usize,
-    free: Vec<u32>,
-}
-
-impl Pool {
-    fn new(frames: usize, frame_bytes: usize) -> Self {
-        Self {
-            bytes: vec![0; frames * frame_bytes].into(),
-            lengths: vec![0; frames].into(),
-            frame_bytes,
-            free: (0..frames as u32).rev().collect(),
-        }
-    }
-
-    fn get(&self, frame: u32) -> &[u8] {
-        &self.bytes[frame as usize * self.frame_bytes..][..self.lengths[frame as usize] as usize]
-    }
-
-    fn get_mut(&mut self, frame: u32) -> &mut [u8] {
-        &mut self.bytes[frame as usize * self.frame_bytes..][..self.lengths[frame as usize] as usize]
-    }
-
-    fn store(&mut self, content: &[u8]) -> Option<u32> {
-        let frame = self.free.pop()?;
-        self.lengths[frame as usize] = content.len() as u32;
-        self.get_mut(frame).copy_from_slice(content);
-        Some(frame)
-    }
-
-    fn copy(&mut self, frame: u32) -> Option<u32> {
-        let copy = self.free.pop()?;
-        let (from, length) = (frame as usize * self.frame_bytes, self.lengths[frame as usize] as usize);
-        self.lengths[copy as usize] = length as u32;
-        self.bytes.copy_within(from..from + length, copy as usize * self.frame_bytes);
-        Some(copy)
-    }
-}
-
 /// What a driver has read of a frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Intake {
+pub struct FrameMetadata {
     /// Port it goes to; `None`: to all but the one it came from.
     pub destination: Option<u16>,
     /// Bytes it takes on the wire.
@@ -180,8 +139,10 @@ pub struct Intake {
 /// A switch without its sockets.
 pub struct Switch {
     fabric: Fabric,
-    pool: Pool,
+    pool: FramePool,
     faults: Faults<Departure>,
+    /// Bytes at the start of every frame in which no bit is flipped.
+    spared_bytes: usize,
     ports: Vec<PortCounters>,
     /// Frames that the engine got, copies of those for all ports included.
     entered: u64,
@@ -203,8 +164,9 @@ impl Switch {
     pub fn new(config: &SwitchConfig) -> Self {
         Self {
             fabric: Fabric::new(&config.fabric, config.frames),
-            pool: Pool::new(config.frames, config.frame_bytes),
+            pool: FramePool::new(config.frames, config.frame_bytes),
             faults: Faults::new(config.faults.clone(), config.fabric.seed),
+            spared_bytes: 0,
             ports: vec![PortCounters::default(); config.ports.len()],
             entered: 0,
             dropped: 0,
@@ -220,19 +182,24 @@ impl Switch {
         }
     }
 
+    /// Flips no bit in the first `bytes` of a frame: what is no part of it, and what brings it to where it is checked.
+    pub(super) fn sparing(self, bytes: usize) -> Self {
+        Self { spared_bytes: bytes, ..self }
+    }
+
     /// Bytes of the largest frame that fits.
     pub fn frame_bytes(&self) -> usize {
-        self.pool.frame_bytes
+        self.pool.frame_bytes()
     }
 
     /// Takes a frame that arrived by `port`, after all that was due before. The driver has counted it as received.
-    pub fn take(&mut self, at: Instant, port: u16, intake: &Intake, content: &[u8]) {
-        if content.len() > self.pool.frame_bytes {
+    pub fn take(&mut self, at: Instant, port: u16, metadata: &FrameMetadata, content: &[u8]) {
+        if content.len() > self.pool.frame_bytes() {
             self.ports[usize::from(port)].oversized += 1;
             return;
         }
         self.sample(at);
-        match intake.destination {
+        match metadata.destination {
             Some(destination) => {
                 let Some(frame) = self.pool.store(content) else {
                     self.ports[usize::from(port)].no_frame += 1;
@@ -240,22 +207,22 @@ impl Switch {
                 };
                 self.entered += 1;
                 self.ports[usize::from(port)].forwarded += 1;
-                let Intake { wire_bytes, traffic_class, flow, .. } = *intake;
+                let FrameMetadata { wire_bytes, traffic_class, flow, .. } = *metadata;
                 self.fabric.arrive(at, port, &Arrival { frame, destination, wire_bytes, traffic_class, flow });
             }
-            None => self.take_for_all(at, port, intake, content),
+            None => self.take_for_all(at, port, metadata, content),
         }
-        self.least_free = self.least_free.min(self.pool.free.len());
+        self.least_free = self.least_free.min(self.pool.free());
     }
 
     /// Gives every other port a copy.
     #[cold]
-    fn take_for_all(&mut self, at: Instant, port: u16, intake: &Intake, content: &[u8]) {
+    fn take_for_all(&mut self, at: Instant, port: u16, metadata: &FrameMetadata, content: &[u8]) {
         let mut copies = 0;
         for destination in (0..self.ports.len() as u16).filter(|&other| other != port) {
             let Some(frame) = self.pool.store(content) else { break };
             copies += 1;
-            let Intake { wire_bytes, traffic_class, flow, .. } = *intake;
+            let FrameMetadata { wire_bytes, traffic_class, flow, .. } = *metadata;
             let arrival = Arrival { frame, destination, wire_bytes, traffic_class, flow };
             self.fabric.arrive_at_last_link(at, port, &arrival);
         }
@@ -282,7 +249,7 @@ impl Switch {
                 }
                 Output::Drop { frame } => {
                     self.dropped += 1;
-                    self.pool.free.push(frame);
+                    self.pool.recycle(frame);
                     continue;
                 }
             };
@@ -303,7 +270,7 @@ impl Switch {
     fn suffer(&mut self, due: Instant, departure: Departure, fate: Fate) -> Option<Departure> {
         if fate.lost {
             self.lost += 1;
-            self.pool.free.push(departure.frame);
+            self.pool.recycle(departure.frame);
             return None;
         }
         if fate.duplicated
@@ -313,7 +280,7 @@ impl Switch {
             self.ready = Some(Departure { frame, ..departure });
         }
         if let Some(random) = fate.corrupted {
-            corrupt(self.pool.get_mut(departure.frame), random);
+            corrupt(self.pool.get_mut(departure.frame), self.spared_bytes, random);
         }
         match fate.held {
             Some(span) => {
@@ -339,12 +306,12 @@ impl Switch {
         let counters = &mut self.ports[usize::from(departure.port)];
         if sent {
             counters.sent += 1;
-            counters.sent_bytes += u64::from(self.pool.lengths[departure.frame as usize]);
+            counters.sent_bytes += u64::from(self.pool.length(departure.frame));
         } else {
             counters.send_failed += 1;
         }
         self.departed += 1;
-        self.pool.free.push(departure.frame);
+        self.pool.recycle(departure.frame);
     }
 
     /// When there may be something to send next.
@@ -384,7 +351,7 @@ impl Switch {
 
     /// Most frames that were held at once.
     pub fn most_frames(&self) -> usize {
-        self.pool.lengths.len() - self.least_free
+        self.pool.frames() - self.least_free
     }
 
     /// Takes the queue lengths recorded so far.
@@ -398,7 +365,7 @@ impl Switch {
         let inside = self.fabric.inside() + self.faults.held() as u64 + u64::from(self.ready.is_some());
         let accounted = self.departed + self.dropped + self.lost + inside;
         assert_eq!(self.entered + self.copies, accounted, "frames are conserved");
-        let out = self.pool.lengths.len() - self.pool.free.len();
+        let out = self.pool.frames() - self.pool.free();
         assert_eq!(out as u64, inside, "frames that are inside are those that are not free");
         for counters in &self.ports {
             let PortCounters { malformed, tagged, oversized, unknown_destination, no_frame, forwarded, .. } = *counters;
@@ -424,58 +391,15 @@ impl Switch {
     }
 }
 
-/// Flips one bit behind the headers of Ethernet and IP, where checksums of TCP and UDP see it.
-fn corrupt(frame: &mut [u8], random: u64) {
-    const HEADERS: usize = super::merge::HEADERS - 8;
-    let first = if frame.len() > HEADERS + 8 { HEADERS } else { 0 };
+/// Flips one bit behind the first `spared` bytes; where there is an IP packet, in what it carries if there is enough of
+/// that, for checksums of TCP and UDP see it there.
+fn corrupt(frame: &mut [u8], spared: usize, random: u64) {
+    const IP_HEADER_BYTES: usize = 20;
+    let carried = spared + IP_HEADER_BYTES;
+    let first = if spared > 0 && frame.len() > carried { carried } else { spared.min(frame.len()) };
     let body = &mut frame[first..];
     if !body.is_empty() {
         let bit = random as usize % (body.len() * 8);
         body[bit / 8] ^= 1 << (bit % 8);
     }
-}
-
-/// Ports by address: station addresses and IPv4.
-#[derive(Clone, Debug, Default)]
-pub struct AddressTable(Vec<(u64, u16)>);
-
-/// Tells station addresses from those of IPv4.
-const STATION: u64 = 1 << 63;
-
-impl AddressTable {
-    /// The port with this station address. False if another one has it.
-    pub fn add_mac(&mut self, mac: [u8; 6], port: u16) -> bool {
-        self.add(mac_key(mac), port)
-    }
-
-    /// The port with this address of IPv4. False if another one has it.
-    pub fn add_ipv4(&mut self, address: u32, port: u16) -> bool {
-        self.add(u64::from(address), port)
-    }
-
-    fn add(&mut self, key: u64, port: u16) -> bool {
-        match self.0.binary_search_by_key(&key, |(key, _)| *key) {
-            Ok(at) => self.0[at].1 == port,
-            Err(at) => {
-                self.0.insert(at, (key, port));
-                true
-            }
-        }
-    }
-
-    /// The port that a frame goes to.
-    #[inline]
-    pub fn find(&self, mac: [u8; 6], ipv4: Option<u32>) -> Option<u16> {
-        self.get(mac_key(mac)).or_else(|| self.get(u64::from(ipv4?)))
-    }
-
-    #[inline]
-    fn get(&self, key: u64) -> Option<u16> {
-        self.0.binary_search_by_key(&key, |(key, _)| *key).ok().map(|at| self.0[at].1)
-    }
-}
-
-fn mac_key(mac: [u8; 6]) -> u64 {
-    let [a, b, c, d, e, f] = mac;
-    STATION | u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }

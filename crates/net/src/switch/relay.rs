@@ -16,11 +16,12 @@ use pliant_proto::packet::TrafficClass;
 use pliant_proto::time::{Instant, Span};
 use rustix::event::{PollFd, PollFlags};
 
-use super::ethernet::{SwitchError, WireSize};
-use super::forwarder::{Departure, Intake, Switch, SwitchConfig};
-use crate::clock::{SharedClock, nap};
-use crate::event_loop::wait;
-use crate::mmsg::{self, BATCH, Outgoing, Receiver, Sender, To};
+use super::error::SwitchError;
+use super::forwarder::{Departure, FrameMetadata, Switch, SwitchConfig};
+use super::wire_size::WireSize;
+use crate::clock::{SharedClock, to_timeout};
+use crate::mmsg::{self, BATCH, BatchReceiver, BatchSender, Destination, Transmit};
+use crate::poll::wait;
 
 /// Headers of Ethernet, IPv4 and UDP around a datagram.
 const HEADER_BYTES: usize = 14 + 20 + 8;
@@ -56,8 +57,8 @@ pub struct Relay {
     hosts: Vec<(SocketAddrV4, u16)>,
     ports: Vec<RelayPort>,
     wire_size: WireSize,
-    receiver: Receiver,
-    sender: Sender,
+    receiver: BatchReceiver,
+    sender: BatchSender,
     departures: Vec<Departure>,
 }
 
@@ -83,14 +84,14 @@ impl Relay {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let switch = Switch::new(&config.switch);
         Ok(Self {
-            receiver: Receiver::new(switch.frame_bytes()),
+            receiver: BatchReceiver::new(switch.frame_bytes()),
             switch,
             clock,
             sockets,
             hosts,
             ports: config.ports.clone(),
             wire_size: config.wire_size,
-            sender: Sender::new(),
+            sender: BatchSender::new(),
             departures: Vec::with_capacity(BATCH),
         })
     }
@@ -112,7 +113,7 @@ impl Relay {
     }
 
     /// Takes what has arrived, sends what is due, and sleeps until there is more, for `at_most` at the longest.
-    pub fn turn(&mut self, at_most: Duration) -> io::Result<()> {
+    pub fn run_once(&mut self, at_most: Duration) -> io::Result<()> {
         let now = self.clock.now();
         let mut moved = 0;
         for destination in 0..self.sockets.len() as u16 {
@@ -140,13 +141,13 @@ impl Relay {
                 counters.unknown_destination += 1;
             } else {
                 let pair = u32::from(source.min(destination)) << 16 | u32::from(source.max(destination));
-                let intake = Intake {
+                let metadata = FrameMetadata {
                     destination: Some(destination),
                     wire_bytes: wire_size.of_datagram(incoming.bytes.len() + HEADER_BYTES, incoming.bytes),
                     traffic_class: TrafficClass::from_octet(incoming.octet),
                     flow: pair,
                 };
-                switch.take(now, source, &intake, incoming.bytes);
+                switch.take(now, source, &metadata, incoming.bytes);
             }
         })
     }
@@ -168,13 +169,13 @@ impl Relay {
                 let source = self.departures[first].source;
                 let run = self.departures[first..].iter().take_while(|departure| departure.source == source).count();
                 let batch = &self.departures[first..first + run];
-                let message = |departure: &Departure| Outgoing {
+                let message = |departure: &Departure| Transmit {
                     bytes: self.switch.frame(departure.frame),
-                    to: To::Address(self.ports[usize::from(departure.port)].host),
+                    to: Destination::Address(self.ports[usize::from(departure.port)].host),
                     octet: Some(departure.traffic_class.octet()),
                     joins: false,
                 };
-                let messages: Vec<Outgoing<'_>> = batch.iter().map(message).collect();
+                let messages: Vec<Transmit<'_>> = batch.iter().map(message).collect();
                 let mut refused = [false; BATCH];
                 let socket = self.sockets[usize::from(source)].as_fd();
                 self.sender.send(socket, &messages, |index| refused[index] = true)?;
@@ -192,7 +193,7 @@ impl Relay {
     fn sleep(&self, at_most: Duration) -> io::Result<()> {
         let now = self.clock.now();
         let until = self.switch.next_departure().map_or(Span::MAX, |at| at.since(now));
-        let timeout = at_most.min(nap(until));
+        let timeout = at_most.min(to_timeout(until));
         let mut files: Vec<PollFd<'_>> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
         wait(&mut files, Some(timeout))
     }

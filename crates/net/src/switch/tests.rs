@@ -7,16 +7,17 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
 use proptest::prelude::*;
 
-use super::fabric::{Choice, End, Entry, FabricConfig, LinkConfig};
+use super::fabric::{FabricConfig, Ingress, LinkConfig, LoadBalancing, NextHop};
 use super::faults::FaultConfig;
-use super::forwarder::{AddressTable, Departure, Intake, Switch, SwitchConfig};
+use super::forwarder::{Departure, FrameMetadata, Switch, SwitchConfig};
+use super::forwarding_table::ForwardingTable;
 
 /// One node with `ports` ports whose links have this rate and delay.
 fn star(ports: u32, rate: Rate, delay: Span, plan: QueuePlan) -> SwitchConfig {
     let link = |port: u32| LinkConfig {
         name: format!("to {port}"),
         owner: 0,
-        to: End::Port(port as u16),
+        to: NextHop::Port(port as u16),
         rate,
         delay,
         plan: 0,
@@ -25,9 +26,9 @@ fn star(ports: u32, rate: Rate, delay: Span, plan: QueuePlan) -> SwitchConfig {
         fabric: FabricConfig {
             plans: vec![plan],
             links: (0..ports).map(link).collect(),
-            entries: vec![Entry::Node(0); ports as usize],
+            ingress: vec![Ingress::Node(0); ports as usize],
             routes: vec![(0..ports).map(|port| vec![port]).collect()],
-            choice: Choice::Flow,
+            load_balancing: LoadBalancing::Ecmp,
             seed: 1,
         },
         ports: (0..ports).map(|port| port.to_string()).collect(),
@@ -38,18 +39,18 @@ fn star(ports: u32, rate: Rate, delay: Span, plan: QueuePlan) -> SwitchConfig {
     }
 }
 
-fn intake(destination: u16, class: u8, wire_bytes: u16) -> Intake {
+fn metadata(destination: u16, class: u8, wire_bytes: u16) -> FrameMetadata {
     let traffic_class = TrafficClass::new(class).with_ecn(Ecn::Ect0);
-    Intake { destination: Some(destination), wire_bytes, traffic_class, flow: 0 }
+    FrameMetadata { destination: Some(destination), wire_bytes, traffic_class, flow: 0 }
 }
 
 fn at(us: u64) -> Instant {
     Instant::ZERO.after(Span::from_us(us))
 }
 
-fn take(switch: &mut Switch, now: Instant, port: u16, intake: &Intake, content: &[u8]) {
+fn take(switch: &mut Switch, now: Instant, port: u16, metadata: &FrameMetadata, content: &[u8]) {
     switch.port_mut(port).received += 1;
-    switch.take(now, port, intake, content);
+    switch.take(now, port, metadata, content);
 }
 
 /// All that is to be sent at `now`, with its content.
@@ -71,7 +72,7 @@ fn frames_leave_at_the_plans_rate() {
     let rate = Rate::from_bits_per_sec(100_000_000);
     let mut switch = Switch::new(&star(2, rate, Span::from_us(5), plan));
     for content in 0..3 {
-        take(&mut switch, at(0), 0, &intake(1, 0, 1250), &[content]);
+        take(&mut switch, at(0), 0, &metadata(1, 0, 1250), &[content]);
     }
     assert_eq!(switch.next_departure(), Some(at(105)));
     assert_eq!(departures(&mut switch, at(104)).len(), 0);
@@ -96,7 +97,7 @@ fn shares_are_those_of_the_plan() {
     let mut switch = Switch::new(&config);
     for _ in 0..150 {
         for class in 0..2 {
-            take(&mut switch, at(0), 0, &intake(1, class, 1538), &[class]);
+            take(&mut switch, at(0), 0, &metadata(1, class, 1538), &[class]);
         }
     }
     // 100 frames of 1538 bytes at 1 Gbit/s take 1230.4 us. The first went before the others came.
@@ -113,7 +114,7 @@ fn marks_leave_with_the_frame() {
     let plan = QueuePlan::single(QueueConfig { marker, ..QueueConfig::tail_drop("all", 10) });
     let mut switch = Switch::new(&star(2, Rate::from_gbit_per_sec(1), Span::ZERO, plan));
     for content in 0..4 {
-        take(&mut switch, at(0), 0, &intake(1, 0, 1250), &[content]);
+        take(&mut switch, at(0), 0, &metadata(1, 0, 1250), &[content]);
     }
     let marked: Vec<bool> = departures(&mut switch, at(100))
         .iter()
@@ -132,7 +133,7 @@ fn threshold() -> pliant_proto::switch::marker::Threshold {
 fn a_group_frame_goes_to_all_others() {
     let plan = QueuePlan::single(QueueConfig::tail_drop("all", 10));
     let mut switch = Switch::new(&star(4, Rate::from_gbit_per_sec(1), Span::ZERO, plan));
-    let arp = Intake { destination: None, wire_bytes: 84, traffic_class: TrafficClass::default(), flow: 0 };
+    let arp = FrameMetadata { destination: None, wire_bytes: 84, traffic_class: TrafficClass::default(), flow: 0 };
     take(&mut switch, at(0), 2, &arp, b"who has");
     let mut ports: Vec<u16> = departures(&mut switch, at(10)).iter().map(|(departure, _)| departure.port).collect();
     ports.sort_unstable();
@@ -142,7 +143,7 @@ fn a_group_frame_goes_to_all_others() {
 
 #[test]
 fn addresses_are_found() {
-    let mut table = AddressTable::default();
+    let mut table = ForwardingTable::default();
     assert!(table.add_mac([2, 0, 0, 0, 0, 1], 1) && table.add_ipv4(0x0a00_0002, 2));
     assert!(!table.add_ipv4(0x0a00_0002, 3), "an address has one port");
     assert_eq!(table.find([2, 0, 0, 0, 0, 1], Some(0x0a00_0002)), Some(1), "the station first");
@@ -161,7 +162,7 @@ fn samples_are_of_their_time() {
     };
     let mut switch = Switch::new(&config);
     for _ in 0..4 {
-        take(&mut switch, at(1), 0, &intake(1, 0, 1250), &[0]);
+        take(&mut switch, at(1), 0, &metadata(1, 0, 1250), &[0]);
     }
     switch.advance(at(45));
     // 10 us each: one on the wire and three queued at 1; one less at 11, 21, 31.
@@ -178,14 +179,14 @@ fn inner_links_wake_nobody() {
     config.fabric.links.push(LinkConfig {
         name: "host 0".to_owned(),
         owner: 1,
-        to: End::Node(0),
+        to: NextHop::Node(0),
         rate: Rate::from_gbit_per_sec(1),
         delay: Span::from_us(30),
         plan: 0,
     });
-    config.fabric.entries[0] = Entry::Link(2);
+    config.fabric.ingress[0] = Ingress::Link(2);
     let mut switch = Switch::new(&config);
-    take(&mut switch, at(0), 0, &intake(1, 0, 1250), &[7]);
+    take(&mut switch, at(0), 0, &metadata(1, 0, 1250), &[7]);
     assert_eq!(switch.next_departure(), Some(at(10 + 30 + 50)));
     assert_eq!(departures(&mut switch, at(90)).len(), 0);
     assert_eq!(switch.next_departure(), Some(at(10 + 30 + 10 + 50)));
@@ -218,6 +219,29 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
+/// Corruption flips one bit of a frame, however short it is, and none in what stands before it: that the kernel reads, and
+/// it takes no frame of which it makes no sense.
+#[test]
+fn corruption_spares_what_is_no_part_of_the_frame() {
+    let plan = QueuePlan::single(QueueConfig::tail_drop("all", 1000));
+    let mut config = star(2, Rate::from_gbit_per_sec(100), Span::ZERO, plan);
+    config.faults = FaultConfig { corrupt: 1.0, ..FaultConfig::default() };
+    for spared in [0, 24] {
+        let mut switch = Switch::new(&config).sparing(spared);
+        let (mut now, mut first) = (Instant::ZERO, usize::MAX);
+        for number in 0..4000 {
+            let content = vec![0; spared + number % 100];
+            take(&mut switch, now, 0, &metadata(1, 0, 84), &content);
+            now = now.after(Span::from_us(1));
+            let [(_, left)] = &departures(&mut switch, now)[..] else { panic!("one frame leaves") };
+            let flipped: u32 = left.iter().map(|byte| byte.count_ones()).sum();
+            assert_eq!(flipped, u32::from(content.len() > spared), "{} bytes", content.len());
+            first = first.min(left.iter().position(|byte| *byte != 0).unwrap_or(first));
+        }
+        assert_eq!(first, spared);
+    }
+}
+
 proptest! {
     /// Whatever arrives, under loss, duplication, corruption and reordering: every frame leaves once, with the content
     /// that it came with unless a bit was flipped, or is counted as refused or lost; and buffers come back.
@@ -239,12 +263,12 @@ proptest! {
         let (mut now, mut left) = (Instant::ZERO, 0);
         for (number, step) in steps.iter().enumerate() {
             now = now.after(Span::from_ns(step.wait_ns));
-            let mut intake = intake(step.destination, step.class, step.wire_bytes);
+            let mut metadata = metadata(step.destination, step.class, step.wire_bytes);
             if step.destination == 3 {
-                intake.destination = None;
+                metadata.destination = None;
             }
             let content: Vec<u8> = (0..step.content).map(|byte| (byte + number) as u8).collect();
-            take(&mut switch, now, step.port, &intake, &content);
+            take(&mut switch, now, step.port, &metadata, &content);
             if step.look {
                 for (_, content) in departures(&mut switch, now) {
                     left += 1;

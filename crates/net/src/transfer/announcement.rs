@@ -55,7 +55,7 @@ pub struct Announcement {
 impl Announcement {
     /// As bytes; a long name is cut.
     pub fn encode(&self) -> Vec<u8> {
-        let name = crate::cut(&self.name, MAX_NAME_BYTES);
+        let name = crate::text::truncated(&self.name, MAX_NAME_BYTES);
         let mut bytes = vec![self.kind as u8, u8::from(self.partial) | u8::from(self.hashed) << 1];
         bytes.extend(self.size.unwrap_or(UNKNOWN).to_be_bytes());
         bytes.extend(self.min_delivery.to_be_bytes());

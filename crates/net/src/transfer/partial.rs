@@ -1,17 +1,20 @@
 //! The bytes behind a receiver of contents that may arrive in part, or in pieces of which none may be missing.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pliant_proto::contract::Contract;
 use pliant_proto::packet::ByteRange;
 use pliant_proto::transport::Event;
+use pliant_proto::transport::any::AnyRequest;
 use pliant_proto::transport::atp::LossBound;
 
-use super::whole::{Output, temporary_beside};
-use super::{Announcement, HASH_BYTES, Kind};
-use crate::driver::Place;
+use super::announcement::{Announcement, Kind};
+use super::hash::HASH_BYTES;
+use super::missing;
+use super::output::Output;
+use crate::driver::PayloadLocation;
 
 /// Neighbouring payloads are written together, up to so many bytes.
 const WRITE_BYTES: usize = 128 << 10;
@@ -72,9 +75,9 @@ impl Partial {
         self.output.path()
     }
 
-    pub(super) fn write(&mut self, place: Place, payload: &[u8]) -> io::Result<()> {
+    pub(super) fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
         let hash_number = self.count();
-        if let (Some(hash), Place::Message { message, offset, length }) = (&mut self.hash, place)
+        if let (Some(hash), PayloadLocation::Message { message, offset, length }) = (&mut self.hash, location)
             && u64::from(message) == hash_number
             && length == HASH_BYTES as u32
         {
@@ -85,9 +88,9 @@ impl Partial {
         if matches!(self.output, Output::Discarded) {
             return Ok(());
         }
-        let at = match (place, self.message_bytes) {
-            (Place::Stream(offset), None) => offset,
-            (Place::Message { message, offset, length }, Some(bytes)) => {
+        let at = match (location, self.message_bytes) {
+            (PayloadLocation::Stream(offset), None) => offset,
+            (PayloadLocation::Message { message, offset, length }, Some(bytes)) => {
                 // No message of the content's: the machine may take it, but it is not kept.
                 if u64::from(length) != self.length_of(message) {
                     return Ok(());
@@ -166,7 +169,7 @@ impl Partial {
         Ok(self.hash.as_ref().map(|hash| (hash.hasher.finalize(), hash.expected.into())))
     }
 
-    pub(super) fn event(&mut self, event: Event) -> io::Result<()> {
+    pub(super) fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
         match event {
             Event::Deliver(range) if self.message_bytes.is_none() => self.delivered = range.end.min(self.size),
             Event::DeliverMessage { message, bytes } if bytes > 0 && u64::from(bytes) == self.length_of(message) => {
@@ -216,11 +219,11 @@ impl Partial {
 
     /// Puts it into its place; beside it, if something is missing, a list of what. Missing parts are zeros, or cut off at
     /// the end of a stream.
-    pub(super) fn place(mut self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+    pub(super) fn commit(mut self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
         let missing = self.missing();
         let Some(path) = self.output.path().map(Path::to_owned) else { return Ok(None) };
         self.finish(&missing, &path).map_err(|error| (path, error))?;
-        self.output.place(Kind::File)
+        self.output.commit(Kind::File)
     }
 
     fn finish(&mut self, missing: &[ByteRange], path: &Path) -> io::Result<()> {
@@ -234,40 +237,10 @@ impl Partial {
             }
         }
         if missing.is_empty() {
-            return forget_missing(path);
+            return missing::forget_list(path);
         }
-        let list = list_beside(path);
-        let mut file = temporary_beside(&list)?;
-        writeln!(file, "# {} bytes of {} are missing: first byte, one past the last", lost(missing), self.size)?;
-        missing.iter().try_for_each(|range| writeln!(file, "{} {}", range.start, range.end))?;
-        file.as_file().sync_all()?;
-        file.persist(&list).map(drop).map_err(|failed| failed.error)
+        missing::write_list(path, missing, self.size)
     }
-}
-
-/// The list of what is missing of the file at `path`.
-fn list_beside(path: &Path) -> PathBuf {
-    path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()))
-}
-
-/// The file at `path` is whole: a list of an earlier transfer would be a lie.
-fn forget_missing(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(list_beside(path)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// The same for a file that was put into its place, if any was.
-pub(super) fn placed_whole(path: Option<PathBuf>) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-    match path.as_deref().map(forget_missing) {
-        Some(Err(error)) => Err((path.unwrap_or_default(), error)),
-        _ => Ok(path),
-    }
-}
-
-fn lost(missing: &[ByteRange]) -> u64 {
-    missing.iter().map(|range| range.len()).sum()
 }
 
 fn write_zeros(file: &std::fs::File, range: ByteRange) -> io::Result<()> {
@@ -283,6 +256,7 @@ fn write_zeros(file: &std::fs::File, range: ByteRange) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::output::temporary_beside;
     use super::*;
     use proptest::prelude::*;
 
@@ -316,23 +290,23 @@ mod tests {
                 let half = length / 2;
                 let part = |from: u32, to: u32| vec![message as u8 | 1; (to - from) as usize];
                 if whole || begun {
-                    let place = Place::Message { message, offset: half, length };
+                    let place = PayloadLocation::Message { message, offset: half, length };
                     partial.write(place, &part(half, length)).unwrap();
                 }
                 if whole {
-                    partial.write(Place::Message { message, offset: 0, length }, &part(0, half)).unwrap();
+                    partial.write(PayloadLocation::Message { message, offset: 0, length }, &part(0, half)).unwrap();
                     partial.event(Event::DeliverMessage { message, bytes: length }).unwrap();
                     expected[start as usize..][..length as usize].fill(message as u8 | 1);
                 }
             }
             // What no such content has is not kept.
-            partial.write(Place::Message { message: messages, offset: 0, length: bytes }, &[9]).unwrap();
-            partial.write(Place::Message { message: 0, offset: 0, length: bytes + 1 }, &[9]).unwrap();
+            partial.write(PayloadLocation::Message { message: messages, offset: 0, length: bytes }, &[9]).unwrap();
+            partial.write(PayloadLocation::Message { message: 0, offset: 0, length: bytes + 1 }, &[9]).unwrap();
             partial.event(Event::DeliverMessage { message: messages, bytes }).unwrap();
             partial.event(Event::DeliverMessage { message: 0, bytes: bytes + 1 }).unwrap();
             let missing = partial.missing();
-            prop_assert_eq!(lost(&missing) + partial.delivered(), size);
-            let place = partial.place();
+            prop_assert_eq!(missing.iter().map(|range| range.len()).sum::<u64>() + partial.delivered(), size);
+            let place = partial.commit();
             prop_assert!(place.is_ok());
             prop_assert_eq!(std::fs::read(&path).unwrap(), expected.clone());
             let covered = |byte: u64| missing.iter().any(|range| (range.start..range.end).contains(&byte));
@@ -349,10 +323,10 @@ mod tests {
         let path = directory.path().join("x");
         for (delivered, kept) in [(899, false), (900, true), (1000, true)] {
             let mut partial = Partial::new(&announcement(1000, 0.9, None), output(&path));
-            partial.write(Place::Stream(0), &vec![7; delivered as usize]).unwrap();
+            partial.write(PayloadLocation::Stream(0), &vec![7; delivered as usize]).unwrap();
             partial.event(Event::Deliver(ByteRange::new(0, delivered))).unwrap();
             assert_eq!(partial.keeps_bound(), kept);
-            partial.place().unwrap();
+            partial.commit().unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), vec![7; delivered as usize]);
             let list = std::fs::read_to_string(directory.path().join("x.missing"));
             assert_eq!(list.is_ok(), delivered < 1000, "{list:?}");
@@ -369,14 +343,14 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let mut partial = Partial::new(&announced, output(&directory.path().join("x")));
             let hash = blake3::hash(&content);
-            partial.write(Place::Message { message: 300, offset: 0, length: 32 }, hash.as_bytes()).unwrap();
+            partial.write(PayloadLocation::Message { message: 300, offset: 0, length: 32 }, hash.as_bytes()).unwrap();
             partial.event(Event::DeliverMessage { message: 300, bytes: 32 }).unwrap();
             let mut arriving = content.clone();
             if let Some(byte) = damage {
                 arriving[byte as usize] ^= 1;
             }
             for message in (0..300u32).map(|number| number * 7 % 300) {
-                let place = Place::Message { message, offset: 0, length: bytes };
+                let place = PayloadLocation::Message { message, offset: 0, length: bytes };
                 partial.write(place, &arriving[message as usize * 1000..][..1000]).unwrap();
                 partial.event(Event::DeliverMessage { message, bytes }).unwrap();
             }

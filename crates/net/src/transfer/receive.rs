@@ -8,35 +8,26 @@ use std::time::Duration;
 
 use pliant_proto::packet::ByteRange;
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::any::{AnyRequest, AnyTransport};
 use pliant_proto::transport::{Event as TransportEvent, Statistics};
 use pliant_proto::units::Bytes;
 
+use super::announcement::{Announcement, Kind};
+use super::close_code;
+use super::error::{TransferError, copy};
+use super::hash::check_hash;
+use super::output::{Output, OutputError, Target};
 use super::partial::Partial;
-use super::send::path_to;
-use super::whole::{Output, OutputError, Whole};
-use super::{
-    Announcement, CODE_DONE, CODE_INTERRUPTED, Kind, NAP, PROGRESS_INTERVAL, Progress, Settings, TransferError,
-    hold_hash,
-};
-use crate::clock::realtime_ns;
+use super::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
+use super::settings::Settings;
+use super::whole::Whole;
+use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Closed, ConnectionId, Event, Refused};
-use crate::driver::{Application, Clock, Driver, Link, Place, Service};
-use crate::flow::{Answer, Family, Opening};
+use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
+use crate::flow::{Answer, Opening, Protocol};
 
 /// How long a receiver that has everything waits for the sender's goodbye, counted from when it was heard last.
 const LINGER: Span = Span::from_secs(1);
-
-/// Where received contents go.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// Into this directory, under the sender's name.
-    Directory(PathBuf),
-    /// Into this file.
-    File(PathBuf),
-    /// Nowhere: received, hashed and forgotten.
-    Discard,
-}
 
 /// What was received.
 #[derive(Clone, Debug)]
@@ -56,7 +47,7 @@ pub struct Received {
     /// BLAKE3 hash of the content, which agrees with the sender's, if it was sent whole.
     pub hash: Option<blake3::Hash>,
     /// How it was carried.
-    pub family: Family,
+    pub protocol: Protocol,
     /// The transport's counts.
     pub statistics: Statistics,
     /// Datagrams that were not passed to any transport, so far.
@@ -65,7 +56,7 @@ pub struct Received {
 
 /// Waits for transfers on an address.
 pub struct Receiver {
-    driver: Driver<AnyTransport, Incoming>,
+    driver: Driver<AnyTransport, ReceiverApplication>,
     address: SocketAddr,
     settings: Settings,
 }
@@ -113,39 +104,45 @@ impl Receiver {
         let socket_error = |error| TransferError::Socket { address, error };
         let settings = &self.settings;
         let clock = self.driver.clock();
-        let mut host = Host { settings, target, clock, count, begun: 0, over: Vec::new() };
+        let mut handler = ReceiverHandler { settings, target, clock, count, begun: 0, over: Vec::new() };
         let (mut told_at, mut done) = (self.driver.now(), 0);
         while count.is_none_or(|count| done < count) {
-            self.driver.turn(&mut host, NAP).map_err(socket_error)?;
+            self.driver.run_once(&mut handler, MAX_SLEEP).map_err(socket_error)?;
             let now = self.driver.now();
             // The sender's goodbye may be lost; what it has sent is here.
             let here: Vec<ConnectionId> = self.driver.connections().collect();
             for connection in &here {
                 let received = self.driver.application(*connection).is_some_and(|incoming| incoming.received());
                 if received && self.driver.silence(*connection) > LINGER {
-                    let link = self.driver.close(*connection, CODE_DONE, "").map_err(socket_error)?;
-                    host.over
-                        .extend(link.map(|link| (link, Closed::ByPeer { code: CODE_DONE, reason: String::new() })));
+                    let session = self.driver.close(*connection, close_code::DONE, "").map_err(socket_error)?;
+                    handler
+                        .over
+                        .extend(session.map(|session| {
+                            (session, Closed::ByPeer { code: close_code::DONE, reason: String::new() })
+                        }));
                 }
             }
-            for (link, why) in host.over.drain(..) {
+            for (session, why) in handler.over.drain(..) {
                 done += 1;
-                each(finish(link, why, self.driver.refused()));
+                each(finish(session, why, self.driver.refused()));
             }
             // What is done is done, whenever the interruption came.
             if count.is_none_or(|count| done < count) && interrupted.load(Ordering::Relaxed) {
                 for connection in here {
-                    self.driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
+                    self.driver.close(connection, close_code::INTERRUPTED, "interrupted").map_err(socket_error)?;
                 }
                 return Err(TransferError::Interrupted);
             }
             if now.since(told_at) >= PROGRESS_INTERVAL {
                 told_at = now;
-                let links = here.iter().filter_map(|connection| self.driver.link(*connection));
-                let of = |(done, total): (u64, Option<u64>), link: &Link<_, Incoming>| {
-                    (done + link.application.bytes(), total.zip(link.application.announcement.size).map(|(a, b)| a + b))
+                let sessions = here.iter().filter_map(|connection| self.driver.session(*connection));
+                let of = |(done, total): (u64, Option<u64>), session: &Session<_, ReceiverApplication>| {
+                    (
+                        done + session.application.bytes(),
+                        total.zip(session.application.announcement.size).map(|(a, b)| a + b),
+                    )
                 };
-                let (done_bytes, total_bytes) = links.fold((0, Some(0)), of);
+                let (done_bytes, total_bytes) = sessions.fold((0, Some(0)), of);
                 if !here.is_empty() {
                     progress(Progress { done_bytes, total_bytes });
                 }
@@ -156,9 +153,14 @@ impl Receiver {
 }
 
 /// What became of a transfer that is over.
-fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> Result<Received, TransferError> {
-    let statistics = link.receiver_statistics();
-    let Incoming { from, family, content, announcement, opened_at, received_at, problem, .. } = link.application;
+fn finish(
+    session: Session<AnyTransport, ReceiverApplication>,
+    why: Closed,
+    refused: Refused,
+) -> Result<Received, TransferError> {
+    let statistics = session.receiver_statistics();
+    let ReceiverApplication { from, protocol, content, announcement, opened_at, received_at, problem, .. } =
+        session.application;
     let Announcement { name, size, .. } = announcement;
     let lie = |why| TransferError::NotATransfer { address: from, why };
     if let Content::Whole(whole) = &content
@@ -177,8 +179,8 @@ fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> 
     let (bytes, hash, path) = match content {
         Content::Whole(whole) => {
             let (got, expected) = whole.hashes();
-            hold_hash(&name, got, expected)?;
-            (whole.taken(), Some(got), whole.place().map_err(file)?)
+            check_hash(&name, got, expected)?;
+            (whole.taken(), Some(got), whole.commit().map_err(file)?)
         }
         Content::Partial(mut partial) => {
             let delivered = partial.delivered();
@@ -191,9 +193,9 @@ fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> 
             let hashes =
                 hashes.map_err(|error| file((partial.path().map(PathBuf::from).unwrap_or_default(), error)))?;
             if let Some((got, expected)) = hashes {
-                hold_hash(&name, got, expected)?;
+                check_hash(&name, got, expected)?;
             }
-            (delivered, hashes.map(|(got, _)| got), partial.place().map_err(file)?)
+            (delivered, hashes.map(|(got, _)| got), partial.commit().map_err(file)?)
         }
         Content::Counted(bytes) => {
             if size.is_some_and(|size| bytes < size) {
@@ -203,12 +205,7 @@ fn finish(link: Link<AnyTransport, Incoming>, why: Closed, refused: Refused) -> 
         }
     };
     let elapsed = Duration::from_nanos(received_at.since(opened_at).as_ps() / 1000);
-    Ok(Received { from, name, path, bytes, missing, elapsed, hash, family, statistics, refused })
-}
-
-/// The same error once more.
-pub(super) fn copy(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
+    Ok(Received { from, name, path, bytes, missing, elapsed, hash, protocol, statistics, refused })
 }
 
 /// The bytes behind a receiver.
@@ -231,9 +228,9 @@ impl Content {
 }
 
 /// A receiver's application.
-pub(super) struct Incoming {
+pub(super) struct ReceiverApplication {
     from: SocketAddr,
-    family: Family,
+    protocol: Protocol,
     announcement: Announcement,
     content: Content,
     opened_at: Instant,
@@ -244,7 +241,7 @@ pub(super) struct Incoming {
     problem: Option<TransferError>,
 }
 
-impl Incoming {
+impl ReceiverApplication {
     /// Remembers which file an error is of.
     fn of_file(&mut self, result: io::Result<()>) -> io::Result<()> {
         if let (Err(error), Some(path)) = (&result, self.content.path()) {
@@ -267,26 +264,26 @@ impl Incoming {
     }
 }
 
-impl Application for Incoming {
-    fn read(&mut self, _: Place, _: &mut [u8]) -> io::Result<()> {
+impl Application for ReceiverApplication {
+    fn read(&mut self, _: PayloadLocation, _: &mut [u8]) -> io::Result<()> {
         Ok(())
     }
 
-    fn write(&mut self, place: Place, payload: &[u8]) -> io::Result<()> {
-        match (&mut self.content, place) {
-            (Content::Whole(whole), Place::Stream(offset)) => {
+    fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
+        match (&mut self.content, location) {
+            (Content::Whole(whole), PayloadLocation::Stream(offset)) => {
                 whole.write(offset, payload);
                 Ok(())
             }
-            (Content::Partial(partial), place) => {
-                let written = partial.write(place, payload);
+            (Content::Partial(partial), location) => {
+                let written = partial.write(location, payload);
                 self.of_file(written)
             }
             _ => Ok(()),
         }
     }
 
-    fn event(&mut self, event: TransportEvent) -> io::Result<()> {
+    fn event(&mut self, event: TransportEvent<AnyRequest>) -> io::Result<()> {
         if event == TransportEvent::Received {
             self.received_at = Some(self.clock.now());
         }
@@ -306,23 +303,23 @@ impl Application for Incoming {
     }
 }
 
-struct Host<'s> {
+struct ReceiverHandler<'s> {
     settings: &'s Settings,
     target: &'s Target,
     clock: Clock,
     count: Option<u64>,
     begun: u64,
-    over: Vec<(Link<AnyTransport, Incoming>, Closed)>,
+    over: Vec<(Session<AnyTransport, ReceiverApplication>, Closed)>,
 }
 
-impl Host<'_> {
+impl ReceiverHandler<'_> {
     /// What is offered and how it is to be carried, or why not.
-    fn judge(&self, opening: &[u8]) -> Result<(Opening, Announcement, Family), String> {
+    fn judge(&self, opening: &[u8]) -> Result<(Opening, Announcement, Protocol), String> {
         let opening = Opening::decode(opening).ok_or("the connection does not begin as a transfer does")?;
         let announcement = Announcement::decode(&opening.content)?;
-        let family = self.settings.flow.choose(&opening.offers).ok_or("no transport that both sides have")?;
+        let protocol = self.settings.flow.choose(&opening.offers).ok_or("no transport that both sides have")?;
         let messages = announcement.message_bytes;
-        if (family == Family::Atp) != messages.is_some() {
+        if (protocol == Protocol::Atp) != messages.is_some() {
             return Err("messages need atp, and atp needs messages".into());
         }
         let (message, buffer) = (Bytes(messages.unwrap_or(0).into()), Bytes(self.settings.flow.receive_buffer));
@@ -339,25 +336,30 @@ impl Host<'_> {
                 "only {promised} of it need arrive, and the receiver wants {least}: `recv --min-delivery`"
             ));
         }
-        Ok((opening, announcement, family))
+        Ok((opening, announcement, protocol))
     }
 }
 
-impl Service<AnyTransport, Incoming> for Host<'_> {
+impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_> {
     fn answer(&mut self, _: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
         if self.count.is_some_and(|count| self.begun >= count) {
             return Err("it receives from somebody else".into());
         }
-        let (_, _, family) = self.judge(opening)?;
-        Ok(Answer { family, unix_ns: realtime_ns() }.encode())
+        let (_, _, protocol) = self.judge(opening)?;
+        Ok(Answer { protocol, unix_ns: realtime_ns() }.encode())
     }
 
-    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Link<AnyTransport, Incoming>> {
+    fn open(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        event: Event,
+    ) -> Option<Session<AnyTransport, ReceiverApplication>> {
         let Event::Accepted { from, opening } = event else { return None };
         if self.count.is_some_and(|count| self.begun >= count) {
             return None;
         }
-        let (opening, announcement, family) = self.judge(&opening).ok()?;
+        let (opening, announcement, protocol) = self.judge(&opening).ok()?;
         self.begun += 1;
         let receive_buffer = self.settings.flow.receive_buffer;
         let opened = Output::open(self.target, &announcement);
@@ -382,17 +384,18 @@ impl Service<AnyTransport, Incoming> for Host<'_> {
             Some(OutputError::File(path, error)) => (Some(copy(&error)), Some(TransferError::File { path, error })),
         };
         let (clock, opened_at, received_at) = (self.clock, now, None);
-        let incoming = Incoming { from, family, announcement, content, opened_at, received_at, clock, problem };
-        let path = path_to(from, self.settings);
-        let receiver = self.settings.flow.receiver(family, path, opening.mtu, u64::from(connection.get()));
-        let link = Link::new(incoming).receiving(receiver);
+        let incoming =
+            ReceiverApplication { from, protocol, announcement, content, opened_at, received_at, clock, problem };
+        let path = self.settings.path_to(from);
+        let receiver = self.settings.flow.receiver(protocol, path, opening.mtu, u64::from(connection.get()));
+        let session = Session::new(incoming).receiving(receiver);
         Some(match said {
-            None => link,
-            Some(error) => link.failing(error),
+            None => session,
+            Some(error) => session.failing(error),
         })
     }
 
-    fn closed(&mut self, _: ConnectionId, link: Option<Link<AnyTransport, Incoming>>, why: Closed) {
-        self.over.extend(link.map(|link| (link, why)));
+    fn closed(&mut self, _: ConnectionId, session: Option<Session<AnyTransport, ReceiverApplication>>, why: Closed) {
+        self.over.extend(session.map(|session| (session, why)));
     }
 }

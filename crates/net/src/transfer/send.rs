@@ -1,6 +1,5 @@
 //! The sending side of a transfer.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,18 +10,20 @@ use pliant_proto::time::Instant;
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::{Statistics, Transport};
 
-use super::outgoing::Outgoing;
-use super::{
-    Announcement, CODE_DONE, CODE_FAILED, CODE_INTERRUPTED, NAP, PROGRESS_INTERVAL, Progress, Settings, Source,
-    TransferError,
-};
-use crate::clock::realtime_ns;
-use crate::connection::{Closed, ConnectionId, Event, Refused, SEALED_HEADER_BYTES, Security, TAG_BYTES};
-use crate::driver::{Application, Clock, Driver, Link, Service};
-use crate::flow::{Answer, Family, FlowError, Opening, Path};
+use super::announcement::{Announcement, Kind};
+use super::close_code;
+use super::error::TransferError;
+use super::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
+use super::sender_application::SenderApplication;
+use super::settings::Settings;
+use super::source::Source;
+use crate::clock::{Clock, realtime_ns};
+use crate::connection::{Closed, ConnectionId, Event, Refused};
+use crate::driver::{ConnectionHandler, Session};
+use crate::flow::{Answer, FlowError, Opening, Protocol};
 
 /// How long a loop sleeps at most while content may come from a reader.
-const READER_NAP: Duration = Duration::from_millis(2);
+const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
 
 /// What was sent.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub struct Sent {
     /// BLAKE3 hash of the content, if it was sent whole.
     pub hash: Option<blake3::Hash>,
     /// How it was carried.
-    pub family: Family,
+    pub protocol: Protocol,
     /// Congestion window at the end in bytes, of those transports that have one.
     pub window_bytes: Option<u64>,
     /// The transport's counts.
@@ -73,49 +74,49 @@ pub fn send(
 ) -> Result<Sent, TransferError> {
     settings.check(to)?;
     let socket_error = |error| TransferError::Socket { address: to, error };
-    let mut driver = calling::<Outgoing>(settings, to)?;
+    let mut driver = settings.driver_to::<SenderApplication>(to)?;
     let announcement = announce(&source, settings, to)?;
     let opening = Opening { offers: settings.flow.offers(), mtu: settings.flow.mtu, content: announcement.encode() };
     let asked = realtime_ns();
     let connection = driver.connect(to, &opening.encode()).map_err(TransferError::Connect)?;
     let total_bytes = source.bytes();
-    let mut sender = Sender {
+    let mut sender = SenderHandler {
         settings,
         clock: driver.clock(),
         peer: to,
         asked,
-        waiting: Some(Outgoing::new(source, announcement)),
+        waiting: Some(SenderApplication::new(source, announcement)),
         agreed: None,
         over: None,
         failed: None,
     };
     let mut told_at = driver.now();
-    let link = loop {
-        let nap = if total_bytes.is_none() { READER_NAP } else { NAP };
-        driver.turn(&mut sender, nap).map_err(socket_error)?;
+    let session = loop {
+        let nap = if total_bytes.is_none() { MAX_READER_SLEEP } else { MAX_SLEEP };
+        driver.run_once(&mut sender, nap).map_err(socket_error)?;
         if let Some(error) = sender.failed.take() {
-            driver.close(connection, CODE_FAILED, "it cannot go on").map_err(socket_error)?;
+            driver.close(connection, close_code::FAILED, "it cannot go on").map_err(socket_error)?;
             return Err(error);
         }
         match sender.over.take() {
-            Some((Some(link), why)) if has_everything(&link, &why) => break link,
-            Some((link, why)) => return Err(sender_error(to, link, why)),
+            Some((Some(session), why)) if has_everything(&session, &why) => break session,
+            Some((session, why)) => return Err(sender_error(to, session, why)),
             None => {}
         }
         if interrupted.load(Ordering::Relaxed) {
-            driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
+            driver.close(connection, close_code::INTERRUPTED, "interrupted").map_err(socket_error)?;
             return Err(TransferError::Interrupted);
         }
         let now = driver.now();
         let Some(outgoing) = driver.application(connection) else { continue };
         if outgoing.finished {
-            break driver.close(connection, CODE_DONE, "").map_err(socket_error)?.expect("it stood until now");
+            break driver.close(connection, close_code::DONE, "").map_err(socket_error)?.expect("it stood until now");
         }
         match outgoing.commands(now) {
             Ok(commands) => commands.into_iter().for_each(|command| driver.command(connection, command)),
             Err(error) => {
                 let path = outgoing.path.clone();
-                driver.close(connection, CODE_FAILED, "its source failed").map_err(socket_error)?;
+                driver.close(connection, close_code::FAILED, "its source failed").map_err(socket_error)?;
                 return Err(TransferError::File { path, error });
             }
         }
@@ -128,17 +129,17 @@ pub fn send(
     };
     let elapsed = Duration::from_nanos(driver.clock().now().as_ps() / 1000);
     let refused = driver.refused();
-    let (family, clock_offset) = sender.agreed.expect("it was agreed when the connection stood");
+    let (protocol, clock_offset) = sender.agreed.expect("it was agreed when the connection stood");
     Ok(Sent {
-        bytes: link.application.bytes(),
+        bytes: session.application.bytes(),
         elapsed,
-        hash: link.application.hash(),
-        family,
-        window_bytes: match link.sender() {
+        hash: session.application.hash(),
+        protocol,
+        window_bytes: match session.sender() {
             Some(AnyTransport::TcpSender(sender)) => Some(sender.controller().window()),
             _ => None,
         },
-        statistics: link.sender_statistics(),
+        statistics: session.sender_statistics(),
         refused,
         clock_offset,
     })
@@ -147,7 +148,7 @@ pub fn send(
 /// What the receiver is told of `source`.
 fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Announcement, TransferError> {
     let Contract { min_delivery, .. } = settings.flow.contract;
-    let messages = settings.flow.transport.family() == Family::Atp;
+    let messages = settings.flow.transport.protocol() == Protocol::Atp;
     let refuse = |why: &str| {
         let path = source.path.clone();
         Err(TransferError::File { path, error: std::io::Error::new(std::io::ErrorKind::InvalidInput, why) })
@@ -156,13 +157,13 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
     if partial && source.bytes().is_none() {
         return refuse("a stream of unknown length cannot arrive in part, nor as messages");
     }
-    if partial && source.kind == super::Kind::Directory {
+    if partial && source.kind == Kind::Directory {
         return refuse("a directory cannot arrive in part, nor as messages");
     }
-    let payload = path_to(to, settings).payload(settings.flow.mtu);
+    let payload = settings.path_to(to).payload(settings.flow.mtu);
     let message_bytes = messages.then(|| settings.flow.message_bytes.unwrap_or(u32::from(payload)).max(1));
     let (name, kind, size) = (source.name.clone(), source.kind, source.bytes());
-    let hashed = messages && min_delivery >= 1.0 && kind != super::Kind::Test;
+    let hashed = messages && min_delivery >= 1.0 && kind != Kind::Test;
     let announcement = Announcement { kind, name, size, partial, hashed, min_delivery, message_bytes };
     if announcement.has_too_many_messages() {
         return refuse("that is more than 67108864 messages: make them larger, `--message-bytes`");
@@ -170,86 +171,65 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
     Ok(announcement)
 }
 
-/// A driver from which `peer` can be called.
-pub(super) fn calling<A: Application>(
-    settings: &Settings,
-    peer: SocketAddr,
-) -> Result<Driver<AnyTransport, A>, TransferError> {
-    let address = settings.bind.unwrap_or_else(|| local_to(peer));
-    if address.is_ipv4() != peer.is_ipv4() {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, format!("from here {peer} cannot be called"));
-        return Err(TransferError::Socket { address, error });
-    }
-    let driver = settings.driver(address, false).map_err(|error| TransferError::Socket { address, error })?;
-    Ok(driver.0)
-}
-
-/// Any free port from which `peer` can be called.
-fn local_to(peer: SocketAddr) -> SocketAddr {
-    match peer {
-        SocketAddr::V4(ip) if ip.ip().is_loopback() => ([127, 0, 0, 1], 0).into(),
-        SocketAddr::V6(ip) if ip.ip().is_loopback() => ([0u16, 0, 0, 0, 0, 0, 0, 1], 0).into(),
-        SocketAddr::V4(_) => ([0; 4], 0).into(),
-        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
-    }
-}
-
-/// What lies between this host and `peer`.
-pub(crate) fn path_to(peer: SocketAddr, settings: &Settings) -> Path {
-    let sealed = settings.keys.security() != Security::Plain;
-    Path::to(peer, if sealed { SEALED_HEADER_BYTES + TAG_BYTES } else { 0 })
-}
-
 /// Whether a receiver that ended the connection did so because it has everything: it hears nothing more when its
 /// acknowledgements are lost.
-fn has_everything(link: &Link<AnyTransport, Outgoing>, why: &Closed) -> bool {
-    matches!(why, Closed::ByPeer { code: CODE_DONE, .. }) && link.application.is_given()
+fn has_everything(session: &Session<AnyTransport, SenderApplication>, why: &Closed) -> bool {
+    matches!(why, Closed::ByPeer { code: close_code::DONE, .. }) && session.application.is_given()
 }
 
-fn sender_error(to: SocketAddr, link: Option<Link<AnyTransport, Outgoing>>, why: Closed) -> TransferError {
-    match (link, why) {
-        (Some(link), Closed::Failed(error)) if link.application.content_failed => {
-            TransferError::File { path: link.application.path, error: std::io::Error::other(error) }
+fn sender_error(
+    to: SocketAddr,
+    session: Option<Session<AnyTransport, SenderApplication>>,
+    why: Closed,
+) -> TransferError {
+    match (session, why) {
+        (Some(session), Closed::Failed(error)) if session.application.content_failed => {
+            TransferError::File { path: session.application.path, error: std::io::Error::other(error) }
         }
         (_, why) => TransferError::ended(to, why),
     }
 }
 
-struct Sender<'s> {
+struct SenderHandler<'s> {
     settings: &'s Settings,
     clock: Clock,
     peer: SocketAddr,
     asked: u64,
-    waiting: Option<Outgoing>,
-    agreed: Option<(Family, ClockOffset)>,
-    over: Option<(Option<Link<AnyTransport, Outgoing>>, Closed)>,
+    waiting: Option<SenderApplication>,
+    agreed: Option<(Protocol, ClockOffset)>,
+    over: Option<(Option<Session<AnyTransport, SenderApplication>>, Closed)>,
     failed: Option<TransferError>,
 }
 
-impl Sender<'_> {
-    fn make(&self, family: Family, outgoing: &Outgoing) -> Result<AnyTransport, FlowError> {
+impl SenderHandler<'_> {
+    fn make(&self, protocol: Protocol, outgoing: &SenderApplication) -> Result<AnyTransport, FlowError> {
         let flow = &self.settings.flow;
         let size = outgoing.announcement().size;
-        flow.sender(family, path_to(self.peer, self.settings), size, self.clock.phase_ps(flow.reflex_cycle()))
+        flow.sender(protocol, self.settings.path_to(self.peer), size, self.clock.phase_ps(flow.reflex_cycle()))
     }
 }
 
-impl Service<AnyTransport, Outgoing> for Sender<'_> {
+impl ConnectionHandler<AnyTransport, SenderApplication> for SenderHandler<'_> {
     fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
         Err("this side sends".into())
     }
 
-    fn open(&mut self, now: Instant, _: ConnectionId, event: Event) -> Option<Link<AnyTransport, Outgoing>> {
+    fn open(
+        &mut self,
+        now: Instant,
+        _: ConnectionId,
+        event: Event,
+    ) -> Option<Session<AnyTransport, SenderApplication>> {
         let Event::Connected { answer } = event else { return None };
         let mut outgoing = self.waiting.take()?;
-        let offered = |answer: &Answer| self.settings.flow.offers().contains(&answer.family);
+        let offered = |answer: &Answer| self.settings.flow.offers().contains(&answer.protocol);
         let Some(answer) = Answer::decode(&answer).filter(offered) else {
             let why = "it does not answer as a receiver does";
             self.failed = Some(TransferError::NotATransfer { address: self.peer, why });
             return None;
         };
-        self.agreed = Some((answer.family, ClockOffset::between(self.asked, answer.unix_ns, realtime_ns())));
-        let mut transport = match self.make(answer.family, &outgoing) {
+        self.agreed = Some((answer.protocol, ClockOffset::between(self.asked, answer.unix_ns, realtime_ns())));
+        let mut transport = match self.make(answer.protocol, &outgoing) {
             Ok(transport) => transport,
             Err(error) => {
                 self.failed = Some(TransferError::Flow(error));
@@ -259,11 +239,11 @@ impl Service<AnyTransport, Outgoing> for Sender<'_> {
         for command in outgoing.commands(now).unwrap_or_default() {
             transport.handle_command(now, command);
         }
-        Some(Link::new(outgoing).sending(transport, self.settings.flow.rate_cap))
+        Some(Session::new(outgoing).sending(transport, self.settings.flow.rate_cap))
     }
 
-    fn closed(&mut self, _: ConnectionId, link: Option<Link<AnyTransport, Outgoing>>, why: Closed) {
-        self.over = Some((link, why));
+    fn closed(&mut self, _: ConnectionId, session: Option<Session<AnyTransport, SenderApplication>>, why: Closed) {
+        self.over = Some((session, why));
     }
 }
 

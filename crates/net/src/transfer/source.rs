@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use super::{Kind, TransferError};
+use super::announcement::Kind;
+use super::error::TransferError;
 
 /// Bytes that a reader hands over at once, and how many such pieces wait at most.
 const PIECE_BYTES: usize = 64 << 10;

@@ -1,16 +1,15 @@
 //! The bytes behind a receiver of whole contents: window, hash, temporary file.
 
-use std::fs::Permissions;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use pliant_proto::transport::Event;
-use tempfile::NamedTempFile;
+use pliant_proto::transport::any::AnyRequest;
 
-use super::partial::placed_whole;
-use super::receive::Target;
-use super::{Announcement, HASH_BYTES, Kind};
+use super::announcement::{Announcement, Kind};
+use super::hash::HASH_BYTES;
+use super::missing::committed_whole;
+use super::output::Output;
 
 /// Bytes of the content hashed and written at once. A power of two, at whose multiples BLAKE3's tree has whole subtrees.
 const PIECE_BYTES: u64 = 128 << 10;
@@ -30,98 +29,6 @@ pub(super) struct Whole {
     hasher: blake3::Hasher,
     /// What is wrong with it beside what the system says.
     pub(super) lie: Option<&'static str>,
-}
-
-/// Where content goes.
-pub(super) enum Output {
-    Discarded,
-    Temporary { file: NamedTempFile, path: PathBuf },
-}
-
-impl Output {
-    /// A temporary file beside where the content is to lie.
-    pub(super) fn open(target: &Target, announcement: &Announcement) -> Result<Self, OutputError> {
-        let Some(path) = path_in(target, announcement)? else { return Ok(Self::Discarded) };
-        if announcement.kind == Kind::Directory && path.symlink_metadata().is_ok() {
-            let error = io::Error::new(io::ErrorKind::AlreadyExists, "already there: a directory is not replaced");
-            return Err(OutputError::File(path, error));
-        }
-        match temporary_beside(&path) {
-            Ok(file) => Ok(Self::Temporary { file, path }),
-            Err(error) => Err(OutputError::File(path, error)),
-        }
-    }
-
-    pub(super) fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Discarded => None,
-            Self::Temporary { path, .. } => Some(path),
-        }
-    }
-
-    /// Puts it into its place: on the disk before it takes the place of another.
-    pub(super) fn place(self, kind: Kind) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-        let Self::Temporary { file, path } = self else { return Ok(None) };
-        let placed = if kind == Kind::Directory {
-            unpack(file, &path)
-        } else {
-            file.as_file().sync_all().and_then(|()| file.persist(&path).map(drop).map_err(|failed| failed.error))
-        };
-        match placed {
-            Ok(()) => Ok(Some(path)),
-            Err(error) => Err((path, error)),
-        }
-    }
-}
-
-/// Where content is to lie, if it is to be kept.
-pub(super) fn path_in(target: &Target, announcement: &Announcement) -> Result<Option<PathBuf>, OutputError> {
-    Ok(match target {
-        _ if announcement.kind == Kind::Test => None,
-        Target::Discard => None,
-        Target::File(path) => Some(path.clone()),
-        Target::Directory(directory) => Some(directory.join(plain_name(&announcement.name).ok_or(OutputError::Name)?)),
-    })
-}
-
-/// Why nothing can be written.
-pub(super) enum OutputError {
-    /// The name leaves the directory.
-    Name,
-    /// The file cannot be made.
-    File(PathBuf, io::Error),
-}
-
-/// Unpacks an archive into a temporary directory and gives it its name.
-fn unpack(mut archive: NamedTempFile, path: &Path) -> io::Result<()> {
-    use std::io::Seek;
-    let directory = tempfile::Builder::new().permissions(Permissions::from_mode(0o777)).tempdir_in(parent(path))?;
-    archive.as_file_mut().rewind()?;
-    tar::Archive::new(archive.as_file()).unpack(directory.path())?;
-    std::fs::rename(directory.path(), path)?;
-    // It has another name now.
-    let _ = directory.keep();
-    Ok(())
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// A file that vanishes unless it is put into its place, with the permissions that any new file gets.
-pub(super) fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let created = tempfile::Builder::new()
-        .prefix(".pliant-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(parent(path));
-    // The error would name the temporary file, which means nothing to the user.
-    created.map_err(|error| error.kind().into())
-}
-
-/// The name if it names a file in the directory itself, so that no sender writes elsewhere.
-fn plain_name(name: &str) -> Option<&str> {
-    let plain = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0']);
-    plain.then_some(name)
 }
 
 impl Whole {
@@ -200,7 +107,7 @@ impl Whole {
         self.window[..payload.len() - until_end].copy_from_slice(&payload[until_end..]);
     }
 
-    pub(super) fn event(&mut self, event: Event) -> io::Result<()> {
+    pub(super) fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
         match event {
             Event::Deliver(range) => {
                 assert_eq!(range.start, self.delivered, "bytes are delivered in order");
@@ -226,21 +133,7 @@ impl Whole {
         (self.hasher.finalize(), expected.into())
     }
 
-    pub(super) fn place(self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-        self.output.place(self.kind).and_then(placed_whole)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_leave_the_directory_are_refused() {
-        for (name, plain) in
-            [("a.bin", true), ("..", false), ("../x", false), ("/etc/passwd", false), ("", false), ("a\0b", false)]
-        {
-            assert_eq!(plain_name(name).is_some(), plain, "{name:?}");
-        }
+    pub(super) fn commit(self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+        self.output.commit(self.kind).and_then(committed_whole)
     }
 }

@@ -3,10 +3,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::thread;
 
-use crate::common::{by, content, encrypted, loopback, settings};
+use crate::common::{by, content, encrypted, loopback, send_from_port_zero, settings};
 use pliant_net::api::{Node, Settings, blocking};
 use pliant_net::connection::Keys;
-use pliant_net::flow::{FlowSettings, TransportName};
+use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::time::Span;
@@ -21,7 +21,7 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn streams_carry_both_ways() {
     const BYTES: usize = 3 << 20;
-    for settings in [settings(), encrypted(by(TransportName::Tcp(Algorithm::Cubic)))] {
+    for settings in [settings(), encrypted(by(SocketTransport::Tcp(Algorithm::Cubic)))] {
         let called = Node::bind(loopback(), settings.clone()).unwrap();
         let caller = Node::client(loopback(), settings).unwrap();
         let there = content(BYTES);
@@ -106,7 +106,7 @@ fn failures_have_their_kind() {
     let other = Settings { keys: Keys::Preshared([1; 32]), ..settings() };
     assert_eq!(kind(call(other)), ErrorKind::ConnectionRefused);
     assert_eq!(kind(call(settings())), ErrorKind::ConnectionRefused);
-    assert_eq!(kind(call(encrypted(by(TransportName::Atp)))), ErrorKind::InvalidInput);
+    assert_eq!(kind(call(encrypted(by(SocketTransport::Atp)))), ErrorKind::InvalidInput);
     let nobody = std::net::UdpSocket::bind(loopback()).unwrap();
     let caller = blocking::Node::client(loopback(), quick(encrypted(settings()))).unwrap();
     assert_eq!(kind(caller.connect(nobody.local_addr().unwrap()).map(drop)), ErrorKind::TimedOut);
@@ -127,7 +127,7 @@ fn failures_have_their_kind() {
 /// The weight may change while a stream runs; bounds may not, and what the transport does not honour is refused.
 #[test]
 fn contracts_change_where_they_can() {
-    let settings = encrypted(by(TransportName::Tcp(Algorithm::WeightedFair)));
+    let settings = encrypted(by(SocketTransport::Tcp(Algorithm::WeightedFair)));
     let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
     let stream = blocking::Node::client(loopback(), settings).unwrap().connect(called.local_address()).unwrap();
     let contract = Contract::default();
@@ -141,7 +141,7 @@ fn contracts_change_where_they_can() {
 #[test]
 fn messages_arrive_whole() {
     const MESSAGES: u32 = 2000;
-    let base = encrypted(by(TransportName::Atp));
+    let base = encrypted(by(SocketTransport::Atp));
     for min_delivery in [1.0, 0.8] {
         let contract = Contract { min_delivery, ..Contract::default() };
         let settings = Settings { flow: FlowSettings { contract, ..base.flow.clone() }, ..base.clone() };
@@ -187,7 +187,7 @@ fn messages_arrive_whole() {
 fn messages_wait_for_a_slow_program() {
     const MESSAGES: u32 = 1600;
     const BYTES: usize = 6000;
-    let base = encrypted(by(TransportName::Atp));
+    let base = encrypted(by(SocketTransport::Atp));
     let settings = Settings { flow: FlowSettings { receive_buffer: 1 << 16, ..base.flow.clone() }, ..base };
     let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
     let caller = blocking::Node::client(loopback(), settings).unwrap();
@@ -211,4 +211,19 @@ fn messages_wait_for_a_slow_program() {
     });
     sender.finish_blocking().unwrap();
     assert_eq!(receiving.join().unwrap(), MESSAGES);
+}
+
+/// A hello from port 0, to which nothing can be answered, does not end a node: who calls next is accepted.
+#[test]
+fn a_hello_from_port_zero_ends_no_node() {
+    for settings in [settings(), encrypted(settings())] {
+        let called = Node::bind(loopback(), settings.clone()).unwrap();
+        let caller = Node::client(loopback(), settings).unwrap();
+        let to = called.local_address();
+        if !send_from_port_zero(to, &[&[0x51, 0x20, 1, 0, 0, 0, 0, 1][..], &[0; 56]].concat()) {
+            return;
+        }
+        let (stream, accepted) = runtime().block_on(async { tokio::join!(caller.connect(to), called.accept()) });
+        assert!(stream.is_ok() && accepted.is_ok());
+    }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use pliant_net::clock::Clock;
 use pliant_net::connection::Keys;
-use pliant_net::driver::Clock;
-use pliant_net::flow::{FlowSettings, TransportName};
+use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::socket::{Batch, Socket};
 use pliant_net::transfer::{Received, Receiver, Sent, Settings, Source, Target, TransferError, send};
 use pliant_proto::packet::{Ecn, TrafficClass};
@@ -41,7 +41,7 @@ pub(crate) fn settings() -> Settings {
     Settings { flow, connect_timeout, idle_timeout, ..Settings::default() }
 }
 
-pub(crate) fn by(transport: TransportName) -> Settings {
+pub(crate) fn by(transport: SocketTransport) -> Settings {
     let settings = settings();
     Settings { flow: FlowSettings { transport, ..settings.flow }, ..settings }
 }
@@ -121,6 +121,8 @@ pub(crate) struct Faults {
     pub(crate) mute: bool,
     /// From the hundredth datagram with data on nothing passes either way for so long.
     pub(crate) blackout: Option<Span>,
+    /// Every so many datagrams with data the receiver sees the sender at another port: the relay is a NAT that forgets.
+    pub(crate) rebind: u64,
 }
 
 /// What a relay did.
@@ -132,11 +134,14 @@ pub(crate) struct Done {
     pub(crate) reordered: u64,
     pub(crate) corrupted: u64,
     pub(crate) blacked_out: u64,
+    pub(crate) rebound: u64,
 }
 
 /// Passes datagrams between who writes to it and `receiver`, until `stop`; data may go either way.
 pub(crate) struct Relay {
     socket: Socket,
+    /// Seen by the receiver, if not the same.
+    outside: Option<Socket>,
     receiver: SocketAddr,
     sender: Option<SocketAddr>,
     faults: Faults,
@@ -167,6 +172,7 @@ impl Relay {
     pub(crate) fn new(faults: Faults, receiver: SocketAddr) -> Self {
         Self {
             socket: Socket::bind(loopback()).unwrap(),
+            outside: (faults.rebind > 0).then(|| Socket::bind(loopback()).unwrap()),
             receiver,
             sender: None,
             faults,
@@ -187,15 +193,18 @@ impl Relay {
 
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Done {
         while !stop.load(Ordering::Relaxed) {
-            self.turn();
+            self.run_once();
         }
         self.done
     }
 
-    fn turn(&mut self) {
-        self.socket.wait_readable(Duration::from_millis(10)).unwrap();
+    fn run_once(&mut self) {
+        let longest = Duration::from_millis(if self.outside.is_some() { 1 } else { 10 });
+        self.socket.wait_readable(longest).unwrap();
         let mut arrived = Vec::new();
-        self.socket.receive(|datagram| arrived.push((datagram.from, datagram.ecn, datagram.bytes.to_vec()))).unwrap();
+        for socket in std::iter::once(&mut self.socket).chain(&mut self.outside) {
+            socket.receive(|datagram| arrived.push((datagram.from, datagram.ecn, datagram.bytes.to_vec()))).unwrap();
+        }
         for (from, ecn, bytes) in arrived {
             self.pass(from, ecn, bytes);
         }
@@ -238,6 +247,10 @@ impl Relay {
             return;
         }
         self.data_seen += 1;
+        if self.faults.rebind > 0 && self.data_seen.is_multiple_of(self.faults.rebind) {
+            self.done.rebound += 1;
+            self.outside = Some(Socket::bind(loopback()).unwrap());
+        }
         if let Some((after, flag)) = &self.interrupt_after
             && self.data_seen == *after
         {
@@ -297,7 +310,8 @@ impl Relay {
     fn forward(&self, to: SocketAddr, ecn: Ecn, bytes: &[u8]) {
         let mut batch = Batch::default();
         batch.push(to, TrafficClass::default().with_ecn(ecn), bytes.len()).copy_from_slice(bytes);
-        self.socket.send(&batch).unwrap();
+        let outside = self.outside.as_ref().filter(|_| to == self.receiver);
+        outside.unwrap_or(&self.socket).send(&batch).unwrap();
     }
 }
 
@@ -326,4 +340,22 @@ pub(crate) fn transfer_through(
 /// A plain socket on loopback, for those who send what they should not.
 pub(crate) fn stranger() -> UdpSocket {
     UdpSocket::bind(loopback()).unwrap()
+}
+
+/// Sends a UDP datagram from port 0, to which nobody can answer. False without the right to (CAP_NET_RAW).
+pub(crate) fn send_from_port_zero(to: SocketAddr, content: &[u8]) -> bool {
+    use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
+    let SocketAddr::V4(to) = to else { panic!("IPv4 only") };
+    let raw = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Udp);
+    let Ok(raw) = raw else {
+        eprintln!("skipped: no right to raw sockets");
+        return false;
+    };
+    let length = 8 + content.len() as u16;
+    // Source, destination, length, and no checksum (RFC 768).
+    let header = [[0; 2], to.port().to_be_bytes(), length.to_be_bytes(), [0; 2]];
+    let datagram = [header.as_flattened(), content].concat();
+    let sent = sendto(std::os::fd::AsRawFd::as_raw_fd(&raw), &datagram, &SockaddrIn::from(to), MsgFlags::empty());
+    assert_eq!(sent, Ok(datagram.len()));
+    true
 }

@@ -9,13 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{NEVER, content, files, loopback, settings};
+use pliant_net::clock::Clock;
 use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
-use pliant_net::driver::{Application, Clock, Driver, Link, Place, Service};
+use pliant_net::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use pliant_net::socket::Socket;
-use pliant_net::transfer::{Offered, Order, Request, Target, fetch};
+use pliant_net::transfer::{Offered, PushNotice, Request, Target, fetch};
 use pliant_proto::packet::WireFormat;
 use pliant_proto::time::Instant;
-use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::any::{AnyRequest, AnyTransport};
 use pliant_proto::transport::push::{Partition, PushConfig, PushSource, ToSource};
 use pliant_proto::transport::{Command, Event};
 
@@ -34,42 +35,42 @@ struct Pushed {
 }
 
 impl Application for Pushed {
-    fn read(&mut self, _: Place, payload: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, _: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
         payload.fill(self.symbols);
         Ok(())
     }
 
-    fn write(&mut self, _: Place, _: &[u8]) -> io::Result<()> {
+    fn write(&mut self, _: PayloadLocation, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 
-    fn event(&mut self, _: Event) -> io::Result<()> {
+    fn event(&mut self, _: Event<AnyRequest>) -> io::Result<()> {
         Ok(())
     }
 
     fn notice(&mut self, notice: &[u8]) {
-        if let Some(Order::ToSource(order)) = Order::decode(notice) {
+        if let Some(PushNotice::ToSource(order)) = PushNotice::decode(notice) {
             self.orders.push_back(order);
         }
     }
 }
 
-impl Service<AnyTransport, Pushed> for Liar {
+impl ConnectionHandler<AnyTransport, Pushed> for Liar {
     fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
         Ok(self.answer.clone())
     }
 
-    fn open(&mut self, _: Instant, _: ConnectionId, event: ConnectionEvent) -> Option<Link<AnyTransport, Pushed>> {
+    fn open(&mut self, _: Instant, _: ConnectionId, event: ConnectionEvent) -> Option<Session<AnyTransport, Pushed>> {
         let ConnectionEvent::Accepted { opening, .. } = event else { return None };
         let Request { symbol, block_symbols, slots, .. } = Request::decode(&opening).unwrap();
         let partition = Partition::new(self.bytes, symbol, block_symbols)?;
         let config = PushConfig { block_symbols, slots, claims: true, ..PushConfig::new(symbol, WireFormat::IP) };
         let source = PushSource::new(Arc::new(config), partition);
         let pushed = Pushed { symbols: self.symbols, orders: VecDeque::new() };
-        Some(Link::new(pushed).sending(source.into(), None))
+        Some(Session::new(pushed).sending(source.into(), None))
     }
 
-    fn closed(&mut self, _: ConnectionId, _: Option<Link<AnyTransport, Pushed>>, _: Closed) {}
+    fn closed(&mut self, _: ConnectionId, _: Option<Session<AnyTransport, Pushed>>, _: Closed) {}
 }
 
 /// Fetches from this source alone; gives what comes of it and the files that are left.
@@ -82,10 +83,10 @@ fn fetched_from(mut liar: Liar) -> (String, usize) {
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                driver.turn(&mut liar, Duration::from_millis(1)).unwrap();
+                driver.run_once(&mut liar, Duration::from_millis(1)).unwrap();
                 for connection in driver.connections().collect::<Vec<_>>() {
                     while let Some(order) = driver.application(connection).and_then(|end| end.orders.pop_front()) {
-                        driver.command(connection, Command::Push(order));
+                        driver.command(connection, Command::Answer(order.into()));
                     }
                 }
             }

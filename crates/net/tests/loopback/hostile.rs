@@ -7,17 +7,19 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{by, content, encrypted, files, loopback, settings, stranger, write_file};
+use pliant_net::clock::Clock;
 use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
-use pliant_net::driver::{Application, Clock, Driver, Link, Place, Service};
-use pliant_net::flow::{Family, Opening, Path, TransportName};
+use pliant_net::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
+use pliant_net::flow::{Opening, Path, Protocol, SocketTransport};
 use pliant_net::socket::Socket;
 use pliant_net::transfer::{Announcement, Kind, Receiver, Settings, Source, Target, TransferError, send};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::packet::{
-    Body, ByteRange, CreditStamp, EndpointId, Flags, Packet, SackBlocks, ShortTime, Side, Subflow, TrafficClass,
+    AckFlags, Body, ByteRange, CreditStamp, DataFlags, EndpointId, Packet, SackBlocks, ShortTime, Side, Subflow,
+    TrafficClass,
 };
 use pliant_proto::time::Instant;
-use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::any::{AnyRequest, AnyTransport};
 use pliant_proto::transport::{Command, Event, Transport};
 use pliant_proto::wire;
 use proptest::prelude::*;
@@ -55,17 +57,17 @@ fn hostile_datagrams_are_counted_and_dropped() {
 struct Forged(Vec<u8>);
 
 impl Application for Forged {
-    fn read(&mut self, place: Place, payload: &mut [u8]) -> io::Result<()> {
-        let Place::Stream(offset) = place else { unreachable!("it sends a stream") };
+    fn read(&mut self, place: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
+        let PayloadLocation::Stream(offset) = place else { unreachable!("it sends a stream") };
         payload.copy_from_slice(&self.0[offset as usize..][..payload.len()]);
         Ok(())
     }
 
-    fn write(&mut self, _: Place, _: &[u8]) -> io::Result<()> {
+    fn write(&mut self, _: PayloadLocation, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 
-    fn event(&mut self, _: Event) -> io::Result<()> {
+    fn event(&mut self, _: Event<AnyRequest>) -> io::Result<()> {
         Ok(())
     }
 }
@@ -75,20 +77,20 @@ const PATH: Path = Path { ipv6: false, sealing_bytes: 0 };
 /// Sends a stream, whatever the other side thinks of it.
 struct Forger(Option<Vec<u8>>);
 
-impl Service<AnyTransport, Forged> for Forger {
+impl ConnectionHandler<AnyTransport, Forged> for Forger {
     fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
         Err("nobody calls".into())
     }
 
-    fn open(&mut self, now: Instant, _: ConnectionId, _: ConnectionEvent) -> Option<Link<AnyTransport, Forged>> {
+    fn open(&mut self, now: Instant, _: ConnectionId, _: ConnectionEvent) -> Option<Session<AnyTransport, Forged>> {
         let stream = self.0.take()?;
-        let mut transport = settings().flow.sender(Family::Tcp, PATH, None, 0).unwrap();
+        let mut transport = settings().flow.sender(Protocol::Tcp, PATH, None, 0).unwrap();
         transport.handle_command(now, Command::Send { bytes: stream.len() as u64 });
         transport.handle_command(now, Command::Finish);
-        Some(Link::new(Forged(stream)).sending(transport, None))
+        Some(Session::new(Forged(stream)).sending(transport, None))
     }
 
-    fn closed(&mut self, _: ConnectionId, _: Option<Link<AnyTransport, Forged>>, _: Closed) {}
+    fn closed(&mut self, _: ConnectionId, _: Option<Session<AnyTransport, Forged>>, _: Closed) {}
 }
 
 /// Announces `content` and sends `stream` to `to` until `stop`.
@@ -96,11 +98,11 @@ fn send_forged(content: Vec<u8>, stream: Vec<u8>, to: SocketAddr, stop: &AtomicB
     let socket = Socket::bind(loopback()).unwrap();
     let endpoint = Endpoint::new(Config { accepts: false, ..Config::default() }, [1; 32]);
     let mut driver = Driver::new(socket, endpoint, Clock::start());
-    let opening = Opening { offers: vec![Family::Tcp], mtu: 1500, content };
+    let opening = Opening { offers: vec![Protocol::Tcp], mtu: 1500, content };
     driver.connect(to, &opening.encode()).unwrap();
     let mut forger = Forger(Some(stream));
     while !stop.load(Ordering::Relaxed) {
-        driver.turn(&mut forger, Duration::from_millis(10)).unwrap();
+        driver.run_once(&mut forger, Duration::from_millis(10)).unwrap();
     }
 }
 
@@ -164,7 +166,7 @@ fn noise_opens_no_transfer() {
     for settings in [settings(), encrypted(settings())] {
         let receiver = Receiver::bind(loopback(), settings).unwrap();
         let to = receiver.address();
-        for noise in [&b""[..], b"P", &[0x50; 8], &[0x51; 40], &[0x51, 0x10, 1, 0, 5], &[0xff; 1400]] {
+        for noise in [&b""[..], b"P", &[0x50; 8], &[0x51; 40], &[0x51, 0x20, 1, 0, 5], &[0xff; 1400]] {
             stranger().send_to(noise, to).unwrap();
         }
         let stop = AtomicBool::new(true);
@@ -198,8 +200,8 @@ fn half_open_handshakes_do_not_stop_a_transfer() {
         scope.spawn(|| {
             let socket = stranger();
             for number in 0..HELLOS {
-                // Kind hello, version 1, preshared key; no cookie; then what would be the handshake's message.
-                let hello = [&[0x51, 0x10, 1, 0][..], &number.to_be_bytes(), &[0; 24], &[9; 96]].concat();
+                // Kind hello, version 2, preshared key; a nonce; no cookie.
+                let hello = [&[0x51, 0x20, 1, 0][..], &number.to_be_bytes(), &[9; 8], &[0; 24]].concat();
                 socket.send_to(&hello, to).unwrap();
                 if number == HELLOS / 2 {
                     let late = send(Source::zeros(1 << 20), to, &settings, &crate::common::NEVER, |_| {});
@@ -236,24 +238,25 @@ fn stamps() -> impl Strategy<Value = CreditStamp> {
 fn bodies() -> impl Strategy<Value = Body> {
     let length = || prop_oneof![Just(0u16), 1..40u16, 1300..1400u16];
     let number = || prop_oneof![0..50u32, any::<u32>()];
-    let flags = |allowed: Flags| any::<u8>().prop_map(move |bits| Flags::from_bits(bits & allowed.bits()));
-    let data = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION).with(Flags::DELAY);
-    let again = Flags::FIN.with(Flags::RETRANSMISSION);
+    let flags = |allowed: DataFlags| any::<u8>().prop_map(move |bits| DataFlags::from_bits(bits & allowed.bits()));
+    let ack_flags = |allowed: AckFlags| any::<u8>().prop_map(move |bits| AckFlags::from_bits(bits & allowed.bits()));
+    let data = DataFlags::FIN.with(DataFlags::CWR).with(DataFlags::RETRANSMISSION).with(DataFlags::DELAY);
+    let again = DataFlags::FIN.with(DataFlags::RETRANSMISSION);
     let subflow = prop_oneof![Just(Subflow::Proactive), Just(Subflow::Reactive)];
     prop_oneof![
         4 => (offsets(), times(), length(), flags(data))
             .prop_map(|(seq, sent_at, len, flags)| Body::Data { seq, sent_at, len, flags }),
-        4 => (offsets(), prop::option::of(times()), any::<u16>(), flags(Flags::ECE.with(Flags::SACK)))
+        4 => (offsets(), prop::option::of(times()), any::<u16>(), ack_flags(AckFlags::ECE.with(AckFlags::SACK)))
             .prop_map(|(ack, echo, window, flags)| Body::Ack { ack, echo, window, flags }),
-        2 => (number(), number(), 0..40u32, 1..70_000u32, length(), flags(again.with(Flags::BACKUP))).prop_map(
+        2 => (number(), number(), 0..40u32, 1..70_000u32, length(), flags(again.with(DataFlags::BACKUP))).prop_map(
             |(number, message, fragment, length, len, flags)| {
                 let len = len.max(1);
                 let length = length.max(fragment + u32::from(len));
                 Body::Message { number, message, fragment, length, priority: 0, len, flags }
             },
         ),
-        2 => (number(), any::<u64>(), number(), any::<u16>(), flags(Flags::BACKUP)).prop_map(
-            |(number, received, complete, marks, flags)| Body::MessageAck { number, received, complete, marks, flags },
+        2 => (number(), any::<u64>(), number(), any::<u16>(), any::<bool>()).prop_map(
+            |(number, received, complete, marks, backup)| Body::MessageAck { number, received, complete, marks, backup },
         ),
         1 => number().prop_map(|messages| Body::Close { messages }),
         1 => number().prop_map(|complete| Body::CloseAck { complete }),
@@ -261,12 +264,12 @@ fn bodies() -> impl Strategy<Value = Body> {
         1 => (times(), any::<u16>()).prop_map(|(echo, window)| Body::SynAck { echo, window }),
         1 => (times(), any::<u64>()).prop_map(|(sent_at, backlog)| Body::CreditRequest { sent_at, backlog }),
         2 => stamps().prop_map(Body::Credit),
-        1 => (offsets(), flags(Flags::FIN)).prop_map(|(end, flags)| Body::CreditStop { end, flags }),
+        1 => (offsets(), flags(DataFlags::FIN)).prop_map(|(end, flags)| Body::CreditStop { end, flags }),
         2 => (offsets(), number(), stamps(), length(), flags(data))
             .prop_map(|(seq, number, credit, len, flags)| Body::Scheduled { seq, number, credit, len, flags }),
         2 => (offsets(), number(), length(), flags(again))
             .prop_map(|(seq, number, len, flags)| Body::Unscheduled { seq, number, len, flags }),
-        2 => (offsets(), number(), number(), subflow, flags(Flags::ECE))
+        2 => (offsets(), number(), number(), subflow, ack_flags(AckFlags::ECE))
             .prop_map(|(ack, first, end, subflow, flags)| Body::SubflowAck { ack, first, end, subflow, flags }),
     ]
 }
@@ -322,12 +325,12 @@ impl Intruder {
         Self { socket, endpoint, clock: Clock::start(), connection: None }
     }
 
-    /// Passes handshakes on; a sender is answered that it may send by `family`.
-    fn turn(&mut self, family: Family) {
+    /// Passes handshakes on; a sender is answered that it may send by `protocol`.
+    fn run_once(&mut self, protocol: Protocol) {
         let mut bytes = [0; 2000];
         let now = self.clock.now();
         while let Ok((length, from)) = self.socket.recv_from(&mut bytes) {
-            let mut accept = |_: SocketAddr, _: &[u8]| Ok([&[family as u8][..], &[0; 8]].concat());
+            let mut accept = |_: SocketAddr, _: &[u8]| Ok([&[protocol as u8][..], &[0; 8]].concat());
             self.endpoint.handle_datagram(now, from, &mut bytes[..length], &mut accept);
         }
         self.endpoint.handle_timeout(now);
@@ -352,8 +355,13 @@ impl Intruder {
     }
 }
 
-fn every_family() -> [TransportName; 4] {
-    [TransportName::Tcp(Algorithm::Dctcp), TransportName::ExpressPass, TransportName::FlexPass, TransportName::Atp]
+fn every_protocol() -> [SocketTransport; 4] {
+    [
+        SocketTransport::Tcp(Algorithm::Dctcp),
+        SocketTransport::ExpressPass,
+        SocketTransport::FlexPass,
+        SocketTransport::Atp,
+    ]
 }
 
 proptest! {
@@ -363,8 +371,8 @@ proptest! {
     /// transfer with an error, and does not panic, nor takes it for whole.
     #[test]
     fn no_packets_make_a_receiver_panic(arrivals in arrivals()) {
-        for transport in every_family() {
-            let family = transport.family();
+        for transport in every_protocol() {
+            let protocol = transport.protocol();
             let receiver = Receiver::bind(loopback(), by(transport)).unwrap();
             let (to, stop, over) = (receiver.address(), AtomicBool::new(false), AtomicBool::new(false));
             let result = thread::scope(|scope| {
@@ -374,21 +382,21 @@ proptest! {
                     result
                 });
                 let mut intruder = Intruder::new(false);
-                let (partial, message_bytes) = (family == Family::Atp, (family == Family::Atp).then_some(1400));
+                let (partial, message_bytes) = (protocol == Protocol::Atp, (protocol == Protocol::Atp).then_some(1400));
                 let content = Announcement { partial, message_bytes, ..announcement("x", Some(1 << 20)) }.encode();
-                let opening = Opening { offers: vec![family], mtu: 1500, content }.encode();
+                let opening = Opening { offers: vec![protocol], mtu: 1500, content }.encode();
                 intruder.endpoint.connect(intruder.clock.now(), to, &opening).unwrap();
                 while intruder.connection.is_none() && !over.load(Ordering::Relaxed) {
-                    intruder.turn(family);
+                    intruder.run_once(protocol);
                 }
-                intruder.turn(family);
+                intruder.run_once(protocol);
                 intruder.send(&arrivals, Side::Responder);
                 // The end of the connection follows the packets: a receiver that has heard it has heard them.
                 let (connection, _) = intruder.connection.unwrap();
                 intruder.endpoint.close(intruder.clock.now(), connection, 3, "done");
-                intruder.turn(family);
+                intruder.run_once(protocol);
                 while !over.load(Ordering::Relaxed) && !receiving.is_finished() {
-                    intruder.turn(family);
+                    intruder.run_once(protocol);
                     // A receiver that was told nothing of the end, the datagram being lost, is told to stop.
                     stop.store(intruder.endpoint.connections() == 0, Ordering::Relaxed);
                 }
@@ -401,7 +409,7 @@ proptest! {
     /// The same for the sender of every transport.
     #[test]
     fn no_packets_make_a_sender_panic(arrivals in arrivals()) {
-        for transport in every_family() {
+        for transport in every_protocol() {
             let mut intruder = Intruder::new(true);
             let to = intruder.socket.local_addr().unwrap();
             let (stop, over) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -413,17 +421,108 @@ proptest! {
                     result
                 });
                 while intruder.connection.is_none() {
-                    intruder.turn(transport.family());
+                    intruder.run_once(transport.protocol());
                 }
-                intruder.turn(transport.family());
+                intruder.run_once(transport.protocol());
                 intruder.send(&arrivals, Side::Initiator);
                 stop.store(true, Ordering::Relaxed);
                 while !over.load(Ordering::Relaxed) && !sending.is_finished() {
-                    intruder.turn(transport.family());
+                    intruder.run_once(transport.protocol());
                 }
                 // What is not true may be believed: a peer that says that it has everything ends the transfer.
                 let _ = sending.join().expect("a sender does not panic");
             });
         }
+    }
+}
+
+/// A transport whose acknowledgements run ahead of what has come.
+struct Ahead(AnyTransport);
+
+impl Transport for Ahead {
+    type Request = <AnyTransport as Transport>::Request;
+    type Answer = <AnyTransport as Transport>::Answer;
+
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
+        self.0.handle_packet(now, packet, sack);
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command<Self::Answer>) {
+        self.0.handle_command(now, command);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        let packet = self.0.poll_transmit(now)?;
+        let body = match packet.body() {
+            Body::Ack { ack, echo, window, flags } => Body::Ack { ack: ack + 3000, echo, window, flags },
+            Body::MessageAck { number, received: _, complete, marks, backup } => {
+                Body::MessageAck { number: number + 2, received: u64::MAX, complete, marks, backup }
+            }
+            _ => return Some(packet),
+        };
+        Some(Packet::new(packet.traffic_class, packet.wire_bytes, body))
+    }
+
+    fn sack_blocks(&self) -> &SackBlocks {
+        &SackBlocks::EMPTY
+    }
+
+    fn poll_event(&mut self) -> Option<Event<Self::Request>> {
+        self.0.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<pliant_proto::transport::Deadline> {
+        self.0.poll_timeout()
+    }
+
+    fn statistics(&self) -> pliant_proto::transport::Statistics {
+        self.0.statistics()
+    }
+}
+
+/// Receives whatever comes and lies about it.
+struct Liar {
+    protocol: Protocol,
+    over: bool,
+}
+
+impl ConnectionHandler<Ahead, Forged> for Liar {
+    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(pliant_net::flow::Answer { protocol: self.protocol, unix_ns: 0 }.encode())
+    }
+
+    fn open(&mut self, _: Instant, _: ConnectionId, _: ConnectionEvent) -> Option<Session<Ahead, Forged>> {
+        let path = Path { sealing_bytes: 32, ..PATH };
+        let receiver = settings().flow.receiver(self.protocol, path, 1500, 1);
+        Some(Session::new(Forged(Vec::new())).receiving(Ahead(receiver)))
+    }
+
+    fn closed(&mut self, _: ConnectionId, _: Option<Session<Ahead, Forged>>, _: Closed) {
+        self.over = true;
+    }
+}
+
+/// A receiver that acknowledges what it has not got, to be sent to faster than the network bears, is left.
+#[test]
+fn who_acknowledges_ahead_is_left() {
+    for transport in [SocketTransport::Tcp(Algorithm::Cubic), SocketTransport::Atp] {
+        let settings = encrypted(by(transport));
+        let keys = Config { keys: settings.keys.clone(), ..Config::default() };
+        let mut driver = Driver::new(Socket::bind(loopback()).unwrap(), Endpoint::new(keys, [1; 32]), Clock::start());
+        let to = driver.local_address().unwrap();
+        let error = thread::scope(|scope| {
+            let sending = scope
+                .spawn(|| send(Source::zeros(100 << 20), to, &settings, &crate::common::NEVER, |_| {}).unwrap_err());
+            let mut liar = Liar { protocol: transport.protocol(), over: false };
+            while !liar.over {
+                driver.run_once(&mut liar, Duration::from_millis(10)).unwrap();
+            }
+            sending.join().unwrap()
+        });
+        assert!(error.to_string().contains("the peer acknowledges what it has not got"), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::common::{Faults, NEVER, Relay, content, encrypted, files, loopbacks, settings, write_file};
-use pliant_net::flow::{FlowSettings, TransportName};
+use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{Fetched, Offer, Settings, Target, TransferError, fetch};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
@@ -16,7 +16,7 @@ use pliant_proto::units::Rate;
 const MB: usize = 1 << 20;
 
 fn weighted(weight: f64) -> Settings {
-    let transport = TransportName::Tcp(Algorithm::WeightedFair);
+    let transport = SocketTransport::Tcp(Algorithm::WeightedFair);
     let contract = Contract { weight, ..Contract::default() };
     Settings { flow: FlowSettings { transport, contract, ..settings().flow }, ..settings() }
 }

@@ -7,13 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Faults, Relay, loopback, settings};
+use pliant_net::clock::Clock;
 use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
-use pliant_net::driver::{Application, Clock, Driver, Link, Place, Service};
-use pliant_net::flow::{Family, Path};
+use pliant_net::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
+use pliant_net::flow::{Path, Protocol};
 use pliant_net::input_log::{Input, Logged, Output, replay};
 use pliant_net::socket::Socket;
 use pliant_proto::time::Instant;
-use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::any::{AnyRequest, AnyTransport};
 use pliant_proto::transport::{Command, Event, Transport};
 
 const BYTES: u64 = 1 << 20;
@@ -25,16 +26,16 @@ struct Zeros {
 }
 
 impl Application for Zeros {
-    fn read(&mut self, _: Place, payload: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, _: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
         payload.fill(0);
         Ok(())
     }
 
-    fn write(&mut self, _: Place, _: &[u8]) -> io::Result<()> {
+    fn write(&mut self, _: PayloadLocation, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 
-    fn event(&mut self, event: Event) -> io::Result<()> {
+    fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
         self.done |= matches!(event, Event::Received | Event::Finished);
         Ok(())
     }
@@ -43,17 +44,17 @@ impl Application for Zeros {
 const PATH: Path = Path { ipv6: false, sealing_bytes: 0 };
 
 fn sender() -> AnyTransport {
-    settings().flow.sender(Family::Tcp, PATH, None, 0).unwrap()
+    settings().flow.sender(Protocol::Tcp, PATH, None, 0).unwrap()
 }
 
 fn receiver() -> AnyTransport {
-    settings().flow.receiver(Family::Tcp, PATH, 1500, 1)
+    settings().flow.receiver(Protocol::Tcp, PATH, 1500, 1)
 }
 
 /// Logs whatever it carries.
 struct Logging;
 
-impl Service<Logged<AnyTransport>, Zeros> for Logging {
+impl ConnectionHandler<Logged<AnyTransport>, Zeros> for Logging {
     fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
         Ok(Vec::new())
     }
@@ -63,18 +64,18 @@ impl Service<Logged<AnyTransport>, Zeros> for Logging {
         now: Instant,
         _: ConnectionId,
         event: ConnectionEvent,
-    ) -> Option<Link<Logged<AnyTransport>, Zeros>> {
-        let link = Link::new(Zeros::default());
+    ) -> Option<Session<Logged<AnyTransport>, Zeros>> {
+        let session = Session::new(Zeros::default());
         if matches!(event, ConnectionEvent::Accepted { .. }) {
-            return Some(link.receiving(Logged::new(receiver())));
+            return Some(session.receiving(Logged::new(receiver())));
         }
         let mut sender = Logged::new(sender());
         sender.handle_command(now, Command::Send { bytes: BYTES });
         sender.handle_command(now, Command::Finish);
-        Some(link.sending(sender, None))
+        Some(session.sending(sender, None))
     }
 
-    fn closed(&mut self, _: ConnectionId, _: Option<Link<Logged<AnyTransport>, Zeros>>, why: Closed) {
+    fn closed(&mut self, _: ConnectionId, _: Option<Session<Logged<AnyTransport>, Zeros>>, why: Closed) {
         panic!("{why}");
     }
 }
@@ -94,11 +95,12 @@ fn logs_of_real_sockets_replay_identically() {
     let done = thread::scope(|scope| {
         let relaying = scope.spawn(|| relay.run(&stop));
         let connection = initiator.connect(way, b"").unwrap();
-        let is_done =
-            |driver: &Driver<_, Zeros>, connection| driver.link(connection).is_some_and(|link| link.application.done);
+        let is_done = |driver: &Driver<_, Zeros>, connection| {
+            driver.session(connection).is_some_and(|session| session.application.done)
+        };
         loop {
-            initiator.turn(&mut Logging, Duration::from_millis(1)).unwrap();
-            responder.turn(&mut Logging, Duration::from_millis(1)).unwrap();
+            initiator.run_once(&mut Logging, Duration::from_millis(1)).unwrap();
+            responder.run_once(&mut Logging, Duration::from_millis(1)).unwrap();
             let accepted = responder.connections().next();
             if is_done(&initiator, connection) && accepted.is_some_and(|accepted| is_done(&responder, accepted)) {
                 break;
@@ -109,8 +111,8 @@ fn logs_of_real_sockets_replay_identically() {
     });
     assert!(done.marked > 0 && done.dropped > 0 && done.duplicated > 0 && done.reordered > 0, "{done:?}");
     let (sending, receiving) = (initiator.connections().next().unwrap(), responder.connections().next().unwrap());
-    let sent = initiator.link(sending).unwrap().sender().unwrap();
-    let received = responder.link(receiving).unwrap().receiver().unwrap();
+    let sent = initiator.session(sending).unwrap().sender().unwrap();
+    let received = responder.session(receiving).unwrap().receiver().unwrap();
     assert!(
         sent.inputs.iter().any(|(_, input)| matches!(input, Input::Packet(_, sack) if !sack.as_slice().is_empty()))
     );

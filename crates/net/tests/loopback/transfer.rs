@@ -8,7 +8,7 @@ use crate::common::{
     Faults, by, content, encrypted, files, loopbacks, settings, transfer, transfer_of, transfer_through, write_file,
 };
 use pliant_net::connection::Keys;
-use pliant_net::flow::{Family, FlowSettings, TransportName};
+use pliant_net::flow::{FlowSettings, Protocol, SocketTransport};
 use pliant_net::transfer::{Receiver, Settings, Source, Target, TransferError, send};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
@@ -17,14 +17,14 @@ use pliant_proto::units::Rate;
 
 const MB: usize = 1 << 20;
 
-fn tcp(algorithm: Algorithm) -> TransportName {
-    TransportName::Tcp(algorithm)
+fn tcp(algorithm: Algorithm) -> SocketTransport {
+    SocketTransport::Tcp(algorithm)
 }
 
 /// Every transport moves a file, plain and encrypted; what arrives is the file, and both sides hash the same bytes.
 #[test]
 fn every_transport_moves_a_file_intact() {
-    for transport in TransportName::all() {
+    for transport in SocketTransport::all() {
         for settings in [by(transport), encrypted(by(transport))] {
             let directory = tempfile::tempdir().unwrap();
             let path = write_file(directory.path(), "source", 4 * MB);
@@ -35,7 +35,7 @@ fn every_transport_moves_a_file_intact() {
             let hash = Some(blake3::hash(&content(4 * MB)));
             assert_eq!((sent.hash, received.hash), (hash, hash), "{transport}");
             assert_eq!((sent.bytes, received.bytes), (4 * MB as u64, 4 * MB as u64));
-            assert_eq!((sent.family, received.family), (transport.family(), transport.family()));
+            assert_eq!((sent.protocol, received.protocol), (transport.protocol(), transport.protocol()));
             assert_eq!((received.name.as_str(), received.path), ("source", Some(copy)));
             assert_eq!(files(directory.path()), ["copy", "source"]);
         }
@@ -74,7 +74,7 @@ fn messages_of_awkward_sizes_arrive() {
         let directory = tempfile::tempdir().unwrap();
         let path = write_file(directory.path(), "source", bytes);
         let copy = directory.path().join("copy");
-        let settings = by(TransportName::Atp);
+        let settings = by(SocketTransport::Atp);
         let flow = FlowSettings { message_bytes: Some(message_bytes), ..settings.flow };
         let settings = Settings { flow, ..settings };
         let (sent, received) = transfer(&path, &Target::File(copy.clone()), &settings, |receiver| receiver);
@@ -153,7 +153,7 @@ fn every_transport_survives_faults() {
     let path = write_file(directory.path(), "source", MB);
     let blackout = Some(Span::from_secs(2));
     let faults = Faults { loss: 0.05, duplicate: 31, reorder: 23, corrupt: 17, blackout, ..Faults::default() };
-    for transport in TransportName::all() {
+    for transport in SocketTransport::all() {
         let copy = directory.path().join("copy");
         let settings = encrypted(by(transport));
         let (sent, received, done) = transfer_through(faults, &path, &Target::File(copy.clone()), &settings);
@@ -169,6 +169,21 @@ fn every_transport_survives_faults() {
     }
 }
 
+/// A NAT gives the sender a new port twice on the way: every transport goes on, and the file is intact.
+#[test]
+fn every_transport_survives_new_addresses() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write_file(directory.path(), "source", MB);
+    for transport in SocketTransport::all() {
+        let copy = directory.path().join("copy");
+        let faults = Faults { rebind: 300, ..Faults::default() };
+        let target = Target::File(copy.clone());
+        let (_, _, done) = transfer_through(faults, &path, &target, &encrypted(by(transport)));
+        assert_eq!(std::fs::read(&copy).unwrap(), content(MB), "{transport}");
+        assert!(done.rebound >= 2, "{transport}: {done:?}");
+    }
+}
+
 /// Under a contract a tenth may be missing: at most that is, the rest is intact, and what is missing is listed. ATP leaves
 /// out messages, REFLEX the end of the stream.
 #[test]
@@ -178,12 +193,12 @@ fn contracts_are_kept_through_loss() {
     let path = write_file(directory.path(), "source", bytes);
     let faults = Faults { loss: 0.05, ..Faults::default() };
     let whole = content(bytes);
-    for transport in [TransportName::Atp, tcp(Algorithm::WeightedFair), tcp(Algorithm::Dctcp)] {
+    for transport in [SocketTransport::Atp, tcp(Algorithm::WeightedFair), tcp(Algorithm::Dctcp)] {
         let copy = directory.path().join("copy");
         let base = by(transport);
         let contract = Contract {
             min_delivery: 0.9,
-            min_share: if transport == TransportName::Atp { 1.0 } else { 0.5 },
+            min_share: if transport == SocketTransport::Atp { 1.0 } else { 0.5 },
             ..Contract::default()
         };
         let flow = FlowSettings { contract, ..base.flow };
@@ -232,15 +247,15 @@ fn a_file_in_part_is_taken_if_the_receiver_agrees() {
 fn without_credits_a_window_does() {
     let directory = tempfile::tempdir().unwrap();
     let path = write_file(directory.path(), "source", MB);
-    for transport in [TransportName::ExpressPass, TransportName::FlexPass] {
+    for transport in [SocketTransport::ExpressPass, SocketTransport::FlexPass] {
         let with = by(transport);
         let without = Settings { flow: FlowSettings { line_rate: None, ..with.flow.clone() }, ..with.clone() };
-        for (receiver, family) in [(with.clone(), transport.family()), (without, Family::Tcp)] {
+        for (receiver, protocol) in [(with.clone(), transport.protocol()), (without, Protocol::Tcp)] {
             let source = Source::open(&path).unwrap();
             let (sent, received) = transfer_of(source, &Target::Discard, &with, &receiver, |receiver| receiver);
             let (sent, received) = (sent.unwrap(), received.unwrap());
-            assert_eq!((sent.family, sent.hash), (family, received.hash));
-            assert_eq!(received.statistics.credits_sent > 0, family != Family::Tcp);
+            assert_eq!((sent.protocol, sent.hash), (protocol, received.hash));
+            assert_eq!(received.statistics.credits_sent > 0, protocol != Protocol::Tcp);
         }
     }
 }
@@ -266,7 +281,7 @@ fn marks_reach_the_controller() {
 #[test]
 fn rate_caps_are_kept() {
     let rate = Rate::from_bits_per_sec(40_000_000);
-    for transport in [tcp(Algorithm::Cubic), TransportName::Atp] {
+    for transport in [tcp(Algorithm::Cubic), SocketTransport::Atp] {
         let base = by(transport);
         let settings = encrypted(Settings { flow: FlowSettings { rate_cap: Some(rate), ..base.flow }, ..base });
         let (sent, received) =
@@ -419,14 +434,14 @@ fn mistakes_are_refused_at_once() {
     };
     for (settings, why) in [
         (contract(tcp(Algorithm::LedbatPlusPlus), 0.9, 1.0), "ledbat++: this transport does not honour min_delivery"),
-        (contract(TransportName::ExpressPass, 1.0, 2.0), "expresspass: this transport does not honour weight"),
-        (contract(TransportName::Atp, 0.0, 1.0), "atp needs a min_delivery above 0"),
-        (contract(TransportName::Atp, 1.5, 1.0), "min_delivery must lie in [0, 1]"),
+        (contract(SocketTransport::ExpressPass, 1.0, 2.0), "expresspass: this transport does not honour weight"),
+        (contract(SocketTransport::Atp, 0.0, 1.0), "atp needs a min_delivery above 0"),
+        (contract(SocketTransport::Atp, 1.5, 1.0), "min_delivery must lie in [0, 1]"),
     ] {
         assert!(sending(near, settings.clone()).contains(why), "{}", sending(near, settings));
     }
     let stream = Source::stream(std::io::empty(), "stdin");
-    let partial = contract(TransportName::Atp, 0.9, 1.0);
+    let partial = contract(SocketTransport::Atp, 0.9, 1.0);
     assert!(error(send(stream, near, &partial, &crate::common::NEVER, |_| {})).contains("stdin: a stream of unknown"));
     let tree = Source::open(directory.path()).unwrap();
     assert!(error(send(tree, near, &partial, &crate::common::NEVER, |_| {})).contains("a directory cannot arrive"));
@@ -450,7 +465,7 @@ fn what_cannot_be_written_is_told() {
 /// rate loses none to the driver. A credit that is not spent is lost, and then the rate falls.
 #[test]
 fn credits_are_spent_one_by_one() {
-    let settings = by(TransportName::ExpressPass);
+    let settings = by(SocketTransport::ExpressPass);
     let bytes = 4 * MB as u64;
     let (sent, received) = transfer_of(Source::zeros(bytes), &Target::Discard, &settings, &settings, |to| to);
     let (sent, received) = (sent.unwrap().statistics, received.unwrap().statistics);

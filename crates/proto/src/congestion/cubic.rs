@@ -16,6 +16,8 @@
 
 use super::hystart::{HyStart, HyStartConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::settings;
+use crate::settings::Range;
 use crate::time::{Instant, Span};
 
 /// Least window in segments after a loss, and least ssthresh.
@@ -25,24 +27,37 @@ const FLOOR_MARK: f64 = 1.0;
 /// The curve's target lies at most this factor above the window.
 const LARGEST_STEP: f64 = 1.5;
 
-/// Knobs of [`Cubic`].
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct CubicConfig {
-    /// Initial window in segments, at least 1. Default 10.
-    pub initial_window: u16,
-    /// Steepness of the curve in segments per second cubed, above 0. Default 0.4.
-    pub c: f64,
-    /// What remains of the window after congestion, in (0, 1). Default 0.7.
-    pub beta: f64,
-    /// Whether a flow whose maximum shrinks gives way further. Default true.
-    pub fast_convergence: bool,
-    /// HyStart++ in the initial slow start. Default none.
-    pub hystart: Option<HyStartConfig>,
+settings! {
+    /// Settings of [`Cubic`].
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct CubicConfig {
+        /// Initial window in segments.
+        pub initial_window: u16 = 10 => [range: Range::from(1).of("segment"), source: "RFC 6928"],
+        /// What remains of the window after congestion.
+        pub beta: f64 = 0.7 => [range: Range::open(0.0, 1.0), source: "RFC 9438"],
+        /// Whether a flow whose maximum shrinks gives way further.
+        pub fast_convergence: bool = true => [source: "RFC 9438"],
+        /// Whether the initial slow start ends when delay rises (HyStart++).
+        pub hystart: bool = false => [source: "RFC 9406"],
+        /// With `hystart`: least rise of the round-trip time that counts. It has no effect where queues add less.
+        pub hystart_threshold: Span = Span::from_ms(4) => [source: "RFC 9406"],
+    }
+    fixed {
+        /// Steepness of the curve in segments per second cubed (C), above 0. Default 0.4.
+        pub c: f64 = 0.4,
+        /// With `hystart`: segments that one acknowledgement may add, at least 1; `u16::MAX` is no limit. Default 8.
+        pub hystart_burst_limit: u16 = 8
+    }
 }
 
-impl Default for CubicConfig {
-    fn default() -> Self {
-        Self { initial_window: 10, c: 0.4, beta: 0.7, fast_convergence: true, hystart: None }
+impl CubicConfig {
+    fn hystart(&self) -> HyStartConfig {
+        let HyStartConfig { maximum_threshold, .. } = HyStartConfig::default();
+        HyStartConfig {
+            minimum_threshold: self.hystart_threshold,
+            maximum_threshold: maximum_threshold.max(self.hystart_threshold),
+            burst_limit: self.hystart_burst_limit,
+        }
     }
 }
 
@@ -91,7 +106,7 @@ impl Cubic {
             beta: config.beta,
             epoch: None,
             last_ack: Instant::ZERO,
-            hystart: config.hystart.map(HyStart::new),
+            hystart: config.hystart.then(|| HyStart::new(config.hystart())),
             mss,
             initial_window: config.initial_window,
             fast_convergence: config.fast_convergence,

@@ -14,23 +14,23 @@
 
 use super::reno::{Reno, RenoConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::settings;
+use crate::settings::Range;
 
-/// Knobs of [`Dctcp`].
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct DctcpConfig {
-    /// Growth.
-    pub reno: RenoConfig,
-    /// Weight of the newest window in alpha, in (0, 1]. Default 1/16.
-    pub gain: f64,
-    /// Alpha before the first window, in [0, 1]. Default 1.
-    pub initial_alpha: f64,
-    /// Marks cut no deeper than this many segments, at least 1. Default 2.
-    pub minimum_window: u16,
-}
-
-impl Default for DctcpConfig {
-    fn default() -> Self {
-        Self { reno: RenoConfig::default(), gain: 1.0 / 16.0, initial_alpha: 1.0, minimum_window: 2 }
+settings! {
+    /// Settings of [`Dctcp`].
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct DctcpConfig {
+        /// Weight of the newest window in alpha (g).
+        pub gain: f64 = 1.0 / 16.0 => [range: Range::above_to(0.0, 1.0), source: "RFC 8257"],
+        /// Alpha before the first window.
+        pub initial_alpha: f64 = 1.0 => [range: Range::closed(0.0, 1.0), source: "RFC 8257"],
+        /// Marks cut the window no deeper than to so many segments.
+        pub min_window: u16 = 2 => [range: Range::from(1).of("segment"), source: "Linux"],
+    }
+    nested {
+        /// Growth.
+        pub reno: RenoConfig
     }
 }
 
@@ -52,7 +52,7 @@ impl Dctcp {
     pub fn new(config: DctcpConfig, mss: u16) -> Self {
         assert!(config.gain > 0.0 && config.gain <= 1.0, "gain lies in (0, 1]");
         assert!((0.0..=1.0).contains(&config.initial_alpha), "alpha lies in [0, 1]");
-        assert!(config.minimum_window > 0, "a window holds at least one segment");
+        assert!(config.min_window > 0, "a window holds at least one segment");
         Self {
             reno: Reno::new(config.reno, mss),
             alpha: config.initial_alpha,
@@ -60,7 +60,7 @@ impl Dctcp {
             window_end: 0,
             acked: 0,
             marked: 0,
-            minimum_window: config.minimum_window,
+            minimum_window: config.min_window,
         }
     }
 

@@ -3,6 +3,8 @@
 //! The base delay is the least of the last intervals' minima, the delay now the least of the last samples. Their
 //! difference is the queueing delay; the clocks' offset is in both and cancels.
 
+use crate::settings;
+use crate::settings::Range;
 use crate::time::{Instant, OneWayDelay, Span};
 
 /// Most intervals that a history keeps: RFC 6817's BASE_HISTORY.
@@ -10,20 +12,20 @@ pub const MAX_BASE_HISTORY: u8 = 10;
 /// Most samples that the filter of the current delay looks at.
 pub const MAX_NOISE_FILTER: u8 = 8;
 
-/// Knobs of a history of delays.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DelayHistoryConfig {
-    /// Intervals whose minima are kept, 1 to 10. Default 10 (RFC 6817 BASE_HISTORY).
-    pub base_history: u8,
-    /// Length of an interval, above zero. Default 1 minute (RFC 6817), which outlasts most runs of a datacenter.
-    pub base_interval: Span,
-    /// The delay now is the least of so many last samples, 1 to 8. Default 4 (RFC 6817 CURRENT_FILTER).
-    pub noise_filter: u8,
-}
-
-impl Default for DelayHistoryConfig {
-    fn default() -> Self {
-        Self { base_history: MAX_BASE_HISTORY, base_interval: Span::from_secs(60), noise_filter: 4 }
+settings! {
+    /// How long delays are remembered.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct DelayHistoryConfig {
+        /// Intervals whose least delays make the base delay (BASE_HISTORY).
+        pub base_history: u8 = MAX_BASE_HISTORY => [
+            range: Range::closed(1, MAX_BASE_HISTORY).of("intervals"), source: "RFC 6817"
+        ],
+        /// Length of such an interval. A change of route is noticed after `base_history` of them.
+        pub base_interval: Span = Span::from_secs(60) => [range: Range::above(Span::ZERO), source: "RFC 6817"],
+        /// The delay now is the least of so many samples (CURRENT_FILTER).
+        pub noise_filter: u8 = 4 => [
+            range: Range::closed(1, MAX_NOISE_FILTER).of("samples"), source: "RFC 6817"
+        ],
     }
 }
 

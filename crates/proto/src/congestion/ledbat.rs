@@ -22,38 +22,34 @@
 
 use super::delay_history::{DelayHistory, DelayHistoryConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::settings;
+use crate::settings::Range;
 use crate::time::Span;
 
 /// Longest target, in nanoseconds: far below what wrapping delays can tell apart.
 pub const MAX_TARGET: Span = Span::from_secs(1);
 
-/// Knobs of [`Ledbat`].
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct LedbatConfig {
-    /// Queueing delay that is aimed at, 1 ns to 1 s. Default 100 ms.
-    pub target: Span,
-    /// Growth without queueing delay in segments per round trip, in (0, 1]. Default 1.
-    pub gain: f64,
-    /// Memory of delays.
-    pub history: DelayHistoryConfig,
-    /// Initial window in segments, at least 1. Default 2.
-    pub initial_window: u16,
-    /// Delay and losses leave at least this many segments, at least 1. Default 2.
-    pub minimum_window: u16,
-    /// Whether the window doubles each round trip until the first congestion. Default false.
-    pub slow_start: bool,
-}
-
-impl Default for LedbatConfig {
-    fn default() -> Self {
-        Self {
-            target: Span::from_ms(100),
-            gain: 1.0,
-            history: DelayHistoryConfig::default(),
-            initial_window: 2,
-            minimum_window: 2,
-            slow_start: false,
-        }
+settings! {
+    /// Settings of [`Ledbat`].
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct LedbatConfig {
+        /// Initial window in segments.
+        pub initial_window: u16 = 2 => [range: Range::from(1).of("segment"), source: "RFC 6817"],
+        /// Queueing delay that is aimed at. Above what queues hold, losses decide as for `reno`, so datacenters need one
+        /// near the round-trip time.
+        pub target: Span = Span::from_ms(100) => [
+            range: Range::closed(Span::from_ns(1), MAX_TARGET), source: "RFC 6817: up to 100 ms"
+        ],
+        /// Growth without queueing delay in segments per round trip.
+        pub gain: f64 = 1.0 => [range: Range::above_to(0.0, 1.0), source: "RFC 6817"],
+        /// Delay and losses cut the window no deeper than to so many segments.
+        pub min_window: u16 = 2 => [range: Range::from(1).of("segment"), source: "RFC 6817"],
+        /// Whether the window doubles each round trip until the target or a loss.
+        pub slow_start: bool = false => [source: "RFC 6817; ns-3: true"],
+    }
+    nested {
+        /// Memory of delays.
+        pub history: DelayHistoryConfig
     }
 }
 
@@ -72,7 +68,7 @@ impl Ledbat {
     /// A controller before its first packet; `mss` is the payload of a full segment in bytes.
     pub fn new(config: LedbatConfig, mss: u16) -> Self {
         assert!(config.gain > 0.0 && config.gain <= 1.0, "gain lies in (0, 1]");
-        let window = DelayWindow::new(config.target, config.initial_window, config.minimum_window, mss);
+        let window = DelayWindow::new(config.target, config.initial_window, config.min_window, mss);
         Self {
             history: DelayHistory::new(config.history),
             window,

@@ -20,8 +20,10 @@
 //! 1/16) and blind.
 
 use super::delay_history::{DelayHistory, DelayHistoryConfig};
-use super::ledbat::DelayWindow;
+use super::ledbat::{DelayWindow, MAX_TARGET};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::settings;
+use crate::settings::Range;
 use crate::time::{Instant, OneWayDelay, Span};
 
 /// Least GAIN is one over this.
@@ -31,33 +33,29 @@ const SLOWDOWN_RTTS: u64 = 2;
 /// Share of the target at which the first slow start ends.
 const SLOW_START_LIMIT: f64 = 0.75;
 
-/// Knobs of [`LedbatPlusPlus`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LedbatPlusPlusConfig {
-    /// Queueing delay that is aimed at, 1 ns to 1 s. Default 60 ms.
-    pub target: Span,
-    /// Memory of round-trip times.
-    pub history: DelayHistoryConfig,
-    /// Initial window in segments, at least 1. Default 2.
-    pub initial_window: u16,
-    /// Delay, losses and slowdowns leave at least this many segments, at least 1. Default 2.
-    pub minimum_window: u16,
-    /// Whether it slows down at all. Default true.
-    pub slowdowns: bool,
-    /// The next slowdown begins so many times the length of the last after its end, at least 1. Default 9.
-    pub slowdown_ratio: u16,
-}
-
-impl Default for LedbatPlusPlusConfig {
-    fn default() -> Self {
-        Self {
-            target: Span::from_ms(60),
-            history: DelayHistoryConfig::default(),
-            initial_window: 2,
-            minimum_window: 2,
-            slowdowns: true,
-            slowdown_ratio: 9,
-        }
+settings! {
+    /// Settings of [`LedbatPlusPlus`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct LedbatPlusPlusConfig {
+        /// Initial window in segments.
+        pub initial_window: u16 = 2 => [range: Range::from(1).of("segment"), source: "RFC 6817"],
+        /// Queueing delay that is aimed at. Above what queues hold, losses decide as for `reno`, so datacenters need one
+        /// near the round-trip time.
+        pub target: Span = Span::from_ms(60) => [
+            range: Range::closed(Span::from_ns(1), MAX_TARGET), source: "draft-irtf-iccrg-ledbat-plus-plus"
+        ],
+        /// Delay, losses and slowdowns cut the window no deeper than to so many segments.
+        pub min_window: u16 = 2 => [
+            range: Range::from(1).of("segment"), source: "draft-irtf-iccrg-ledbat-plus-plus"
+        ],
+        /// Whether it slows down now and then, so that every flow sees the path without queue.
+        pub slowdowns: bool = true => [source: "draft-irtf-iccrg-ledbat-plus-plus"],
+        /// Time from one slowdown to the next in units of its length.
+        pub slowdown_ratio: u16 = 9 => [range: Range::from(1), source: "draft-irtf-iccrg-ledbat-plus-plus"],
+    }
+    nested {
+        /// Memory of round-trip times.
+        pub history: DelayHistoryConfig
     }
 }
 
@@ -94,7 +92,7 @@ impl LedbatPlusPlus {
         assert!(config.slowdown_ratio > 0, "slowdowns are apart");
         Self {
             history: DelayHistory::new(config.history),
-            window: DelayWindow::new(config.target, config.initial_window, config.minimum_window, mss),
+            window: DelayWindow::new(config.target, config.initial_window, config.min_window, mss),
             ssthresh: u64::MAX,
             phase: Phase::FirstSlowStart,
             slowdown_began: None,

@@ -10,6 +10,8 @@
 //! | counting in avoidance | bytes | RFC 3465; RFC 5681 section 3.1 recommends it |
 
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::settings;
+use crate::settings::Range;
 
 /// What avoidance counts towards the next segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,18 +23,16 @@ pub enum Counting {
     Acks,
 }
 
-/// Knobs of [`Reno`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RenoConfig {
-    /// Initial window in segments, at least 1. Default 10 (RFC 6928); RFC 5681 gives 2 to 4.
-    pub initial_window: u16,
-    /// What avoidance counts. Default bytes.
-    pub counting: Counting,
-}
-
-impl Default for RenoConfig {
-    fn default() -> Self {
-        Self { initial_window: 10, counting: Counting::Bytes }
+settings! {
+    /// Settings of [`Reno`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct RenoConfig {
+        /// Initial window in segments. RFC 5681 gives 2 to 4.
+        pub initial_window: u16 = 10 => [range: Range::from(1).of("segment"), source: "RFC 6928"],
+    }
+    fixed {
+        /// What avoidance counts. Default bytes.
+        pub counting: Counting = Counting::Bytes
     }
 }
 

@@ -24,42 +24,40 @@
 
 use super::reno::{Reno, RenoConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::settings::Range;
 use crate::time::{Instant, OneWayDelay, Span};
+use crate::{choices, settings};
 
-/// How the least and the greatest delay are found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Extremes {
-    /// Over the whole connection.
-    #[default]
-    Paper,
-    /// Without the greatest, and anew after each cut.
-    Linux,
+choices! {
+    /// How the least and the greatest delay are found.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum Extremes {
+        /// Over the whole connection.
+        #[default]
+        Paper = "paper",
+        /// Without the greatest, and anew after each cut.
+        Linux = "linux",
+    }
 }
 
-/// Knobs of [`TcpLp`].
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TcpLpConfig {
-    /// Growth.
-    pub reno: RenoConfig,
-    /// Where between the least delay (0) and the greatest (1) congestion begins, in (0, 1). Default 0.15.
-    pub threshold: f64,
-    /// Weight of the newest sample in the smoothed delay, in (0, 1]. Default 1/8.
-    pub delay_weight: f64,
-    /// Length of the inference phase in round-trip times, at least 1. Default 3.
-    pub inference_rtts: u8,
-    /// How the least and the greatest delay are found. Default as in the paper.
-    pub extremes: Extremes,
-}
-
-impl Default for TcpLpConfig {
-    fn default() -> Self {
-        Self {
-            reno: RenoConfig::default(),
-            threshold: 0.15,
-            delay_weight: 0.125,
-            inference_rtts: 3,
-            extremes: Extremes::default(),
-        }
+settings! {
+    /// Settings of [`TcpLp`].
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct TcpLpConfig {
+        /// Where between the least one-way delay (0) and the greatest (1) congestion begins.
+        pub delay_threshold: f64 = 0.15 => [range: Range::open(0.0, 1.0), source: "INFOCOM 2003"],
+        /// Weight of the newest one-way delay in the smoothed one.
+        pub delay_weight: f64 = 0.125 => [range: Range::above_to(0.0, 1.0), source: "INFOCOM 2003"],
+        /// Round trips after an indication of congestion without growth. Another indication in them leaves a single
+        /// segment.
+        pub inference_rtts: u8 = 3 => [range: Range::from(1).of("round trip"), source: "INFOCOM 2003"],
+        /// How the least and the greatest delay are found: over the whole connection (`"paper"`), or without the
+        /// greatest and anew after each cut (`"linux"`).
+        pub delay_extremes: Extremes = Extremes::Paper => [source: "INFOCOM 2003, Linux"],
+    }
+    nested {
+        /// Growth.
+        pub reno: RenoConfig
     }
 }
 
@@ -131,19 +129,19 @@ pub struct TcpLp {
 impl TcpLp {
     /// A controller before its first packet; `mss` is the payload of a full segment in bytes.
     pub fn new(config: TcpLpConfig, mss: u16) -> Self {
-        assert!(config.threshold > 0.0 && config.threshold < 1.0, "the threshold lies in (0, 1)");
+        assert!(config.delay_threshold > 0.0 && config.delay_threshold < 1.0, "the threshold lies in (0, 1)");
         assert!(config.delay_weight > 0.0 && config.delay_weight <= 1.0, "the delay weight lies in (0, 1]");
         assert!(config.inference_rtts > 0, "inference takes at least a round trip");
         Self {
             reno: Reno::new(config.reno, mss),
-            threshold: config.threshold,
+            threshold: config.delay_threshold,
             delay_weight: config.delay_weight,
             delays: None,
             least_rtt: Span::MAX,
             inferring_since: None,
             reacted_at: None,
             inference_rtts: config.inference_rtts,
-            extremes: config.extremes,
+            extremes: config.delay_extremes,
         }
     }
 

@@ -21,37 +21,30 @@
 //! behaviour. Acknowledged bytes count, not acknowledgements, so that stretched ones weigh what they cover.
 
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::settings;
+use crate::settings::Range;
 
 /// Range of theta; what lies outside is taken for its nearer end.
 const WEIGHTS: core::ops::RangeInclusive<f64> = 1e-3..=1e9;
 
-/// Knobs of [`WeightedFair`].
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct WeightedFairConfig {
-    /// Weight against other flows (theta), in [10⁻³, 10⁹]. Default 1.
-    pub weight: f64,
-    /// Weight of the newest window in alpha, in (0, 1]. Default 1/16.
-    pub gain: f64,
-    /// Initial window in segments, at least 1. Default 10.
-    pub initial_window: u16,
-    /// Alpha before the first window, in [0, 1]. Default 1.
-    pub initial_alpha: f64,
-    /// Whether losses are ignored on paths that never marked. Default false.
-    pub loss_blind: bool,
-    /// Fraction of a window that may be lost without reaction, in [0, 1]. Default 0.02.
-    pub tolerated_loss: f64,
-}
-
-impl Default for WeightedFairConfig {
-    fn default() -> Self {
-        Self {
-            weight: 1.0,
-            gain: 1.0 / 16.0,
-            initial_window: 10,
-            initial_alpha: 1.0,
-            loss_blind: false,
-            tolerated_loss: 0.02,
-        }
+settings! {
+    /// Settings of [`WeightedFair`].
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct WeightedFairConfig {
+        /// Initial window in segments.
+        pub initial_window: u16 = 10 => [range: Range::from(1).of("segment"), source: "RFC 6928"],
+        /// Weight of the newest window in alpha (g).
+        pub gain: f64 = 1.0 / 16.0 => [range: Range::above_to(0.0, 1.0), source: "RFC 8257"],
+        /// Alpha before the first window.
+        pub initial_alpha: f64 = 1.0 => [range: Range::closed(0.0, 1.0), source: "RFC 8257"],
+        /// Whether losses are ignored on paths that never marked.
+        pub loss_blind: bool = false => [source: "PPUSH: true"],
+    }
+    fixed {
+        /// Weight against other flows (theta), in [10⁻³, 10⁹]. Default 1.
+        pub weight: f64 = 1.0,
+        /// Fraction of a window that may be lost without reaction, in [0, 1]. Default 0.02.
+        pub tolerated_loss: f64 = 0.02
     }
 }
 

@@ -4,8 +4,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::HostAnswer;
 use crate::packet::EndpointId;
-use crate::transport::Command;
 
 /// How a receiver grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub struct Grants {
     policy: GrantPolicy,
     messages: Vec<Inbound>,
     numbers: u64,
-    answers: VecDeque<(EndpointId, Command)>,
+    answers: VecDeque<(EndpointId, HostAnswer)>,
 }
 
 impl Default for GrantPolicy {
@@ -107,7 +107,7 @@ impl Grants {
             if end > message.granted {
                 message.granted = end;
                 let level = (first + rank).min(usize::from(policy.levels) - 1) as u8;
-                self.answers.push_back((message.endpoint, Command::Grant { end, level }));
+                self.answers.push_back((message.endpoint, HostAnswer::Grant { end, level }));
             }
         }
         let before = self.messages.len();
@@ -116,7 +116,7 @@ impl Grants {
     }
 
     /// The next grant.
-    pub fn poll(&mut self) -> Option<(EndpointId, Command)> {
+    pub fn poll(&mut self) -> Option<(EndpointId, HostAnswer)> {
         self.answers.pop_front()
     }
 
@@ -143,7 +143,7 @@ mod tests {
 
     fn answers(grants: &mut Grants) -> Vec<(u32, u64, u8)> {
         let next = || match grants.poll()? {
-            (endpoint, Command::Grant { end, level }) => Some((endpoint.flow(), end, level)),
+            (endpoint, HostAnswer::Grant { end, level }) => Some((endpoint.flow(), end, level)),
             other => panic!("{other:?}"),
         };
         core::iter::from_fn(next).collect()

@@ -1,11 +1,14 @@
 //! What the flows of one host have in common: machines of which a driver keeps one set per host.
 //!
 //! A transport is one side of one flow and knows no other. Where flows of a host must take turns, its transports ask by
-//! [`Event::AskHost`](crate::transport::Event), and the driver brings the answer as a [`Command`]. Requests are
+//! [`Event::Ask`](crate::transport::Event) with a [`HostRequest`], and the driver brings the [`HostAnswer`]. Requests are
 //! answered in the order of the machine, never inside the call that asks, so no transport calls another.
 
+mod answer;
 pub mod grants;
 pub mod turns;
+
+pub use answer::HostAnswer;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,20 +17,19 @@ use self::grants::{GrantPolicy, Grants};
 use self::turns::Turns;
 use crate::packet::EndpointId;
 use crate::time::Instant;
-use crate::transport::Command;
 use crate::units::Rate;
 
 /// What a transport wants of its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostRequest {
-    /// A turn to send a pull, answered by `Command::Turn`. Turns go round, each as long as the packet pulled takes.
+    /// A turn to send a pull, answered by [`HostAnswer::Turn`]. Turns go round, each as long as the packet pulled takes.
     PullTurn {
         /// Bytes of the packet that the pull lets go, on the wire.
         bytes: u16,
     },
     /// The turn asked for is not needed any more.
     EndPullTurn,
-    /// A turn to send a packet of a message, answered by `Command::Turn`. The message with the fewest bytes left goes
+    /// A turn to send a packet of a message, answered by [`HostAnswer::Turn`]. The message with the fewest bytes left goes
     /// first.
     SendTurn {
         /// Bytes of the message that were not sent.
@@ -39,7 +41,7 @@ pub enum HostRequest {
     EndSendTurn,
     /// How the host grants, to all messages on their way to it; what was said last holds.
     GrantBy(GrantPolicy),
-    /// Bytes of a message have arrived that wants grants, answered by `Command::Grant` while it is among the best.
+    /// Bytes of a message have arrived that wants grants, answered by [`HostAnswer::Grant`] while it is among the best.
     Grants {
         /// Bytes of the message.
         size: u64,
@@ -51,7 +53,7 @@ pub enum HostRequest {
         /// Which of the host's objects.
         object: u64,
     },
-    /// The object is complete: its other flows are told by `Command::ObjectComplete`.
+    /// The object is complete: its other flows are told by [`HostAnswer::ObjectComplete`].
     CompleteObject {
         /// Which of the host's objects.
         object: u64,
@@ -67,7 +69,7 @@ pub struct Host {
     /// The endpoints of objects under way.
     objects: BTreeMap<u64, Vec<EndpointId>>,
     /// Due at once.
-    answers: VecDeque<(EndpointId, Command)>,
+    answers: VecDeque<(EndpointId, HostAnswer)>,
 }
 
 impl Host {
@@ -91,13 +93,13 @@ impl Host {
             HostRequest::CompleteObject { object } => {
                 let members = self.objects.remove(&object).unwrap_or_default();
                 let others = members.into_iter().filter(|member| *member != endpoint);
-                self.answers.extend(others.map(|member| (member, Command::ObjectComplete)));
+                self.answers.extend(others.map(|member| (member, HostAnswer::ObjectComplete)));
             }
         }
     }
 
     /// The next answer that is due.
-    pub fn poll(&mut self, now: Instant) -> Option<(EndpointId, Command)> {
+    pub fn poll(&mut self, now: Instant) -> Option<(EndpointId, HostAnswer)> {
         if let Some(answer) = self.answers.pop_front() {
             return Some(answer);
         }
@@ -105,7 +107,7 @@ impl Host {
             return Some(grant);
         }
         let turn = self.pulls.poll(now).or_else(|| self.sends.poll(now));
-        turn.map(|endpoint| (endpoint, Command::Turn))
+        turn.map(|endpoint| (endpoint, HostAnswer::Turn))
     }
 
     /// When an answer is due next.

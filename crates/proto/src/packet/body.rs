@@ -3,60 +3,103 @@
 use super::{ByteRange, CreditStamp, Subflow};
 use crate::time::Instant;
 
-/// Flags of a data packet or an acknowledgement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub struct Flags(u8);
+/// Makes a set of flags in one octet. Each kind of body has the set that its flags are in, so that the compiler refuses
+/// a flag that the body does not have.
+macro_rules! flags {
+    ($(#[$set_doc:meta])* $set:ident { $($(#[$doc:meta])* $name:ident = $bits:literal,)* }) => {
+        $(#[$set_doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+        pub struct $set(u8);
 
-impl Flags {
-    /// No flag.
-    pub const NONE: Self = Self(0);
-    /// Data: the stream ends with this packet's last byte.
-    pub const FIN: Self = Self(1);
-    /// Data: the sender has reduced its window (RFC 3168).
-    pub const CWR: Self = Self(2);
-    /// Data: sent before; its timestamp still measures this transmission.
-    pub const RETRANSMISSION: Self = Self(4);
-    /// Acknowledgement, answer to a probe: echoes a congestion mark (RFC 3168, RFC 8257).
-    pub const ECE: Self = Self(8);
-    /// Acknowledgement: SACK blocks travel beside the packet.
-    pub const SACK: Self = Self(16);
-    /// Acknowledgement: its first SACK block reports a duplicate (RFC 2883).
-    pub const DSACK: Self = Self(32);
-    /// Data: asks for the delay of this packet. Acknowledgement: reports one ([`Packet::delay`](super::Packet::delay)).
-    pub const DELAY: Self = Self(64);
-    /// Message or its acknowledgement: of the backup sub-flow, which counts its packets by itself.
-    pub const BACKUP: Self = Self(128);
-    /// Pulled data: a switch has cut the payload off. Its answer: what arrived was so cut.
-    pub const TRIMMED: Self = Self(16);
-    /// Pulled data: cut off and on its way back to its sender.
-    pub const RETURNED: Self = Self(32);
+        impl $set {
+            /// No flag.
+            pub const NONE: Self = Self(0);
+            $($(#[$doc])* pub const $name: Self = Self($bits);)*
 
-    /// Whether every flag of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
+            /// Whether every flag of `other` is set.
+            #[inline]
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// Whether any flag of `other` is set.
+            #[inline]
+            pub const fn intersects(self, other: Self) -> bool {
+                self.0 & other.0 != 0
+            }
+
+            /// These flags and those of `other`.
+            #[inline]
+            #[must_use]
+            pub const fn with(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+
+            /// These flags and `other` if `on`.
+            #[inline]
+            #[must_use]
+            pub const fn with_if(self, other: Self, on: bool) -> Self {
+                if on { self.with(other) } else { self }
+            }
+
+            /// As one octet.
+            pub const fn bits(self) -> u8 {
+                self.0
+            }
+
+            /// From one octet; a bit without a flag is kept.
+            pub const fn from_bits(bits: u8) -> Self {
+                Self(bits)
+            }
+        }
+    };
+}
+
+flags! {
+    /// Flags of a packet with payload, or of one that tells of the payload before it.
+    DataFlags {
+        /// The stream or the message ends with this packet's last byte.
+        FIN = 1,
+        /// The sender has reduced its window (RFC 3168).
+        CWR = 2,
+        /// Sent before; its timestamp still measures this transmission.
+        RETRANSMISSION = 4,
+        /// Asks for the time for which the receiver holds this packet ([`Packet::hold`](super::Packet::hold)).
+        HOLD = 16,
+        /// Asks for the delay of this packet ([`Packet::delay`](super::Packet::delay)).
+        DELAY = 64,
+        /// Of the backup sub-flow, which counts its packets by itself.
+        BACKUP = 128,
     }
+}
 
-    /// These flags and those of `other`.
-    #[inline]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+flags! {
+    /// Flags of an acknowledgement.
+    AckFlags {
+        /// Reports for how long the packet was held ([`Packet::hold`](super::Packet::hold)).
+        HOLD = 2,
+        /// Echoes a congestion mark (RFC 3168, RFC 8257).
+        ECE = 8,
+        /// SACK blocks travel beside the packet.
+        SACK = 16,
+        /// The first SACK block reports a duplicate (RFC 2883).
+        DSACK = 32,
+        /// Reports a delay ([`Packet::delay`](super::Packet::delay)).
+        DELAY = 64,
     }
+}
 
-    /// These flags and `other` if `on`.
-    #[inline]
-    pub const fn with_if(self, other: Self, on: bool) -> Self {
-        if on { self.with(other) } else { self }
-    }
-
-    /// As one octet.
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// From one octet; every bit is a flag.
-    pub const fn from_bits(bits: u8) -> Self {
-        Self(bits)
+flags! {
+    /// Flags of pulled data.
+    PulledFlags {
+        /// The stream ends with this packet's last byte.
+        FIN = 1,
+        /// Sent before.
+        RETRANSMISSION = 4,
+        /// A switch has cut the payload off.
+        TRIMMED = 16,
+        /// Cut off and on its way back to its sender.
+        RETURNED = 32,
     }
 }
 
@@ -71,8 +114,8 @@ pub enum Body {
         sent_at: Instant,
         /// Payload bytes.
         len: u16,
-        /// FIN, CWR, RETRANSMISSION, DELAY.
-        flags: Flags,
+        /// FIN, CWR, RETRANSMISSION, HOLD, DELAY.
+        flags: DataFlags,
     },
     /// Acknowledges everything below `ack`.
     Ack {
@@ -82,8 +125,8 @@ pub enum Body {
         echo: Option<Instant>,
         /// Receive window in units of [`WINDOW_UNIT`] bytes; [`WINDOW_UNLIMITED`] is no limit.
         window: u16,
-        /// ECE, SACK, DSACK, DELAY.
-        flags: Flags,
+        /// HOLD, ECE, SACK, DSACK, DELAY.
+        flags: AckFlags,
     },
     /// Asks for a connection.
     Syn {
@@ -125,7 +168,7 @@ pub enum Body {
         /// Payload bytes.
         len: u16,
         /// FIN, RETRANSMISSION, BACKUP.
-        flags: Flags,
+        flags: DataFlags,
     },
     /// Acknowledges packets of messages.
     MessageAck {
@@ -137,8 +180,8 @@ pub enum Body {
         complete: u32,
         /// Packets of the sub-flow that arrived marked CE, modulo 2¹⁶.
         marks: u16,
-        /// BACKUP.
-        flags: Flags,
+        /// Whether the packet was of the backup sub-flow.
+        backup: bool,
     },
     /// The sender of messages is done.
     Close {
@@ -164,7 +207,7 @@ pub enum Body {
         /// One past the last byte sent.
         end: u64,
         /// FIN.
-        flags: Flags,
+        flags: DataFlags,
     },
     /// Data that was sent on a credit.
     Scheduled {
@@ -176,8 +219,8 @@ pub enum Body {
         credit: CreditStamp,
         /// Payload bytes.
         len: u16,
-        /// FIN, CWR, RETRANSMISSION.
-        flags: Flags,
+        /// FIN, CWR, RETRANSMISSION, HOLD, DELAY.
+        flags: DataFlags,
     },
     /// Data that was sent without a credit.
     Unscheduled {
@@ -188,7 +231,7 @@ pub enum Body {
         /// Payload bytes.
         len: u16,
         /// FIN, RETRANSMISSION.
-        flags: Flags,
+        flags: DataFlags,
     },
     /// Bytes that are never sent again under the same number (DCCP, RFC 4340).
     Datagram {
@@ -201,7 +244,7 @@ pub enum Body {
         /// Payload bytes.
         len: u16,
         /// FIN.
-        flags: Flags,
+        flags: DataFlags,
     },
     /// Tells which datagrams have arrived, and which of them marked (ack vector, RFC 4340 section 11.4).
     AckVector {
@@ -223,7 +266,7 @@ pub enum Body {
         /// Payload bytes, also after they were cut off.
         len: u16,
         /// FIN, RETRANSMISSION, TRIMMED, RETURNED.
-        flags: Flags,
+        flags: PulledFlags,
     },
     /// Answers a packet of pulled data.
     PulledAck {
@@ -231,8 +274,10 @@ pub enum Body {
         seq: u64,
         /// `sent_at` of the packet.
         echo: Instant,
-        /// TRIMMED: only its header arrived. FIN: the receiver has all that it needs.
-        flags: Flags,
+        /// Whether only its header arrived.
+        trimmed: bool,
+        /// Whether the receiver has all that it needs.
+        complete: bool,
     },
     /// Lets packets of pulled data go.
     Pull {
@@ -248,7 +293,7 @@ pub enum Body {
         /// Payload bytes.
         len: u16,
         /// RETRANSMISSION.
-        flags: Flags,
+        flags: DataFlags,
     },
     /// Lets the bytes of a message below `end` go.
     Grant {
@@ -280,7 +325,7 @@ pub enum Body {
         /// Whose packet numbers these are.
         subflow: Subflow,
         /// ECE.
-        flags: Flags,
+        flags: AckFlags,
     },
     /// A coded symbol of a block of an object (push).
     Symbol {
@@ -293,7 +338,7 @@ pub enum Body {
         /// Payload bytes.
         len: u16,
         /// RETRANSMISSION.
-        flags: Flags,
+        flags: DataFlags,
     },
     /// Acknowledges symbols of one push flow.
     SymbolAck {
@@ -309,8 +354,8 @@ pub enum Body {
         claim: u32,
         /// Packets of the flow that arrived marked CE, modulo 2¹⁶.
         marks: u16,
-        /// FIN: the object is complete. Then the other fields may say nothing.
-        flags: Flags,
+        /// Whether the object is complete. Then the other fields may say nothing.
+        complete: bool,
     },
 }
 

@@ -1,4 +1,4 @@
-//! Selective acknowledgements, which travel beside a packet.
+//! Selective acknowledgements and what else an acknowledgement has no room for, which travel beside a packet.
 
 use super::ByteRange;
 
@@ -11,12 +11,14 @@ pub struct SackBlocks {
     blocks: [ByteRange; MAX_SACK_BLOCKS],
     /// The one-way delay that [`Packet::set_delay`](super::Packet::set_delay) put here: beside blocks the packet has no room for it.
     pub(super) delay: u32,
+    /// The hold time that [`Packet::set_hold`](super::Packet::set_hold) put here, in nanoseconds.
+    pub(super) hold: u32,
     count: u8,
 }
 
 impl SackBlocks {
     /// No blocks.
-    pub const EMPTY: Self = Self { blocks: [ByteRange::new(0, 0); MAX_SACK_BLOCKS], delay: 0, count: 0 };
+    pub const EMPTY: Self = Self { blocks: [ByteRange::new(0, 0); MAX_SACK_BLOCKS], delay: 0, hold: 0, count: 0 };
 
     /// Adds a block after the others; false if all places are taken.
     pub fn push(&mut self, block: ByteRange) -> bool {

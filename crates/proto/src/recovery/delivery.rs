@@ -101,7 +101,7 @@ impl InOrderDelivery {
 
     /// What the application has not been told yet.
     #[inline]
-    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event<R>(&mut self) -> Option<Event<R>> {
         if self.delivered < self.next {
             let range = ByteRange::new(self.delivered, self.next);
             self.delivered = self.next;
@@ -131,14 +131,14 @@ mod tests {
         let mut stream = InOrderDelivery::new();
         assert_eq!(stream.take(range(0, 10)), Some(Taken { fresh: 10, duplicate: 0, stretch: 0 }));
         assert_eq!(stream.take(range(20, 30)), Some(Taken { fresh: 10, duplicate: 0, stretch: 20 }));
-        assert_eq!(stream.poll_event(), Some(Event::Deliver(range(0, 10))));
-        assert_eq!((stream.poll_event(), stream.highest()), (None, 30));
+        assert_eq!(stream.poll_event::<()>(), Some(Event::Deliver(range(0, 10))));
+        assert_eq!((stream.poll_event::<()>(), stream.highest()), (None, 30));
         assert_eq!((stream.next(), stream.first_held(), stream.end()), (10, Some(range(20, 30)), u64::MAX));
         assert_eq!(stream.take(range(5, 25)), Some(Taken { fresh: 10, duplicate: 10, stretch: 20 }));
         stream.set_end(30);
         assert_eq!((stream.next(), stream.first_held(), stream.end()), (30, None, 30));
         assert_eq!(stream.ack(), 31);
-        let events = [Some(Event::Deliver(range(10, 30))), Some(Event::Received), None];
+        let events: [Option<Event>; 3] = [Some(Event::Deliver(range(10, 30))), Some(Event::Received), None];
         assert_eq!(events.map(|_| stream.poll_event()), events);
     }
 

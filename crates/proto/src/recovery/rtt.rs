@@ -17,15 +17,20 @@ pub struct RtoBounds {
     pub after_lost_syn: Span,
 }
 
+impl RtoBounds {
+    /// The default: those of a datacenter.
+    pub const DEFAULT: Self = Self {
+        granularity: Span::from_us(1),
+        minimum: Span::from_ms(1),
+        maximum: Span::from_secs(60),
+        initial: Span::from_ms(10),
+        after_lost_syn: Span::from_secs(3),
+    };
+}
+
 impl Default for RtoBounds {
     fn default() -> Self {
-        Self {
-            granularity: Span::from_us(1),
-            minimum: Span::from_ms(1),
-            maximum: Span::from_secs(60),
-            initial: Span::from_ms(10),
-            after_lost_syn: Span::from_secs(3),
-        }
+        Self::DEFAULT
     }
 }
 

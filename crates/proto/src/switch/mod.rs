@@ -5,6 +5,7 @@
 //! queue, held back by its [`shaper`]. [`port`] puts them together, and [`link`] adds the wire. Every refused packet is
 //! counted by its reason.
 
+pub mod foreign;
 pub mod link;
 pub mod marker;
 mod pfabric;
@@ -16,8 +17,9 @@ pub mod shaper;
 pub mod shared_buffer;
 mod trim;
 
+pub use foreign::{Enqueued, ForeignQueue};
 pub use link::Link;
-pub use plan::{Discipline, PlanError, QueueConfig, QueuePlan};
+pub use plan::{Discipline, ForeignDiscipline, PlanError, QueueConfig, QueuePlan};
 pub use port::{EgressPort, Next};
 pub use queue::{Admission, DropReason, Queue};
 pub use shared_buffer::SharedBuffer;

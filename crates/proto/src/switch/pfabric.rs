@@ -48,7 +48,7 @@ fn place(rank: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Body, EndpointId, Flags, Side, TrafficClass};
+    use crate::packet::{Body, DataFlags, EndpointId, Side, TrafficClass};
     use crate::switch::queue::DropReason;
     use crate::switch::{Admission, Discipline, EgressPort, Next, QueueConfig, QueuePlan};
     use crate::time::Instant;
@@ -58,7 +58,8 @@ mod tests {
 
     /// Packet `number` of `flow`, which has so much left.
     fn packet(flow: u32, priority: u32, number: u32) -> Packet {
-        let body = Body::Message { number, message: 0, fragment: 0, length: 1, priority, len: 1, flags: Flags::NONE };
+        let body =
+            Body::Message { number, message: 0, fragment: 0, length: 1, priority, len: 1, flags: DataFlags::NONE };
         Packet::new(TrafficClass::new(0), 1500, body).to(EndpointId::new(flow, Side::Responder))
     }
 

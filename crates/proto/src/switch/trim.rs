@@ -25,7 +25,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use crate::packet::{Body, EndpointId, Flags, Packet, Side, TrafficClass};
+    use crate::packet::{Body, DataFlags, EndpointId, Packet, PulledFlags, Side, TrafficClass};
     use crate::switch::plan::SchedulerConfig;
     use crate::switch::queue::Occupancy;
     use crate::switch::{Admission, Discipline, EgressPort, Next, QueueConfig, QueuePlan};
@@ -53,7 +53,7 @@ mod tests {
     }
 
     fn packet(number: u64) -> Packet {
-        let body = Body::Pulled { seq: number, sent_at: Instant::ZERO, len: 1460, flags: Flags::NONE };
+        let body = Body::Pulled { seq: number, sent_at: Instant::ZERO, len: 1460, flags: PulledFlags::NONE };
         Packet::new(TrafficClass::new(0), 1500, body).to(EndpointId::new(3, Side::Responder))
     }
 
@@ -71,9 +71,9 @@ mod tests {
     /// Number of a packet, and whether it was trimmed.
     fn name(packet: &Packet) -> (u64, bool) {
         let Body::Pulled { seq, flags, .. } = packet.body() else { panic!("{packet:?} is no data") };
-        assert_eq!(packet.wire_bytes, if flags.contains(Flags::TRIMMED) { 64 } else { 1500 });
-        assert_eq!(packet.traffic_class.class() == usize::from(HEADERS), flags.contains(Flags::TRIMMED));
-        (seq, flags.contains(Flags::TRIMMED))
+        assert_eq!(packet.wire_bytes, if flags.contains(PulledFlags::TRIMMED) { 64 } else { 1500 });
+        assert_eq!(packet.traffic_class.class() == usize::from(HEADERS), flags.contains(PulledFlags::TRIMMED));
+        (seq, flags.contains(PulledFlags::TRIMMED))
     }
 
     /// Eight packets stay whole; each further one makes a header of itself or of the last one, with equal probability.
@@ -136,7 +136,7 @@ mod tests {
         for number in 0..8 {
             offer(&mut port, packet(number));
         }
-        let body = Body::Data { seq: 0, sent_at: Instant::ZERO, len: 1460, flags: Flags::NONE };
+        let body = Body::Data { seq: 0, sent_at: Instant::ZERO, len: 1460, flags: DataFlags::NONE };
         let other = Packet::new(TrafficClass::new(0), 1500, body).to(EndpointId::new(4, Side::Responder));
         assert!(matches!(offer(&mut port, other), Admission::Dropped(_)));
     }
@@ -147,7 +147,7 @@ mod tests {
         for seed in 0..50 {
             let mut port = port(seed);
             (0..7).for_each(|number| _ = offer(&mut port, packet(number)));
-            let body = Body::Data { seq: 0, sent_at: Instant::ZERO, len: 1460, flags: Flags::NONE };
+            let body = Body::Data { seq: 0, sent_at: Instant::ZERO, len: 1460, flags: DataFlags::NONE };
             let other = Packet::new(TrafficClass::new(0), 1500, body).to(EndpointId::new(4, Side::Responder));
             assert_eq!((offer(&mut port, other), offer(&mut port, packet(8))), (Admission::Queued, Admission::Queued));
             let mut left: Vec<Packet> = core::iter::from_fn(|| next(&mut port)).collect();

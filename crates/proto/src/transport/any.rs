@@ -1,7 +1,8 @@
 //! Any transport: what a driver holds that runs flows of several kinds at once.
 //!
 //! An enum, because at many flows a match costs less than a pointer to somewhere else. It is as large as its largest
-//! member, so a member keeps what few flows need behind a box.
+//! member, so a member keeps what few flows need behind a box. A transport of another crate is behind a pointer
+//! ([`ForeignTransport`]), which costs nothing to the others.
 
 use super::atp::{AtpReceiver, AtpSender};
 use super::dccp::{DccpReceiver, DccpSender};
@@ -10,8 +11,8 @@ use super::flex_pass::{FlexPassReceiver, FlexPassSender};
 use super::homa::{HomaReceiver, HomaSender};
 use super::layering::{LayeredReceiver, LayeredSender};
 use super::ndp::{NdpReceiver, NdpSender};
-use super::near_opt::{NearOptReceiver, NearOptSender};
-use super::push::{PushPort, PushSource};
+use super::near_opt::{NearOptReceiver, NearOptSender, OracleAnswer, OracleRequest};
+use super::push::{PushPort, PushRequest, PushSource, ToReceiver, ToSource};
 use super::scdp::{ScdpReceiver, ScdpSender};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
@@ -19,13 +20,107 @@ use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport, WindowState};
 use crate::congestion::AnyController;
 use crate::contract::policy::Policy;
+use crate::host::{HostAnswer, HostRequest};
 use crate::packet::{Packet, SackBlocks};
 use crate::time::Instant;
 use alloc::boxed::Box;
+use core::convert::Infallible;
+
+/// Makes an enum of what members say, or are told: each member's own type is one of its variants.
+macro_rules! any_message {
+    ($(#[$enum_doc:meta])* $any:ident { $($(#[$doc:meta])* $name:ident($type:ty)),* $(,)? }) => {
+        $(#[$enum_doc])*
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub enum $any {
+            $($(#[$doc])* $name($type),)*
+        }
+
+        $(impl From<$type> for $any {
+            #[inline]
+            fn from(message: $type) -> Self {
+                Self::$name(message)
+            }
+        }
+
+        impl TryFrom<$any> for $type {
+            /// What was meant for another member.
+            type Error = $any;
+
+            #[inline]
+            fn try_from(message: $any) -> Result<Self, $any> {
+                match message {
+                    $any::$name(message) => Ok(message),
+                    other => Err(other),
+                }
+            }
+        })*
+
+        impl From<Infallible> for $any {
+            #[inline]
+            fn from(never: Infallible) -> Self {
+                match never {}
+            }
+        }
+
+        impl TryFrom<$any> for Infallible {
+            type Error = $any;
+
+            #[inline]
+            fn try_from(message: $any) -> Result<Self, $any> {
+                Err(message)
+            }
+        }
+    };
+}
+
+any_message! {
+    /// What one of the transports asks of its surroundings. A driver serves the requests whose machine it has.
+    AnyRequest {
+        /// Of what the flows of a host share (NDP, SCDP, Homa, transports of other crates).
+        Host(HostRequest),
+        /// Of an oracle (Near-Opt).
+        Oracle(OracleRequest),
+        /// Of the controller of an object, or of who holds its payload (push).
+        Push(PushRequest),
+    }
+}
+
+any_message! {
+    /// What the surroundings answer one of the transports.
+    AnyAnswer {
+        /// What the flows of a host share answers.
+        Host(HostAnswer),
+        /// An oracle answers.
+        Oracle(OracleAnswer),
+        /// The controller of an object orders one of its sources.
+        PushSource(ToSource),
+        /// The controller of an object answers its receiver.
+        PushReceiver(ToReceiver),
+    }
+}
+
+/// A transport whose requests a driver of [`AnyTransport`] can serve.
+pub trait Member: Transport<Request: Into<AnyRequest>, Answer: TryFrom<AnyAnswer>> {
+    /// Brings an answer of the surroundings. One that is meant for another member changes nothing: the flow that asked is
+    /// over, and its number is another's.
+    fn handle_answer(&mut self, now: Instant, answer: AnyAnswer) {
+        if let Ok(answer) = answer.try_into() {
+            self.handle_command(now, Command::Answer(answer));
+        }
+    }
+}
+
+impl<T: Transport<Request: Into<AnyRequest>, Answer: TryFrom<AnyAnswer>> + ?Sized> Member for T {}
+
+/// A transport of another crate: one side of one flow, which may take turns with other flows of its host. Its packets
+/// have the bodies that [`Body`](crate::packet::Body) lists.
+pub type ForeignTransport = Box<dyn Transport<Request = HostRequest, Answer = HostAnswer> + Send>;
 
 /// Makes an enum of transports that is one itself.
 macro_rules! any_transport {
-    ($(#[$enum_doc:meta])* $any:ident { $($(#[$doc:meta])* $name:ident($type:ty)),* $(,)? }) => {
+    (
+        $(#[$enum_doc:meta])* $any:ident<$request:ty, $answer:ty> { $($(#[$doc:meta])* $name:ident($type:ty)),* $(,)? }
+    ) => {
         $(#[$enum_doc])*
         pub enum $any {
             $($(#[$doc])* $name($type),)*
@@ -38,13 +133,24 @@ macro_rules! any_transport {
         })*
 
         impl Transport for $any {
+            type Request = $request;
+            type Answer = $answer;
+
             #[inline]
             fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
                 match self { $(Self::$name(transport) => transport.handle_packet(now, packet, sack),)* }
             }
 
-            fn handle_command(&mut self, now: Instant, command: Command) {
-                match self { $(Self::$name(transport) => transport.handle_command(now, command),)* }
+            fn handle_command(&mut self, now: Instant, command: Command<$answer>) {
+                match self {
+                    $(Self::$name(transport) => {
+                        // An answer to a flow that is over, whose number is another's now, is nobody's.
+                        let own = command.filter_map_answer(|answer| answer.try_into().ok());
+                        if let Some(command) = own {
+                            transport.handle_command(now, command);
+                        }
+                    })*
+                }
             }
 
             fn handle_timeout(&mut self, now: Instant) {
@@ -61,8 +167,12 @@ macro_rules! any_transport {
             }
 
             #[inline]
-            fn poll_event(&mut self) -> Option<Event> {
-                match self { $(Self::$name(transport) => transport.poll_event(),)* }
+            fn poll_event(&mut self) -> Option<Event<$request>> {
+                match self {
+                    $(Self::$name(transport) => {
+                        transport.poll_event().map(|event| event.map_request(<$request>::from))
+                    })*
+                }
             }
 
             #[inline]
@@ -91,7 +201,7 @@ macro_rules! any_transport {
 
 any_transport! {
     /// One of the transports.
-    AnyTransport {
+    AnyTransport<AnyRequest, AnyAnswer> {
         /// Sends by TCP.
         TcpSender(TcpSender<AnyController>),
         /// Sends by TCP that pauses while a queue above is congested.
@@ -144,12 +254,14 @@ any_transport! {
         PushSource(PushSource),
         /// A receiver's end towards one source of an object.
         PushPort(PushPort),
+        /// One side of a flow of another crate's transport.
+        Foreign(ForeignTransport),
     }
 }
 
 any_transport! {
     /// One side of a plain flow of TCP. A run with no other flows is faster without a choice among all transports.
-    PlainTcp {
+    PlainTcp<Infallible, Infallible> {
         /// Sends.
         Sender(TcpSender<AnyController>),
         /// Receives.
@@ -172,10 +284,149 @@ impl TryFrom<AnyTransport> for PlainTcp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::Body;
+    use crate::time::Span;
+    use crate::transport::ndp::NdpConfig;
+    use crate::transport::near_opt::NearOptConfig;
+    use crate::transport::pair::{End, Input, Pair, Path};
+    use crate::transport::udp::UdpConfig;
+    use crate::units::Rate;
+    use alloc::sync::Arc;
 
-    /// A simulation of many flows walks through their memory: six cache lines per side are the budget.
+    /// A simulation of many flows walks through their memory: six cache lines per side are the budget. What members say
+    /// and are told fits half a line, whoever says it.
     #[test]
-    fn transports_stay_small() {
-        assert!(size_of::<AnyTransport>() <= 384, "{} bytes", size_of::<AnyTransport>());
+    fn transports_and_their_messages_stay_small() {
+        assert!(size_of::<AnyTransport>() <= 368, "{} bytes", size_of::<AnyTransport>());
+        assert!(size_of::<PlainTcp>() <= 296, "{} bytes", size_of::<PlainTcp>());
+        assert_eq!(size_of::<Option<Event<AnyRequest>>>(), 32);
+        assert!(size_of::<Command<AnyAnswer>>() <= 32);
+        assert!(size_of::<Option<Event>>() <= 24 && size_of::<Command>() <= 16, "who asks nothing says less");
+    }
+
+    /// A member's request comes out as one of all members', and of the answers it hears its own alone: the flow that asked
+    /// for another may be over, and its number this flow's.
+    #[test]
+    fn members_hear_their_own_answers() {
+        let config = Arc::new(NearOptConfig::default());
+        let class = config.data_class;
+        let mut end = End::new(AnyTransport::from(NearOptSender::new(config)));
+        assert!(end.feed(Input::Command(Instant::ZERO, Command::Send { bytes: 1 << 20 })).is_empty());
+        let follow = AnyRequest::Oracle(OracleRequest::FollowRate { class });
+        assert_eq!(end.events, [(Instant::ZERO, Event::Ask(follow))]);
+        end.transport.handle_answer(Instant::ZERO, HostAnswer::Turn.into());
+        end.transport.handle_answer(Instant::ZERO, ToReceiver::FinAck.into());
+        end.drain(Instant::ZERO);
+        assert!(end.sent.is_empty(), "a turn is no rate");
+        end.transport.handle_answer(Instant::ZERO, OracleAnswer::Rate(Rate::from_gbit_per_sec(10)).into());
+        end.drain(Instant::ZERO);
+        assert_eq!(end.sent.len(), 1);
+    }
+
+    /// A transport that asks nothing has no value for a request or an answer, and every answer is another's.
+    #[test]
+    fn who_asks_nothing_hears_nothing() {
+        assert_eq!(size_of::<<PlainTcp as Transport>::Request>(), 0);
+        assert_eq!(Infallible::try_from(AnyAnswer::Host(HostAnswer::Turn)), Err(AnyAnswer::Host(HostAnswer::Turn)));
+    }
+
+    /// Any transport, as one of another crate.
+    struct Foreign<T>(T);
+
+    impl<T: Transport<Request: Into<Infallible>>> Transport for Foreign<T> {
+        type Request = HostRequest;
+        type Answer = HostAnswer;
+
+        fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
+            self.0.handle_packet(now, packet, sack);
+        }
+        fn handle_command(&mut self, now: Instant, command: Command<HostAnswer>) {
+            if let Some(command) = command.filter_map_answer(|_| None) {
+                self.0.handle_command(now, command);
+            }
+        }
+        fn handle_timeout(&mut self, now: Instant) {
+            self.0.handle_timeout(now);
+        }
+        fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+            self.0.poll_transmit(now)
+        }
+        fn poll_event(&mut self) -> Option<Event<HostRequest>> {
+            self.0.poll_event().map(|event| event.map_request(|never| match never.into() {}))
+        }
+        fn poll_timeout(&self) -> Option<Deadline> {
+            self.0.poll_timeout()
+        }
+        fn statistics(&self) -> Statistics {
+            self.0.statistics()
+        }
+    }
+
+    /// Behind a pointer a transport does what it does as a member: the same packets at the same times.
+    #[test]
+    fn a_transport_of_another_crate_is_one_of_any() {
+        let config = UdpConfig {
+            rate: Rate::from_gbit_per_sec(1),
+            payload: 1460,
+            wire: crate::packet::WireFormat::ETHERNET,
+            class: crate::packet::TrafficClass::default(),
+        };
+        let path = || Path::new(Span::from_us(10));
+        let run = |sender: AnyTransport, receiver: AnyTransport| {
+            let mut pair = Pair::new(sender, receiver, path(), path());
+            pair.transfer(100_000);
+            assert!(pair.run_until(Instant::MAX));
+            assert_eq!(pair.receiver.delivered(), 100_000);
+            (pair.sender.sent, pair.receiver.events)
+        };
+        let foreign: [ForeignTransport; 2] =
+            [Box::new(Foreign(UdpSender::new(config))), Box::new(Foreign(UdpReceiver::new()))];
+        let [sender, receiver] = foreign.map(AnyTransport::from);
+        assert_eq!(run(sender, receiver), run(UdpSender::new(config).into(), UdpReceiver::new().into()));
+    }
+
+    /// Pulls in turn: each packet that arrives is worth one turn of its host.
+    struct Pulling {
+        asks: bool,
+        turn: bool,
+    }
+
+    impl Transport for Pulling {
+        type Request = HostRequest;
+        type Answer = HostAnswer;
+
+        fn handle_packet(&mut self, _now: Instant, _packet: &Packet, _sack: &SackBlocks) {
+            self.asks = true;
+        }
+        fn handle_command(&mut self, _now: Instant, command: Command<HostAnswer>) {
+            self.turn |= command == Command::Answer(HostAnswer::Turn);
+        }
+        fn handle_timeout(&mut self, _now: Instant) {}
+        fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
+            let class = NdpConfig::default().control_class;
+            core::mem::take(&mut self.turn).then(|| Packet::new(class, 84, Body::Pull { count: 1 }))
+        }
+        fn poll_event(&mut self) -> Option<Event<HostRequest>> {
+            core::mem::take(&mut self.asks).then_some(Event::Ask(HostRequest::PullTurn { bytes: 1538 }))
+        }
+        fn poll_timeout(&self) -> Option<Deadline> {
+            None
+        }
+        fn statistics(&self) -> Statistics {
+            Statistics::default()
+        }
+    }
+
+    /// A transport of another crate takes turns with the flows of its host.
+    #[test]
+    fn a_transport_of_another_crate_asks_its_host() {
+        let pulling: ForeignTransport = Box::new(Pulling { asks: true, turn: false });
+        let mut end = End::new(AnyTransport::from(pulling));
+        end.drain(Instant::ZERO);
+        let asked = AnyRequest::Host(HostRequest::PullTurn { bytes: 1538 });
+        assert_eq!(end.events, [(Instant::ZERO, Event::Ask(asked))]);
+        end.transport.handle_answer(Instant::ZERO, HostAnswer::Turn.into());
+        end.drain(Instant::ZERO);
+        assert_eq!(end.sent.len(), 1);
     }
 }

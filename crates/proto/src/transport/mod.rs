@@ -3,6 +3,9 @@
 //! A driver feeds a transport with `handle_packet`, `handle_command` and `handle_timeout`, and after each calls
 //! [`drain`], which polls in a fixed order until nothing is left: packets to send, events for the application, the
 //! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
+//!
+//! No member is named here. What only one family says to its surroundings, and hears from them, is a type of that
+//! family's own, which [`Transport::Request`] and [`Transport::Answer`] carry.
 
 pub mod any;
 mod arrivals;
@@ -21,20 +24,22 @@ pub mod push;
 pub mod rate_cap;
 pub mod scdp;
 pub mod sender_drop;
+mod statistics;
 pub mod tcp;
 pub mod udp;
 
-use self::near_opt::{OracleRequest, PacketFate};
-use self::push::{ToController, ToReceiver, ToSource};
-use crate::contract::policy::{Policy, PolicyCounts};
-use crate::host::HostRequest;
+use alloc::boxed::Box;
+use core::convert::Infallible;
+use core::fmt::Debug;
+
+pub use self::statistics::Statistics;
+use crate::contract::policy::Policy;
 use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::{Instant, Span};
-use crate::units::Rate;
 
-/// What the application, or an oracle, tells a transport.
+/// What a transport is told by its application, and by its surroundings in answers of type `A`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Command {
+pub enum Command<A = Infallible> {
     /// `bytes` more bytes are there to be sent.
     Send {
         /// How many.
@@ -59,47 +64,42 @@ pub enum Command {
     },
     /// The flow's weight is now this.
     SetWeight(f64),
-    /// An oracle's answer to `OracleRequest::FollowRate`: from now on the flow sends at this rate, on the wire. Zero
-    /// stops it.
-    SetRate(Rate),
-    /// An oracle's answer to `OracleRequest::Fate`.
-    Fate {
-        /// First byte of the data packet asked about.
-        seq: u64,
-        /// What became of it.
-        fate: PacketFate,
-    },
-    /// The controller of an object orders one of its sources.
-    Push(ToSource),
-    /// The controller of an object answers its receiver.
-    PushReceiver(ToReceiver),
-    /// The host's answer to `HostRequest::PullTurn` or `SendTurn`: it is this flow's turn.
-    Turn,
-    /// The host's answer to `HostRequest::Grants`.
-    Grant {
-        /// Bytes of the message that may be sent.
-        end: u64,
-        /// Level of priority for them, from 0.
-        level: u8,
-    },
-    /// The object that the flow brings a part of is complete: another of its flows has brought the rest.
-    ObjectComplete,
+    /// The surroundings answer what the transport [asked](Event::Ask).
+    Answer(A),
 }
 
-impl Command {
+impl<A> Command<A> {
     /// Bytes that it hands over to a transport of byte streams.
     pub const fn bytes(&self) -> Option<u64> {
         match *self {
             Self::Send { bytes } => Some(bytes),
             Self::SendMessage { bytes } => Some(bytes as u64),
-            _ => None,
+            Self::AnnounceMessages { .. }
+            | Self::Finish
+            | Self::Consume { .. }
+            | Self::SetWeight(_)
+            | Self::Answer(_) => None,
         }
+    }
+
+    /// The same with an answer that `take` accepts; `None` if it refuses the answer.
+    #[inline]
+    pub fn filter_map_answer<B>(self, take: impl FnOnce(A) -> Option<B>) -> Option<Command<B>> {
+        Some(match self {
+            Self::Send { bytes } => Command::Send { bytes },
+            Self::SendMessage { bytes } => Command::SendMessage { bytes },
+            Self::AnnounceMessages { messages } => Command::AnnounceMessages { messages },
+            Self::Finish => Command::Finish,
+            Self::Consume { bytes } => Command::Consume { bytes },
+            Self::SetWeight(weight) => Command::SetWeight(weight),
+            Self::Answer(answer) => Command::Answer(take(answer)?),
+        })
     }
 }
 
-/// What a transport tells the application, or asks an oracle.
+/// What a transport tells its application, and asks of its surroundings in requests of type `R`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum Event<R = Infallible> {
     /// A connection stands; data may flow.
     Connected,
     /// These bytes arrived, in order, each exactly once.
@@ -122,23 +122,31 @@ pub enum Event {
     Received,
     /// Everything was sent and acknowledged (sender).
     Finished,
-    /// A question to an oracle, for drivers that have one.
-    Ask(OracleRequest),
     /// A symbol arrived that its block still needed.
     DeliverSymbol {
         /// Bytes that it stands for; all symbols that are told of make the object.
         bytes: u32,
     },
-    /// The symbols that have come of this block of an object may decode it: worth an attempt, and another each time that
-    /// it is said again.
-    Decode {
-        /// Which, from 0.
-        block: u32,
-    },
-    /// A message to the controller of an object.
-    ToController(ToController),
-    /// A request to what all flows of the host share.
-    AskHost(HostRequest),
+    /// A request to the surroundings: the host, an oracle, a controller. Only its own family's drivers know it.
+    Ask(R),
+}
+
+impl<R> Event<R> {
+    /// The same with another request.
+    #[inline]
+    pub fn map_request<S>(self, change: impl FnOnce(R) -> S) -> Event<S> {
+        match self {
+            Self::Connected => Event::Connected,
+            Self::Deliver(range) => Event::Deliver(range),
+            Self::DeliverMessage { message, bytes } => Event::DeliverMessage { message, bytes },
+            Self::GiveUp { message } => Event::GiveUp { message },
+            Self::Release(range) => Event::Release(range),
+            Self::Received => Event::Received,
+            Self::Finished => Event::Finished,
+            Self::DeliverSymbol { bytes } => Event::DeliverSymbol { bytes },
+            Self::Ask(request) => Event::Ask(change(request)),
+        }
+    }
 }
 
 /// Why a transport wants to be called.
@@ -173,56 +181,22 @@ pub struct Deadline {
     pub why: Timer,
 }
 
-/// What a transport counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Statistics {
-    /// Data packets sent, retransmissions included.
-    pub packets_sent: u64,
-    /// Payload bytes sent, retransmissions included.
-    pub bytes_sent: u64,
-    /// Data packets sent again.
-    pub retransmissions: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-    /// Times that loss recovery began without a timeout.
-    pub fast_recoveries: u64,
-    /// Data packets that arrived marked CE (receiver), or acknowledgements with ECE (sender).
-    pub marks: u64,
-    /// Payload bytes that arrived more than once (receiver).
-    pub duplicate_bytes: u64,
-    /// Credits sent (receiver).
-    pub credits_sent: u64,
-    /// Credits that came when there was nothing to send (sender).
-    pub wasted_credits: u64,
-    /// Of the different payload bytes that arrived, those without a credit (receiver).
-    pub reactive_bytes: u64,
-    /// Largest distance from the next byte expected to the end of what waited beyond it (receiver of two sub-flows).
-    pub reorder_bytes: u64,
-    /// Packets of an object's symbols that arrived (receiver).
-    pub symbols: u64,
-    /// Of these, those that were of a block already decoded, or came twice.
-    pub excess_symbols: u64,
-    /// Blocks of the object that had to be decoded (receiver, at its end towards the first source).
-    pub decoded_blocks: u32,
-    /// Blocks of the object that needed no decoding.
-    pub whole_blocks: u32,
-    /// Times that the sender was told to stand still (cross-queue congestion notification).
-    pub pauses: u64,
-    /// Time for which it stood still, in the pauses that are over.
-    pub paused: Span,
-    /// Bytes the application gave and the policy decided not to send (sender).
-    pub given_up_bytes: u64,
-    /// What the policy counted (sender).
-    pub policy: PolicyCounts,
-}
-
 /// One side of one flow.
+///
+/// A member whose driver has nothing to do for it but carry packets asks nothing: its `Request` and its `Answer` are
+/// [`Infallible`], of which there is no value. [`any`] names those that ask.
 pub trait Transport {
+    /// What it asks of its surroundings.
+    type Request: Copy + PartialEq + Debug;
+
+    /// What they answer.
+    type Answer: Copy + PartialEq + Debug;
+
     /// A packet for this side arrived; `sack` holds its SACK blocks if it has any.
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks);
 
-    /// The application spoke.
-    fn handle_command(&mut self, now: Instant, command: Command);
+    /// The application spoke, or the surroundings answer.
+    fn handle_command(&mut self, now: Instant, command: Command<Self::Answer>);
 
     /// The deadline of [`poll_timeout`](Self::poll_timeout) has come. Called early it does nothing.
     fn handle_timeout(&mut self, now: Instant);
@@ -230,13 +204,13 @@ pub trait Transport {
     /// The next packet to send now, if any.
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet>;
 
-    /// The SACK blocks of the packet that `poll_transmit` gave last, if it [has any](Packet::has_sack).
+    /// What travels beside the packet that `poll_transmit` gave last, if [anything does](Packet::has_attachment).
     fn sack_blocks(&self) -> &SackBlocks {
         &SackBlocks::EMPTY
     }
 
     /// The next event for the application, if any.
-    fn poll_event(&mut self) -> Option<Event>;
+    fn poll_event(&mut self) -> Option<Event<Self::Request>>;
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
     fn poll_timeout(&self) -> Option<Deadline>;
@@ -260,6 +234,55 @@ pub trait Transport {
     }
 }
 
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    type Request = T::Request;
+    type Answer = T::Answer;
+
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
+        (**self).handle_packet(now, packet, sack);
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command<T::Answer>) {
+        (**self).handle_command(now, command);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        (**self).handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        (**self).poll_transmit(now)
+    }
+
+    fn sack_blocks(&self) -> &SackBlocks {
+        (**self).sack_blocks()
+    }
+
+    fn poll_event(&mut self) -> Option<Event<T::Request>> {
+        (**self).poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        (**self).poll_timeout()
+    }
+
+    fn send_space(&self) -> u64 {
+        (**self).send_space()
+    }
+
+    fn statistics(&self) -> Statistics {
+        (**self).statistics()
+    }
+
+    fn policy(&self) -> Option<&Policy> {
+        (**self).policy()
+    }
+
+    fn window_state(&self) -> Option<WindowState> {
+        (**self).window_state()
+    }
+}
+
 /// How a sender's window stands.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WindowState {
@@ -271,21 +294,21 @@ pub struct WindowState {
     pub rtt: Span,
 }
 
-/// Where a driver takes a transport's outputs.
-pub trait Outlet {
+/// Where a driver takes the outputs of a transport whose requests are of type `R`.
+pub trait Outlet<R> {
     /// Sends a packet; `sack` are the blocks that travel beside it, empty for most.
     fn transmit(&mut self, packet: Packet, sack: &SackBlocks);
-    /// Passes an event to the application.
-    fn event(&mut self, event: Event);
+    /// Passes an event to the application, or a request to the surroundings.
+    fn event(&mut self, event: Event<R>);
     /// Sets the one deadline of this transport.
     fn arm(&mut self, deadline: Option<Deadline>);
 }
 
 /// Polls a transport until it has nothing more to say. Call it after every `handle_*`.
 #[inline]
-pub fn drain<T: Transport>(transport: &mut T, now: Instant, outlet: &mut impl Outlet) {
+pub fn drain<T: Transport>(transport: &mut T, now: Instant, outlet: &mut impl Outlet<T::Request>) {
     while let Some(packet) = transport.poll_transmit(now) {
-        outlet.transmit(packet, if packet.has_sack() { transport.sack_blocks() } else { &SackBlocks::EMPTY });
+        outlet.transmit(packet, if packet.has_attachment() { transport.sack_blocks() } else { &SackBlocks::EMPTY });
     }
     while let Some(event) = transport.poll_event() {
         outlet.event(event);

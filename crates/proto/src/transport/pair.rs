@@ -4,10 +4,11 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::convert::Infallible;
 
 use proptest::prelude::*;
 
-use super::near_opt::OracleRequest;
+use super::any::{AnyAnswer, AnyRequest, Member};
 use crate::host::Host;
 use crate::packet::{ByteRange, Ecn, EndpointId, Packet, SackBlocks, Side};
 use crate::time::{Instant, Span};
@@ -53,34 +54,34 @@ pub(crate) struct Sent {
 
 /// One call of a transport, for replay.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Input {
+pub(crate) enum Input<A = Infallible> {
     Packet(Instant, Packet, SackBlocks),
-    Command(Instant, Command),
+    Command(Instant, Command<A>),
     Timeout(Instant),
 }
 
 /// One side: its machine and everything that went in and came out.
-pub(crate) struct End<T> {
+pub(crate) struct End<T: Transport> {
     pub(crate) transport: T,
     pub(crate) sent: Vec<Sent>,
-    pub(crate) events: Vec<(Instant, Event)>,
-    pub(crate) inputs: Vec<Input>,
+    pub(crate) events: Vec<(Instant, Event<T::Request>)>,
+    pub(crate) inputs: Vec<Input<T::Answer>>,
     pub(crate) deadline: Option<Deadline>,
 }
 
 /// Collects what one `drain` gives.
-struct Collect<'a> {
+struct Collect<'a, R> {
     now: Instant,
     sent: &'a mut Vec<Sent>,
-    events: &'a mut Vec<(Instant, Event)>,
+    events: &'a mut Vec<(Instant, Event<R>)>,
     deadline: &'a mut Option<Deadline>,
 }
 
-impl Outlet for Collect<'_> {
+impl<R> Outlet<R> for Collect<'_, R> {
     fn transmit(&mut self, packet: Packet, sack: &SackBlocks) {
         self.sent.push(Sent { at: self.now, packet, sack: *sack });
     }
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: Event<R>) {
         self.events.push((self.now, event));
     }
     fn arm(&mut self, deadline: Option<Deadline>) {
@@ -94,7 +95,7 @@ impl<T: Transport> End<T> {
     }
 
     /// Makes one call and drains; gives what was sent.
-    pub(crate) fn feed(&mut self, input: Input) -> &[Sent] {
+    pub(crate) fn feed(&mut self, input: Input<T::Answer>) -> &[Sent] {
         let from = self.sent.len();
         self.inputs.push(input);
         let now = match input {
@@ -121,7 +122,7 @@ impl<T: Transport> End<T> {
     }
 
     /// When `event` came.
-    pub(crate) fn time_of(&self, event: Event) -> Option<Instant> {
+    pub(crate) fn time_of(&self, event: Event<T::Request>) -> Option<Instant> {
         self.events.iter().find(|(_, seen)| *seen == event).map(|(at, _)| *at)
     }
 
@@ -135,6 +136,25 @@ impl<T: Transport> End<T> {
             assert!(start == next && end > start, "delivered {start}..{end} after {next}");
             end
         })
+    }
+}
+
+impl<T: Member> End<T> {
+    /// Tells the host what was asked of it since the first `seen` events.
+    fn ask(&self, seen: &mut usize, host: &mut Host, side: Side) {
+        for (_, event) in &self.events[*seen..] {
+            if let Event::Ask(request) = *event
+                && let AnyRequest::Host(request) = request.into()
+            {
+                host.handle_request(EndpointId::new(0, side), 0, request);
+            }
+        }
+        *seen = self.events.len();
+    }
+
+    fn answer(&mut self, now: Instant, answer: AnyAnswer) {
+        let answer = answer.try_into().ok().expect("a host answers who asked");
+        self.feed(Input::Command(now, Command::Answer(answer)));
     }
 }
 
@@ -169,10 +189,10 @@ impl Path {
 }
 
 /// Answers a sender's questions.
-type Oracle = Box<dyn FnMut(OracleRequest) -> Option<Command>>;
+type Oracle<A> = Box<dyn FnMut(<A as Transport>::Request) -> Option<<A as Transport>::Answer>>;
 
 /// A sender and a receiver.
-pub(crate) struct Pair<A, B> {
+pub(crate) struct Pair<A: Transport, B: Transport> {
     pub(crate) now: Instant,
     pub(crate) sender: End<A>,
     pub(crate) receiver: End<B>,
@@ -182,14 +202,14 @@ pub(crate) struct Pair<A, B> {
     flying: BTreeMap<(Instant, usize), (bool, Packet, SackBlocks)>,
     number: usize,
     posted: (usize, usize),
-    oracle: Option<Oracle>,
+    oracle: Option<Oracle<A>>,
     /// Events of the sender that the oracle has seen.
     answered: usize,
     /// The hosts of sender and receiver, and how many events of their transports they have seen.
     hosts: [(Host, usize); 2],
 }
 
-impl<A: Transport, B: Transport> Pair<A, B> {
+impl<A: Member, B: Member> Pair<A, B> {
     pub(crate) fn new(sender: A, receiver: B, forth: Path, back: Path) -> Self {
         let (sender, receiver) = (End::new(sender), End::new(receiver));
         Self {
@@ -208,7 +228,7 @@ impl<A: Transport, B: Transport> Pair<A, B> {
     }
 
     /// With an oracle for the sender.
-    pub(crate) fn with_oracle(mut self, oracle: impl FnMut(OracleRequest) -> Option<Command> + 'static) -> Self {
+    pub(crate) fn with_oracle(mut self, oracle: impl FnMut(A::Request) -> Option<A::Answer> + 'static) -> Self {
         self.oracle = Some(Box::new(oracle));
         self
     }
@@ -220,12 +240,12 @@ impl<A: Transport, B: Transport> Pair<A, B> {
         self.command_sender(Command::Finish);
     }
 
-    pub(crate) fn command_sender(&mut self, command: Command) {
+    pub(crate) fn command_sender(&mut self, command: Command<A::Answer>) {
         self.sender.feed(Input::Command(self.now, command));
         self.post();
     }
 
-    pub(crate) fn command_receiver(&mut self, command: Command) {
+    pub(crate) fn command_receiver(&mut self, command: Command<B::Answer>) {
         self.receiver.feed(Input::Command(self.now, command));
         self.post();
     }
@@ -262,12 +282,11 @@ impl<A: Transport, B: Transport> Pair<A, B> {
         let now = self.now;
         if arrival {
             let (_, (forth, packet, sack)) = self.flying.pop_first().expect("an arrival is due");
-            let input = Input::Packet(now, packet, sack);
             if forth {
-                self.receiver.feed(input)
+                self.receiver.feed(Input::Packet(now, packet, sack));
             } else {
-                self.sender.feed(input)
-            };
+                self.sender.feed(Input::Packet(now, packet, sack));
+            }
         } else if self.sender.deadline.is_some_and(|deadline| deadline.at <= now) {
             self.sender.feed(Input::Timeout(now));
         } else {
@@ -280,9 +299,12 @@ impl<A: Transport, B: Transport> Pair<A, B> {
     fn answer_from_hosts(&mut self) -> bool {
         let now = self.now;
         for index in 0..2 {
-            if let Some((_, command)) = self.hosts[index].0.poll(now) {
-                let input = Input::Command(now, command);
-                let _ = if index == 0 { self.sender.feed(input) } else { self.receiver.feed(input) };
+            if let Some((_, answer)) = self.hosts[index].0.poll(now) {
+                if index == 0 {
+                    self.sender.answer(now, answer.into());
+                } else {
+                    self.receiver.answer(now, answer.into());
+                }
                 self.post();
                 return true;
             }
@@ -292,15 +314,9 @@ impl<A: Transport, B: Transport> Pair<A, B> {
 
     /// Tells the hosts what was asked of them.
     fn ask_hosts(&mut self) {
-        let ends = [(&self.sender.events, Side::Initiator), (&self.receiver.events, Side::Responder)];
-        for ((events, side), (host, seen)) in ends.into_iter().zip(&mut self.hosts) {
-            for (_, event) in &events[*seen..] {
-                if let Event::AskHost(request) = event {
-                    host.handle_request(EndpointId::new(0, side), 0, *request);
-                }
-            }
-            *seen = events.len();
-        }
+        let [(sender_host, of_sender), (receiver_host, of_receiver)] = &mut self.hosts;
+        self.sender.ask(of_sender, sender_host, Side::Initiator);
+        self.receiver.ask(of_receiver, receiver_host, Side::Responder);
     }
 
     /// Puts on the path what was sent since the last time, and answers what was asked.
@@ -310,9 +326,9 @@ impl<A: Transport, B: Transport> Pair<A, B> {
         while let (Some(oracle), Some((_, event))) = (&mut self.oracle, self.sender.events.get(self.answered)) {
             self.answered += 1;
             if let Event::Ask(request) = *event
-                && let Some(command) = oracle(request)
+                && let Some(answer) = oracle(request)
             {
-                self.sender.feed(Input::Command(self.now, command));
+                self.sender.feed(Input::Command(self.now, Command::Answer(answer)));
                 self.post_packets();
             }
         }

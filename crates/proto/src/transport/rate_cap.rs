@@ -47,11 +47,14 @@ impl<T: Transport> RateCap<T> {
 }
 
 impl<T: Transport> Transport for RateCap<T> {
+    type Request = T::Request;
+    type Answer = T::Answer;
+
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         self.inner.handle_packet(now, packet, sack);
     }
 
-    fn handle_command(&mut self, now: Instant, command: Command) {
+    fn handle_command(&mut self, now: Instant, command: Command<T::Answer>) {
         self.inner.handle_command(now, command);
     }
 
@@ -75,7 +78,7 @@ impl<T: Transport> Transport for RateCap<T> {
         self.inner.sack_blocks()
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<T::Request>> {
         self.inner.poll_event()
     }
 
@@ -109,6 +112,7 @@ mod tests {
     use crate::congestion::Algorithm;
     use crate::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
     use alloc::sync::Arc;
+    use core::convert::Infallible;
     use proptest::prelude::*;
 
     /// Bytes on the wire until each time, with a sender that has more than it may send and no delay.
@@ -161,7 +165,7 @@ mod tests {
         let config = Arc::new(TcpConfig::default());
         let sender = || TcpSender::new(config.clone(), Algorithm::Dctcp.controller(config.mss));
         let (mut plain, mut capped) = (sender(), RateCap::new(sender(), None));
-        for sender in [&mut plain as &mut dyn Transport, &mut capped] {
+        for sender in [&mut plain as &mut dyn Transport<Request = Infallible, Answer = Infallible>, &mut capped] {
             sender.handle_command(Instant::ZERO, Command::Send { bytes: 100_000 });
         }
         while let Some(packet) = plain.poll_transmit(Instant::ZERO) {

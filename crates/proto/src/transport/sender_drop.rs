@@ -8,14 +8,19 @@
 //! A message is decided when its first byte could be sent, so that the decision is as fresh as it can be.
 
 use alloc::collections::VecDeque;
+use core::convert::Infallible;
 
 use super::atp::LossBound;
 use super::tcp::TcpSender;
 use super::{Command, Deadline, Event, Statistics, Transport};
 use crate::congestion::CongestionControl;
+use crate::contract::Field;
 use crate::packet::{Packet, SackBlocks};
 use crate::rng::Stream;
 use crate::time::Instant;
+
+/// The contract fields that it honours.
+pub const HONOURS: &[Field] = &[Field::MinDelivery];
 
 /// When messages are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +124,9 @@ impl<C: CongestionControl> SenderDrop<C> {
 }
 
 impl<C: CongestionControl> Transport for SenderDrop<C> {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         self.tcp.handle_packet(now, packet, sack);
         self.feed(now);

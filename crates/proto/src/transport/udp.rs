@@ -4,13 +4,18 @@
 //! drivers draw it.
 
 use alloc::collections::VecDeque;
+use core::convert::Infallible;
 
 use super::arrivals::Arrivals;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WireFormat};
+use crate::contract::Field;
+use crate::packet::{Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks, TrafficClass, WireFormat};
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 use crate::units::{Rate, Serializer};
+
+/// The contract fields that it honours: none.
+pub const HONOURS: &[Field] = &[];
 
 /// The knobs of a constant-rate sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +73,9 @@ impl UdpSender {
 }
 
 impl Transport for UdpSender {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     fn handle_packet(&mut self, _now: Instant, _packet: &Packet, _sack: &SackBlocks) {}
 
     fn handle_command(&mut self, now: Instant, command: Command) {
@@ -106,7 +114,7 @@ impl Transport for UdpSender {
         let wire_bytes = self.config.wire.wire_bytes(len);
         self.next_at = Some(at.after(self.serializer.transmit(u32::from(wire_bytes))));
         self.packets_sent += 1;
-        let flags = Flags::NONE.with_if(Flags::FIN, self.fin_sent);
+        let flags = DataFlags::NONE.with_if(DataFlags::FIN, self.fin_sent);
         let class = self.config.class.with_ecn(Ecn::NotEct);
         Some(Packet::new(class, wire_bytes, Body::Data { seq, sent_at: now, len, flags }))
     }
@@ -167,12 +175,15 @@ impl UdpReceiver {
 }
 
 impl Transport for UdpReceiver {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, _now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Data { seq, len, flags, .. } = packet.body() else { return };
         let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM) else { return };
         self.marks += u64::from(packet.traffic_class.ecn() == Ecn::Ce);
-        if flags.contains(Flags::FIN) {
+        if flags.contains(DataFlags::FIN) {
             self.end = Some(end);
         }
         self.arrivals.take(ByteRange::new(seq, end));
@@ -317,7 +328,7 @@ mod tests {
     fn impossible_packets_change_nothing() {
         let mut receiver = UdpReceiver::new();
         for (seq, len) in [(u64::MAX, 1), (u64::MAX - 5, 1000), (MAX_STREAM, 1)] {
-            let body = Body::Data { seq, sent_at: Instant::ZERO, len, flags: Flags::FIN };
+            let body = Body::Data { seq, sent_at: Instant::ZERO, len, flags: DataFlags::FIN };
             receiver.handle_packet(Instant::ZERO, &Packet::new(TrafficClass::new(0), 84, body), &SackBlocks::EMPTY);
         }
         assert_eq!((receiver.unique_bytes(), receiver.poll_event()), (0, None));

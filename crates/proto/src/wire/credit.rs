@@ -10,8 +10,8 @@
 //!  SubflowAck    8..16 ack       16..20 first    20..24 end   24 sub-flow: 0 proactive, 1 reactive
 //! ```
 
-use super::{Common, Reader, WireError, Writer, check_end};
-use crate::packet::{Body, CreditStamp, EndpointId, Flags, ShortTime, Subflow};
+use super::format::{Common, DATA_FLAGS, NO_FLAGS, Reader, WireError, Writer, check_end};
+use crate::packet::{AckFlags, Body, CreditStamp, DataFlags, EndpointId, ShortTime, Subflow};
 
 /// A request for credits or for an end of them: one kind, for kinds are few.
 const KIND_CREDIT_CONTROL: u8 = 10;
@@ -23,42 +23,43 @@ const KIND_SUBFLOW_ACK: u8 = 14;
 const REQUEST: u8 = 0;
 const STOP: u8 = 1;
 
-pub(super) const SCHEDULED_FLAGS: Flags = Flags::FIN.with(Flags::CWR).with(Flags::RETRANSMISSION).with(Flags::DELAY);
-pub(super) const UNSCHEDULED_FLAGS: Flags = Flags::FIN.with(Flags::RETRANSMISSION);
+/// As a stream's data.
+pub(super) const SCHEDULED_FLAGS: DataFlags = DATA_FLAGS;
+pub(super) const UNSCHEDULED_FLAGS: DataFlags = DataFlags::FIN.with(DataFlags::RETRANSMISSION);
 
 /// Writes a body that is of one of these kinds.
 pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
     match body {
         Body::CreditRequest { sent_at, backlog } => {
-            writer.common(KIND_CREDIT_CONTROL, Flags::NONE, 0, to);
+            writer.common(KIND_CREDIT_CONTROL, NO_FLAGS, 0, to);
             writer.put(&[REQUEST]);
             writer.u64(sent_at.as_ps());
             writer.u64(backlog);
         }
         Body::CreditStop { end, flags } => {
-            writer.common(KIND_CREDIT_CONTROL, flags, 0, to);
+            writer.common(KIND_CREDIT_CONTROL, flags.bits(), 0, to);
             writer.put(&[STOP]);
             writer.u64(end);
         }
         Body::Credit(stamp) => {
-            writer.common(KIND_CREDIT, Flags::NONE, 0, to);
+            writer.common(KIND_CREDIT, NO_FLAGS, 0, to);
             put_stamp(writer, stamp);
         }
         Body::Scheduled { seq, number, credit, len, flags } => {
-            writer.common(KIND_SCHEDULED, flags, 0, to);
+            writer.common(KIND_SCHEDULED, flags.bits(), 0, to);
             writer.u64(seq);
             writer.u32(number);
             put_stamp(writer, credit);
             writer.u16(len);
         }
         Body::Unscheduled { seq, number, len, flags } => {
-            writer.common(KIND_UNSCHEDULED, flags, 0, to);
+            writer.common(KIND_UNSCHEDULED, flags.bits(), 0, to);
             writer.u64(seq);
             writer.u32(number);
             writer.u16(len);
         }
         Body::SubflowAck { ack, first, end, subflow, flags } => {
-            writer.common(KIND_SUBFLOW_ACK, flags, 0, to);
+            writer.common(KIND_SUBFLOW_ACK, flags.bits(), 0, to);
             writer.u64(ack);
             writer.u32(first);
             writer.u32(end);
@@ -71,26 +72,27 @@ pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
 /// Reads a datagram of one of these kinds, and refuses others.
 pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, WireError> {
     let allowed = match common.kind {
-        KIND_CREDIT_CONTROL => Flags::FIN,
-        KIND_CREDIT => Flags::NONE,
-        KIND_SCHEDULED => SCHEDULED_FLAGS,
-        KIND_UNSCHEDULED => UNSCHEDULED_FLAGS,
-        KIND_SUBFLOW_ACK => Flags::ECE,
+        KIND_CREDIT_CONTROL => DataFlags::FIN.bits(),
+        KIND_CREDIT => NO_FLAGS,
+        KIND_SCHEDULED => SCHEDULED_FLAGS.bits(),
+        KIND_UNSCHEDULED => UNSCHEDULED_FLAGS.bits(),
+        KIND_SUBFLOW_ACK => AckFlags::ECE.bits(),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
-    let flags = common.flags_among(allowed)?;
+    let bits = common.flags_among(allowed)?;
+    let flags = DataFlags::from_bits(bits);
     common.no_sack()?;
     Ok(match common.kind {
         KIND_CREDIT_CONTROL => read_control(reader, common, flags)?,
         KIND_CREDIT => Body::Credit(stamp(reader)?),
         KIND_SCHEDULED => {
             let (seq, number, credit, len) = (reader.u64()?, reader.u32()?, stamp(reader)?, reader.u16()?);
-            check_end(seq, len, flags)?;
+            check_end(seq, len, flags.contains(DataFlags::FIN))?;
             Body::Scheduled { seq, number, credit, len, flags }
         }
         KIND_UNSCHEDULED => {
             let (seq, number, len) = (reader.u64()?, reader.u32()?, reader.u16()?);
-            check_end(seq, len, flags)?;
+            check_end(seq, len, flags.contains(DataFlags::FIN))?;
             Body::Unscheduled { seq, number, len, flags }
         }
         _ => {
@@ -100,15 +102,15 @@ pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, Wir
                 [1] => Subflow::Reactive,
                 _ => return Err(WireError::OutOfRange),
             };
-            Body::SubflowAck { ack, first, end, subflow, flags }
+            Body::SubflowAck { ack, first, end, subflow, flags: AckFlags::from_bits(bits) }
         }
     })
 }
 
-fn read_control(reader: &mut Reader<'_>, common: &Common, flags: Flags) -> Result<Body, WireError> {
+fn read_control(reader: &mut Reader<'_>, common: &Common, flags: DataFlags) -> Result<Body, WireError> {
     match reader.take()? {
         [REQUEST] => {
-            common.flags_among(Flags::NONE)?;
+            common.flags_among(NO_FLAGS)?;
             Ok(Body::CreditRequest { sent_at: reader.time()?, backlog: reader.u64()? })
         }
         [STOP] => Ok(Body::CreditStop { end: reader.u64()?, flags }),

@@ -15,11 +15,9 @@
 //!  Done         33
 //! ```
 
-use super::{Common, Reader, WireError, Writer, check_end, push};
-use crate::packet::{Body, ByteRange, EndpointId, Flags};
-
-/// What the second byte says of all kinds here.
-pub(super) const KIND_EXTENDED: u8 = 15;
+use super::format::{COMPLETE, Common, NO_FLAGS, Reader, WireError, Writer, check_end};
+use super::push;
+use crate::packet::{Body, ByteRange, DataFlags, EndpointId, PulledFlags};
 
 const DATAGRAM: u8 = 24;
 const ACK_VECTOR: u8 = 25;
@@ -32,70 +30,67 @@ const RESEND: u8 = 31;
 const BUSY: u8 = 32;
 const DONE: u8 = 33;
 
-pub(super) const DATAGRAM_FLAGS: Flags = Flags::FIN;
-pub(super) const PULLED_FLAGS: Flags =
-    Flags::FIN.with(Flags::RETRANSMISSION).with(Flags::TRIMMED).with(Flags::RETURNED);
-pub(super) const HOMA_DATA_FLAGS: Flags = Flags::RETRANSMISSION;
-pub(super) const PULLED_ACK_FLAGS: Flags = Flags::FIN.with(Flags::TRIMMED);
+/// Of an answer to pulled data: only its header arrived.
+const TRIMMED: u8 = 16;
+pub(super) const DATAGRAM_FLAGS: DataFlags = DataFlags::FIN;
+pub(super) const PULLED_FLAGS: PulledFlags =
+    PulledFlags::FIN.with(PulledFlags::RETRANSMISSION).with(PulledFlags::TRIMMED).with(PulledFlags::RETURNED);
+pub(super) const HOMA_DATA_FLAGS: DataFlags = DataFlags::RETRANSMISSION;
 
 /// Writes a body that is of one of these kinds.
 pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
     match body {
         Body::Datagram { seq, number, ack_ratio, len, flags } => {
-            begin(writer, DATAGRAM, flags, to);
+            writer.extended(DATAGRAM, flags.bits(), to);
             writer.u64(seq);
             writer.u32(number);
             writer.u16(ack_ratio);
             writer.u16(len);
         }
         Body::AckVector { number, received, marked, count } => {
-            begin(writer, ACK_VECTOR, Flags::NONE, to);
+            writer.extended(ACK_VECTOR, NO_FLAGS, to);
             writer.u32(number);
             writer.u64(received);
             writer.u32(marked);
             writer.u16(count);
         }
         Body::Pulled { seq, sent_at, len, flags } => {
-            begin(writer, PULLED, flags, to);
+            writer.extended(PULLED, flags.bits(), to);
             writer.u64(seq);
             writer.u64(sent_at.as_ps());
             writer.u16(len);
         }
-        Body::PulledAck { seq, echo, flags } => {
-            begin(writer, PULLED_ACK, flags, to);
+        Body::PulledAck { seq, echo, trimmed, complete } => {
+            let flags = if trimmed { TRIMMED } else { NO_FLAGS } | if complete { COMPLETE } else { NO_FLAGS };
+            writer.extended(PULLED_ACK, flags, to);
             writer.u64(seq);
             writer.u64(echo.as_ps());
         }
         Body::Pull { count } => {
-            begin(writer, PULL, Flags::NONE, to);
+            writer.extended(PULL, NO_FLAGS, to);
             writer.u32(count);
         }
         Body::HomaData { seq, size, len, flags } => {
-            begin(writer, HOMA_DATA, flags, to);
+            writer.extended(HOMA_DATA, flags.bits(), to);
             writer.u64(seq);
             writer.u64(size);
             writer.u16(len);
         }
         Body::Grant { end, level } => {
-            begin(writer, GRANT, Flags::NONE, to);
+            writer.extended(GRANT, NO_FLAGS, to);
             writer.u64(end);
             writer.put(&[level]);
         }
         Body::Resend { range, level } => {
-            begin(writer, RESEND, Flags::NONE, to);
+            writer.extended(RESEND, NO_FLAGS, to);
             writer.u64(range.start);
             writer.u64(range.end);
             writer.put(&[level]);
         }
-        Body::Busy => begin(writer, BUSY, Flags::NONE, to),
-        Body::Done => begin(writer, DONE, Flags::NONE, to),
+        Body::Busy => writer.extended(BUSY, NO_FLAGS, to),
+        Body::Done => writer.extended(DONE, NO_FLAGS, to),
         _ => unreachable!("other bodies have short kinds"),
     }
-}
-
-pub(super) fn begin(writer: &mut Writer<'_>, kind: u8, flags: Flags, to: EndpointId) {
-    writer.common(KIND_EXTENDED, flags, 0, to);
-    writer.put(&[kind]);
 }
 
 /// Reads a datagram of one of these kinds, and refuses others.
@@ -105,36 +100,37 @@ pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, Wir
     Ok(match kind {
         push::SYMBOL | push::ACK => push::read(reader, common, kind)?,
         DATAGRAM => {
-            let flags = common.flags_among(DATAGRAM_FLAGS)?;
+            let flags = DataFlags::from_bits(common.flags_among(DATAGRAM_FLAGS.bits())?);
             let (seq, number, ack_ratio, len) = (reader.u64()?, reader.u32()?, reader.u16()?, reader.u16()?);
-            check_end(seq, len, flags)?;
+            check_end(seq, len, flags.contains(DataFlags::FIN))?;
             Body::Datagram { seq, number, ack_ratio, len, flags }
         }
         ACK_VECTOR => {
-            common.flags_among(Flags::NONE)?;
+            common.flags_among(NO_FLAGS)?;
             let (number, received) = (reader.u32()?, reader.u64()?);
             Body::AckVector { number, received, marked: reader.u32()?, count: reader.u16()? }
         }
         PULLED => {
-            let flags = common.flags_among(PULLED_FLAGS)?;
+            let flags = PulledFlags::from_bits(common.flags_among(PULLED_FLAGS.bits())?);
             // Only what was cut off is returned.
-            if flags.contains(Flags::RETURNED) && !flags.contains(Flags::TRIMMED) {
+            if flags.contains(PulledFlags::RETURNED) && !flags.contains(PulledFlags::TRIMMED) {
                 return Err(WireError::WrongFlags(flags.bits()));
             }
             let (seq, sent_at, len) = (reader.u64()?, reader.time()?, reader.u16()?);
-            check_end(seq, len, flags)?;
+            check_end(seq, len, flags.contains(PulledFlags::FIN))?;
             Body::Pulled { seq, sent_at, len, flags }
         }
         PULLED_ACK => {
-            let flags = common.flags_among(PULLED_ACK_FLAGS)?;
-            Body::PulledAck { seq: reader.u64()?, echo: reader.time()?, flags }
+            let flags = common.flags_among(TRIMMED | COMPLETE)?;
+            let (trimmed, complete) = (flags & TRIMMED != 0, flags & COMPLETE != 0);
+            Body::PulledAck { seq: reader.u64()?, echo: reader.time()?, trimmed, complete }
         }
         PULL => {
-            common.flags_among(Flags::NONE)?;
+            common.flags_among(NO_FLAGS)?;
             Body::Pull { count: reader.u32()? }
         }
         HOMA_DATA => {
-            let flags = common.flags_among(HOMA_DATA_FLAGS)?;
+            let flags = DataFlags::from_bits(common.flags_among(HOMA_DATA_FLAGS.bits())?);
             let (seq, size, len) = (reader.u64()?, reader.u64()?, reader.u16()?);
             if seq.checked_add(len.into()).is_none_or(|end| end > size) {
                 return Err(WireError::OutOfRange);
@@ -142,19 +138,19 @@ pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, Wir
             Body::HomaData { seq, size, len, flags }
         }
         GRANT => {
-            common.flags_among(Flags::NONE)?;
+            common.flags_among(NO_FLAGS)?;
             let end = reader.u64()?;
             let [level] = reader.take()?;
             Body::Grant { end, level }
         }
         RESEND => {
-            common.flags_among(Flags::NONE)?;
+            common.flags_among(NO_FLAGS)?;
             let range = ByteRange::new(reader.u64()?, reader.u64()?);
             let [level] = reader.take()?;
             Body::Resend { range, level }
         }
         BUSY | DONE => {
-            common.flags_among(Flags::NONE)?;
+            common.flags_among(NO_FLAGS)?;
             if kind == BUSY { Body::Busy } else { Body::Done }
         }
         unknown => return Err(WireError::UnknownKind(unknown)),

@@ -6,9 +6,8 @@
 //!  SymbolAck  17      9..13 number   13..17 received   17..21 decoded   21..25 needed   25..29 claim   29..31 marks
 //! ```
 
-use super::extended::begin;
-use super::{Common, Reader, WireError, Writer};
-use crate::packet::{Body, EndpointId, Flags};
+use super::format::{COMPLETE, Common, NO_FLAGS, Reader, WireError, Writer};
+use crate::packet::{Body, DataFlags, EndpointId};
 use crate::transport::push::MAX_SYMBOL;
 
 pub(super) const SYMBOL: u8 = 16;
@@ -18,14 +17,14 @@ pub(super) const ACK: u8 = 17;
 pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
     match body {
         Body::Symbol { number, block, symbol, len, flags } => {
-            begin(writer, SYMBOL, flags, to);
+            writer.extended(SYMBOL, flags.bits(), to);
             for field in [number, block, symbol] {
                 writer.u32(field);
             }
             writer.u16(len);
         }
-        Body::SymbolAck { number, received, decoded, needed, claim, marks, flags } => {
-            begin(writer, ACK, flags, to);
+        Body::SymbolAck { number, received, decoded, needed, claim, marks, complete } => {
+            writer.extended(ACK, if complete { COMPLETE } else { NO_FLAGS }, to);
             for field in [number, received, decoded, needed, claim] {
                 writer.u32(field);
             }
@@ -38,13 +37,13 @@ pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
 /// Reads a datagram of this kind, one of the two.
 pub(super) fn read(reader: &mut Reader<'_>, common: &Common, kind: u8) -> Result<Body, WireError> {
     if kind == SYMBOL {
-        let flags = common.flags_among(Flags::RETRANSMISSION)?;
+        let flags = DataFlags::from_bits(common.flags_among(DataFlags::RETRANSMISSION.bits())?);
         let (number, block, symbol, len) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u16()?);
         let valid = symbol <= MAX_SYMBOL && len > 0;
         return if valid { Ok(Body::Symbol { number, block, symbol, len, flags }) } else { Err(WireError::OutOfRange) };
     }
-    let flags = common.flags_among(Flags::FIN)?;
+    let complete = common.flags_among(COMPLETE)? == COMPLETE;
     let (number, received, decoded) = (reader.u32()?, reader.u32()?, reader.u32()?);
     let (needed, claim, marks) = (reader.u32()?, reader.u32()?, reader.u16()?);
-    Ok(Body::SymbolAck { number, received, decoded, needed, claim, marks, flags })
+    Ok(Body::SymbolAck { number, received, decoded, needed, claim, marks, complete })
 }

@@ -1,4 +1,4 @@
-//! SACK blocks of the packets under way, by handle: few packets have any, so they do not travel in the packet.
+//! What travels beside the packets under way, by handle: few have SACK blocks or a hold time.
 
 use pliant_proto::packet::{Packet, SackBlocks};
 
@@ -24,7 +24,7 @@ impl Attachments {
     /// Gives back the blocks of a packet that has arrived or was dropped.
     #[inline]
     pub(super) fn take(&mut self, packet: &Packet) -> SackBlocks {
-        if packet.has_sack() { self.take_attached(packet) } else { SackBlocks::EMPTY }
+        if packet.has_attachment() { self.take_attached(packet) } else { SackBlocks::EMPTY }
     }
 
     #[cold]

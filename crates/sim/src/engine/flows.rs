@@ -9,7 +9,7 @@ use pliant_proto::transport::{Statistics, Transport, WindowState};
 
 use super::messages::FlowMessages;
 use super::objects::PushFlow;
-use crate::results::{FlowRow, FlowState, Share};
+use crate::results::{FlowEnd, FlowRow};
 use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
@@ -245,44 +245,22 @@ impl<'a, T: Transport> Flows<'a, T> {
     fn row(&self, flow: u32) -> FlowRow {
         let slot = &self.slots[flow as usize];
         let (sender, receiver) = self.statistics(flow);
-        let all_arrived = slot.received.is_some() || slot.delivered_bytes == slot.spec.bytes;
-        FlowRow {
+        let end = FlowEnd {
             id: slot.id,
             group: slot.group,
-            request: slot.spec.sequence,
-            source: slot.spec.source,
-            destination: slot.spec.destination,
-            bytes: slot.spec.bytes,
-            start: slot.spec.start,
-            completed: slot.received,
+            spec: &slot.spec,
             ideal_fct: slot.ideal_fct,
+            object: slot.object,
+            received: slot.received,
             delivered_bytes: slot.delivered_bytes,
-            given_up_bytes: sender.given_up_bytes,
-            low_bytes: sender.policy.low_bytes,
-            low_time: Span::from_ps(sender.policy.low_ps),
-            state: FlowState::of(all_arrived, slot.finished),
-            retransmissions: sender.retransmissions as u32,
-            timeouts: sender.timeouts as u32,
-            marks: receiver.marks as u32,
+            finished: slot.finished,
             drops: slot.drops,
-            credits: receiver.credits_sent,
-            wasted_credits: sender.wasted_credits,
-            reactive_bytes: receiver.reactive_bytes,
-            reorder_bytes: receiver.reorder_bytes,
-            duplicate_bytes: receiver.duplicate_bytes,
             messages: slot.messages.as_ref().map(|messages| messages.counts()),
-            record_error: Share::new(slot.messages.as_ref().and_then(|messages| messages.record_error())),
-            fair_share: Share::NONE,
-            fluid_share: Share::NONE,
-            pauses: sender.pauses as u32,
-            paused: sender.paused,
-            object: slot.object.map(|part| part.number),
-            shares_object: slot.object.is_some_and(|part| part.shares),
-            symbols: receiver.symbols,
-            excess_symbols: receiver.excess_symbols,
-            decoded_blocks: receiver.decoded_blocks,
-            whole_blocks: receiver.whole_blocks,
-        }
+            record_error: slot.messages.as_ref().and_then(|messages| messages.record_error()),
+            sender,
+            receiver,
+        };
+        end.row()
     }
 
     fn statistics(&self, flow: u32) -> (Statistics, Statistics) {

@@ -1,9 +1,8 @@
 //! What the flows of each host share ([`pliant_proto::host`]), and when it has something to say.
 
-use pliant_proto::host::{Host, HostRequest};
+use pliant_proto::host::{Host, HostAnswer, HostRequest};
 use pliant_proto::packet::EndpointId;
 use pliant_proto::time::Instant;
-use pliant_proto::transport::Command;
 use pliant_proto::units::Rate;
 
 use super::schedule::{Schedule, kind};
@@ -67,7 +66,7 @@ impl Hosts {
         now: Instant,
         number: u32,
         schedule: &mut Schedule,
-    ) -> Option<(EndpointId, Command)> {
+    ) -> Option<(EndpointId, HostAnswer)> {
         let shared = self.hosts[number as usize].as_mut().expect("a host that woke was asked before");
         let answer = shared.host.poll(now);
         if answer.is_none() {

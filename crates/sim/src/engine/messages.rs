@@ -109,7 +109,7 @@ impl FlowMessages {
     }
 
     /// How far the mean of the records that arrived is off that of all, as a part of it.
-    pub(super) fn record_error(&self) -> Option<f64> {
+    pub fn record_error(&self) -> Option<f64> {
         let records = self.source.records().filter(|_| self.delivered > 0)?;
         Some(self.delivered_value / f64::from(self.delivered) / records.mean() - 1.0)
     }

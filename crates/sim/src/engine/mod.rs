@@ -22,10 +22,12 @@ pub use network::flow_path;
 pub use objects::{HighWeight, Mail, Objects, PushFlow};
 
 use pliant_proto::contract::policy::Policy;
-use pliant_proto::packet::{Body, EndpointId, Packet, Side};
+use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
 use pliant_proto::switch::{Link, QueuePlan};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::any::{AnyAnswer, Member};
+use pliant_proto::transport::near_opt::OracleAnswer;
 use pliant_proto::transport::push::{Outgoing, TaskId, ToReceiver};
 use pliant_proto::transport::{Command, Transport, drain};
 
@@ -108,7 +110,7 @@ pub struct Outcome<R> {
 /// One run of the simulator.
 ///
 /// `T` is the transport at both ends of every flow; `R` records what happens beside the flows' own rows.
-pub struct Simulation<'a, T: Transport, R: Recorder> {
+pub struct Simulation<'a, T: Member, R: Recorder> {
     now: Instant,
     schedule: Schedule,
     network: Network<'a>,
@@ -122,7 +124,7 @@ pub struct Simulation<'a, T: Transport, R: Recorder> {
     displaced: Vec<Packet>,
 }
 
-impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
+impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
     /// A run at time zero. `traffic` yields flows by start time; `open` makes both transports of a flow that starts.
     pub fn new(
         setup: &Setup<'a>,
@@ -279,7 +281,13 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
 
     #[inline]
     fn deliver(&mut self, packet: &Packet) {
-        let sack = self.network.attachments.take(packet);
+        let attached;
+        let sack = if packet.has_attachment() {
+            attached = self.network.attachments.take(packet);
+            &attached
+        } else {
+            &SackBlocks::EMPTY
+        };
         let slot = &mut self.flows.slots[packet.to.flow() as usize];
         slot.in_flight -= 1;
         if R::ON
@@ -287,7 +295,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         {
             self.recorder.arrived_reactive(slot.group, u64::from(len));
         }
-        self.with_transport(packet.to, |transport, _, now| transport.handle_packet(now, packet, &sack));
+        self.with_transport(packet.to, |transport, _, now| transport.handle_packet(now, packet, sack));
     }
 
     fn handle_timer(&mut self, endpoint: EndpointId) {
@@ -376,7 +384,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         while let Some((endpoint, request)) = self.oracle.next_request() {
             let route = &self.flows.routes[endpoint.peer().index() as usize * self.flows.stride..][..self.flows.stride];
             let answer = self.oracle.answer(self.now, endpoint, request, route, &mut self.network);
-            self.with_transport(endpoint, |transport, _, now| transport.handle_command(now, answer));
+            self.bring(endpoint, answer);
         }
         self.schedule_oracle_update();
     }
@@ -384,7 +392,7 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
     fn handle_oracle_update(&mut self) {
         for (flow, rate) in self.oracle.update(self.now, &mut self.network) {
             let sender = EndpointId::new(flow, Side::Initiator);
-            self.with_transport(sender, |transport, _, now| transport.handle_command(now, Command::SetRate(rate)));
+            self.bring(sender, OracleAnswer::Rate(rate));
         }
         self.schedule_oracle_update();
     }
@@ -403,13 +411,12 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
                 Mail::ToController(task, message) => self.objects.deliver(self.now, task, message),
                 Mail::Out(Outgoing::Source(task, source, order)) => {
                     if let Some(source) = self.reached(task, source, Side::Initiator) {
-                        self.with_transport(source, |end, _, now| end.handle_command(now, Command::Push(order)));
+                        self.bring(source, order);
                     }
                 }
                 Mail::Out(Outgoing::Receiver(task, message)) => {
                     if let Some(receiver) = self.reached(task, 0, Side::Responder) {
-                        let command = Command::PushReceiver(message);
-                        self.with_transport(receiver, |end, _, now| end.handle_command(now, command));
+                        self.bring(receiver, message);
                     }
                     if message == ToReceiver::FinAck {
                         self.objects.forget(task);
@@ -450,9 +457,8 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
             return;
         }
         self.mix(kind::HOST, host);
-        while let Some((endpoint, command)) = self.network.shared_hosts.next_answer(self.now, host, &mut self.schedule)
-        {
-            self.with_transport(endpoint, |transport, _, now| transport.handle_command(now, command));
+        while let Some((endpoint, answer)) = self.network.shared_hosts.next_answer(self.now, host, &mut self.schedule) {
+            self.bring(endpoint, answer);
         }
     }
 
@@ -467,6 +473,12 @@ impl<'a, T: Transport, R: Recorder> Simulation<'a, T, R> {
         if !self.schedule.is_empty() {
             self.schedule.push(next, kind::SAMPLE, 0);
         }
+    }
+
+    /// Brings a transport what its surroundings answer.
+    fn bring(&mut self, endpoint: EndpointId, answer: impl Into<AnyAnswer>) {
+        let answer = answer.into();
+        self.with_transport(endpoint, |transport, _, now| transport.handle_answer(now, answer));
     }
 
     /// Lets a transport act, then takes all it has to say.

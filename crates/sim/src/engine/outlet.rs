@@ -3,6 +3,8 @@
 use pliant_proto::packet::{EndpointId, Packet, SackBlocks};
 use pliant_proto::switch::queue::Admission;
 use pliant_proto::time::Instant;
+use pliant_proto::transport::any::AnyRequest;
+use pliant_proto::transport::push::PushRequest;
 use pliant_proto::transport::{Deadline, Event as TransportEvent, Outlet};
 
 use super::flows::Slot;
@@ -38,29 +40,39 @@ impl<R: Recorder> SimulatedHost<'_, '_, R> {
 }
 
 impl<R> SimulatedHost<'_, '_, R> {
-    /// Passes on what a transport asks of the oracle or of its host. Few ask: the others' way stays short.
+    /// Passes on what a transport asks of its surroundings. Few ask: the others' way stays short.
     #[cold]
     #[inline(never)]
-    fn ask(&mut self, event: TransportEvent) {
-        match event {
-            TransportEvent::Ask(request) if self.oracle.ask(self.endpoint, request) => {
-                self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
+    fn ask(&mut self, request: AnyRequest) {
+        match request {
+            AnyRequest::Oracle(request) => {
+                if self.oracle.ask(self.endpoint, request) {
+                    self.schedule.push(self.now, kind::ORACLE_REQUESTS, 0);
+                }
             }
-            TransportEvent::AskHost(request) => {
+            AnyRequest::Host(request) => {
                 let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
                 let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
                 self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
             }
-            _ => {}
+            AnyRequest::Push(PushRequest::Controller(message)) => {
+                let host = self.slot.host(self.endpoint.side());
+                if let Some(push) = self.slot.push.filter(|_| !self.network.is_cut_off(self.now, host)) {
+                    let at = self.objects.post(self.now, push.task, message);
+                    self.schedule.push(at, kind::CONTROL, 0);
+                }
+            }
+            // Simulated objects have no payload: attempts to decode are drawn.
+            AnyRequest::Push(PushRequest::Decode { .. }) => {}
         }
     }
 }
 
-impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
+impl<R: Recorder, Q: Into<AnyRequest>> Outlet<Q> for SimulatedHost<'_, '_, R> {
     #[inline]
     fn transmit(&mut self, mut packet: Packet, sack: &SackBlocks) {
         packet.to = self.endpoint.peer();
-        if packet.has_sack() {
+        if packet.has_attachment() {
             self.network.attachments.attach(&mut packet, sack);
         }
         match self.network.enqueue(self.now, self.nic, &packet, self.schedule) {
@@ -79,7 +91,7 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
     }
 
     #[inline]
-    fn event(&mut self, event: TransportEvent) {
+    fn event(&mut self, event: TransportEvent<Q>) {
         match event {
             TransportEvent::Deliver(range) => {
                 self.delivered(range.len());
@@ -106,17 +118,9 @@ impl<R: Recorder> Outlet for SimulatedHost<'_, '_, R> {
                 }
             }
             TransportEvent::DeliverSymbol { bytes } => self.delivered(bytes.into()),
-            TransportEvent::ToController(message) => {
-                let host = self.slot.host(self.endpoint.side());
-                if let Some(push) = self.slot.push.filter(|_| !self.network.is_cut_off(self.now, host)) {
-                    let at = self.objects.post(self.now, push.task, message);
-                    self.schedule.push(at, kind::CONTROL, 0);
-                }
-            }
             TransportEvent::Finished => self.slot.finished = true,
-            TransportEvent::Ask(_) | TransportEvent::AskHost(_) => self.ask(event),
-            // Simulated objects have no payload: attempts to decode are drawn.
-            TransportEvent::Connected | TransportEvent::Release(_) | TransportEvent::Decode { .. } => {}
+            TransportEvent::Ask(request) => self.ask(request.into()),
+            TransportEvent::Connected | TransportEvent::Release(_) => {}
         }
     }
 

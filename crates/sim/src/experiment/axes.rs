@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::spec::AxisSpec;
-use crate::scenario::document::Document;
+use crate::scenario::file::document::Document;
 use crate::scenario::{Override, ScenarioError, number_range};
 use crate::suggest;
 

@@ -6,7 +6,7 @@ use toml::Value;
 use super::evaluate::Outcome;
 use super::spec::ClaimSpec;
 use crate::scenario::ScenarioError;
-use crate::scenario::document::Document;
+use crate::scenario::file::document::Document;
 use crate::suggest;
 
 /// A ratio agrees within this part, unless the claim says otherwise.

@@ -12,7 +12,7 @@ use rhai::packages::{
 use rhai::{Array, Dynamic, Engine, EvalAltResult, OptimizationLevel, ParseErrorType, Scope};
 
 use super::axes::Scalar;
-use super::measures::{self, MEASURES};
+use super::measures;
 use super::runs::{Job, Plan};
 use super::spec::OverSeeds;
 use crate::results::RunResult;
@@ -269,9 +269,7 @@ fn engine(context: &Rc<Context>) -> Engine {
         .disable_symbol("eval");
     engine.register_fn("/", |a: i64, b: i64| a as f64 / b as f64);
     measures::register_run(&mut engine, context);
-    for measure in MEASURES {
-        (measure.register)(&mut engine);
-    }
+    measures::register(&mut engine);
     engine
 }
 
@@ -296,8 +294,8 @@ fn dynamic(value: &toml::Value) -> Dynamic {
 
 /// Finds calls of functions that do not exist: the engine itself would only notice where it comes by.
 fn check_functions(text: &str) -> Result<(), String> {
-    let known =
-        |name: &str| name == "run" || LANGUAGE.contains(&name) || MEASURES.iter().any(|measure| measure.name == name);
+    let names: Vec<String> =
+        measures::names().into_iter().chain(["run"].into_iter().chain(LANGUAGE).map(str::to_owned)).collect();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (mut quote, mut word) = (None, String::new());
     for c in text.chars() {
@@ -313,9 +311,11 @@ fn check_functions(text: &str) -> Result<(), String> {
             None if is_word(c) => word.push(c),
             None => {
                 let is_call = c == '(' && word.starts_with(|c: char| c.is_ascii_alphabetic());
-                if is_call && !["if", "while", "in", "return", "switch"].contains(&word.as_str()) && !known(&word) {
-                    let names = MEASURES.iter().map(|measure| measure.name).chain(["run"]).chain(LANGUAGE);
-                    return Err(suggest::unknown("function", &word, &names.map(str::to_owned).collect::<Vec<_>>()));
+                if is_call
+                    && !["if", "while", "in", "return", "switch"].contains(&word.as_str())
+                    && !names.contains(&word)
+                {
+                    return Err(suggest::unknown("function", &word, &names));
                 }
                 word.clear();
             }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use crate::scenario::ScenarioError;
-use crate::scenario::document::Document;
+use crate::scenario::file::document::Document;
 use crate::suggest;
 use crate::text_file;
 use crate::workload::missing_data;

@@ -21,7 +21,9 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use toml::Value;
@@ -37,7 +39,7 @@ pub use spec::{PlotAxis, PlotKind};
 
 use crate::results::RunResult;
 use crate::scenario::ScenarioError;
-use crate::scenario::document::Document;
+use crate::scenario::file::document::Document;
 use crate::suggest;
 use axes::Scalar;
 use claims::Claim;
@@ -84,6 +86,8 @@ pub struct Experiment {
     plan: Plan,
     claims: Vec<Claim>,
     parameters: toml::Table,
+    /// The runs that CI's claims need, if only these are held.
+    for_ci: Option<BTreeSet<Arc<Job>>>,
 }
 
 /// What became of a figure.
@@ -179,9 +183,17 @@ impl Experiment {
             }
         }
         let (paper, figure) = (paper.to_owned(), figure.to_owned());
-        let experiment = Self { paper, figure, document, spec, size, plan, claims, parameters };
+        let for_ci = None;
+        let experiment = Self { paper, figure, document, spec, size, plan, claims, parameters, for_ci };
         experiment.check()?;
         Ok(experiment)
+    }
+
+    /// The same with the claims that CI holds and the runs that these need, and without plots.
+    pub fn for_ci(mut self) -> Result<Self, ScenarioError> {
+        self.for_ci = Some(BTreeSet::new());
+        self.for_ci = Some(self.check()?.into_iter().map(Arc::new).collect());
+        Ok(self)
     }
 
     /// What it shows.
@@ -206,6 +218,9 @@ impl Experiment {
 
     /// The runs that it needs.
     pub fn jobs(&self) -> BTreeSet<Arc<Job>> {
+        if let Some(jobs) = &self.for_ci {
+            return jobs.clone();
+        }
         self.plan.points.iter().flat_map(|point| point.jobs.iter().cloned()).collect()
     }
 
@@ -215,8 +230,11 @@ impl Experiment {
         result: impl Fn(&Job) -> Result<RunResult, String> + 'static,
     ) -> Result<FigureOutcome, ScenarioError> {
         let evaluator = self.evaluator(Box::new(result), false);
-        let claims = (0..self.claims.len()).map(|index| self.claim(&evaluator, index)).collect::<Result<_, _>>()?;
-        let plots = plots::plots(&self.document, &self.spec, &evaluator)?;
+        let claims = self.held_claims().map(|index| self.claim(&evaluator, index)).collect::<Result<_, _>>()?;
+        let plots = match self.for_ci {
+            Some(_) => Vec::new(),
+            None => plots::plots(&self.document, &self.spec, &evaluator)?,
+        };
         let (paper, figure) = (self.paper.clone(), self.figure.clone());
         let ExperimentSpec { title, section, setup, .. } = self.spec.clone();
         let (scaled, seeds) = (self.size.of(&self.spec).scaled.clone(), self.plan.seeds.len());
@@ -224,15 +242,29 @@ impl Experiment {
         Ok(FigureOutcome { paper, figure, title, section, setup, scaled, seeds, claims, plots })
     }
 
-    /// Computes everything with made-up results: names and types must be right, values are not looked at.
-    fn check(&self) -> Result<(), ScenarioError> {
-        let plan = self.plan.clone();
-        let groups: usize = plan.points.iter().map(|point| point.groups.len()).max().unwrap_or(0);
-        let evaluator = self.evaluator(Box::new(move |_| Ok(made_up::result(groups as u16))), true);
-        for index in 0..self.claims.len() {
+    /// Computes everything with made-up results: names and types must be right, values are not looked at. Returns the runs
+    /// that were asked for.
+    fn check(&self) -> Result<BTreeSet<Job>, ScenarioError> {
+        let groups: usize = self.plan.points.iter().map(|point| point.groups.len()).max().unwrap_or(0);
+        let asked = Rc::new(RefCell::new(BTreeSet::new()));
+        let note = Rc::clone(&asked);
+        let source = move |job: &Job| {
+            note.borrow_mut().insert(job.clone());
+            Ok(made_up::result(groups as u16))
+        };
+        let evaluator = self.evaluator(Box::new(source), true);
+        for index in self.held_claims() {
             self.claim(&evaluator, index)?;
         }
-        plots::plots(&self.document, &self.spec, &evaluator).map(drop)
+        if self.for_ci.is_none() {
+            plots::plots(&self.document, &self.spec, &evaluator)?;
+        }
+        Ok(asked.take())
+    }
+
+    /// The places of the claims that are computed.
+    fn held_claims(&self) -> impl Iterator<Item = usize> {
+        (0..self.claims.len()).filter(|&index| self.for_ci.is_none() || self.spec.claims[index].ci)
     }
 
     fn evaluator(&self, source: Source<'static>, is_check: bool) -> Evaluator {

@@ -6,7 +6,7 @@ use super::axes::{Scalar, numbers_of};
 use super::evaluate::{Evaluated, Evaluator, Outcome};
 use super::spec::{ExperimentSpec, OverSeeds, PlotAxis, PlotKind, PlotSpec, SeriesSpec};
 use crate::scenario::ScenarioError;
-use crate::scenario::document::Document;
+use crate::scenario::file::document::Document;
 use crate::suggest;
 
 /// A plot with its points.

@@ -9,7 +9,7 @@ use super::axes::{Axis, Scalar};
 use super::library::Library;
 use super::spec::{AxisSpec, ExperimentSpec};
 use crate::run::group_infos;
-use crate::scenario::document::Document;
+use crate::scenario::file::document::Document;
 use crate::scenario::{Override, Resolved, Scenario, ScenarioError};
 use crate::suggest;
 use toml::Value;

@@ -121,6 +121,21 @@ fn runs_are_planned_once() {
     assert_eq!(load(&other, Size::Full).unwrap().jobs(), load(FILE, Size::Full).unwrap().jobs());
 }
 
+/// What CI holds takes the runs of its claims only, at every value of their sensitivity, and finds the same of them.
+#[test]
+fn ci_takes_the_runs_of_its_claims() {
+    let held = FILE.replace("sensitivity = \"burst\"", "sensitivity = \"burst\"\nci = true");
+    let whole = load(&held, Size::Full).unwrap();
+    let for_ci = whole.clone().for_ci().unwrap();
+    assert_eq!(for_ci.jobs().len(), (2 + 1) * 2, "both bursts and strict, at one size, by two seeds");
+    assert!(for_ci.jobs().is_subset(&whole.jobs()));
+    let jobs = for_ci.jobs();
+    let foreseen = move |job: &Job| if jobs.contains(job) { simulate(job) } else { Err("was not foreseen".to_owned()) };
+    let outcome = for_ci.evaluate(foreseen).unwrap();
+    assert_eq!(outcome.claims, [whole.evaluate(simulate).unwrap().claims[1].clone()]);
+    assert!(outcome.plots.is_empty());
+}
+
 #[test]
 fn a_figure_has_verdicts_and_plots() {
     let outcome = load(FILE, Size::Quick).unwrap().evaluate(simulate).unwrap();

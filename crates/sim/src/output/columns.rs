@@ -1,6 +1,7 @@
 //! A table as columns, and its two file forms: CSV and Parquet.
 //!
-//! Tables are written in chunks of rows, so that a run with millions of flows needs no second copy of them.
+//! A table is written in chunks of rows, so that a run with millions of flows needs no second copy of them. Its columns
+//! may follow those that identify the run; these are skipped when a file is read.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,35 +18,28 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
+use crate::results::table::{Kind, Value};
+
 /// Rows per chunk, which is a row group in Parquet.
 pub(super) const CHUNK_ROWS: usize = 65_536;
-
-/// What a column holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    /// Unsigned 64-bit integers.
-    Integer,
-    /// The same, or nothing.
-    OptionalInteger,
-    /// Floating-point numbers, or nothing.
-    OptionalNumber,
-    /// Text.
-    Text,
-}
 
 /// The name and kind of a column.
 pub(super) type Field = (&'static str, Kind);
 
+/// The columns that say which run a row is of. They lead the others if the user asks for them.
+pub(super) const IDENTITY: [Field; 4] =
+    [("scenario", Kind::Text), ("variant", Kind::Text), ("seed", Kind::Integer), ("digest", Kind::Text)];
+
 /// The values of one column.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Column<'a> {
+pub(super) enum Values<'a> {
     Integer(Vec<u64>),
     OptionalInteger(Vec<Option<u64>>),
     OptionalNumber(Vec<Option<f64>>),
     Text(Vec<Cow<'a, str>>),
 }
 
-impl Column<'_> {
+impl<'a> Values<'a> {
     /// A column of `kind` without values.
     pub(super) fn empty(kind: Kind) -> Self {
         match kind {
@@ -65,7 +59,7 @@ impl Column<'_> {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Integer(values) => values.len(),
             Self::OptionalInteger(values) => values.len(),
@@ -74,7 +68,29 @@ impl Column<'_> {
         }
     }
 
-    fn cell(&self, row: usize) -> Cow<'_, str> {
+    /// Adds a value of the column's kind.
+    pub(super) fn push(&mut self, value: Value<'a>) {
+        match (self, value) {
+            (Self::Integer(values), Value::Integer(value)) => values.push(value),
+            (Self::OptionalInteger(values), Value::OptionalInteger(value)) => values.push(value),
+            (Self::OptionalNumber(values), Value::OptionalNumber(value)) => values.push(value),
+            (Self::Text(values), Value::Text(value)) => values.push(value),
+            (column, value) => unreachable!("{value:?} in a column of {:?}", column.kind()),
+        }
+    }
+
+    /// The value in a row.
+    pub(super) fn value(&self, row: usize) -> Value<'_> {
+        match self {
+            Self::Integer(values) => Value::Integer(values[row]),
+            Self::OptionalInteger(values) => Value::OptionalInteger(values[row]),
+            Self::OptionalNumber(values) => Value::OptionalNumber(values[row]),
+            Self::Text(values) => Value::Text(Cow::Borrowed(&values[row])),
+        }
+    }
+
+    /// The value in a row, as CSV has it.
+    pub(super) fn cell(&self, row: usize) -> Cow<'_, str> {
         let optional = |text: Option<String>| Cow::Owned(text.unwrap_or_default());
         match self {
             Self::Integer(values) => Cow::Owned(values[row].to_string()),
@@ -100,14 +116,14 @@ impl Column<'_> {
 }
 
 /// Columns of equal length, in the order of their fields.
-pub(super) type Columns<'a> = Vec<Column<'a>>;
+pub(super) type Columns<'a> = Vec<Values<'a>>;
 
-fn row_count(fields: &[Field], columns: &[Column<'_>]) -> usize {
+fn row_count(fields: &[Field], columns: &[Values<'_>]) -> usize {
     assert_eq!(fields.len(), columns.len(), "a column for every field");
     for ((name, kind), column) in fields.iter().zip(columns) {
         assert!(column.kind() == *kind && column.len() == columns[0].len(), "column {name} breaks its schema");
     }
-    columns.first().map_or(0, Column::len)
+    columns.first().map_or(0, Values::len)
 }
 
 /// Writes a header and `chunks` as CSV.
@@ -133,18 +149,26 @@ pub(super) fn write_csv<'a>(
 pub(super) fn read_csv(input: impl Read, fields: &[Field]) -> Result<Columns<'static>, String> {
     let mut reader = csv::Reader::from_reader(input);
     let header = reader.headers().map_err(|error| error.to_string())?;
-    if !header.iter().eq(fields.iter().map(|(name, _)| *name)) {
-        return Err("line 1: these are not the columns that this version writes".to_owned());
-    }
-    let mut columns: Vec<_> = fields.iter().map(|(_, kind)| Column::empty(*kind)).collect();
+    let is_headed = |fields: &[Field]| header.iter().eq(fields.iter().map(|(name, _)| *name));
+    let skipped = leading(fields, is_headed).ok_or("line 1: these are not the columns that this version writes")?;
+    let mut columns: Vec<_> = fields.iter().map(|(_, kind)| Values::empty(*kind)).collect();
     for record in reader.records() {
         let record = record.map_err(|error| error.to_string())?;
-        for ((column, cell), (name, _)) in columns.iter_mut().zip(&record).zip(fields) {
+        for ((column, cell), (name, _)) in columns.iter_mut().zip(record.iter().skip(skipped)).zip(fields) {
             let line = record.position().map_or(0, csv::Position::line);
             column.push_cell(cell).map_err(|why| format!("line {line}, column {name}: {why}"))?;
         }
     }
     Ok(columns)
+}
+
+/// How many columns stand before those of `fields` in a file that `has` all of certain fields: none, or those that
+/// identify the run. `None` if it has others.
+fn leading(fields: &[Field], has: impl Fn(&[Field]) -> bool) -> Option<usize> {
+    if has(fields) {
+        return Some(0);
+    }
+    has(&[&IDENTITY, fields].concat()).then_some(IDENTITY.len())
 }
 
 fn parquet_type((name, kind): Field) -> Result<Arc<Type>, ParquetError> {
@@ -159,16 +183,21 @@ fn parquet_type((name, kind): Field) -> Result<Arc<Type>, ParquetError> {
     column.build().map(Arc::new)
 }
 
-/// Writes `chunks` as Parquet, one row group each, uncompressed beyond Parquet's own dictionaries.
+fn parquet_types(fields: &[Field]) -> Result<Vec<Arc<Type>>, ParquetError> {
+    fields.iter().map(|&field| parquet_type(field)).collect()
+}
+
+/// Writes `chunks` as Parquet, one row group each, uncompressed beyond Parquet's own dictionaries. The file carries
+/// `metadata`, pairs of key and value.
 pub(super) fn write_parquet<'a>(
     out: impl Write + Send,
     fields: &[Field],
+    metadata: Vec<(String, String)>,
     chunks: impl Iterator<Item = Columns<'a>>,
 ) -> Result<(), ParquetError> {
-    let types = fields.iter().map(|&field| parquet_type(field)).collect::<Result<_, _>>()?;
-    let schema = Type::group_type_builder("schema").with_fields(types).build()?;
-    let made_by = KeyValue::new("pliant.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![made_by])).build();
+    let schema = Type::group_type_builder("schema").with_fields(parquet_types(fields)?).build()?;
+    let metadata = metadata.into_iter().map(|(key, value)| KeyValue::new(key, value)).collect();
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(metadata)).build();
     let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
     for columns in chunks {
         row_count(fields, &columns);
@@ -183,22 +212,22 @@ pub(super) fn write_parquet<'a>(
 
 fn write_column<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
-    column: &Column<'_>,
+    column: &Values<'_>,
 ) -> Result<(), ParquetError> {
     match column {
         // Parquet stores unsigned integers as the same 64 bits, signed.
-        Column::Integer(values) => {
+        Values::Integer(values) => {
             write_values::<Int64Type, W>(group, &values.iter().map(|&value| value as i64).collect::<Vec<_>>(), None)
         }
-        Column::OptionalInteger(values) => {
+        Values::OptionalInteger(values) => {
             let present: Vec<_> = values.iter().flatten().map(|&value| value as i64).collect();
             write_values::<Int64Type, W>(group, &present, Some(&definition_levels(values)))
         }
-        Column::OptionalNumber(values) => {
+        Values::OptionalNumber(values) => {
             let present: Vec<_> = values.iter().flatten().copied().collect();
             write_values::<DoubleType, W>(group, &present, Some(&definition_levels(values)))
         }
-        Column::Text(values) => {
+        Values::Text(values) => {
             let bytes: Vec<_> = values.iter().map(|text| ByteArray::from(text.as_bytes().to_vec())).collect();
             write_values::<ByteArrayType, W>(group, &bytes, None)
         }
@@ -223,35 +252,34 @@ fn write_values<T: DataType, W: Write + Send>(
 /// Reads what [`write_parquet`] wrote.
 pub(super) fn read_parquet(file: File, fields: &[Field]) -> Result<Columns<'static>, String> {
     let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
-    let expected: Result<Vec<_>, _> = fields.iter().map(|&field| parquet_type(field)).collect();
-    if reader.metadata().file_metadata().schema().get_fields() != expected.map_err(|error| error.to_string())? {
-        return Err("these are not the columns that this version writes".to_owned());
-    }
-    let mut columns: Vec<_> = fields.iter().map(|(_, kind)| Column::empty(*kind)).collect();
+    let own = reader.metadata().file_metadata().schema().get_fields();
+    let has = |fields: &[Field]| parquet_types(fields).is_ok_and(|types| own == types);
+    let skipped = leading(fields, has).ok_or("these are not the columns that this version writes")?;
+    let mut columns: Vec<_> = fields.iter().map(|(_, kind)| Values::empty(*kind)).collect();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index).map_err(|error| error.to_string())?;
         for (position, column) in columns.iter_mut().enumerate() {
-            read_column(&*group, position, column).map_err(|error| error.to_string())?;
+            read_column(&*group, skipped + position, column).map_err(|error| error.to_string())?;
         }
     }
     Ok(columns)
 }
 
-fn read_column(group: &dyn RowGroupReader, position: usize, column: &mut Column<'_>) -> Result<(), ParquetError> {
+fn read_column(group: &dyn RowGroupReader, position: usize, column: &mut Values<'_>) -> Result<(), ParquetError> {
     match column {
-        Column::Integer(into) => {
+        Values::Integer(into) => {
             let (values, _) = read_values::<Int64Type>(group, position, false)?;
             into.extend(values.into_iter().map(|value| value as u64));
         }
-        Column::OptionalInteger(into) => {
+        Values::OptionalInteger(into) => {
             let (values, levels) = read_values::<Int64Type>(group, position, true)?;
             into.extend(spread(values.into_iter().map(|value| value as u64), &levels));
         }
-        Column::OptionalNumber(into) => {
+        Values::OptionalNumber(into) => {
             let (values, levels) = read_values::<DoubleType>(group, position, true)?;
             into.extend(spread(values.into_iter(), &levels));
         }
-        Column::Text(into) => {
+        Values::Text(into) => {
             for value in read_values::<ByteArrayType>(group, position, false)?.0 {
                 into.push(Cow::Owned(value.as_utf8()?.to_owned()));
             }
@@ -283,6 +311,14 @@ fn spread<T>(mut values: impl Iterator<Item = T>, levels: &[i16]) -> impl Iterat
     levels.iter().map(move |&level| if level > 0 { values.next() } else { None })
 }
 
+/// The keys and values that a Parquet file carries beside its rows.
+#[cfg(test)]
+pub(super) fn parquet_metadata(file: File) -> Vec<(String, String)> {
+    let reader = SerializedFileReader::new(file).expect("a Parquet file");
+    let pairs = reader.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
+    pairs.into_iter().map(|pair| (pair.key, pair.value.unwrap_or_default())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,10 +332,10 @@ mod tests {
 
     fn chunk() -> Columns<'static> {
         vec![
-            Column::Integer(vec![0, 1, u64::MAX]),
-            Column::OptionalInteger(vec![Some(u64::MAX), None, Some(0)]),
-            Column::OptionalNumber(vec![None, Some(1.1), Some(1e-300)]),
-            Column::Text(vec!["a, \"b\"\n".into(), "".into(), "µ<c>".into()]),
+            Values::Integer(vec![0, 1, u64::MAX]),
+            Values::OptionalInteger(vec![Some(u64::MAX), None, Some(0)]),
+            Values::OptionalNumber(vec![None, Some(1.1), Some(1e-300)]),
+            Values::Text(vec!["a, \"b\"\n".into(), "".into(), "µ<c>".into()]),
         ]
     }
 
@@ -340,7 +376,7 @@ mod tests {
     fn a_full_disk_is_an_error_wherever_it_strikes() {
         for room in 0..40 {
             assert!(write_csv(FullAfter(room), &FIELDS, [chunk()].into_iter()).is_err(), "{room}");
-            assert!(write_parquet(FullAfter(room), &FIELDS, [chunk()].into_iter()).is_err(), "{room}");
+            assert!(write_parquet(FullAfter(room), &FIELDS, Vec::new(), [chunk()].into_iter()).is_err(), "{room}");
         }
     }
 
@@ -349,6 +385,6 @@ mod tests {
         let mut bytes = Vec::new();
         write_csv(&mut bytes, &FIELDS, std::iter::empty()).unwrap();
         assert_eq!(bytes, b"id,completed_ps,slowdown,group\n");
-        write_parquet(Vec::new(), &FIELDS, std::iter::empty()).unwrap();
+        write_parquet(Vec::new(), &FIELDS, Vec::new(), std::iter::empty()).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The files of a run. `docs/output.md` is their schema.
+//! The files of a run. `docs/output.md` describes them; the tables in it are generated from the columns' declarations.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -6,17 +6,23 @@ use std::path::{Path, PathBuf};
 
 use crate::experiment::{FigureOutcome, Size};
 use crate::report;
-use crate::results::RunResult;
 use crate::results::comparison::Variant;
-use columns::{CHUNK_ROWS, Columns, Field};
+use crate::results::table::Table;
+use crate::results::{
+    FLOWS, GroupInfo, OBJECTS, PORTS, QUEUE_SERIES, REFLEX_SERIES, RunResult, THROUGHPUT_SERIES, WINDOW_SERIES,
+};
+use columns::{CHUNK_ROWS, Columns, Field, IDENTITY};
+use schema::Identity;
 use serde::Deserialize;
 
 mod columns;
+mod description;
 pub mod files;
 mod folder;
 mod schema;
 mod summary;
 
+pub use description::{ColumnDescription, TableDescription, tables};
 pub use folder::check_folder;
 pub use summary::summary_json;
 
@@ -26,7 +32,7 @@ pub enum OutputError {
     /// Something is there already.
     #[error("{} exists; choose another folder or replace it with --force", .0.display())]
     Exists(PathBuf),
-    /// Something else is there, which must not be replaced.
+    /// A folder that Pliant did not write is there. It must not be replaced.
     #[error("{} is not an output folder of pliant and will not be replaced", .0.display())]
     NotAnOutput(PathBuf),
     /// A file is there.
@@ -61,7 +67,7 @@ impl OutputError {
         move |source| Self::Io { doing, path, source }
     }
 
-    /// The same of the folder `asked` where it is of something in the folder `place`, which nobody asked for.
+    /// The same error, about the folder `asked` if it was about something in the folder `place`. Nobody asked for that one.
     fn about(self, place: &Path, asked: &Path) -> Self {
         match self {
             Self::Io { doing, path, source } if path.starts_with(place) => Self::io(doing, asked)(source),
@@ -75,10 +81,27 @@ impl OutputError {
     }
 }
 
-/// Writes the output folder of a run, whole or not at all. Missing parent folders are created; an existing folder is
-/// refused, or replaced with `force` if it is an output folder.
-pub fn write_run(dir: &Path, result: &RunResult, resolved_scenario_toml: &str, force: bool) -> Result<(), OutputError> {
-    folder::write_whole(dir, force, |folder| write_run_files(folder, result, resolved_scenario_toml))
+/// How an output folder is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteOptions {
+    /// Replaces an output folder that is there already.
+    pub force: bool,
+    /// Leads every table with columns that say which run a row is of.
+    pub identify: bool,
+}
+
+/// Writes the output folder of a run, whole or not at all. Missing parent folders are created. An existing folder is
+/// refused, or replaced with `force` if it is an output folder. The label of the run says which variant of the scenario
+/// it is; it may be empty.
+pub fn write_run(
+    dir: &Path,
+    run: Variant<'_>,
+    resolved_scenario_toml: &str,
+    options: WriteOptions,
+) -> Result<(), OutputError> {
+    folder::write_whole(dir, options.force, |folder| {
+        write_run_files(folder, run, resolved_scenario_toml, options.identify)
+    })
 }
 
 /// Writes the output folder of a comparison, whole or not at all: `comparison.json`, `report.html`, and every
@@ -88,15 +111,15 @@ pub fn write_comparison(
     title: &str,
     variants: &[Variant<'_>],
     scenarios: &[String],
-    force: bool,
+    options: WriteOptions,
 ) -> Result<(), OutputError> {
     assert_eq!(variants.len(), scenarios.len(), "a scenario for every variant");
     let names = folder_names(variants);
-    folder::write_whole(dir, force, |folder| {
+    folder::write_whole(dir, options.force, |folder| {
         for ((name, variant), scenario) in names.iter().zip(variants).zip(scenarios) {
             let own = folder.join(name);
             fs::create_dir(&own).map_err(OutputError::io("create", &own))?;
-            write_run_files(&own, variant.result, scenario)?;
+            write_run_files(&own, *variant, scenario, options.identify)?;
         }
         write_text(&folder.join(files::COMPARISON), &report::comparison_json_in(title, variants, &names))?;
         let first = scenarios.first().map_or("", String::as_str);
@@ -136,50 +159,86 @@ fn is_file_name(name: &str) -> bool {
     [files::COMPARISON, files::REPORT].contains(&name)
 }
 
-/// Writes what [`read_run`] reads into a folder, whole or not at all, replacing what stands there: a run's output folder
-/// without what is only for people.
+/// Writes what [`read_run`] reads into a folder, whole or not at all, and replaces what stands there: an output folder
+/// without the files that are only for people.
 pub(crate) fn write_data(dir: &Path, result: &RunResult, resolved_scenario_toml: &str) -> Result<(), OutputError> {
-    folder::write_whole(dir, true, |folder| write_data_files(folder, result, resolved_scenario_toml))
+    folder::write_whole(dir, true, |folder| {
+        write_data_files(&Files::new(folder, Variant { label: "", result }, false), resolved_scenario_toml)
+    })
 }
 
-fn write_run_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &str) -> Result<(), OutputError> {
-    write_data_files(folder, result, resolved_scenario_toml)?;
-    let flows = result.flows.chunks(CHUNK_ROWS).map(|rows| schema::flows(rows, &result.groups));
-    write_csv(&folder.join(files::FLOWS_CSV), &schema::FLOWS, flows)?;
-    let objects = result.objects();
+fn write_run_files(
+    folder: &Path,
+    run: Variant<'_>,
+    resolved_scenario_toml: &str,
+    identify: bool,
+) -> Result<(), OutputError> {
+    let files = Files::new(folder, run, identify);
+    write_data_files(&files, resolved_scenario_toml)?;
+    files.csv(files::FLOWS_CSV, &FLOWS, &run.result.flows)?;
+    let objects = run.result.objects();
     if !objects.is_empty() {
-        let objects = objects.chunks(CHUNK_ROWS).map(|rows| schema::objects(rows, &result.groups));
-        write_csv(&folder.join(files::OBJECTS), &schema::OBJECTS, objects)?;
+        files.csv(files::OBJECTS, &OBJECTS, &objects)?;
     }
-    write_text(&folder.join(files::REPORT), &report::render(result, resolved_scenario_toml))
+    write_text(&folder.join(files::REPORT), &report::render(run.result, resolved_scenario_toml))
 }
 
-fn write_data_files(folder: &Path, result: &RunResult, resolved_scenario_toml: &str) -> Result<(), OutputError> {
-    let groups = &result.groups;
-    let flows = result.flows.chunks(CHUNK_ROWS).map(|rows| schema::flows(rows, groups));
-    let ports = result.ports.chunks(CHUNK_ROWS).map(schema::ports);
-    write_text(&folder.join(files::SCENARIO), resolved_scenario_toml)?;
-    write_text(&folder.join(files::SUMMARY), &summary_json(result))?;
-    write_parquet(&folder.join(files::FLOWS_PARQUET), &schema::FLOWS, flows)?;
-    write_csv(&folder.join(files::PORTS_CSV), &schema::PORTS, ports)?;
-    if !result.queue_samples.is_empty() {
-        let chunks = result.queue_samples.chunks(CHUNK_ROWS).map(schema::queue_series);
-        write_parquet(&folder.join(files::QUEUE_SERIES), &schema::QUEUE_SERIES, chunks)?;
+fn write_data_files(files: &Files<'_>, resolved_scenario_toml: &str) -> Result<(), OutputError> {
+    let result = files.result;
+    write_text(&files.folder.join(files::SCENARIO), resolved_scenario_toml)?;
+    write_text(&files.folder.join(files::SUMMARY), &summary_json(result))?;
+    files.parquet(files::FLOWS_PARQUET, &FLOWS, &result.flows)?;
+    files.csv(files::PORTS_CSV, &PORTS, &result.ports)?;
+    files.series(files::QUEUE_SERIES, &QUEUE_SERIES, &result.queue_samples)?;
+    files.series(files::THROUGHPUT_SERIES, &THROUGHPUT_SERIES, &result.throughput_samples)?;
+    files.series(files::WINDOW_SERIES, &WINDOW_SERIES, &result.window_samples)?;
+    files.series(files::REFLEX_SERIES, &REFLEX_SERIES, &result.reflex_samples)
+}
+
+/// The tables of one run on their way into its folder.
+struct Files<'a> {
+    folder: &'a Path,
+    result: &'a RunResult,
+    identity: Identity<'a>,
+    /// Whether the identity leads every row.
+    leads: bool,
+}
+
+impl<'a> Files<'a> {
+    fn new(folder: &'a Path, run: Variant<'a>, leads: bool) -> Self {
+        Self { folder, result: run.result, identity: Identity::of(run), leads }
     }
-    if !result.throughput_samples.is_empty() {
-        let samples = result.throughput_samples.chunks(CHUNK_ROWS);
-        let chunks = samples.map(|rows| schema::throughput_series(rows, groups));
-        write_parquet(&folder.join(files::THROUGHPUT_SERIES), &schema::THROUGHPUT_SERIES, chunks)?;
+
+    fn fields<R>(&self, table: &Table<R>) -> Vec<Field> {
+        let leading: &[Field] = if self.leads { &IDENTITY } else { &[] };
+        [leading, &schema::fields(table)].concat()
     }
-    if !result.window_samples.is_empty() {
-        let chunks = result.window_samples.chunks(CHUNK_ROWS).map(|rows| schema::window_series(rows, groups));
-        write_parquet(&folder.join(files::WINDOW_SERIES), &schema::WINDOW_SERIES, chunks)?;
+
+    fn chunks<'r, R>(&'r self, table: &'r Table<R>, rows: &'r [R]) -> impl Iterator<Item = Columns<'r>> {
+        rows.chunks(CHUNK_ROWS).map(move |rows| {
+            let mut columns = if self.leads { self.identity.columns(rows.len()) } else { Columns::new() };
+            columns.extend(schema::columns(table, rows, &self.result.groups));
+            columns
+        })
     }
-    if !result.reflex_samples.is_empty() {
-        let chunks = result.reflex_samples.chunks(CHUNK_ROWS).map(|rows| schema::reflex_series(rows, groups));
-        write_parquet(&folder.join(files::REFLEX_SERIES), &schema::REFLEX_SERIES, chunks)?;
+
+    fn csv<R>(&self, file: &str, table: &Table<R>, rows: &[R]) -> Result<(), OutputError> {
+        write_file(&self.folder.join(file), |out| {
+            columns::write_csv(out, &self.fields(table), self.chunks(table, rows))
+        })
     }
-    Ok(())
+
+    fn parquet<R>(&self, file: &str, table: &Table<R>, rows: &[R]) -> Result<(), OutputError> {
+        write_file(&self.folder.join(file), |out| {
+            let (fields, metadata) = (self.fields(table), self.identity.metadata());
+            columns::write_parquet(out, &fields, metadata, self.chunks(table, rows)).map_err(io::Error::other)
+        })
+    }
+
+    /// A series has a file only if there are samples.
+    fn series<R>(&self, file: &str, table: &Table<R>, samples: &[R]) -> Result<(), OutputError> {
+        if samples.is_empty() { Ok(()) } else { self.parquet(file, table, samples) }
+    }
 }
 
 /// Creates the file at `path`, lets `fill` write it and makes it durable.
@@ -196,18 +255,6 @@ fn write_text(path: &Path, text: &str) -> Result<(), OutputError> {
     write_file(path, |out| out.write_all(text.as_bytes()))
 }
 
-fn write_csv<'a>(path: &Path, fields: &[Field], chunks: impl Iterator<Item = Columns<'a>>) -> Result<(), OutputError> {
-    write_file(path, |out| columns::write_csv(out, fields, chunks))
-}
-
-fn write_parquet<'a>(
-    path: &Path,
-    fields: &[Field],
-    chunks: impl Iterator<Item = Columns<'a>>,
-) -> Result<(), OutputError> {
-    write_file(path, |out| columns::write_parquet(out, fields, chunks).map_err(io::Error::other))
-}
-
 /// Reads a run back from its output folder: `summary.json`, `flows.parquet` or else `flows.csv`, and, where they
 /// exist, ports and series.
 pub fn read_run(dir: &Path) -> Result<RunResult, OutputError> {
@@ -215,26 +262,18 @@ pub fn read_run(dir: &Path) -> Result<RunResult, OutputError> {
     let text = fs::read_to_string(&path).map_err(OutputError::io("read", &path))?;
     let mut result = summary::read_summary(&text).map_err(OutputError::malformed(&path))?;
     let groups = &result.groups;
-    let flows = |columns: &Columns<'static>| schema::read_flows(columns, groups);
-    result.flows = match read_parquet(&dir.join(files::FLOWS_PARQUET), &schema::FLOWS, flows)? {
+    result.flows = match read_parquet(&dir.join(files::FLOWS_PARQUET), &FLOWS, groups)? {
         Some(rows) => rows,
-        None => read_csv(&dir.join(files::FLOWS_CSV), &schema::FLOWS, flows)?,
+        None => read_csv(&dir.join(files::FLOWS_CSV), &FLOWS, groups)?,
     };
     let ports = dir.join(files::PORTS_CSV);
     if ports.exists() {
-        result.ports = read_csv(&ports, &schema::PORTS, schema::read_ports)?;
+        result.ports = read_csv(&ports, &PORTS, groups)?;
     }
-    let series = dir.join(files::QUEUE_SERIES);
-    result.queue_samples = read_parquet(&series, &schema::QUEUE_SERIES, schema::read_queue_series)?.unwrap_or_default();
-    let series = dir.join(files::THROUGHPUT_SERIES);
-    let throughput = |columns: &Columns<'static>| schema::read_throughput_series(columns, groups);
-    result.throughput_samples = read_parquet(&series, &schema::THROUGHPUT_SERIES, throughput)?.unwrap_or_default();
-    let series = dir.join(files::REFLEX_SERIES);
-    let reflex = |columns: &Columns<'static>| schema::read_reflex_series(columns, groups);
-    result.reflex_samples = read_parquet(&series, &schema::REFLEX_SERIES, reflex)?.unwrap_or_default();
-    let series = dir.join(files::WINDOW_SERIES);
-    let windows = |columns: &Columns<'static>| schema::read_window_series(columns, groups);
-    result.window_samples = read_parquet(&series, &schema::WINDOW_SERIES, windows)?.unwrap_or_default();
+    result.queue_samples = read_series(&dir.join(files::QUEUE_SERIES), &QUEUE_SERIES, groups)?;
+    result.throughput_samples = read_series(&dir.join(files::THROUGHPUT_SERIES), &THROUGHPUT_SERIES, groups)?;
+    result.reflex_samples = read_series(&dir.join(files::REFLEX_SERIES), &REFLEX_SERIES, groups)?;
+    result.window_samples = read_series(&dir.join(files::WINDOW_SERIES), &WINDOW_SERIES, groups)?;
     Ok(result)
 }
 
@@ -265,7 +304,7 @@ fn read_scenario(dir: &Path) -> Result<String, OutputError> {
     fs::read_to_string(&path).map_err(OutputError::io("read", &path))
 }
 
-/// Writes `report.html` of an output folder, of a run or of a comparison, anew from its other files; tells its path.
+/// Writes `report.html` of an output folder anew, from the other files of the run or comparison. Returns its path.
 pub fn rebuild_report(dir: &Path) -> Result<PathBuf, OutputError> {
     let compared = dir.join(files::COMPARISON).exists();
     let page = if compared { comparison_page(dir)? } else { report::render(&read_run(dir)?, &read_scenario(dir)?) };
@@ -280,29 +319,28 @@ pub fn rebuild_report(dir: &Path) -> Result<PathBuf, OutputError> {
     replaced.map(|()| path)
 }
 
-fn read_csv<T>(
-    path: &Path,
-    fields: &[Field],
-    rows: impl Fn(&Columns<'static>) -> Result<T, String>,
-) -> Result<T, OutputError> {
+fn read_csv<R>(path: &Path, table: &Table<R>, groups: &[GroupInfo]) -> Result<Vec<R>, OutputError> {
     let file = File::open(path).map_err(OutputError::io("read", path))?;
-    columns::read_csv(io::BufReader::new(file), fields).and_then(|c| rows(&c)).map_err(OutputError::malformed(path))
+    let columns = columns::read_csv(io::BufReader::new(file), &schema::fields(table));
+    columns.and_then(|columns| schema::rows(table, &columns, groups)).map_err(OutputError::malformed(path))
 }
 
 /// The rows of a Parquet file; `None` if there is no such file.
-fn read_parquet<T>(
-    path: &Path,
-    fields: &[Field],
-    rows: impl Fn(&Columns<'static>) -> Result<T, String>,
-) -> Result<Option<T>, OutputError> {
+fn read_parquet<R>(path: &Path, table: &Table<R>, groups: &[GroupInfo]) -> Result<Option<Vec<R>>, OutputError> {
     match File::open(path) {
         Ok(file) => {
-            let read = columns::read_parquet(file, fields).and_then(|columns| rows(&columns));
-            read.map(Some).map_err(OutputError::malformed(path))
+            let columns = columns::read_parquet(file, &schema::fields(table));
+            let rows = columns.and_then(|columns| schema::rows(table, &columns, groups));
+            rows.map(Some).map_err(OutputError::malformed(path))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(OutputError::io("read", path)(error)),
     }
+}
+
+/// The samples of a series; none if there is no such file.
+fn read_series<R>(path: &Path, table: &Table<R>, groups: &[GroupInfo]) -> Result<Vec<R>, OutputError> {
+    Ok(read_parquet(path, table, groups)?.unwrap_or_default())
 }
 
 #[cfg(test)]

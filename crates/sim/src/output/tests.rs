@@ -1,7 +1,20 @@
 use std::fs;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::*;
-use crate::results::samples;
+use crate::results::table::tests::{distinct_flow, distinct_port};
+use crate::results::table::{Kind, Value};
+use crate::results::{FlowState, samples};
+
+const NEW: WriteOptions = WriteOptions { force: false, identify: false };
+const REPLACED: WriteOptions = WriteOptions { force: true, identify: false };
+
+/// A run that is no variant.
+fn plain(result: &RunResult) -> Variant<'_> {
+    Variant { label: "", result }
+}
 
 /// A folder of one test, removed with it.
 struct Scratch(PathBuf);
@@ -36,7 +49,7 @@ fn entries(folder: &Path) -> Vec<String> {
 fn a_run_leaves_these_files() {
     let scratch = Scratch::new("files");
     let out = scratch.0.join("deep/run");
-    write_run(&out, &samples::run(), "seed = 7\n", false).unwrap();
+    write_run(&out, plain(&samples::run()), "seed = 7\n", NEW).unwrap();
     let expected = [
         "flows.csv",
         "flows.parquet",
@@ -58,18 +71,22 @@ fn a_run_leaves_these_files() {
     bare.throughput_samples.clear();
     bare.reflex_samples.clear();
     bare.window_samples.clear();
-    write_run(&out, &bare, "", true).unwrap();
+    write_run(&out, plain(&bare), "", REPLACED).unwrap();
     for series in [files::QUEUE_SERIES, files::THROUGHPUT_SERIES, files::REFLEX_SERIES, files::WINDOW_SERIES] {
         assert!(!out.join(series).exists());
     }
 }
 
-/// The schema is a promise to readers' scripts: a change here is a change of `docs/output.md` and of the format.
+fn names<R>(table: &Table<R>) -> String {
+    table.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
+}
+
+/// The schema is a promise to readers' scripts: a change of a name or of the order is a change of the format.
 #[test]
 fn columns_keep_their_names() {
     let scratch = Scratch::new("columns");
     let out = scratch.0.join("run");
-    write_run(&out, &samples::run(), "", false).unwrap();
+    write_run(&out, plain(&samples::run()), "", NEW).unwrap();
     let header = |file| fs::read_to_string(out.join(file)).unwrap().lines().next().unwrap().to_owned();
     assert_eq!(
         header(files::FLOWS_CSV),
@@ -87,38 +104,19 @@ fn columns_keep_their_names() {
          dropped_loss_packets,dropped_loss_bytes,\
          left_packets,left_bytes,max_packets,trimmed_packets,returned_packets"
     );
-    let names = |fields: &[Field]| fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
-    assert_eq!(names(&schema::QUEUE_SERIES), "at_ps,port,queue,packets,bytes,red_bytes");
-    assert_eq!(names(&schema::THROUGHPUT_SERIES), "at_ps,group,delivered_bytes,reactive_bytes");
+    assert_eq!(names(&QUEUE_SERIES), "at_ps,port,queue,packets,bytes,red_bytes");
+    assert_eq!(names(&THROUGHPUT_SERIES), "at_ps,group,delivered_bytes,reactive_bytes");
     assert_eq!(
-        names(&schema::REFLEX_SERIES),
+        names(&REFLEX_SERIES),
         "at_ps,flow,group,interval_ps,acked_bytes,fair_rate_bytes_per_s,rate_budget_bytes,delivery_budget_bytes,\
          phase,low"
     );
-    assert_eq!(names(&schema::WINDOW_SERIES), "at_ps,flow,group,window_packets,alpha,rtt_ps");
+    assert_eq!(names(&WINDOW_SERIES), "at_ps,flow,group,window_packets,alpha,rtt_ps");
     assert_eq!(
-        names(&schema::OBJECTS),
+        names(&OBJECTS),
         "object,group,receiver,sources,size_bytes,start_ps,completed_ps,completion_time_us,delivered_bytes,\
          largest_part,symbols,excess_symbols,decoded_blocks,whole_blocks"
     );
-}
-
-#[test]
-fn every_column_is_documented() {
-    let schema = include_str!("../../../../docs/output.md");
-    let series: [&[Field]; 4] =
-        [&schema::QUEUE_SERIES, &schema::THROUGHPUT_SERIES, &schema::REFLEX_SERIES, &schema::WINDOW_SERIES];
-    let tables: [&[Field]; 3] = [&schema::FLOWS, &schema::PORTS, &schema::OBJECTS];
-    for (name, _) in tables.into_iter().chain(series).flatten() {
-        let name = match name.strip_prefix("dropped_").and_then(|rest| rest.rsplit_once('_')) {
-            Some((reason, unit)) if !reason.is_empty() => {
-                assert!(schema.contains(&format!("`{reason}`")), "reason {reason}");
-                format!("dropped_REASON_{unit}")
-            }
-            _ => (*name).to_owned(),
-        };
-        assert!(schema.contains(&format!("`{name}`")), "column {name} is missing");
-    }
 }
 
 #[test]
@@ -128,10 +126,137 @@ fn a_run_read_back_is_the_run_written() {
     let mut result = samples::run();
     result.seed = u64::MAX;
     result.flows[0].bytes = u64::MAX;
-    write_run(&out, &result, "", false).unwrap();
+    write_run(&out, plain(&result), "", NEW).unwrap();
     assert_eq!(read_run(&out).unwrap(), result, "from Parquet");
     fs::remove_file(out.join(files::FLOWS_PARQUET)).unwrap();
     assert_eq!(read_run(&out).unwrap(), result, "from CSV");
+}
+
+/// A row in which every column differs: what stands in CSV, and what is read back from it and from Parquet.
+#[test]
+fn known_rows_stand_in_their_columns() {
+    let scratch = Scratch::new("known");
+    let out = scratch.0.join("run");
+    let mut result = samples::run();
+    (result.flows, result.ports) = (vec![distinct_flow()], vec![distinct_port()]);
+    write_run(&out, plain(&result), "", NEW).unwrap();
+    let line = |file| fs::read_to_string(out.join(file)).unwrap().lines().nth(1).unwrap().to_owned();
+    let slowdown = 5_000_001.0 / 108.0;
+    assert_eq!(
+        line(files::FLOWS_CSV),
+        format!(
+            "101,training,102,103,104,105,106,5000107,5.000001,108,{slowdown},109,110,111,112,sent_with_loss,113,114,115,116,\
+             0.117,1.118,119,120,123,122,121,-0.124,125,126,127,128,129,130,1,131,132,133,134"
+        )
+    );
+    assert_eq!(
+        line(files::PORTS_CSV),
+        "1,2,\"leaf 0 -> host 3, \"\"µ\"\"\",best_effort,99,99000,87,98987,8,3,3000,4,4000,5,5000,6,6000,7,7000,12,13,11,9,10"
+    );
+    assert_eq!(read_run(&out).unwrap(), result, "from Parquet");
+    fs::remove_file(out.join(files::FLOWS_PARQUET)).unwrap();
+    assert_eq!(read_run(&out).unwrap(), result, "from CSV");
+}
+
+/// Rows whose columns hold what `words` give, as far as it fits; `mend` makes of each a row that can be.
+fn random_rows<R>(table: &Table<R>, words: &[u64], mend: fn(&mut R), groups: &[GroupInfo]) -> Vec<R> {
+    let rows = words.chunks(table.columns.len()).map(|words| {
+        let mut row = (table.blank)();
+        for (column, word) in table.columns.iter().zip(words) {
+            let Some(set) = column.access.set else { continue };
+            for word in [*word, word % 251] {
+                let number = (word % 7 > 0).then_some(word as f64 / 3e9 - 1e9);
+                let value = match column.access.kind {
+                    Kind::Integer => Value::Integer(word),
+                    Kind::OptionalInteger => Value::OptionalInteger((word % 5 > 0).then_some(word)),
+                    Kind::OptionalNumber => Value::OptionalNumber(number),
+                    Kind::Text if column.name == "state" => {
+                        Value::Text(FlowState::ALL[(word % 4) as usize].name().into())
+                    }
+                    Kind::Text if column.name == "phase" => Value::Text("exploit".into()),
+                    Kind::Text if column.name == "group" => {
+                        Value::Text((&groups[word as usize % groups.len()].name).into())
+                    }
+                    Kind::Text => Value::Text(format!("\"{word}\",\n µ").into()),
+                };
+                if set(&mut row, &value, groups).is_ok() {
+                    break;
+                }
+            }
+        }
+        mend(&mut row);
+        row
+    });
+    rows.collect()
+}
+
+/// Writes rows as CSV and as Parquet, with and without the columns that identify their run, and reads them back.
+fn come_back<R: PartialEq + std::fmt::Debug>(table: &Table<R>, words: &[u64], mend: fn(&mut R)) {
+    let mut result = samples::run_with(0, 1.0);
+    result.groups[1].name = "a, \"b\"\nµ".into();
+    let rows = random_rows(table, words, mend, &result.groups);
+    let scratch = Scratch::new(&format!("random-{}", table.files.replace([' ', ','], "")));
+    for identify in [false, true] {
+        let files = Files::new(&scratch.0, Variant { label: "strict, \"1\"", result: &result }, identify);
+        files.csv("rows.csv", table, &rows).unwrap();
+        files.parquet("rows.parquet", table, &rows).unwrap();
+        assert_eq!(read_csv(&scratch.0.join("rows.csv"), table, &result.groups).unwrap(), rows);
+        assert_eq!(read_parquet(&scratch.0.join("rows.parquet"), table, &result.groups).unwrap().unwrap(), rows);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever rows of whichever table are written, the same are read back from both kinds of file.
+    #[test]
+    fn random_rows_come_back(words in vec(0..1u64 << 62, 0..200)) {
+        come_back(&FLOWS, &words, |flow| flow.completed = flow.completed.map(|at| at.max(flow.start)));
+        come_back(&OBJECTS, &words, |object| object.completed = object.completed.map(|at| at.max(object.start)));
+        come_back(&PORTS, &words, |port| {
+            let (admitted, left) = (&mut port.counters.admitted, port.left);
+            admitted.packets = admitted.packets.max(left.packets.into());
+            admitted.bytes = admitted.bytes.max(left.bytes);
+        });
+        come_back(&QUEUE_SERIES, &words, |_| ());
+        come_back(&THROUGHPUT_SERIES, &words, |_| ());
+        come_back(&REFLEX_SERIES, &words, |_| ());
+        come_back(&WINDOW_SERIES, &words, |_| ());
+    }
+}
+
+/// Rows say which run they are of if the user asks for it; otherwise CSV has no more than its table, and Parquet says it
+/// beside its rows.
+#[test]
+fn files_say_which_run_they_are_of() {
+    let scratch = Scratch::new("identity");
+    let result = samples::run();
+    let run = Variant { label: "strict <1>", result: &result };
+    for identify in [false, true] {
+        let out = scratch.0.join(identify.to_string());
+        write_run(&out, run, "", WriteOptions { force: false, identify }).unwrap();
+        assert_eq!(read_run(&out).unwrap(), result);
+        let csv = fs::read_to_string(out.join(files::PORTS_CSV)).unwrap();
+        let mut lines = csv.lines();
+        let (header, first) = (lines.next().unwrap(), lines.next().unwrap());
+        assert_eq!(header.starts_with("scenario,variant,seed,digest,port,queue,"), identify, "{header}");
+        assert_eq!(first.starts_with("leaf-spine <mix>,strict <1>,7,00c0ffee12345678,0,0,"), identify, "{first}");
+        for file in [files::FLOWS_PARQUET, files::QUEUE_SERIES, files::WINDOW_SERIES] {
+            let metadata = columns::parquet_metadata(File::open(out.join(file)).unwrap());
+            let of = |key: &str| metadata.iter().find(|(own, _)| own == key).map(|(_, value)| value.as_str());
+            assert_eq!(of("pliant.scenario"), Some("leaf-spine <mix>"));
+            assert_eq!(of("pliant.variant"), Some("strict <1>"));
+            assert_eq!(of("pliant.seed"), Some("7"));
+            assert_eq!(of("pliant.digest"), Some("00c0ffee12345678"));
+            assert_eq!(of("pliant.version"), Some(env!("CARGO_PKG_VERSION")));
+        }
+    }
+    let mut lines = Vec::new();
+    for (folder, skip) in [("false", 0), ("true", "leaf-spine <mix>,strict <1>,7,00c0ffee12345678,".len())] {
+        let text = fs::read_to_string(scratch.0.join(folder).join(files::FLOWS_CSV)).unwrap();
+        lines.push(text.lines().skip(1).map(|line| line[skip..].to_owned()).collect::<Vec<_>>());
+    }
+    assert_eq!(lines[0], lines[1], "the other columns are the same");
 }
 
 #[test]
@@ -140,7 +265,7 @@ fn more_flows_than_a_chunk_keep_their_order() {
     let out = scratch.0.join("run");
     let mut result = samples::run();
     result.flows = (0..CHUNK_ROWS as u64 + 3).map(|id| samples::flow(id, 1000)).collect();
-    write_run(&out, &result, "", false).unwrap();
+    write_run(&out, plain(&result), "", NEW).unwrap();
     assert_eq!(read_run(&out).unwrap().flows, result.flows);
 }
 
@@ -148,11 +273,11 @@ fn more_flows_than_a_chunk_keep_their_order() {
 fn an_existing_folder_is_refused_and_untouched() {
     let scratch = Scratch::new("exists");
     let out = scratch.0.join("run");
-    write_run(&out, &samples::run(), "first", false).unwrap();
-    let error = write_run(&out, &samples::run(), "second", false).unwrap_err().to_string();
+    write_run(&out, plain(&samples::run()), "first", NEW).unwrap();
+    let error = write_run(&out, plain(&samples::run()), "second", NEW).unwrap_err().to_string();
     assert!(error.contains("run exists") && error.lines().count() == 1, "{error}");
     assert_eq!(fs::read_to_string(out.join(files::SCENARIO)).unwrap(), "first");
-    write_run(&out, &samples::run(), "third", true).unwrap();
+    write_run(&out, plain(&samples::run()), "third", REPLACED).unwrap();
     assert_eq!(fs::read_to_string(out.join(files::SCENARIO)).unwrap(), "third");
     assert_eq!(scratch.entries(), ["run"]);
 }
@@ -162,15 +287,15 @@ fn force_replaces_only_what_pliant_wrote() {
     let scratch = Scratch::new("foreign");
     let out = scratch.0.join("thesis");
     fs::create_dir(&out).unwrap();
-    write_run(&out, &samples::run(), "", false).expect("an empty folder is as good as none");
+    write_run(&out, plain(&samples::run()), "", NEW).expect("an empty folder is as good as none");
     fs::remove_file(out.join(files::SUMMARY)).unwrap();
-    assert!(matches!(write_run(&out, &samples::run(), "", true), Err(OutputError::NotAnOutput(_))));
+    assert!(matches!(write_run(&out, plain(&samples::run()), "", REPLACED), Err(OutputError::NotAnOutput(_))));
     let file = scratch.0.join("file");
     fs::write(&file, "mine").unwrap();
-    assert!(matches!(write_run(&file, &samples::run(), "", true), Err(OutputError::NotAFolder(_))));
-    let below = write_run(&file.join("run"), &samples::run(), "", false).unwrap_err();
+    assert!(matches!(write_run(&file, plain(&samples::run()), "", REPLACED), Err(OutputError::NotAFolder(_))));
+    let below = write_run(&file.join("run"), plain(&samples::run()), "", NEW).unwrap_err();
     assert!(below.to_string().contains("file"), "{below}");
-    assert!(matches!(write_run(Path::new("/"), &samples::run(), "", true), Err(OutputError::NotAName(_))));
+    assert!(matches!(write_run(Path::new("/"), plain(&samples::run()), "", REPLACED), Err(OutputError::NotAName(_))));
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
 
@@ -188,7 +313,7 @@ fn a_failing_writer_leaves_nothing() {
     assert!(error.starts_with(&asked) && error.lines().count() == 1, "{error}");
     assert_eq!(scratch.entries(), [""; 0]);
 
-    write_run(&out, &samples::run(), "first", false).unwrap();
+    write_run(&out, plain(&samples::run()), "first", NEW).unwrap();
     folder::write_whole(&out, true, fail).unwrap_err();
     assert_eq!(scratch.entries(), ["run"]);
     assert_eq!(read_run(&out).unwrap(), samples::run(), "the old folder stands");
@@ -202,7 +327,7 @@ fn a_comparison_keeps_every_variants_folder() {
     let result = samples::run();
     let variants = labels.map(|label| Variant { label, result: &result });
     let scenarios = labels.map(str::to_owned);
-    write_comparison(&out, "four", &variants, &scenarios, false).unwrap();
+    write_comparison(&out, "four", &variants, &scenarios, NEW).unwrap();
     assert_eq!(entries(&out), ["1_a_b", "2_report.html", "3_..", "a_b", "comparison.json", "report.html"]);
     assert_eq!(read_run(&out.join("1_a_b")).unwrap(), result);
 
@@ -211,7 +336,7 @@ fn a_comparison_keeps_every_variants_folder() {
     rebuild_report(&out).unwrap();
     assert_eq!(fs::read_to_string(out.join(files::REPORT)).unwrap(), first);
 
-    write_comparison(&out, "two", &variants[..2], &scenarios[..2], true).unwrap();
+    write_comparison(&out, "two", &variants[..2], &scenarios[..2], REPLACED).unwrap();
     assert_eq!(entries(&out), ["1_a_b", "a_b", "comparison.json", "report.html"]);
 }
 
@@ -219,7 +344,7 @@ fn a_comparison_keeps_every_variants_folder() {
 fn a_report_is_rebuilt_from_the_other_files() {
     let scratch = Scratch::new("rebuild");
     let out = scratch.0.join("run");
-    write_run(&out, &samples::run(), "", false).unwrap();
+    write_run(&out, plain(&samples::run()), "", NEW).unwrap();
     let first = fs::read_to_string(out.join(files::REPORT)).unwrap();
     fs::remove_file(out.join(files::REPORT)).unwrap();
     let path = rebuild_report(&out).unwrap();
@@ -233,7 +358,7 @@ fn damaged_files_are_named() {
     let out = scratch.0.join("run");
     let missing = read_run(&out).unwrap_err().to_string();
     assert!(missing.contains(files::SUMMARY), "{missing}");
-    write_run(&out, &samples::run(), "", false).unwrap();
+    write_run(&out, plain(&samples::run()), "", NEW).unwrap();
     let parquet = fs::read(out.join(files::FLOWS_PARQUET)).unwrap();
     fs::write(out.join(files::FLOWS_PARQUET), &parquet[..parquet.len() / 2]).unwrap();
     let half = read_run(&out).unwrap_err().to_string();

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::exchange::exchange;
+use super::measures::{DROPS, MARKS, RETRANSMISSIONS, TIMEOUTS};
 use super::page::escape;
 use super::series::{self, QueueId, SizePoint};
 use crate::results::comparison::{ComparisonRow, Variant, group_names};
@@ -201,26 +202,18 @@ fn slowdown_distribution(curves: &[Curve<'_>]) -> Figure {
     }
 }
 
-/// A flow's count of something.
-type Count = fn(&FlowRow) -> u32;
-
 fn counts(curves: &[Curve<'_>]) -> Figure {
-    let kinds: [(&str, Count); 4] = [
-        ("drops", |flow| flow.drops),
-        ("marks", |flow| flow.marks),
-        ("timeouts", |flow| flow.timeouts),
-        ("sent again", |flow| flow.retransmissions),
-    ];
-    let total = |curve: &Curve<'_>, count: Count| curve.flows.iter().map(|flow| u64::from(count(flow))).sum::<u64>();
+    let kinds = [DROPS, MARKS, TIMEOUTS, RETRANSMISSIONS];
+    let totals = |curve: &Curve<'_>| kinds.map(|column| curve.flows.iter().map(|flow| column.count(flow)).sum::<u64>());
     let trace = |curve: &Curve<'_>| {
-        let totals = kinds.map(|(_, count)| total(curve, count));
+        let totals = totals(curve);
         json!({
-            "type": "bar", "name": curve.name, "x": kinds.map(|(name, _)| name), "y": totals,
+            "type": "bar", "name": curve.name, "x": kinds.map(|column| column.title), "y": totals,
             "text": totals.map(|total| super::measures::number(total as f64)), "textposition": "outside",
             "cliponaxis": false, "marker": { "color": curve.colour }, "hovertemplate": "%{y:,} %{x}",
         })
     };
-    let largest = curves.iter().flat_map(|curve| kinds.map(|(_, count)| total(curve, count))).max().unwrap_or(0);
+    let largest = curves.iter().flat_map(totals).max().unwrap_or(0);
     let mut layout = layout(&axis(""), &log_axis("packets, or timeouts"));
     layout["barmode"] = json!("group");
     // From one packet on: bars on an axis that starts elsewhere would compare nothing.

@@ -1,7 +1,9 @@
 //! The columns of the table of groups and variants, and how their numbers are printed.
 
 use crate::results::comparison::ComparisonRow;
-use crate::results::statistics::{Distribution, Estimate, ObjectStatistics, ShareStatistics};
+use crate::results::statistics::{Distribution, Estimate, FlowStatistics, ObjectStatistics, ShareStatistics};
+use crate::results::table::{Column, ColumnUnit};
+use crate::results::{FLOWS, FlowRow};
 
 /// Which way is better, for colouring a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +129,10 @@ fn slowdown(row: &ComparisonRow) -> Option<&Distribution> {
     row.group.all.slowdown.as_ref()
 }
 
+fn all(row: &ComparisonRow) -> &FlowStatistics {
+    &row.group.all
+}
+
 fn objects(row: &ComparisonRow) -> Option<&ObjectStatistics> {
     row.group.objects.as_ref()
 }
@@ -138,6 +144,17 @@ fn completion(row: &ComparisonRow) -> Option<&Distribution> {
 /// Shares of a group whose contract promises one.
 fn promised_share(row: &ComparisonRow) -> Option<&ShareStatistics> {
     row.group.all.fair_share.as_ref().filter(|_| row.group.min_share < 1.0)
+}
+
+/// Columns of flows whose sums the report shows, under their titles.
+pub(super) const DROPS: &Column<FlowRow> = FLOWS.column("dropped_packets");
+pub(super) const MARKS: &Column<FlowRow> = FLOWS.column("marked_packets");
+pub(super) const TIMEOUTS: &Column<FlowRow> = FLOWS.column("timeouts");
+pub(super) const RETRANSMISSIONS: &Column<FlowRow> = FLOWS.column("retransmitted_packets");
+
+/// The unit that a number of a column is shown with, if its title does not say it.
+pub(super) const fn unit_shown<R>(column: &Column<R>) -> &'static str {
+    if matches!(column.unit, ColumnUnit::Packets) { "packets" } else { "" }
 }
 
 const fn measure(
@@ -172,11 +189,13 @@ const MEASURES: [Measure; 19] = [
     measure((9, "least share", ""), Format::Percent, Better::Neither, |row| {
         promised_share(row).map(|shares| exact(shares.min))
     }),
-    measure((11, "drops", "packets"), Format::Count, Better::Neither, |row| Some(count(row.group.all.drops))),
-    measure((12, "marks", "packets"), Format::Count, Better::Neither, |row| Some(count(row.group.all.marks))),
-    measure((8, "timeouts", ""), Format::Count, Better::Less, |row| Some(count(row.group.all.timeouts))),
-    measure((17, "sent again", "packets"), Format::Count, Better::Neither, |row| {
-        Some(count(row.group.all.retransmissions))
+    measure((11, DROPS.title, unit_shown(DROPS)), Format::Count, Better::Neither, |row| Some(count(all(row).drops))),
+    measure((12, MARKS.title, unit_shown(MARKS)), Format::Count, Better::Neither, |row| Some(count(all(row).marks))),
+    measure((8, TIMEOUTS.title, unit_shown(TIMEOUTS)), Format::Count, Better::Less, |row| {
+        Some(count(all(row).timeouts))
+    }),
+    measure((17, RETRANSMISSIONS.title, unit_shown(RETRANSMISSIONS)), Format::Count, Better::Neither, |row| {
+        Some(count(all(row).retransmissions))
     }),
 ];
 

@@ -5,16 +5,23 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::figures::{Figure, colour, sections};
-use super::measures::{Better, Format, Measure, measures, number, print};
+use super::measures::{Better, Format, Measure, measures, number, print, unit_shown};
 use crate::results::comparison::{ComparisonRow, Variant, compare};
 use crate::results::statistics::{Distribution, Estimate, FlowStatistics};
-use crate::results::{PortRow, RunResult};
+use crate::results::table::Column;
+use crate::results::{PORTS, PortRow, RunResult};
 use pliant_proto::switch::DropReason;
 
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
 /// plotly.js 4.1.1, its bundle of basic charts; licence in `assets/plotly-LICENSE`.
 pub(super) const PLOTLY: &str = include_str!("assets/plotly-basic.min.js");
+
+/// Columns of queues that the report shows, under their titles.
+const ADMITTED: &Column<PortRow> = PORTS.column("enqueued_packets");
+const MARKED: &Column<PortRow> = PORTS.column("marked_packets");
+const MOST: &Column<PortRow> = PORTS.column("max_packets");
+const LEFT: &Column<PortRow> = PORTS.column("left_packets");
 
 /// Rows of the table of queues.
 const QUEUES_LISTED: usize = 10;
@@ -351,14 +358,19 @@ fn queue_table(variant: &Variant<'_>) -> String {
         return String::new();
     }
     let title = if variant.label.is_empty() { String::new() } else { format!(" of {}", escape(variant.label)) };
-    let heads = ["packets in", "marked", "drops", "most queued", "left at end"];
-    let units = ["", "packets", "packets", "packets", "packets"];
-    let heads = heads.iter().zip(units).map(|(head, of)| format!("<th scope=\"col\">{head}{}</th>", unit(of)));
+    let head = |title: &str, of: &str| format!("<th scope=\"col\">{title}{}</th>", unit(of));
+    let heads = [
+        head(ADMITTED.title, ""),
+        head(MARKED.title, unit_shown(MARKED)),
+        head("drops", "packets"),
+        head(MOST.title, unit_shown(MOST)),
+        head(LEFT.title, unit_shown(LEFT)),
+    ];
     format!(
         "<details><summary>Busiest queues{title}</summary><div class=\"scroll\"><table><thead><tr>\
          <th scope=\"col\">port</th><th scope=\"col\" class=\"text\">queue</th>{}<th scope=\"col\" class=\"text\">why dropped</th></tr></thead>\
          <tbody>{}</tbody></table></div></details>\n",
-        heads.collect::<String>(),
+        heads.concat(),
         ports.into_iter().map(queue_row).collect::<String>()
     )
 }
@@ -373,11 +385,11 @@ fn queue_row(port: &PortRow) -> String {
          <td>{}</td><td class=\"text\">{}</td></tr>",
         escape(&port.name),
         escape(&port.queue_name),
-        print_count(port.counters.admitted.packets),
-        print_count(port.counters.marked_packets),
+        print_count(ADMITTED.count(port)),
+        print_count(MARKED.count(port)),
         print_count(port.dropped_packets()),
-        print_count(u64::from(port.counters.max_packets)),
-        print_count(u64::from(port.left.packets)),
+        print_count(MOST.count(port)),
+        print_count(LEFT.count(port)),
         if reasons.is_empty() { "–".to_owned() } else { reasons.join(", ") }
     )
 }

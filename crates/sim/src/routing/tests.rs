@@ -1,5 +1,4 @@
 use std::fmt::Write;
-use std::path::Path;
 
 use pliant_proto::rng::Stream;
 use proptest::prelude::*;
@@ -10,7 +9,7 @@ use crate::topology::TopologySpec;
 const LINK: &str = "{ rate = \"10Gbit/s\", delay = \"1us\" }";
 
 fn build(text: &str) -> Topology {
-    toml::from_str::<TopologySpec>(text).unwrap().build(Path::new(".")).unwrap()
+    toml::from_str::<TopologySpec>(text).unwrap().build().unwrap()
 }
 
 fn leaf_spine(leaves: u32, spines: u32, hosts_per_leaf: u32) -> Topology {

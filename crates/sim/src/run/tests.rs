@@ -1,8 +1,32 @@
+use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use pliant_proto::congestion::ControllerSettings;
+use pliant_proto::congestion::dctcp::{Dctcp, DctcpConfig};
+use pliant_proto::congestion::{AckSample, AnyController, Congestion, CongestionControl, EcnMode};
+use pliant_proto::contract::Contract;
+use pliant_proto::contract::policy::Policy;
+use pliant_proto::host::{HostAnswer, HostRequest};
+use pliant_proto::packet::{Packet, SackBlocks};
+use pliant_proto::rng::Stream;
+use pliant_proto::settings;
+use pliant_proto::switch::queue::DropReason;
+use pliant_proto::switch::{Enqueued, ForeignDiscipline, ForeignQueue, QueueConfig};
+
+use pliant_proto::transport::any::ForeignTransport;
+use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
+use pliant_proto::transport::{Command, Deadline, Event, Statistics, Transport};
+
 use super::*;
-use crate::scenario::{Override, Scenario};
+use crate::families::{
+    Endpoints, Family, FlowEndpoints, ForeignController, GroupSettings, GroupTransport, Member, RunSettings,
+    SettingsTable, Traits, TransportName, register, register_controller,
+};
+use crate::scenario::{Override, Scenario, ScenarioError, register_discipline};
+use crate::tables::KeyError;
 
 const SMALL: &str = r#"
 duration = "2ms"
@@ -22,10 +46,13 @@ flows = [{ source = 0, destination = 5, size = "1MB" }, { source = 1, destinatio
 class = 1
 "#;
 
-fn small(changes: &[&str]) -> Resolved {
+fn try_small(changes: &[&str]) -> Result<Resolved, ScenarioError> {
     let changes: Vec<_> = changes.iter().map(|change| Override::parse("--set", change).unwrap()).collect();
-    let scenario = Scenario::parse(SMALL, Path::new("small.toml")).unwrap();
-    scenario.with(&changes).unwrap().resolve().unwrap()
+    Scenario::parse(SMALL, Path::new("small.toml")).and_then(|scenario| scenario.with(&changes))?.resolve()
+}
+
+fn small(changes: &[&str]) -> Resolved {
+    try_small(changes).unwrap()
 }
 
 fn run_small(changes: &[&str]) -> RunResult {
@@ -36,14 +63,236 @@ fn run_small(changes: &[&str]) -> RunResult {
 #[test]
 fn plain_tcp_is_a_short_cut() {
     let scenario = small(&["queues.plan=strict"]);
-    assert!(scenario.groups.iter().all(Group::is_plain_tcp));
+    assert!(scenario.groups.iter().all(|group| group.transport.facts().is_plain_tcp));
     let (general, _) =
         run_with::<AnyTransport, _>(&scenario, NoRecorder, &AtomicBool::new(false), &mut |_| {}).unwrap();
     let short = run_small(&["queues.plan=strict"]);
     assert_eq!((short.digest, short.packet_hops), (general.digest, general.packet_hops));
     for change in ["traffic.backup.transport=dccp", "traffic.backup.cross_queue={}"] {
-        assert!(!small(&["queues.plan=strict", change]).groups.iter().all(Group::is_plain_tcp), "{change}");
+        assert!(
+            !small(&["queues.plan=strict", change]).groups.iter().all(|group| group.transport.facts().is_plain_tcp),
+            "{change}"
+        );
     }
+}
+
+/// Lengths of paths that a [`Foreign`] controller was told.
+static HOPS: Mutex<BTreeSet<u8>> = Mutex::new(BTreeSet::new());
+
+/// A controller of another crate: DCTCP that notes the length of its path.
+#[derive(Clone, Debug)]
+struct Foreign(Dctcp);
+
+impl CongestionControl for Foreign {
+    fn on_ack(&mut self, sample: &AckSample) {
+        self.0.on_ack(sample);
+    }
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.0.on_congestion(event);
+    }
+    fn on_recovered(&mut self, flight: u64) {
+        self.0.on_recovered(flight);
+    }
+    fn on_idle(&mut self) {
+        self.0.on_idle();
+    }
+    fn window(&self) -> u64 {
+        self.0.window()
+    }
+    fn ssthresh(&self) -> u64 {
+        self.0.ssthresh()
+    }
+    fn ecn_mode(&self) -> EcnMode {
+        self.0.ecn_mode()
+    }
+    fn set_hops(&mut self, hops: u8) {
+        HOPS.lock().unwrap().insert(hops);
+    }
+}
+
+settings! {
+    /// Its settings: those of DCTCP.
+    #[derive(Clone, Copy, Debug)]
+    struct ForeignConfig {}
+    nested {
+        /// DCTCP.
+        pub dctcp: DctcpConfig
+    }
+}
+
+impl ControllerSettings for ForeignConfig {
+    fn controller(&self, mss: u16, _: &Contract) -> AnyController {
+        AnyController::foreign(Foreign(Dctcp::new(self.dctcp, mss)))
+    }
+}
+
+/// DCTCP as another crate's makes the same run, event for event, under the name that it is registered by. It hears how many
+/// links each path has: two below one leaf, four across. Its settings are read and checked as those of built-in ones.
+#[test]
+fn a_controller_of_another_crate_makes_the_same_run() {
+    register_controller(ForeignController {
+        name: "foreign-dctcp",
+        description: "a test's",
+        honours: &[],
+        settings: || Box::new(ForeignConfig::default()),
+    });
+    let foreign = ["traffic.web.transport=foreign-dctcp", "traffic.backup.transport=foreign-dctcp"];
+    assert_eq!(run_small(&foreign).digest, run_small(&[]).digest);
+    assert_eq!(HOPS.lock().unwrap().iter().copied().collect::<Vec<_>>(), [2, 4]);
+    let settings = |setting: &str| [foreign[0], setting].map(str::to_owned);
+    let set = |settings: [String; 2]| try_small(&settings.each_ref().map(String::as_str)).map(|_| ());
+    assert!(set(settings("traffic.web.tcp.gain=0.25")).is_ok());
+    let refused = set(settings("traffic.web.tcp.gain=2.0")).unwrap_err().to_string();
+    assert!(refused.ends_with("`traffic.web.tcp.gain`: must lie in (0, 1]"), "{refused}");
+}
+
+/// A transport of another crate: datagrams, behind a pointer.
+struct ForeignUdp<T>(T);
+
+impl<T: Transport<Request = Infallible, Answer = Infallible>> Transport for ForeignUdp<T> {
+    type Request = HostRequest;
+    type Answer = HostAnswer;
+
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
+        self.0.handle_packet(now, packet, sack);
+    }
+    fn handle_command(&mut self, now: Instant, command: Command<HostAnswer>) {
+        if let Some(command) = command.filter_map_answer(|_| None) {
+            self.0.handle_command(now, command);
+        }
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0.handle_timeout(now);
+    }
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        self.0.poll_transmit(now)
+    }
+    fn poll_event(&mut self) -> Option<Event<HostRequest>> {
+        self.0.poll_event().map(|event| event.map_request(|never| match never {}))
+    }
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.0.poll_timeout()
+    }
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+}
+
+/// The family of that transport, without settings: it sends at 1 Gbit/s.
+struct ForeignFamily;
+
+#[derive(Debug)]
+struct ForeignGroup;
+
+impl Family for ForeignFamily {
+    fn members(&self) -> &'static [Member] {
+        &[Member { name: "foreign-udp", description: "a test's", honours: &[], traits: Traits::PLAIN }]
+    }
+    fn tables(&self, _: TransportName) -> Vec<SettingsTable> {
+        Vec::new()
+    }
+    fn resolve(&self, _: &mut GroupSettings<'_>) -> Result<Arc<dyn GroupTransport>, KeyError> {
+        Ok(Arc::new(ForeignGroup))
+    }
+}
+
+impl GroupTransport for ForeignGroup {
+    fn endpoints<'a>(&'a self, run: RunSettings<'a>) -> Box<dyn Endpoints + 'a> {
+        let class = TrafficClass::new(run.class);
+        let config = UdpConfig { rate: Rate::from_gbit_per_sec(1), payload: run.mss, wire: run.wire, class };
+        Box::new(ForeignEndpoints(config))
+    }
+}
+
+struct ForeignEndpoints(UdpConfig);
+
+impl Endpoints for ForeignEndpoints {
+    fn open(&mut self, _: &FlowSpec, _: &[LinkId], _: Option<Policy>) -> FlowEndpoints {
+        let sender: ForeignTransport = Box::new(ForeignUdp(UdpSender::new(self.0)));
+        let receiver: ForeignTransport = Box::new(ForeignUdp(UdpReceiver::new()));
+        (sender, receiver).into()
+    }
+}
+
+/// A transport of another crate makes the run that the built-in one makes, event for event, under the name that its family
+/// is registered by; a table of settings that it does not have is a mistake.
+#[test]
+fn a_transport_of_another_crate_runs() {
+    register(&ForeignFamily);
+    let built_in = run_small(&["traffic.web.transport=udp", "traffic.web.udp.rate=1Gbit/s"]);
+    assert_eq!(run_small(&["traffic.web.transport=foreign-udp"]).digest, built_in.digest);
+    let wrong = try_small(&["traffic.web.transport=foreign-udp", "traffic.web.udp.rate=1Gbit/s"]);
+    let wrong = wrong.map(|_| ()).unwrap_err().to_string();
+    assert!(wrong.ends_with("`traffic.web.udp`: foreign-udp has no settings of UDP"), "{wrong}");
+}
+
+/// First in, first out, by another crate: a full queue refuses the arriving packet, or pushes the oldest out.
+#[derive(Debug)]
+struct Fifo {
+    pushes_out: bool,
+}
+
+#[derive(Debug)]
+struct FifoQueue {
+    packets: VecDeque<Packet>,
+    bytes: u64,
+    limit: usize,
+    pushes_out: bool,
+}
+
+impl ForeignDiscipline for Fifo {
+    fn name(&self) -> &'static str {
+        if self.pushes_out { "drop-oldest" } else { "foreign-fifo" }
+    }
+    fn queue(&self, config: &QueueConfig, _link: Rate, _stream: Stream) -> Box<dyn ForeignQueue> {
+        let limit = config.limit_packets as usize;
+        Box::new(FifoQueue { packets: VecDeque::new(), bytes: 0, limit, pushes_out: self.pushes_out })
+    }
+}
+
+impl ForeignQueue for FifoQueue {
+    fn enqueue(&mut self, now: Instant, packet: Packet) -> Enqueued {
+        let full = self.packets.len() == self.limit;
+        if full && !self.pushes_out {
+            return Enqueued::Dropped(DropReason::Tail);
+        }
+        let oldest = if full { self.dequeue(now) } else { None };
+        self.bytes += u64::from(packet.wire_bytes);
+        self.packets.push_back(packet);
+        oldest.map_or(Enqueued::Queued, Enqueued::Displaced)
+    }
+    fn next_bytes(&self) -> Option<u16> {
+        self.packets.front().map(|packet| packet.wire_bytes)
+    }
+    fn dequeue(&mut self, _now: Instant) -> Option<Packet> {
+        let first = self.packets.pop_front()?;
+        self.bytes -= u64::from(first.wire_bytes);
+        Some(first)
+    }
+    fn occupancy(&self) -> Occupancy {
+        Occupancy { packets: self.packets.len() as u32, bytes: self.bytes }
+    }
+}
+
+/// A queue of another crate that does what the built-in one does makes the same run, event for event, at switches and at
+/// hosts. One that pushes packets out makes another, and both conserve packets, which every run asserts.
+#[test]
+fn a_discipline_of_another_crate_makes_the_same_run() {
+    register_discipline(Arc::new(Fifo { pushes_out: false }));
+    register_discipline(Arc::new(Fifo { pushes_out: true }));
+    let run = |discipline: &str| {
+        let queue =
+            format!("queues.queue=[{{ name='own', classes=[0, 1], limit='20 packets', discipline='{discipline}' }}]");
+        let result = run_small(&["traffic.web.transport=cubic", "traffic.backup.transport=cubic", &queue]);
+        let dropped: u64 =
+            result.ports.iter().map(|port| port.counters.dropped[DropReason::Tail as usize].packets).sum();
+        (result.digest, dropped)
+    };
+    let built_in = run("fifo");
+    assert!(built_in.1 > 0, "queues are full at times");
+    assert_eq!(run("foreign-fifo"), built_in);
+    let pushed_out = run("drop-oldest");
+    assert!(pushed_out.1 > 0 && pushed_out.0 != built_in.0);
 }
 
 /// Every finite flow completes, the endless one runs to the end, and nothing is lost between.

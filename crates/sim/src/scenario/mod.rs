@@ -10,77 +10,38 @@
 //! The keys are documented at [`ScenarioSpec`] and the types below it. Quantities carry their unit: `"10Gbit/s"`,
 //! `"5us"`, `"250MB"`.
 
-mod atp;
-mod credit;
-mod credit_carrier;
-mod cross_queue;
-mod dccp;
-mod deployment;
-pub(crate) mod document;
-mod error;
-mod estimate;
-mod group;
-mod homa;
-mod kernel;
-mod keys;
-mod limit;
-mod losses;
-mod marking;
-mod ndp;
-mod near_opt;
-mod odd_queues;
-mod outages;
-mod overload;
-mod presets;
-mod push;
-mod queues;
-mod range;
+pub(crate) mod file;
+mod lint;
+mod network;
 mod reflex;
 mod resolve;
 mod resolve_group;
 mod resolved;
-mod scdp;
-mod spec;
-mod tcp;
 #[cfg(test)]
 mod tests;
-mod udp;
-mod warnings;
-mod words;
 
-pub(crate) use atp::LINE_RATE;
-pub use atp::{AtpSpec, OrderName, PFabricSpec, ProfileName, VariantName};
-pub use credit::{CreditCarrier, CreditKind, CreditSpec, FeedbackName, LossCutName, SplittingName, Variant};
-pub use cross_queue::CrossQueueSpec;
-pub use dccp::{AckRatioBy, AckRatioSpec, DccpSpec};
-pub use deployment::{DeploymentSpec, Order, Unit};
-pub use error::{Place, ScenarioError};
-pub use estimate::Estimate;
-pub use group::{ContractSpec, GroupSpec, TransportName};
-pub use homa::HomaSpec;
-pub use kernel::{KernelCongestion, KernelSpec};
-pub use keys::Override;
-pub use limit::{Length, Limit};
-pub use losses::LossSpec;
-pub use marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
-pub use ndp::NdpSpec;
-pub use near_opt::{NearOptSpec, OracleSpec};
-pub use outages::OutageSpec;
-pub use presets::PRESETS;
-pub use push::{PushCarrier, PushSpec, WeightsName};
-pub use queues::{DisciplineName, QueueSpec, QueuesSpec, Reserve, ReserveBy, Scheduler, ShaperSpec, TrimSpec};
-pub use range::number_range;
-pub use reflex::{GiveWayName, ReflexGroup, ReflexSpec};
-pub use resolved::{Carrier, Group, Legacy, Resolved, TcpCarrier};
-pub use scdp::ScdpSpec;
-pub use spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
-pub use tcp::{DelayExtremes, EcnEcho, TcpSpec};
-pub use udp::UdpSpec;
+pub use file::deployment::{DeploymentSpec, Order, Unit};
+pub use file::error::{Place, ScenarioError};
+pub use file::group::{ContractSpec, GroupKeys, GroupSpec};
+pub use file::overrides::Override;
+pub use file::range::number_range;
+pub use file::spec::{Framing, PacketsSpec, RoutingName, ScenarioSpec};
+pub use lint::Estimate;
+pub use network::disciplines::{DisciplineName, register_discipline};
+pub use network::limit::{Length, Limit};
+pub use network::losses::LossSpec;
+pub use network::marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
+pub use network::outages::OutageSpec;
+pub use network::presets::PRESETS;
+pub use network::queues::{QueueSpec, QueuesSpec, Reserve, ReserveBy, Scheduler, ShaperSpec, TrimSpec};
+pub use reflex::{GiveWayName, ReflexGroup, ReflexSettings};
+pub use resolved::{Group, Legacy, Resolved};
 
 use std::cell::LazyCell;
 use std::path::Path;
 
-use document::Document;
+use file::document::Document;
+use file::overrides;
 
 use crate::text_file;
 
@@ -117,9 +78,12 @@ impl Scenario {
         let mut scenario = self.clone();
         if !overrides.is_empty() {
             // They are those of the scenario resolved, which takes long if its network is large.
-            let keys = LazyCell::new(|| keys::full_keys(self));
+            let keys = LazyCell::new(|| {
+                let resolved = self.resolve().ok().map(|resolved| resolved.to_table());
+                overrides::full_keys(&self.document, resolved.as_ref())
+            });
             for change in overrides {
-                scenario.apply(change, || &keys)?;
+                scenario.document.apply(change, || &keys)?;
             }
             scenario.document.anchor_paths();
         }

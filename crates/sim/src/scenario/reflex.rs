@@ -4,66 +4,50 @@ use std::sync::Arc;
 
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
 use pliant_proto::contract::{Contract, Field};
-use pliant_proto::packet::{CLASSES, TrafficClass};
+use pliant_proto::packet::TrafficClass;
 use pliant_proto::rng::Stream;
+use pliant_proto::settings::Range;
 use pliant_proto::time::Span;
-use serde::{Deserialize, Serialize};
+use pliant_proto::{choices, settings};
 
-use super::group::GroupSpec;
-use super::queues::{KeyError, QueuesSpec};
+use super::file::group::{GroupSpec, REFLEX_TABLE};
+use super::network::queues::QueuesSpec;
+use crate::tables::{KeyError, read_table, write};
 use crate::traffic::{FlowSpec, TrafficSpec, UNLIMITED_BYTES};
-use crate::units_serde;
 
-/// Lets a group's flows give way as far as its contract allows: `min_share` is alpha, `min_delivery` is r.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ReflexSpec {
-    /// Length of an interval (T_int), above 0s. Default: `"5ms"`.
-    #[serde(with = "units_serde")]
-    pub interval: Span,
-    /// Intervals of the warm-up phase (D_w), at least 1. Default: 1.
-    pub warmup: u32,
-    /// Intervals of the measure phase (D_m), at least 1. Default: 1.
-    pub measure: u32,
-    /// Intervals of the exploit phase (D_e), at least 1. Default: 3.
-    pub exploit: u32,
-    /// How a flow gives way: by `"queue"` or by `"weight"`. Default: `"queue"`.
-    pub give_way: GiveWayName,
-    /// With `"queue"`: class of a flow's data while it gives way, 0 to 31. Default: 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub low_class: Option<u8>,
-    /// With `"weight"`: weight of a flow while it gives way, as a part of its own, in (0, 1). Default: 1/9.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub low_weight: Option<f64>,
-    /// Most by which a host's clock is ahead or behind; each host's is drawn uniformly from there. Default: `"0s"`.
-    #[serde(with = "units_serde")]
-    pub clock_offset: Span,
-}
-
-impl Default for ReflexSpec {
-    fn default() -> Self {
-        Self {
-            interval: Span::from_ms(5),
-            warmup: 1,
-            measure: 1,
-            exploit: 3,
-            give_way: GiveWayName::Queue,
-            low_class: None,
-            low_weight: None,
-            clock_offset: Span::ZERO,
-        }
+choices! {
+    /// How a flow gives way.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum GiveWayName {
+        /// Its data takes another class.
+        Queue = "queue",
+        /// Its controller takes another weight.
+        Weight = "weight",
     }
 }
 
-/// How a flow gives way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GiveWayName {
-    /// Its data takes another class.
-    #[default]
-    Queue,
-    /// Its controller takes another weight.
-    Weight,
+settings! {
+    /// Lets a group's flows give way as far as its contract allows: `min_share` is alpha, `min_delivery` is r.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct ReflexSettings {
+        /// Length of an interval (T_int), longer than a round trip.
+        pub interval: Span = Span::from_ms(5) => [range: Range::above(Span::ZERO), source: "REFLEX, section 4"],
+        /// Intervals of the warm-up phase (D_w).
+        pub warmup: u32 = 1 => [range: Range::from(1).of("interval"), source: "REFLEX, section 4"],
+        /// Intervals of the measure phase (D_m).
+        pub measure: u32 = 1 => [range: Range::from(1).of("interval"), source: "REFLEX, section 4"],
+        /// Intervals of the exploit phase (D_e).
+        pub exploit: u32 = 3 => [range: Range::from(1).of("interval"), source: "REFLEX, section 4"],
+        /// How a flow gives way: its data takes another class (`"queue"`), or its controller another weight (`"weight"`).
+        pub give_way: GiveWayName = GiveWayName::Queue => [],
+        /// With `"queue"`: class of a flow's data while it gives way, taken somewhere by another queue than the group's `class`.
+        /// Acknowledgements keep theirs.
+        pub low_class: Option<u8> = None => [range: Range::up_to(31), default: "1"],
+        /// With `"weight"`: weight of a flow while it gives way, as a part of its own.
+        pub low_weight: Option<f64> = None => [range: Range::open(0.0, 1.0), default: "1/9"],
+        /// Most by which a host's clock is ahead or behind. Each host's is drawn uniformly from there.
+        pub clock_offset: Span = Span::ZERO => [range: Range::up_to(Span::from_secs(1))],
+    }
 }
 
 /// Class of flows that give way where a file does not say: the second queue of two.
@@ -77,12 +61,25 @@ pub struct ReflexGroup {
     /// What the flows have in common, for those of the group's own class.
     pub config: ReflexConfig,
     clock_offset: Span,
+    /// The shorter of the phases that measure.
+    settles: Span,
 }
 
-impl ReflexSpec {
-    /// Writes the defaults out and makes the policy of the group's flows.
-    pub(super) fn build(&mut self, group: &GroupSpec, queues: &[(&str, &QueuesSpec)]) -> Result<ReflexGroup, KeyError> {
-        let refuse = |key: &str, why: String| Err((format!("reflex.{key}"), why));
+/// REFLEX for a group that has such a table. Writes the defaults into it.
+pub(super) fn resolve(group: &mut GroupSpec, queues: &[(&str, &QueuesSpec)]) -> Result<Option<ReflexGroup>, KeyError> {
+    if !group.tables.contains_key(REFLEX_TABLE) {
+        return Ok(None);
+    }
+    let mut settings: ReflexSettings = read_table(&group.tables, REFLEX_TABLE)?;
+    let reflex = settings.build(group, queues)?;
+    group.tables.insert(REFLEX_TABLE.to_owned(), write(&settings));
+    Ok(Some(reflex))
+}
+
+impl ReflexSettings {
+    fn build(&mut self, group: &GroupSpec, queues: &[(&str, &QueuesSpec)]) -> Result<ReflexGroup, KeyError> {
+        let refuse = |key: &str, why: String| Err((format!("{REFLEX_TABLE}.{key}"), why));
+        let group = &group.keys;
         let contract = Contract::from(group.contract);
         let give_way = match self.give_way {
             GiveWayName::Queue if self.low_weight.is_some() => {
@@ -90,13 +87,7 @@ impl ReflexSpec {
             }
             GiveWayName::Queue => {
                 let low = *self.low_class.get_or_insert(LOW_CLASS);
-                if usize::from(low) >= CLASSES {
-                    return refuse(
-                        "low_class",
-                        format!("class {low} does not exist, classes are 0 to {}", CLASSES - 1),
-                    );
-                }
-                if let Some((table, _)) = queues.iter().find(|(_, plan)| queue_of(plan, low).is_none()) {
+                if let Some((table, _)) = queues.iter().find(|(_, plan)| plan.queue_of(low).is_none()) {
                     return refuse("low_class", format!("no queue of `{table}` takes class {low}"));
                 }
                 GiveWay::Queue { high: TrafficClass::new(group.class), low: TrafficClass::new(low) }
@@ -115,49 +106,32 @@ impl ReflexSpec {
         };
         let Self { interval, warmup, measure, exploit, clock_offset, .. } = *self;
         let config = ReflexConfig { interval, warmup, measure, exploit, contract, give_way };
-        config.check().map_err(|why| (self.culprit(why), why.to_string()))?;
+        config.check().map_err(|why| (culprit(why), why.to_string()))?;
         if contract.min_delivery < 1.0 && has_endless_flows(&group.traffic) {
             let why = "below 1 needs flows whose size is known, and some here have no end";
             return Err(("contract.min_delivery".to_owned(), why.to_owned()));
         }
-        if clock_offset > Span::from_secs(1) {
-            return refuse("clock_offset", "must be at most 1s".to_owned());
-        }
-        if let Some((low, queue)) = self.low_class.and_then(|low| Some((low, only_queue(group, low, queues)?))) {
+        let only = self.low_class.and_then(|low| Some((low, only_queue(group.class, &group.traffic, low, queues)?)));
+        if let Some((low, queue)) = only {
             let why = format!(
                 "class {low} goes through \"{queue}\", the queue of class {} itself: nobody would give way",
                 group.class
             );
             return refuse("low_class", why);
         }
-        Ok(ReflexGroup { config, clock_offset })
+        Ok(ReflexGroup { config, clock_offset, settles: interval.times(u64::from(warmup.min(measure))) })
     }
+}
 
-    /// The key that a refusal is about.
-    fn culprit(&self, why: ReflexError) -> String {
-        let key = match why {
-            ReflexError::Contract | ReflexError::SizeUnknown => return "contract".to_owned(),
-            ReflexError::Weight => "low_weight",
-            ReflexError::Interval => "interval",
-            ReflexError::Phase if self.warmup == 0 => "warmup",
-            ReflexError::Phase if self.measure == 0 => "measure",
-            ReflexError::Phase => "exploit",
-        };
-        format!("reflex.{key}")
-    }
-
-    /// What is odd about it, if anything: the key and why. `round_trip` is that of the group's flows.
-    pub(super) fn oddity(&self, round_trip: Span) -> Option<KeyError> {
-        let settles = self.interval.times(u64::from(self.warmup.min(self.measure)));
-        if settles < round_trip {
-            let why = format!(
-                "phases of {settles} are shorter than a round trip of {}: shares cannot be told",
-                round_trip.rounded()
-            );
-            return Some(("reflex.interval".to_owned(), why));
-        }
-        None
-    }
+/// The key that a refusal is about. Ranges are checked before.
+fn culprit(why: ReflexError) -> String {
+    let key = match why {
+        ReflexError::Contract | ReflexError::SizeUnknown => return "contract".to_owned(),
+        ReflexError::Weight => "low_weight",
+        ReflexError::Interval => "interval",
+        ReflexError::Phase => "exploit",
+    };
+    format!("{REFLEX_TABLE}.{key}")
 }
 
 impl ReflexGroup {
@@ -168,6 +142,18 @@ impl ReflexGroup {
             weight @ GiveWay::Weight { .. } => weight,
         };
         ReflexConfig { give_way, ..self.config.clone() }
+    }
+
+    /// What is odd about it, if anything: the key and why. `round_trip` is that of the group's flows.
+    pub(super) fn oddity(&self, round_trip: Span) -> Option<KeyError> {
+        (self.settles < round_trip).then(|| {
+            let why = format!(
+                "phases of {} are shorter than a round trip of {}: shares cannot be told",
+                self.settles,
+                round_trip.rounded()
+            );
+            ("reflex.interval".to_owned(), why)
+        })
     }
 
     /// The policy of one flow under `config`.
@@ -186,18 +172,13 @@ impl ReflexGroup {
     }
 }
 
-/// The queue that takes a class.
-pub(super) fn queue_of(plan: &QueuesSpec, class: u8) -> Option<usize> {
-    plan.queue.iter().position(|queue| queue.classes.contains(&class))
-}
-
-/// The name of the queue that takes data of the group whether it gives way or not, if no plan has another. A trace says
-/// the class of each flow.
-fn only_queue<'q>(group: &GroupSpec, low: u8, queues: &[(&str, &'q QueuesSpec)]) -> Option<&'q str> {
-    if matches!(group.traffic, TrafficSpec::Trace(_)) {
+/// The name of the queue that takes data of a group of `class` whether it gives way or not, if no plan has another. A
+/// trace says the class of each flow.
+fn only_queue<'q>(class: u8, traffic: &TrafficSpec, low: u8, queues: &[(&str, &'q QueuesSpec)]) -> Option<&'q str> {
+    if matches!(traffic, TrafficSpec::Trace(_)) {
         return None;
     }
-    let shared = |plan: &QueuesSpec| queue_of(plan, low).filter(|&queue| Some(queue) == queue_of(plan, group.class));
+    let shared = |plan: &QueuesSpec| plan.queue_of(low).filter(|&queue| Some(queue) == plan.queue_of(class));
     let all = queues.iter().all(|(_, plan)| shared(plan).is_some());
     let (_, first) = queues.first().filter(|_| all)?;
     shared(first).map(|queue| first.queue[queue].name.as_str())

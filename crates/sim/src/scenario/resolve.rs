@@ -1,28 +1,21 @@
 //! Fills in every default of a scenario, builds everything, and checks everything against everything else.
 
-use std::path::Path;
-
 use pliant_proto::packet::CLASSES;
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 
-use super::credit_carrier::{LEGACY_CLASS, check_oracle};
-use super::document::Document;
-use super::error::ScenarioError;
-use super::group::TransportName;
-use super::homa::HomaSpec;
-use super::losses;
-use super::near_opt::OracleSpec;
-use super::outages;
-use super::queues::{KeyError, QueuesSpec, Reserve};
-use super::resolve_group::{resolve_group, resolve_reflex};
-use super::resolved::{Carrier, DEFAULT_DRAIN, Group, Resolved};
-use super::scdp::ScdpSpec;
-use super::spec::{RoutingName, ScenarioSpec};
-use super::tcp::TcpSpec;
-use super::warnings::warnings;
+use super::file::document::Document;
+use super::file::error::ScenarioError;
+use super::file::spec::{RoutingName, ScenarioSpec};
+use super::lint::warnings;
+use super::network::queues::{QueuesSpec, Reserve};
+use super::network::{losses, outages};
+use super::resolve_group::{LEGACY_CLASS, resolve_group};
+use super::resolved::{DEFAULT_DRAIN, Group, Resolved};
+use crate::families::{NetworkSettings, check_shared_tcp};
 use crate::routing::Routing;
+use crate::tables::{KeyError, below};
 use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{Fabric, TrafficError, TrafficSpec};
 
@@ -64,7 +57,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     spec.name.get_or_insert_with(|| document.file_stem());
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
     // A promise of a share is held against what came of it.
-    let promises = spec.traffic.values().any(|group| group.contract.min_share < 1.0);
+    let promises = spec.traffic.values().any(|group| group.keys.contract.min_share < 1.0);
     spec.shares.get_or_insert(promises && spec.routing == RoutingName::Ecmp);
     spec.variants.clear();
 
@@ -77,7 +70,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         };
         ScenarioError::Topology { place: document.place(&key), source: Box::new(source) }
     };
-    let topology = spec.topology.build(Path::new("")).map_err(topology_error)?;
+    let topology = spec.topology.build().map_err(topology_error)?;
     let routing = Routing::new(&topology).map_err(topology_error)?;
 
     let host_key = if spec.host_queues.is_some() { "host_queues" } else { "queues" };
@@ -95,15 +88,26 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     check_classes(document, &spec, &[("queues", &queues), (host_key, &host_queues)])?;
     (spec.queues, spec.host_queues) = (queues, Some(host_queues));
 
+    let shared_tcp = std::mem::take(&mut spec.transport);
+    check_shared_tcp(&shared_tcp).map_err(|error| {
+        let (key, why) = below("transport", error);
+        document.error(&key, why)
+    })?;
+    let network = NetworkSettings {
+        mss: spec.packets.mss.0 as u16,
+        wire: spec.packets.framing.into(),
+        one_path: spec.routing == RoutingName::Ecmp,
+        shared_tcp: &shared_tcp,
+        host_plan: &host_plan,
+        switch_plan: &switch_plan,
+    };
     let names: Vec<String> = spec.traffic.keys().cloned().collect();
-    let mut groups = Vec::with_capacity(names.len());
-    for name in names {
-        let group = resolve_group(document, &mut spec, &name, [&host_plan, &switch_plan])?;
-        groups.push(resolve_reflex(document, &mut spec, host_key, group)?);
-    }
+    let groups: Vec<Group> = names
+        .into_iter()
+        .map(|name| resolve_group(document, &mut spec, name, network, host_key))
+        .collect::<Result<_, _>>()?;
     let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
-    spec.transport = TcpSpec::default();
-    if groups.iter().any(|group| matches!(group.carrier, Carrier::NearOpt(_))) {
+    if groups.iter().any(|group| group.transport.facts().asks_oracle) {
         spec.oracle.get_or_insert_default();
     }
 
@@ -157,15 +161,15 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     if !MSS_RANGE.contains(&spec.packets.mss.0) {
         return refuse("packets.mss", "must be between 64B and 65000B");
     }
-    let with_credits = spec.traffic.values().find(|group| group.transport.has_credits());
+    let with_credits = spec.traffic.values().find(|group| group.keys.transport.traits().has_credits);
     if let Some(group) = with_credits.filter(|_| spec.routing != RoutingName::Ecmp) {
-        let name = group.transport.name();
+        let name = group.keys.transport.name();
         return refuse("routing", &format!("must be \"ecmp\": {name} needs data to take the way of its credits back"));
     }
     if spec.deployment.is_some_and(|deployment| !(0.0..=1.0).contains(&deployment.deployed)) {
         return refuse("deployment.deployed", "must lie in [0, 1]");
     }
-    if let Err((key, why)) = spec.oracle.map_or(Ok(()), OracleSpec::check) {
+    if let Err((key, why)) = spec.oracle.map_or(Ok(()), crate::families::OracleSpec::check) {
         return refuse(&format!("oracle.{key}"), &why);
     }
     if spec.traffic.is_empty() {
@@ -194,32 +198,14 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 /// Every class in use must go to a queue.
 fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
-        let last = match &group.atp {
-            _ if group.transport == TransportName::Scdp => group.class.saturating_add(ScdpSpec::MORE_CLASSES),
-            _ if group.transport == TransportName::Homa => {
-                let more = group.homa.as_ref().map_or(HomaSpec::default().more_classes(), HomaSpec::more_classes);
-                group.class.saturating_add(more)
-            }
-            _ if group.transport != TransportName::Atp => group.class,
-            atp => group.class.saturating_add(atp.clone().unwrap_or_default().classes() - 1),
-        };
-        let own = (group.class..=last.max(group.class)).map(|class| ("class", class));
-        let acks = [("ack_class", group.ack_class.unwrap_or(group.class))];
-        let probes = group.cross_queue.map(|cross_queue| ("cross_queue.probe_class", cross_queue.probe_class));
-        let credit = group.credit.as_ref();
-        let legacy = spec.deployment.filter(|_| group.transport.has_credits());
-        let credits = [
-            ("legacy_class", legacy.map(|_| group.legacy_class.unwrap_or(LEGACY_CLASS))),
-            ("credit.class", credit.and_then(|credit| credit.class)),
-            ("credit.reactive_class", credit.and_then(|credit| credit.reactive_class)),
-        ];
-        let control = match group.transport {
-            TransportName::Ndp => Some(("ndp.class", Some(group.ndp.unwrap_or_default().class))),
-            TransportName::Scdp => Some(("scdp.class", Some(group.scdp.unwrap_or_default().class))),
-            _ => None,
-        };
-        let credits = credits.into_iter().chain(control).filter_map(|(key, class)| class.map(|class| (key, class)));
-        for (key, class) in own.chain(acks).chain(probes).chain(credits) {
+        let (keys, tables) = (&group.keys, &group.tables);
+        let transport = keys.transport;
+        let own = [("class", keys.class), ("ack_class", keys.ack_class.unwrap_or(keys.class))];
+        let of_family = transport.family().classes(transport, keys.class, tables);
+        let legacy = spec.deployment.filter(|_| transport.traits().has_credits);
+        let legacy = legacy.map(|_| ("legacy_class".to_owned(), keys.legacy_class.unwrap_or(LEGACY_CLASS)));
+        let all = own.map(|(key, class)| (key.to_owned(), class)).into_iter().chain(of_family).chain(legacy);
+        for (key, class) in all {
             let error = |why: String| Err(document.error(&format!("traffic.{name}.{key}"), why));
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
@@ -276,4 +262,20 @@ fn check_traffic(document: &Document, resolved: &Resolved) -> Result<(), Scenari
         }
         None => Ok(()),
     }
+}
+
+/// Refuses a reserved share that follows the traffic where nothing sets that traffic apart.
+fn check_oracle(resolved: &Resolved) -> Result<(), &'static str> {
+    let has_credits = |group: &&Group| group.transport.facts().credits.is_some();
+    let mut groups = resolved.groups.iter().filter(has_credits).peekable();
+    if groups.peek().is_none() {
+        return Err("\"traffic\" is the share of groups with credits, and there is none");
+    }
+    let queue_of = |class: u8| resolved.switch_plan.queue_of_class[usize::from(class)];
+    let together =
+        groups.any(|group| group.legacy.as_ref().is_some_and(|legacy| queue_of(legacy.class) == queue_of(group.class)));
+    if together {
+        return Err("\"traffic\" weighs two queues, so legacy flows need a class of the other one: legacy_class");
+    }
+    Ok(())
 }

@@ -2,34 +2,21 @@
 //! known of it.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use pliant_proto::congestion::AnyController;
 use pliant_proto::contract::Contract;
-use pliant_proto::contract::cross_queue_notification::CrossQueueConfig;
 use pliant_proto::packet::WireFormat;
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
-use pliant_proto::transport::atp::{AtpConfig, LossBound};
-use pliant_proto::transport::dccp::DccpConfig;
-use pliant_proto::transport::express_pass::CreditConfig;
-use pliant_proto::transport::homa::HomaConfig;
-use pliant_proto::transport::ndp::NdpConfig;
-use pliant_proto::transport::scdp::ScdpConfig;
-use pliant_proto::transport::sender_drop::DropPolicy;
-use pliant_proto::transport::tcp::TcpConfig;
-use pliant_proto::units::Rate;
+use pliant_proto::transport::atp::LossBound;
 use toml::Table;
 
-use super::credit::CreditCarrier;
-use super::group::TransportName;
-use super::near_opt::NearOptSpec;
-use super::push::PushCarrier;
+use super::file::spec::ScenarioSpec;
 use super::reflex::ReflexGroup;
-use super::spec::ScenarioSpec;
-use super::udp::UdpSpec;
 use crate::engine::LinkLoss;
+use crate::families::{GroupTransport, TransportName};
 use crate::routing::Routing;
-use crate::topology::Topology;
+use crate::topology::{Link, NodeId, Topology};
 use crate::traffic::{
     Environment, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
 };
@@ -81,7 +68,7 @@ pub struct Group {
     /// How its flows give way, if they do.
     pub reflex: Option<ReflexGroup>,
     /// What carries it.
-    pub carrier: Carrier,
+    pub transport: Arc<dyn GroupTransport>,
     /// The messages that its flows consist of; `None` if they are plain sequences of bytes.
     pub messages: Option<Messages>,
     /// How many of these may be missing.
@@ -93,59 +80,12 @@ pub struct Group {
 /// What carries the flows of a group whose ends are not both deployed.
 #[derive(Clone, Debug)]
 pub struct Legacy {
-    /// Its transport.
-    pub transport: TransportName,
+    /// Its name.
+    pub name: TransportName,
     /// Traffic class of its data and acknowledgements.
     pub class: u8,
-    /// Its settings.
-    pub carrier: TcpCarrier,
-}
-
-/// A transport with its settings.
-#[derive(Clone, Debug)]
-pub enum Carrier {
-    /// A transport with credits.
-    Credit(Box<CreditCarrier>),
-    /// A member of the TCP family.
-    Tcp(Box<TcpCarrier>),
-    /// Datagrams.
-    Udp(UdpSpec),
-    /// DCCP.
-    Dccp(Box<DccpConfig>),
-    /// NDP.
-    Ndp(Box<NdpConfig>),
-    /// SCDP.
-    Scdp(Box<ScdpConfig>),
-    /// Homa.
-    Homa(Box<HomaConfig>),
-    /// Near-Opt.
-    NearOpt(NearOptSpec),
-    /// Push.
-    Push(Box<PushCarrier>),
-    /// ATP or pFabric. The largest rate may stand for that of the sender's link.
-    Messages(Box<AtpConfig>),
-    /// The operating system's TCP with a congestion control of which the simulator has no model.
-    Kernel,
-}
-
-/// A member of the TCP family with its settings.
-#[derive(Clone, Debug)]
-pub struct TcpCarrier {
-    /// Settings of both sides.
-    pub config: TcpConfig,
-    /// The congestion controller of a new sender.
-    pub controller: AnyController,
-    /// When a sender pauses for the queue above, if it does.
-    pub cross_queue: Option<CrossQueueConfig>,
-    /// Leaves messages out before they are sent.
-    pub sender_drop: Option<DropPolicy>,
-}
-
-impl Group {
-    /// Whether TCP alone carries it, in one queue and leaving nothing out.
-    pub fn is_plain_tcp(&self) -> bool {
-        matches!(&self.carrier, Carrier::Tcp(tcp) if tcp.cross_queue.is_none() && tcp.sender_drop.is_none())
-    }
+    /// The transport.
+    pub transport: Arc<dyn GroupTransport>,
 }
 
 impl Resolved {
@@ -165,11 +105,10 @@ impl Resolved {
 
     /// Why the simulator cannot run it, if so.
     pub fn testbed_only(&self) -> Option<String> {
-        let group = self.groups.iter().find(|group| matches!(group.carrier, Carrier::Kernel))?;
-        Some(format!(
-            "traffic.{}.kernel.congestion: the simulator has no model of it, only a testbed runs it",
-            group.name
-        ))
+        self.groups.iter().find_map(|group| {
+            let (key, why) = group.transport.facts().testbed_only?;
+            Some(format!("traffic.{}.{key}: {why}", group.name))
+        })
     }
 
     /// Bytes around a payload.
@@ -208,18 +147,12 @@ impl Resolved {
         let (mut upgraded, mut all) = (0.0, 0.0);
         // A trace that vanished is told of when the scenario runs.
         for flow in self.traffic().into_iter().flatten() {
-            let moves = matches!(self.groups[usize::from(flow.group)].carrier, Carrier::Credit(_))
-                && self.is_upgraded(flow.source, flow.destination);
+            let has_credits = self.groups[usize::from(flow.group)].transport.facts().credits.is_some();
+            let moves = has_credits && self.is_upgraded(flow.source, flow.destination);
             upgraded += if moves { flow.bytes as f64 } else { 0.0 };
             all += flow.bytes as f64;
         }
         if all > 0.0 { upgraded / all } else { 0.0 }
-    }
-
-    /// The rate of credits that a host's port to a link of rate `link` lets through, on the wire; `None` if it shapes none.
-    pub fn credit_rate(&self, credit: &CreditConfig, link: Rate) -> Option<Rate> {
-        let queue = self.host_plan.queue_of_class[credit.credit_class.class()];
-        self.host_plan.queues[usize::from(queue)].shaper.map(|shaper| shaper.rate.at(link))
     }
 
     /// The flows of all groups by start time. Only files that changed since the scenario was resolved can fail.
@@ -230,6 +163,16 @@ impl Resolved {
     /// What each group offers to links on average.
     pub(super) fn offered(&self) -> Result<Vec<Offered>, TrafficError> {
         self.with_groups(offered)
+    }
+
+    /// The links of one path between two hosts.
+    pub(super) fn path(&self, source: u32, destination: u32) -> impl Iterator<Item = &Link> {
+        let (mut node, destination) = (NodeId(source), NodeId(destination));
+        std::iter::from_fn(move || {
+            let link = self.topology.link(*self.routing.next_links(node, destination).first()?);
+            node = link.to;
+            Some(link)
+        })
     }
 
     fn with_groups<T>(&self, act: impl FnOnce(&[TrafficGroup<'_>], &Environment<'_>) -> T) -> T {

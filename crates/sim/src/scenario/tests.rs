@@ -1,6 +1,10 @@
 use std::path::Path;
 
+use pliant_proto::congestion::CongestionControl;
+use pliant_proto::contract::Contract;
+
 use super::*;
+use crate::families::{OracleSpec, TransportName};
 
 const SMALL: &str = r#"
 duration = "1ms"
@@ -45,6 +49,11 @@ fn resolve(text: &str) -> Result<Resolved, ScenarioError> {
 fn set(text: &str, overrides: &[&str]) -> Result<Resolved, ScenarioError> {
     let overrides = overrides.iter().map(|text| Override::parse("--set", text)).collect::<Result<Vec<_>, _>>()?;
     parse(text)?.with(&overrides)?.resolve()
+}
+
+/// A setting of a group, as the resolved scenario writes it.
+fn setting(resolved: &Resolved, group: &str, table: &str, key: &str) -> Option<toml::Value> {
+    resolved.spec.traffic[group].tables.get(table)?.get(key).cloned()
 }
 
 fn message<T>(result: Result<T, ScenarioError>) -> String {
@@ -107,9 +116,8 @@ queues.queue = [{ name = "high", classes = [0], limit = "1MB" }, { name = "low",
     let resolved = scenario.with(&written).and_then(|scenario| scenario.resolve()).unwrap();
     let names: Vec<&str> = resolved.spec.queues.queue.iter().map(|queue| queue.name.as_str()).collect();
     assert_eq!(names, ["high", "low"]);
-    let (web, backup) = (&resolved.spec.traffic["web"], &resolved.spec.traffic["backup"]);
-    assert!(web.reflex.is_some());
-    assert_eq!(backup.tcp.as_ref().unwrap().min_rto.unwrap().to_string(), "5ms");
+    assert!(resolved.spec.traffic["web"].tables.contains_key("reflex"));
+    assert_eq!(setting(&resolved, "backup", "tcp", "min_rto"), Some("5ms".into()));
 }
 
 /// A group whose flows all start in the warm-up has no statistics, and the user is told why.
@@ -232,7 +240,7 @@ fn overrides() {
         set(SMALL, &["load=0.25", "seed=9", "duration=2ms", "queues.plan=dwrr-4-1", "backup.tcp.ack_every=1"]);
     let resolved = resolved.unwrap();
     assert_eq!((resolved.spec.seed, resolved.switch_plan.queues[0].weight), (9, 4));
-    assert_eq!(resolved.spec.traffic["backup"].tcp.as_ref().unwrap().ack_every, Some(1));
+    assert_eq!(setting(&resolved, "backup", "tcp", "ack_every"), Some(1.into()));
     for (change, expected) in [
         (
             "min_share=1",
@@ -255,9 +263,9 @@ fn overrides() {
 fn settings_of_all_groups_give_way_to_those_of_one() {
     let text = SMALL.replace("[traffic.web]", "[transport]\nmin_rto = \"2ms\"\nhystart = true\n\n[traffic.web]");
     let resolved = resolve(&text).unwrap();
-    let min_rto = |group: &str| resolved.spec.traffic[group].tcp.as_ref().unwrap().min_rto.unwrap().to_string();
-    assert_eq!((min_rto("web"), min_rto("backup")), ("2ms".to_owned(), "5ms".to_owned()));
-    assert_eq!(resolved.spec.traffic["web"].tcp.as_ref().unwrap().hystart, None, "DCTCP does not have it");
+    let min_rto = |group: &str| setting(&resolved, group, "tcp", "min_rto");
+    assert_eq!((min_rto("web"), min_rto("backup")), (Some("2ms".into()), Some("5ms".into())));
+    assert_eq!(setting(&resolved, "web", "tcp", "hystart"), None, "DCTCP does not have it");
     let broken = message(resolve(&text.replace("hystart = true", "gain = 2.0")));
     assert!(broken.starts_with("small.toml:13: `transport.gain`: must lie in (0, 1]"), "{broken}");
 }
@@ -392,39 +400,25 @@ fn every_key_is_documented() {
         ("Queues", values_of::<Scheduler>()),
         ("Queues", PRESETS.iter().map(|(name, _)| (*name).to_owned()).collect()),
         ("Queue", keys_of::<QueueSpec>(None)),
-        ("Queue", [keys_of::<ShaperSpec>(None), values_of::<DisciplineName>()].concat()),
+        ("Queue", keys_of::<ShaperSpec>(None)),
+        ("Queue", DisciplineName::BUILT_IN.map(|name| name.name().to_owned()).to_vec()),
         ("ecn", keys_of::<ThresholdSpec>(None)),
         ("ecn", [values_of::<At>(), values_of::<Of>(), values_of::<NotEct>()].concat()),
         ("red", keys_of::<RedSpec>(None)),
-        ("Traffic groups", group::GROUP_KEYS.map(str::to_owned).to_vec()),
-        ("Traffic groups", [keys_of::<ContractSpec>(None), keys_of::<UdpSpec>(None)].concat()),
+        ("Traffic groups", file::group::GROUP_KEYS.map(str::to_owned).to_vec()),
+        ("Traffic groups", keys_of::<ContractSpec>(None)),
         ("Deployment", keys_of::<DeploymentSpec>(None)),
         ("Deployment", [values_of::<Unit>(), values_of::<Order>()].concat()),
-        ("Credit settings", keys_of::<CreditSpec>(None)),
-        ("Credit settings", [values_of::<Variant>(), values_of::<FeedbackName>()].concat()),
-        ("Credit settings", [values_of::<SplittingName>(), values_of::<LossCutName>()].concat()),
-        ("Cross-queue congestion notification", keys_of::<CrossQueueSpec>(None)),
-        ("Near-Opt", [keys_of::<OracleSpec>(None), keys_of::<NearOptSpec>(None)].concat()),
-        ("Traffic groups", TransportName::ALL.map(|name| name.name().to_owned()).to_vec()),
-        ("Traffic groups", keys_of::<PFabricSpec>(None)),
-        ("Push settings", [keys_of::<PushSpec>(None), values_of::<WeightsName>()].concat()),
+        ("Near-Opt", keys_of::<OracleSpec>(None)),
         ("Losses", keys_of::<LossSpec>(None)),
-        ("NDP settings", keys_of::<NdpSpec>(None)),
-        ("Homa settings", keys_of::<HomaSpec>(None)),
-        ("SCDP settings", keys_of::<ScdpSpec>(None)),
         ("Queue", keys_of::<TrimSpec>(None)),
-        ("DCCP settings", [keys_of::<DccpSpec>(None), values_of::<AckRatioBy>()].concat()),
         ("messages", [keys_of::<MessagesSpec>(None), values_of::<GapLaw>()].concat()),
-        ("ATP settings", keys_of::<AtpSpec>(None)),
-        ("ATP settings", [values_of::<ProfileName>(), values_of::<VariantName>(), values_of::<OrderName>()].concat()),
-        ("reflex", [keys_of::<ReflexSpec>(None), values_of::<GiveWayName>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
         ("incast", [values_of::<ReceiverOrder>(), values_of::<LoadCounts>()].concat()),
         ("objects", values_of::<ReceiverOrder>()),
         ("periodic", values_of::<DestinationChoice>()),
         ("flows", keys_of::<LongFlow>(None)),
         ("Flow sizes", crate::workload::BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect()),
-        ("TCP settings", [keys_of::<TcpSpec>(None), values_of::<EcnEcho>(), values_of::<DelayExtremes>()].concat()),
     ];
     sections.extend(topologies.iter().map(|kind| ("Topology", keys_of::<TopologySpec>(Some(kind)))));
     sections.extend(traffics.iter().map(|kind| (kind.as_str(), keys_of::<TrafficSpec>(Some(kind)))));
@@ -446,8 +440,8 @@ fn near_opt_has_its_settings() {
     let text =
         SMALL.replace("load = 0.5\n", "load = 0.5\ntransport = \"near-opt\"\nnear_opt = { min_rto = \"2ms\" }\n");
     let resolved = resolve(&text).unwrap();
-    assert!(matches!(resolved.groups[0].carrier, Carrier::NearOpt(_)));
-    assert!(resolved.spec.traffic["web"].tcp.is_none());
+    assert!(resolved.groups[0].transport.facts().asks_oracle);
+    assert!(!resolved.spec.traffic["web"].tables.contains_key("tcp"));
     let written = resolved.to_toml();
     for line in ["[oracle]\ninterval = \"25us\"", "min_rto = \"2ms\"", "initial_rto = \"10ms\""] {
         assert!(written.contains(line), "{line} in\n{written}");
@@ -471,8 +465,9 @@ fn delay_based_transports_have_their_settings() {
         ("dctcp", false, &["initial_window = 10", "gain = 0.0625"]),
     ] {
         let resolved = with(transport, "").unwrap();
-        let Carrier::Tcp(carrier) = &resolved.groups[0].carrier else { panic!("TCP") };
-        assert_eq!(carrier.config.one_way_delay, asks, "{transport}");
+        let controller = TransportName::find(transport).unwrap();
+        let controller = controller.family().controller(controller).unwrap().controller(1460, &Contract::default());
+        assert_eq!(controller.needs_one_way_delay(), asks, "{transport}");
         let text = resolved.to_toml();
         for line in lines {
             assert!(text.contains(line), "{transport}: {line} in\n{text}");
@@ -527,8 +522,8 @@ fn hosts_in_step_at_a_tail_drop_queue_are_warned_of() {
 /// Of several keys that end alike, a short one means the one that the file writes.
 #[test]
 fn a_short_key_means_what_the_file_writes() {
-    assert_eq!(set(SMALL, &["class=2", "queues.plan=dwrr-4-2-1"]).unwrap().spec.traffic["backup"].class, 2);
-    assert_eq!(set(SMALL, &["weight=0.5"]).unwrap().spec.traffic["backup"].contract.weight, 0.5);
+    assert_eq!(set(SMALL, &["class=2", "queues.plan=dwrr-4-2-1"]).unwrap().spec.traffic["backup"].keys.class, 2);
+    assert_eq!(set(SMALL, &["weight=0.5"]).unwrap().spec.traffic["backup"].keys.contract.weight, 0.5);
     let both = SMALL.replace("load = 0.5", "load = 0.5\nclass = 0");
     assert!(message(set(&both, &["class=1"])).contains("may mean `traffic.backup.class`, `traffic.web.class`"));
 }

@@ -8,6 +8,7 @@ use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
+use super::spec::TopologyKind;
 use super::spec::check_count;
 use super::{LinkSpec, Topology, TopologyError};
 
@@ -49,6 +50,18 @@ pub(super) const NEAR: [(u32, u32); 28] = [
 /// Links between continents.
 pub(super) const FAR: [(u32, u32); 12] =
     [(1, 5), (3, 5), (3, 6), (4, 5), (4, 6), (6, 12), (7, 16), (8, 12), (10, 15), (11, 12), (11, 14), (11, 15)];
+
+/// For lists.
+pub(super) const KIND: TopologyKind = TopologyKind {
+    name: "b4",
+    description: "Google's wide-area network: 18 sites on 4 continents, the 40 links of it that are known",
+    example: r#"[topology]
+kind = "b4"
+hosts_per_site = 1
+host_link = { rate = "10Gbit/s", delay = "10us" }
+rate = "1Gbit/s"
+"#,
+};
 
 /// Host `h` sits at site `h / hosts_per_site`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

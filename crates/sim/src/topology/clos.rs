@@ -4,8 +4,24 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
+use super::spec::TopologyKind;
 use super::spec::check_count;
 use super::{LinkSpec, Topology, TopologyError};
+
+/// For lists.
+pub(super) const KIND: TopologyKind = TopologyKind {
+    name: "clos",
+    description: "three tiers with pods, of any sizes",
+    example: r#"[topology]
+kind = "clos"
+pods = 4
+racks_per_pod = 2
+aggs_per_pod = 2
+hosts_per_rack = 6
+cores = 4
+host_link = { rate = "10Gbit/s", delay = "1us" }
+"#,
+};
 
 /// Every rack connects to every aggregation switch of its pod; core `c` connects to aggregation switch
 /// `c % aggs_per_pod` of every pod. Oversubscription follows from the sizes.

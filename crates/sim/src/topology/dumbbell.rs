@@ -4,8 +4,21 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
+use super::spec::TopologyKind;
 use super::spec::check_count;
 use super::{LinkSpec, Topology, TopologyError};
+
+/// For lists.
+pub(super) const KIND: TopologyKind = TopologyKind {
+    name: "dumbbell",
+    description: "pairs of hosts across one bottleneck",
+    example: r#"[topology]
+kind = "dumbbell"
+pairs = 4
+edge_link = { rate = "10Gbit/s", delay = "1us" }
+bottleneck_link = { rate = "10Gbit/s", delay = "10us" }
+"#,
+};
 
 /// Hosts `0..pairs` on the left switch, `pairs..2 * pairs` on the right one, one cable between the switches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,8 +10,19 @@ use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
+use super::spec::TopologyKind;
 use super::{EdgeError, LinkSpec, Topology, TopologyError};
 use crate::text_file;
+
+/// For lists.
+pub(super) const KIND: TopologyKind = TopologyKind {
+    name: "edge-list",
+    description: "cables listed in a CSV file under the header `from,to,rate,delay`; names that begin with `host` are hosts",
+    example: r#"[topology]
+kind = "edge-list"
+file = "cables.csv"
+"#,
+};
 
 /// One line per cable under the header `from,to,rate,delay`, such as `host0,leaf0,10Gbit/s,1us`; a line stands for
 /// both directions. A name that begins with `host` is a host, every other name is a switch; nodes are numbered as they
@@ -29,9 +40,9 @@ pub struct EdgeList {
 const HEADER: [&str; 4] = ["from", "to", "rate", "delay"];
 
 impl EdgeList {
-    /// Builds it; the file is relative to `base_dir`.
-    pub fn build(&self, base_dir: &Path) -> Result<Topology, TopologyError> {
-        let file = base_dir.join(&self.file);
+    /// Builds it; a relative path starts from the working folder.
+    pub fn build(&self) -> Result<Topology, TopologyError> {
+        let file = self.file.clone();
         match text_file::open(&file) {
             Ok(reader) => self.build_from(reader, file),
             Err(source) => Err(TopologyError::Read { file, source }),

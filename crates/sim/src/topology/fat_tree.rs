@@ -3,8 +3,20 @@
 use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
+use super::spec::TopologyKind;
 use super::spec::check_range;
 use super::{Clos, LinkSpec, Topology, TopologyError};
+
+/// For lists.
+pub(super) const KIND: TopologyKind = TopologyKind {
+    name: "fat-tree",
+    description: "three tiers of equal k-port switches, nowhere oversubscribed",
+    example: r#"[topology]
+kind = "fat-tree"
+k = 8
+link = { rate = "10Gbit/s", delay = "1us" }
+"#,
+};
 
 /// k³/4 hosts, k pods of k/2 edge and k/2 aggregation switches, k²/4 core switches; all links alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,23 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
+use super::spec::TopologyKind;
 use super::spec::check_count;
 use super::{LinkSpec, Topology, TopologyError};
+
+/// For lists.
+pub(super) const KIND: TopologyKind = TopologyKind {
+    name: "leaf-spine",
+    description: "two tiers: every leaf connects to every spine",
+    example: r#"[topology]
+kind = "leaf-spine"
+leaves = 4
+spines = 2
+hosts_per_leaf = 8
+host_link = { rate = "10Gbit/s", delay = "1us" }
+fabric_link = { rate = "40Gbit/s", delay = "1us" }
+"#,
+};
 
 /// Host `h` sits at leaf `h / hosts_per_leaf`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,11 +4,24 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
+use super::spec::TopologyKind;
 use super::spec::check_range;
 use super::{LinkSpec, Topology, TopologyError};
 
 /// With the two hosts' links 255.
 const MAX_HOPS: u64 = 253;
+
+/// For lists.
+pub(super) const KIND: TopologyKind = TopologyKind {
+    name: "parking-lot",
+    description: "a row of switches: one long pair, and one pair per hop",
+    example: r#"[topology]
+kind = "parking-lot"
+hops = 3
+edge_link = { rate = "10Gbit/s", delay = "1us" }
+bottleneck_link = { rate = "10Gbit/s", delay = "1us" }
+"#,
+};
 
 /// `hops` cables join `hops + 1` switches in a row. Hosts 0 and 1 sit at the two ends; hosts `2 + 2h` and `3 + 2h` sit
 /// at the two ends of hop `h`.

@@ -1,51 +1,22 @@
 //! The `topology` table of a scenario file.
 
 use std::ops::RangeInclusive;
-use std::path::Path;
 
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use super::{B4, Clos, Dumbbell, EdgeList, FatTree, LeafSpine, MAX_HOSTS, ParkingLot, Star, Topology, TopologyError};
+use super::{MAX_HOSTS, TopologyError};
 
-/// Which topology, and its sizes: the table `topology` of a scenario, told apart by `kind`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum TopologySpec {
-    /// Pairs of hosts across one bottleneck.
-    Dumbbell(Dumbbell),
-    /// Hosts around one switch: "one big switch".
-    #[serde(alias = "one-big-switch")]
-    Star(Star),
-    /// A row of switches, one long pair and one pair per hop.
-    ParkingLot(ParkingLot),
-    /// Two tiers: every leaf connects to every spine.
-    LeafSpine(LeafSpine),
-    /// Three tiers of equal k-port switches, nowhere oversubscribed.
-    FatTree(FatTree),
-    /// Three tiers with pods, of any sizes.
-    Clos(Clos),
-    /// Google's wide-area network, as far as it is known.
-    B4(B4),
-    /// Cables listed in a CSV file.
-    EdgeList(EdgeList),
-}
-
-impl TopologySpec {
-    /// Builds the topology; file names are relative to `base_dir`.
-    pub fn build(&self, base_dir: &Path) -> Result<Topology, TopologyError> {
-        match self {
-            Self::Dumbbell(spec) => spec.build(),
-            Self::Star(spec) => spec.build(),
-            Self::ParkingLot(spec) => spec.build(),
-            Self::LeafSpine(spec) => spec.build(),
-            Self::FatTree(spec) => spec.build(),
-            Self::Clos(spec) => spec.build(),
-            Self::B4(spec) => spec.build(),
-            Self::EdgeList(spec) => spec.build(base_dir),
-        }
-    }
+/// A topology that scenarios can name.
+#[derive(Clone, Copy, Debug)]
+pub struct TopologyKind {
+    /// Its name: the value of `kind`.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub description: &'static str,
+    /// A table `topology` to copy.
+    pub example: &'static str,
 }
 
 /// A kind of cable: `{ rate = "10Gbit/s", delay = "1us" }`. Both directions are alike.

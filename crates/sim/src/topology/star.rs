@@ -4,8 +4,20 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Size};
+use super::spec::TopologyKind;
 use super::spec::check_range;
 use super::{LinkSpec, MAX_HOSTS, Topology, TopologyError};
+
+/// For lists.
+pub(super) const KIND: TopologyKind = TopologyKind {
+    name: "star",
+    description: "hosts around one switch",
+    example: r#"[topology]
+kind = "star"
+hosts = 40
+link = { rate = "10Gbit/s", delay = "10us" }
+"#,
+};
 
 /// `hosts` hosts on one switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

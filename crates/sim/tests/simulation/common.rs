@@ -10,6 +10,7 @@ use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, Scope, Threshold
 use pliant_proto::switch::queue::QueueCounters;
 use pliant_proto::switch::{Link, QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
+use pliant_proto::transport::any::{AnyAnswer, AnyRequest, Member};
 use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
@@ -61,11 +62,18 @@ macro_rules! either {
 }
 
 impl<C: CongestionControl> Transport for Endpoint<C> {
+    type Request = AnyRequest;
+    type Answer = AnyAnswer;
+
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         either!(self, transport => transport.handle_packet(now, packet, sack));
     }
-    fn handle_command(&mut self, now: Instant, command: Command) {
-        either!(self, transport => transport.handle_command(now, command));
+    fn handle_command(&mut self, now: Instant, command: Command<AnyAnswer>) {
+        either!(self, transport => {
+            if let Some(command) = command.filter_map_answer(|answer| answer.try_into().ok()) {
+                transport.handle_command(now, command);
+            }
+        });
     }
     fn handle_timeout(&mut self, now: Instant) {
         either!(self, transport => transport.handle_timeout(now));
@@ -76,8 +84,8 @@ impl<C: CongestionControl> Transport for Endpoint<C> {
     fn sack_blocks(&self) -> &SackBlocks {
         either!(self, transport => transport.sack_blocks())
     }
-    fn poll_event(&mut self) -> Option<Event> {
-        either!(self, transport => transport.poll_event())
+    fn poll_event(&mut self) -> Option<Event<AnyRequest>> {
+        either!(self, transport => transport.poll_event().map(|event| event.map_request(AnyRequest::from)))
     }
     fn poll_timeout(&self) -> Option<Deadline> {
         either!(self, transport => transport.poll_timeout())
@@ -172,7 +180,7 @@ impl TestBed {
     }
 
     /// A run of `flows`, sorted by start; `pair` makes the two sides of each.
-    pub(crate) fn start<'a, T: Transport, R: Recorder>(
+    pub(crate) fn start<'a, T: Member, R: Recorder>(
         &'a self,
         flows: &'a [FlowSpec],
         mut pair: impl FnMut(&FlowSpec) -> (T, T) + 'a,
@@ -209,7 +217,7 @@ impl TestBed {
     }
 
     /// Runs `flows` until `end`, or until nothing is left to happen.
-    pub(crate) fn run<T: Transport, R: Recorder>(
+    pub(crate) fn run<T: Member, R: Recorder>(
         &self,
         flows: &[FlowSpec],
         pair: impl FnMut(&FlowSpec) -> (T, T),

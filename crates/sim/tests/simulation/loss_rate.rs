@@ -30,12 +30,15 @@ struct Lossy<T, F> {
 }
 
 impl<T: Transport, F: FnMut() -> bool> Transport for Lossy<T, F> {
+    type Request = T::Request;
+    type Answer = T::Answer;
+
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         if packet.payload() == 0 || !(self.loses)() {
             self.transport.handle_packet(now, packet, sack);
         }
     }
-    fn handle_command(&mut self, now: Instant, command: Command) {
+    fn handle_command(&mut self, now: Instant, command: Command<T::Answer>) {
         self.transport.handle_command(now, command);
     }
     fn handle_timeout(&mut self, now: Instant) {
@@ -47,7 +50,7 @@ impl<T: Transport, F: FnMut() -> bool> Transport for Lossy<T, F> {
     fn sack_blocks(&self) -> &SackBlocks {
         self.transport.sack_blocks()
     }
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<T::Request>> {
         self.transport.poll_event()
     }
     fn poll_timeout(&self) -> Option<Deadline> {

@@ -13,7 +13,7 @@ use pliant_proto::rng::Stream;
 use pliant_proto::switch::plan::SchedulerConfig;
 use pliant_proto::switch::{QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::any::{AnyAnswer, AnyRequest, AnyTransport};
 use pliant_proto::transport::near_opt::{NearOptConfig, NearOptReceiver, NearOptSender};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::transport::udp::{UdpConfig, UdpReceiver, UdpSender};
@@ -46,13 +46,16 @@ struct Noted {
 }
 
 impl Transport for Noted {
+    type Request = AnyRequest;
+    type Answer = AnyAnswer;
+
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         if let (Some(log), Body::Data { .. }) = (&self.log, packet.body()) {
             log.borrow_mut().push((now, packet.wire_bytes));
         }
         self.inner.handle_packet(now, packet, sack);
     }
-    fn handle_command(&mut self, now: Instant, command: Command) {
+    fn handle_command(&mut self, now: Instant, command: Command<AnyAnswer>) {
         self.inner.handle_command(now, command);
     }
     fn handle_timeout(&mut self, now: Instant) {
@@ -64,7 +67,7 @@ impl Transport for Noted {
     fn sack_blocks(&self) -> &SackBlocks {
         self.inner.sack_blocks()
     }
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<AnyRequest>> {
         self.inner.poll_event()
     }
     fn poll_timeout(&self) -> Option<Deadline> {

@@ -1,11 +1,12 @@
 //! Order of arrival: on one path, packets of one class never overtake each other; sprayed ones do.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use pliant_proto::congestion::Algorithm;
-use pliant_proto::packet::{Body, Flags, Packet, SackBlocks, TrafficClass, WireFormat};
+use pliant_proto::packet::{Body, DataFlags, Packet, SackBlocks, TrafficClass, WireFormat};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::marker::{MarkAt, MarkerConfig};
 use pliant_proto::switch::plan::SchedulerConfig;
@@ -37,6 +38,9 @@ enum Probe {
 }
 
 impl Transport for Probe {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     fn handle_packet(&mut self, _: Instant, packet: &Packet, _: &SackBlocks) {
         let (Self::Receiver { next, arrivals }, Body::Data { seq, .. }) = (self, packet.body()) else { return };
         let next = &mut next[packet.traffic_class.class()];
@@ -63,7 +67,7 @@ impl Transport for Probe {
         *next_at = Some(now.after(if burst { Span::ZERO } else { Span::from_ns(stream.below(10_000)) }));
         let class = TrafficClass::new(stream.below(u64::from(CLASSES)) as u8);
         let len = 1 + stream.below(u64::from(MSS)) as u16;
-        let body = Body::Data { seq: *number, sent_at: now, len, flags: Flags::NONE };
+        let body = Body::Data { seq: *number, sent_at: now, len, flags: DataFlags::NONE };
         Some(Packet::new(class, WireFormat::ETHERNET.wire_bytes(len), body))
     }
 

@@ -269,7 +269,7 @@ fn weight_one_beside_dctcp() {
             flow.start = Instant::ZERO.after(Span::from_ns(13_700 * u64::from(flow.source)));
         }
         let pair = |flow: &FlowSpec| match flow.source {
-            0 => tcp(&config, wfcc),
+            0 => tcp(&config, wfcc.clone()),
             _ => tcp(&config, Algorithm::Dctcp.controller(MSS)),
         };
         let outcome = bed.run(&flows, pair, watch, at_ms(1100));
@@ -324,7 +324,7 @@ proptest! {
         let config = Arc::new(TcpConfig { ecn: controller.ecn_mode(), ..TcpConfig::default() });
         let bed = TestBed::new(topology, plan, &config);
         let pair = |spec: &FlowSpec| {
-            let mut sender = TcpSender::new(Arc::clone(&config), controller);
+            let mut sender = TcpSender::new(Arc::clone(&config), controller.clone());
             if let Some(contract) = contracts[usize::from(spec.group)] {
                 let give_way = GiveWay::Queue { high: TrafficClass::new(0), low: TrafficClass::new(1) };
                 let interval = Span::from_us(interval_us);

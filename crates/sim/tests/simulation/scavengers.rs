@@ -75,7 +75,7 @@ fn tcp_lp_leaves_the_link_to_reno() {
             let controller = |group| -> AnyController {
                 match group {
                     0 => Algorithm::Reno.controller(MSS),
-                    _ => TcpLp::new(TcpLpConfig { extremes, ..TcpLpConfig::default() }, MSS).into(),
+                    _ => TcpLp::new(TcpLpConfig { delay_extremes: extremes, ..TcpLpConfig::default() }, MSS).into(),
                 }
             };
             let pair = |group| tcp(&config(group == 1), controller(group));
@@ -95,7 +95,7 @@ fn tcp_lp_leaves_the_link_to_reno() {
 #[test]
 fn tcp_lp_alone() {
     for (extremes, expected) in [(Extremes::Paper, 0.98..=1.001), (Extremes::Linux, 0.4..=0.7)] {
-        let controller = || TcpLp::new(TcpLpConfig { extremes, ..TcpLpConfig::default() }, MSS);
+        let controller = || TcpLp::new(TcpLpConfig { delay_extremes: extremes, ..TcpLpConfig::default() }, MSS);
         let outcome = run(1, 100, Span::ZERO, (500, 2000), |_| tcp(&config(true), controller()));
         let shares = shares(&outcome, 2000);
         println!("{extremes:?}: {shares:.4?}");

@@ -99,7 +99,7 @@ fn two_sources_share_an_object_by_their_rates() {
     std::fs::create_dir_all(&directory).expect("a folder");
     let cables = "from,to,rate,delay\nhost0,s,2Gbit/s,2us\nhost1,s,4Gbit/s,2us\nhost2,s,10Gbit/s,2us\n";
     std::fs::write(directory.join("cables.csv"), cables).expect("a file");
-    let topology = EdgeList { file: "cables.csv".into(), host_delay: Span::default() }.build(&directory);
+    let topology = EdgeList { file: directory.join("cables.csv"), host_delay: Span::default() }.build();
     std::fs::remove_dir_all(&directory).expect("it was there");
     let topology = topology.expect("a network");
 

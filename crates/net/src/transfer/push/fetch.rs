@@ -13,15 +13,17 @@ use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
-use super::message::{Offered, Order, Request};
-use super::object::{Incoming, Object, SharedObject, open_sink};
+use super::message::{Offered, PushNotice, Request};
+use super::object::{FetchApplication, Object, SharedObject, open_sink};
+use crate::clock::Clock;
 use crate::connection::{Closed, ConnectionId, Event, Refused};
-use crate::driver::{Clock, Driver, Link, Service};
-use crate::transfer::send::{calling, path_to};
-use crate::transfer::{
-    CODE_DONE, CODE_FAILED, CODE_INTERRUPTED, NAP, PROGRESS_INTERVAL, Progress, Settings, Target, TransferError,
-    hold_hash,
-};
+use crate::driver::{ConnectionHandler, Driver, Session};
+use crate::transfer::close_code;
+use crate::transfer::error::TransferError;
+use crate::transfer::hash::check_hash;
+use crate::transfer::output::Target;
+use crate::transfer::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
+use crate::transfer::settings::Settings;
 
 /// About as many bytes has a block: small enough to be decoded in passing, in a few milliseconds.
 const BLOCK_BYTES: u32 = 2 << 20;
@@ -88,22 +90,22 @@ pub fn fetch(
         return Err(TransferError::Sources("sources must all have IPv4 or all IPv6 addresses"));
     }
     distinct.iter().try_for_each(|source| settings.check(*source))?;
-    let symbol = path_to(first, settings).payload(settings.flow.mtu);
+    let symbol = settings.path_to(first).payload(settings.flow.mtu);
     let block_symbols = (BLOCK_BYTES / u32::from(symbol)).max(1);
     let slots = distinct.len().min(MAX_SLOTS) as u8;
     let window = (settings.flow.receive_buffer / u64::from(slots)).min(u32::MAX.into()) as u32;
     let request = Request { symbol, block_symbols, slots, window };
-    let config = request.config(&settings.flow, path_to(first, settings)).map_err(TransferError::Flow)?;
+    let config = request.config(&settings.flow, settings.path_to(first)).map_err(TransferError::Flow)?;
     let socket_error = |error| TransferError::Socket { address: first, error };
     let farthest = distinct.iter().find(|source| !source.ip().is_loopback()).unwrap_or(&first);
-    let mut driver = calling::<Incoming>(settings, *farthest)?;
+    let mut driver = settings.driver_to::<FetchApplication>(*farthest)?;
     let request = request.encode();
     let call = |address| {
         let connection = driver.connect(address, &request).map_err(TransferError::Connect)?;
-        Ok(Call { address, connection, ended: None, told: false, left: None })
+        Ok(SourceConnection { address, connection, ended: None, told: false, left: None })
     };
     let calls = distinct.into_iter().map(call).collect::<Result<Vec<_>, TransferError>>()?;
-    let mut caller = Caller {
+    let mut handler = FetchHandler {
         target,
         config,
         clock: driver.clock(),
@@ -117,21 +119,21 @@ pub fn fetch(
     };
     let (started, mut told_at) = (driver.now(), driver.now());
     loop {
-        driver.turn(&mut caller, NAP).map_err(socket_error)?;
+        driver.run_once(&mut handler, MAX_SLEEP).map_err(socket_error)?;
         let now = driver.now();
         if interrupted.load(Ordering::Relaxed) {
-            caller.close(&mut driver, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
+            handler.close(&mut driver, close_code::INTERRUPTED, "interrupted").map_err(socket_error)?;
             return Err(TransferError::Interrupted);
         }
-        caller.count_losses(now, &mut lost);
-        if caller.advance(now, &mut driver) {
+        handler.count_losses(now, &mut lost);
+        if handler.advance(now, &mut driver) {
             break;
         }
-        if let Some(error) = caller.problem() {
-            caller.close(&mut driver, CODE_FAILED, "it cannot go on").map_err(socket_error)?;
+        if let Some(error) = handler.problem() {
+            handler.close(&mut driver, close_code::FAILED, "it cannot go on").map_err(socket_error)?;
             return Err(error);
         }
-        if let Some(object) = caller.object.as_ref().filter(|_| now.since(told_at) >= PROGRESS_INTERVAL) {
+        if let Some(object) = handler.object.as_ref().filter(|_| now.since(told_at) >= PROGRESS_INTERVAL) {
             told_at = now;
             let object = object.borrow();
             progress(Progress { done_bytes: object.bytes(), total_bytes: Some(object.offered.bytes) });
@@ -139,17 +141,17 @@ pub fn fetch(
     }
     let elapsed = Duration::from_nanos(driver.clock().now().since(started).as_ps() / 1000);
     let refused = driver.refused();
-    caller.close(&mut driver, CODE_DONE, "").map_err(socket_error)?;
-    let sources = caller.calls.iter_mut().map(Call::outcome).collect();
-    let (offered, counts, kept, path) = match (caller.object, caller.empty) {
+    handler.close(&mut driver, close_code::DONE, "").map_err(socket_error)?;
+    let sources = handler.calls.iter_mut().map(SourceConnection::outcome).collect();
+    let (offered, counts, kept, path) = match (handler.object, handler.empty) {
         (Some(object), _) => {
             let object = Rc::into_inner(object).expect("no connection is left").into_inner();
             let (offered, counts, kept) = (object.offered.clone(), object.receiver.borrow().counts(), object.kept);
-            (offered, counts, kept, object.place()?)
+            (offered, counts, kept, object.commit()?)
         }
         (None, Some(offered)) => {
-            hold_hash(&offered.name, blake3::hash(&[]), offered.hash)?;
-            let path = open_sink(target, &offered)?.place()?;
+            check_hash(&offered.name, blake3::hash(&[]), offered.hash)?;
+            let path = open_sink(target, &offered)?.commit()?;
             (offered, ReceiverCounts::default(), 0, path)
         }
         (None, None) => unreachable!("it ends with a file or an error"),
@@ -159,21 +161,21 @@ pub fn fetch(
 }
 
 /// A connection to a source.
-type Inlet = Link<AnyTransport, Incoming>;
+type FetchSession = Session<AnyTransport, FetchApplication>;
 
 /// One source, called.
-struct Call {
+struct SourceConnection {
     address: SocketAddr,
     connection: ConnectionId,
     /// Why there is no connection any more, and whether the application knows.
     ended: Option<TransferError>,
     told: bool,
-    left: Option<Inlet>,
+    left: Option<FetchSession>,
 }
 
-impl Call {
+impl SourceConnection {
     fn outcome(&mut self) -> FromSource {
-        let statistics = self.left.take().map(|link| link.receiver_statistics()).unwrap_or_default();
+        let statistics = self.left.take().map(|session| session.receiver_statistics()).unwrap_or_default();
         FromSource {
             address: self.address,
             symbols: statistics.symbols,
@@ -185,29 +187,29 @@ impl Call {
 }
 
 /// The receiver's side of all connections, and the controller.
-struct Caller<'a> {
+struct FetchHandler<'a> {
     target: &'a Target,
     config: std::sync::Arc<PushConfig>,
     clock: Clock,
     /// A source's number is its place here.
-    calls: Vec<Call>,
+    calls: Vec<SourceConnection>,
     controller: Controller,
     weighting: Weighting,
     /// What is fetched, once the first source has told.
     object: Option<SharedObject>,
     /// It has no bytes.
     empty: Option<Offered>,
-    over: Vec<(ConnectionId, Option<Inlet>, Closed)>,
+    over: Vec<(ConnectionId, Option<FetchSession>, Closed)>,
     failed: Option<TransferError>,
 }
 
-impl Caller<'_> {
+impl FetchHandler<'_> {
     /// Forgets sources whose connections are over.
     fn count_losses(&mut self, now: Instant, lost: &mut impl FnMut(&TransferError)) {
-        for (connection, link, why) in std::mem::take(&mut self.over) {
+        for (connection, session, why) in std::mem::take(&mut self.over) {
             let Some(source) = self.calls.iter().position(|call| call.connection == connection) else { continue };
             let call = &mut self.calls[source];
-            call.left = link;
+            call.left = session;
             call.ended.get_or_insert(TransferError::ended(call.address, why));
             self.controller.remove_source(now, source as u64);
         }
@@ -220,7 +222,7 @@ impl Caller<'_> {
     }
 
     /// Lets the controller act; true once everything is here.
-    fn advance(&mut self, now: Instant, driver: &mut Driver<AnyTransport, Incoming>) -> bool {
+    fn advance(&mut self, now: Instant, driver: &mut Driver<AnyTransport, FetchApplication>) -> bool {
         let Some(object) = &self.object else { return self.empty.is_some() };
         let receiver = {
             let mut object = object.borrow_mut();
@@ -244,7 +246,7 @@ impl Caller<'_> {
                 Outgoing::Receiver(_, message) => receiver.borrow_mut().handle_message(message),
                 Outgoing::Source(_, source, order) => {
                     let to = self.calls[source as usize].connection;
-                    driver.notify(to, &Order::ToSource(order).encode());
+                    driver.notify(to, &PushNotice::ToSource(order).encode());
                 }
             }
         }
@@ -263,7 +265,12 @@ impl Caller<'_> {
         last.max_by_key(|error| !matches!(error, TransferError::NoAnswer { .. }))
     }
 
-    fn close(&mut self, driver: &mut Driver<AnyTransport, Incoming>, code: u8, reason: &str) -> std::io::Result<()> {
+    fn close(
+        &mut self,
+        driver: &mut Driver<AnyTransport, FetchApplication>,
+        code: u8,
+        reason: &str,
+    ) -> std::io::Result<()> {
         for call in self.calls.iter_mut().filter(|call| call.ended.is_none()) {
             call.left = driver.close(call.connection, code, reason)?;
         }
@@ -303,22 +310,22 @@ impl Caller<'_> {
     }
 }
 
-impl Service<AnyTransport, Incoming> for Caller<'_> {
+impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
     fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
         Err("this side fetches".into())
     }
 
-    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Inlet> {
+    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<FetchSession> {
         let Event::Connected { answer } = event else { return None };
         let source = self.calls.iter().position(|call| call.connection == connection)?;
         let object = self.answered(source, &answer)?;
         let receiver = object.borrow().receiver.clone();
         let peer = receiver.borrow_mut().add_peer();
         self.controller.add_source(now, TASK, Holding { source: source as u64, path: Vec::new() });
-        Some(Link::new(Incoming { object }).receiving(PushPort::new(receiver, peer).into()))
+        Some(Session::new(FetchApplication { object }).receiving(PushPort::new(receiver, peer).into()))
     }
 
-    fn closed(&mut self, connection: ConnectionId, link: Option<Inlet>, why: Closed) {
-        self.over.push((connection, link, why));
+    fn closed(&mut self, connection: ConnectionId, session: Option<FetchSession>, why: Closed) {
+        self.over.push((connection, session, why));
     }
 }

@@ -19,10 +19,12 @@ use std::sync::Arc;
 
 use pliant_proto::congestion::weighted_fair::WeightedFairConfig;
 use pliant_proto::transport::push::weights::LOW_WEIGHT;
-use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, Order as Deed, PushConfig, ToController, ToSource};
+use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, Order, PushConfig, ToController, ToSource};
 
-use super::MAX_BLOCK_BYTES;
 use crate::flow::{FlowError, FlowSettings, Path};
+
+/// Blocks of a file that is offered or fetched have at most so many bytes.
+const MAX_BLOCK_BYTES: u64 = 4 << 20;
 
 const REQUEST: u8 = 0x81;
 const OFFERED: u8 = 0x82;
@@ -122,7 +124,7 @@ pub struct Offered {
 impl Offered {
     /// As bytes; a long name is cut.
     pub fn encode(&self) -> Vec<u8> {
-        let name = crate::cut(&self.name, MAX_NAME_BYTES).as_bytes();
+        let name = crate::text::truncated(&self.name, MAX_NAME_BYTES).as_bytes();
         [&[OFFERED][..], &self.bytes.to_be_bytes(), self.hash.as_bytes(), name].concat()
     }
 
@@ -144,7 +146,7 @@ impl Offered {
 
 /// An order to a source, or that it has accepted one, as a notice.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Order {
+pub enum PushNotice {
     /// To a source.
     ToSource(ToSource),
     /// From a source.
@@ -156,7 +158,7 @@ pub enum Order {
     },
 }
 
-impl Order {
+impl PushNotice {
     /// The notice for the controller, if a source's message is one.
     pub(super) fn of(message: ToController) -> Option<Self> {
         match message {
@@ -169,13 +171,13 @@ impl Order {
     pub fn encode(&self) -> Vec<u8> {
         let (kind, number, rest) = match *self {
             Self::ToSource(ToSource { number, order }) => match order {
-                Deed::Push { slot, slots, sources, block, start, weight } => {
+                Order::Push { slot, slots, sources, block, start, weight } => {
                     let fields = [&[slot, slots, sources][..], &block.to_be_bytes(), &start.to_be_bytes()].concat();
                     (PUSH, number, [&fields[..], &weight.to_be_bytes()].concat())
                 }
-                Deed::Theta { weight } => (THETA, number, weight.to_be_bytes().to_vec()),
-                Deed::Pause => (PAUSE, number, Vec::new()),
-                Deed::Stop => (STOP, number, Vec::new()),
+                Order::Theta { weight } => (THETA, number, weight.to_be_bytes().to_vec()),
+                Order::Pause => (PAUSE, number, Vec::new()),
+                Order::Stop => (STOP, number, Vec::new()),
             },
             Self::Accepted { slot, number } => (ACCEPTED, number, vec![slot]),
         };
@@ -200,11 +202,11 @@ impl Order {
                 let (slot, slots, sources) = (bytes[5], bytes[6], bytes[7]);
                 let valid = slot < slots && slots <= MAX_SLOTS && (1..=MAX_SLOTS).contains(&sources);
                 let (block, start, weight) = (number(bytes, 8), number(bytes, 12), weight(bytes, 16)?);
-                valid.then_some(Deed::Push { slot, slots, sources, block, start, weight })?
+                valid.then_some(Order::Push { slot, slots, sources, block, start, weight })?
             }
-            THETA => Deed::Theta { weight: weight(bytes, 5)? },
-            PAUSE => Deed::Pause,
-            STOP => Deed::Stop,
+            THETA => Order::Theta { weight: weight(bytes, 5)? },
+            PAUSE => Order::Pause,
+            STOP => Order::Stop,
             _ => return Some(Self::Accepted { slot: bytes[5], number: number(bytes, 1) }),
         };
         Some(Self::ToSource(ToSource { number: number(bytes, 1), order }))
@@ -216,24 +218,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn orders() -> impl Strategy<Value = Deed> {
+    fn orders() -> impl Strategy<Value = Order> {
         let push = (0u8..32, 1u8..33, any::<u32>(), any::<u32>(), 0.5..1e9).prop_map(
-            |(slot, sources, block, start, weight)| Deed::Push { slot, slots: 32, sources, block, start, weight },
+            |(slot, sources, block, start, weight)| Order::Push { slot, slots: 32, sources, block, start, weight },
         );
-        prop_oneof![push, (0.5..1e9).prop_map(|weight| Deed::Theta { weight }), Just(Deed::Pause), Just(Deed::Stop)]
+        prop_oneof![push, (0.5..1e9).prop_map(|weight| Order::Theta { weight }), Just(Order::Pause), Just(Order::Stop)]
     }
 
     proptest! {
         /// What is said is heard; a byte more or less is nothing, nor is noise anything but what encodes to it.
         #[test]
         fn notices_round_trip(number in any::<u32>(), order in orders(), slot in any::<u8>(), noise: Vec<u8>) {
-            for notice in [Order::ToSource(ToSource { number, order }), Order::Accepted { slot, number }] {
+            for notice in [PushNotice::ToSource(ToSource { number, order }), PushNotice::Accepted { slot, number }] {
                 let bytes = notice.encode();
-                prop_assert_eq!(Order::decode(&bytes), Some(notice));
-                prop_assert_eq!(Order::decode(&bytes[..bytes.len() - 1]), None);
-                prop_assert_eq!(Order::decode(&[&bytes[..], &[0]].concat()), None);
+                prop_assert_eq!(PushNotice::decode(&bytes), Some(notice));
+                prop_assert_eq!(PushNotice::decode(&bytes[..bytes.len() - 1]), None);
+                prop_assert_eq!(PushNotice::decode(&[&bytes[..], &[0]].concat()), None);
             }
-            if let Some(order) = Order::decode(&noise) {
+            if let Some(order) = PushNotice::decode(&noise) {
                 prop_assert_eq!(order.encode(), noise);
             }
         }
@@ -260,8 +262,12 @@ mod tests {
         assert!(Request::decode(&offered.encode()).is_err());
         assert_eq!(Offered::decode(&Offered { bytes: u64::MAX, ..offered }.encode()), None);
         for weight in [f64::NAN, f64::INFINITY, 0.0, -1.0, 0.4] {
-            let order = Deed::Theta { weight };
-            assert_eq!(Order::decode(&Order::ToSource(ToSource { number: 0, order }).encode()), None, "{weight}");
+            let order = Order::Theta { weight };
+            assert_eq!(
+                PushNotice::decode(&PushNotice::ToSource(ToSource { number: 0, order }).encode()),
+                None,
+                "{weight}"
+            );
         }
     }
 }

@@ -9,16 +9,13 @@
 //! a few more, and one block that is being decoded. A source holds the intermediate symbols of few blocks, for all its
 //! receivers together.
 
+mod checkpoint;
 mod coding;
 mod fetch;
-mod kept;
 mod message;
 mod object;
 mod offer;
 
 pub use fetch::{Fetched, FromSource, fetch};
-pub use message::{Offered, Order, Request};
+pub use message::{Offered, PushNotice, Request};
 pub use offer::{Offer, Served};
-
-/// Blocks of a file that is offered or fetched have at most so many bytes.
-const MAX_BLOCK_BYTES: u64 = 4 << 20;

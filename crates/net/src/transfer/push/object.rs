@@ -8,21 +8,26 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pliant_proto::transport::Event;
-use pliant_proto::transport::push::{OPEN_BLOCKS, Partition, PushConfig, PushReceiver, SharedReceiver, ToController};
+use pliant_proto::transport::any::AnyRequest;
+use pliant_proto::transport::push::{
+    OPEN_BLOCKS, Partition, PushConfig, PushReceiver, PushRequest, SharedReceiver, ToController,
+};
 
+use super::checkpoint::Checkpoint;
 use super::coding::Block;
-use super::kept::Kept;
-use super::message::{Offered, Order};
-use crate::driver::{Application, Clock, Place};
-use crate::transfer::partial::placed_whole;
-use crate::transfer::receive::copy;
-use crate::transfer::whole::{Output, OutputError, path_in};
-use crate::transfer::{Announcement, Kind, Target, TransferError, hold_hash};
+use super::message::{Offered, PushNotice};
+use crate::clock::Clock;
+use crate::driver::{Application, PayloadLocation};
+use crate::transfer::announcement::{Announcement, Kind};
+use crate::transfer::error::{TransferError, copy};
+use crate::transfer::hash::check_hash;
+use crate::transfer::missing::committed_whole;
+use crate::transfer::output::{Output, OutputError, Target, path_in};
 
 /// Where a file goes that is fetched.
 pub(super) enum Sink {
     /// What is kept of it if it is cut off.
-    Kept(Kept),
+    Resumable(Checkpoint),
     /// Nowhere, or into a temporary file while another fetch keeps its blocks.
     Once(Output),
 }
@@ -34,9 +39,9 @@ pub(super) fn open_sink(target: &Target, offered: &Offered) -> Result<Sink, Tran
     let file = Announcement { kind, name, size, partial: false, hashed: false, min_delivery: 1.0, message_bytes };
     let opened = || {
         if let Some(path) = path_in(target, &file)? {
-            let kept = Kept::open(&path, &offered.hash).map_err(|error| OutputError::File(path, error))?;
+            let kept = Checkpoint::open(&path, &offered.hash).map_err(|error| OutputError::File(path, error))?;
             if let Some(kept) = kept {
-                return Ok(Sink::Kept(kept));
+                return Ok(Sink::Resumable(kept));
             }
         }
         Output::open(target, &file).map(Sink::Once)
@@ -53,12 +58,12 @@ pub(super) fn open_sink(target: &Target, offered: &Offered) -> Result<Sink, Tran
 
 impl Sink {
     /// Puts it into its place.
-    pub(super) fn place(self) -> Result<Option<PathBuf>, TransferError> {
-        let placed = match self {
-            Self::Kept(kept) => kept.place().map(Some),
-            Self::Once(output) => output.place(Kind::File),
+    pub(super) fn commit(self) -> Result<Option<PathBuf>, TransferError> {
+        let committed = match self {
+            Self::Resumable(kept) => kept.commit().map(Some),
+            Self::Once(output) => output.commit(Kind::File),
         };
-        placed.and_then(placed_whole).map_err(|(path, error)| TransferError::File { path, error })
+        committed.and_then(committed_whole).map_err(|(path, error)| TransferError::File { path, error })
     }
 }
 
@@ -101,7 +106,7 @@ impl Object {
         let symbol = config.symbol;
         let block_bytes = u64::from(config.block_symbols) * u64::from(symbol);
         let (kept, hasher) = match &mut sink {
-            Sink::Kept(kept) => kept
+            Sink::Resumable(kept) => kept
                 .resume(block_bytes, offered.bytes)
                 .map_err(|error| TransferError::File { path: kept.path().to_owned(), error })?,
             Sink::Once(_) => (0, blake3::Hasher::new()),
@@ -182,7 +187,7 @@ impl Object {
         let (written, path) = match &mut self.sink {
             Sink::Once(Output::Discarded) => return Ok(()),
             Sink::Once(Output::Temporary { file, path }) => (file.write_all(content), &**path),
-            Sink::Kept(kept) => (kept.write(content, &self.hasher), kept.path()),
+            Sink::Resumable(kept) => (kept.write(content, &self.hasher), kept.path()),
         };
         written.inspect_err(|error| {
             self.problem = Some(TransferError::File { path: path.to_owned(), error: copy(error) });
@@ -195,14 +200,14 @@ impl Object {
     }
 
     /// Puts it into its place, if it is what was offered.
-    pub(super) fn place(self) -> Result<Option<PathBuf>, TransferError> {
-        if let Err(error) = hold_hash(&self.offered.name, self.hasher.finalize(), self.offered.hash) {
-            if let Sink::Kept(kept) = self.sink {
+    pub(super) fn commit(self) -> Result<Option<PathBuf>, TransferError> {
+        if let Err(error) = check_hash(&self.offered.name, self.hasher.finalize(), self.offered.hash) {
+            if let Sink::Resumable(kept) = self.sink {
                 kept.discard();
             }
             return Err(error);
         }
-        self.sink.place()
+        self.sink.commit()
     }
 }
 
@@ -210,26 +215,26 @@ impl Object {
 pub(super) type SharedObject = Rc<RefCell<Object>>;
 
 /// What is at the end of one connection.
-pub(super) struct Incoming {
+pub(super) struct FetchApplication {
     pub(super) object: SharedObject,
 }
 
-impl Application for Incoming {
-    fn read(&mut self, _: Place, _: &mut [u8]) -> io::Result<()> {
+impl Application for FetchApplication {
+    fn read(&mut self, _: PayloadLocation, _: &mut [u8]) -> io::Result<()> {
         Ok(())
     }
 
-    fn write(&mut self, place: Place, payload: &[u8]) -> io::Result<()> {
-        match place {
-            Place::Symbol { block, symbol } => self.object.borrow_mut().keep(block, symbol, payload),
+    fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
+        match location {
+            PayloadLocation::Symbol { block, symbol } => self.object.borrow_mut().keep(block, symbol, payload),
             _ => Ok(()),
         }
     }
 
-    fn event(&mut self, event: Event) -> io::Result<()> {
+    fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
         match event {
-            Event::Decode { block } => self.object.borrow_mut().decode(block),
-            Event::ToController(message) => {
+            Event::Ask(AnyRequest::Push(PushRequest::Decode { block })) => self.object.borrow_mut().decode(block),
+            Event::Ask(AnyRequest::Push(PushRequest::Controller(message))) => {
                 self.object.borrow_mut().mail.push(message);
                 Ok(())
             }
@@ -238,7 +243,7 @@ impl Application for Incoming {
     }
 
     fn notice(&mut self, content: &[u8]) {
-        if let Some(Order::Accepted { slot, number }) = Order::decode(content) {
+        if let Some(PushNotice::Accepted { slot, number }) = PushNotice::decode(content) {
             self.object.borrow_mut().mail.push(ToController::Accepted { slot, number });
         }
     }

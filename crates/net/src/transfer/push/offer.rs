@@ -12,21 +12,25 @@ use std::time::Duration;
 
 use atomic_refcell::AtomicRefCell;
 use pliant_proto::time::Instant;
-use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::push::{Partition, PushSource, ToSource};
+use pliant_proto::transport::any::{AnyRequest, AnyTransport};
+use pliant_proto::transport::push::{Partition, PushRequest, PushSource, ToSource};
 use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
 
 use super::coding::Encoder;
-use super::message::{Offered, Order, Request};
+use super::message::{Offered, PushNotice, Request};
+use crate::clock::Clock;
 use crate::connection::{Closed, ConnectionId, Event};
-use crate::driver::{Application, Clock, Driver, Link, Place, Service};
-use crate::transfer::send::path_to;
+use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
+use crate::transfer::announcement::Kind;
+use crate::transfer::close_code;
+use crate::transfer::error::TransferError;
+use crate::transfer::progress::MAX_SLEEP;
+use crate::transfer::settings::Settings;
 use crate::transfer::source::{self, Source};
-use crate::transfer::{CODE_DONE, CODE_INTERRUPTED, Kind, NAP, Settings, TransferError};
 
 /// Blocks whose intermediate symbols are kept: those that four receivers have open, wherever they are.
 const ENCODERS: usize = 16;
-/// Orders that wait for the next turn; what is lost beyond is ordered again.
+/// Orders that wait for the next iteration; what is lost beyond is ordered again.
 const MAX_ORDERS: usize = 16;
 
 /// Who fetched what is offered.
@@ -43,14 +47,14 @@ pub struct Served {
 }
 
 /// A file, open, and its coding.
-struct Held {
+struct OfferedFile {
     file: File,
     path: PathBuf,
     offered: Offered,
     encoders: VecDeque<((Request, u32), Encoder)>,
 }
 
-impl Held {
+impl OfferedFile {
     fn open(path: &Path) -> Result<Self, TransferError> {
         let source = Source::open(path)?;
         let fail = |error| TransferError::File { path: path.into(), error };
@@ -71,7 +75,7 @@ impl Held {
         self.file.read_exact_at(&mut into[..there], offset)
     }
 
-    fn read_symbol(&mut self, ask: &Asked, block: u32, symbol: u32, into: &mut [u8]) -> io::Result<()> {
+    fn read_symbol(&mut self, ask: &Requested, block: u32, symbol: u32, into: &mut [u8]) -> io::Result<()> {
         let Request { symbol: bytes, block_symbols, .. } = ask.request;
         let start = u64::from(block) * u64::from(block_symbols) * u64::from(bytes);
         let symbols = ask.partition.symbols_of(block);
@@ -96,40 +100,40 @@ impl Held {
 }
 
 /// What a receiver asked for.
-struct Asked {
+struct Requested {
     request: Request,
     partition: Partition,
 }
 
 /// What is at the end of one connection.
-struct Outgoing {
+struct OfferApplication {
     to: SocketAddr,
-    held: Arc<AtomicRefCell<Held>>,
-    asked: Asked,
+    held: Arc<AtomicRefCell<OfferedFile>>,
+    asked: Requested,
     orders: VecDeque<ToSource>,
-    accepted: VecDeque<Order>,
+    accepted: VecDeque<PushNotice>,
     opened_at: Instant,
 }
 
-impl Application for Outgoing {
-    fn read(&mut self, place: Place, payload: &mut [u8]) -> io::Result<()> {
-        let Place::Symbol { block, symbol } = place else { unreachable!("a source sends symbols") };
+impl Application for OfferApplication {
+    fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
+        let PayloadLocation::Symbol { block, symbol } = location else { unreachable!("a source sends symbols") };
         self.held.borrow_mut().read_symbol(&self.asked, block, symbol, payload)
     }
 
-    fn write(&mut self, _: Place, _: &[u8]) -> io::Result<()> {
+    fn write(&mut self, _: PayloadLocation, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 
-    fn event(&mut self, event: TransportEvent) -> io::Result<()> {
-        if let TransportEvent::ToController(message) = event {
-            self.accepted.extend(Order::of(message));
+    fn event(&mut self, event: TransportEvent<AnyRequest>) -> io::Result<()> {
+        if let TransportEvent::Ask(AnyRequest::Push(PushRequest::Controller(message))) = event {
+            self.accepted.extend(PushNotice::of(message));
         }
         Ok(())
     }
 
     fn notice(&mut self, content: &[u8]) {
-        if let Some(Order::ToSource(order)) = Order::decode(content)
+        if let Some(PushNotice::ToSource(order)) = PushNotice::decode(content)
             && self.orders.len() < MAX_ORDERS
         {
             self.orders.push_back(order);
@@ -140,9 +144,9 @@ impl Application for Outgoing {
 /// Offers a file to all who [fetch](super::fetch) it. What its connections share belongs to one driver; the cell is atomic
 /// so that it may move to another thread.
 pub struct Offer {
-    driver: Driver<AnyTransport, Outgoing>,
+    driver: Driver<AnyTransport, OfferApplication>,
     address: SocketAddr,
-    held: Arc<AtomicRefCell<Held>>,
+    held: Arc<AtomicRefCell<OfferedFile>>,
     settings: Settings,
 }
 
@@ -150,7 +154,7 @@ impl Offer {
     /// Offers the file at `path` on `address`, port 0 for any free one. Reads the file once, for its hash.
     pub fn bind(address: SocketAddr, path: &Path, settings: Settings) -> Result<Self, TransferError> {
         settings.check(address)?;
-        let held = Held::open(path)?;
+        let held = OfferedFile::open(path)?;
         let socket_error = |error| TransferError::Socket { address, error };
         let (driver, _) = settings.driver(address, true).map_err(socket_error)?;
         let address = driver.local_address().map_err(socket_error)?;
@@ -178,12 +182,12 @@ impl Offer {
         let address = self.address;
         let socket_error = |error| TransferError::Socket { address, error };
         let (settings, clock) = (&self.settings, self.driver.clock());
-        let mut host = Host { settings, held: self.held, clock, over: Vec::new() };
+        let mut handler = OfferHandler { settings, held: self.held, clock, over: Vec::new() };
         let mut done = 0;
         while count.is_none_or(|count| done < count) {
-            self.driver.turn(&mut host, NAP).map_err(socket_error)?;
-            for (link, why) in host.over.drain(..) {
-                let served = finish(&link, why, self.driver.now());
+            self.driver.run_once(&mut handler, MAX_SLEEP).map_err(socket_error)?;
+            for (session, why) in handler.over.drain(..) {
+                let served = finish(&session, why, self.driver.now());
                 done += u64::from(served.is_ok());
                 each(served);
             }
@@ -191,13 +195,13 @@ impl Offer {
             let stop = interrupted.load(Ordering::Relaxed);
             for connection in connections {
                 if stop {
-                    self.driver.close(connection, CODE_INTERRUPTED, "interrupted").map_err(socket_error)?;
+                    self.driver.close(connection, close_code::INTERRUPTED, "interrupted").map_err(socket_error)?;
                     continue;
                 }
                 let Some(outgoing) = self.driver.application(connection) else { continue };
                 let (orders, accepted) = (std::mem::take(&mut outgoing.orders), std::mem::take(&mut outgoing.accepted));
                 for order in orders {
-                    self.driver.command(connection, Command::Push(order));
+                    self.driver.command(connection, Command::Answer(order.into()));
                 }
                 for notice in accepted {
                     self.driver.notify(connection, &notice.encode());
@@ -212,16 +216,20 @@ impl Offer {
 }
 
 /// What became of a receiver.
-fn finish(link: &Link<AnyTransport, Outgoing>, why: Closed, now: Instant) -> Result<Served, TransferError> {
-    let Outgoing { to, held, opened_at, .. } = &link.application;
+fn finish(
+    session: &Session<AnyTransport, OfferApplication>,
+    why: Closed,
+    now: Instant,
+) -> Result<Served, TransferError> {
+    let OfferApplication { to, held, opened_at, .. } = &session.application;
     match why {
-        Closed::ByPeer { code: CODE_DONE, .. } => {
+        Closed::ByPeer { code: close_code::DONE, .. } => {
             let elapsed = Duration::from_nanos(now.since(*opened_at).as_ps() / 1000);
-            let weight = match link.sender() {
+            let weight = match session.sender() {
                 Some(AnyTransport::PushSource(source)) => source.weight(),
                 _ => unreachable!("a source pushes"),
             };
-            Ok(Served { to: *to, elapsed, weight, statistics: link.sender_statistics() })
+            Ok(Served { to: *to, elapsed, weight, statistics: session.sender_statistics() })
         }
         Closed::Failed(why) => {
             Err(TransferError::File { path: held.borrow().path.clone(), error: io::Error::other(why) })
@@ -230,48 +238,48 @@ fn finish(link: &Link<AnyTransport, Outgoing>, why: Closed, now: Instant) -> Res
     }
 }
 
-struct Host<'s> {
+struct OfferHandler<'s> {
     settings: &'s Settings,
-    held: Arc<AtomicRefCell<Held>>,
+    held: Arc<AtomicRefCell<OfferedFile>>,
     clock: Clock,
-    over: Vec<(Link<AnyTransport, Outgoing>, Closed)>,
+    over: Vec<(Session<AnyTransport, OfferApplication>, Closed)>,
 }
 
-impl Host<'_> {
+impl OfferHandler<'_> {
     /// What is asked for, or why it is refused.
     fn judge(&self, to: SocketAddr, opening: &[u8]) -> Result<Request, &'static str> {
         let request = Request::decode(opening)?;
-        let largest = path_to(to, self.settings).payload(u16::MAX);
+        let largest = self.settings.path_to(to).payload(u16::MAX);
         if request.symbol > largest { Err("it was asked for symbols that fit no packet") } else { Ok(request) }
     }
 }
 
-impl Service<AnyTransport, Outgoing> for Host<'_> {
+impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
     fn answer(&mut self, from: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
         self.judge(from, opening)?;
         Ok(self.held.borrow().offered.encode())
     }
 
-    fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Link<AnyTransport, Outgoing>> {
+    fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Session<AnyTransport, OfferApplication>> {
         let Event::Accepted { from, opening } = event else { return None };
         let request = self.judge(from, &opening).ok()?;
         let Request { symbol, block_symbols, .. } = request;
         // Who fetches nothing closes at once.
         let partition = Partition::new(self.held.borrow().offered.bytes, symbol, block_symbols)?;
         let flow = &self.settings.flow;
-        let config = request.config(flow, path_to(from, self.settings)).ok()?;
-        let outgoing = Outgoing {
+        let config = request.config(flow, self.settings.path_to(from)).ok()?;
+        let outgoing = OfferApplication {
             to: from,
             held: self.held.clone(),
-            asked: Asked { request, partition },
+            asked: Requested { request, partition },
             orders: VecDeque::new(),
             accepted: VecDeque::new(),
             opened_at: self.clock.now(),
         };
-        Some(Link::new(outgoing).sending(PushSource::new(config, partition).into(), flow.rate_cap))
+        Some(Session::new(outgoing).sending(PushSource::new(config, partition).into(), flow.rate_cap))
     }
 
-    fn closed(&mut self, _: ConnectionId, link: Option<Link<AnyTransport, Outgoing>>, why: Closed) {
-        self.over.extend(link.map(|link| (link, why)));
+    fn closed(&mut self, _: ConnectionId, session: Option<Session<AnyTransport, OfferApplication>>, why: Closed) {
+        self.over.extend(session.map(|session| (session, why)));
     }
 }

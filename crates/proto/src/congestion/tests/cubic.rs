@@ -1,5 +1,4 @@
 use super::super::cubic::{Cubic, CubicConfig};
-use super::super::hystart::HyStartConfig;
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
 use super::model::{LossyPath, MSS, Sender};
 use super::{ack, assert_near, congestion};
@@ -140,7 +139,7 @@ fn reno_friendly_region_ends_where_the_curve_overtakes() {
 
 /// Slow start under HyStart++ in rounds of ten acknowledgements, whose round-trip times are given per round.
 fn slow_start(rtts_ms: &[u64]) -> Cubic {
-    let config = CubicConfig { hystart: Some(HyStartConfig::default()), ..CubicConfig::default() };
+    let config = CubicConfig { hystart: true, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config, MSS);
     let mut unacked = 0;
     let mut acknowledge = |rtt_ms| {

@@ -25,6 +25,7 @@ pub(super) fn ack(acked: u64) -> AckSample {
         ece: false,
         rtt: None,
         delay: None,
+        hold: None,
         smoothed_rtt: Span::ZERO,
         window_limited: true,
         in_recovery: false,

@@ -74,6 +74,7 @@ impl<C: CongestionControl> Sender<C> {
             ece,
             rtt: Some(rtt),
             delay: None,
+            hold: None,
             smoothed_rtt: self.smoothed_rtt,
             window_limited: self.limited,
             in_recovery: false,

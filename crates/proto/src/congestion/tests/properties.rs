@@ -1,16 +1,18 @@
-use alloc::string::ToString;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::cubic::{Cubic, CubicConfig};
-use super::super::hystart::HyStartConfig;
 use super::super::ledbat::{Ledbat, LedbatConfig};
+use super::super::reno::{Reno, RenoConfig};
 use super::super::tcp_lp::{Extremes, TcpLp, TcpLpConfig};
 use super::super::{AckSample, Algorithm, AnyController, Cause, Congestion, CongestionControl, EcnMode};
 use crate::contract::Field;
 use crate::time::{Instant, OneWayDelay, Span};
+use crate::units::Rate;
 
 /// What a transport may tell a controller.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +90,7 @@ impl Driven {
                     ece,
                     rtt,
                     delay,
+                    hold: rtt,
                     smoothed_rtt: rtt.unwrap_or_default(),
                     window_limited,
                     in_recovery,
@@ -105,10 +108,15 @@ impl Driven {
     }
 }
 
+/// All that a controller remembers.
+fn state(driven: &Driven) -> String {
+    format!("{:?}", driven.controller)
+}
+
 fn every_controller(mss: u16) -> Vec<AnyController> {
-    let hystart = CubicConfig { hystart: Some(HyStartConfig::default()), ..CubicConfig::default() };
+    let hystart = CubicConfig { hystart: true, ..CubicConfig::default() };
     let defaults = Algorithm::ALL.iter().map(|algorithm| algorithm.controller(mss));
-    let linux = TcpLpConfig { extremes: Extremes::Linux, ..TcpLpConfig::default() };
+    let linux = TcpLpConfig { delay_extremes: Extremes::Linux, ..TcpLpConfig::default() };
     let near = LedbatConfig { target: Span::from_us(100), slow_start: true, ..LedbatConfig::default() };
     let variants = [Cubic::new(hystart, mss).into(), TcpLp::new(linux, mss).into(), Ledbat::new(near, mss).into()];
     defaults.chain(variants).collect()
@@ -143,12 +151,12 @@ proptest! {
     #[test]
     fn controllers_are_deterministic(operations in vec(operation(), 1..100)) {
         for controller in every_controller(1460) {
-            let mut twins = [controller; 2].map(|controller| Driven { controller, now: Instant::ZERO, unacked: 0 });
+            let mut twins = [controller.clone(), controller].map(|controller| Driven { controller, now: Instant::ZERO, unacked: 0 });
             for &operation in &operations {
                 for twin in &mut twins {
                     twin.apply(operation);
                 }
-                prop_assert_eq!(twins[0].controller, twins[1].controller);
+                prop_assert_eq!(state(&twins[0]), state(&twins[1]));
             }
         }
     }
@@ -159,10 +167,95 @@ fn any_controller_is_no_larger_than_the_largest() {
     assert!(size_of::<AnyController>() <= 160);
 }
 
+proptest! {
+    /// Behind a pointer a controller of another crate does what it would do as a member, and a clone goes its own way.
+    #[test]
+    fn a_controller_of_another_crate_is_one_of_any(operations in vec(operation(), 1..100)) {
+        let reno = || Reno::new(RenoConfig::default(), 1460);
+        let controllers = [reno().into(), AnyController::foreign(reno())];
+        let [mut member, mut foreign] =
+            controllers.map(|controller| Driven { controller, now: Instant::ZERO, unacked: 0 });
+        let before = foreign.controller.clone();
+        for &operation in &operations {
+            member.apply(operation);
+            foreign.apply(operation);
+            prop_assert_eq!(member.controller.window(), foreign.controller.window());
+            prop_assert_eq!(member.controller.ssthresh(), foreign.controller.ssthresh());
+        }
+        let reno = state(&member);
+        let reno = reno.strip_prefix("Reno(").and_then(|reno| reno.strip_suffix(")")).expect("a member");
+        prop_assert!(state(&foreign).contains(reno), "{} in {}", reno, state(&foreign));
+        prop_assert_eq!(before.window(), Reno::new(RenoConfig::default(), 1460).window());
+    }
+}
+
+/// What a controller may ask of its transport is asked through the pointer, too.
+#[test]
+fn a_controller_of_another_crate_may_ask_for_everything() {
+    #[derive(Clone, Debug)]
+    struct Demanding {
+        hops: Option<u8>,
+    }
+    impl CongestionControl for Demanding {
+        fn on_ack(&mut self, _sample: &AckSample) {}
+        fn on_congestion(&mut self, _event: &Congestion) {}
+        fn window(&self) -> u64 {
+            1
+        }
+        fn ssthresh(&self) -> u64 {
+            u64::MAX
+        }
+        fn pacing_rate(&self) -> Option<Rate> {
+            self.hops.map(|hops| Rate::from_gbit_per_sec(hops.into()))
+        }
+        fn ecn_mode(&self) -> EcnMode {
+            EcnMode::Classic
+        }
+        fn needs_one_way_delay(&self) -> bool {
+            true
+        }
+        fn needs_hold_time(&self) -> bool {
+            true
+        }
+        fn set_hops(&mut self, hops: u8) {
+            self.hops = Some(hops);
+        }
+    }
+    let mut controller = AnyController::foreign(Demanding { hops: None });
+    assert_eq!((controller.pacing_rate(), controller.needs_pacing()), (None, false), "the default goes by the rate");
+    controller.set_hops(4);
+    assert_eq!((controller.pacing_rate(), controller.needs_pacing()), (Some(Rate::from_gbit_per_sec(4)), true));
+    assert_eq!(controller.ecn_mode(), EcnMode::Classic);
+    assert!(controller.needs_one_way_delay() && controller.needs_hold_time());
+}
+
+/// Members ask for no pacing and no hold times: their packets go the straight way.
+#[test]
+fn algorithms_ask_for_nothing_new() {
+    for algorithm in Algorithm::ALL {
+        let mut controller = algorithm.controller(1460);
+        let before = format!("{controller:?}");
+        controller.set_hops(4);
+        assert_eq!(format!("{controller:?}"), before, "{algorithm}");
+        assert!(!controller.needs_pacing() && !controller.needs_hold_time() && controller.pacing_rate().is_none());
+    }
+}
+
+/// Of a round-trip time, what the receiver did not hold is the network's.
+#[test]
+fn fabric_delay_is_what_the_receiver_did_not_hold() {
+    let [rtt, hold] = [Some(Span::from_us(120)), Some(Span::from_us(100))];
+    let sample = AckSample { rtt, hold, ..super::ack(0) };
+    assert_eq!(sample.fabric_delay(), Some(Span::from_us(20)));
+    assert_eq!(AckSample { hold: None, ..sample }.fabric_delay(), None);
+    assert_eq!(AckSample { rtt: None, ..sample }.fabric_delay(), None);
+}
+
 #[test]
 fn algorithms_have_names() {
     for algorithm in Algorithm::ALL {
         assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+        assert!(!algorithm.description().is_empty() && algorithm.description().len() <= 90, "{algorithm}");
     }
     let error = "bbr".parse::<Algorithm>().unwrap_err().to_string();
     assert_eq!(

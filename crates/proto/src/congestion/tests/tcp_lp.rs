@@ -22,7 +22,7 @@ impl Flow {
 
     /// Smoothed delays are the samples.
     fn unsmoothed(extremes: Extremes, offset_ns: i64) -> Self {
-        Self::new(TcpLpConfig { delay_weight: 1.0, extremes, ..TcpLpConfig::default() }, offset_ns)
+        Self::new(TcpLpConfig { delay_weight: 1.0, delay_extremes: extremes, ..TcpLpConfig::default() }, offset_ns)
     }
 
     /// As the paper has it, with a window of 40 segments ten round trips after a loss, and delays from 50 to 150 us.

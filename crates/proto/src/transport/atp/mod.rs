@@ -29,6 +29,7 @@
 mod backup;
 mod bound;
 mod config;
+mod knowledge;
 mod messages;
 mod order;
 mod rate;
@@ -47,3 +48,8 @@ pub use messages::{MAX_MESSAGES, SizeClass};
 pub use order::Order;
 pub use receiver::{AtpReceiver, Report};
 pub use sender::AtpSender;
+
+use crate::contract::Field;
+
+/// The contract fields that it honours.
+pub const HONOURS: &[Field] = &[Field::MinDelivery];

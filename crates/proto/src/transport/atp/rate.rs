@@ -27,6 +27,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use super::config::{AtpConfig, RateControlConfig};
+use super::knowledge::Knowledge;
 use super::shared_path::SharedPath;
 use crate::congestion::Cause;
 use crate::time::{Instant, Span};
@@ -69,21 +70,6 @@ impl Window {
     fn last(&mut self, length: Span) {
         (self.closes, self.closes_poor) = (self.opened.after(length), self.opened.after(length.times(STRETCH)));
     }
-}
-
-/// What the sender knows when it asks for a judgement.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Knowledge {
-    /// Smoothed round-trip time, or a guess.
-    pub(super) rtt: Span,
-    /// Least round-trip time seen; `None` before the first.
-    pub(super) base_rtt: Option<Span>,
-    /// All packets below have arrived or are lost.
-    pub(super) settled: u64,
-    /// Number of the next packet.
-    pub(super) next: u64,
-    /// Packets under way.
-    pub(super) under_way: u64,
 }
 
 /// How the rate follows from losses.

@@ -4,10 +4,11 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::convert::Infallible;
 
 use super::config::AtpConfig;
 use super::messages::MAX_MESSAGES;
-use crate::packet::{Body, Ecn, Flags, Packet, SackBlocks};
+use crate::packet::{Body, DataFlags, Ecn, Packet, SackBlocks};
 use crate::time::Instant;
 use crate::transport::{Command, Deadline, Event, Statistics, Transport};
 
@@ -232,12 +233,11 @@ impl AtpReceiver {
         self.state.events.push_back((message, bytes));
     }
 
-    fn acknowledge(&mut self, flags: Flags) -> Option<Packet> {
-        let backup = flags.contains(Flags::BACKUP);
+    fn acknowledge(&mut self, backup: bool) -> Option<Packet> {
         let arrivals = if backup { &mut self.state.backup } else { &mut self.primary };
         let number = arrivals.pending.take()?;
         let (received, marks, complete) = (arrivals.before(number), arrivals.marks, self.complete);
-        let body = Body::MessageAck { number, received, complete, marks, flags };
+        let body = Body::MessageAck { number, received, complete, marks, backup };
         Some(Packet::new(self.config.control_class, self.config.wire.wire_bytes(0), body))
     }
 }
@@ -267,14 +267,17 @@ impl State {
 }
 
 impl Transport for AtpReceiver {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     fn handle_packet(&mut self, _now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
             Body::Message { number, message, fragment, length, len, flags, .. } if self.closed.is_none() => {
-                let last = flags.contains(Flags::FIN);
+                let last = flags.contains(DataFlags::FIN);
                 if !self.take(Arrival { message, fragment, length, len, last }) {
                     return;
                 }
-                let is_backup = flags.contains(Flags::BACKUP);
+                let is_backup = flags.contains(DataFlags::BACKUP);
                 let arrivals = if is_backup { &mut self.state.backup } else { &mut self.primary };
                 arrivals.note(number);
                 if packet.traffic_class.ecn() == Ecn::Ce {
@@ -310,7 +313,7 @@ impl Transport for AtpReceiver {
             let body = Body::CloseAck { complete: self.complete };
             return Some(Packet::new(self.config.control_class, self.config.wire.wire_bytes(0), body));
         }
-        self.acknowledge(Flags::NONE).or_else(|| self.acknowledge(Flags::BACKUP))
+        self.acknowledge(false).or_else(|| self.acknowledge(true))
     }
 
     #[inline]

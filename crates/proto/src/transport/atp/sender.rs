@@ -2,13 +2,15 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::backup::Backup;
 use super::config::{AtpConfig, LossDetection};
+use super::knowledge::Knowledge;
 use super::messages::{Messages, Pick, SizeClass};
-use super::rate::{Knowledge, RateControl};
+use super::rate::RateControl;
 use super::subflow::Subflow;
-use crate::packet::{Body, Flags, Packet, SackBlocks, TrafficClass};
+use crate::packet::{Body, DataFlags, Packet, SackBlocks, TrafficClass};
 use crate::recovery::flight::{Flight, NEVER, Sent};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, Span};
@@ -181,11 +183,10 @@ impl AtpSender {
         }
     }
 
-    fn handle_ack(&mut self, now: Instant, number: u32, received: u64, complete: u32, marks: u16, flags: Flags) {
+    fn handle_ack(&mut self, now: Instant, number: u32, received: u64, complete: u32, marks: u16, is_backup: bool) {
         if complete > self.messages.count() || self.phase != Phase::Open {
             return;
         }
-        let is_backup = flags.contains(Flags::BACKUP);
         let subflow = match &mut self.backup {
             Some(backup) if is_backup => &mut backup.subflow,
             None if is_backup => return,
@@ -354,7 +355,7 @@ impl AtpSender {
         if let Some(control) = &mut self.control {
             control.on_sent(now, number, rtt);
         }
-        let packet = self.packet(pick, number, class, Flags::NONE);
+        let packet = self.packet(pick, number, class, DataFlags::NONE);
         self.primary.pacer.on_sent(now, packet.wire_bytes);
         Some(packet)
     }
@@ -373,7 +374,7 @@ impl AtpSender {
         let backup = self.backup.as_mut()?;
         let number = backup.subflow.flight.push(sent(now, &pick, class));
         backup.on_sent();
-        let packet = self.packet(pick, number, class, Flags::BACKUP);
+        let packet = self.packet(pick, number, class, DataFlags::BACKUP);
         self.backup.as_mut()?.subflow.pacer.on_sent(now, packet.wire_bytes);
         Some(packet)
     }
@@ -385,7 +386,7 @@ impl AtpSender {
         self.messages.has_next_backup().then(|| backup.subflow.pacer.next_at())
     }
 
-    fn packet(&mut self, pick: Pick, number: u64, class: TrafficClass, flags: Flags) -> Packet {
+    fn packet(&mut self, pick: Pick, number: u64, class: TrafficClass, flags: DataFlags) -> Packet {
         let Pick { message, fragment, length, len, last, retransmission } = pick;
         self.statistics.packets_sent += 1;
         self.statistics.bytes_sent += u64::from(len);
@@ -398,7 +399,7 @@ impl AtpSender {
             length,
             priority: if self.config.remaining_as_priority { missing() } else { 0 },
             len,
-            flags: flags.with_if(Flags::FIN, last).with_if(Flags::RETRANSMISSION, retransmission),
+            flags: flags.with_if(DataFlags::FIN, last).with_if(DataFlags::RETRANSMISSION, retransmission),
         };
         Packet::new(class, self.config.wire.wire_bytes(len), body)
     }
@@ -434,10 +435,13 @@ fn sent(at: Instant, pick: &Pick, class: TrafficClass) -> Sent {
 }
 
 impl Transport for AtpSender {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
-            Body::MessageAck { number, received, complete, marks, flags } => {
-                self.handle_ack(now, number, received, complete, marks, flags);
+            Body::MessageAck { number, received, complete, marks, backup } => {
+                self.handle_ack(now, number, received, complete, marks, backup);
             }
             Body::CloseAck { .. } if matches!(self.phase, Phase::Closing(_) | Phase::CloseDue) => {
                 self.phase = Phase::Over;

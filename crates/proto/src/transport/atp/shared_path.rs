@@ -18,9 +18,8 @@
 //! path no longer has, does not hide congestion for long.
 
 use super::config::SharedPathConfig;
-use super::rate::Knowledge;
+use super::knowledge::Knowledge;
 use crate::congestion::cubic::{Cubic, CubicConfig};
-use crate::congestion::hystart::HyStartConfig;
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
 use crate::time::{Instant, Span};
 use crate::transport::tcp::PacingFactors;
@@ -54,8 +53,12 @@ impl SharedPath {
     /// A path of which nothing is known; packets carry `payload` bytes, and `target_loss` of them may vanish.
     pub(super) fn new(config: SharedPathConfig, payload: u16, target_loss: f64) -> Self {
         // Packets are paced, so slow start needs no limit on bursts (RFC 9406, section 4.3).
-        let hystart = Some(HyStartConfig { burst_limit: u16::MAX, ..HyStartConfig::default() });
-        let window = CubicConfig { initial_window: config.initial_window, hystart, ..CubicConfig::default() };
+        let window = CubicConfig {
+            initial_window: config.initial_window,
+            hystart: true,
+            hystart_burst_limit: u16::MAX,
+            ..CubicConfig::default()
+        };
         Self {
             cubic: Cubic::new(window, payload),
             delay_target: config.delay_target,
@@ -107,6 +110,7 @@ impl SharedPath {
             window_limited,
             in_recovery: know.settled < self.recovery,
             delay: None,
+            hold: None,
         });
     }
 

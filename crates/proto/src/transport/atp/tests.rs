@@ -8,7 +8,7 @@ use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::{Body, Flags, Packet, SackBlocks, TrafficClass, WireFormat};
+use crate::packet::{Body, DataFlags, Packet, SackBlocks, TrafficClass, WireFormat};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
 use crate::transport::pair::{Fate, Pair, Path};
@@ -239,7 +239,7 @@ fn backup_fills_the_rest() {
     let times = [false, true].map(|backup| {
         let mut free_at = Instant::ZERO;
         let slow = move |_: usize, now: Instant, packet: &Packet| match packet.body() {
-            Body::Message { flags, .. } if !flags.contains(Flags::BACKUP) => {
+            Body::Message { flags, .. } if !flags.contains(DataFlags::BACKUP) => {
                 let time = gbit(2).time_for(packet.wire_bytes.into());
                 if free_at.since(now) > time.times(5) {
                     return Fate::Drop;
@@ -312,12 +312,12 @@ fn impossible_packets_change_nothing() {
         flags,
     };
     let bodies = [
-        message(u32::MAX, 0, 1460, 1460, Flags::FIN),
-        message(0, 5, 1460, 1460, Flags::FIN),
-        message(0, 0, 1460, 0, Flags::FIN),
-        message(0, 1, 2919, 1460, Flags::FIN),
-        message(0, 1, 2920, 1460, Flags::NONE),
-        message(0, u32::MAX, u32::MAX, 1, Flags::FIN),
+        message(u32::MAX, 0, 1460, 1460, DataFlags::FIN),
+        message(0, 5, 1460, 1460, DataFlags::FIN),
+        message(0, 0, 1460, 0, DataFlags::FIN),
+        message(0, 1, 2919, 1460, DataFlags::FIN),
+        message(0, 1, 2920, 1460, DataFlags::NONE),
+        message(0, u32::MAX, u32::MAX, 1, DataFlags::FIN),
     ];
     for body in bodies {
         receiver.handle_packet(Instant::ZERO, &Packet::new(TrafficClass::new(0), 84, body), &SackBlocks::EMPTY);
@@ -325,7 +325,7 @@ fn impossible_packets_change_nothing() {
         assert!(receiver.poll_event().is_none());
     }
     for (number, complete) in [(0, 0), (7, 1), (u32::MAX, u32::MAX)] {
-        let body = Body::MessageAck { number, received: u64::MAX, complete, marks: 3, flags: Flags::BACKUP };
+        let body = Body::MessageAck { number, received: u64::MAX, complete, marks: 3, backup: true };
         sender.handle_packet(Instant::ZERO, &Packet::new(TrafficClass::new(0), 84, body), &SackBlocks::EMPTY);
     }
     let close = Packet::new(TrafficClass::new(0), 84, Body::CloseAck { complete: 0 });

@@ -26,9 +26,13 @@ pub use sender::DccpSender;
 
 use core::fmt;
 
+use crate::contract::Field;
 use crate::packet::{TrafficClass, WireFormat};
 use crate::recovery::rtt::RtoBounds;
 use crate::time::Span;
+
+/// The contract fields that it honours: none.
+pub const HONOURS: &[Field] = &[];
 
 /// How many packets one acknowledgement answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

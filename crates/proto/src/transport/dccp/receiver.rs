@@ -1,9 +1,10 @@
 //! The receiving side: ack vectors.
 
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::DccpConfig;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks};
+use crate::packet::{Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks};
 use crate::time::Instant;
 use crate::transport::arrivals::Arrivals;
 use crate::transport::tcp::MAX_STREAM;
@@ -77,10 +78,13 @@ impl DccpReceiver {
 }
 
 impl Transport for DccpReceiver {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Datagram { seq, number, ack_ratio, len, flags } = packet.body() else { return };
-        let fin = flags.contains(Flags::FIN);
+        let fin = flags.contains(DataFlags::FIN);
         let end = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM.min(self.end));
         let Some(end) = end.filter(|end| !fin || self.end == u64::MAX || self.end == *end) else { return };
         let marked = packet.traffic_class.ecn() == Ecn::Ce;

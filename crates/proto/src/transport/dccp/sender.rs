@@ -2,9 +2,10 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::{AckRatio, DccpConfig};
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks};
+use crate::packet::{Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -244,6 +245,9 @@ impl DccpSender {
 }
 
 impl Transport for DccpSender {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         if let Body::AckVector { number, received, marked, count } = packet.body() {
@@ -304,7 +308,7 @@ impl Transport for DccpSender {
             number: number as u32,
             ack_ratio: self.ack_ratio.ratio,
             len,
-            flags: Flags::NONE.with_if(Flags::FIN, fin),
+            flags: DataFlags::NONE.with_if(DataFlags::FIN, fin),
         };
         let ecn = if self.config.ecn { Ecn::Ect0 } else { Ecn::NotEct };
         Some(Packet::new(self.config.data_class.with_ecn(ecn), self.config.wire.wire_bytes(len), body))

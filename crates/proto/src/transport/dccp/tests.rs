@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::sender::AckRatioControl;
 use super::*;
 use crate::congestion::reno::{Reno, RenoConfig};
-use crate::packet::{Body, EndpointId, Flags, Packet, SackBlocks};
+use crate::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks};
 use crate::rng::Stream;
 use crate::time::Instant;
 use crate::transport::pair::{End, Fate, Input, Pair, Path};
@@ -128,7 +128,8 @@ fn acknowledgements_follow_the_ratio() {
     let receiver = DccpConfig { ack_ratio: AckRatio::Fixed(2), ..config() };
     let mut end = End::new(DccpReceiver::new(Arc::new(receiver)));
     let data = |number: u32| {
-        let body = Body::Datagram { seq: u64::from(number) * 100, number, ack_ratio: 2, len: 100, flags: Flags::NONE };
+        let body =
+            Body::Datagram { seq: u64::from(number) * 100, number, ack_ratio: 2, len: 100, flags: DataFlags::NONE };
         Packet::new(TrafficClass::default(), 178, body).to(EndpointId::default())
     };
     let mut feed = |us, number| {
@@ -174,7 +175,7 @@ fn halvings_are_those_of_sack_reno() {
     let tcp = Arc::new(TcpConfig { ack_every: 1, ..TcpConfig::default() });
     let forth = Path::new(DELAY).with_fate(move |_, _, packet| match packet.body() {
         Body::Data { seq, flags, .. }
-            if !flags.contains(Flags::RETRANSMISSION) && pattern.contains(&(seq / PAYLOAD)) =>
+            if !flags.contains(DataFlags::RETRANSMISSION) && pattern.contains(&(seq / PAYLOAD)) =>
         {
             Fate::Drop
         }

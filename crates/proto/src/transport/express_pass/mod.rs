@@ -34,5 +34,10 @@ pub use feedback::{FeedbackConfig, FeedbackLaw};
 pub use receiver::ExpressPassReceiver;
 pub use sender::ExpressPassSender;
 
+use crate::contract::Field;
+
+/// The contract fields that it honours: none.
+pub const HONOURS: &[Field] = &[];
+
 pub(crate) use requester::{Phase, Requester};
 pub(crate) use source::CreditSource;

@@ -1,10 +1,11 @@
 //! The receiving side of ExpressPass: credits, in-order delivery, NACKs.
 
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::config::CreditConfig;
 use super::source::CreditSource;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, WINDOW_UNLIMITED};
+use crate::packet::{AckFlags, Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks, WINDOW_UNLIMITED};
 use crate::recovery::delivery::InOrderDelivery;
 use crate::rng::Stream;
 use crate::time::Instant;
@@ -74,16 +75,19 @@ impl ExpressPassReceiver {
 }
 
 impl Transport for ExpressPassReceiver {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
             Body::Scheduled { seq, credit, len, flags, .. } => {
                 self.source.on_echo(now, credit);
                 self.marks += u64::from(packet.traffic_class.ecn() == Ecn::Ce);
-                self.handle_data(now, seq, len, flags.contains(Flags::FIN));
+                self.handle_data(now, seq, len, flags.contains(DataFlags::FIN));
             }
             Body::CreditRequest { backlog, .. } => self.source.start(now, &self.config, backlog),
-            Body::CreditStop { end, flags } => self.handle_stop(end, flags.contains(Flags::FIN)),
+            Body::CreditStop { end, flags } => self.handle_stop(end, flags.contains(DataFlags::FIN)),
             _ => {}
         }
     }
@@ -101,7 +105,8 @@ impl Transport for ExpressPassReceiver {
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if self.ack_due {
             self.ack_due = false;
-            let body = Body::Ack { ack: self.stream.ack(), echo: None, window: WINDOW_UNLIMITED, flags: Flags::NONE };
+            let body =
+                Body::Ack { ack: self.stream.ack(), echo: None, window: WINDOW_UNLIMITED, flags: AckFlags::NONE };
             return Some(Packet::new(self.config.data_class, self.config.control_bytes(), body));
         }
         self.source.poll(now, &self.config)

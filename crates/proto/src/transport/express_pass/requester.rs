@@ -1,7 +1,7 @@
 //! Where a flow's credits go: the sender's requests, stops and their timers.
 
 use super::config::CreditConfig;
-use crate::packet::{Body, Flags, Packet};
+use crate::packet::{Body, DataFlags, Packet};
 use crate::time::{Instant, Span};
 
 /// Where a sender stands with its credits.
@@ -153,7 +153,7 @@ impl Requester {
             Phase::Stopped => {
                 let timeout = if self.rtt == Span::ZERO { config.stop_timeout } else { self.rtt.times(2) };
                 self.timer = Some(now.after(timeout));
-                Body::CreditStop { end, flags: Flags::NONE.with_if(Flags::FIN, fin) }
+                Body::CreditStop { end, flags: DataFlags::NONE.with_if(DataFlags::FIN, fin) }
             }
             Phase::Closed | Phase::Receiving => return None,
         };

@@ -1,10 +1,11 @@
 //! The sending side of ExpressPass: one packet per credit.
 
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::config::CreditConfig;
 use super::requester::{Phase, Requester};
-use crate::packet::{Body, ByteRange, CreditStamp, Flags, Packet, SackBlocks};
+use crate::packet::{Body, ByteRange, CreditStamp, DataFlags, Packet, SackBlocks};
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
@@ -90,6 +91,9 @@ impl ExpressPassSender {
 }
 
 impl Transport for ExpressPassSender {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
@@ -139,7 +143,7 @@ impl Transport for ExpressPassSender {
             self.retransmissions += u64::from(again);
             self.bytes_sent += u64::from(len);
             let fin = self.finish && self.next == self.written;
-            let flags = Flags::NONE.with_if(Flags::FIN, fin).with_if(Flags::RETRANSMISSION, again);
+            let flags = DataFlags::NONE.with_if(DataFlags::FIN, fin).with_if(DataFlags::RETRANSMISSION, again);
             let number = self.number;
             self.number = number.wrapping_add(1);
             if self.is_covered() {

@@ -51,8 +51,12 @@ pub use config::{FlexPassConfig, FlexPassConfigError, LossCut, Reactive, Splitti
 pub use receiver::FlexPassReceiver;
 pub use sender::FlexPassSender;
 
+use crate::contract::Field;
 use crate::packet::ByteRange;
 use crate::time::Instant;
+
+/// The contract fields that it honours: none.
+pub const HONOURS: &[Field] = &[];
 
 /// A packet that was sent and is not acknowledged.
 #[derive(Clone, Copy, Debug)]

@@ -246,6 +246,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
             ece: ack.ece,
             rtt,
             delay: None,
+            hold: None,
             smoothed_rtt: self.rtt.smoothed(),
             window_limited: self.window_limited,
             in_recovery: gone > 0,

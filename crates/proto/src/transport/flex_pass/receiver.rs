@@ -1,10 +1,11 @@
 //! The receiving side: credits, reassembly of both sub-flows, an acknowledgement per packet.
 
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::Run;
 use super::config::{FlexPassConfig, Reactive};
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, Subflow, WINDOW_UNLIMITED};
+use crate::packet::{AckFlags, Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks, Subflow, WINDOW_UNLIMITED};
 use crate::recovery::delivery::InOrderDelivery;
 use crate::rng::Stream;
 use crate::time::Instant;
@@ -156,21 +157,24 @@ impl FlexPassReceiver {
 }
 
 impl Transport for FlexPassReceiver {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let marked = packet.traffic_class.ecn() == Ecn::Ce;
         match packet.body() {
             Body::Scheduled { seq, number, credit, len, flags } => {
                 self.source.on_echo(now, credit);
-                let fin = flags.contains(Flags::FIN);
+                let fin = flags.contains(DataFlags::FIN);
                 self.handle_data(Segment { seq, number, len, fin, subflow: Subflow::Proactive }, marked);
             }
             Body::Unscheduled { seq, number, len, flags } => {
-                let fin = flags.contains(Flags::FIN);
+                let fin = flags.contains(DataFlags::FIN);
                 self.handle_data(Segment { seq, number, len, fin, subflow: Subflow::Reactive }, marked);
             }
             Body::CreditRequest { backlog, .. } => self.source.start(now, &self.config.credit, backlog),
-            Body::CreditStop { end, flags } => self.handle_stop(end, flags.contains(Flags::FIN)),
+            Body::CreditStop { end, flags } => self.handle_stop(end, flags.contains(DataFlags::FIN)),
             Body::Syn { sent_at } => self.syn_echo = Some(sent_at),
             _ => {}
         }
@@ -184,11 +188,12 @@ impl Transport for FlexPassReceiver {
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if let Some(Answer { subflow, run: Run { first, end }, marked }) = self.answer.take() {
             let red = subflow == Subflow::Reactive && self.red_acks();
-            let flags = Flags::NONE.with_if(Flags::ECE, marked);
+            let flags = AckFlags::NONE.with_if(AckFlags::ECE, marked);
             return Some(self.control(Body::SubflowAck { ack: self.stream.ack(), first, end, subflow, flags }, red));
         }
         if core::mem::take(&mut self.stop_ack_due) {
-            let body = Body::Ack { ack: self.stream.ack(), echo: None, window: WINDOW_UNLIMITED, flags: Flags::NONE };
+            let body =
+                Body::Ack { ack: self.stream.ack(), echo: None, window: WINDOW_UNLIMITED, flags: AckFlags::NONE };
             return Some(self.control(body, false));
         }
         if let Some(echo) = self.syn_echo.take() {

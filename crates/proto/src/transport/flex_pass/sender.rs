@@ -2,13 +2,14 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::Run;
 use super::config::{FlexPassConfig, Reactive, Splitting};
 use super::proactive::Proactive;
 use super::reactive::{Next, ReactiveAck, ReactiveSubflow};
 use crate::congestion::CongestionControl;
-use crate::packet::{Body, ByteRange, CreditStamp, Flags, Packet, SackBlocks, Subflow, TrafficClass};
+use crate::packet::{AckFlags, Body, ByteRange, CreditStamp, DataFlags, Packet, SackBlocks, Subflow, TrafficClass};
 use crate::time::{Instant, Span};
 use crate::transport::express_pass::{Phase, Requester};
 use crate::transport::tcp::MAX_STREAM;
@@ -148,7 +149,8 @@ impl<C: CongestionControl> FlexPassSender<C> {
         let number = self.proactive.send(now, range, config.recovery_timeout);
         self.proactive_bytes += range.len();
         self.retransmissions += u64::from(again);
-        let flags = Flags::NONE.with_if(Flags::FIN, self.is_end(range)).with_if(Flags::RETRANSMISSION, again);
+        let flags =
+            DataFlags::NONE.with_if(DataFlags::FIN, self.is_end(range)).with_if(DataFlags::RETRANSMISSION, again);
         let body = Body::Scheduled { seq: range.start, number, credit, len, flags };
         Some(Packet::new(config.data_class, config.wire.wire_bytes(len), body))
     }
@@ -178,7 +180,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
         let class = if next == Next::Probe { self.config.credit.data_class } else { class };
         let number = self.reactive.send(now, range);
         let len = range.len() as u16;
-        let flags = Flags::NONE.with_if(Flags::FIN, len > 0 && self.is_end(range));
+        let flags = DataFlags::NONE.with_if(DataFlags::FIN, len > 0 && self.is_end(range));
         let body = Body::Unscheduled { seq: range.start, number, len, flags };
         Some(Packet::new(class, self.config.credit.wire.wire_bytes(len), body))
     }
@@ -256,6 +258,9 @@ impl<C: CongestionControl> FlexPassSender<C> {
 }
 
 impl<C: CongestionControl> Transport for FlexPassSender<C> {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
@@ -264,7 +269,7 @@ impl<C: CongestionControl> Transport for FlexPassSender<C> {
                 self.credit = Some(credit);
             }
             Body::SubflowAck { ack, first, end, subflow, flags } => {
-                self.handle_subflow_ack(now, ack, subflow, Run { first, end }, flags.contains(Flags::ECE));
+                self.handle_subflow_ack(now, ack, subflow, Run { first, end }, flags.contains(AckFlags::ECE));
             }
             Body::Ack { ack, .. } => self.handle_stop_ack(ack),
             Body::SynAck { echo, .. } => self.reactive.open(&self.config, now, echo),

@@ -34,9 +34,13 @@ pub use sender::HomaSender;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::contract::Field;
 use crate::host::grants::GrantPolicy;
 use crate::packet::{CLASSES, Ecn, TrafficClass, WireFormat};
 use crate::time::Span;
+
+/// The contract fields that it honours: none.
+pub const HONOURS: &[Field] = &[];
 
 /// Most levels of priority.
 pub const LEVELS_MAX: u8 = 8;

@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use super::HomaConfig;
-use crate::host::HostRequest;
-use crate::packet::{Body, ByteRange, Flags, Packet, SackBlocks};
+use crate::host::{HostAnswer, HostRequest};
+use crate::packet::{Body, ByteRange, DataFlags, Packet, SackBlocks};
 use crate::recovery::delivery::InOrderDelivery;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -71,6 +71,9 @@ impl HomaReceiver {
 }
 
 impl Transport for HomaReceiver {
+    type Request = HostRequest;
+    type Answer = HostAnswer;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
@@ -90,7 +93,7 @@ impl Transport for HomaReceiver {
                 self.report_due = self.granted.max(self.config.unscheduled(size)) < size;
                 if self.stream.is_complete() {
                     self.say(Body::Done);
-                } else if flags.contains(Flags::RETRANSMISSION) && taken.fresh == 0 {
+                } else if flags.contains(DataFlags::RETRANSMISSION) && taken.fresh == 0 {
                     self.say(Body::Busy);
                 }
             }
@@ -99,8 +102,8 @@ impl Transport for HomaReceiver {
         }
     }
 
-    fn handle_command(&mut self, _now: Instant, command: Command) {
-        if let Command::Grant { end, level } = command {
+    fn handle_command(&mut self, _now: Instant, command: Command<HostAnswer>) {
+        if let Command::Answer(HostAnswer::Grant { end, level }) = command {
             (self.granted, self.level) = (self.granted.max(end), level);
             self.grants_sent += 1;
             self.say(Body::Grant { end, level });
@@ -124,15 +127,15 @@ impl Transport for HomaReceiver {
     }
 
     #[inline]
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<HostRequest>> {
         if core::mem::take(&mut self.report_due)
             && let Some(size) = self.size
         {
             if core::mem::take(&mut self.policy_due) {
                 self.report_due = true;
-                return Some(Event::AskHost(HostRequest::GrantBy(self.config.policy())));
+                return Some(Event::Ask(HostRequest::GrantBy(self.config.policy())));
             }
-            return Some(Event::AskHost(HostRequest::Grants { size, arrived: self.arrived }));
+            return Some(Event::Ask(HostRequest::Grants { size, arrived: self.arrived }));
         }
         self.stream.poll_event()
     }

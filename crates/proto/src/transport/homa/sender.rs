@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use super::HomaConfig;
-use crate::host::HostRequest;
-use crate::packet::{Body, ByteRange, Flags, Packet, SackBlocks};
+use crate::host::{HostAnswer, HostRequest};
+use crate::packet::{Body, ByteRange, DataFlags, Packet, SackBlocks};
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
@@ -125,6 +125,9 @@ impl HomaSender {
 }
 
 impl Transport for HomaSender {
+    type Request = HostRequest;
+    type Answer = HostAnswer;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
@@ -141,10 +144,10 @@ impl Transport for HomaSender {
         self.hear(now);
     }
 
-    fn handle_command(&mut self, now: Instant, command: Command) {
+    fn handle_command(&mut self, now: Instant, command: Command<HostAnswer>) {
         match command {
             Command::Finish => (self.finish, self.active_at) = (true, now),
-            Command::Turn => (self.turn, self.turn_asked) = (true, false),
+            Command::Answer(HostAnswer::Turn) => (self.turn, self.turn_asked) = (true, false),
             _ => {
                 if let Some(bytes) = command.bytes().filter(|_| !self.finish) {
                     self.size = self.size.saturating_add(bytes).min(MAX_STREAM);
@@ -183,21 +186,21 @@ impl Transport for HomaSender {
         self.packets_sent += 1;
         self.bytes_sent += range.len();
         self.retransmissions += u64::from(again);
-        let (len, flags) = (range.len() as u16, Flags::NONE.with_if(Flags::RETRANSMISSION, again));
+        let (len, flags) = (range.len() as u16, DataFlags::NONE.with_if(DataFlags::RETRANSMISSION, again));
         let body = Body::HomaData { seq: range.start, size: self.size, len, flags };
         Some(Packet::new(self.config.class(level), self.config.wire.wire_bytes(len), body))
     }
 
     #[inline]
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<HostRequest>> {
         if self.done && core::mem::take(&mut self.turn_asked) {
-            return Some(Event::AskHost(HostRequest::EndSendTurn));
+            return Some(Event::Ask(HostRequest::EndSendTurn));
         }
         if !self.turn_asked && !self.turn && self.has_packet() {
             self.turn_asked = true;
             let remaining = self.size - self.next;
             let bytes = self.config.wire.wire_bytes(self.config.payload.min(remaining.min(u64::from(u16::MAX)) as u16));
-            return Some(Event::AskHost(HostRequest::SendTurn { remaining, bytes }));
+            return Some(Event::Ask(HostRequest::SendTurn { remaining, bytes }));
         }
         if !self.done || self.finished {
             return None;

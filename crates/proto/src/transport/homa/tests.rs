@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::host::HostAnswer;
 use crate::packet::{Body, ByteRange, Packet, SackBlocks};
 use crate::time::Instant;
 use crate::transport::pair::{End, Fate, Input, Pair, Path, any_fates, by_number};
@@ -101,14 +102,14 @@ fn a_busy_sender_says_so() {
     end.feed(Input::Command(at_us(0), Command::Send { bytes: 100_000 }));
     end.feed(Input::Command(at_us(0), Command::Finish));
     for _ in 0..7 {
-        assert_eq!(end.feed(Input::Command(at_us(1), Command::Turn)).len(), 1);
+        assert_eq!(end.feed(Input::Command(at_us(1), Command::Answer(HostAnswer::Turn))).len(), 1);
     }
-    assert!(end.feed(Input::Command(at_us(1), Command::Turn)).is_empty(), "10 kB are sent");
+    assert!(end.feed(Input::Command(at_us(1), Command::Answer(HostAnswer::Turn))).is_empty(), "10 kB are sent");
     let resend = Body::Resend { range: ByteRange::new(10_220, 12_000), level: 5 };
     let packet = Packet::new(TrafficClass::default(), 84, resend);
     let answer = end.feed(Input::Packet(at_us(2000), packet, SackBlocks::EMPTY));
     assert_eq!(answer[0].packet.body(), Body::Busy);
-    let sent = end.feed(Input::Command(at_us(2001), Command::Turn));
+    let sent = end.feed(Input::Command(at_us(2001), Command::Answer(HostAnswer::Turn)));
     assert!(matches!(sent[0].packet.body(), Body::HomaData { seq: 10_220, .. }));
     assert_eq!(sent[0].packet.traffic_class.class(), 5);
 }

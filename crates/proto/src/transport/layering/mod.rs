@@ -13,17 +13,22 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::express_pass::{CreditConfig, CreditSource, Phase, Requester};
 use super::tcp::{TcpReceiver, TcpSender};
 use super::{Command, Deadline, Event, Statistics, Timer, Transport};
 use crate::congestion::CongestionControl;
-use crate::packet::{Body, CreditStamp, Flags, Packet, SackBlocks, ShortTime};
+use crate::contract::Field;
+use crate::packet::{Body, CreditStamp, DataFlags, Packet, SackBlocks, ShortTime};
 use crate::rng::Stream;
 use crate::time::Instant;
 
 #[cfg(test)]
 mod tests;
+
+/// The contract fields that it honours: none, whatever the controller of its window does.
+pub const HONOURS: &[Field] = &[];
 
 /// Sends one flow by TCP under the controller `C`, on credits.
 pub struct LayeredSender<C> {
@@ -50,6 +55,9 @@ impl<C: CongestionControl> LayeredSender<C> {
 }
 
 impl<C: CongestionControl> Transport for LayeredSender<C> {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         match packet.body() {
@@ -58,7 +66,10 @@ impl<C: CongestionControl> Transport for LayeredSender<C> {
             Body::Ack { ack, echo, window, flags } => {
                 let echo = echo.map(|at| ShortTime::of(at).latest(now));
                 let body = Body::Ack { ack, echo, window, flags };
-                self.tcp.handle_packet(now, &Packet::new(packet.traffic_class, packet.wire_bytes, body), sack);
+                let mut local = Packet::new(packet.traffic_class, packet.wire_bytes, body);
+                // Where the one-way delay travels.
+                local.set_attachment(packet.attachment());
+                self.tcp.handle_packet(now, &local, sack);
             }
             _ => self.tcp.handle_packet(now, packet, sack),
         }
@@ -149,6 +160,9 @@ impl LayeredReceiver {
 }
 
 impl Transport for LayeredReceiver {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         match packet.body() {
@@ -181,7 +195,7 @@ impl Transport for LayeredReceiver {
             return Some(packet);
         }
         if let Some(end) = self.stopped.take() {
-            let body = Body::CreditStop { end, flags: Flags::NONE };
+            let body = Body::CreditStop { end, flags: DataFlags::NONE };
             return Some(Packet::new(self.config.data_class, self.config.control_bytes(), body));
         }
         self.source.poll(now, &self.config)

@@ -29,9 +29,13 @@ pub use sender::NdpSender;
 
 use core::fmt;
 
+use crate::contract::Field;
 use crate::packet::{TrafficClass, WireFormat};
 use crate::recovery::rtt::RtoBounds;
 use crate::time::Span;
+
+/// The contract fields that it honours: none.
+pub const HONOURS: &[Field] = &[];
 
 /// Everything that both sides of NDP flows have in common; many flows share one.
 #[derive(Clone, PartialEq, Eq, Debug)]

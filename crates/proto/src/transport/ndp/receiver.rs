@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use super::NdpConfig;
-use crate::host::HostRequest;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks};
+use crate::host::{HostAnswer, HostRequest};
+use crate::packet::{Body, ByteRange, Ecn, Packet, PulledFlags, SackBlocks};
 use crate::recovery::delivery::InOrderDelivery;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -110,11 +110,14 @@ impl NdpReceiver {
 }
 
 impl Transport for NdpReceiver {
+    type Request = HostRequest;
+    type Answer = HostAnswer;
+
     #[inline]
     fn handle_packet(&mut self, _now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Pulled { seq, sent_at, len, flags } = packet.body() else { return };
         let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM) else { return };
-        let (fin, trimmed) = (flags.contains(Flags::FIN), flags.contains(Flags::TRIMMED));
+        let (fin, trimmed) = (flags.contains(PulledFlags::FIN), flags.contains(PulledFlags::TRIMMED));
         let (highest, known) = (self.stream.highest(), self.stream.end());
         let plausible = if fin { end >= highest && (known == u64::MAX || known == end) } else { end <= known };
         if !plausible || self.answers.len() == QUEUE_MAX || !trimmed && !self.take(ByteRange::new(seq, end)) {
@@ -131,8 +134,8 @@ impl Transport for NdpReceiver {
         }
     }
 
-    fn handle_command(&mut self, _now: Instant, command: Command) {
-        if command == Command::Turn {
+    fn handle_command(&mut self, _now: Instant, command: Command<HostAnswer>) {
+        if command == Command::Answer(HostAnswer::Turn) {
             self.pulls.on_turn();
         }
     }
@@ -142,19 +145,16 @@ impl Transport for NdpReceiver {
     #[inline]
     fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
         let body = match self.answers.pop_front() {
-            Some((seq, echo, trimmed)) => {
-                let flags = Flags::NONE.with_if(Flags::TRIMMED, trimmed);
-                Body::PulledAck { seq, echo, flags: flags.with_if(Flags::FIN, self.stream.is_complete()) }
-            }
+            Some((seq, echo, trimmed)) => Body::PulledAck { seq, echo, trimmed, complete: self.stream.is_complete() },
             None => self.pulls.poll()?,
         };
         Some(Packet::new(self.config.control_class.with_ecn(Ecn::NotEct), self.config.wire.wire_bytes(0), body))
     }
 
     #[inline]
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<HostRequest>> {
         let request = self.pulls.poll_request(self.config.wire.wire_bytes(self.config.payload));
-        request.map(Event::AskHost).or_else(|| self.stream.poll_event())
+        request.map(Event::Ask).or_else(|| self.stream.poll_event())
     }
 
     #[inline]

@@ -2,9 +2,10 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::NdpConfig;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks};
+use crate::packet::{Body, ByteRange, Ecn, Packet, PulledFlags, SackBlocks};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -190,21 +191,22 @@ impl NdpSender {
         self.packets_sent += 1;
         self.bytes_sent += u64::from(len);
         self.retransmissions += u64::from(again);
-        let flags = Flags::NONE.with_if(Flags::FIN, fin).with_if(Flags::RETRANSMISSION, again);
+        let flags = PulledFlags::NONE.with_if(PulledFlags::FIN, fin).with_if(PulledFlags::RETRANSMISSION, again);
         let class = self.config.data_class.with_ecn(Ecn::NotEct);
         Packet::new(class, self.config.wire.wire_bytes(len), Body::Pulled { seq, sent_at: now, len, flags })
     }
 }
 
 impl Transport for NdpSender {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
-            Body::PulledAck { seq, echo, flags } if echo <= now => {
-                self.handle_answer(now, seq, echo, flags.contains(Flags::TRIMMED));
-            }
+            Body::PulledAck { seq, echo, trimmed, .. } if echo <= now => self.handle_answer(now, seq, echo, trimmed),
             Body::Pull { count } => self.handle_pull(now, count),
-            Body::Pulled { seq, sent_at, flags, .. } if flags.contains(Flags::RETURNED) => {
+            Body::Pulled { seq, sent_at, flags, .. } if flags.contains(PulledFlags::RETURNED) => {
                 self.handle_returned(now, seq, sent_at);
             }
             _ => return,

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::{Body, EndpointId, Flags, Packet, SackBlocks};
+use crate::host::HostAnswer;
+use crate::packet::{Body, EndpointId, Packet, PulledFlags, SackBlocks};
 use crate::time::Instant;
 use crate::transport::pair::{End, Fate, Input, Pair, Path, any_fates, by_number};
 use crate::transport::{Command, Event, Transport};
@@ -27,7 +28,7 @@ fn pair(fate: impl FnMut(usize) -> Fate + 'static, back: impl FnMut(usize) -> Fa
     Pair::new(NdpSender::new(Arc::clone(&config)), NdpReceiver::new(config), forth, back)
 }
 
-fn data(number: u64, sent_us: u64, flags: Flags) -> Packet {
+fn data(number: u64, sent_us: u64, flags: PulledFlags) -> Packet {
     let sent_at = Instant::ZERO.after(Span::from_us(sent_us));
     let body = Body::Pulled { seq: number * 1460, sent_at, len: 1460, flags };
     Packet::new(TrafficClass::default(), 1538, body).to(EndpointId::default())
@@ -59,18 +60,19 @@ fn a_lone_flow_runs_at_line_rate() {
 fn the_receiver_answers_and_pulls() {
     let mut end = End::new(NdpReceiver::new(Arc::new(NdpConfig::default())));
     let body = |sent: &[crate::transport::pair::Sent]| sent.iter().map(|sent| sent.packet.body()).collect::<Vec<_>>();
-    let ack = |number: u64, flags| Body::PulledAck { seq: number * 1460, echo: at_us(0), flags };
-    let whole = end.feed(Input::Packet(at_us(5), data(0, 0, Flags::NONE), SackBlocks::EMPTY));
-    assert_eq!(body(whole), [ack(0, Flags::NONE)]);
-    let header = end.feed(Input::Packet(at_us(5), data(1, 0, Flags::TRIMMED), SackBlocks::EMPTY));
-    assert_eq!(body(header), [ack(1, Flags::TRIMMED)]);
-    let asked = end.events.iter().filter(|(_, event)| matches!(event, Event::AskHost(_))).count();
+    let ack =
+        |number: u64, trimmed, complete| Body::PulledAck { seq: number * 1460, echo: at_us(0), trimmed, complete };
+    let whole = end.feed(Input::Packet(at_us(5), data(0, 0, PulledFlags::NONE), SackBlocks::EMPTY));
+    assert_eq!(body(whole), [ack(0, false, false)]);
+    let header = end.feed(Input::Packet(at_us(5), data(1, 0, PulledFlags::TRIMMED), SackBlocks::EMPTY));
+    assert_eq!(body(header), [ack(1, true, false)]);
+    let asked = end.events.iter().filter(|(_, event)| matches!(event, Event::Ask(_))).count();
     assert_eq!(asked, 1, "one turn at a time");
-    assert_eq!(body(end.feed(Input::Command(at_us(5), Command::Turn))), [Body::Pull { count: 1 }]);
-    assert_eq!(body(end.feed(Input::Command(at_us(7), Command::Turn))), [Body::Pull { count: 2 }]);
-    let last = end.feed(Input::Packet(at_us(9), data(1, 0, Flags::FIN), SackBlocks::EMPTY));
-    assert_eq!(body(last), [ack(1, Flags::FIN)]);
-    assert!(end.feed(Input::Command(at_us(9), Command::Turn)).is_empty());
+    assert_eq!(body(end.feed(Input::Command(at_us(5), Command::Answer(HostAnswer::Turn)))), [Body::Pull { count: 1 }]);
+    assert_eq!(body(end.feed(Input::Command(at_us(7), Command::Answer(HostAnswer::Turn)))), [Body::Pull { count: 2 }]);
+    let last = end.feed(Input::Packet(at_us(9), data(1, 0, PulledFlags::FIN), SackBlocks::EMPTY));
+    assert_eq!(body(last), [ack(1, false, true)]);
+    assert!(end.feed(Input::Command(at_us(9), Command::Answer(HostAnswer::Turn))).is_empty());
     assert_eq!(end.delivered(), 2920);
 }
 
@@ -89,7 +91,7 @@ fn what_was_trimmed_goes_first() {
         });
         seqs.collect::<Vec<_>>()
     };
-    let nack = |number: u64| Body::PulledAck { seq: number * 1460, echo: at_us(0), flags: Flags::TRIMMED };
+    let nack = |number: u64| Body::PulledAck { seq: number * 1460, echo: at_us(0), trimmed: true, complete: false };
     assert_eq!(feed(10, nack(2)), []);
     assert_eq!(feed(10, nack(1)), []);
     assert_eq!(feed(11, Body::Pull { count: 1 }), [2]);
@@ -101,7 +103,7 @@ fn what_was_trimmed_goes_first() {
 /// A returned packet waits for the pull that another packet under way will bring; the only one is sent again at once.
 #[test]
 fn a_returned_packet_waits_unless_it_is_alone() {
-    let returned = Flags::TRIMMED.with(Flags::RETURNED);
+    let returned = PulledFlags::TRIMMED.with(PulledFlags::RETURNED);
     for (packets, again) in [(2u64, 0), (1, 1)] {
         let mut end = End::new(NdpSender::new(Arc::new(NdpConfig::default())));
         end.feed(Input::Command(at_us(0), Command::Send { bytes: packets * 1460 }));

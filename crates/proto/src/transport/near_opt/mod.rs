@@ -3,8 +3,8 @@
 //!
 //! A yardstick for what low-priority flows can reach, not a protocol to deploy. The sender has no window and no slow
 //! start: it sends at the rate it was told last. It repeats a packet only if the oracle confirms that it was dropped,
-//! so no retransmission is spurious. The machine knows no oracle: its driver answers each [`OracleRequest`] with a
-//! [`Command`](super::Command).
+//! so no retransmission is spurious. The machine knows no oracle: its driver answers each [`OracleRequest`] with an
+//! [`OracleAnswer`].
 //!
 //! | knob | default | source |
 //! | --- | --- | --- |
@@ -28,23 +28,42 @@ mod tests;
 pub use receiver::NearOptReceiver;
 pub use sender::NearOptSender;
 
+use crate::contract::Field;
 use crate::packet::{TrafficClass, WireFormat};
 use crate::recovery::rtt::RtoBounds;
+use crate::units::Rate;
+
+/// The contract fields that it honours: none.
+pub const HONOURS: &[Field] = &[];
 
 /// What a transport wants of an oracle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OracleRequest {
-    /// The flow has data to send: from now on `Command::SetRate` tells its rate, first at once.
+    /// The flow has data to send: from now on [`OracleAnswer::Rate`] tells its rate, first at once.
     FollowRate {
         /// Class of its data packets.
         class: TrafficClass,
     },
     /// Everything is acknowledged: no more rates, until the next `FollowRate`.
     UnfollowRate,
-    /// What became of the data packet that begins at byte `seq`? `Command::Fate` answers.
+    /// What became of the data packet that begins at byte `seq`? [`OracleAnswer::Fate`] answers.
     Fate {
         /// Offset of its first byte.
         seq: u64,
+    },
+}
+
+/// What an oracle answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OracleAnswer {
+    /// From now on the flow sends at this rate, on the wire. Zero stops it.
+    Rate(Rate),
+    /// What became of a data packet.
+    Fate {
+        /// First byte of the data packet asked about.
+        seq: u64,
+        /// What became of it.
+        fate: PacketFate,
     },
 }
 

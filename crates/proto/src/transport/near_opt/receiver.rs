@@ -2,9 +2,10 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::NearOptConfig;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, WINDOW_UNLIMITED};
+use crate::packet::{AckFlags, Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks, WINDOW_UNLIMITED};
 use crate::recovery::delivery::InOrderDelivery;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -38,11 +39,14 @@ impl NearOptReceiver {
 }
 
 impl Transport for NearOptReceiver {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, _now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Data { seq, sent_at, len, flags } = packet.body() else { return };
         let Some(end) = seq.checked_add(u64::from(len)).filter(|end| *end <= MAX_STREAM) else { return };
-        let fin = flags.contains(Flags::FIN);
+        let fin = flags.contains(DataFlags::FIN);
         let (highest, known) = (self.stream.highest(), self.stream.end());
         let plausible = if fin { end >= highest && (known == u64::MAX || known == end) } else { end <= known };
         if !plausible || self.due.len() == QUEUE_MAX || !self.take(ByteRange::new(seq, end)) {
@@ -62,7 +66,7 @@ impl Transport for NearOptReceiver {
     #[inline]
     fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
         let echo = Some(self.due.pop_front()?);
-        let body = Body::Ack { ack: self.stream.ack(), echo, window: WINDOW_UNLIMITED, flags: Flags::NONE };
+        let body = Body::Ack { ack: self.stream.ack(), echo, window: WINDOW_UNLIMITED, flags: AckFlags::NONE };
         Some(Packet::new(self.config.ack_class.with_ecn(Ecn::NotEct), self.config.wire.wire_bytes(0), body))
     }
 

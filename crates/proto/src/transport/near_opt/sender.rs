@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use super::pacer::Pacer;
-use super::{NearOptConfig, OracleRequest, PacketFate};
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks};
+use super::{NearOptConfig, OracleAnswer, OracleRequest, PacketFate};
+use crate::packet::{Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -140,6 +140,9 @@ impl NearOptSender {
 }
 
 impl Transport for NearOptSender {
+    type Request = OracleRequest;
+    type Answer = OracleAnswer;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Ack { ack, echo, .. } = packet.body() else { return };
@@ -149,14 +152,14 @@ impl Transport for NearOptSender {
         self.settle(echo);
     }
 
-    fn handle_command(&mut self, now: Instant, command: Command) {
+    fn handle_command(&mut self, now: Instant, command: Command<OracleAnswer>) {
         match command {
             Command::Send { bytes } if !self.finish => {
                 self.written = self.written.saturating_add(bytes).min(MAX_STREAM);
             }
             Command::Finish => self.finish = true,
-            Command::SetRate(rate) => self.pacer.set_rate(now, rate),
-            Command::Fate { seq, fate } => self.handle_fate(now, seq, fate),
+            Command::Answer(OracleAnswer::Rate(rate)) => self.pacer.set_rate(now, rate),
+            Command::Answer(OracleAnswer::Fate { seq, fate }) => self.handle_fate(now, seq, fate),
             _ => {}
         }
     }
@@ -185,13 +188,13 @@ impl Transport for NearOptSender {
         self.in_flight.push_back(segment);
         self.packets_sent += 1;
         self.bytes_sent += u64::from(len);
-        let flags = Flags::NONE.with_if(Flags::FIN, fin).with_if(Flags::RETRANSMISSION, again);
+        let flags = DataFlags::NONE.with_if(DataFlags::FIN, fin).with_if(DataFlags::RETRANSMISSION, again);
         let class = self.config.data_class.with_ecn(Ecn::NotEct);
         Some(Packet::new(class, wire_bytes, Body::Data { seq, sent_at: now, len, flags }))
     }
 
     #[inline]
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<OracleRequest>> {
         let pending = self.acked < self.end();
         if pending != self.follows {
             self.follows = pending;

@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::{Body, EndpointId, Flags, Packet, SackBlocks, WINDOW_UNLIMITED};
+use crate::packet::{AckFlags, Body, DataFlags, EndpointId, Packet, SackBlocks, WINDOW_UNLIMITED};
 use crate::time::{Instant, Span};
 use crate::transport::pair::{End, Fate, Input, Pair, Path};
 use crate::transport::{Command, Event, Transport};
@@ -57,7 +57,7 @@ fn pair(rate: Rate, fate: impl Fn(usize) -> Fate + 'static, back: impl Fn(usize)
         fate
     });
     let oracle = move |request| match request {
-        OracleRequest::FollowRate { .. } => Some(Command::SetRate(rate)),
+        OracleRequest::FollowRate { .. } => Some(OracleAnswer::Rate(rate)),
         OracleRequest::UnfollowRate => None,
         OracleRequest::Fate { seq } => {
             let fate = match highest.get() {
@@ -65,7 +65,7 @@ fn pair(rate: Rate, fate: impl Fn(usize) -> Fate + 'static, back: impl Fn(usize)
                 ack if ack > seq => PacketFate::Arrived { ack },
                 _ => PacketFate::UnderWay,
             };
-            Some(Command::Fate { seq, fate })
+            Some(OracleAnswer::Fate { seq, fate })
         }
     };
     Pair::new(NearOptSender::new(config()), NearOptReceiver::new(config()), forth, back).with_oracle(oracle)
@@ -108,12 +108,15 @@ fn the_rate_is_obeyed() {
     assert!(end.feed(Input::Command(at_us(0), Command::Send { bytes: 1 << 20 })).is_empty());
     let class = config().data_class;
     assert_eq!(end.events, [(at_us(0), Event::Ask(OracleRequest::FollowRate { class }))]);
-    assert_eq!(end.feed(Input::Command(at_us(3), Command::SetRate(RATE))).len(), 1);
+    assert_eq!(end.feed(Input::Command(at_us(3), Command::Answer(OracleAnswer::Rate(RATE)))).len(), 1);
     assert_eq!(end.deadline.map(|deadline| deadline.at), Some(at_us(3).after(PACKET)));
     let zero = Rate::from_bits_per_sec(0);
-    assert!(end.feed(Input::Command(at_us(3), Command::SetRate(zero))).is_empty());
+    assert!(end.feed(Input::Command(at_us(3), Command::Answer(OracleAnswer::Rate(zero)))).is_empty());
     assert!(end.feed(Input::Timeout(at_us(2000))).is_empty());
-    assert!(end.feed(Input::Command(at_us(2000), Command::SetRate(RATE))).is_empty(), "the first packet is owed still");
+    assert!(
+        end.feed(Input::Command(at_us(2000), Command::Answer(OracleAnswer::Rate(RATE)))).is_empty(),
+        "the first packet is owed still"
+    );
     assert_eq!(end.feed(Input::Timeout(at_us(2000).after(PACKET))).len(), 1);
 }
 
@@ -200,26 +203,26 @@ fn an_idle_flow_leaves_the_oracle_and_comes_back() {
 fn nonsense_is_ignored() {
     let mut sender = End::new(NearOptSender::new(config()));
     sender.feed(Input::Command(at_us(0), Command::Send { bytes: 1 << 20 }));
-    sender.feed(Input::Command(at_us(0), Command::SetRate(RATE)));
+    sender.feed(Input::Command(at_us(0), Command::Answer(OracleAnswer::Rate(RATE))));
     let ack = |ack, echo| {
-        let body = Body::Ack { ack, echo, window: WINDOW_UNLIMITED, flags: Flags::NONE };
+        let body = Body::Ack { ack, echo, window: WINDOW_UNLIMITED, flags: AckFlags::NONE };
         Packet::new(config().ack_class, 84, body).to(EndpointId::default())
     };
     for (number, echo) in [(1 << 40, Some(at_us(0))), (1460, Some(at_us(100))), (1460, None)] {
         sender.feed(Input::Packet(at_us(50), ack(number, echo), SackBlocks::EMPTY));
     }
-    sender.feed(Input::Command(at_us(60), Command::Fate { seq: 0, fate: PacketFate::Dropped }));
+    sender.feed(Input::Command(at_us(60), Command::Answer(OracleAnswer::Fate { seq: 0, fate: PacketFate::Dropped })));
     assert_eq!(sender.transport.statistics().retransmissions, 0);
     assert!(!sender.events.iter().any(|(_, event)| matches!(event, Event::Release(_))));
 
     let mut receiver = End::new(NearOptReceiver::new(config()));
     let data =
         |seq, len, flags| Packet::new(config().data_class, 1538, Body::Data { seq, sent_at: at_us(0), len, flags });
-    for packet in [data(u64::MAX - 5, 100, Flags::NONE), data(1 << 62, 1, Flags::FIN)] {
+    for packet in [data(u64::MAX - 5, 100, DataFlags::NONE), data(1 << 62, 1, DataFlags::FIN)] {
         assert!(receiver.feed(Input::Packet(at_us(1), packet, SackBlocks::EMPTY)).is_empty());
     }
-    receiver.feed(Input::Packet(at_us(2), data(0, 100, Flags::FIN), SackBlocks::EMPTY));
-    assert!(receiver.feed(Input::Packet(at_us(3), data(100, 100, Flags::NONE), SackBlocks::EMPTY)).is_empty());
+    receiver.feed(Input::Packet(at_us(2), data(0, 100, DataFlags::FIN), SackBlocks::EMPTY));
+    assert!(receiver.feed(Input::Packet(at_us(3), data(100, 100, DataFlags::NONE), SackBlocks::EMPTY)).is_empty());
     assert_eq!(receiver.delivered(), 100);
 }
 

@@ -8,9 +8,13 @@
 //! comparison.
 
 use super::atp::{AtpConfig, DATACENTER_TIMER, LossBound, LossDetection, Order};
+use crate::contract::Field;
 use crate::packet::{TrafficClass, WireFormat};
 use crate::time::Span;
 use crate::units::Rate;
+
+/// The contract fields that it honours.
+pub const HONOURS: &[Field] = &[Field::MinDelivery];
 
 /// Retransmission timeout where round trips take about 15 us (pFabric, section 5: 45 us).
 pub const DEFAULT_RTO: Span = Span::from_us(45);

@@ -6,6 +6,20 @@
 /// Number of a delivery task: one object on its way to one receiver. The receiver chooses it.
 pub type TaskId = u64;
 
+/// What an end of a push flow asks of its surroundings. The controller answers a source with [`ToSource`] and a receiver
+/// with [`ToReceiver`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PushRequest {
+    /// A message to the controller.
+    Controller(ToController),
+    /// The symbols that have come of this block of an object may decode it: worth an attempt, and another each time that
+    /// it is said again. Who holds the payload answers by [`PushReceiver::handle_decoded`](super::PushReceiver).
+    Decode {
+        /// Which, from 0.
+        block: u32,
+    },
+}
+
 /// To the controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToController {

@@ -53,7 +53,12 @@ pub mod weights;
 
 pub use config::{OPEN_BLOCKS, PushConfig, PushConfigError};
 pub use controller::{Controller, ControllerConfig, Holding, Outgoing, SourceId, Weighting};
-pub use message::{Order, TaskId, ToController, ToReceiver, ToSource};
+pub use message::{Order, PushRequest, TaskId, ToController, ToReceiver, ToSource};
 pub use partition::{MAX_BLOCK_SYMBOLS, MAX_SYMBOL, Partition};
 pub use receiver::{PushPort, PushReceiver, ReceiverCounts, SharedReceiver};
 pub use source::PushSource;
+
+use crate::contract::Field;
+
+/// The contract fields that it honours by itself; a policy that its sources ask adds its own.
+pub const HONOURS: &[Field] = &[Field::Weight, Field::Priority];

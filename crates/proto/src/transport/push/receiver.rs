@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use atomic_refcell::AtomicRefCell;
 
 use super::config::{OPEN_BLOCKS, PushConfig};
-use super::message::{ToController, ToReceiver};
+use super::message::{PushRequest, ToController, ToReceiver};
 use super::partition::{MAX_SYMBOL, Partition};
-use crate::packet::{Body, Ecn, Flags, NO_CLAIM, Packet, SackBlocks};
+use crate::packet::{Body, Ecn, NO_CLAIM, Packet, SackBlocks};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
@@ -51,7 +51,7 @@ enum Phase {
 enum Decoding {
     /// Nobody holds the payload: attempts fail as often as RFC 6330 says, by this stream.
     Drawn(Stream),
-    /// Who holds the payload: asked by `Event::Decode`, answers by [`PushReceiver::handle_decoded`].
+    /// Who holds the payload: asked by [`PushRequest::Decode`], answers by [`PushReceiver::handle_decoded`].
     Asked {
         /// Blocks to ask for.
         blocks: VecDeque<u32>,
@@ -163,7 +163,7 @@ impl PushReceiver {
         Self::with_decoding(config, partition, Decoding::Drawn(stream), 0, now)
     }
 
-    /// The same beside a real decoder: `Event::Decode` says when it is worth an attempt, and
+    /// The same beside a real decoder: [`PushRequest::Decode`] says when it is worth an attempt, and
     /// [`handle_decoded`](Self::handle_decoded) hears of success. The first `had` blocks are there already: a report ahead
     /// of the fetch says so.
     pub fn beside_decoder(config: Arc<PushConfig>, partition: Partition, had: u32, now: Instant) -> Self {
@@ -320,7 +320,7 @@ impl PushReceiver {
         (missing.div_ceil(self.active).max(1), claim)
     }
 
-    /// The symbols that came of a block decode it: `Event::Decode` has asked. Blocks that are not open are ignored.
+    /// The symbols that came of a block decode it: [`PushRequest::Decode`] has asked. Blocks that are not open are ignored.
     pub fn handle_decoded(&mut self, now: Instant, block: u32) {
         let index = block.wrapping_sub(self.decoded) as usize;
         if self.open.get(index).is_none_or(|block| block.decoded) {
@@ -436,9 +436,8 @@ impl PushReceiver {
             None => return None,
         };
         let received = source.received_before(number);
-        let flags = Flags::NONE.with_if(Flags::FIN, complete);
         let (decoded, marks) = (self.decoded, source.marks as u16);
-        let body = Body::SymbolAck { number, received, decoded, needed, claim, marks, flags };
+        let body = Body::SymbolAck { number, received, decoded, needed, claim, marks, complete };
         // As DCTCP's: a queue that marks drops what cannot be marked.
         Some(Packet::new(self.config.ack_class.with_ecn(Ecn::Ect0), self.config.wire.wire_bytes(0), body))
     }
@@ -490,13 +489,16 @@ impl PushPort {
 }
 
 impl Transport for PushPort {
+    type Request = PushRequest;
+    type Answer = ToReceiver;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         self.receiver.borrow_mut().handle_symbol(now, self.peer, packet);
     }
 
-    fn handle_command(&mut self, _now: Instant, command: Command) {
-        if let Command::PushReceiver(message) = command {
+    fn handle_command(&mut self, _now: Instant, command: Command<ToReceiver>) {
+        if let Command::Answer(message) = command {
             self.receiver.borrow_mut().handle_message(message);
         }
     }
@@ -511,10 +513,10 @@ impl Transport for PushPort {
     }
 
     #[inline]
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<PushRequest>> {
         let mut receiver = self.receiver.borrow_mut();
         if let Some(block) = receiver.poll_decode() {
-            return Some(Event::Decode { block });
+            return Some(Event::Ask(PushRequest::Decode { block }));
         }
         let complete = receiver.is_complete();
         let peer = &mut receiver.peers[self.peer];
@@ -525,7 +527,7 @@ impl Transport for PushPort {
             peer.told = true;
             return Some(Event::Received);
         }
-        receiver.poll_message().map(Event::ToController)
+        receiver.poll_message().map(|message| Event::Ask(PushRequest::Controller(message)))
     }
 
     /// One end keeps the receiver's time.

@@ -6,12 +6,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::config::{OPEN_BLOCKS, PushConfig};
-use super::message::{Order, ToController, ToSource};
+use super::message::{Order, PushRequest, ToController, ToSource};
 use super::partition::{MAX_SYMBOL, Partition};
 use crate::congestion::weighted_fair::WeightedFair;
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
 use crate::contract::policy::{Policy, Progress};
-use crate::packet::{Body, Ecn, Flags, NO_CLAIM, Packet, SackBlocks, TrafficClass};
+use crate::packet::{Body, DataFlags, Ecn, NO_CLAIM, Packet, SackBlocks, TrafficClass};
 use crate::recovery::flight::{Flight, Sent};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::Instant;
@@ -299,11 +299,13 @@ impl Source {
     }
 
     fn handle_ack(&mut self, now: Instant, packet: &Packet) {
-        let Body::SymbolAck { number, received, decoded, needed, claim, marks, flags } = packet.body() else { return };
+        let Body::SymbolAck { number, received, decoded, needed, claim, marks, complete } = packet.body() else {
+            return;
+        };
         if matches!(self.phase, Phase::Stopped | Phase::Told) {
             return;
         }
-        if flags.contains(Flags::FIN) {
+        if complete {
             self.phase = Phase::Stopped;
             return;
         }
@@ -346,6 +348,7 @@ impl Source {
             ece: false,
             rtt,
             delay: None,
+            hold: None,
             smoothed_rtt: self.rtt.smoothed(),
             window_limited: limited,
             in_recovery: false,
@@ -434,14 +437,17 @@ impl Source {
 }
 
 impl Transport for PushSource {
+    type Request = PushRequest;
+    type Answer = ToSource;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         self.0.handle_ack(now, packet);
     }
 
-    fn handle_command(&mut self, now: Instant, command: Command) {
+    fn handle_command(&mut self, now: Instant, command: Command<ToSource>) {
         match command {
-            Command::Push(order) => self.0.follow(now, order),
+            Command::Answer(order) => self.0.follow(now, order),
             Command::SetWeight(weight) => self.0.set_weight(weight),
             _ => {}
         }
@@ -486,18 +492,18 @@ impl Transport for PushSource {
         source.statistics.packets_sent += 1;
         source.statistics.bytes_sent += u64::from(len);
         source.statistics.retransmissions += u64::from(again);
-        let flags = Flags::NONE.with_if(Flags::RETRANSMISSION, again);
+        let flags = DataFlags::NONE.with_if(DataFlags::RETRANSMISSION, again);
         Some(Packet::new(class, wire.wire_bytes(len), Body::Symbol { number, block, symbol, len, flags }))
     }
 
     #[inline]
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<PushRequest>> {
         let source = &mut *self.0;
         if source.phase == Phase::Stopped {
             source.phase = Phase::Told;
             return Some(Event::Finished);
         }
-        source.accepted.take().map(Event::ToController)
+        source.accepted.take().map(|message| Event::Ask(PushRequest::Controller(message)))
     }
 
     #[inline]

@@ -28,9 +28,13 @@ pub use sender::ScdpSender;
 
 use core::fmt;
 
+use crate::contract::Field;
 use crate::packet::{CLASSES, TrafficClass, WireFormat};
 use crate::recovery::rtt::RtoBounds;
 use crate::time::Span;
+
+/// The contract fields that it honours: none.
+pub const HONOURS: &[Field] = &[];
 
 /// Levels of priority.
 pub const LEVELS: usize = 5;

@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use super::{ScdpConfig, ScdpObject};
-use crate::host::HostRequest;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks};
+use crate::host::{HostAnswer, HostRequest};
+use crate::packet::{Body, ByteRange, Ecn, Packet, PulledFlags, SackBlocks};
 use crate::recovery::reassembly::Reassembly;
 use crate::time::Instant;
 use crate::transport::ndp::Pulls;
@@ -84,13 +84,16 @@ impl ScdpReceiver {
 }
 
 impl Transport for ScdpReceiver {
+    type Request = HostRequest;
+    type Answer = HostAnswer;
+
     #[inline]
     fn handle_packet(&mut self, _now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Pulled { seq: number, sent_at, flags, .. } = packet.body() else { return };
         if number > MAX_STREAM || self.answers.len() == QUEUE_MAX {
             return;
         }
-        let trimmed = flags.contains(Flags::TRIMMED);
+        let trimmed = flags.contains(PulledFlags::TRIMMED);
         self.answers.push_back((number, sent_at, trimmed));
         let mut complete = self.object.is_complete();
         if self.is_new(number) && !trimmed {
@@ -107,11 +110,11 @@ impl Transport for ScdpReceiver {
         }
     }
 
-    fn handle_command(&mut self, _now: Instant, command: Command) {
+    fn handle_command(&mut self, _now: Instant, command: Command<HostAnswer>) {
         match command {
-            Command::Turn => self.pulls.on_turn(),
+            Command::Answer(HostAnswer::Turn) => self.pulls.on_turn(),
             // Another source's symbol was the last one needed: this source is told.
-            Command::ObjectComplete => {
+            Command::Answer(HostAnswer::ObjectComplete) => {
                 self.told = true;
                 self.end();
                 self.answers.push_back((u64::MAX, Instant::ZERO, false));
@@ -125,17 +128,14 @@ impl Transport for ScdpReceiver {
     #[inline]
     fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
         let body = match self.answers.pop_front() {
-            Some((seq, echo, trimmed)) => {
-                let flags = Flags::NONE.with_if(Flags::TRIMMED, trimmed).with_if(Flags::FIN, self.complete);
-                Body::PulledAck { seq, echo, flags }
-            }
+            Some((seq, echo, trimmed)) => Body::PulledAck { seq, echo, trimmed, complete: self.complete },
             None => self.pulls.poll()?,
         };
         Some(Packet::new(self.config.control_class.with_ecn(Ecn::NotEct), self.config.wire.wire_bytes(0), body))
     }
 
     #[inline]
-    fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event<HostRequest>> {
         if self.given < self.delivered {
             let range = ByteRange::new(self.given, self.delivered);
             self.given = self.delivered;
@@ -145,15 +145,15 @@ impl Transport for ScdpReceiver {
         if let Some(object) = shared_as {
             if !self.joined {
                 self.joined = true;
-                return Some(Event::AskHost(HostRequest::JoinObject { object }));
+                return Some(Event::Ask(HostRequest::JoinObject { object }));
             }
             if self.complete && !self.told {
                 self.told = true;
-                return Some(Event::AskHost(HostRequest::CompleteObject { object }));
+                return Some(Event::Ask(HostRequest::CompleteObject { object }));
             }
         }
         if let Some(request) = self.pulls.poll_request(self.config.wire.wire_bytes(self.config.symbol)) {
-            return Some(Event::AskHost(request));
+            return Some(Event::Ask(request));
         }
         if self.complete && !self.received {
             self.received = true;

@@ -2,9 +2,10 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::ScdpConfig;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass};
+use crate::packet::{Body, ByteRange, Ecn, Packet, PulledFlags, SackBlocks, TrafficClass};
 use crate::recovery::rtt::RttEstimator;
 use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
@@ -96,12 +97,15 @@ impl ScdpSender {
 }
 
 impl Transport for ScdpSender {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         match packet.body() {
-            Body::PulledAck { seq, echo, flags } if echo <= now => {
+            Body::PulledAck { seq, echo, complete, .. } if echo <= now => {
                 self.answered = self.answered.wrapping_add(1);
-                self.complete |= flags.contains(Flags::FIN);
+                self.complete |= complete;
                 if let Some(at) = self.settle(seq) {
                     self.rtt.sample(&self.config.rto, now.since(at));
                 }
@@ -114,7 +118,7 @@ impl Transport for ScdpSender {
                 self.pulled = count;
                 self.allowed = self.allowed.saturating_add(more);
             }
-            Body::Pulled { seq, flags, .. } if flags.contains(Flags::RETURNED) => {
+            Body::Pulled { seq, flags, .. } if flags.contains(PulledFlags::RETURNED) => {
                 let pulls_due = self.answered.wrapping_sub(self.pulled);
                 let none_due = pulls_due == 0 || pulls_due > u32::MAX / 2;
                 if self.settle(seq).is_some() && self.under_way == 0 && none_due {
@@ -168,7 +172,7 @@ impl Transport for ScdpSender {
         self.log.push_back((now, true));
         self.under_way += 1;
         let len = self.config.symbol_bytes(self.bytes);
-        let body = Body::Pulled { seq: number, sent_at: now, len, flags: Flags::NONE };
+        let body = Body::Pulled { seq: number, sent_at: now, len, flags: PulledFlags::NONE };
         Some(Packet::new(class, self.config.wire.wire_bytes(len), body))
     }
 

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::host::HostRequest;
-use crate::packet::{Body, EndpointId, Flags, Packet, SackBlocks};
+use crate::host::{HostAnswer, HostRequest};
+use crate::packet::{Body, EndpointId, Packet, PulledFlags, SackBlocks};
 use crate::time::Instant;
 use crate::transport::pair::{End, Fate, Input, Pair, Path, any_fates, by_number};
 use crate::transport::{Command, Event, Transport};
@@ -103,7 +103,7 @@ fn two_sources_share_an_object() {
     });
     assert_eq!(first, [[0, 2, 4, 6], [1, 3, 5, 7]]);
     let symbol = |number| {
-        let body = Body::Pulled { seq: number, sent_at: at_us(0), len: 1460, flags: Flags::NONE };
+        let body = Body::Pulled { seq: number, sent_at: at_us(0), len: 1460, flags: PulledFlags::NONE };
         Input::Packet(
             at_us(5),
             Packet::new(TrafficClass::default(), 1538, body).to(EndpointId::default()),
@@ -118,15 +118,14 @@ fn two_sources_share_an_object() {
     assert!(!object.is_complete(), "11 symbols are one too few");
     ends[0].feed(symbol(20));
     assert!(object.was_decoded());
-    let asked =
-        |end: &End<ScdpReceiver>, request| end.events.iter().any(|(_, event)| *event == Event::AskHost(request));
+    let asked = |end: &End<ScdpReceiver>, request| end.events.iter().any(|(_, event)| *event == Event::Ask(request));
     assert!(
         asked(&ends[0], HostRequest::JoinObject { object: 7 })
             && asked(&ends[1], HostRequest::JoinObject { object: 7 })
     );
     assert!(asked(&ends[0], HostRequest::CompleteObject { object: 7 }));
-    let told = ends[1].feed(Input::Command(at_us(6), Command::ObjectComplete));
-    assert!(matches!(told[0].packet.body(), Body::PulledAck { flags, .. } if flags.contains(Flags::FIN)));
+    let told = ends[1].feed(Input::Command(at_us(6), Command::Answer(HostAnswer::ObjectComplete)));
+    assert!(matches!(told[0].packet.body(), Body::PulledAck { complete: true, .. }));
     let told = Input::Packet(at_us(9), told[0].packet, SackBlocks::EMPTY);
     sources[1].feed(told);
     assert!(sources[1].time_of(Event::Finished).is_some());

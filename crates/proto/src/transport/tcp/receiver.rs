@@ -3,10 +3,11 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::EcnMode;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
+use crate::packet::{AckFlags, Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::reassembly::Reassembly;
 use crate::time::{Instant, OneWayDelay};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
@@ -30,6 +31,9 @@ const CONNECTED: u8 = 32;
 const RECEIVED: u8 = 64;
 /// FIN was seen.
 const FIN_KNOWN: u8 = 128;
+
+/// Flags of data that ask for something to be reported.
+const ASKS: DataFlags = DataFlags::DELAY.with(DataFlags::HOLD);
 
 /// The receiver of one flow.
 ///
@@ -71,6 +75,8 @@ struct Disorder {
     /// Blocks of the acknowledgement that was polled last.
     sack: SackBlocks,
     duplicate_bytes: u64,
+    /// When the packet arrived whose time acknowledgements echo, if its sender asks for how long it is held.
+    held_since: Option<Instant>,
     connection_echo: Option<Instant>,
     /// The answer to the latest probe.
     probe_echo: Option<Packet>,
@@ -81,7 +87,8 @@ struct PendingAck {
     ack: u64,
     echo: Option<Instant>,
     delay: Option<OneWayDelay>,
-    flags: Flags,
+    held_since: Option<Instant>,
+    flags: AckFlags,
     sack: SackBlocks,
 }
 
@@ -91,7 +98,7 @@ struct Segment {
     seq: u64,
     sent_at: Instant,
     len: u16,
-    flags: Flags,
+    flags: DataFlags,
     ce: bool,
 }
 
@@ -137,10 +144,27 @@ impl TcpReceiver {
     /// part of it. One acknowledgement reports one delay, that of the latest packet: it tells most about the queue as
     /// it is now. Each is reported once.
     #[inline]
-    fn measure(&mut self, now: Instant, sent_at: Instant, flags: Flags) {
-        if flags.contains(Flags::DELAY) {
+    fn measure(&mut self, now: Instant, sent_at: Instant, flags: DataFlags) {
+        if flags.contains(DataFlags::DELAY) {
             self.delay = Some(OneWayDelay::between(sent_at, now));
         }
+    }
+
+    /// A packet arrived that asks for how long it is held; `echoed` if acknowledgements echo its time from now on. They
+    /// tell how long that packet has been here, so that what is left of a round-trip time is the network's. They leave
+    /// through the queue, which has room for what travels beside them.
+    #[cold]
+    fn hold(&mut self, now: Instant, echoed: bool) {
+        self.state |= ACKS_QUEUED;
+        if echoed {
+            self.disorder().held_since = Some(now);
+        }
+    }
+
+    /// An acknowledgement is due that no packet asks for just now.
+    fn acknowledge_unasked(&mut self) {
+        let holds = self.disorder.as_ref().is_some_and(|disorder| disorder.held_since.is_some());
+        self.state |= if holds { ACK_DUE | ACKS_QUEUED } else { ACK_DUE };
     }
 
     /// In-order data arrived: acknowledge now, or later.
@@ -169,20 +193,24 @@ impl TcpReceiver {
             self.refuse(&segment);
             return;
         }
-        if whole && segment.flags.contains(Flags::FIN) {
+        if whole && segment.flags.contains(DataFlags::FIN) {
             self.fin = data_end;
             self.state |= FIN_KNOWN;
         }
         let mark_changed = self.note_mark(&segment);
-        if segment.seq <= self.last_ack_sent && Some(segment.sent_at) >= self.echo {
+        let echoed = segment.seq <= self.last_ack_sent && Some(segment.sent_at) >= self.echo;
+        if echoed {
             self.echo = Some(segment.sent_at);
+        }
+        if segment.flags.contains(DataFlags::HOLD) {
+            self.hold(now, echoed);
         }
         self.accept(now, &segment, fresh, mark_changed);
     }
 
     /// One past the packet's last sequence number; `None` if no honest sender sends such a packet.
     fn plausible_end(&self, segment: &Segment) -> Option<u64> {
-        let fin = segment.flags.contains(Flags::FIN);
+        let fin = segment.flags.contains(DataFlags::FIN);
         let data_end = segment.seq.checked_add(u64::from(segment.len)).filter(|end| *end <= MAX_STREAM)?;
         let highest = self.disorder.as_ref().map_or(0, |disorder| disorder.reassembly.highest()).max(self.rcv_nxt);
         let plausible = match (fin, self.fin) {
@@ -206,7 +234,7 @@ impl TcpReceiver {
         if fresh.start == self.rcv_nxt && old.is_empty() && !self.is(DISORDERED) {
             self.rcv_nxt = fresh.end;
             self.count_in_order(now);
-            if mark_changed || segment.flags.contains(Flags::FIN) {
+            if mark_changed || segment.flags.contains(DataFlags::FIN) {
                 self.state |= ACK_DUE;
             }
             return;
@@ -235,7 +263,7 @@ impl TcpReceiver {
         match self.config.ecn {
             EcnMode::Off => false,
             EcnMode::Classic => {
-                self.ece = segment.ce || self.ece && !segment.flags.contains(Flags::CWR);
+                self.ece = segment.ce || self.ece && !segment.flags.contains(DataFlags::CWR);
                 false
             }
             EcnMode::Accurate => {
@@ -291,20 +319,21 @@ impl TcpReceiver {
         let (ack, echo, delay, ece) = (self.rcv_nxt, self.echo, self.delay.take(), self.ece);
         let disorder = self.disorder();
         let mut sack = SackBlocks::EMPTY;
-        let mut flags = Flags::NONE.with_if(Flags::ECE, ece);
+        let mut flags = AckFlags::NONE.with_if(AckFlags::ECE, ece);
         if sack_on {
             if let Some(duplicate) = duplicate {
-                flags = flags.with(Flags::DSACK);
+                flags = flags.with(AckFlags::DSACK);
                 sack.push(duplicate);
             }
             // The block that holds the duplicate, if one does, comes next: its arrival is the latest (RFC 2883).
             disorder.reassembly.report(&mut sack, limit);
-            flags = flags.with_if(Flags::SACK, !sack.as_slice().is_empty());
+            flags = flags.with_if(AckFlags::SACK, !sack.as_slice().is_empty());
         }
         if disorder.queue.len() >= QUEUE_MAX {
             disorder.queue.pop_back();
         }
-        disorder.queue.push_back(PendingAck { ack, echo, delay, flags, sack });
+        let held_since = disorder.held_since;
+        disorder.queue.push_back(PendingAck { ack, echo, delay, held_since, flags, sack });
         self.state |= ACKS_QUEUED;
         self.acknowledged();
     }
@@ -319,7 +348,7 @@ impl TcpReceiver {
     }
 
     #[inline]
-    fn ack_packet(&mut self, ack: u64, echo: Option<Instant>, flags: Flags) -> Packet {
+    fn ack_packet(&mut self, ack: u64, echo: Option<Instant>, flags: AckFlags) -> Packet {
         let window = self.advertise(ack);
         let body = Body::Ack { ack, echo, window, flags };
         Packet::new(self.traffic_class(), self.config.wire.wire_bytes(0), body)
@@ -333,7 +362,7 @@ impl TcpReceiver {
     }
 
     #[inline(never)]
-    fn transmit_unusual(&mut self) -> Option<Packet> {
+    fn transmit_unusual(&mut self, now: Instant) -> Option<Packet> {
         if self.is(REPLY_DUE) {
             let disorder = self.disorder();
             if let Some(probe_echo) = disorder.probe_echo.take() {
@@ -360,6 +389,9 @@ impl TcpReceiver {
             self.state &= !ACKS_QUEUED;
         }
         let mut packet = self.ack_packet(pending.ack, pending.echo, pending.flags);
+        if let Some(since) = pending.held_since {
+            packet.set_hold(now.since(since), &mut self.disorder().sack);
+        }
         if let Some(delay) = pending.delay {
             packet.set_delay(delay, &mut self.disorder().sack);
         }
@@ -392,6 +424,9 @@ impl TcpReceiver {
 }
 
 impl Transport for TcpReceiver {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
         let Body::Data { seq, sent_at, len, flags } = packet.body() else {
@@ -406,14 +441,20 @@ impl Transport for TcpReceiver {
         self.marks += u64::from(ce);
         let end = seq.wrapping_add(u64::from(len));
         let in_order = seq == self.rcv_nxt && end <= self.window_end && !self.is(LISTENING | DISORDERED | FIN_KNOWN);
-        let plain = ce == self.ce && len > 0 && !flags.contains(Flags::FIN) && !flags.contains(Flags::CWR);
+        let plain = ce == self.ce && len > 0 && !flags.contains(DataFlags::FIN) && !flags.contains(DataFlags::CWR);
         if !(in_order && plain) {
             return self.handle_unusual(now, Segment { seq, sent_at, len, flags, ce });
         }
-        if self.withheld == 0 && Some(sent_at) >= self.echo {
+        let echoed = self.withheld == 0 && Some(sent_at) >= self.echo;
+        if echoed {
             self.echo = Some(sent_at);
         }
-        self.measure(now, sent_at, flags);
+        if flags.intersects(ASKS) {
+            self.measure(now, sent_at, flags);
+            if flags.contains(DataFlags::HOLD) {
+                self.hold(now, echoed);
+            }
+        }
         self.rcv_nxt = end;
         self.count_in_order(now);
     }
@@ -422,29 +463,29 @@ impl Transport for TcpReceiver {
         if let Command::Consume { bytes } = command {
             self.consumed = self.consumed.saturating_add(bytes).min(self.delivered);
             if self.config.receive_buffer.is_some() && self.openable() >= self.window_step(2) {
-                self.state |= ACK_DUE;
+                self.acknowledge_unasked();
             }
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         if self.ack_deadline.is_some_and(|at| at <= now) {
-            self.state |= ACK_DUE;
+            self.acknowledge_unasked();
         }
     }
 
     #[inline]
-    fn poll_transmit(&mut self, _now: Instant) -> Option<Packet> {
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if !self.is(ACK_DUE | ACKS_QUEUED | REPLY_DUE) {
             return None;
         }
         if self.is(ACKS_QUEUED | REPLY_DUE | DISORDERED) {
-            let packet = self.transmit_unusual();
+            let packet = self.transmit_unusual(now);
             if packet.is_some() || !self.is(ACK_DUE) {
                 return packet;
             }
         }
-        let flags = Flags::NONE.with_if(Flags::ECE, self.ece);
+        let flags = AckFlags::NONE.with_if(AckFlags::ECE, self.ece);
         self.acknowledged();
         let mut packet = self.ack_packet(self.rcv_nxt, self.echo, flags);
         if let Some(delay) = self.delay.take() {

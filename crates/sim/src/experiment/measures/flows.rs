@@ -8,7 +8,7 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 use super::{RunRef, Statistic, bytes, exact, number, seconds};
 use crate::experiment::evaluate::{Failure, lacking};
 use crate::results::statistics::{self, Estimate};
-use crate::results::{FlowRow, FlowState, MessageCounts, RunResult};
+use crate::results::{FLOWS, FlowRow, FlowState, RunResult};
 
 /// Some of the flows of a run.
 #[derive(Clone)]
@@ -106,6 +106,23 @@ where
     });
 }
 
+/// The names of the measures that columns of flows declare.
+pub(super) fn column_names() -> Vec<String> {
+    let (sums, each) = (FLOWS.sums().map(|(name, _)| name), FLOWS.each().map(|(name, _)| name));
+    sums.chain(each).map(str::to_owned).collect()
+}
+
+/// The measures that columns of flows declare: sums, in which a flow without a value counts nothing, and values of each
+/// flow that has one.
+pub(super) fn register_columns(engine: &mut Engine) {
+    for (name, column) in FLOWS.sums() {
+        engine.register_fn(name, move |flows: &mut Flows| flows.sum(|flow| column.number(flow).unwrap_or(0.0)));
+    }
+    for (name, quantity) in FLOWS.each() {
+        register_values(engine, name, move |flow, _, _| quantity.of(flow).map(exact));
+    }
+}
+
 pub(super) fn register_choice(engine: &mut Engine) {
     engine.register_fn("flows", |run: RunRef| Flows::new(&run, None));
     engine.register_fn("flows", |run: RunRef, group: ImmutableString| Flows::new(&run, Some(&group)));
@@ -169,14 +186,6 @@ pub(super) fn register_given_up_fraction(engine: &mut Engine) {
     });
 }
 
-pub(super) fn register_fair_share(engine: &mut Engine) {
-    register_values(engine, "fair_share", |flow, _, _| flow.fair_share.get().map(exact));
-}
-
-pub(super) fn register_fluid_share(engine: &mut Engine) {
-    register_values(engine, "fluid_share", |flow, _, _| flow.fluid_share.get().map(exact));
-}
-
 /// Registers the part of its open time that a flow spent in some way.
 fn register_part_of_time(engine: &mut Engine, name: &'static str, spent: fn(&FlowRow) -> Span) {
     register_values(engine, name, move |flow, _, result| {
@@ -193,21 +202,6 @@ pub(super) fn register_paused_fraction(engine: &mut Engine) {
     register_part_of_time(engine, "paused_fraction", |flow| flow.paused);
 }
 
-pub(super) fn register_delivered_bytes(engine: &mut Engine) {
-    engine.register_fn("delivered_bytes", |flows: &mut Flows| flows.sum(|flow| flow.delivered_bytes as f64));
-}
-
-pub(super) fn register_record_error(engine: &mut Engine) {
-    register_values(engine, "record_error", |flow, _, _| flow.record_error.get().map(|error| exact(error.abs())));
-}
-
-/// A sum over flows of messages; those of bytes have none.
-pub(super) fn register_messages(engine: &mut Engine, name: &'static str, count: fn(&MessageCounts) -> u32) {
-    engine.register_fn(name, move |flows: &mut Flows| {
-        flows.sum(|flow| f64::from(flow.messages.as_ref().map_or(0, count)))
-    });
-}
-
 /// Data packets sent again over those that were sent: full packets of what was delivered, and what was sent again.
 pub(super) fn register_retransmission_rate(engine: &mut Engine) {
     register_values(engine, "retransmission_rate", |flow, flows, _| {
@@ -215,15 +209,6 @@ pub(super) fn register_retransmission_rate(engine: &mut Engine) {
         let sent = flow.delivered_bytes.div_ceil(flows.run.mss()) as f64 + again;
         (sent > 0.0).then(|| exact(again / sent))
     });
-}
-
-pub(super) fn register_sum(engine: &mut Engine, name: &'static str, count: fn(&FlowRow) -> u64) {
-    engine.register_fn(name, move |flows: &mut Flows| flows.sum(|flow| count(flow) as f64));
-}
-
-/// The largest stretch that the receiver held beyond a gap.
-pub(super) fn register_reorder(engine: &mut Engine) {
-    register_values(engine, "reorder_kb", |flow, _, _| Some(exact(flow.reorder_bytes as f64 / 1e3)));
 }
 
 /// Completion time in a baseline over that here, flow by flow: above 1 the flow is faster here. Runs of the same

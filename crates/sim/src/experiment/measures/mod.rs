@@ -1,8 +1,9 @@
 //! What expressions can measure.
 //!
-//! A measure is an entry of [`MEASURES`]: its name, and how the engine gets it. Those of flows, queues and groups look
-//! at runs through [`flows::Flows`], [`queues::Queues`] and [`RunRef`], which know the run, the seeds and whether this is a check.
-//! `docs/experiments.md` has a line for each; a test compares.
+//! A measure of one column is named where the column is declared (`results`). Every other measure is an entry of
+//! [`COMBINED`]: its name, and how the engine gets it. Measures of flows, queues and groups look at runs through
+//! [`flows::Flows`], [`queues::Queues`] and [`RunRef`], which know the run, the seeds and whether this is a check.
+//! `docs/experiments.md` has a line for each measure; a test compares.
 
 mod flows;
 mod fluid;
@@ -16,28 +17,45 @@ mod windows;
 
 use std::rc::Rc;
 
-use pliant_proto::switch::queue::DropReason;
 use pliant_proto::time::Span;
 use pliant_proto::units::Bytes;
 use rhai::{Dynamic, Engine, ImmutableString, Map};
 
 use super::axes::Scalar;
 use super::evaluate::{Context, Failure};
+use crate::results::RunResult;
 use crate::results::statistics::{self, Estimate};
-use crate::results::{PortRow, RunResult};
 use crate::suggest;
 
 /// What the names of our types begin with, which errors leave out.
 pub(super) const TYPE_PREFIX: &str = "pliant_sim::experiment::measures::";
 
 /// A function of expressions.
-pub(super) struct Measure {
-    pub(super) name: &'static str,
-    pub(super) register: fn(&mut Engine),
+struct Measure {
+    name: &'static str,
+    register: fn(&mut Engine),
 }
 
-/// Every measure.
-pub(super) const MEASURES: &[Measure] = &[
+/// The names of all measures.
+pub(super) fn names() -> Vec<String> {
+    let combined = COMBINED.iter().map(|measure| measure.name.to_owned());
+    let columns = [flows::column_names(), objects::column_names(), throughput::column_names(), queues::column_names()];
+    combined.chain(columns.into_iter().flatten()).collect()
+}
+
+/// Makes all measures known to the engine.
+pub(super) fn register(engine: &mut Engine) {
+    for measure in COMBINED {
+        (measure.register)(engine);
+    }
+    flows::register_columns(engine);
+    objects::register_columns(engine);
+    throughput::register_columns(engine);
+    queues::register_columns(engine);
+}
+
+/// The measures that are more than one column.
+const COMBINED: &[Measure] = &[
     // Flows: which, and what of them.
     Measure { name: "flows", register: flows::register_choice },
     Measure {
@@ -66,80 +84,18 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure { name: "slowdown", register: flows::register_slowdown },
     Measure { name: "rate_gbit_per_s", register: flows::register_rate },
     Measure { name: "delivered_fraction", register: flows::register_delivered_fraction },
-    Measure { name: "delivered_bytes", register: flows::register_delivered_bytes },
-    Measure {
-        name: "messages",
-        register: |engine| flows::register_messages(engine, "messages", |counts| counts.total),
-    },
-    Measure {
-        name: "delivered_messages",
-        register: |engine| flows::register_messages(engine, "delivered_messages", |counts| counts.delivered),
-    },
-    Measure { name: "record_error", register: flows::register_record_error },
     Measure { name: "retransmission_rate", register: flows::register_retransmission_rate },
-    Measure {
-        name: "retransmissions",
-        register: |engine| flows::register_sum(engine, "retransmissions", |flow| flow.retransmissions.into()),
-    },
-    Measure {
-        name: "timeouts",
-        register: |engine| flows::register_sum(engine, "timeouts", |flow| flow.timeouts.into()),
-    },
-    Measure { name: "marks", register: |engine| flows::register_sum(engine, "marks", |flow| flow.marks.into()) },
-    Measure { name: "drops", register: |engine| flows::register_sum(engine, "drops", |flow| flow.drops.into()) },
-    Measure { name: "credits", register: |engine| flows::register_sum(engine, "credits", |flow| flow.credits) },
-    Measure {
-        name: "wasted_credits",
-        register: |engine| flows::register_sum(engine, "wasted_credits", |flow| flow.wasted_credits),
-    },
-    Measure {
-        name: "reactive_bytes",
-        register: |engine| flows::register_sum(engine, "reactive_bytes", |flow| flow.reactive_bytes),
-    },
-    Measure {
-        name: "duplicate_bytes",
-        register: |engine| flows::register_sum(engine, "duplicate_bytes", |flow| flow.duplicate_bytes),
-    },
-    Measure { name: "reorder_kb", register: flows::register_reorder },
     Measure { name: "speed_ups", register: flows::register_speed_ups },
     Measure { name: "given_up_fraction", register: flows::register_given_up_fraction },
-    Measure { name: "fair_share", register: flows::register_fair_share },
-    Measure { name: "fluid_share", register: flows::register_fluid_share },
     Measure { name: "low_time_fraction", register: flows::register_low_time_fraction },
     Measure { name: "paused_fraction", register: flows::register_paused_fraction },
     // Objects of many sources.
     Measure { name: "objects", register: objects::register_choice },
     Measure { name: "completion_ms", register: objects::register_completion },
-    Measure { name: "object_mb", register: objects::register_size },
     Measure { name: "excess_fraction", register: objects::register_excess },
     Measure { name: "decoded_fraction", register: objects::register_decoded },
     Measure { name: "object_timeouts", register: objects::register_timeouts },
     Measure { name: "parts", register: objects::register_parts },
-    // Groups over time.
-    Measure {
-        name: "throughput_gbit_per_s",
-        register: |engine| throughput::register_mean(engine, "throughput_gbit_per_s", |sample| sample.delivered_bytes),
-    },
-    Measure {
-        name: "throughputs_gbit_per_s",
-        register: |engine| throughput::register_list(engine, "throughputs_gbit_per_s", |sample| sample.delivered_bytes),
-    },
-    Measure {
-        name: "throughput_series",
-        register: |engine| throughput::register_series(engine, "throughput_series", |sample| sample.delivered_bytes),
-    },
-    Measure {
-        name: "reactive_throughput_gbit_per_s",
-        register: |engine| {
-            throughput::register_mean(engine, "reactive_throughput_gbit_per_s", |sample| sample.reactive_bytes);
-        },
-    },
-    Measure {
-        name: "reactive_throughput_series",
-        register: |engine| {
-            throughput::register_series(engine, "reactive_throughput_series", |sample| sample.reactive_bytes);
-        },
-    },
     // REFLEX.
     Measure { name: "reflex_values", register: |engine| reflex::STANDINGS.register_values(engine, "reflex_values") },
     Measure { name: "reflex_series", register: |engine| reflex::STANDINGS.register_series(engine, "reflex_series") },
@@ -152,49 +108,8 @@ pub(super) const MEASURES: &[Measure] = &[
     Measure { name: "fluid_series", register: fluid::register_series },
     // Queues of ports.
     Measure { name: "queues", register: queues::register_choice },
-    Measure {
-        name: "occupancy_packets",
-        register: |engine| queues::register_occupancy(engine, "occupancy_packets", |held| f64::from(held.packets)),
-    },
-    Measure {
-        name: "occupancy_kb",
-        register: |engine| queues::register_occupancy(engine, "occupancy_kb", |held| held.bytes as f64 / 1e3),
-    },
-    Measure {
-        name: "occupancy_red_kb",
-        register: |engine| queues::register_occupancy(engine, "occupancy_red_kb", |held| held.red_bytes as f64 / 1e3),
-    },
-    Measure {
-        name: "held_kb",
-        register: |engine| queues::register_held(engine, "held_kb", |held| held.bytes as f64 / 1e3),
-    },
-    Measure {
-        name: "held_red_kb",
-        register: |engine| queues::register_held(engine, "held_red_kb", |held| held.red_bytes as f64 / 1e3),
-    },
     Measure { name: "occupancy_series", register: queues::register_series },
-    Measure {
-        name: "dropped_packets",
-        register: |engine| queues::register_count(engine, "dropped_packets", PortRow::dropped_packets),
-    },
-    Measure {
-        name: "dropped_red_packets",
-        register: |engine| {
-            queues::register_count(engine, "dropped_red_packets", |row| row.dropped(DropReason::Colour).packets);
-        },
-    },
-    Measure {
-        name: "marked_packets",
-        register: |engine| queues::register_count(engine, "marked_packets", |row| row.counters.marked_packets),
-    },
-    Measure {
-        name: "sent_packets",
-        register: |engine| queues::register_count(engine, "sent_packets", |row| row.dequeued().packets),
-    },
-    Measure {
-        name: "sent_bytes",
-        register: |engine| queues::register_count(engine, "sent_bytes", |row| row.dequeued().bytes),
-    },
+    Measure { name: "dropped_packets", register: queues::register_drops },
     // Lists of numbers.
     Measure { name: "statistic", register: lists::register_statistic },
     Measure { name: "sum", register: lists::register_sum },

@@ -5,9 +5,9 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::{RunRef, Statistic, exact};
 use crate::experiment::evaluate::{Failure, lacking};
-use crate::results::RunResult;
 use crate::results::objects::ObjectRow;
 use crate::results::statistics::Estimate;
+use crate::results::{OBJECTS, RunResult};
 
 /// The objects of a run.
 #[derive(Clone)]
@@ -32,9 +32,9 @@ impl Objects {
         })
     }
 
-    fn values(&self, value: impl Fn(&ObjectRow, &RunResult) -> Estimate) -> Result<Vec<Estimate>, Failure> {
+    fn values(&self, value: impl Fn(&ObjectRow, &RunResult) -> Option<Estimate>) -> Result<Vec<Estimate>, Failure> {
         let mut values = Vec::new();
-        self.each(&mut |object, result| values.push(value(object, result)))?;
+        self.each(&mut |object, result| values.extend(value(object, result)))?;
         if values.is_empty() {
             return Err(lacking(format!("run `{}` has no such objects", self.run.label())));
         }
@@ -46,7 +46,10 @@ impl Objects {
 }
 
 /// Registers `name` both as a statistic of the objects' values and, without an argument, as their list.
-fn register_values(engine: &mut Engine, name: &'static str, value: fn(&ObjectRow, &RunResult) -> Estimate) {
+fn register_values<V>(engine: &mut Engine, name: &'static str, value: V)
+where
+    V: Fn(&ObjectRow, &RunResult) -> Option<Estimate> + Copy + 'static,
+{
     engine.register_fn(name, move |objects: &mut Objects, which: ImmutableString| {
         let statistic = Statistic::parse(&which)?;
         Ok::<f64, Failure>(statistic.of(objects.values(value)?).value)
@@ -55,6 +58,18 @@ fn register_values(engine: &mut Engine, name: &'static str, value: fn(&ObjectRow
         let values = objects.values(value)?;
         Ok::<Array, Failure>(values.into_iter().map(|estimate| Dynamic::from_float(estimate.value)).collect())
     });
+}
+
+/// The names of the measures that columns of objects declare.
+pub(super) fn column_names() -> Vec<String> {
+    OBJECTS.each().map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The measures that columns of objects declare: values of each object that has one.
+pub(super) fn register_columns(engine: &mut Engine) {
+    for (name, quantity) in OBJECTS.each() {
+        register_values(engine, name, move |object, _| quantity.of(object).map(exact));
+    }
 }
 
 pub(super) fn register_choice(engine: &mut Engine) {
@@ -68,18 +83,14 @@ pub(super) fn register_completion(engine: &mut Engine) {
         let so_far = || result.end().since(object.start);
         let time = object.completion_time();
         let ms = |span: Span| span.as_secs_f64() * 1e3;
-        Estimate { value: ms(time.unwrap_or_else(so_far)), lower_bound: time.is_none() }
+        Some(Estimate { value: ms(time.unwrap_or_else(so_far)), lower_bound: time.is_none() })
     });
-}
-
-pub(super) fn register_size(engine: &mut Engine) {
-    register_values(engine, "object_mb", |object, _| exact(object.bytes as f64 * 1e-6));
 }
 
 /// What fraction of its symbols came beyond need.
 pub(super) fn register_excess(engine: &mut Engine) {
     register_values(engine, "excess_fraction", |object, _| {
-        exact(object.excess_symbols as f64 / object.symbols.max(1) as f64)
+        Some(exact(object.excess_symbols as f64 / object.symbols.max(1) as f64))
     });
 }
 
@@ -87,13 +98,13 @@ pub(super) fn register_excess(engine: &mut Engine) {
 pub(super) fn register_decoded(engine: &mut Engine) {
     register_values(engine, "decoded_fraction", |object, _| {
         let blocks = object.decoded_blocks + object.whole_blocks;
-        exact(f64::from(object.decoded_blocks) / f64::from(blocks.max(1)))
+        Some(exact(f64::from(object.decoded_blocks) / f64::from(blocks.max(1))))
     });
 }
 
 /// Timeouts of all its flows.
 pub(super) fn register_timeouts(engine: &mut Engine) {
-    register_values(engine, "object_timeouts", |object, _| exact(f64::from(object.timeouts)));
+    register_values(engine, "object_timeouts", |object, _| Some(exact(f64::from(object.timeouts))));
 }
 
 /// The part of its object that each flow brought, in [0, 1]: a list over flows.

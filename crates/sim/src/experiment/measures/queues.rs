@@ -7,7 +7,8 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::{RunRef, Statistic, exact};
 use crate::experiment::evaluate::{Failure, lacking};
-use crate::results::{PortRow, QueueSample, RunResult};
+use crate::results::table::ColumnMeasure;
+use crate::results::{PORTS, PortRow, QUEUE_SERIES, QueueSample, RunResult};
 
 /// Some of the queues of a run, by the names of ports and of queues.
 #[derive(Clone)]
@@ -48,7 +49,7 @@ impl Queues {
 }
 
 /// What the queues hold together at each look, by time. A queue that held nothing has no sample.
-fn held(rows: &[&PortRow], result: &RunResult, amount: fn(&QueueSample) -> f64) -> BTreeMap<Instant, f64> {
+fn held(rows: &[&PortRow], result: &RunResult, amount: impl Fn(&QueueSample) -> f64) -> BTreeMap<Instant, f64> {
     let ids: BTreeSet<(u32, u8)> = rows.iter().map(|row| (row.port, row.queue)).collect();
     // Every look leaves a row for each traffic group.
     let mut looks: BTreeMap<Instant, f64> = result.throughput_samples.iter().map(|sample| (sample.at, 0.0)).collect();
@@ -71,8 +72,31 @@ pub(super) fn register_choice(engine: &mut Engine) {
     });
 }
 
+/// The names of the measures that columns of queues declare.
+pub(super) fn column_names() -> Vec<String> {
+    let held = QUEUE_SERIES.each().flat_map(|(name, _)| [format!("occupancy_{name}"), format!("held_{name}")]);
+    held.chain(PORTS.sums().map(|(name, _)| name.to_owned())).collect()
+}
+
+/// The measures that columns of queues declare: statistics of what queues held over time, sums of what they counted.
+pub(super) fn register_columns(engine: &mut Engine) {
+    for (name, amount) in QUEUE_SERIES.each() {
+        register_occupancy(engine, &format!("occupancy_{name}"), amount);
+        register_held(engine, &format!("held_{name}"), amount);
+    }
+    for (name, column) in PORTS.sums() {
+        register_count(engine, name, move |row| column.count(row));
+    }
+}
+
+/// Packets dropped for any reason.
+pub(super) fn register_drops(engine: &mut Engine) {
+    register_count(engine, "dropped_packets", PortRow::dropped_packets);
+}
+
 /// A statistic over all looks of what each queue held.
-pub(super) fn register_occupancy(engine: &mut Engine, name: &'static str, amount: fn(&QueueSample) -> f64) {
+fn register_occupancy(engine: &mut Engine, name: &str, amount: ColumnMeasure<QueueSample>) {
+    let amount = move |sample: &QueueSample| amount.of(sample).unwrap_or(0.0);
     engine.register_fn(name, move |queues: &mut Queues, which: ImmutableString| {
         let every_look = |row: &PortRow, result: &RunResult| held(&[row], result, amount).into_values().collect();
         statistic(queues, &which, &every_look)
@@ -80,7 +104,8 @@ pub(super) fn register_occupancy(engine: &mut Engine, name: &'static str, amount
 }
 
 /// The same over the looks at which a queue held something.
-pub(super) fn register_held(engine: &mut Engine, name: &'static str, amount: fn(&QueueSample) -> f64) {
+fn register_held(engine: &mut Engine, name: &str, amount: ColumnMeasure<QueueSample>) {
+    let amount = move |sample: &QueueSample| amount.of(sample).unwrap_or(0.0);
     engine.register_fn(name, move |queues: &mut Queues, which: ImmutableString| {
         let samples = |row: &PortRow, result: &RunResult| {
             let own = result.queue_samples.iter().filter(|sample| (sample.port, sample.queue) == (row.port, row.queue));
@@ -122,7 +147,7 @@ pub(super) fn register_series(engine: &mut Engine) {
 }
 
 /// A counter's sum over the queues, and over the seeds in question.
-pub(super) fn register_count(engine: &mut Engine, name: &'static str, count: fn(&PortRow) -> u64) {
+fn register_count(engine: &mut Engine, name: &str, count: impl Fn(&PortRow) -> u64 + 'static) {
     engine.register_fn(name, move |queues: &mut Queues| {
         let mut sum = 0;
         queues.each(&mut |rows, _| sum += rows.iter().map(|row| count(row)).sum::<u64>())?;

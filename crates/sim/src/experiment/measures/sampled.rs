@@ -6,10 +6,14 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 use super::{RunRef, seconds};
 use crate::experiment::evaluate::{Failure, lacking};
 use crate::results::RunResult;
+use crate::results::table::Table;
 use crate::suggest;
 
-/// The name of a quantity and its value; none where it is not known.
-type Quantity<S> = (&'static str, fn(&S) -> Option<f64>);
+/// The name of a quantity that is more than one column, and its value.
+type Combined<S> = (&'static str, fn(&S) -> f64);
+
+/// How a quantity is taken of a sample; `None` where it is not known.
+type Value<S> = Box<dyn Fn(&S) -> Option<f64>>;
 
 /// A kind of sample, and what can be asked of it.
 pub(super) struct Sampled<S: 'static> {
@@ -17,12 +21,27 @@ pub(super) struct Sampled<S: 'static> {
     pub(super) samples: fn(&RunResult) -> &[S],
     /// Traffic group and time of a sample.
     pub(super) key: fn(&S) -> (u16, Instant),
-    pub(super) quantities: &'static [Quantity<S>],
+    /// The table of the samples, whose columns declare quantities.
+    pub(super) table: &'static Table<S>,
+    pub(super) combined: &'static [Combined<S>],
     /// What a run without them may lack.
     pub(super) hint: &'static str,
 }
 
 impl<S> Sampled<S> {
+    /// The quantity with this name. The error suggests another name.
+    fn quantity(&self, name: &str) -> Result<Value<S>, Failure> {
+        if let Some(&(_, value)) = self.combined.iter().find(|(own, _)| *own == name) {
+            return Ok(Box::new(move |sample| Some(value(sample))));
+        }
+        if let Some((_, quantity)) = self.table.each().find(|(own, _)| *own == name) {
+            return Ok(Box::new(move |sample| quantity.of(sample)));
+        }
+        let names = self.combined.iter().map(|(own, _)| *own).chain(self.table.each().map(|(own, _)| own));
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        Err(suggest::unknown("quantity", name, &names).as_str().into())
+    }
+
     /// Time, in seconds, and value of each sample of a group in [from, until) that has one, of every seed in question.
     fn chosen(
         &self,
@@ -33,10 +52,7 @@ impl<S> Sampled<S> {
         until: f64,
     ) -> Result<Vec<(f64, f64)>, Failure> {
         let index = run.group(group)?;
-        let Some((_, value)) = self.quantities.iter().find(|(name, _)| *name == quantity) else {
-            let names: Vec<String> = self.quantities.iter().map(|(name, _)| (*name).to_owned()).collect();
-            return Err(suggest::unknown("quantity", quantity, &names).as_str().into());
-        };
+        let value = self.quantity(quantity)?;
         let mut found = Vec::new();
         run.each(&mut |result| {
             for sample in (self.samples)(result) {

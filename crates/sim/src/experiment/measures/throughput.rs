@@ -4,7 +4,8 @@ use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::{RunRef, seconds};
 use crate::experiment::evaluate::{Failure, lacking};
-use crate::results::{RunResult, ThroughputSample};
+use crate::results::table::ColumnMeasure;
+use crate::results::{RunResult, THROUGHPUT_SERIES, ThroughputSample};
 
 /// What a group delivered in one interval.
 struct Interval {
@@ -19,15 +20,35 @@ impl Interval {
     }
 }
 
-/// What of a sample is counted, in bytes.
-type Amount = fn(&ThroughputSample) -> u64;
+/// The column of samples that is counted, in bytes.
+type Amount = ColumnMeasure<ThroughputSample>;
+
+/// The names of the measures that a column declared as `name` has: the mean over a window, the list and the series.
+fn names(name: &str) -> [String; 3] {
+    [format!("{name}_gbit_per_s"), format!("{name}s_gbit_per_s"), format!("{name}_series")]
+}
+
+/// The names of the measures that columns of throughput declare.
+pub(super) fn column_names() -> Vec<String> {
+    THROUGHPUT_SERIES.each().flat_map(|(name, _)| names(name)).collect()
+}
+
+/// The measures that columns of throughput declare.
+pub(super) fn register_columns(engine: &mut Engine) {
+    for (name, amount) in THROUGHPUT_SERIES.each() {
+        let [mean, list, series] = names(name);
+        register_mean(engine, &mean, amount);
+        register_list(engine, &list, amount);
+        register_series(engine, &series, amount);
+    }
+}
 
 fn intervals(result: &RunResult, group: u16, amount: Amount) -> Vec<Interval> {
     let mut before = 0.0;
     let samples = result.throughput_samples.iter().filter(|sample| sample.group == group);
     let interval = |sample: &ThroughputSample| {
         let from_s = std::mem::replace(&mut before, sample.at.as_secs_f64());
-        Interval { from_s, until_s: before, bytes: amount(sample) as f64 }
+        Interval { from_s, until_s: before, bytes: amount.of(sample).unwrap_or(0.0) }
     };
     samples.map(interval).filter(|interval| interval.until_s > interval.from_s).collect()
 }
@@ -52,7 +73,7 @@ fn chosen(run: &RunRef, group: &str, amount: Amount, from: f64, until: f64) -> R
 }
 
 /// The mean over whole intervals in a window.
-pub(super) fn register_mean(engine: &mut Engine, name: &str, amount: Amount) {
+fn register_mean(engine: &mut Engine, name: &str, amount: Amount) {
     let mean = move |run: RunRef, group: ImmutableString, from: Dynamic, until: Dynamic| {
         let found = chosen(&run, &group, amount, seconds(&from)?, seconds(&until)?)?;
         let (bytes, time) = found.iter().fold((0.0, 0.0), |(bytes, time), interval| {
@@ -64,7 +85,7 @@ pub(super) fn register_mean(engine: &mut Engine, name: &str, amount: Amount) {
 }
 
 /// Of each interval in a window.
-pub(super) fn register_list(engine: &mut Engine, name: &str, amount: Amount) {
+fn register_list(engine: &mut Engine, name: &str, amount: Amount) {
     let list = move |run: RunRef, group: ImmutableString, from: Dynamic, until: Dynamic| {
         let found = chosen(&run, &group, amount, seconds(&from)?, seconds(&until)?)?;
         Ok::<Array, Failure>(found.iter().map(|interval| Dynamic::from_float(interval.gbit_per_s())).collect())
@@ -73,7 +94,7 @@ pub(super) fn register_list(engine: &mut Engine, name: &str, amount: Amount) {
 }
 
 /// Pairs of the end of each interval, in seconds, and Gbit/s.
-pub(super) fn register_series(engine: &mut Engine, name: &str, amount: Amount) {
+fn register_series(engine: &mut Engine, name: &str, amount: Amount) {
     let series = move |run: RunRef, group: ImmutableString| {
         let found = chosen(&run, &group, amount, 0.0, f64::INFINITY)?;
         let pair = |interval: &Interval| {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::{Body, Flags, Packet};
+use crate::packet::{Body, DataFlags, Packet};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
 use crate::transport::pair::{Fate, Pair, Path};
@@ -45,8 +45,8 @@ fn a_flow_asks_sends_and_stops() {
             _ => None,
         })
         .collect();
-    assert_eq!(data, [(0, 1, 1460, Flags::NONE), (1460, 2, 1460, Flags::NONE), (2920, 3, 80, Flags::FIN)]);
-    assert_eq!(forth[4], Body::CreditStop { end: 3_000, flags: Flags::FIN });
+    assert_eq!(data, [(0, 1, 1460, DataFlags::NONE), (1460, 2, 1460, DataFlags::NONE), (2920, 3, 80, DataFlags::FIN)]);
+    assert_eq!(forth[4], Body::CreditStop { end: 3_000, flags: DataFlags::FIN });
     assert!(matches!(back[0], Body::Credit(_)), "the first credit goes at once");
     assert!(matches!(back.last(), Some(Body::Ack { ack: 3_001, .. })), "{:?}", back.last());
     assert_eq!(pair.receiver.delivered(), 3_000);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::congestion::CongestionControl;
 use crate::congestion::dctcp::{Dctcp, DctcpConfig};
-use crate::packet::{Body, CreditStamp, Flags, Packet, SackBlocks, ShortTime, Subflow};
+use crate::packet::{AckFlags, Body, CreditStamp, DataFlags, Packet, SackBlocks, ShortTime, Subflow};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
 use crate::transport::pair::{End, Fate, Input, Pair, Path};
@@ -59,14 +59,14 @@ impl Bench {
         self.credits += 1;
         let stamp = CreditStamp { number: self.credits, sent_at: ShortTime::of(Instant::ZERO) };
         self.take(us, Body::Credit(stamp)).into_iter().find_map(|body| match body {
-            Body::Scheduled { seq, flags, .. } => Some((seq / MSS, flags.contains(Flags::RETRANSMISSION))),
+            Body::Scheduled { seq, flags, .. } => Some((seq / MSS, flags.contains(DataFlags::RETRANSMISSION))),
             _ => None,
         })
     }
 
     /// The receiver tells that it expects packet `ack` of the flow and holds `first..end` of a sub-flow.
     fn ack(&mut self, us: u64, ack: u64, subflow: Subflow, first: u32, end: u32) -> Vec<Body> {
-        self.take(us, Body::SubflowAck { ack: ack * MSS, first, end, subflow, flags: Flags::NONE })
+        self.take(us, Body::SubflowAck { ack: ack * MSS, first, end, subflow, flags: AckFlags::NONE })
     }
 
     /// Packets of the flow that the reactive sub-flow has sent, in order.
@@ -146,7 +146,7 @@ fn losses_may_cut_as_marks() {
     let mut end = End::new(FlexPassSender::new(Arc::clone(&config), Dctcp::new(dctcp, MSS as u16)));
     end.feed(Input::Command(Instant::ZERO, Command::Send { bytes: 100 * MSS }));
     let before = end.transport.controller().window();
-    let body = Body::SubflowAck { ack: 0, first: 9, end: 10, subflow: Subflow::Reactive, flags: Flags::NONE };
+    let body = Body::SubflowAck { ack: 0, first: 9, end: 10, subflow: Subflow::Reactive, flags: AckFlags::NONE };
     let packet = Packet::new(crate::packet::TrafficClass::new(0), 84, body);
     end.feed(Input::Packet(Instant::ZERO.after(Span::from_us(30)), packet, SackBlocks::EMPTY));
     assert_eq!(end.transport.controller().window(), before);

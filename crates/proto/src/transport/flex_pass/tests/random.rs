@@ -126,16 +126,19 @@ proptest! {
         for (index, ((long, number, other, len), kind)) in bodies.into_iter().enumerate() {
             let now = Instant::ZERO.after(Span::from_us(index as u64));
             let credit = CreditStamp { number: other, sent_at: ShortTime::from_bits(number) };
-            let (flags, subflow) = (Flags::FIN, if len % 2 == 0 { Subflow::Reactive } else { Subflow::Proactive });
+            let (flags, subflow) = (DataFlags::FIN, if len % 2 == 0 { Subflow::Reactive } else { Subflow::Proactive });
             let body = match kind {
                 0 => Body::Scheduled { seq: long, number, credit, len, flags },
-                1 => Body::Unscheduled { seq: long % 1_000_000, number, len, flags: Flags::NONE },
-                2 => Body::SubflowAck { ack: long, first: number, end: other, subflow, flags: Flags::ECE },
-                3 => Body::SubflowAck { ack: long % 100_002, first: number % 20, end: other % 20, subflow, flags },
+                1 => Body::Unscheduled { seq: long % 1_000_000, number, len, flags: DataFlags::NONE },
+                2 => Body::SubflowAck { ack: long, first: number, end: other, subflow, flags: AckFlags::ECE },
+                3 => {
+                    let (ack, first, end) = (long % 100_002, number % 20, other % 20);
+                    Body::SubflowAck { ack, first, end, subflow, flags: AckFlags::NONE }
+                }
                 4 => Body::CreditStop { end: long, flags },
                 5 => Body::Credit(credit),
                 6 => Body::CreditRequest { sent_at: now, backlog: long },
-                7 => Body::Ack { ack: long % 100_002, echo: None, window: len, flags: Flags::NONE },
+                7 => Body::Ack { ack: long % 100_002, echo: None, window: len, flags: AckFlags::NONE },
                 8 => Body::SynAck { echo: Instant::from_ps(long), window: len },
                 _ => Body::Syn { sent_at: Instant::from_ps(long) },
             };

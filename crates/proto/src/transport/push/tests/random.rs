@@ -79,11 +79,11 @@ proptest! {
         for (ms, kind, order, (number, received, decoded, needed, claim, marks)) in inputs {
             now = now.after(Span::from_ms(ms * ms * ms));
             match kind {
-                0..2 => source.handle_command(now, Command::Push(ToSource { number, order })),
+                0..2 => source.handle_command(now, Command::Answer(ToSource { number, order })),
                 2 => source.handle_timeout(now),
                 _ => {
-                    let flags = Flags::NONE.with_if(Flags::FIN, kind == 3 && claim == 7);
-                    let body = Body::SymbolAck { number, received, decoded, needed, claim, marks, flags };
+                    let complete = kind == 3 && claim == 7;
+                    let body = Body::SymbolAck { number, received, decoded, needed, claim, marks, complete };
                     source.handle_packet(now, &Packet::new(config_class(), 84, body), &SackBlocks::EMPTY);
                 }
             }
@@ -110,11 +110,11 @@ proptest! {
         let mut ports = peers.map(|peer| PushPort::new(receiver.clone(), peer));
         for (ms, (number, block, symbol, which)) in symbols.into_iter().enumerate() {
             let (now, port) = (at_ms(ms as u64), &mut ports[usize::from(which)]);
-            let body = Body::Symbol { number, block, symbol, len: SYMBOL, flags: Flags::NONE };
+            let body = Body::Symbol { number, block, symbol, len: SYMBOL, flags: DataFlags::NONE };
             port.handle_packet(now, &Packet::new(config_class(), 1040, body), &SackBlocks::EMPTY);
             while port.poll_transmit(now).is_some() {}
             while let Some(event) = port.poll_event() {
-                if let Event::Decode { block } = event {
+                if let Event::Ask(PushRequest::Decode { block }) = event {
                     let first = receiver.borrow().decoded_blocks();
                     prop_assert!((first..first + OPEN_BLOCKS).contains(&block));
                     if number % 3 > 0 {

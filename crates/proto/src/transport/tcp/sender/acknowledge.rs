@@ -3,7 +3,7 @@
 use super::loss::Phase;
 use super::{Ack, CONNECTED, HANDSHAKE, LOSS, PERSIST, TcpSender, Unusual};
 use crate::congestion::{Cause, CongestionControl};
-use crate::packet::{ByteRange, Flags, SackBlocks};
+use crate::packet::{AckFlags, ByteRange, SackBlocks};
 use crate::recovery::proportional_rate::ProportionalRate;
 use crate::recovery::scoreboard::DUP_THRESH;
 use crate::time::{Instant, Span};
@@ -55,7 +55,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.follow_rate(&mut unusual, &news, before, newly_lost);
         self.set_loss_state(&unusual);
         self.unusual = Some(unusual);
-        if ack.flags.contains(Flags::ECE) {
+        if ack.flags.contains(AckFlags::ECE) {
             self.echo_congestion(now);
         }
     }
@@ -80,8 +80,8 @@ impl<C: CongestionControl> TcpSender<C> {
         if self.is(PERSIST) {
             // Answers to a probe: its byte does not count as sent yet.
         } else if self.config.sack {
-            let mut blocks = if ack.flags.contains(Flags::SACK) { sack.as_slice() } else { &[] };
-            if ack.flags.contains(Flags::DSACK)
+            let mut blocks = if ack.flags.contains(AckFlags::SACK) { sack.as_slice() } else { &[] };
+            if ack.flags.contains(AckFlags::DSACK)
                 && let Some((first, others)) = blocks.split_first()
             {
                 (news.dsack, blocks) = (Some(*first), others);

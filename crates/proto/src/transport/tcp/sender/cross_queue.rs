@@ -11,6 +11,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::convert::Infallible;
 
 use super::{FINISH, HANDSHAKE, TcpSender};
 use crate::congestion::CongestionControl;
@@ -150,6 +151,9 @@ impl<C: CongestionControl> Parts<C> {
 }
 
 impl<C: CongestionControl> Transport for CrossQueueSender<C> {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         let parts = &mut *self.0;
         match packet.body() {

@@ -11,13 +11,14 @@ mod transmit;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 
 pub use self::cross_queue::CrossQueueSender;
 use self::loss::Loss;
 use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::contract::policy::Policy;
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
+use crate::packet::{AckFlags, Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::rack::Rack;
 use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, OneWayDelay, Span};
@@ -31,7 +32,7 @@ const LOSS: u8 = 2;
 const PERSIST: u8 = 4;
 /// Losses are detected by time.
 const RACK: u8 = 8;
-/// The configuration asks for pacing.
+/// The configuration or the controller asks for pacing.
 const PACED: u8 = 16;
 /// Any of these leaves the straight path.
 const SLOW: u8 = HANDSHAKE | LOSS | PERSIST | RACK;
@@ -41,6 +42,9 @@ const FINISH: u8 = 32;
 const CONNECTED: u8 = 64;
 /// The application has heard that everything is acknowledged.
 const FINISHED: u8 = 128;
+
+/// Flags of acknowledgements that report something.
+const REPORTS: AckFlags = AckFlags::DELAY.with(AckFlags::HOLD);
 
 /// The sender of one flow under the congestion controller `C`.
 pub struct TcpSender<C> {
@@ -58,9 +62,9 @@ pub struct TcpSender<C> {
     config: Arc<TcpConfig>,
     state: u8,
     /// Flags that the next new segment carries (CWR).
-    next_flags: Flags,
-    /// Flags of every packet (DELAY).
-    standing_flags: Flags,
+    next_flags: DataFlags,
+    /// Flags of every packet (HOLD, DELAY).
+    standing_flags: DataFlags,
     data_class: TrafficClass,
     /// Whether the window left no room for a full segment when sending stopped.
     window_limited: bool,
@@ -106,8 +110,9 @@ struct Ack {
     cumulative: u64,
     echo: Option<Instant>,
     window: u16,
-    flags: Flags,
+    flags: AckFlags,
     delay: Option<OneWayDelay>,
+    hold: Option<Span>,
 }
 
 impl<C: CongestionControl> TcpSender<C> {
@@ -126,7 +131,7 @@ impl<C: CongestionControl> TcpSender<C> {
             state |= RACK;
             unusual.get_or_insert_with(Box::<Unusual>::default).rack = Some(Rack::new(ack_delay));
         }
-        if config.pacing.is_some() {
+        if config.pacing.is_some() || controller.needs_pacing() {
             state |= PACED;
         }
         let first_window = config.receive_buffer.map_or(WINDOW_UNLIMITED, window_field);
@@ -139,8 +144,10 @@ impl<C: CongestionControl> TcpSender<C> {
             timer: None,
             rtt: RttEstimator::new(&config.rto),
             state,
-            next_flags: Flags::NONE,
-            standing_flags: Flags::NONE.with_if(Flags::DELAY, config.one_way_delay),
+            next_flags: DataFlags::NONE,
+            standing_flags: DataFlags::NONE
+                .with_if(DataFlags::DELAY, config.one_way_delay)
+                .with_if(DataFlags::HOLD, controller.needs_hold_time()),
             data_class: config.data_class.with_ecn(ecn),
             window_limited: false,
             largest_window: first_window,
@@ -251,9 +258,10 @@ impl<C: CongestionControl> TcpSender<C> {
             unacked: self.snd_una,
             next: self.snd_nxt,
             flight,
-            ece: ack.flags.contains(Flags::ECE),
+            ece: ack.flags.contains(AckFlags::ECE),
             rtt,
             delay: ack.delay,
+            hold: ack.hold,
             smoothed_rtt: self.rtt.smoothed(),
             window_limited: self.window_limited,
             in_recovery,
@@ -267,7 +275,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.marks += 1;
         if self.config.ecn != EcnMode::Off && self.snd_una > self.reduced_at {
             self.congestion(now, Cause::Ecn, self.snd_nxt - self.snd_una, false);
-            self.next_flags = Flags::CWR;
+            self.next_flags = DataFlags::CWR;
         }
     }
 
@@ -307,7 +315,7 @@ impl<C: CongestionControl> TcpSender<C> {
         let mut flags = core::mem::take(&mut self.next_flags);
         if self.snd_nxt == self.written && self.is(FINISH) {
             self.snd_nxt += 1;
-            flags = flags.with(Flags::FIN);
+            flags = flags.with(DataFlags::FIN);
         }
         if self.timer.is_none() {
             self.timer = Some(now.after(self.rtt.rto()));
@@ -316,7 +324,7 @@ impl<C: CongestionControl> TcpSender<C> {
     }
 
     #[inline]
-    fn data_packet(&mut self, now: Instant, class: TrafficClass, seq: u64, len: u16, flags: Flags) -> Packet {
+    fn data_packet(&mut self, now: Instant, class: TrafficClass, seq: u64, len: u16, flags: DataFlags) -> Packet {
         self.last_sent = now;
         self.packets_sent += 1;
         self.bytes_sent += u64::from(len);
@@ -339,6 +347,9 @@ impl<C: CongestionControl> TcpSender<C> {
 }
 
 impl<C: CongestionControl> Transport for TcpSender<C> {
+    type Request = Infallible;
+    type Answer = Infallible;
+
     #[inline]
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
         let Body::Ack { ack, echo, window, flags, .. } = packet.body() else {
@@ -347,17 +358,19 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             }
             return;
         };
-        let ack = Ack { cumulative: ack, echo, window, flags, delay: packet.delay(sack) };
+        let (delay, hold) =
+            if flags.intersects(REPORTS) { (packet.delay(sack), packet.hold(sack)) } else { (None, None) };
+        let ack = Ack { cumulative: ack, echo, window, flags, delay, hold };
         let flight = self.snd_nxt - self.snd_una;
         let acked = ack.cumulative.wrapping_sub(self.snd_una);
         // One comparison finds duplicates, old acknowledgements and those of bytes never sent.
-        if acked.wrapping_sub(1) >= flight || self.is(SLOW) || flags.contains(Flags::SACK) {
+        if acked.wrapping_sub(1) >= flight || self.is(SLOW) || flags.contains(AckFlags::SACK) {
             return self.handle_unusual_ack(now, &ack, sack);
         }
         self.update_window(ack.cumulative, ack.window);
         let rtt = self.advance(now, &ack);
         self.report(now, &ack, acked, flight, rtt, false);
-        if flags.contains(Flags::ECE) {
+        if flags.contains(AckFlags::ECE) {
             self.echo_congestion(now);
         }
     }
@@ -368,15 +381,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::SendMessage { bytes } => self.write(now, bytes.into()),
             Command::Finish => self.state |= FINISH,
             Command::SetWeight(weight) => self.controller.set_weight(weight),
-            Command::Consume { .. }
-            | Command::SetRate(_)
-            | Command::Fate { .. }
-            | Command::AnnounceMessages { .. }
-            | Command::Push(_)
-            | Command::PushReceiver(_)
-            | Command::Turn
-            | Command::Grant { .. }
-            | Command::ObjectComplete => {}
+            Command::Consume { .. } | Command::AnnounceMessages { .. } => {}
         }
     }
 

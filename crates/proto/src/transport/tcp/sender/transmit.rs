@@ -3,9 +3,10 @@
 use super::loss::Phase;
 use super::{HANDSHAKE, PACED, PERSIST, TcpSender, Unusual};
 use crate::congestion::{Cause, CongestionControl, EcnMode};
-use crate::packet::{Body, ByteRange, Ecn, Flags, Packet, TrafficClass};
+use crate::packet::{Body, ByteRange, DataFlags, Ecn, Packet, TrafficClass};
 use crate::recovery::rack::Rack;
 use crate::time::{Instant, Span};
+use crate::transport::tcp::PacingFactors;
 use crate::transport::{Deadline, Timer};
 
 /// What to send next.
@@ -54,7 +55,7 @@ impl<C: CongestionControl> TcpSender<C> {
     fn transmit_next(&mut self, now: Instant, unusual: &mut Unusual) -> Option<Packet> {
         let next = self.choose(now, unusual)?;
         let paced = self.is(PACED);
-        if paced && let Some(at) = unusual.pace_next.filter(|at| *at > now) {
+        if paced && let Some(at) = self.pace_start(unusual).filter(|at| *at > now) {
             unusual.pace_timer = Some(at);
             return None;
         }
@@ -193,19 +194,37 @@ impl<C: CongestionControl> TcpSender<C> {
         if self.timer.is_none() {
             self.timer = Some(now.after(self.rtt.rto()));
         }
-        let flags = Flags::RETRANSMISSION.with_if(Flags::FIN, fin);
+        let flags = DataFlags::RETRANSMISSION.with_if(DataFlags::FIN, fin);
         self.data_packet(now, self.repeat_class(), range.start, range.len() as u16, flags)
     }
 
-    /// Time between this packet and the next.
-    fn pacing_gap(&self, packet: &Packet) -> Span {
-        let factors = self.config.pacing.unwrap_or_default();
+    /// When the pacer lets the next packet go. A window that does not hold one segment lets one go in more than a round
+    /// trip since the last, by what the window is now.
+    fn pace_start(&self, unusual: &Unusual) -> Option<Instant> {
         let window = self.controller.window();
-        let factor = if window < self.controller.ssthresh() { factors.slow_start } else { factors.avoidance };
+        if window >= self.mss() || self.packets_sent == 0 {
+            return unusual.pace_next;
+        }
+        let gap = self.time_by_window(self.config.mss, window.max(1) as f64);
+        unusual.pace_next.max(Some(self.last_sent.after(gap)))
+    }
+
+    /// Time between this packet and the next, whatever the window.
+    fn pacing_gap(&self, packet: &Packet) -> Span {
+        if let Some(rate) = self.controller.pacing_rate() {
+            return rate.time_for(packet.payload().into());
+        }
+        let Some(PacingFactors { slow_start, avoidance }) = self.config.pacing else { return Span::ZERO };
+        let window = self.controller.window();
+        let factor = if window < self.controller.ssthresh() { slow_start } else { avoidance };
+        self.time_by_window(packet.payload(), factor * window.max(1) as f64)
+    }
+
+    /// Time in which a round trip's share of `window` bytes is `payload`.
+    fn time_by_window(&self, payload: u16, window: f64) -> Span {
         let measured = self.rtt.smoothed();
         let rtt = if measured == Span::ZERO { self.config.initial_rtt.unwrap_or_default() } else { measured };
-        let share = f64::from(packet.payload()) / (factor * window.max(1) as f64);
-        Span::from_ps((rtt.as_ps() as f64 * share) as u64)
+        Span::from_ps((rtt.as_ps() as f64 * (f64::from(payload) / window)) as u64)
     }
 
     /// The peer's window is too small for `len` new bytes: sends what fits if that is worth a packet (sender's silly
@@ -248,7 +267,7 @@ impl<C: CongestionControl> TcpSender<C> {
         let seq = self.snd_una;
         let usable = self.window_end.saturating_sub(seq).clamp(1, self.mss()).min(self.written - seq);
         self.snd_nxt = seq + usable;
-        Some(self.data_packet(now, self.repeat_class(), seq, usable as u16, Flags::NONE))
+        Some(self.data_packet(now, self.repeat_class(), seq, usable as u16, DataFlags::NONE))
     }
 
     /// Tail loss probe: new data if there is any, else the last segment again (RFC 8985 section 7.3).

@@ -52,7 +52,7 @@ fn feed_echo<C: CongestionControl>(
 }
 
 fn feed_ack(end: &mut End<CrossQueueSender<TestController>>, at: Instant, count: u64, echo: Instant) -> Vec<u64> {
-    let flags = Flags::NONE;
+    let flags = AckFlags::NONE;
     let body = Body::Ack { ack: count * MSS, echo: Some(echo), window: WINDOW_UNLIMITED, flags };
     segments(end.feed(Input::Packet(at, Packet::new(TrafficClass::new(1), 84, body), SackBlocks::EMPTY)))
 }
@@ -63,7 +63,7 @@ fn probes(sent: &[Sent]) -> Vec<Instant> {
 }
 
 fn is_repeated(sent: &Sent) -> bool {
-    matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(Flags::RETRANSMISSION))
+    matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(DataFlags::RETRANSMISSION))
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn below_a_busy_queue(spans_us: Vec<(u64, u64)>) -> Path {
 fn recorded(seed: u64, config: &TcpConfig) -> (Vec<Input>, Vec<Sent>, Cubic) {
     let mut stream = Stream::named(seed, "loss");
     let forth = ten_us().with_fate(move |_, _, packet| match packet.body() {
-        Body::Data { flags, .. } if !flags.contains(Flags::RETRANSMISSION) && stream.unit() < 0.002 => Fate::Drop,
+        Body::Data { flags, .. } if !flags.contains(DataFlags::RETRANSMISSION) && stream.unit() < 0.002 => Fate::Drop,
         _ => Fate::Pass,
     });
     let shared = Arc::new(config.clone());

@@ -14,11 +14,11 @@ fn echoes(config: &TcpConfig, marks: &[bool]) -> Vec<(u64, bool)> {
     let mut end = receiver(config);
     for (segment, ce) in marks.iter().enumerate() {
         let ecn = if *ce { Ecn::Ce } else { Ecn::Ect0 };
-        let packet = data_packet(segment as u64 * MSS, MSS as u16, Flags::NONE, us(1), ecn);
+        let packet = data_packet(segment as u64 * MSS, MSS as u16, DataFlags::NONE, us(1), ecn);
         end.feed(Input::Packet(us(1), packet, SackBlocks::EMPTY));
     }
     let acks = end.sent.iter().filter_map(|sent| match sent.packet.body() {
-        Body::Ack { ack, flags, .. } => Some((ack / MSS, flags.contains(Flags::ECE))),
+        Body::Ack { ack, flags, .. } => Some((ack / MSS, flags.contains(AckFlags::ECE))),
         _ => None,
     });
     acks.collect()
@@ -44,12 +44,12 @@ fn dctcp_answers_what_is_withheld_before_a_change() {
 fn dctcp_changes_within_a_batch_are_not_merged() {
     let mut end = receiver(&mode(EcnMode::Accurate, 2));
     for (segment, ecn) in [Ecn::Ect0, Ecn::Ce, Ecn::Ect0, Ecn::Ce].into_iter().enumerate() {
-        let packet = data_packet(segment as u64 * MSS, MSS as u16, Flags::NONE, us(1), ecn);
+        let packet = data_packet(segment as u64 * MSS, MSS as u16, DataFlags::NONE, us(1), ecn);
         end.transport.handle_packet(us(1), &packet, &SackBlocks::EMPTY);
     }
     end.drain(us(1));
     let ece = end.sent.iter().map(|sent| match sent.packet.body() {
-        Body::Ack { ack, flags, .. } => (ack / MSS, flags.contains(Flags::ECE)),
+        Body::Ack { ack, flags, .. } => (ack / MSS, flags.contains(AckFlags::ECE)),
         _ => panic!("only acknowledgements"),
     });
     assert_eq!(ece.collect::<Vec<_>>(), [(1, false), (2, true), (3, false), (4, true)]);
@@ -59,11 +59,16 @@ fn dctcp_changes_within_a_batch_are_not_merged() {
 fn classic_latches_until_the_window_was_reduced() {
     let mut end = receiver(&mode(EcnMode::Classic, 1));
     let mut ece = Vec::new();
-    let packets = [(Ecn::Ect0, Flags::NONE), (Ecn::Ce, Flags::NONE), (Ecn::Ect0, Flags::NONE), (Ecn::Ect0, Flags::CWR)];
+    let packets = [
+        (Ecn::Ect0, DataFlags::NONE),
+        (Ecn::Ce, DataFlags::NONE),
+        (Ecn::Ect0, DataFlags::NONE),
+        (Ecn::Ect0, DataFlags::CWR),
+    ];
     for (segment, (ecn, flags)) in packets.into_iter().enumerate() {
         let packet = data_packet(segment as u64 * MSS, MSS as u16, flags, us(1), ecn);
         let sent = end.feed(Input::Packet(us(1), packet, SackBlocks::EMPTY));
-        ece.push(matches!(sent[0].packet.body(), Body::Ack { flags, .. } if flags.contains(Flags::ECE)));
+        ece.push(matches!(sent[0].packet.body(), Body::Ack { flags, .. } if flags.contains(AckFlags::ECE)));
     }
     assert_eq!(ece, [false, true, true, false]);
     assert_eq!(end.transport.statistics().marks, 1);
@@ -84,11 +89,10 @@ fn the_window_is_reduced_once_per_window_of_data() {
         for two in controller.congestions.windows(2) {
             assert!(two[1].unacked > two[0].next, "a whole window lies between");
         }
-        let cwr = pair
-            .sender
-            .sent
-            .iter()
-            .filter(|sent| matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(Flags::CWR)));
+        let cwr =
+            pair.sender.sent.iter().filter(
+                |sent| matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(DataFlags::CWR)),
+            );
         assert_eq!(cwr.count(), count);
     }
 }
@@ -104,7 +108,7 @@ fn codepoints_follow_the_mode() {
         complete(&mut pair, 20 * MSS);
         for sent in &pair.sender.sent {
             let Body::Data { flags, .. } = sent.packet.body() else { panic!("only data") };
-            let expected = if flags.contains(Flags::RETRANSMISSION) { again } else { data };
+            let expected = if flags.contains(DataFlags::RETRANSMISSION) { again } else { data };
             assert_eq!(sent.packet.traffic_class.ecn(), expected);
         }
         assert!(pair.receiver.sent.iter().all(|sent| sent.packet.traffic_class.ecn() == acks));
@@ -115,7 +119,7 @@ fn codepoints_follow_the_mode() {
 fn a_mark_in_a_window_reduced_by_loss_is_not_counted_again() {
     let mut end = sender(&mode(EcnMode::Classic, 1), TestController::aimd(10), 40 * MSS);
     answer(&mut end, us(20), 0, &[(1, 4)]);
-    let packet = ack_with(2 * MSS, WINDOW_UNLIMITED, Flags::ECE);
+    let packet = ack_with(2 * MSS, WINDOW_UNLIMITED, AckFlags::ECE);
     end.feed(Input::Packet(us(21), packet, SackBlocks::EMPTY));
     assert_eq!(end.transport.controller().causes(), [Cause::Loss]);
 }

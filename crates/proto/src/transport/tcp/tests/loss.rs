@@ -235,7 +235,7 @@ fn rack_learns_to_bear_reordering() {
     let mut without = pair(&config(), TestController::fixed(20), reordering(), ten_us());
     complete(&mut without, 400 * MSS);
     let last_repeated = |pair: &TcpPair| {
-        let again = |sent: &&Sent| matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(Flags::RETRANSMISSION));
+        let again = |sent: &&Sent| matches!(sent.packet.body(), Body::Data { flags, .. } if flags.contains(DataFlags::RETRANSMISSION));
         pair.sender.sent.iter().rfind(again).map(|sent| sent.at)
     };
     assert!(last_repeated(&with) < Some(us(100)), "learnt within a few round trips");
@@ -261,7 +261,7 @@ fn a_starved_flow_never_dies() {
 fn impossible_acknowledgements_are_ignored() {
     let mut end = sender(&config(), TestController::aimd(4), 20 * MSS);
     for number in [5 * MSS, u64::MAX, u64::MAX - 1] {
-        let packet = ack_with(number, WINDOW_UNLIMITED, Flags::NONE);
+        let packet = ack_with(number, WINDOW_UNLIMITED, AckFlags::NONE);
         assert_eq!(end.feed(Input::Packet(us(20), packet, SackBlocks::EMPTY)), []);
     }
     assert_eq!(answer(&mut end, us(20), 0, &[(3, 30)]), [], "SACK beyond SND.NXT");

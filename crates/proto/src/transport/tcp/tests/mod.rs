@@ -4,7 +4,9 @@ mod cross_queue;
 mod delay;
 mod ecn;
 mod handshake;
+mod hold;
 mod loss;
+mod pacing;
 mod policy;
 mod random;
 mod receiver;
@@ -15,10 +17,12 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
-use crate::packet::{Body, Flags, Packet, SackBlocks};
+use crate::packet::{AckFlags, Body, DataFlags, Packet, SackBlocks};
 use crate::time::{Instant, Span};
+use crate::transport::any::Member;
 use crate::transport::pair::{End, Fate, Input, Pair, Path, Sent};
 use crate::transport::{Command, Event, Timer, Transport};
+use crate::units::Rate;
 
 pub(super) const MSS: u64 = 1000;
 
@@ -28,6 +32,9 @@ pub(super) struct TestController {
     pub(super) cwnd: u64,
     pub(super) ssthresh: u64,
     fixed: bool,
+    pub(super) rate: Option<Rate>,
+    pub(super) paces: bool,
+    pub(super) asks_hold: bool,
     pub(super) congestions: Vec<Congestion>,
     pub(super) samples: Vec<AckSample>,
     pub(super) idle: usize,
@@ -87,6 +94,18 @@ impl CongestionControl for TestController {
     fn ssthresh(&self) -> u64 {
         self.ssthresh
     }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
+    fn needs_pacing(&self) -> bool {
+        self.paces
+    }
+
+    fn needs_hold_time(&self) -> bool {
+        self.asks_hold
+    }
 }
 
 pub(super) type TcpPair = Pair<TcpSender<TestController>, TcpReceiver>;
@@ -116,17 +135,16 @@ pub(super) fn dropping(numbers: &'static [usize]) -> Path {
 }
 
 /// Runs a transfer to its end and checks that all of it arrived and nothing stayed armed.
-pub(super) fn complete<S: Transport>(pair: &mut Pair<S, TcpReceiver>, bytes: u64) {
+pub(super) fn complete<S: Member>(pair: &mut Pair<S, TcpReceiver>, bytes: u64) {
     pair.transfer(bytes);
     assert!(pair.run_until(Instant::MAX), "it ends");
     assert_complete(pair, bytes);
 }
 
-pub(super) fn assert_complete<S: Transport>(pair: &Pair<S, TcpReceiver>, bytes: u64) {
+pub(super) fn assert_complete<S: Member>(pair: &Pair<S, TcpReceiver>, bytes: u64) {
     assert_eq!(pair.receiver.delivered(), bytes);
-    let last = |events: &[(Instant, Event)]| events.last().map(|(_, event)| *event);
-    assert_eq!(last(&pair.receiver.events), Some(Event::Received));
-    assert_eq!(last(&pair.sender.events), Some(Event::Finished));
+    assert_eq!(pair.receiver.events.last().map(|(_, event)| *event), Some(Event::Received));
+    assert_eq!(pair.sender.events.last().map(|(_, event)| *event), Some(Event::Finished));
     assert_eq!((pair.sender.deadline, pair.receiver.deadline), (None, None));
 }
 
@@ -152,11 +170,11 @@ pub(super) fn ack(segments: u64, sacked: &[(u64, u64)]) -> (Packet, SackBlocks) 
     for (start, end) in sacked {
         sack.push(crate::packet::ByteRange::new(start * MSS, end * MSS));
     }
-    let flags = Flags::NONE.with_if(Flags::SACK, !sacked.is_empty());
+    let flags = AckFlags::NONE.with_if(AckFlags::SACK, !sacked.is_empty());
     (ack_with(segments * MSS, WINDOW_UNLIMITED, flags), sack)
 }
 
-pub(super) fn ack_with(ack: u64, window: u16, flags: Flags) -> Packet {
+pub(super) fn ack_with(ack: u64, window: u16, flags: AckFlags) -> Packet {
     let body = Body::Ack { ack, echo: Some(Instant::ZERO), window, flags };
     Packet::new(crate::packet::TrafficClass::default(), 84, body)
 }

@@ -1,5 +1,7 @@
 //! Whatever the path does, and whatever arrives.
 
+use core::convert::Infallible;
+
 use super::*;
 use crate::congestion::EcnMode;
 use crate::contract::cross_queue_notification::CrossQueueConfig;
@@ -44,14 +46,15 @@ fn any_body() -> impl Strategy<Value = Body> {
     // Small numbers collide with the flow's state, large ones test the edges of arithmetic.
     let number = || prop_oneof![0u64..20_000, (0u64..20).prop_map(|n| n * MSS), u64::MAX - 3000..u64::MAX];
     let time = || prop_oneof![0u64..2_000_000_000, any::<u64>()].prop_map(Instant::from_ps);
-    let flags = || any::<u8>().prop_map(Flags::from_bits);
+    let flags = || any::<u8>().prop_map(DataFlags::from_bits);
+    let ack_flags = || any::<u8>().prop_map(AckFlags::from_bits);
     let window = || prop_oneof![Just(WINDOW_UNLIMITED), 0u16..100, any::<u16>()];
     let length = prop_oneof![0u16..2, Just(1000u16), any::<u16>()];
     prop_oneof![
         4 => (number(), time(), length, flags()).prop_map(|(seq, sent_at, len, flags)| {
             Body::Data { seq, sent_at, len, flags }
         }),
-        4 => (number(), prop::option::of(time()), window(), flags()).prop_map(|(ack, echo, window, flags)| {
+        4 => (number(), prop::option::of(time()), window(), ack_flags()).prop_map(|(ack, echo, window, flags)| {
             Body::Ack { ack, echo, window, flags }
         }),
         1 => time().prop_map(|sent_at| Body::Syn { sent_at }),
@@ -92,7 +95,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
 }
 
 /// Applies operations one after the other; drains are bounded by the windows.
-fn operate<T: Transport>(mut end: End<T>, operations: &[Operation]) {
+fn operate<T: Transport<Answer = Infallible>>(mut end: End<T>, operations: &[Operation]) {
     let mut now = us(1000);
     for operation in operations {
         match operation {

@@ -8,13 +8,13 @@ pub(super) fn receiver(config: &TcpConfig) -> End<TcpReceiver> {
     End::new(TcpReceiver::new(Arc::new(config.clone())))
 }
 
-pub(super) fn data_packet(seq: u64, len: u16, flags: Flags, sent_at: Instant, ecn: Ecn) -> Packet {
+pub(super) fn data_packet(seq: u64, len: u16, flags: DataFlags, sent_at: Instant, ecn: Ecn) -> Packet {
     let body = Body::Data { seq, sent_at, len, flags };
     Packet::new(TrafficClass::default().with_ecn(ecn), len + 78, body)
 }
 
 pub(super) fn data(segment: u64) -> Packet {
-    data_packet(segment * MSS, MSS as u16, Flags::NONE, us(segment), Ecn::NotEct)
+    data_packet(segment * MSS, MSS as u16, DataFlags::NONE, us(segment), Ecn::NotEct)
 }
 
 /// Acknowledgements as numbers of segments.
@@ -30,10 +30,10 @@ fn blocks(sent: &Sent) -> Vec<(u64, u64)> {
     sent.sack.as_slice().iter().map(|ByteRange { start, end }| (start / MSS, end / MSS)).collect()
 }
 
-fn flags(sent: &Sent) -> Flags {
+fn flags(sent: &Sent) -> AckFlags {
     match sent.packet.body() {
         Body::Ack { flags, .. } => flags,
-        _ => Flags::NONE,
+        _ => AckFlags::NONE,
     }
 }
 
@@ -78,12 +78,12 @@ fn fin_gaps_and_duplicates_are_answered_at_once() {
     assert_eq!(echo(&sent[0]), Some(us(1)), "the packet that filled it");
     let sent = feed(&mut end, 14, data(0));
     assert_eq!((acks(&sent), blocks(&sent[0])), ([3].to_vec(), [(0, 1), (4, 5)].to_vec()), "D-SACK first");
-    assert!(flags(&sent[0]).contains(Flags::DSACK));
+    assert!(flags(&sent[0]).contains(AckFlags::DSACK));
     let sent = feed(&mut end, 15, data(4));
     assert_eq!(blocks(&sent[0]), [(4, 5), (4, 5)], "duplicate, then the block that holds it (RFC 2883)");
-    let fin = data_packet(3 * MSS, MSS as u16, Flags::NONE, us(3), Ecn::NotEct);
+    let fin = data_packet(3 * MSS, MSS as u16, DataFlags::NONE, us(3), Ecn::NotEct);
     assert_eq!(acks(&feed(&mut end, 16, fin)), [5]);
-    let fin = data_packet(5 * MSS, 0, Flags::FIN, us(5), Ecn::NotEct);
+    let fin = data_packet(5 * MSS, 0, DataFlags::FIN, us(5), Ecn::NotEct);
     assert_eq!(acks(&feed(&mut end, 17, fin)), [5]);
     assert_eq!(end.transport.next_expected(), 5 * MSS + 1);
     assert_eq!(end.delivered(), 5 * MSS);
@@ -117,19 +117,19 @@ fn impossible_data_changes_nothing() {
     let mut end = receiver(&config());
     feed(&mut end, 1, data(0));
     let packet = |seq, len, flags| data_packet(seq, len, flags, us(1), Ecn::NotEct);
-    assert_eq!(feed(&mut end, 2, packet(MSS, 0, Flags::NONE)), [], "no payload and no FIN");
+    assert_eq!(feed(&mut end, 2, packet(MSS, 0, DataFlags::NONE)), [], "no payload and no FIN");
     for (seq, len) in [(u64::MAX, 1000), (u64::MAX - 10, 1000), (MAX_STREAM, 1)] {
-        assert_eq!(feed(&mut end, 2, packet(seq, len, Flags::FIN)), [], "beyond every stream");
+        assert_eq!(feed(&mut end, 2, packet(seq, len, DataFlags::FIN)), [], "beyond every stream");
     }
-    feed(&mut end, 3, packet(4 * MSS, 1000, Flags::FIN));
-    assert_eq!(feed(&mut end, 4, packet(5 * MSS, 1000, Flags::NONE)), [], "beyond FIN");
-    assert_eq!(feed(&mut end, 4, packet(2 * MSS, 1000, Flags::FIN)), [], "FIN at a second place");
-    assert_eq!(feed(&mut end, 4, packet(2 * MSS, 1000, Flags::NONE)).len(), 1);
+    feed(&mut end, 3, packet(4 * MSS, 1000, DataFlags::FIN));
+    assert_eq!(feed(&mut end, 4, packet(5 * MSS, 1000, DataFlags::NONE)), [], "beyond FIN");
+    assert_eq!(feed(&mut end, 4, packet(2 * MSS, 1000, DataFlags::FIN)), [], "FIN at a second place");
+    assert_eq!(feed(&mut end, 4, packet(2 * MSS, 1000, DataFlags::NONE)).len(), 1);
     assert_eq!(end.transport.next_expected(), MSS);
     // FIN below data that is there already.
     let mut end = receiver(&config());
     feed(&mut end, 1, data(5));
-    assert_eq!(feed(&mut end, 2, packet(0, 1000, Flags::FIN)), []);
+    assert_eq!(feed(&mut end, 2, packet(0, 1000, DataFlags::FIN)), []);
 }
 
 #[test]
@@ -138,6 +138,6 @@ fn times_of_out_of_order_packets_are_not_echoed() {
     feed(&mut end, 1, data(0));
     let sent = feed(&mut end, 3, data(2));
     assert_eq!(echo(&sent[0]), Some(us(0)), "the last one that moved the edge (RFC 7323 section 4.3)");
-    let late = data_packet(MSS, 1000, Flags::RETRANSMISSION, us(9), Ecn::NotEct);
+    let late = data_packet(MSS, 1000, DataFlags::RETRANSMISSION, us(9), Ecn::NotEct);
     assert_eq!(echo(&feed(&mut end, 20, late)[0]), Some(us(9)));
 }

@@ -1,0 +1,235 @@
+//! The `pliant` command, as a library: [`main`] is all of it.
+//!
+//! A program of one's own that knows more transports or congestion controllers registers them and calls [`main`]:
+//!
+//! ```no_run
+//! use pliant_proto::congestion::dctcp::DctcpConfig;
+//! use pliant_sim::families::{ForeignController, register_controller};
+//!
+//! fn main() -> std::process::ExitCode {
+//!     register_controller(ForeignController {
+//!         name: "my-dctcp",
+//!         description: "DCTCP under another name",
+//!         honours: &[],
+//!         settings: || Box::new(DctcpConfig::default()),
+//!     });
+//!     pliant_cli::main()
+//! }
+//! ```
+//!
+//! Results go to stdout, progress and errors to stderr. Exit codes: 0 done, 1 a failure of the machine (a disk, a
+//! file that vanished), 2 a mistake of the user's (one line says which), 3 to 5 of transfers only, 130 interrupted
+//! (what finished is written).
+
+#![warn(clippy::self_named_module_files)]
+
+mod agreement;
+mod check;
+mod compare;
+mod error;
+mod exit_status;
+mod experiments;
+mod files;
+mod flags;
+mod fluid;
+mod grid;
+mod interrupt;
+mod jobs;
+mod keygen;
+mod list;
+mod memory;
+mod progress;
+mod report;
+mod reproduce;
+mod run;
+mod scenarios;
+mod show;
+mod stdout;
+mod sweep;
+mod switch;
+mod testbed;
+mod transfer;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use error::CliError;
+use exit_status::ExitStatus;
+use pliant_sim::one_line::OneLine;
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant run demo                                   run the built-in scenario `demo`
+  pliant run rack.toml --set load=0.7 --out results/rack
+  pliant compare demo                               the scenario's variants side by side
+  pliant sweep demo --vary search.load=0.2:0.6:0.2 --seeds 3 --out results/sweep
+  pliant reproduce reflex                           a paper's figures: what it says, what comes out here
+  pliant check rack.toml                            every setting, defaults filled in
+  pliant list transports
+  pliant keygen lab.key
+  pliant recv --key lab.key & pliant send model.bin 127.0.0.1:7410 --key lab.key
+
+Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 130 interrupted.";
+
+/// Simulates and runs datacenter transports for traffic that can give way.
+#[derive(Parser)]
+#[command(name = "pliant", version, after_help = AFTER_HELP, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Compare(compare::Arguments),
+    Sweep(sweep::Arguments),
+    Reproduce(reproduce::Arguments),
+    Check(check::Arguments),
+    List(list::Arguments),
+    Show(show::Arguments),
+    Report(report::Arguments),
+    Fluid(fluid::Arguments),
+    Send(transfer::SendArgs),
+    Recv(transfer::RecvArgs),
+    Offer(transfer::OfferArgs),
+    Fetch(transfer::FetchArgs),
+    Keygen(keygen::Arguments),
+    Switch(switch::Arguments),
+    Testbed(testbed::Arguments),
+}
+
+/// Runs the command that the process was started with. A program that [registers](pliant_sim::families) transports or
+/// controllers of its own before it calls this is `pliant` with these.
+pub fn main() -> ExitCode {
+    let mut command = with_negative_numbers(Cli::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => return refuse_arguments(&error),
+    };
+    let ending = match &cli.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
+        Command::Sweep(arguments) => sweep::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::List(arguments) => list::run(arguments),
+        Command::Show(arguments) => show::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
+        Command::Fluid(arguments) => fluid::run(arguments),
+        Command::Send(arguments) => transfer::send(arguments),
+        Command::Recv(arguments) => transfer::recv(arguments),
+        Command::Offer(arguments) => transfer::offer(arguments),
+        Command::Fetch(arguments) => transfer::fetch(arguments),
+        Command::Keygen(arguments) => keygen::run(arguments),
+        Command::Switch(arguments) => switch::run(arguments),
+        Command::Testbed(arguments) => testbed::run(arguments),
+    };
+    match ending {
+        Ok(ExitStatus::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,
+        Ok(ExitStatus::Interrupted) => ExitCode::from(130),
+        Ok(ExitStatus::Overloaded) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {}", OneLine(&error));
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+/// No flag begins with a digit: `-1` is a value, and what takes it says what it wants instead.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |argument: clap::Arg| {
+        let takes_values = argument.get_action().takes_values();
+        if takes_values { argument.allow_negative_numbers(true) } else { argument }
+    };
+    command.mut_args(takes).mut_subcommands(with_negative_numbers)
+}
+
+/// What is wrong with a value such as `-5ms`, which is taken for a flag.
+fn negative_value() -> Option<String> {
+    let words: Vec<String> = std::env::args().collect();
+    let is_negative =
+        |word: &String| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let at = words.iter().position(is_negative)?;
+    let of = words[at - 1].strip_prefix("--").map_or(String::new(), |flag| format!(" for '--{flag}'"));
+    Some(format!("error: invalid value '{}'{of}: it must not be negative", words[at]))
+}
+
+/// Help and version are printed whole; a mistake in one line, without the usage.
+fn refuse_arguments(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        print!("{error}");
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{error}");
+        return ExitCode::from(2);
+    }
+    if let (ErrorKind::UnknownArgument, Some(why)) = (error.kind(), negative_value()) {
+        eprintln!("{why}");
+        return ExitCode::from(2);
+    }
+    let text = error.to_string();
+    let is_advice = |line: &str| line.starts_with("Usage:") || line.starts_with("For more information");
+    // Nobody who mistakes a flag means it as a value.
+    let is_tip = |line: &str| line.starts_with("tip: to pass");
+    let mut one = String::new();
+    for line in
+        text.lines().take_while(|line| !is_advice(line)).map(str::trim).filter(|line| !line.is_empty() && !is_tip(line))
+    {
+        one.push_str(if one.is_empty() {
+            ""
+        } else if one.ends_with(':') {
+            " "
+        } else {
+            "; "
+        });
+        one.push_str(line);
+    }
+    eprintln!("{one}");
+    ExitCode::from(2)
+}
+
+#[cfg(test)]
+#[path = "../tests/common/shell.rs"]
+mod shell;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts with examples, of a command and those below it.
+    fn helps(command: &clap::Command, texts: &mut Vec<(String, String)>) {
+        if !command.is_hide_set() && command.get_name() != "help" {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            texts.push((command.get_name().to_owned(), text));
+            command.get_subcommands().for_each(|below| helps(below, texts));
+        }
+    }
+
+    /// What a line of examples runs of ours, as a shell splits it: without the comment behind two spaces.
+    fn commands(line: &str) -> Vec<Vec<String>> {
+        let line = line.trim().split("  ").next().unwrap_or_default();
+        let parts = line.split(['|', '&', '>']).map(str::trim).filter(|part| part.starts_with("pliant "));
+        parts.map(shell::words).collect()
+    }
+
+    /// Every command has examples, and each is one that the command line takes.
+    #[test]
+    fn examples_of_every_help_are_accepted() {
+        let mut texts = Vec::new();
+        helps(&Cli::command(), &mut texts);
+        assert!(texts.len() >= 15, "{} commands", texts.len());
+        for (name, text) in texts {
+            let examples: Vec<_> = text.lines().filter(|line| line.starts_with("  ")).flat_map(commands).collect();
+            assert!(!examples.is_empty(), "{name} has no example");
+            for words in examples {
+                let parsed = Cli::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{words:?}: {}", parsed.err().unwrap());
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `pliant reproduce`: the figures of papers, what they say and what comes out here.
+
+mod ci;
+mod document;
+mod runs;
+mod table;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pliant_sim::experiment::{Cache, Experiment, Library, Size};
+use pliant_sim::output::{check_folder, write_reproduction};
+
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::run::OutputArguments;
+use crate::stdout::{print, print_rows};
+use crate::{experiments, flags};
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant reproduce                             papers and figures
+  pliant reproduce reflex                      every figure of a paper, in minutes
+  pliant reproduce reflex fig04 --full         one figure, at the paper's size
+  pliant reproduce reflex --out results/reflex  and a page that draws the figures like the paper's
+  pliant reproduce reflex fig04 --check        finds mistakes in the file, runs nothing
+  pliant reproduce reflex --list --full        what a paper's figures would take at the paper's size
+  pliant reproduce all --json | jq '.[] | select(.verdict == \"differs\")'
+  pliant reproduce --write-docs docs/reproduction.md   writes what was found into the document
+  pliant reproduce --ci                        fails if a claim that agreed no longer does
+
+Files in ./experiments/PAPER take the place of the papers that are part of the program; docs/experiments.md describes
+them. Finished runs are kept in --cache: the same command after Ctrl-C goes on where it was.";
+
+/// The word for every paper there is.
+const ALL: &str = "all";
+
+/// What is said below the list.
+const LISTED: &str = "\
+\n`pliant reproduce PAPER [FIGURE]` runs them, a paper in some minutes; `pliant reproduce all` runs every one, thousands of \
+runs; `pliant reproduce PAPER --list` says what each would take, with --full at the paper's size.\n";
+
+/// Reproduces figures of papers: the paper's value, ours, and whether they agree.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The paper, or `all`. Without one, papers and figures are listed; --check, --ci and --write-docs take all
+    paper: Option<String>,
+    /// The figure. Default: all of the paper
+    figure: Option<String>,
+    /// Runs the paper's sizes in place of quick ones
+    #[arg(long)]
+    full: bool,
+    /// Lists papers and figures, and runs nothing; of one paper with the processor time that its runs would take
+    #[arg(long, conflicts_with_all = ["check", "ci", "write_docs", "out", "json"])]
+    list: bool,
+    /// Checks the files, and runs nothing
+    #[arg(long, conflicts_with_all = ["full", "write_docs", "out", "json"])]
+    check: bool,
+    /// Runs the claims that CI holds; fails if one is worse than recorded beside --write-docs' document
+    #[arg(long, conflicts_with = "full")]
+    ci: bool,
+    /// Writes what was found into this document, and what it is made of beside it, as JSON
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "docs/reproduction.md")]
+    write_docs: Option<PathBuf>,
+    /// Verdicts that --ci holds
+    #[arg(long, value_name = "PATH", default_value = "docs/reproduction.json")]
+    recorded: PathBuf,
+    /// Folder in which finished runs are kept
+    #[arg(long, value_name = "DIR", default_value = "target/reproduce")]
+    cache: PathBuf,
+    /// Runs at once. Default: as many as processors
+    #[arg(long, value_name = "N", value_parser = flags::jobs())]
+    jobs: Option<usize>,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
+    let library = experiments::library()?;
+    let (paper, figure) = (arguments.paper.as_deref(), arguments.figure.as_deref());
+    let takes_all = arguments.check || arguments.ci || arguments.write_docs.is_some();
+    if paper.is_none() && !takes_all && !arguments.list {
+        let output = &arguments.output;
+        if arguments.full || output.json || output.out.is_some() {
+            return Err(CliError::User("say which paper, or `all` of them: `pliant reproduce` lists them".to_owned()));
+        }
+        print_rows(&experiments::titles(&library, None, None)?)?;
+        return print(LISTED).map(|()| ExitStatus::Done);
+    }
+    let paper = paper.filter(|&paper| paper != ALL);
+    if let (None, Some(figure)) = (paper, figure) {
+        return Err(CliError::User(format!("{figure}: `{ALL}` are all figures of all papers")));
+    }
+    let size = if arguments.full { Size::Full } else { Size::Quick };
+    if arguments.list {
+        let mut rows = experiments::titles(&library, paper, figure)?;
+        if paper.is_some() {
+            add_costs(&library, &library.choose(paper, figure).map_err(CliError::User)?, size, &mut rows)?;
+        }
+        return print_rows(&rows);
+    }
+    arguments.output.check()?;
+    let chosen = library.choose(paper, figure).map_err(CliError::User)?;
+    let mut experiments = Vec::new();
+    // Every file is checked before the first run.
+    for (paper, figure) in &chosen {
+        if let Some(why) = library.missing_data(paper, figure)? {
+            eprintln!("left out: {why}");
+            continue;
+        }
+        let experiment = Experiment::load(&library, paper, figure, size)?;
+        if !arguments.ci {
+            experiments.push(experiment);
+        } else if experiment.is_in_ci() {
+            experiments.push(experiment.for_ci()?);
+        }
+    }
+    if arguments.check {
+        return check(&library, &experiments);
+    }
+    let recorded = arguments.ci.then(|| ci::read(&arguments.recorded)).transpose()?;
+    if let Some(recorded) = &recorded {
+        ci::hold_claims(recorded, &library)?;
+    }
+    if let Some(document) = &arguments.write_docs {
+        document::check(document, &library)?;
+    }
+
+    if !arguments.cache.is_dir() {
+        check_folder(&arguments.cache, false)?;
+    }
+    let cache = Cache::new(&arguments.cache);
+    let finished = runs::run_all(&experiments, &cache, arguments.jobs, arguments.output.quiet)?;
+    let mut outcomes = Vec::new();
+    // One after the other: the flows of one figure's runs are in memory at a time.
+    for experiment in &experiments {
+        if finished || runs::are_finished(experiment, &cache) {
+            let cache = cache.clone();
+            outcomes.push(experiment.evaluate(move |job| runs::read(&cache, job).map_err(|error| error.to_string()))?);
+        }
+    }
+    if finished || !outcomes.is_empty() {
+        print(&if arguments.output.json { table::json(&outcomes) } else { table::text(&outcomes) })?;
+    }
+    if !finished {
+        let (whole, all) = (outcomes.len(), experiments.len());
+        eprintln!(
+            "interrupted: {whole} of {all} figures are whole, no file was written; the same command goes on where this \
+             one was"
+        );
+        return Ok(ExitStatus::Interrupted);
+    }
+    if let Some(out) = &arguments.output.out {
+        write_reproduction(out, &outcomes, size, &table::json(&outcomes), arguments.output.force)?;
+        if !arguments.output.json {
+            print(&format!("written to {}\n", out.display()))?;
+        }
+    }
+    if let Some(document) = &arguments.write_docs {
+        document::write(document, &library, &outcomes, size)?;
+    }
+    match recorded {
+        Some(recorded) => ci::hold(&recorded, &outcomes, size),
+        None => Ok(ExitStatus::Done),
+    }
+}
+
+/// Behind each title how many runs the figure takes at this size, and how long they last.
+fn add_costs(
+    library: &Library,
+    chosen: &[(String, String)],
+    size: Size,
+    rows: &mut [(String, String)],
+) -> Result<(), CliError> {
+    for ((paper, figure), (_, title)) in chosen.iter().zip(rows) {
+        let cost = match library.missing_data(paper, figure)? {
+            Some(why) => why,
+            None => cost(&Experiment::load(library, paper, figure, size)?)?,
+        };
+        *title = format!("{title} ({cost})");
+    }
+    Ok(())
+}
+
+fn cost(experiment: &Experiment) -> Result<String, CliError> {
+    let jobs = experiment.jobs();
+    if jobs.is_empty() {
+        return Ok("computed, no runs".to_owned());
+    }
+    let seconds: f64 = jobs.iter().map(|job| Ok(job.resolve()?.estimate().cpu_s())).sum::<Result<f64, CliError>>()?;
+    Ok(format!("{} runs, about {seconds:.0} s of processor time", jobs.len()))
+}
+
+/// Every file at both sizes, and how many runs each takes.
+fn check(library: &Library, experiments: &[Experiment]) -> Result<ExitStatus, CliError> {
+    for experiment in experiments {
+        let (paper, figure) = (&experiment.paper, &experiment.figure);
+        let count = |size| Ok::<_, CliError>(Experiment::load(library, paper, figure, size)?.jobs().len());
+        let (quick, full) = (count(Size::Quick)?, count(Size::Full)?);
+        print(&format!("{paper} {figure}: well formed, {quick} runs quick, {full} full\n"))?;
+    }
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,136 @@
+//! `pliant sweep`: a grid of runs, each in a folder of its own, and one table of all.
+
+mod plan;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use pliant_sim::output::{WriteOptions, write_run};
+use pliant_sim::results::comparison::Variant;
+use rayon::prelude::*;
+
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::files::write_atomically;
+use crate::grid::{self, Axis};
+use crate::jobs::with_jobs;
+use crate::memory::refuse_too_little;
+use crate::progress::RunProgress;
+use crate::run::{IdentifyArgument, run_one};
+use crate::scenarios::{ScenarioArguments, VariantArgument};
+use crate::stdout::print;
+use crate::{flags, interrupt};
+use plan::{Point, Shard};
+
+const AFTER_HELP: &str = "\
+Examples:
+  pliant sweep demo --vary search.load=0.2:0.6:0.1 --seeds 5 --out results/load
+  pliant sweep rack.toml --vary queues.plan=shared,strict --vary load=0.3,0.6 --jobs 8 --out results/grid
+  pliant sweep rack.toml --vary load=0.3,0.6 --identify --out results/joined
+                                       and every row says which point it is of
+  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/loads
+                                       the second quarter of the points, beside three other machines
+
+The same command again runs only the points that are not finished. DIR/sweep.csv has a row for each point, traffic
+group and flow size.";
+
+/// Runs a scenario at every point of a grid; finished points are not run again.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    scenario: ScenarioArguments,
+    #[command(flatten)]
+    variant: VariantArgument,
+    /// Gives a key several values: `KEY=a,b,c` or `KEY=START:STOP:STEP`; several keys span a grid
+    #[arg(long, value_name = "KEY=VALUES")]
+    vary: Vec<String>,
+    /// Runs every point with this many seeds: the scenario's, and those that follow it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole::<u64>(1..=u64::MAX))]
+    seeds: u64,
+    /// Runs at once. Default: as many as processors
+    #[arg(long, value_name = "N", value_parser = flags::jobs())]
+    jobs: Option<usize>,
+    /// Runs only the I-th of N parts of the points, I from 1
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Folder of the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    identify: IdentifyArgument,
+    /// Writes sweep.csv anew though the folder has points of another grid, which it then leaves out
+    #[arg(long)]
+    force: bool,
+    /// Runs a sweep that would take very long all the same
+    #[arg(long)]
+    allow_large: bool,
+    /// Prints the table as CSV in place of a summary
+    #[arg(long)]
+    csv: bool,
+    /// Shows no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
+    let scenario = arguments.scenario.load_variant(&arguments.variant)?;
+    let axes = Axis::parse_all(&arguments.vary)?;
+    let count = grid::count(&axes).saturating_mul(arguments.seeds);
+    plan::refuse_too_many(count)?;
+    let choices = grid::choices(&axes);
+    let shard = arguments.shard.unwrap_or_default();
+    let is_new = plan::is_new(&arguments.out);
+    // In a folder that has points, how many are left is known when all of them are.
+    let fits = |bytes: u64| {
+        if is_new { refuse_too_little(bytes, arguments.jobs, shard.count(count as usize)) } else { Ok(()) }
+    };
+    // Every point is checked before the first one runs; on more threads than processors more networks would be built at
+    // once, and none sooner.
+    let planners = rayon::current_num_threads().min(arguments.jobs.unwrap_or(usize::MAX));
+    let plan = || plan::points(&scenario, &choices, arguments.seeds, &arguments.out, &fits);
+    let points = with_jobs(Some(planners), plan)??;
+    if !arguments.force {
+        plan::refuse_another_grid(&points, &arguments.out)?;
+    }
+    let due: Vec<&Point<'_>> = shard.of(&points).filter(|point| !point.is_finished()).collect();
+    plan::warn(&due);
+    plan::refuse_too_large(&due, arguments.jobs, arguments.allow_large)?;
+    plan::refuse_unwritable(&due)?;
+    if !arguments.quiet {
+        arguments.variant.say_there_are(&scenario)?;
+    }
+
+    let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
+    let display = RunProgress::new(due.len(), arguments.quiet);
+    let run = |point: &&Point<'_>| -> Result<(), CliError> {
+        if interrupt.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let scenario = point.resolve()?;
+        let result = run_one(&scenario, interrupt, &display)?;
+        let label = point.label(arguments.variant.name());
+        let options = WriteOptions { force: true, identify: arguments.identify.identify };
+        Ok(write_run(&point.folder, Variant { label: &label, result: &result }, &point.text, options)?)
+    };
+    with_jobs(arguments.jobs, || due.par_iter().with_max_len(1).try_for_each(run))??;
+    drop(display);
+
+    let (csv, rows) = table::table(&axes, &points)?;
+    let path = arguments.out.join("sweep.csv");
+    write_atomically(&path, &csv)?;
+    if arguments.csv {
+        print(&csv)?;
+    } else {
+        let finished = points.iter().filter(|point| point.is_finished()).count();
+        let skipped = shard.of(&points).count() - due.len();
+        let (all, ran) = (points.len(), due.iter().filter(|point| point.is_finished()).count());
+        print(&format!(
+            "{finished} of {all} points finished ({ran} now, {skipped} before)\n{rows} rows in {}\n",
+            path.display()
+        ))?;
+    }
+    Ok(if interrupt.load(Ordering::Relaxed) { ExitStatus::Interrupted } else { ExitStatus::Done })
+}

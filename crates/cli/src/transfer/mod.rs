@@ -1,0 +1,74 @@
+//! `pliant send` and `recv`: a file, a directory or a stream between two hosts, over UDP; `offer` and `fetch`: a file from
+//! many hosts at once.
+
+mod arguments;
+mod outcome;
+mod progress;
+mod push;
+
+use pliant_net::transfer::{self, Receiver, TransferError};
+use pliant_sim::one_line::OneLine;
+
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::interrupt;
+pub(crate) use arguments::{RecvArgs, SendArgs};
+use outcome::Outcome;
+use progress::TransferProgress;
+pub(crate) use push::{FetchArgs, OfferArgs, fetch, offer};
+
+pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
+    let settings = arguments.settings()?;
+    let (source, to) = arguments.source()?;
+    let display = TransferProgress::new(arguments.output.quiet);
+    let sent = transfer::send(source, to, &settings, interrupt::listen(""), |progress| display.show(progress));
+    drop(display);
+    match sent {
+        Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
+        sent => {
+            let sent = sent?;
+            if let Some(why) = outcome::without_credits(settings.flow.transport, sent.protocol) {
+                eprintln!("{why}");
+            }
+            Outcome::sent(&arguments.name(), to, &settings, &sent).print(arguments.output.json)?;
+            Ok(ExitStatus::Done)
+        }
+    }
+}
+
+pub(crate) fn recv(arguments: &RecvArgs) -> Result<ExitStatus, CliError> {
+    let settings = arguments.settings()?;
+    let target = arguments.target()?;
+    let receiver = Receiver::bind(arguments.listen, settings.clone())?;
+    let interrupt = interrupt::listen("");
+    if !arguments.output.quiet {
+        eprintln!("listening on {}", receiver.address());
+    }
+    let display = TransferProgress::new(arguments.output.quiet);
+    let mut first_failure = None;
+    let served = receiver.serve(
+        &target,
+        arguments.count(),
+        interrupt,
+        |progress| display.show(progress),
+        |received| {
+            let printed = match received {
+                Ok(received) => Outcome::received(&settings, &received).print(arguments.output.json),
+                Err(error) => Err(CliError::from(error)),
+            };
+            let Err(error) = printed else { return };
+            // One of several that failed does not end the others.
+            if arguments.count() != Some(1) {
+                eprintln!("error: {}", OneLine(&error));
+            }
+            first_failure.get_or_insert(error);
+        },
+    );
+    drop(display);
+    match (served, first_failure) {
+        (Err(TransferError::Interrupted), _) => Ok(ExitStatus::Interrupted),
+        (Err(error), _) => Err(error.into()),
+        (Ok(()), Some(error)) => Err(error),
+        (Ok(()), None) => Ok(ExitStatus::Done),
+    }
+}

@@ -1,0 +1,99 @@
+//! What happens to connections, and why they end.
+
+use std::net::SocketAddr;
+
+use pliant_proto::time::Span;
+use thiserror::Error;
+
+use super::config::MAX_OPENING_BYTES;
+use super::datagram::VERSION;
+
+/// What happened to a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The peer that was called answers.
+    Connected {
+        /// What it answered.
+        answer: Vec<u8>,
+    },
+    /// A peer that called stands.
+    Accepted {
+        /// Its address.
+        from: SocketAddr,
+        /// What it said first.
+        opening: Vec<u8>,
+    },
+    /// The peer that called has another address now, and has proven it.
+    Moved {
+        /// The address.
+        to: SocketAddr,
+    },
+    /// The peer says a few bytes beside its packets ([`notify`](super::endpoint::Endpoint::notify)).
+    Notice(Vec<u8>),
+    /// The connection is over.
+    Closed(Closed),
+}
+
+/// Why a connection is over.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Closed {
+    /// The peer has closed it.
+    #[error("closed by the peer{}", if reason.is_empty() { String::new() } else { format!(": {reason}") })]
+    ByPeer {
+        /// 0 if all is well.
+        code: u8,
+        /// In the peer's words.
+        reason: String,
+    },
+    /// The peer does not know it any more.
+    #[error("the peer was restarted")]
+    Reset,
+    /// The peer was silent for the idle timeout.
+    #[error("nothing heard for {0}")]
+    Silent(Span),
+    /// Nobody answered.
+    #[error("no answer within {0}")]
+    NoAnswer(Span),
+    /// Somebody answers but does not take the key.
+    #[error("somebody answers, but not to this key")]
+    WrongKey,
+    /// The peer speaks another version.
+    #[error("it speaks version {0} of the protocol, this is version {VERSION}")]
+    Version(u8),
+    /// The peer wants another kind of protection.
+    #[error("it wants another kind of key (preshared, static or none)")]
+    Security,
+    /// The peer has no room.
+    #[error("it has no room for another connection")]
+    Busy,
+    /// This side could not go on.
+    #[error("{0}")]
+    Failed(String),
+    /// The peer refused what was asked.
+    #[error("it refuses: {0}")]
+    Refused(String),
+}
+
+impl Closed {
+    /// Whether there never was a connection.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAnswer(_) | Self::WrongKey | Self::Version(_) | Self::Security | Self::Busy | Self::Refused(_)
+        )
+    }
+}
+
+/// Why no connection was begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ConnectError {
+    /// There is no room.
+    #[error("too many connections")]
+    Full,
+    /// Static keys of more than one peer.
+    #[error("the key file must name one peer, the one to connect to")]
+    ManyPeers,
+    /// An opening that is too long.
+    #[error("what is said first must not exceed {MAX_OPENING_BYTES} bytes")]
+    Opening,
+}

@@ -1,0 +1,417 @@
+//! One connection's transports and application.
+
+use std::io;
+use std::net::SocketAddr;
+
+use pliant_proto::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks, Side};
+use pliant_proto::time::Instant;
+use pliant_proto::transport::any::{AnyRequest, Member};
+use pliant_proto::transport::rate_cap::RateCap;
+use pliant_proto::transport::{Deadline, Event, Outlet, Statistics, Transport, drain};
+use pliant_proto::units::Rate;
+use pliant_proto::wire;
+
+use super::outbox::send;
+use super::receipts::{ReceiptError, Receipts};
+use crate::connection::{ConnectionId, Endpoint, Refused};
+use crate::event_loop::{Schedule, Timed};
+use crate::socket::{Batch, Socket};
+
+/// Where payload lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PayloadLocation {
+    /// From this byte of the stream on.
+    Stream(u64),
+    /// In a message.
+    Message {
+        /// Which, from 0.
+        message: u32,
+        /// From this byte of it on.
+        offset: u32,
+        /// Its bytes.
+        length: u32,
+    },
+    /// In an object.
+    Symbol {
+        /// Which block, from 0.
+        block: u32,
+        /// Which symbol of it; those from K on are repair symbols.
+        symbol: u32,
+    },
+}
+
+/// The bytes behind a connection's transports: they move ranges, the application holds what they mean.
+pub trait Application {
+    /// Writes what is to be sent from `location` on into `payload`.
+    fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()>;
+    /// Keeps payload that arrived; it may lie ahead of what was delivered, repeat it, or be refused by the transport.
+    fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()>;
+    /// Hears what a transport has to say; what `Deliver`, `DeliverMessage` and `Received` are about came in, the rest is
+    /// about what goes out.
+    fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()>;
+    /// Hears what the peer's application says beside its packets. Default: nobody listens.
+    fn notice(&mut self, _content: &[u8]) {}
+}
+
+/// Seen from this side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Direction {
+    Outgoing,
+    Incoming,
+}
+
+impl Direction {
+    pub(super) const BOTH: [Self; 2] = [Self::Outgoing, Self::Incoming];
+}
+
+/// Number of a flow in its driver's schedule.
+pub(super) fn number(connection: ConnectionId, direction: Direction) -> u32 {
+    (connection.index() as u32) << 1 | u32::from(direction == Direction::Incoming)
+}
+
+/// PayloadLocation of a connection and direction of its flow, from the flow's number.
+pub(super) fn of_number(number: u32) -> (usize, Direction) {
+    ((number >> 1) as usize, Direction::BOTH[(number & 1) as usize])
+}
+
+/// One side of one flow.
+pub(super) struct Flow<T> {
+    pub(super) timed: Timed<RateCap<T>>,
+    /// What it said when it was asked at once, to be sent with the rest.
+    answers: Vec<(Packet, SackBlocks)>,
+}
+
+impl<T: Member> Flow<T> {
+    fn new(transport: T, rate: Option<Rate>) -> Self {
+        Self { timed: Timed::new(RateCap::new(transport, rate)), answers: Vec::new() }
+    }
+}
+
+/// Keeps what a transport has to say for later.
+struct Deferred<'d, A> {
+    answers: &'d mut Vec<(Packet, SackBlocks)>,
+    application: &'d mut A,
+    failure: &'d mut Option<io::Error>,
+}
+
+impl<A: Application, R: Into<AnyRequest>> Outlet<R> for Deferred<'_, A> {
+    fn transmit(&mut self, packet: Packet, sack: &SackBlocks) {
+        self.answers.push((packet, *sack));
+    }
+
+    fn event(&mut self, event: Event<R>) {
+        if self.failure.is_none() {
+            *self.failure = self.application.event(event.map_request(Into::into)).err();
+        }
+    }
+
+    /// The flow is drained once more when it may send.
+    fn arm(&mut self, _deadline: Option<Deadline>) {}
+}
+
+/// Whether many of these may be handled before one answer: TCP's acknowledgements are cumulative. A credit is spent or
+/// lost before the next comes, and an acknowledgement of a message tells of few packets before it.
+fn may_wait(packet: &Packet) -> bool {
+    matches!(packet.body(), Body::Data { .. } | Body::Ack { .. })
+}
+
+/// One connection's transports and application.
+pub struct Session<T, A> {
+    /// The application.
+    pub application: A,
+    outgoing: Option<Flow<T>>,
+    incoming: Option<Flow<T>>,
+    /// Of what goes out, where nobody but the peer can have written what comes in.
+    receipts: Option<Box<Receipts>>,
+    pub(super) connection: ConnectionId,
+    peer: SocketAddr,
+    remote: u32,
+    /// Of the outgoing flow's number: 0 for the side that called.
+    outgoing_bit: u32,
+    pub(super) touched: bool,
+    pub(super) failure: Option<io::Error>,
+}
+
+impl<T: Member, A: Application> Session<T, A> {
+    /// A session that neither sends nor receives.
+    pub fn new(application: A) -> Self {
+        Self {
+            application,
+            outgoing: None,
+            incoming: None,
+            receipts: None,
+            connection: ConnectionId(0),
+            peer: ([0, 0, 0, 0], 0).into(),
+            remote: 0,
+            outgoing_bit: 0,
+            touched: false,
+            failure: None,
+        }
+    }
+
+    /// Sends by `transport`, at no more than `rate` on the wire.
+    pub fn sending(mut self, transport: T, rate: Option<Rate>) -> Self {
+        self.outgoing = Some(Flow::new(transport, rate));
+        self
+    }
+
+    /// Receives by `transport`.
+    pub fn receiving(mut self, transport: T) -> Self {
+        self.incoming = Some(Flow::new(transport, None));
+        self
+    }
+
+    /// Ends as soon as it stands, because of `error`.
+    pub fn failing(mut self, error: io::Error) -> Self {
+        self.failure = Some(error);
+        self
+    }
+
+    /// What sends.
+    pub fn sender(&self) -> Option<&T> {
+        self.outgoing.as_ref().map(|flow| flow.timed.transport.inner())
+    }
+
+    /// What receives.
+    pub fn receiver(&self) -> Option<&T> {
+        self.incoming.as_ref().map(|flow| flow.timed.transport.inner())
+    }
+
+    /// The counts of what sends.
+    pub fn sender_statistics(&self) -> Statistics {
+        self.outgoing.as_ref().map_or_else(Statistics::default, |flow| flow.timed.transport.statistics())
+    }
+
+    /// The counts of what receives.
+    pub fn receiver_statistics(&self) -> Statistics {
+        self.incoming.as_ref().map_or_else(Statistics::default, |flow| flow.timed.transport.statistics())
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(super) fn stand(&mut self, connection: ConnectionId, peer: SocketAddr, remote: u32, calls: bool) {
+        (self.connection, self.peer, self.remote) = (connection, peer, remote);
+        self.outgoing_bit = u32::from(!calls);
+    }
+
+    /// The peer has another address.
+    pub(super) fn move_to(&mut self, peer: SocketAddr) {
+        self.peer = peer;
+    }
+
+    /// Ends if the peer acknowledges what it cannot have; `seed` is random and secret.
+    pub(super) fn hold_to_receipts(&mut self, seed: [u8; 32]) {
+        self.receipts = self.outgoing.is_some().then(|| Box::new(Receipts::new(seed)));
+    }
+
+    pub(super) fn flow(&mut self, direction: Direction) -> Option<&mut Flow<T>> {
+        match direction {
+            Direction::Outgoing => self.outgoing.as_mut(),
+            Direction::Incoming => self.incoming.as_mut(),
+        }
+    }
+
+    pub(super) fn touch(&mut self, touched: &mut Vec<usize>) {
+        if !self.touched {
+            self.touched = true;
+            touched.push(self.connection.index());
+        }
+    }
+
+    /// Handles a packet that is authentic; the error is what to count.
+    #[inline]
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        sack: &SackBlocks,
+        payload: &[u8],
+    ) -> Result<(), fn(&mut Refused)> {
+        let (flow, side) = (packet.to.flow(), packet.to.side());
+        if flow >> 1 != self.connection.get() {
+            return Err(|refused| refused.stray += 1);
+        }
+        let (direction, own) = if flow & 1 == self.outgoing_bit {
+            (Direction::Outgoing, Side::Initiator)
+        } else {
+            (Direction::Incoming, Side::Responder)
+        };
+        if side != own {
+            return Err(|refused| refused.reflected += 1);
+        }
+        let flow = match direction {
+            Direction::Outgoing => &mut self.outgoing,
+            Direction::Incoming => &mut self.incoming,
+        };
+        let Some(flow) = flow else { return Err(|refused| refused.stray += 1) };
+        if let Some(location) = location(packet)
+            && self.failure.is_none()
+        {
+            self.failure = self.application.write(location, payload).err();
+        }
+        let mut packet = *packet;
+        if let Some(receipts) = self.receipts.as_mut().filter(|_| direction == Direction::Outgoing) {
+            packet = match receipts.check(&packet, sack) {
+                Ok(packet) => packet,
+                Err(ReceiptError::Stale) => return Err(|refused| refused.stray += 1),
+                Err(ReceiptError::Lie) => {
+                    self.failure.get_or_insert_with(|| io::Error::other("the peer acknowledges what it has not got"));
+                    return Ok(());
+                }
+            };
+        }
+        let Flow { timed, answers } = flow;
+        timed.tell(now).handle_packet(now, &packet, sack);
+        if !may_wait(&packet) {
+            let (application, failure) = (&mut self.application, &mut self.failure);
+            drain(&mut timed.transport, now, &mut Deferred { answers, application, failure });
+        }
+        Ok(())
+    }
+
+    /// Sends what a flow has to say, except for what stays in `outbox`, and arms its deadline.
+    #[inline]
+    pub(super) fn drain(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        socket: &Socket,
+        endpoint: &mut Endpoint,
+        outbox: &mut Batch,
+        schedule: &mut Schedule,
+    ) {
+        let (flow, bit, to) = match direction {
+            Direction::Outgoing => (&mut self.outgoing, self.outgoing_bit, Side::Responder),
+            Direction::Incoming => (&mut self.incoming, self.outgoing_bit ^ 1, Side::Initiator),
+        };
+        let Some(flow) = flow else { return };
+        let receipts = self.receipts.as_deref_mut().filter(|_| direction == Direction::Outgoing);
+        let mut deadline = None;
+        let overhead = endpoint.overhead();
+        let mut outlet = PacketWriter {
+            socket,
+            endpoint,
+            outbox,
+            overhead,
+            receipts,
+            connection: self.connection,
+            peer: self.peer,
+            to: EndpointId::new(self.remote << 1 | bit, to),
+            deadline: &mut deadline,
+            application: &mut self.application,
+            failure: &mut self.failure,
+        };
+        for (packet, sack) in flow.answers.drain(..) {
+            Outlet::<T::Request>::transmit(&mut outlet, packet, &sack);
+        }
+        drain(flow.timed.tell(now), now, &mut outlet);
+        schedule.arm(&mut flow.timed, number(self.connection, direction), deadline, now);
+    }
+}
+
+/// Where a packet's payload lies, if it has any.
+#[inline]
+fn location(packet: &Packet) -> Option<PayloadLocation> {
+    match packet.body() {
+        Body::Data { seq, .. } | Body::Scheduled { seq, .. } | Body::Unscheduled { seq, .. } => {
+            Some(PayloadLocation::Stream(seq))
+        }
+        Body::Message { message, fragment, length, len, flags, .. } => {
+            // All fragments but the last are equally long.
+            let last = flags.contains(DataFlags::FIN);
+            let offset = if last {
+                length.saturating_sub(u32::from(len))
+            } else {
+                fragment.checked_mul(u32::from(len)).filter(|offset| *offset < length)?
+            };
+            Some(PayloadLocation::Message { message, offset, length })
+        }
+        Body::Symbol { block, symbol, .. } => Some(PayloadLocation::Symbol { block, symbol }),
+        // The first three are data of transports that only a testbed's hosts have, which no connection carries.
+        Body::Datagram { .. }
+        | Body::Pulled { .. }
+        | Body::HomaData { .. }
+        | Body::Ack { .. }
+        | Body::Syn { .. }
+        | Body::SynAck { .. }
+        | Body::Probe { .. }
+        | Body::ProbeEcho { .. }
+        | Body::MessageAck { .. }
+        | Body::Close { .. }
+        | Body::CloseAck { .. }
+        | Body::CreditRequest { .. }
+        | Body::Credit(_)
+        | Body::CreditStop { .. }
+        | Body::SubflowAck { .. }
+        | Body::SymbolAck { .. }
+        | Body::AckVector { .. }
+        | Body::PulledAck { .. }
+        | Body::Pull { .. }
+        | Body::Grant { .. }
+        | Body::Resend { .. }
+        | Body::Busy
+        | Body::Done => None,
+    }
+}
+
+/// The way out: from a transport to batches and the application.
+struct PacketWriter<'d, A> {
+    socket: &'d Socket,
+    endpoint: &'d mut Endpoint,
+    outbox: &'d mut Batch,
+    overhead: (usize, usize),
+    receipts: Option<&'d mut Receipts>,
+    connection: ConnectionId,
+    peer: SocketAddr,
+    to: EndpointId,
+    deadline: &'d mut Option<Deadline>,
+    application: &'d mut A,
+    failure: &'d mut Option<io::Error>,
+}
+
+impl<A: Application, R: Into<AnyRequest>> Outlet<R> for PacketWriter<'_, A> {
+    #[inline]
+    fn transmit(&mut self, mut packet: Packet, sack: &SackBlocks) {
+        if self.failure.is_some() {
+            return;
+        }
+        if let Some(receipts) = &mut self.receipts {
+            packet = receipts.note(packet);
+        }
+        packet.to = self.to;
+        let mut header = [0; wire::MAX_HEADER_BYTES];
+        let header_bytes = wire::encode(&packet, sack, &mut header);
+        let (before, behind) = self.overhead;
+        let bytes = before + header_bytes + usize::from(packet.payload()) + behind;
+        let class = packet.traffic_class;
+        if !self.outbox.accepts(self.peer, class, bytes, self.socket.max_segments()) {
+            *self.failure = send(self.socket, self.outbox).err();
+        }
+        let datagram = self.outbox.push(self.peer, class, bytes);
+        datagram[before..before + header_bytes].copy_from_slice(&header[..header_bytes]);
+        if let Some(location) = location(&packet) {
+            let payload = &mut datagram[before + header_bytes..bytes - behind];
+            if let Err(error) = self.application.read(location, payload) {
+                payload.fill(0);
+                *self.failure = Some(error);
+            }
+        }
+        if !self.endpoint.seal(self.connection, datagram) {
+            // Nothing leaves unsealed: the connection is over, and its session will be.
+            datagram.fill(0);
+        }
+    }
+
+    fn event(&mut self, event: Event<R>) {
+        if self.failure.is_none() {
+            *self.failure = self.application.event(event.map_request(Into::into)).err();
+        }
+    }
+
+    fn arm(&mut self, deadline: Option<Deadline>) {
+        *self.deadline = deadline;
+    }
+}

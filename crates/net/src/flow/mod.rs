@@ -1,0 +1,12 @@
+//! Which machines carry a flow on a real host, and what its two sides tell each other about it.
+
+mod opening;
+mod path;
+mod settings;
+mod transport;
+
+pub use opening::{Answer, Opening};
+pub use path::{MIN_MTU, Path};
+pub(crate) use settings::WAITING_BUFFERS;
+pub use settings::{Classes, FlowError, FlowSettings};
+pub use transport::{Protocol, SocketTransport};

@@ -1,0 +1,312 @@
+//! Settings of a flow, and the machines that follow from them.
+
+use std::sync::Arc;
+
+use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl};
+use pliant_proto::contract::policy::Policy;
+use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
+use pliant_proto::contract::{Contract, ContractError};
+use pliant_proto::packet::{Ecn, TrafficClass};
+use pliant_proto::recovery::rtt::RtoBounds;
+use pliant_proto::rng::Stream;
+use pliant_proto::time::Span;
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound, RateControlConfig, WAN_TIMER};
+use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, ExpressPassSender, credit_share};
+use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
+use pliant_proto::transport::push::PushConfigError;
+use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::units::Rate;
+use thiserror::Error;
+
+use super::path::{ETHERNET_MINIMUM_BYTES, MIN_MTU, Path, full_bytes};
+use super::transport::{Protocol, SocketTransport};
+
+/// R_max of a sender that was told no line rate.
+const DEFAULT_LINE_RATE: Rate = Rate::from_gbit_per_sec(10);
+/// Whole messages that wait for the application, in receive buffers.
+pub(crate) const WAITING_BUFFERS: u64 = 64;
+/// How far weighted-fair flows under REFLEX give way.
+const LOW_WEIGHT: f64 = 0.1;
+
+/// Traffic classes of a flow's packets, as numbers that a queue plan knows; on the wire twice the number is the DSCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Classes {
+    /// Of data. Default 0.
+    pub data: u8,
+    /// Of data while the flow gives way (REFLEX without a weight). Default 1.
+    pub low: u8,
+    /// Of acknowledgements and control. Default 0.
+    pub control: u8,
+    /// Of credits. Default 31.
+    pub credit: u8,
+}
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self { data: 0, low: 1, control: 0, credit: 31 }
+    }
+}
+
+/// Settings of a flow's sides. Each has its own; what the other must know is said in the handshake.
+#[derive(Clone, Debug)]
+pub struct FlowSettings {
+    /// How a sender sends. Default DCTCP.
+    pub transport: SocketTransport,
+    /// How far a sender may bend. Default: not at all.
+    pub contract: Contract,
+    /// Largest IP packet that a sender sends, 576 to 65535 bytes. Default 1200.
+    pub mtu: u16,
+    /// Rate of this side's link: what credits fill (a receiver without it has none to give), and ATP's greatest rate.
+    pub line_rate: Option<Rate>,
+    /// A sender's greatest rate on the wire.
+    pub rate_cap: Option<Rate>,
+    /// Traffic classes.
+    pub classes: Classes,
+    /// Most bytes that a receiver holds out of order or unread, at least 64 kB. Default 1 MiB.
+    pub receive_buffer: u64,
+    /// Least retransmission timeout. Default 50 ms: a busy host may not run a process for some ten milliseconds, and that
+    /// silence is no loss.
+    pub min_rto: Span,
+    /// REFLEX's interval (T_int). Default 5 ms.
+    pub reflex_interval: Span,
+    /// Whether a receiving application takes what is delivered at once; otherwise it tells by `Command::Consume`. Default
+    /// true.
+    pub auto_consume: bool,
+    /// Bytes of a message (ATP), above 0. Default: what a packet holds.
+    pub message_bytes: Option<u32>,
+}
+
+impl Default for FlowSettings {
+    fn default() -> Self {
+        Self {
+            transport: SocketTransport::Tcp(Algorithm::Dctcp),
+            contract: Contract::default(),
+            mtu: 1200,
+            line_rate: None,
+            rate_cap: None,
+            classes: Classes::default(),
+            receive_buffer: 1 << 20,
+            min_rto: Span::from_ms(50),
+            reflex_interval: Span::from_ms(5),
+            auto_consume: true,
+            message_bytes: None,
+        }
+    }
+}
+
+/// Why no machine was made.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum FlowError {
+    /// The contract cannot be kept.
+    #[error("{transport}: {error}")]
+    Contract {
+        /// By which transport.
+        transport: SocketTransport,
+        /// Why.
+        error: ContractError,
+    },
+    /// REFLEX refuses.
+    #[error("{0}")]
+    Reflex(ReflexError),
+    /// Packets so small are not worth their headers.
+    #[error("an mtu of {0} bytes is too small: it must be {MIN_MTU} to 65535")]
+    Mtu(u16),
+    /// A push flow that cannot be.
+    #[error("{0}")]
+    Push(PushConfigError),
+    /// A bound that ATP cannot keep.
+    #[error("atp needs a min_delivery above 0")]
+    NothingNeeded,
+}
+
+impl FlowSettings {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), FlowError> {
+        if self.mtu < MIN_MTU {
+            return Err(FlowError::Mtu(self.mtu));
+        }
+        let transport = self.transport;
+        let refused = |error| FlowError::Contract { transport, error };
+        self.contract.check(&transport.honours()).map_err(refused)?;
+        if transport == SocketTransport::Atp && self.loss_bound().is_none() {
+            return Err(FlowError::NothingNeeded);
+        }
+        if self.bends() { self.reflex().check().map_err(FlowError::Reflex) } else { Ok(()) }
+    }
+
+    /// Whether the flow is REFLEX's.
+    fn bends(&self) -> bool {
+        self.transport != SocketTransport::Atp && (self.contract.min_delivery < 1.0 || self.contract.min_share < 1.0)
+    }
+
+    fn loss_bound(&self) -> Option<LossBound> {
+        LossBound::from_min_delivery(self.contract.min_delivery)
+    }
+
+    /// Protocols in the order in which a sender would have them.
+    pub fn offers(&self) -> Vec<Protocol> {
+        match self.transport.protocol() {
+            // Without credits the window does alone.
+            credits @ (Protocol::ExpressPass | Protocol::FlexPass) => vec![credits, Protocol::Tcp],
+            protocol => vec![protocol],
+        }
+    }
+
+    /// Which of the offered protocols this side, as a receiver, takes.
+    pub fn choose(&self, offers: &[Protocol]) -> Option<Protocol> {
+        let has_credits = self.line_rate.is_some();
+        let usable =
+            |protocol: &Protocol| has_credits || !matches!(protocol, Protocol::ExpressPass | Protocol::FlexPass);
+        offers.iter().copied().find(usable)
+    }
+
+    pub(crate) fn class(number: u8) -> TrafficClass {
+        TrafficClass::new(number)
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        match self.transport {
+            SocketTransport::Tcp(algorithm) => algorithm,
+            _ => Algorithm::Dctcp,
+        }
+    }
+
+    fn controller(&self, mss: u16) -> AnyController {
+        let mut controller = self.algorithm().controller(mss);
+        controller.set_weight(self.contract.weight);
+        controller
+    }
+
+    pub(crate) fn rto(&self) -> RtoBounds {
+        RtoBounds {
+            minimum: self.min_rto,
+            initial: Span::from_ms(200).max(self.min_rto),
+            granularity: Span::from_ms(1).min(self.min_rto),
+            ..RtoBounds::default()
+        }
+    }
+
+    /// The TCP machines' configuration: the simulator's, with the timers of a real host. A connection stands already. A
+    /// receiver needs none of the sender's: accurate echo also answers senders that are not ECN-capable, and delays are
+    /// reported to whoever asks.
+    pub fn tcp(&self, path: Path) -> Arc<TcpConfig> {
+        let controller = self.controller(path.payload(self.mtu));
+        Arc::new(TcpConfig {
+            mss: path.payload(self.mtu),
+            wire: path.wire(self.mtu),
+            data_class: Self::class(self.classes.data),
+            ack_class: Self::class(self.classes.control),
+            ecn: controller.ecn_mode(),
+            one_way_delay: controller.needs_one_way_delay(),
+            rto: self.rto(),
+            receive_buffer: Some(self.receive_buffer),
+            auto_consume: self.auto_consume,
+            ..TcpConfig::default()
+        })
+    }
+
+    fn credit(&self, path: Path, mtu: u16) -> CreditConfig {
+        CreditConfig {
+            mss: path.payload(mtu),
+            wire: path.wire(mtu),
+            data_class: Self::class(self.classes.data),
+            credit_class: Self::class(self.classes.credit),
+            // Repeated after a scheduler's tick, not after a datacenter's round trip.
+            request_timeout: Span::from_ms(10),
+            stop_timeout: Span::from_ms(10),
+            nack_interval: Span::from_ms(1),
+            recovery_timeout: self.min_rto,
+            ..CreditConfig::default()
+        }
+    }
+
+    fn flex_pass(&self, path: Path, mtu: u16) -> Arc<FlexPassConfig> {
+        let class = Self::class(self.classes.data);
+        let window = Window { class: class.with_red(true).with_ecn(Ecn::Ect0), rto: self.rto(), ..Window::default() };
+        Arc::new(FlexPassConfig {
+            credit: self.credit(path, mtu),
+            reactive: Reactive::Window(window),
+            reorder_buffer: Some(self.receive_buffer),
+            ..FlexPassConfig::default()
+        })
+    }
+
+    fn atp(&self, path: Path) -> Arc<AtpConfig> {
+        let max_loss = self.loss_bound().unwrap_or(LossBound::RELIABLE);
+        Arc::new(AtpConfig {
+            payload: path.payload(self.mtu),
+            wire: path.wire(self.mtu),
+            data_class: Self::class(self.classes.data).with_ecn(Ecn::Ect0),
+            control_class: Self::class(self.classes.control),
+            rate_control: Some(RateControlConfig::wan()),
+            priorities: 1,
+            backup: false,
+            timer: WAN_TIMER,
+            reassembly_limit: self.receive_buffer,
+            delivery_limit: (!self.auto_consume).then_some(self.receive_buffer * WAITING_BUFFERS),
+            ..AtpConfig::full(max_loss, self.line_rate.unwrap_or(DEFAULT_LINE_RATE))
+        })
+    }
+
+    /// REFLEX's settings: a flow with a weight gives way by it, others change their class.
+    fn reflex(&self) -> ReflexConfig {
+        let data = Self::class(self.classes.data);
+        let give_way = if self.algorithm() == Algorithm::WeightedFair {
+            GiveWay::Weight { high: self.contract.weight, low: self.contract.weight * LOW_WEIGHT }
+        } else {
+            GiveWay::Queue { high: data, low: Self::class(self.classes.low) }
+        };
+        ReflexConfig { interval: self.reflex_interval, ..ReflexConfig::new(self.contract, give_way) }
+    }
+
+    /// The time after which REFLEX's phases repeat; hosts agree on it by their clocks.
+    pub fn reflex_cycle(&self) -> Span {
+        self.reflex().cycle()
+    }
+
+    /// The sender of a flow of `size` bytes, if that is known, over what the receiver chose; `clock_offset_ps` is how far
+    /// the host's clock is ahead of the driver's.
+    pub fn sender(
+        &self,
+        protocol: Protocol,
+        path: Path,
+        size: Option<u64>,
+        clock_offset_ps: i64,
+    ) -> Result<AnyTransport, FlowError> {
+        Ok(match protocol {
+            Protocol::Tcp => {
+                let config = self.tcp(path);
+                let sender = TcpSender::new(config.clone(), self.controller(config.mss));
+                if !self.bends() {
+                    return Ok(sender.into());
+                }
+                let policy = Reflex::new(Arc::new(self.reflex()), size, clock_offset_ps).map_err(FlowError::Reflex)?;
+                sender.with_policy(Policy::from(policy)).into()
+            }
+            Protocol::ExpressPass => ExpressPassSender::new(Arc::new(self.credit(path, self.mtu))).into(),
+            Protocol::FlexPass => {
+                let config = self.flex_pass(path, self.mtu);
+                let controller = Algorithm::Dctcp.controller(config.credit.mss);
+                FlexPassSender::new(config, controller).into()
+            }
+            Protocol::Atp => AtpSender::new(self.atp(path)).into(),
+        })
+    }
+
+    /// The receiver of a flow whose sender's packets have at most `mtu` bytes; `seed` is that of its random numbers.
+    pub fn receiver(&self, protocol: Protocol, path: Path, mtu: u16, seed: u64) -> AnyTransport {
+        let stream = || Stream::named(seed, "credits");
+        let full = full_bytes(mtu);
+        let line_rate = self.line_rate.unwrap_or(DEFAULT_LINE_RATE).bytes_per_sec_f64();
+        let greatest = credit_share(ETHERNET_MINIMUM_BYTES, full) * line_rate;
+        match protocol {
+            Protocol::Tcp => TcpReceiver::new(self.tcp(path)).into(),
+            Protocol::ExpressPass => {
+                ExpressPassReceiver::new(Arc::new(self.credit(path, mtu)), greatest, stream()).into()
+            }
+            Protocol::FlexPass => FlexPassReceiver::new(self.flex_pass(path, mtu), greatest, stream()).into(),
+            Protocol::Atp => AtpReceiver::new(self.atp(path)).into(),
+        }
+    }
+}

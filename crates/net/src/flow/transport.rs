@@ -1,0 +1,117 @@
+//! The transports that sockets speak, and the protocols between their sides.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pliant_proto::congestion::Algorithm;
+use pliant_proto::contract::{Field, reflex};
+use pliant_proto::transport::{atp, express_pass, flex_pass};
+
+/// How a flow is carried, as users name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum SocketTransport {
+    /// By a congestion window: any of the [`Algorithm`]s.
+    Tcp(Algorithm),
+    /// On credits (`expresspass`).
+    ExpressPass,
+    /// On credits and by a window (`flexpass`).
+    FlexPass,
+    /// As messages of which some may be missing (`atp`).
+    Atp,
+}
+
+impl SocketTransport {
+    /// Every transport.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Algorithm::ALL.into_iter().map(Self::Tcp).chain([Self::ExpressPass, Self::FlexPass, Self::Atp])
+    }
+
+    /// Its name, the same as in scenario files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp(algorithm) => algorithm.name(),
+            Self::ExpressPass => "expresspass",
+            Self::FlexPass => "flexpass",
+            Self::Atp => "atp",
+        }
+    }
+
+    /// What receivers must know to receive it.
+    pub const fn protocol(self) -> Protocol {
+        match self {
+            Self::Tcp(_) => Protocol::Tcp,
+            Self::ExpressPass => Protocol::ExpressPass,
+            Self::FlexPass => Protocol::FlexPass,
+            Self::Atp => Protocol::Atp,
+        }
+    }
+
+    /// The contract fields that it honours. A window's sender asks REFLEX, which needs a fair share of the link to hold.
+    pub fn honours(self) -> Vec<Field> {
+        match self {
+            Self::Tcp(algorithm) if algorithm.is_less_than_best_effort() => algorithm.honours().to_vec(),
+            Self::Tcp(algorithm) => [algorithm.honours(), reflex::HONOURS].concat(),
+            Self::ExpressPass => express_pass::HONOURS.to_vec(),
+            Self::FlexPass => flex_pass::HONOURS.to_vec(),
+            Self::Atp => atp::HONOURS.to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for SocketTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for SocketTransport {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let name = if name == "weighted" { Algorithm::WeightedFair.name() } else { name };
+        Self::all().find(|transport| transport.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = Self::all().map(Self::name).collect();
+            format!("known are {}", known.join(", "))
+        })
+    }
+}
+
+/// What a receiver must know to receive a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Protocol {
+    /// Acknowledgements.
+    Tcp = 1,
+    /// Credits.
+    ExpressPass = 2,
+    /// Credits, and acknowledgements of two sub-flows.
+    FlexPass = 3,
+    /// Messages.
+    Atp = 4,
+}
+
+impl Protocol {
+    pub(super) fn from_octet(octet: u8) -> Option<Self> {
+        [Self::Tcp, Self::ExpressPass, Self::FlexPass, Self::Atp].into_iter().find(|protocol| *protocol as u8 == octet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bounds of delivery and share need a fair share to hold; only theta makes a weight.
+    #[test]
+    fn transports_honour_what_their_machines_do() {
+        let bounds = [Field::MinDelivery, Field::MinShare];
+        for transport in SocketTransport::all() {
+            let expected = match transport.name() {
+                "weighted-fair" => [&[Field::Weight][..], &bounds].concat(),
+                "dctcp" | "cubic" | "reno" | "newreno" => bounds.to_vec(),
+                "atp" => vec![Field::MinDelivery],
+                _ => Vec::new(),
+            };
+            assert_eq!(transport.honours(), expected, "{transport}");
+        }
+    }
+}

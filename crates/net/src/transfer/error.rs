@@ -1,0 +1,106 @@
+//! Why transfers fail.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use pliant_proto::time::Span;
+use thiserror::Error;
+
+use crate::connection::{Closed, ConnectError};
+use crate::flow::FlowError;
+
+/// Why a transfer failed.
+#[derive(Debug, Error)]
+pub enum TransferError {
+    /// The address is not this host's loopback.
+    #[error("{0} is not a loopback address: beyond this host a transfer needs a key, `--key FILE`")]
+    NotLoopback(SocketAddr),
+    /// The settings do not go together.
+    #[error("{0}")]
+    Flow(FlowError),
+    /// No connection was begun.
+    #[error("{0}")]
+    Connect(ConnectError),
+    /// The file cannot be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The socket failed.
+    #[error("{address}: {error}")]
+    Socket {
+        /// Which address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// Nobody ever answered.
+    #[error("no answer from {address} within {timeout}: is `pliant recv`, or `pliant offer`, running there?")]
+    NoAnswer {
+        /// The peer.
+        address: SocketAddr,
+        /// For how long.
+        timeout: Span,
+    },
+    /// The connection ended before the transfer did.
+    #[error("{address}: {why}")]
+    Ended {
+        /// The peer.
+        address: SocketAddr,
+        /// Why.
+        why: Closed,
+    },
+    /// What arrived is not a transfer.
+    #[error("{address} does not send a file: {why}")]
+    NotATransfer {
+        /// The peer.
+        address: SocketAddr,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The content differs from what was sent.
+    #[error("content of {name} differs from what was sent: hash {got}, expected {expected}")]
+    HashMismatch {
+        /// Name of the file.
+        name: String,
+        /// Hash of what arrived.
+        got: blake3::Hash,
+        /// Hash of what was sent.
+        expected: blake3::Hash,
+    },
+    /// Less arrived than the contract promises.
+    #[error("{delivered} of {total} bytes of {name} arrived, less than its contract promises")]
+    BoundMissed {
+        /// Name of the file.
+        name: String,
+        /// Bytes that arrived.
+        delivered: u64,
+        /// Bytes of the file.
+        total: u64,
+    },
+    /// Sources that do not go together.
+    #[error("{0}")]
+    Sources(&'static str),
+    /// The user stopped it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl TransferError {
+    /// Why a connection to `address` ended.
+    pub(super) fn ended(address: SocketAddr, why: Closed) -> Self {
+        match why {
+            Closed::NoAnswer(timeout) => Self::NoAnswer { address, timeout },
+            why => Self::Ended { address, why },
+        }
+    }
+}
+
+/// The same error once more.
+pub(super) fn copy(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
+}

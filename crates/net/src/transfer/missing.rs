@@ -1,0 +1,40 @@
+//! The list of what is missing of a file, beside it.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use pliant_proto::packet::ByteRange;
+
+use super::output::temporary_beside;
+
+/// The list of what is missing of the file at `path`.
+fn list_beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()))
+}
+
+/// Writes what is missing of the file at `path`, which should have `bytes`.
+pub(super) fn write_list(path: &Path, missing: &[ByteRange], bytes: u64) -> io::Result<()> {
+    let list = list_beside(path);
+    let mut file = temporary_beside(&list)?;
+    let lost: u64 = missing.iter().map(|range| range.len()).sum();
+    writeln!(file, "# {lost} bytes of {bytes} are missing: first byte, one past the last")?;
+    missing.iter().try_for_each(|range| writeln!(file, "{} {}", range.start, range.end))?;
+    file.as_file().sync_all()?;
+    file.persist(&list).map(drop).map_err(|failed| failed.error)
+}
+
+/// The file at `path` is whole: a list of an earlier transfer would be a lie.
+pub(super) fn forget_list(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(list_beside(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The same for a file that was put into its place, if any was.
+pub(super) fn committed_whole(path: Option<PathBuf>) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+    match path.as_deref().map(forget_list) {
+        Some(Err(error)) => Err((path.unwrap_or_default(), error)),
+        _ => Ok(path),
+    }
+}

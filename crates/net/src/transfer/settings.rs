@@ -1,0 +1,145 @@
+//! Settings of a transfer, and the driver that follows from them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use pliant_proto::time::Span;
+use pliant_proto::transport::any::{AnyTransport, Member};
+
+use super::error::TransferError;
+use crate::clock::Clock;
+use crate::connection::{Config, Endpoint, Keys, SEALED_HEADER_BYTES, Security, TAG_BYTES};
+use crate::driver::{Application, Driver};
+use crate::entropy;
+use crate::flow::{FlowSettings, Path};
+use crate::socket::Socket;
+
+/// Most transfers at a time, and with one peer: each holds its receive buffer and somewhat more.
+const MAX_CONNECTIONS: usize = 256;
+const MAX_PER_PEER: usize = 64;
+
+/// Settings of a transfer.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How the flow is carried.
+    pub flow: FlowSettings,
+    /// Keys; plain transfers are for loopback and testbeds. Default: plain.
+    pub keys: Keys,
+    /// Allows plain transfers beyond loopback. Default false.
+    pub testbed: bool,
+    /// Least fraction of a content that a receiver keeps, if its sender promises no more. Default 1: whole ones only.
+    pub min_delivery: f64,
+    /// Where a sender, or who fetches, binds its socket. Default: any free port.
+    pub bind: Option<SocketAddr>,
+    /// Uses segmentation offload. Default true.
+    pub offload: bool,
+    /// How long a sender waits for an answer to its request. Default 10 s.
+    pub connect_timeout: Span,
+    /// Silence after which the peer is given up. Default 30 s.
+    pub idle_timeout: Span,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            flow: FlowSettings::default(),
+            keys: Keys::Plain,
+            testbed: false,
+            min_delivery: 1.0,
+            bind: None,
+            offload: true,
+            connect_timeout: Span::from_secs(10),
+            idle_timeout: Span::from_secs(30),
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses what cannot work towards, or at, `address`.
+    pub fn check(&self, address: SocketAddr) -> Result<(), TransferError> {
+        if self.keys == Keys::Plain && !self.testbed {
+            require_loopback(address)?;
+        }
+        self.flow.check().map_err(TransferError::Flow)
+    }
+
+    /// A driver on a socket bound to `address`.
+    pub(crate) fn driver<T: Member, A: Application>(
+        &self,
+        address: SocketAddr,
+        accepts: bool,
+    ) -> io::Result<(Driver<T, A>, usize)> {
+        let socket = Socket::bind(address)?;
+        let socket = if self.offload { socket } else { socket.without_offload() };
+        let buffer = socket.receive_buffer_bytes();
+        let clock = Clock::start();
+        let config = Config {
+            host: entropy::host(socket.local_address()?),
+            unix_ns: clock.unix_ns(),
+            keys: self.keys.clone(),
+            accepts,
+            connect_timeout: self.connect_timeout,
+            idle_timeout: self.idle_timeout,
+            max_connections: MAX_CONNECTIONS,
+            max_per_peer: MAX_PER_PEER,
+            ..Config::default()
+        };
+        // Timers at the scheduler's default slack of 50 us would make pacing coarse; without the right it stays so.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        Ok((Driver::new(socket, Endpoint::new(config, entropy::seed()?), clock), buffer))
+    }
+
+    /// A driver from which `peer` can be called.
+    pub(super) fn driver_to<A: Application>(&self, peer: SocketAddr) -> Result<Driver<AnyTransport, A>, TransferError> {
+        let address = self.bind.unwrap_or_else(|| local_to(peer));
+        if address.is_ipv4() != peer.is_ipv4() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, format!("from here {peer} cannot be called"));
+            return Err(TransferError::Socket { address, error });
+        }
+        let driver = self.driver(address, false).map_err(|error| TransferError::Socket { address, error })?;
+        Ok(driver.0)
+    }
+
+    /// What lies between this host and `peer`.
+    pub(crate) fn path_to(&self, peer: SocketAddr) -> Path {
+        let sealed = self.keys.security() != Security::Plain;
+        Path::to(peer, if sealed { SEALED_HEADER_BYTES + TAG_BYTES } else { 0 })
+    }
+}
+
+/// Any free port from which `peer` can be called.
+fn local_to(peer: SocketAddr) -> SocketAddr {
+    match peer {
+        SocketAddr::V4(ip) if ip.ip().is_loopback() => ([127, 0, 0, 1], 0).into(),
+        SocketAddr::V6(ip) if ip.ip().is_loopback() => ([0u16, 0, 0, 0, 0, 0, 0, 1], 0).into(),
+        SocketAddr::V4(_) => ([0; 4], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    }
+}
+
+/// Refuses every address that is not loopback.
+fn require_loopback(address: SocketAddr) -> Result<(), TransferError> {
+    let loopback = match address.ip() {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_loopback(),
+    };
+    if loopback { Ok(()) } else { Err(TransferError::NotLoopback(address)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_allowed_without_keys() {
+        let of = |keys, testbed| Settings { keys, testbed, ..Settings::default() };
+        for (address, loopback) in
+            [("127.0.0.1:1", true), ("[::1]:1", true), ("10.0.0.1:1", false), ("0.0.0.0:1", false), ("[::]:1", false)]
+        {
+            let address = address.parse().unwrap();
+            assert_eq!(of(Keys::Plain, false).check(address).is_ok(), loopback, "{address}");
+            assert!(of(Keys::Plain, true).check(address).is_ok(), "{address}");
+            assert!(of(Keys::Preshared([1; 32]), false).check(address).is_ok(), "{address}");
+        }
+    }
+}

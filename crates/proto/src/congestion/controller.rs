@@ -1,0 +1,148 @@
+//! What a transport and a congestion controller say to each other.
+
+use crate::time::{Instant, OneWayDelay, Span};
+use crate::units::Rate;
+
+/// What one acknowledgement told, after the transport has worked out its meaning.
+#[derive(Clone, Copy, Debug)]
+pub struct AckSample {
+    /// When it arrived.
+    pub now: Instant,
+    /// Bytes newly acknowledged in sequence; zero for a duplicate.
+    pub acked: u64,
+    /// First byte not yet acknowledged, after this acknowledgement (SND.UNA).
+    pub unacked: u64,
+    /// Next new byte to be sent (SND.NXT).
+    pub next: u64,
+    /// Bytes in flight before this acknowledgement was processed.
+    pub flight: u64,
+    /// Whether it echoes congestion (ECE).
+    pub ece: bool,
+    /// Round-trip time it measured, if it measured one.
+    pub rtt: Option<Span>,
+    /// One-way delay that it reports: of the latest data packet to arrive before it was sent.
+    pub delay: Option<OneWayDelay>,
+    /// Time that it reports: from the arrival of the packet whose time it echoes to its own departure. Only for a
+    /// controller that [needs it](CongestionControl::needs_hold_time).
+    pub hold: Option<Span>,
+    /// Smoothed round-trip time (RFC 6298), [`Span::ZERO`] before the first sample.
+    pub smoothed_rtt: Span,
+    /// Whether the window limited the sender before this acknowledgement: only then may it grow (RFC 7661's concern).
+    pub window_limited: bool,
+    /// Whether the sender is repairing a loss: windows do not grow then.
+    pub in_recovery: bool,
+}
+
+impl AckSample {
+    /// What the network took of the round-trip time, both ways: all but the time for which the receiver held the packet
+    /// (fabric delay; Swift, SIGCOMM 2020, section 3.2). `None` without both.
+    pub fn fabric_delay(&self) -> Option<Span> {
+        Some(self.rtt?.minus(self.hold?))
+    }
+}
+
+/// Why the window must shrink.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// A packet was lost and is being retransmitted.
+    Loss,
+    /// A packet was marked; reported at most once per window of data.
+    Ecn,
+    /// The retransmission timer expired.
+    Timeout,
+}
+
+/// A congestion event.
+#[derive(Clone, Copy, Debug)]
+pub struct Congestion {
+    /// When it was noticed.
+    pub now: Instant,
+    /// Why.
+    pub cause: Cause,
+    /// Bytes in flight when it was noticed, those sent by limited transmit excluded.
+    pub flight: u64,
+    /// First byte not yet acknowledged (SND.UNA).
+    pub unacked: u64,
+    /// Next new byte to be sent (SND.NXT).
+    pub next: u64,
+    /// For a timeout: whether the segment times out for the first time. ssthresh is set only then (RFC 5681).
+    pub first: bool,
+}
+
+/// How a transport must treat ECN for a controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EcnMode {
+    /// Sends Not-ECT.
+    #[default]
+    Off,
+    /// RFC 3168: the receiver latches ECE until CWR; retransmissions are Not-ECT.
+    Classic,
+    /// RFC 8257: the receiver echoes each mark; every packet is ECT.
+    Accurate,
+}
+
+/// A congestion controller of one flow.
+///
+/// The transport calls [`on_ack`](Self::on_ack) for every acknowledgement first and then, if it told of congestion,
+/// [`on_congestion`](Self::on_congestion). Windows are in bytes.
+pub trait CongestionControl {
+    /// An acknowledgement arrived.
+    fn on_ack(&mut self, sample: &AckSample);
+
+    /// Congestion was noticed.
+    fn on_congestion(&mut self, event: &Congestion);
+
+    /// The transport takes these bytes for lost. Congestion is reported apart from it, once per recovery.
+    fn on_lost(&mut self, _bytes: u64) {}
+
+    /// Loss recovery ended with `flight` bytes in flight (RFC 6582 full acknowledgement).
+    fn on_recovered(&mut self, _flight: u64) {}
+
+    /// The sender was idle for longer than one RTO (RFC 5681 section 4.1).
+    fn on_idle(&mut self) {}
+
+    /// Bytes that may be in flight (cwnd). Below a segment, of a controller that [needs pacing](Self::needs_pacing), the
+    /// transport sends one segment each `smoothed_rtt * mss / window`; of others one segment is in flight.
+    fn window(&self) -> u64;
+
+    /// Payload that may leave per second at the most, above zero; `None` leaves that to the window alone. The transport asks before
+    /// each packet, if the controller [needs pacing](Self::needs_pacing).
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+
+    /// Slow start ends at this window (ssthresh); `u64::MAX` before any congestion.
+    fn ssthresh(&self) -> u64;
+
+    /// How the transport treats ECN for this controller, unless its configuration says otherwise.
+    fn ecn_mode(&self) -> EcnMode;
+
+    /// Whether the transport must measure one-way delays for this controller.
+    fn needs_one_way_delay(&self) -> bool {
+        false
+    }
+
+    /// Whether the receiver must report for how long it holds packets ([`AckSample::hold`]).
+    fn needs_hold_time(&self) -> bool {
+        false
+    }
+
+    /// Whether the transport must pace for this controller: by its [rate](Self::pacing_rate), and below a window of one
+    /// segment. Asked once, when the flow opens, so that other controllers' packets do without. Default: if it has a rate
+    /// then.
+    fn needs_pacing(&self) -> bool {
+        self.pacing_rate().is_some()
+    }
+
+    /// The links that a packet crosses from sender to receiver. Told before the first packet, by a driver that knows the
+    /// path: the simulator does, a socket does not.
+    fn set_hops(&mut self, _hops: u8) {}
+
+    /// Estimated fraction of marked bytes, in [0, 1]; `None` of controllers that estimate none.
+    fn marked_fraction(&self) -> Option<f64> {
+        None
+    }
+
+    /// Changes the flow's weight while it runs; controllers without a weight ignore it.
+    fn set_weight(&mut self, _weight: f64) {}
+}

@@ -1,0 +1,149 @@
+//! What a transport counted, and the same as plain words for a driver that reports it to another process.
+
+use alloc::vec::Vec;
+
+use crate::contract::policy::PolicyCounts;
+use crate::time::Span;
+
+/// A counter as words of 64 bits.
+trait Words: Sized {
+    fn write(self, words: &mut Vec<u64>);
+
+    /// `None` if there are too few words, or if one is too large for the counter.
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self>;
+}
+
+impl Words for u64 {
+    fn write(self, words: &mut Vec<u64>) {
+        words.push(self);
+    }
+
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
+        words.next()
+    }
+}
+
+impl Words for u32 {
+    fn write(self, words: &mut Vec<u64>) {
+        words.push(self.into());
+    }
+
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
+        words.next()?.try_into().ok()
+    }
+}
+
+impl Words for Span {
+    fn write(self, words: &mut Vec<u64>) {
+        words.push(self.as_ps());
+    }
+
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
+        words.next().map(Self::from_ps)
+    }
+}
+
+impl Words for PolicyCounts {
+    fn write(self, words: &mut Vec<u64>) {
+        let Self { low_bytes, low_ps } = self;
+        words.extend([low_bytes, low_ps]);
+    }
+
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
+        Some(Self { low_bytes: words.next()?, low_ps: words.next()? })
+    }
+}
+
+/// Declares the counters once: as fields, and as words.
+macro_rules! statistics {
+    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty,)+) => {
+        /// What a transport counted.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Statistics {
+            $($(#[doc = $doc])+ pub $field: $type,)+
+        }
+
+        impl Statistics {
+            /// Every counter, in an order that [`from_words`](Self::from_words) of the same build knows. Times are in
+            /// picoseconds.
+            pub fn to_words(&self) -> Vec<u64> {
+                let mut words = Vec::new();
+                $(self.$field.write(&mut words);)+
+                words
+            }
+
+            /// The statistics that [`to_words`](Self::to_words) gave. `None` if the number of words differs, or if a
+            /// word is too large for its counter.
+            pub fn from_words(words: &[u64]) -> Option<Self> {
+                let mut words = words.iter().copied();
+                let statistics = Self { $($field: Words::read(&mut words)?,)+ };
+                words.next().is_none().then_some(statistics)
+            }
+        }
+    };
+}
+
+statistics! {
+    /// Data packets sent, retransmissions included.
+    packets_sent: u64,
+    /// Payload bytes sent, retransmissions included.
+    bytes_sent: u64,
+    /// Data packets sent again.
+    retransmissions: u64,
+    /// Retransmission timeouts.
+    timeouts: u64,
+    /// Times that loss recovery began without a timeout.
+    fast_recoveries: u64,
+    /// Data packets that arrived marked CE (receiver), or acknowledgements with ECE (sender).
+    marks: u64,
+    /// Payload bytes that arrived more than once (receiver).
+    duplicate_bytes: u64,
+    /// Credits sent (receiver).
+    credits_sent: u64,
+    /// Credits that came when there was nothing to send (sender).
+    wasted_credits: u64,
+    /// Of the different payload bytes that arrived, those without a credit (receiver).
+    reactive_bytes: u64,
+    /// Largest distance from the next byte expected to the end of what waited beyond it (receiver of two sub-flows).
+    reorder_bytes: u64,
+    /// Packets of an object's symbols that arrived (receiver).
+    symbols: u64,
+    /// Of these, those that were of a block already decoded, or came twice.
+    excess_symbols: u64,
+    /// Blocks of the object that had to be decoded (receiver, at its end towards the first source).
+    decoded_blocks: u32,
+    /// Blocks of the object that needed no decoding.
+    whole_blocks: u32,
+    /// Times that the sender was told to stand still (cross-queue congestion notification).
+    pauses: u64,
+    /// Time for which it stood still, in the pauses that are over.
+    paused: Span,
+    /// Bytes the application gave and the policy decided not to send (sender).
+    given_up_bytes: u64,
+    /// What the policy counted (sender).
+    policy: PolicyCounts,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words that all differ come back in their places: no counter is lost and no two change places.
+    #[test]
+    fn every_counter_has_words_of_its_own() {
+        let count = Statistics::default().to_words().len() as u64;
+        let words: Vec<u64> = (1..=count).collect();
+        let statistics = Statistics::from_words(&words).expect("as many words as counters");
+        assert_eq!(statistics.to_words(), words);
+        assert_eq!((statistics.packets_sent, statistics.policy.low_ps), (1, count));
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        let words = Statistics::default().to_words();
+        assert_eq!(Statistics::from_words(&words), Some(Statistics::default()));
+        assert_eq!(Statistics::from_words(&words[1..]), None);
+        assert_eq!(Statistics::from_words(&[&words[..], &[0]].concat()), None);
+        assert_eq!(Statistics::from_words(&alloc::vec![u64::MAX; words.len()]), None, "`decoded_blocks` has 32 bits");
+    }
+}

@@ -1,0 +1,146 @@
+//! The operating system's TCP: on a testbed itself, in the simulator a member of the TCP family with Linux's settings.
+
+use std::sync::Arc;
+
+use pliant_proto::contract::policy::Policy;
+use pliant_proto::settings;
+use pliant_proto::settings::Settings;
+use toml::Table;
+
+use super::family::{
+    Endpoints, Facts, Family, FlowEndpoints, GroupSettings, GroupTransport, Member, RunSettings, SettingsTable, Traits,
+    TransportName,
+};
+use super::kernel_congestion::KernelCongestion;
+use super::tcp::{self, TcpTransport, tcp_of};
+use crate::tables::{KeyError, read_table, write};
+use crate::topology::LinkId;
+use crate::traffic::FlowSpec;
+
+/// The table of a group's settings of the operating system's TCP.
+pub const KERNEL_TABLE: &str = "kernel";
+
+settings! {
+    /// Settings of the transport `kernel`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct KernelSettings {
+        /// Congestion control. The simulator has no model of `"bbr"`.
+        pub congestion: KernelCongestion = KernelCongestion::Cubic => [],
+    }
+}
+
+/// What stands for a congestion control of the operating system in the simulator.
+fn model_of(congestion: KernelCongestion) -> Option<TransportName> {
+    match congestion {
+        KernelCongestion::Cubic | KernelCongestion::Reno => Some(tcp::built_in(congestion.name())),
+        KernelCongestion::Bbr => None,
+    }
+}
+
+/// Linux's defaults where they differ from those of the RFCs.
+fn linux() -> Table {
+    toml::toml! {
+        initial_window = 10
+        min_rto = "200ms"
+        initial_rto = "1s"
+        handshake = true
+        rack = true
+        prr = true
+        delayed_ack = "40ms"
+        hystart = true
+    }
+}
+
+pub(super) struct KernelFamily;
+
+impl Family for KernelFamily {
+    fn members(&self) -> &'static [Member] {
+        &[Member {
+            name: "kernel",
+            description: "the operating system's TCP on a testbed, and a model of it in the simulator",
+            honours: &[],
+            traits: Traits { fills_queues: true, ..Traits::PLAIN },
+        }]
+    }
+
+    fn tables(&self, _: TransportName) -> Vec<SettingsTable> {
+        let defaults = write(&KernelSettings::default());
+        let own = SettingsTable {
+            name: KERNEL_TABLE,
+            title: "the operating system",
+            settings: KernelSettings::describe(),
+            defaults,
+        };
+        let mut tables = vec![own];
+        tables.extend(tcp::built_in("cubic").tables().into_iter().map(with_linux));
+        tables
+    }
+
+    fn resolve(&self, group: &mut GroupSettings<'_>) -> Result<Arc<dyn GroupTransport>, KeyError> {
+        let settings: KernelSettings = read_table(group.tables, KERNEL_TABLE)?;
+        group.tables.insert(KERNEL_TABLE.to_owned(), write(&settings));
+        let KernelSettings { congestion } = settings;
+        let model = match model_of(congestion) {
+            Some(model) => Some(tcp_of(group, model, &linux())?),
+            None => None,
+        };
+        Ok(Arc::new(Kernel { congestion, model }))
+    }
+}
+
+/// TCP's table with Linux's defaults.
+fn with_linux(mut table: SettingsTable) -> SettingsTable {
+    let own: Vec<(String, toml::Value)> =
+        linux().into_iter().filter(|(key, _)| table.defaults.contains_key(key)).collect();
+    table.defaults.extend(own);
+    table
+}
+
+#[derive(Clone, Debug)]
+struct Kernel {
+    congestion: KernelCongestion,
+    /// What stands for it in the simulator.
+    model: Option<TcpTransport>,
+}
+
+impl GroupTransport for Kernel {
+    fn endpoints<'a>(&'a self, run: RunSettings<'a>) -> Box<dyn Endpoints + 'a> {
+        match &self.model {
+            Some(model) => model.endpoints(run),
+            None => Box::new(OnTestbed),
+        }
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let testbed_only = match self.model {
+            Some(_) => None,
+            None => Some(("kernel.congestion", "the simulator has no model of it, only a testbed runs it")),
+        };
+        Facts { is_plain_tcp: self.model.is_some(), testbed_only, kernel: Some(self.congestion), ..Facts::default() }
+    }
+}
+
+/// Flows of which the simulator has no model: a testbed's kernel opens them.
+struct OnTestbed;
+
+impl Endpoints for OnTestbed {
+    fn open(&mut self, _: &FlowSpec, _: &[LinkId], _: Option<Policy>) -> FlowEndpoints {
+        unreachable!("the simulator refuses the scenario, and a testbed does not ask")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tcp::TCP_TABLE;
+    use super::*;
+
+    /// Each of Linux's settings is one of TCP's.
+    #[test]
+    fn linux_has_settings_of_tcp() {
+        let tables = tcp::built_in("cubic").tables();
+        let tcp = tables.iter().find(|table| table.name == TCP_TABLE).unwrap();
+        for key in linux().keys() {
+            assert!(tcp.settings.iter().any(|setting| setting.key == key), "{key}");
+        }
+    }
+}

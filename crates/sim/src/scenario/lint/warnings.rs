@@ -1,0 +1,122 @@
+//! What a scenario can do but is hardly meant to.
+
+use pliant_proto::time::{Instant, Span};
+
+use super::super::file::document::Document;
+use super::super::file::group::GroupSpec;
+use super::super::file::spec::RoutingName;
+use super::super::network::marking::EcnSpec;
+use super::super::network::queues::QueuesSpec;
+use super::super::resolved::Resolved;
+use super::odd_queues::{idle_classes, low_threshold};
+use super::round_trips::{first_round_trips, round_trip};
+use crate::families::TCP_TABLE;
+use crate::tables::KeyError;
+
+/// Flows among which one that is measured is looked for.
+const FLOWS_SEARCHED: usize = 100_000;
+
+/// One line for each oddity, which names file, line and key.
+pub(in super::super) fn warnings(document: &Document, resolved: &Resolved) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut warn = |name: &str, (key, why): KeyError| {
+        warnings.push(document.error(&format!("traffic.{name}.{key}"), why).to_string());
+    };
+    let trips = first_round_trips(resolved);
+    for (number, (name, group)) in resolved.spec.traffic.iter().enumerate() {
+        if let Some(reflex) = &resolved.groups[number].reflex {
+            reflex.oddity(round_trip(resolved, number)).into_iter().for_each(|oddity| warn(name, oddity));
+        }
+        if let Some(oddity) = early_timeout(group, trips.get(&number).map(|(_, time)| time)) {
+            warn(name, oddity);
+        }
+        if let Some(oddity) = shared_priorities(group, &resolved.spec.queues) {
+            warn(name, oddity);
+        }
+        let transport = group.keys.transport;
+        if transport.traits().needs_order && !group.keys.pinned && resolved.spec.routing != RoutingName::Ecmp {
+            let why = "takes reordering by `routing` for loss; `pinned = true` keeps its flows on one path each";
+            warn(name, ("transport".to_owned(), format!("{} {why}", transport.name())));
+        }
+    }
+    let odd_queues = idle_classes(document, resolved).into_iter().chain(low_threshold(document, resolved, &trips));
+    warnings.extend(odd_queues.map(|(key, why)| document.error(&key, why).to_string()));
+    let unmeasured = |name: &String| document.error(&format!("traffic.{name}"), UNMEASURED).to_string();
+    warnings.extend(groups_unmeasured(resolved).iter().map(unmeasured));
+    warnings.extend(resolved.overload_warning());
+    warnings.extend(in_step(resolved).map(|why| document.error("queues", why).to_string()));
+    warnings
+}
+
+/// Flows that hear of congestion by losses alone, at queues that drop by their tail, from hosts exactly in step.
+fn in_step(resolved: &Resolved) -> Option<String> {
+    let spec = &resolved.spec;
+    if spec.host_jitter.is_some() {
+        return None;
+    }
+    let fills_queues = |group: &&GroupSpec| group.keys.transport.traits().fills_queues;
+    let tail_drop = spec.traffic.values().filter(fills_queues).find_map(|group| {
+        let queue = &spec.queues.queue[spec.queues.queue_of(group.keys.class)?];
+        (queue.ecn == EcnSpec::Off && queue.red.is_none()).then_some(&queue.name)
+    })?;
+    resolved.traffic().ok()?.nth(1)?;
+    Some(format!(
+        "\"{tail_drop}\" drops by its tail, and hosts are exactly in step: every tie falls to the same flows (phase \
+         effects); `host_jitter = \"1us\"` breaks ties, and \"0s\" says that this is meant"
+    ))
+}
+
+const UNMEASURED: &str =
+    "all its flows start before `warmup` is over or after `measure_until`: none counts in the statistics";
+
+/// Names of the groups that have flows, but none that is measured.
+fn groups_unmeasured(resolved: &Resolved) -> Vec<String> {
+    let spec = &resolved.spec;
+    let measured = Instant::ZERO.after(spec.warmup)..Instant::ZERO.after(spec.measure_until.unwrap_or(Span::MAX));
+    if measured.start == Instant::ZERO && spec.measure_until.is_none() {
+        return Vec::new();
+    }
+    // Whether each group has flows, and whether one of them counts.
+    let mut found = vec![(false, false); spec.traffic.len()];
+    let mut flows = resolved.traffic().into_iter().flatten();
+    for flow in flows.by_ref().take(FLOWS_SEARCHED) {
+        let (any, counted) = &mut found[usize::from(flow.group)];
+        (*any, *counted) = (true, *counted || measured.contains(&flow.start));
+        if found.iter().all(|&(_, counted)| counted) {
+            return Vec::new();
+        }
+    }
+    if flows.next().is_some() {
+        return Vec::new();
+    }
+    let unmeasured = spec.traffic.keys().zip(found).filter(|(_, found)| *found == (true, false));
+    unmeasured.map(|(name, _)| name.clone()).collect()
+}
+
+/// Classes of a transport that should have a queue each, and share one.
+fn shared_priorities(group: &GroupSpec, queues: &QueuesSpec) -> Option<KeyError> {
+    let (transport, own) = (group.keys.transport, group.keys.class);
+    let plan = transport.traits().queue_per_class?;
+    let classes = transport.family().classes(transport, own, &group.tables);
+    let (_, to) = classes.last()?;
+    let shares = |class: &u8| queues.queue_of(class - 1) == queues.queue_of(*class);
+    let first = (own + 1..=*to).find(shares)?;
+    let name = queues.queue_of(first).map_or("", |queue| &queues.queue[queue].name);
+    let why = format!(
+        "{own}: classes {own} to {to} are priorities and backup, but {} and {first} share the queue \"{name}\"; the plan \
+         {plan} has one for each",
+        first - 1
+    );
+    Some(("class".to_owned(), why))
+}
+
+/// A timeout that passes before the first answer can come: every flow sends its first packets twice.
+fn early_timeout(group: &GroupSpec, round_trip: Option<&Span>) -> Option<KeyError> {
+    let initial = group.tables.get(TCP_TABLE)?.get("initial_rto")?.as_str()?;
+    let (&round_trip, initial) = (round_trip?, initial.parse::<Span>().ok()?);
+    let why = format!(
+        "{initial} is shorter than a round trip of {}: whatever a flow sends first, it sends twice",
+        round_trip.rounded()
+    );
+    (initial < round_trip).then(|| ("tcp.initial_rto".to_owned(), why))
+}

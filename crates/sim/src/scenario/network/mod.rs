@@ -1,0 +1,9 @@
+//! The network of a scenario: queues, marking, named plans, losses.
+
+pub(crate) mod disciplines;
+pub(crate) mod limit;
+pub(crate) mod losses;
+pub(crate) mod marking;
+pub(crate) mod outages;
+pub(crate) mod presets;
+pub(crate) mod queues;

@@ -1,0 +1,372 @@
+//! The tables `queues` and `host_queues`: a named plan, or one written out.
+
+use pliant_proto::packet::CLASSES;
+use pliant_proto::switch::marker::MarkerConfig;
+use pliant_proto::switch::plan::{Discipline, QueueConfig, QueuePlan, SchedulerConfig, ShaperConfig, ShaperRate};
+use pliant_proto::time::Span;
+use pliant_proto::units::{Bytes, Rate};
+use serde::{Deserialize, Serialize};
+
+use super::disciplines::DisciplineName;
+use super::limit::Limit;
+use super::marking::{EcnSpec, RedSpec};
+use super::presets;
+use crate::tables::KeyError;
+use crate::units_serde;
+
+/// Bytes per unit of weight and round of DWRR where a plan does not say: one full Ethernet frame.
+pub(super) const DEFAULT_QUANTUM: Bytes = Bytes(1538);
+
+/// Queues of every port of one kind of node. Either `plan` names them, with `limit` and `ecn` in place of the plan's
+/// own, or `scheduler` and `queue` write them out.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QueuesSpec {
+    /// A named plan: see [`PRESETS`](crate::scenario::PRESETS). Default: `"shared"` unless `queue` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// What each queue of a named plan holds: `"466 packets"`, `"1MB"`, or both. Default: the plan's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// How each queue of a named plan marks; `false` for not at all. Default: the plan's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<EcnSpec>,
+    /// Bytes of red packets that the queue of a named plan holds which limits them. Default: the plan's.
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub colour_limit: Option<Bytes>,
+    /// Share of each link that plans with credits reserve for them, FlexPass's w_q: in (0, 1], or `"traffic"` for the
+    /// share of bytes whose ends are both deployed. Default: the plan's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Reserve>,
+    /// `"strict"`, `"dwrr"` (deficit weighted round robin) or `"wfq"` (self-clocked fair queueing). Default: `"strict"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<Scheduler>,
+    /// How many of the first queues DWRR and WFQ serve by strict priority before the others. Default: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<u8>,
+    /// Bytes per unit of weight and round of DWRR. Default: `"1538B"`, one full Ethernet frame.
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub quantum: Option<Bytes>,
+    /// Packets in a device FIFO behind the scheduler, which no marker sees. Default: the plan's, or 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_fifo_packets: Option<u32>,
+    /// Bytes that all queues of a node share under dynamic thresholds (Choudhury and Hahne). Default: none.
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub shared_buffer: Option<Bytes>,
+    /// The queues, by priority where that matters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<QueueSpec>,
+}
+
+/// Share of each link that a plan reserves for transports with credits.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged, expecting = "must be a share, a number above 0 and up to 1, or \"traffic\"")]
+pub enum Reserve {
+    /// This share, in (0, 1].
+    Share(f64),
+    /// By what the share follows.
+    Following(ReserveBy),
+}
+
+/// What a reserved share follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReserveBy {
+    /// The share of bytes of flows whose ends are both deployed: an oracle's knowledge.
+    Traffic,
+}
+
+/// How the next queue is chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// The first queue that holds something.
+    Strict,
+    /// Deficit weighted round robin.
+    Dwrr,
+    /// Self-clocked fair queueing.
+    Wfq,
+}
+
+/// One queue.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueSpec {
+    /// Its name in tables; no two alike.
+    pub name: String,
+    /// Traffic classes, 0 to 31, that it takes.
+    pub classes: Vec<u8>,
+    /// Its share against others under DWRR and WFQ, above 0. Default: 1.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// What it holds: `"466 packets"`, `"1MB"`, or both: `"466 packets, 1MB"`.
+    pub limit: Limit,
+    /// Marks above a threshold: `"65 packets"` or a table. Default: not.
+    #[serde(default, skip_serializing_if = "EcnSpec::is_off")]
+    pub ecn: EcnSpec,
+    /// Marks by random early detection, instead of `ecn`. Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub red: Option<RedSpec>,
+    /// Bytes of red packets it holds (selective dropping, FlexPass). Default: no limit of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub colour_limit: Option<Bytes>,
+    /// Its share of the free shared buffer, in (0, 1024]. Default: 1.
+    #[serde(default = "one_f64")]
+    pub buffer_alpha: f64,
+    /// Bytes set aside for it outside the shared buffer. Default: `"0B"`.
+    #[serde(default, with = "units_serde")]
+    pub reserved: Bytes,
+    /// Token bucket that limits it; strict queues only. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shaper: Option<ShaperSpec>,
+    /// `"fifo"`, `"pfabric"`, `"return-to-sender"`, or one that a program has registered. Default: `"fifo"`.
+    #[serde(default)]
+    pub discipline: DisciplineName,
+    /// When it is full, cuts the payload off instead of dropping (NDP). Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trim: Option<TrimSpec>,
+    /// Under DWRR: queues with the same lane, 0 to 31, are one participant, with strict priority inside it. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<u8>,
+}
+
+/// What is left of a packet whose payload is cut off: `{ size = "84B", class = 31 }`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrimSpec {
+    /// Its size on the wire, above zero.
+    #[serde(with = "units_serde")]
+    pub size: Bytes,
+    /// Its traffic class, which a queue with the discipline `"return-to-sender"` takes.
+    pub class: u8,
+}
+
+/// A token bucket: `{ rate = "500Mbit/s", depth = "168B" }`, or `{ share = 0.05, depth = "168B" }`.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShaperSpec {
+    /// Rate at which tokens come, above zero.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub rate: Option<Rate>,
+    /// In place of `rate`: so much of the link's rate, in (0, 1].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Most tokens kept, above zero.
+    #[serde(with = "units_serde")]
+    pub depth: Bytes,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_f64() -> f64 {
+    1.0
+}
+
+impl QueuesSpec {
+    /// The queue that takes a class.
+    pub(in super::super) fn queue_of(&self, class: u8) -> Option<usize> {
+        self.queue.iter().position(|queue| queue.classes.contains(&class))
+    }
+
+    /// The plan of this name, written out.
+    pub fn named(name: &str) -> Result<Self, String> {
+        presets::queues(name)
+    }
+
+    /// The plan that these keys describe; the error names the key below them, and why.
+    pub fn plan(&self) -> Result<QueuePlan, (String, String)> {
+        self.expanded()?.build()
+    }
+
+    /// The same queues written out.
+    pub(in super::super) fn expanded(&self) -> Result<Self, KeyError> {
+        let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
+        if self.queue.is_empty() {
+            for (given, key) in [(self.scheduler.is_some(), "scheduler"), (self.strict.is_some(), "strict")] {
+                if given {
+                    return refuse(key, "the plan decides; write the queues out as [[queues.queue]] to choose it");
+                }
+            }
+            let name = self.plan.as_deref().unwrap_or("shared");
+            let preset = presets::queues_with(name, self.reserved_share()?);
+            return preset.map_err(|why| ("plan".to_owned(), why))?.adjusted(self, name);
+        }
+        for (given, key) in [
+            (self.plan.is_some(), "plan"),
+            (self.ecn.is_some(), "ecn"),
+            (self.limit.is_some(), "limit"),
+            (self.colour_limit.is_some(), "colour_limit"),
+            (self.reserve.is_some(), "reserve"),
+        ] {
+            if given {
+                return refuse(key, "goes with a named plan, not with queues that are written out");
+            }
+        }
+        let mut expanded = self.clone();
+        let scheduler = *expanded.scheduler.get_or_insert(Scheduler::Strict);
+        expanded.device_fifo_packets.get_or_insert(0);
+        match scheduler {
+            Scheduler::Strict if self.strict.is_some() => return refuse("strict", "all queues are strict anyway"),
+            Scheduler::Strict => {}
+            Scheduler::Dwrr | Scheduler::Wfq => _ = expanded.strict.get_or_insert(0),
+        }
+        match scheduler {
+            Scheduler::Dwrr => _ = expanded.quantum.get_or_insert(DEFAULT_QUANTUM),
+            _ if self.quantum.is_some() => return refuse("quantum", "only DWRR has one"),
+            _ => {}
+        }
+        Ok(expanded)
+    }
+
+    /// This expanded preset with the keys of `wishes` in place of its own.
+    fn adjusted(mut self, wishes: &Self, name: &str) -> Result<Self, KeyError> {
+        let refuse = |key: &str, what: &str| Err((key.to_owned(), format!("the plan {name} {what}")));
+        if wishes.reserve.is_some() && !presets::reserves(name) {
+            return refuse("reserve", "reserves nothing for credits");
+        }
+        if wishes.colour_limit.is_some() && self.queue.iter().all(|queue| queue.colour_limit.is_none()) {
+            return refuse("colour_limit", "limits no red packets");
+        }
+        // Queues of credits, of headers and those that drop early are what they must be. Data on credits cannot be marked: it
+        // must pass.
+        let credits = self.queue.iter().any(|queue| queue.shaper.is_some());
+        let adjustable = |queue: &&mut QueueSpec| {
+            let headers = queue.discipline == DisciplineName::ReturnToSender;
+            queue.shaper.is_none() && queue.red.is_none() && !headers
+        };
+        for queue in self.queue.iter_mut().filter(adjustable) {
+            if let Some(limit) = queue.colour_limit.as_mut().zip(wishes.colour_limit) {
+                *limit.0 = limit.1;
+            }
+            if let Some(limit) = wishes.limit {
+                queue.limit = limit;
+            }
+            if let Some(ecn) = wishes.ecn {
+                queue.ecn = if credits { ecn.passing() } else { ecn };
+            }
+        }
+        self.quantum = if self.scheduler == Some(Scheduler::Dwrr) { wishes.quantum.or(self.quantum) } else { None };
+        self.device_fifo_packets = wishes.device_fifo_packets.or(self.device_fifo_packets);
+        self.shared_buffer = wishes.shared_buffer.or(self.shared_buffer);
+        Ok(self)
+    }
+
+    /// What hosts have where only switches are told: the same, unless it trims by name.
+    pub(in super::super) fn at_hosts(&self) -> Self {
+        match self.plan.as_deref() {
+            Some(name) if presets::trims(name) => Self { plan: Some(presets::HOST_PLAN.to_owned()), ..Self::default() },
+            _ => self.clone(),
+        }
+    }
+
+    /// The share that the file asks for, as a number.
+    fn reserved_share(&self) -> Result<Option<f64>, KeyError> {
+        match self.reserve {
+            Some(Reserve::Share(share)) if !(share > 0.0 && share <= 1.0) => {
+                Err(("reserve".to_owned(), "must lie in (0, 1]".to_owned()))
+            }
+            Some(Reserve::Share(share)) => Ok(Some(share)),
+            Some(Reserve::Following(ReserveBy::Traffic)) | None => Ok(None),
+        }
+    }
+
+    /// Whether the reserved share follows the traffic.
+    pub(in super::super) fn follows_traffic(&self) -> bool {
+        self.reserve == Some(Reserve::Following(ReserveBy::Traffic))
+    }
+
+    /// The plan that an [expanded](Self::expanded) table describes.
+    pub(in super::super) fn build(&self) -> Result<QueuePlan, KeyError> {
+        let strict = self.strict.unwrap_or(0);
+        let quantum = self.quantum.unwrap_or(DEFAULT_QUANTUM);
+        let plan = QueuePlan {
+            queues: self.queue.iter().enumerate().map(|(index, queue)| queue.build(index)).collect::<Result<_, _>>()?,
+            scheduler: match self.scheduler.unwrap_or(Scheduler::Strict) {
+                Scheduler::Strict => SchedulerConfig::Strict,
+                Scheduler::Dwrr => SchedulerConfig::Dwrr { strict, quantum_bytes: narrow(quantum, "quantum")? },
+                Scheduler::Wfq => SchedulerConfig::Wfq { strict },
+            },
+            queue_of_class: self.queue_of_class()?.map(|queue| queue.unwrap_or(0)),
+            device_fifo_packets: self.device_fifo_packets.unwrap_or(0),
+            shared_buffer: self.shared_buffer,
+            jitter: Span::ZERO,
+        };
+        plan.check().map_err(|error| {
+            let queue = error.queue.and_then(|name| plan.queues.iter().rposition(|queue| queue.name == name));
+            (queue.map_or(String::new(), |index| format!("queue.{index}")), error.why.to_owned())
+        })?;
+        Ok(plan)
+    }
+
+    /// Queue of each class; `None` for classes that no queue takes.
+    pub(in super::super) fn queue_of_class(&self) -> Result<[Option<u8>; CLASSES], KeyError> {
+        let mut queue_of_class = [None; CLASSES];
+        for (index, queue) in self.queue.iter().enumerate() {
+            for &class in &queue.classes {
+                let error = |why: String| (format!("queue.{index}.classes"), why);
+                let place = queue_of_class
+                    .get_mut(usize::from(class))
+                    .ok_or_else(|| error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1)))?;
+                if let Some(other) = place.replace(index as u8) {
+                    let other = &self.queue[usize::from(other)].name;
+                    return Err(error(format!("class {class} already goes to queue \"{other}\"")));
+                }
+            }
+        }
+        Ok(queue_of_class)
+    }
+}
+
+impl QueueSpec {
+    fn build(&self, index: usize) -> Result<QueueConfig, KeyError> {
+        let below = |key: &str| format!("queue.{index}.{key}");
+        let marker = match (self.ecn.marker(), &self.red) {
+            (MarkerConfig::None, Some(red)) => red.marker(),
+            (_, Some(_)) => return Err((below("red"), "give either ecn or red, not both".to_owned())),
+            (marker, None) => marker,
+        };
+        Ok(QueueConfig {
+            name: self.name.clone(),
+            limit_packets: self.limit.packets(),
+            limit_bytes: self.limit.bytes(),
+            red_limit_bytes: self.colour_limit.map_or(u64::MAX, |limit| limit.0),
+            marker,
+            weight: self.weight,
+            buffer_alpha: self.buffer_alpha,
+            reserved_bytes: self.reserved.0,
+            shaper: match self.shaper {
+                Some(shaper) => Some(ShaperConfig {
+                    rate: shaper.rate().map_err(|why| (below("shaper"), why.to_owned()))?,
+                    depth_bytes: narrow(shaper.depth, &below("shaper.depth"))?,
+                }),
+                None => None,
+            },
+            discipline: match (self.discipline, self.trim) {
+                (DisciplineName::Fifo, Some(TrimSpec { size, class })) => Discipline::Trim {
+                    header_bytes: u16::try_from(size.0)
+                        .map_err(|_| (below("trim.size"), "must be at most 65535B".to_owned()))?,
+                    header_class: class,
+                },
+                (_, Some(_)) => return Err((below("trim"), "only a queue of discipline \"fifo\" trims".to_owned())),
+                (discipline, None) => discipline.discipline(),
+            },
+            lane: self.lane,
+        })
+    }
+}
+
+impl ShaperSpec {
+    fn rate(&self) -> Result<ShaperRate, &'static str> {
+        match (self.rate, self.share) {
+            (Some(rate), None) => Ok(ShaperRate::Fixed(rate)),
+            (None, Some(share)) => Ok(ShaperRate::Share(share)),
+            _ => Err("needs either a rate or a share of the link"),
+        }
+    }
+}
+
+fn narrow(bytes: Bytes, key: &str) -> Result<u32, KeyError> {
+    u32::try_from(bytes.0).map_err(|_| (key.to_owned(), format!("{bytes} is more than the largest value, 4GB")))
+}
