@@ -101,6 +101,7 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("push_waiting", &["push_waiting.toml:14:", "`traffic.images.push.waiting`", "one at least sends"]),
     ("push_weight_floor", &["push_weight_floor.toml:14:", "`traffic.images.contract.weight`", "below 0.5"]),
     ("push_weight_of_both", &["push_weight_of_both.toml:15:", "`traffic.images.push.weights`", "contract.weight"]),
+    ("sample_interval", &["sample_interval.toml:1:", "`sample_interval`", "10000000 samples are the most"]),
     ("windows_without_interval", &["windows_without_interval.toml:1:", "`sample_windows`", "sample_interval"]),
     ("oracle_in_one_queue", &["oracle_in_one_queue.toml:11:", "`queues.reserve`", "legacy_class"]),
     ("oracle_without_credits", &["oracle_without_credits.toml:10:", "`queues.reserve`", "there is none"]),

@@ -8,6 +8,7 @@ use pliant_net::flow::{Protocol, SocketTransport};
 use pliant_net::transfer::{Received, Sent, Settings};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::transport::Statistics;
+use pliant_sim::one_line::OneLine;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -156,8 +157,9 @@ impl Outcome {
         let missing = if lost > 0 { format!(", {lost} bytes missing") } else { String::new() };
         let hash = self.blake3.as_ref().map_or_else(String::new, |hash| format!(", blake3 {hash}"));
         format!(
-            "{direction} {file}: {bytes} bytes in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
-             {transport}, {protection}, {repeated}{marks} marks{missing}{hash}"
+            "{direction} {}: {bytes} bytes in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
+             {transport}, {protection}, {repeated}{marks} marks{missing}{hash}",
+            OneLine(file)
         )
     }
 }

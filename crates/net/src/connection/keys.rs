@@ -12,6 +12,7 @@
 
 use std::fmt;
 use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use thiserror::Error;
@@ -62,6 +63,9 @@ pub enum KeyError {
     /// Others may read the file.
     #[error("{0}: others may read this key: `chmod 600` it")]
     Exposed(String),
+    /// Another user's file: that user can change who is let in.
+    #[error("{0}: it belongs to another user: `chown` it")]
+    Owner(String),
     /// A line is wrong.
     #[error("{file}, line {line}: {why}")]
     Line {
@@ -82,6 +86,11 @@ pub enum KeyError {
     },
 }
 
+/// Whether a user trusts the owner of a file: itself and root. Root may name any file.
+fn may_own_key(owner: u32, user: u32) -> bool {
+    owner == user || owner == 0 || user == 0
+}
+
 impl Keys {
     /// How connections are protected with them.
     pub fn security(&self) -> Security {
@@ -92,21 +101,22 @@ impl Keys {
         }
     }
 
-    /// Reads a key file, which nobody but its owner may read.
+    /// Reads a key file, which nobody but its owner may read, who is this user or root.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let file = path.display().to_string();
         let failed = |error| KeyError::File { file: file.clone(), error };
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
-            if mode & 0o077 != 0 {
-                return Err(KeyError::Exposed(file));
-            }
+        // A FIFO would make it wait for somebody who writes.
+        let mut options = std::fs::OpenOptions::new();
+        let opened = options.read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
+        let metadata = opened.metadata().map_err(failed)?;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(KeyError::Exposed(file));
+        }
+        if !may_own_key(metadata.uid(), rustix::process::geteuid().as_raw()) {
+            return Err(KeyError::Owner(file));
         }
         let mut text = String::new();
-        let opened = std::fs::File::open(path).map(|file| file.take(MAX_FILE_BYTES + 1));
-        opened.and_then(|mut file| file.read_to_string(&mut text)).map_err(failed)?;
+        opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(KeyError::File { file, error: std::io::Error::other("larger than any key file") });
         }
@@ -189,6 +199,12 @@ fn from_hex(digits: &str) -> Option<[u8; KEY_BYTES]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_this_users_or_roots() {
+        assert!(may_own_key(1000, 1000) && may_own_key(0, 1000) && may_own_key(1000, 0));
+        assert!(!may_own_key(1001, 1000));
+    }
 
     #[test]
     fn new_files_can_be_read() {

@@ -23,6 +23,8 @@ use crate::traffic::{Fabric, TrafficError, TrafficSpec};
 const MSS_RANGE: std::ops::RangeInclusive<u64> = 64..=65_000;
 /// Least share that is reserved for traffic, however little of it there is.
 const LEAST_SHARE: f64 = 0.01;
+/// Most samples of a run: each has a row for every queue and group, in memory until the end.
+const MAX_SAMPLES: u64 = 10_000_000;
 
 /// Fills in, builds and checks.
 pub(super) fn resolve(document: &Document) -> Result<Resolved, ScenarioError> {
@@ -154,6 +156,12 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if spec.sample_interval == Some(Span::ZERO) {
         return refuse("sample_interval", "must be longer than 0s");
+    }
+    if let Some(interval) = spec.sample_interval
+        && spec.duration.as_ps() / interval.as_ps() > MAX_SAMPLES
+    {
+        let least = spec.duration.divided_by(MAX_SAMPLES);
+        return refuse("sample_interval", &format!("{MAX_SAMPLES} samples are the most: at least {least}"));
     }
     if spec.sample_windows && spec.sample_interval.is_none() {
         return refuse("sample_windows", "needs a `sample_interval`");
