@@ -111,9 +111,13 @@ impl From<TransferError> for CliError {
             TransferError::File { error, .. } | TransferError::Socket { error, .. } => error.kind(),
             TransferError::NoAnswer { .. } => return Self::NoPeer(text),
             TransferError::Ended { why, .. } if why.is_refusal() => return Self::NoPeer(text),
-            TransferError::Ended { .. } => return Self::PeerLost(text),
+            TransferError::Ended { .. } | TransferError::Unconfirmed { .. } | TransferError::NotPlaced { .. } => {
+                return Self::PeerLost(text);
+            }
             TransferError::NotATransfer { .. }
             | TransferError::HashMismatch { .. }
+            | TransferError::Differs { .. }
+            | TransferError::Changed { .. }
             | TransferError::BoundMissed { .. } => return Self::WrongContent(text),
             TransferError::Interrupted => Kind::Interrupted,
         };

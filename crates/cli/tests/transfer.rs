@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Output, Stdio};
 
 use common::limited;
+use pliant_net::flow::SocketTransport;
 use tempfile::TempDir;
 
 const MB: usize = 1 << 20;
@@ -328,6 +329,141 @@ fn a_full_disk_is_told() {
     assert_eq!(std::fs::read_dir(Path::new(&into)).unwrap().count(), 0);
     assert!(offer.child.try_wait().unwrap().is_none(), "it serves others");
     offer.child.kill().unwrap();
+}
+
+/// What arrives whole and cannot be put into its place is a success of neither side: a folder took the name, or there is
+/// more in an archive than the receiver takes. Both say why.
+#[test]
+fn what_has_no_place_is_no_success() {
+    let place = Place::new(MB);
+    let target = place.path("target");
+    let receiver = Receiver::new(&[target.to_str().unwrap(), "--key", &place.key]);
+    std::fs::create_dir(&target).unwrap();
+    let sent = send(&place.file, &receiver.address.clone(), &["--key", &place.key]);
+    assert_ends(&sent, 4, "has all of it but did not keep it: Is a directory");
+    assert_ends(&receiver.finish(), 2, "target: Is a directory");
+
+    let tree = place.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    (0..5).for_each(|file| std::fs::write(tree.join(file.to_string()), "x").unwrap());
+    let into = target.to_str().unwrap();
+    for (limit, why) in
+        [(["--max-files", "4"], "more than 4 files"), (["--max-bytes", "2kB"], "larger than the receiver")]
+    {
+        let receiver = Receiver::new(&[&[into, "--key", &place.key, "--count", "0"], &limit[..]].concat());
+        let sent = send(tree.to_str().unwrap(), &receiver.address.clone(), &["--key", &place.key]);
+        assert!(matches!(sent.status.code(), Some(3 | 4)), "{}", text(&sent.stderr));
+        assert!(text(&sent.stderr).contains(why), "{}", text(&sent.stderr));
+        receiver.stop();
+        assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
+    }
+}
+
+/// A file that is changed under way is a success of neither side, and nothing of it is kept.
+#[test]
+fn a_file_that_changes_is_no_success() {
+    let place = Place::new(4 * MB);
+    let into = place.path("into");
+    std::fs::create_dir(&into).unwrap();
+    for shorter in [false, true] {
+        let receiver = Receiver::new(&[into.to_str().unwrap(), "--key", &place.key]);
+        let mut command = pliant();
+        command.args(["send", &place.file, &receiver.address, "--key", &place.key, "--rate-cap", "40Mbit/s"]);
+        let sender = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        while std::fs::read_dir(&into).unwrap().next().is_none() {
+            std::thread::yield_now();
+        }
+        let mut file = std::fs::OpenOptions::new().append(true).open(&place.file).unwrap();
+        if shorter {
+            file.set_len(1000).unwrap();
+        } else {
+            file.write_all(b"more").unwrap();
+        }
+        assert_ends(&sender.wait_with_output().unwrap(), 5, "file: it was changed while it was sent");
+        assert_ends(&receiver.finish(), 4, "it was changed while it was sent");
+        assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0);
+    }
+}
+
+/// A name that the sender gives replaces nothing unless the receiver's user wants it; a name that this user gives does.
+#[test]
+fn names_from_elsewhere_replace_nothing() {
+    let place = Place::new(1000);
+    let into = place.path("into");
+    std::fs::create_dir(&into).unwrap();
+    let there = into.join("file");
+    std::fs::write(&there, "mine").unwrap();
+    let receive = |more: &[&str]| {
+        let receiver = Receiver::new(&[&["--key", &place.key], more].concat());
+        let sent = send(&place.file, &receiver.address.clone(), &["--key", &place.key]);
+        (sent, receiver.finish())
+    };
+    let (sent, received) = receive(&[into.to_str().unwrap()]);
+    assert_ends(&sent, 4, "already there");
+    assert_ends(&received, 2, "file: already there: `--overwrite` replaces it");
+    assert_eq!(std::fs::read(&there).unwrap(), b"mine");
+    for how in [&[into.to_str().unwrap(), "--overwrite"][..], &[there.to_str().unwrap()]] {
+        std::fs::write(&there, "mine").unwrap();
+        let (sent, received) = receive(how);
+        assert!(sent.status.success() && received.status.success(), "{}", text(&received.stderr));
+        assert_eq!(std::fs::read(&there).unwrap(), place.content);
+    }
+}
+
+/// Neither a FIFO nor what lies in a folder besides files makes `send` wait or fail.
+#[test]
+fn fifos_and_sockets_are_no_files() {
+    let place = Place::new(10);
+    let tree = place.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("leaf"), "green").unwrap();
+    let fifo = tree.join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
+    assert_ends(&send(fifo.to_str().unwrap(), "127.0.0.1:1", &["--plain"]), 2, "fifo: neither a regular file");
+    let into = place.path("into");
+    std::fs::create_dir(&into).unwrap();
+    let receiver = Receiver::new(&[into.to_str().unwrap(), "--key", &place.key]);
+    let sent = send(tree.to_str().unwrap(), &receiver.address.clone(), &["--key", &place.key]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    for left in ["fifo", "socket"] {
+        assert!(text(&sent.stderr).contains(&format!("tree/{left} is not sent")), "{}", text(&sent.stderr));
+    }
+    assert!(receiver.finish().status.success());
+    assert_eq!(std::fs::read_dir(into.join("tree")).unwrap().count(), 1);
+}
+
+/// Every transport with every field of a contract that it honours, alone and together: all that must arrive does.
+#[test]
+fn every_contract_is_kept_by_every_transport() {
+    let place = Place::new(300_000);
+    let receiver = Receiver::new(&[
+        "--discard",
+        "--key",
+        &place.key,
+        "--count",
+        "0",
+        "--min-delivery",
+        "0.5",
+        "--line-rate",
+        "1Gbit/s",
+    ]);
+    let fields = [["--min-delivery", "0.9"], ["--min-share", "0.5"], ["--weight", "2"]];
+    let mut done = 0;
+    for transport in SocketTransport::all() {
+        for chosen in 0..1 << fields.len() {
+            let chosen = fields.iter().enumerate().filter(|(field, _)| chosen >> field & 1 != 0);
+            let contract: Vec<&str> = chosen.flat_map(|(_, field)| field).copied().collect();
+            let options = [&["--transport", transport.name(), "--key", &place.key, "--json"], &contract[..]].concat();
+            let sent = send(&place.file, &receiver.address, &options);
+            let refused = text(&sent.stderr).contains("does not honour it");
+            assert!(refused || sent.status.success(), "{transport} {contract:?}: {}", text(&sent.stderr));
+            done += i32::from(!refused);
+        }
+    }
+    // Four with REFLEX, one with a weight besides, ATP with its bound, and five that honour nothing.
+    assert_eq!(done, 4 * 4 + 8 + 2 + 5);
+    receiver.stop();
 }
 
 /// A file through `pliant switch` as a relay that loses packets: the sender takes the address that the plan gives it. From

@@ -318,6 +318,14 @@ impl Batch {
         &mut self.bytes[start..self.filled]
     }
 
+    /// Takes back the datagram of so many bytes that was added last.
+    pub fn take_back(&mut self, bytes: usize) {
+        self.segments -= 1;
+        self.filled -= bytes;
+        // Only the last may be shorter than the others.
+        self.closed = false;
+    }
+
     /// Whether nothing is collected.
     pub fn is_empty(&self) -> bool {
         self.segments == 0

@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use pliant_net::connection::Keys;
 use pliant_net::flow::{Classes, FlowError, FlowSettings, SocketTransport};
-use pliant_net::transfer::{Settings, Source, Target};
+use pliant_net::transfer::{Limits, Settings, Source, Target};
 use pliant_proto::contract::{Contract, ContractError};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
@@ -35,19 +35,23 @@ Examples:
   pliant send model.bin 127.0.0.1:7410 --plain --transport weighted-fair --weight 4
   pliant send --bytes 1GB 127.0.0.1:7410 --plain --json | jq .gbit_per_s
 
-Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv` first, or within ten seconds.
+Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv --listen 0.0.0.0:7410` first, or within ten
+seconds. It is done once the receiver says that the content is verified and in its place.
 
 Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer does not answer or refuses,
-4 the peer was lost under way, 5 what arrived is not what was sent, 130 interrupted.";
+4 the peer was lost under way or could not keep it, 5 what arrived is not what was sent, 130 interrupted.";
 
 const RECV_EXAMPLES: &str = "\
 Examples:
   pliant recv --key lab.key --listen 0.0.0.0:7410        into this directory, under the sender's name
-  pliant recv results/ --key lab.key                     into that directory
-  pliant recv --key lab.key --min-delivery 0.9           takes what `send --min-delivery 0.9` may leave out, with a list
+  pliant recv results/ --key lab.key --listen 0.0.0.0:7410   into that directory
+  pliant recv --key lab.key --listen 0.0.0.0:7410 --min-delivery 0.9
+                                                         takes what `send --min-delivery 0.9` may leave out, with a list
   pliant recv copy.bin --plain                           into that file; one that is there is replaced by a whole one
   pliant recv --discard --plain --json --count 0         received, hashed and forgotten, until interrupted
   pliant recv --plain --line-rate 1Gbit/s                gives credits for a link of that rate (expresspass, flexpass)
+
+Without --listen only this host can send. It says to the sender whether the content was verified and is in its place.
 
 Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer refuses, 4 the peer was lost
 under way, 5 what arrived is not what was sent, 130 interrupted.";
@@ -114,6 +118,15 @@ pub(crate) struct RecvArgs {
     /// Least fraction of a file, in [0, 1], if its sender may leave out the rest
     #[arg(long, value_name = "FRACTION", default_value_t = 1.0, value_parser = flags::fraction())]
     min_delivery: f64,
+    /// Replaces files that have the name a sender gives [default: such a transfer fails]
+    #[arg(long)]
+    overwrite: bool,
+    /// Most bytes of one content, unpacked or not
+    #[arg(long, value_name = "SIZE", default_value = "1TiB")]
+    max_bytes: Bytes,
+    /// Most files and folders of one directory
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = flags::whole::<u64>(1..=u64::MAX))]
+    max_files: u64,
     /// Ends after so many transfers; 0 goes on until interrupted
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole::<u64>(0..=u64::MAX))]
     count: u64,
@@ -307,7 +320,8 @@ impl SendArgs {
 impl RecvArgs {
     pub(super) fn settings(&self) -> Result<Settings, CliError> {
         let settings = self.network.settings(&FlowSettings::default())?;
-        Ok(Settings { min_delivery: self.min_delivery, ..settings })
+        let limits = Limits { max_bytes: self.max_bytes.0, max_files: self.max_files };
+        Ok(Settings { min_delivery: self.min_delivery, overwrite: self.overwrite, limits, ..settings })
     }
 
     /// After how many transfers it ends.

@@ -20,6 +20,9 @@ pub(crate) use push::{FetchArgs, OfferArgs, fetch, offer};
 pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
     let settings = arguments.settings()?;
     let (source, to) = arguments.source()?;
+    for path in source.skipped() {
+        eprintln!("warning: {} is not sent: neither a file nor a directory nor a link", OneLine(&path.display()));
+    }
     let display = TransferProgress::new(arguments.output.quiet);
     let sent = transfer::send(source, to, &settings, interrupt::listen(""), |progress| display.show(progress));
     drop(display);

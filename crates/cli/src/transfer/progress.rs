@@ -14,7 +14,9 @@ impl TransferProgress {
         let shown = io::stderr().is_terminal() && !quiet;
         let target = if shown { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        bar.set_style(ProgressStyle::with_template("{decimal_bytes}  {decimal_bytes_per_sec}").expect("it is fixed"));
+        bar.set_style(
+            ProgressStyle::with_template("{decimal_bytes}  {decimal_bytes_per_sec}{msg}").expect("it is fixed"),
+        );
         Self(bar)
     }
 
@@ -24,12 +26,13 @@ impl TransferProgress {
             && self.0.length() != Some(total)
         {
             let style = ProgressStyle::with_template(
-                "{bar:30} {percent}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left",
+                "{bar:30} {percent}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}",
             );
             self.0.set_style(style.expect("the template is fixed"));
             self.0.set_length(total);
         }
         self.0.set_position(progress.done_bytes);
+        self.0.set_message(if progress.placing { "  the receiver verifies and stores it" } else { "" });
     }
 }
 

@@ -248,8 +248,9 @@ impl FetchOutcome {
         let share = |source: &SourceOutcome| format!("{} of {}", source.symbols, source.address);
         let shares: Vec<String> = sources.iter().map(share).collect();
         format!(
-            "fetched {file}: {bytes} bytes{kept} in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
+            "fetched {}: {bytes} bytes{kept} in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
              {decoded_blocks} blocks decoded, symbols: {}, blake3 {blake3}",
+            OneLine(file),
             shares.join(", ")
         )
     }

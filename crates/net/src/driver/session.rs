@@ -395,8 +395,10 @@ impl<A: Application, R: Into<AnyRequest>> Outlet<R> for PacketWriter<'_, A> {
         if let Some(location) = location(&packet) {
             let payload = &mut datagram[before + header_bytes..bytes - behind];
             if let Err(error) = self.application.read(location, payload) {
-                payload.fill(0);
                 *self.failure = Some(error);
+                // Nothing is sent in the place of what cannot be read.
+                self.outbox.take_back(bytes);
+                return;
             }
         }
         if !self.endpoint.seal(self.connection, datagram) {

@@ -39,7 +39,10 @@ pub enum TransferError {
         error: io::Error,
     },
     /// Nobody ever answered.
-    #[error("no answer from {address} within {timeout}: is `pliant recv`, or `pliant offer`, running there?")]
+    #[error(
+        "no answer from {address} within {timeout}: does `pliant recv`, or `pliant offer`, run there, with `--listen` on \
+         an address of that network? By default they listen on loopback only"
+    )]
     NoAnswer {
         /// The peer.
         address: SocketAddr,
@@ -53,6 +56,36 @@ pub enum TransferError {
         address: SocketAddr,
         /// Why.
         why: Closed,
+    },
+    /// All of it has arrived, and nobody has said what became of it.
+    #[error("{address}: {why}; all of it has arrived there, but not the word that it is in its place")]
+    Unconfirmed {
+        /// The receiver.
+        address: SocketAddr,
+        /// Why nothing more is heard.
+        why: Closed,
+    },
+    /// All of it has arrived, but the receiver could not keep it.
+    #[error("{address} has all of it but did not keep it: {why}")]
+    NotPlaced {
+        /// The receiver.
+        address: SocketAddr,
+        /// In the receiver's words.
+        why: String,
+    },
+    /// The receiver says that what has arrived differs from what was sent.
+    #[error("{address} did not keep it: {why}")]
+    Differs {
+        /// The receiver.
+        address: SocketAddr,
+        /// In the receiver's words.
+        why: String,
+    },
+    /// A file did not stay as it was.
+    #[error("{path}: it was changed while it was sent")]
+    Changed {
+        /// Which file.
+        path: PathBuf,
     },
     /// What arrived is not a transfer.
     #[error("{address} does not send a file: {why}")]

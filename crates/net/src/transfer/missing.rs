@@ -5,22 +5,18 @@ use std::path::{Path, PathBuf};
 
 use pliant_proto::packet::ByteRange;
 
-use super::output::temporary_beside;
+use super::output::{list_beside, persist, temporary_beside};
 
-/// The list of what is missing of the file at `path`.
-fn list_beside(path: &Path) -> PathBuf {
-    path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()))
-}
-
-/// Writes what is missing of the file at `path`, which should have `bytes`.
-pub(super) fn write_list(path: &Path, missing: &[ByteRange], bytes: u64) -> io::Result<()> {
+/// Writes what is missing of the file at `path`, which should have `bytes`; the list takes another's place if it
+/// `replaces`.
+pub(super) fn write_list(path: &Path, missing: &[ByteRange], bytes: u64, replaces: bool) -> io::Result<()> {
     let list = list_beside(path);
     let mut file = temporary_beside(&list)?;
     let lost: u64 = missing.iter().map(|range| range.len()).sum();
     writeln!(file, "# {lost} bytes of {bytes} are missing: first byte, one past the last")?;
     missing.iter().try_for_each(|range| writeln!(file, "{} {}", range.start, range.end))?;
     file.as_file().sync_all()?;
-    file.persist(&list).map(drop).map_err(|failed| failed.error)
+    persist(file, &list, replaces)
 }
 
 /// The file at `path` is whole: a list of an earlier transfer would be a lie.

@@ -1,13 +1,21 @@
 //! Where received contents go: a temporary file that takes its place at the end.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use super::announcement::{Announcement, Kind};
+use super::settings::Limits;
+use super::unpack::unpack;
+
+/// How the names of temporary files begin.
+const PREFIX: &str = ".pliant-";
 
 /// Where received contents go.
 #[derive(Clone, Debug)]
@@ -23,19 +31,33 @@ pub enum Target {
 /// Where content goes.
 pub(super) enum Output {
     Discarded,
-    Temporary { file: NamedTempFile, path: PathBuf },
+    Temporary {
+        file: NamedTempFile,
+        path: PathBuf,
+        /// It may take the place of another file.
+        replaces: bool,
+    },
 }
 
 impl Output {
-    /// A temporary file beside where the content is to lie.
-    pub(super) fn open(target: &Target, announcement: &Announcement) -> Result<Self, OutputError> {
+    /// A temporary file beside where the content is to lie. The user who names a file means that file; a name that the
+    /// peer has chosen takes no other file's place, unless the user wants to `overwrite`.
+    pub(super) fn open(target: &Target, announcement: &Announcement, overwrite: bool) -> Result<Self, OutputError> {
         let Some(path) = path_in(target, announcement)? else { return Ok(Self::Discarded) };
-        if announcement.kind == Kind::Directory && path.symlink_metadata().is_ok() {
-            let error = io::Error::new(io::ErrorKind::AlreadyExists, "already there: a directory is not replaced");
-            return Err(OutputError::File(path, error));
+        let replaces = overwrite || matches!(target, Target::File(_));
+        let refuse = |path: PathBuf, why| {
+            Err(OutputError::File(path, io::Error::new(io::ErrorKind::AlreadyExists, format!("already there: {why}"))))
+        };
+        let there = |path: &Path| path.symlink_metadata().is_ok();
+        if announcement.kind == Kind::Directory && there(&path) {
+            return refuse(path, "a directory is not replaced");
+        }
+        let list = announcement.partial.then(|| list_beside(&path));
+        if let Some(path) = Some(&path).into_iter().chain(&list).find(|path| !replaces && there(path)) {
+            return refuse(path.clone(), "`--overwrite` replaces it");
         }
         match temporary_beside(&path) {
-            Ok(file) => Ok(Self::Temporary { file, path }),
+            Ok(file) => Ok(Self::Temporary { file, path, replaces }),
             Err(error) => Err(OutputError::File(path, error)),
         }
     }
@@ -47,19 +69,70 @@ impl Output {
         }
     }
 
-    /// Puts it into its place: on the disk before it takes the place of another.
-    pub(super) fn commit(self, kind: Kind) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-        let Self::Temporary { file, path } = self else { return Ok(None) };
-        let committed = if kind == Kind::Directory {
-            unpack(file, &path)
-        } else {
-            file.as_file().sync_all().and_then(|()| file.persist(&path).map(drop).map_err(|failed| failed.error))
-        };
-        match committed {
-            Ok(()) => Ok(Some(path)),
-            Err(error) => Err((path, error)),
-        }
+    /// Whether it may take the place of another file.
+    pub(super) fn replaces(&self) -> bool {
+        matches!(self, Self::Temporary { replaces: true, .. })
     }
+
+    /// Puts a file into its place: it is on the disk before it takes the place of another, and its name after that.
+    pub(super) fn commit(self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+        let Self::Temporary { file, path, replaces } = self else { return Ok(None) };
+        let committed = file.as_file().sync_all().and_then(|()| persist(file, &path, replaces));
+        told_of(path, committed)
+    }
+
+    /// Unpacks an archive into a temporary directory and gives it its name, once all of it is on the disk.
+    pub(super) fn unpack(
+        self,
+        limits: &Limits,
+        cancelled: &AtomicBool,
+    ) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+        let Self::Temporary { file, path, .. } = self else { return Ok(None) };
+        let unpacked = unpack_beside(file, &path, limits, cancelled);
+        told_of(path, unpacked)
+    }
+}
+
+fn told_of(path: PathBuf, result: io::Result<()>) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+    match result {
+        Ok(()) => Ok(Some(path)),
+        Err(error) => Err((path, error)),
+    }
+}
+
+/// Gives a temporary file its name, for good.
+pub(super) fn persist(file: NamedTempFile, path: &Path, replaces: bool) -> io::Result<()> {
+    let persisted = if replaces { file.persist(path) } else { file.persist_noclobber(path) };
+    persisted.map_err(|failed| failed.error)?;
+    sync_folder_of(path)
+}
+
+fn unpack_beside(archive: NamedTempFile, path: &Path, limits: &Limits, cancelled: &AtomicBool) -> io::Result<()> {
+    let permissions = Permissions::from_mode(0o777);
+    let directory = tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempdir_in(parent(path))?;
+    unpack(archive.as_file(), directory.path(), limits, cancelled)?;
+    // The archive need not reach the disk.
+    drop(archive);
+    // One call for all the files; each by itself would wait for the disk as often as there are files.
+    rustix::fs::syncfs(File::open(directory.path())?)?;
+    rename_new(directory.path(), path)?;
+    // It has another name now.
+    let _ = directory.keep();
+    sync_folder_of(path)
+}
+
+/// Renames a directory to a name that nothing has.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems do not have it.
+        Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to),
+        renamed => Ok(renamed?),
+    }
+}
+
+/// Makes the name of a new file last.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    File::open(parent(path))?.sync_all()
 }
 
 /// Where content is to lie, if it is to be kept.
@@ -80,16 +153,9 @@ pub(super) enum OutputError {
     File(PathBuf, io::Error),
 }
 
-/// Unpacks an archive into a temporary directory and gives it its name.
-fn unpack(mut archive: NamedTempFile, path: &Path) -> io::Result<()> {
-    use std::io::Seek;
-    let directory = tempfile::Builder::new().permissions(Permissions::from_mode(0o777)).tempdir_in(parent(path))?;
-    archive.as_file_mut().rewind()?;
-    tar::Archive::new(archive.as_file()).unpack(directory.path())?;
-    std::fs::rename(directory.path(), path)?;
-    // It has another name now.
-    let _ = directory.keep();
-    Ok(())
+/// The list of what is missing of the file at `path`.
+pub(super) fn list_beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()))
 }
 
 fn parent(path: &Path) -> &Path {
@@ -98,10 +164,8 @@ fn parent(path: &Path) -> &Path {
 
 /// A file that vanishes unless it is put into its place, with the permissions that any new file gets.
 pub(super) fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let created = tempfile::Builder::new()
-        .prefix(".pliant-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(parent(path));
+    let created =
+        tempfile::Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o666)).tempfile_in(parent(path));
     // The error would name the temporary file, which means nothing to the user.
     created.map_err(|error| error.kind().into())
 }

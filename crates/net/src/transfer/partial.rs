@@ -10,7 +10,7 @@ use pliant_proto::transport::Event;
 use pliant_proto::transport::any::AnyRequest;
 use pliant_proto::transport::atp::LossBound;
 
-use super::announcement::{Announcement, Kind};
+use super::announcement::Announcement;
 use super::hash::HASH_BYTES;
 use super::missing;
 use super::output::Output;
@@ -223,7 +223,7 @@ impl Partial {
         let missing = self.missing();
         let Some(path) = self.output.path().map(Path::to_owned) else { return Ok(None) };
         self.finish(&missing, &path).map_err(|error| (path, error))?;
-        self.output.commit(Kind::File)
+        self.output.commit()
     }
 
     fn finish(&mut self, missing: &[ByteRange], path: &Path) -> io::Result<()> {
@@ -237,9 +237,10 @@ impl Partial {
             }
         }
         if missing.is_empty() {
-            return missing::forget_list(path);
+            // One that may not be replaced is not this transfer's.
+            return if self.output.replaces() { missing::forget_list(path) } else { Ok(()) };
         }
-        missing::write_list(path, missing, self.size)
+        missing::write_list(path, missing, self.size, self.output.replaces())
     }
 }
 
@@ -256,6 +257,7 @@ fn write_zeros(file: &std::fs::File, range: ByteRange) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::announcement::Kind;
     use super::super::output::temporary_beside;
     use super::*;
     use proptest::prelude::*;
@@ -266,7 +268,7 @@ mod tests {
     }
 
     fn output(path: &Path) -> Output {
-        Output::Temporary { file: temporary_beside(path).unwrap(), path: path.into() }
+        Output::Temporary { file: temporary_beside(path).unwrap(), path: path.into(), replaces: true }
     }
 
     proptest! {

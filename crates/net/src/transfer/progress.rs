@@ -16,4 +16,6 @@ pub struct Progress {
     pub done_bytes: u64,
     /// Bytes of the content, if that is known.
     pub total_bytes: Option<u64>,
+    /// All bytes are across; the receiver verifies them and puts them into their place.
+    pub placing: bool,
 }

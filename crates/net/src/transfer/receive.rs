@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver as MpscReceiver, channel};
 use std::time::Duration;
 
 use pliant_proto::packet::ByteRange;
@@ -15,19 +16,26 @@ use pliant_proto::units::Bytes;
 use super::announcement::{Announcement, Kind};
 use super::close_code;
 use super::error::{TransferError, copy};
-use super::hash::check_hash;
 use super::output::{Output, OutputError, Target};
 use super::partial::Partial;
+use super::placement::{Arrived, Placed, PlacementError, verdict};
 use super::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
 use super::settings::Settings;
-use super::whole::Whole;
+use super::verdict::Verdict;
+use super::whole::{TOO_LARGE, Whole};
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Closed, ConnectionId, Event, Refused};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use crate::flow::{Answer, Opening, Protocol};
+use crate::poll::PollWaker;
 
-/// How long a receiver that has everything waits for the sender's goodbye, counted from when it was heard last.
-const LINGER: Span = Span::from_secs(1);
+/// How long a receiver that has told its verdict waits for the sender's goodbye, counted from when it was heard last.
+const LINGER: Span = Span::from_secs(3);
+/// How long it waits for a sender that is heard but says no goodbye.
+const LONGEST_LINGER: Span = Span::from_secs(10);
+/// From the first verdict to the next; each repetition waits twice as long, up to the longest.
+const VERDICT_INTERVAL: Span = Span::from_ms(250);
+const LONGEST_VERDICT_INTERVAL: Span = Span::from_secs(2);
 
 /// What was received.
 #[derive(Clone, Debug)]
@@ -101,54 +109,205 @@ impl Receiver {
         mut each: impl FnMut(Result<Received, TransferError>),
     ) -> Result<(), TransferError> {
         let address = self.address;
-        let socket_error = |error| TransferError::Socket { address, error };
-        let settings = &self.settings;
-        let clock = self.driver.clock();
-        let mut handler = ReceiverHandler { settings, target, clock, count, begun: 0, over: Vec::new() };
-        let (mut told_at, mut done) = (self.driver.now(), 0);
-        while count.is_none_or(|count| done < count) {
-            self.driver.run_once(&mut handler, MAX_SLEEP).map_err(socket_error)?;
+        let failed = |error| TransferError::Socket { address, error };
+        let waker = PollWaker::new().map_err(failed)?;
+        self.driver.set_waker(waker.clone());
+        let cancelled = AtomicBool::new(false);
+        // It waits for the threads that place contents.
+        std::thread::scope(|scope| {
+            let (results, placements) = channel();
+            let place = |connection: ConnectionId, content: Arrived, announcement: Announcement| {
+                let (results, waker, cancelled) = (results.clone(), waker.clone(), &cancelled);
+                let limits = self.settings.limits;
+                scope.spawn(move || {
+                    let placed = content.place(&announcement, &limits, cancelled);
+                    // Nobody listens any more once the socket has failed.
+                    let _ = results.send((connection, placed));
+                    waker.wake();
+                });
+            };
+            let (settings, clock) = (&self.settings, self.driver.clock());
+            let mut serving = Serving {
+                handler: ReceiverHandler { settings, target, clock, count, begun: 0, over: Vec::new() },
+                driver: &mut self.driver,
+                count,
+                done: 0,
+            };
+            let served = serving.serve(&placements, place, interrupted, &mut progress, &mut each);
+            cancelled.store(true, Ordering::Relaxed);
+            match served {
+                Err(ServeError::Socket(error)) => Err(failed(error)),
+                Err(ServeError::Interrupted) => {
+                    // What is in its place is there, whenever the interruption came.
+                    serving.wait_for_placements(&placements, &mut each);
+                    Err(TransferError::Interrupted)
+                }
+                Ok(()) => Ok(()),
+            }
+        })
+    }
+}
+
+/// Why a receiver stops.
+enum ServeError {
+    Socket(io::Error),
+    Interrupted,
+}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> Self {
+        Self::Socket(error)
+    }
+}
+
+type Placements = MpscReceiver<(ConnectionId, Result<Placed, PlacementError>)>;
+
+/// A receiver at work.
+struct Serving<'s> {
+    driver: &'s mut Driver<AnyTransport, ReceiverApplication>,
+    handler: ReceiverHandler<'s>,
+    count: Option<u64>,
+    done: u64,
+}
+
+impl Serving<'_> {
+    fn has_all(&self) -> bool {
+        self.count.is_some_and(|count| self.done >= count)
+    }
+
+    fn serve(
+        &mut self,
+        placements: &Placements,
+        place: impl Fn(ConnectionId, Arrived, Announcement),
+        interrupted: &AtomicBool,
+        progress: &mut impl FnMut(Progress),
+        each: &mut impl FnMut(Result<Received, TransferError>),
+    ) -> Result<(), ServeError> {
+        let mut told_at = self.driver.now();
+        while !self.has_all() {
+            self.driver.run_once(&mut self.handler, MAX_SLEEP)?;
             let now = self.driver.now();
-            // The sender's goodbye may be lost; what it has sent is here.
             let here: Vec<ConnectionId> = self.driver.connections().collect();
             for connection in &here {
-                let received = self.driver.application(*connection).is_some_and(|incoming| incoming.received());
-                if received && self.driver.silence(*connection) > LINGER {
-                    let session = self.driver.close(*connection, close_code::DONE, "").map_err(socket_error)?;
-                    handler
-                        .over
-                        .extend(session.map(|session| {
-                            (session, Closed::ByPeer { code: close_code::DONE, reason: String::new() })
-                        }));
+                let Some(incoming) = self.driver.application(*connection) else { continue };
+                if let Some((content, announcement)) = incoming.take_received() {
+                    place(*connection, content, announcement);
                 }
             }
-            for (session, why) in handler.over.drain(..) {
-                done += 1;
-                each(finish(session, why, self.driver.refused()));
+            for (connection, session, _) in &mut self.handler.over {
+                if let Some((content, announcement)) = session.application.take_received() {
+                    place(*connection, content, announcement);
+                }
             }
-            // What is done is done, whenever the interruption came.
-            if count.is_none_or(|count| done < count) && interrupted.load(Ordering::Relaxed) {
+            for (connection, placed) in placements.try_iter() {
+                self.placed(now, connection, placed);
+            }
+            for connection in &here {
+                self.tell_verdict(now, *connection)?;
+            }
+            self.finish_all(each);
+            if !self.has_all() && interrupted.load(Ordering::Relaxed) {
                 for connection in here {
-                    self.driver.close(connection, close_code::INTERRUPTED, "interrupted").map_err(socket_error)?;
+                    if self.driver.session(connection).is_some_and(|session| session.application.is_receiving()) {
+                        self.driver.close(connection, close_code::INTERRUPTED, "interrupted")?;
+                    }
                 }
-                return Err(TransferError::Interrupted);
+                return Err(ServeError::Interrupted);
             }
-            if now.since(told_at) >= PROGRESS_INTERVAL {
+            if now.since(told_at) >= PROGRESS_INTERVAL && !here.is_empty() {
                 told_at = now;
-                let sessions = here.iter().filter_map(|connection| self.driver.session(*connection));
-                let of = |(done, total): (u64, Option<u64>), session: &Session<_, ReceiverApplication>| {
-                    (
-                        done + session.application.bytes(),
-                        total.zip(session.application.announcement.size).map(|(a, b)| a + b),
-                    )
-                };
-                let (done_bytes, total_bytes) = sessions.fold((0, Some(0)), of);
-                if !here.is_empty() {
-                    progress(Progress { done_bytes, total_bytes });
-                }
+                progress(self.progress());
             }
         }
         Ok(())
+    }
+
+    /// Waits until what has arrived is in its place or given up, and tells the senders once.
+    fn wait_for_placements(&mut self, placements: &Placements, each: &mut impl FnMut(Result<Received, TransferError>)) {
+        let placing =
+            |session: &Session<_, ReceiverApplication>| matches!(session.application.stage, Stage::Placing { .. });
+        let here = self.driver.connections().filter_map(|connection| self.driver.session(connection));
+        let over = self.handler.over.iter().map(|(_, session, _)| session);
+        for _ in 0..here.chain(over).filter(|session| placing(session)).count() {
+            let Ok((connection, placed)) = placements.recv() else { break };
+            self.placed(self.driver.now(), connection, placed);
+        }
+        let here: Vec<ConnectionId> = self.driver.connections().collect();
+        for connection in here {
+            // A socket that fails now changes nothing of what is in its place.
+            let _ = self.close_with_verdict(connection);
+        }
+        self.finish_all(each);
+    }
+
+    /// Notes what became of a content.
+    fn placed(&mut self, now: Instant, connection: ConnectionId, placed: Result<Placed, PlacementError>) {
+        let over = self.handler.over.iter_mut().find(|(known, ..)| *known == connection);
+        let application = match over {
+            Some((_, session, _)) => Some(&mut session.application),
+            None => self.driver.application(connection),
+        };
+        if let Some(application) = application {
+            let telling = Telling { first: now, next: now, interval: VERDICT_INTERVAL };
+            application.stage = Stage::Placed(placed, telling);
+        }
+    }
+
+    /// Tells a sender what became of its content, now and then; closes the connection once nothing is heard of it.
+    fn tell_verdict(&mut self, now: Instant, connection: ConnectionId) -> io::Result<()> {
+        let silence = self.driver.silence(connection);
+        let Some(incoming) = self.driver.application(connection) else { return Ok(()) };
+        let Stage::Placed(placed, telling) = &mut incoming.stage else { return Ok(()) };
+        let waited = now.since(telling.first);
+        if waited > LINGER && silence > LINGER || waited > LONGEST_LINGER {
+            // The sender's goodbye may be lost.
+            return self.close_with_verdict(connection);
+        }
+        if now >= telling.next {
+            telling.next = now.after(telling.interval);
+            telling.interval = telling.interval.times(2).min(LONGEST_VERDICT_INTERVAL);
+            let verdict = verdict(placed).encode();
+            self.driver.notify(connection, &verdict);
+        }
+        Ok(())
+    }
+
+    /// Closes a connection with what became of its content.
+    fn close_with_verdict(&mut self, connection: ConnectionId) -> io::Result<()> {
+        let Some(session) = self.driver.session(connection) else { return Ok(()) };
+        let Stage::Placed(placed, _) = &session.application.stage else { return Ok(()) };
+        let (code, reason) = match verdict(placed) {
+            Verdict::Placed => (close_code::DONE, String::new()),
+            Verdict::NotPlaced(why) | Verdict::Differs(why) => (close_code::FAILED, why),
+        };
+        let session = self.driver.close(connection, code, &reason)?;
+        let why = Closed::ByPeer { code, reason };
+        self.handler.over.extend(session.map(|session| (connection, session, why)));
+        Ok(())
+    }
+
+    /// Tells what became of transfers that are over and not being placed.
+    fn finish_all(&mut self, each: &mut impl FnMut(Result<Received, TransferError>)) {
+        let is_over = |(_, session, _): &mut (_, Session<_, ReceiverApplication>, _)| {
+            !matches!(session.application.stage, Stage::Placing { .. })
+        };
+        for (_, session, why) in self.handler.over.extract_if(.., is_over) {
+            self.done += 1;
+            each(finish(session, why, self.driver.refused()));
+        }
+    }
+
+    /// Of all that is under way.
+    fn progress(&self) -> Progress {
+        let mut all = Progress { done_bytes: 0, total_bytes: Some(0), placing: true };
+        for connection in self.driver.connections() {
+            let Some(session) = self.driver.session(connection) else { continue };
+            let application = &session.application;
+            all.done_bytes += application.bytes();
+            all.total_bytes = all.total_bytes.zip(application.announcement.size).map(|(sum, size)| sum + size);
+            all.placing &= !application.is_receiving();
+        }
+        all
     }
 }
 
@@ -159,72 +318,35 @@ fn finish(
     refused: Refused,
 ) -> Result<Received, TransferError> {
     let statistics = session.receiver_statistics();
-    let ReceiverApplication { from, protocol, content, announcement, opened_at, received_at, problem, .. } =
+    let ReceiverApplication { from, protocol, announcement, stage, opened_at, received_at, problem, .. } =
         session.application;
-    let Announcement { name, size, .. } = announcement;
-    let lie = |why| TransferError::NotATransfer { address: from, why };
-    if let Content::Whole(whole) = &content
-        && let Some(why) = whole.lie
-    {
-        return Err(lie(why));
-    }
     if let Some(problem) = problem {
         return Err(problem);
     }
-    let (Some(received_at), false) = (received_at, matches!(why, Closed::Failed(_))) else {
+    let (Stage::Placed(placed, _), Some(received_at)) = (stage, received_at) else {
         return Err(TransferError::ended(from, why));
     };
-    let mut missing = Vec::new();
-    let file = |(path, error)| TransferError::File { path, error };
-    let (bytes, hash, path) = match content {
-        Content::Whole(whole) => {
-            let (got, expected) = whole.hashes();
-            check_hash(&name, got, expected)?;
-            (whole.taken(), Some(got), whole.commit().map_err(file)?)
-        }
-        Content::Partial(mut partial) => {
-            let delivered = partial.delivered();
-            if !partial.keeps_bound() {
-                let total = size.unwrap_or(delivered);
-                return Err(TransferError::BoundMissed { name, delivered, total });
-            }
-            missing = partial.missing();
-            let hashes = partial.hashes();
-            let hashes =
-                hashes.map_err(|error| file((partial.path().map(PathBuf::from).unwrap_or_default(), error)))?;
-            if let Some((got, expected)) = hashes {
-                check_hash(&name, got, expected)?;
-            }
-            (delivered, hashes.map(|(got, _)| got), partial.commit().map_err(file)?)
-        }
-        Content::Counted(bytes) => {
-            if size.is_some_and(|size| bytes < size) {
-                return Err(lie("it is shorter than announced"));
-            }
-            (bytes, None, None)
-        }
-    };
+    let Placed { path, bytes, missing, hash } = placed.map_err(|error| error.into_transfer_error(from))?;
     let elapsed = Duration::from_nanos(received_at.since(opened_at).as_ps() / 1000);
+    let name = announcement.name;
     Ok(Received { from, name, path, bytes, missing, elapsed, hash, protocol, statistics, refused })
 }
 
-/// The bytes behind a receiver.
-enum Content {
-    Whole(Box<Whole>),
-    Partial(Partial),
-    /// So many bytes of a measurement.
-    Counted(u64),
+/// How far a transfer is.
+enum Stage {
+    /// Bytes are still to come, or nobody has looked since the last came.
+    Receiving(Arrived),
+    /// It is verified and put into its place; so many bytes have arrived.
+    Placing { bytes: u64 },
+    /// What came of it.
+    Placed(Result<Placed, PlacementError>, Telling),
 }
 
-impl Content {
-    fn path(&self) -> Option<PathBuf> {
-        match self {
-            Self::Whole(whole) => whole.path(),
-            Self::Partial(partial) => partial.path(),
-            Self::Counted(_) => None,
-        }
-        .map(PathBuf::from)
-    }
+/// When a sender is told the verdict.
+struct Telling {
+    first: Instant,
+    next: Instant,
+    interval: Span,
 }
 
 /// A receiver's application.
@@ -232,7 +354,7 @@ pub(super) struct ReceiverApplication {
     from: SocketAddr,
     protocol: Protocol,
     announcement: Announcement,
-    content: Content,
+    stage: Stage,
     opened_at: Instant,
     /// When the last byte was delivered; a stamp of the driver's is not at hand where the event comes.
     received_at: Option<Instant>,
@@ -242,25 +364,38 @@ pub(super) struct ReceiverApplication {
 }
 
 impl ReceiverApplication {
-    /// Remembers which file an error is of.
-    fn of_file(&mut self, result: io::Result<()>) -> io::Result<()> {
-        if let (Err(error), Some(path)) = (&result, self.content.path()) {
-            self.problem = Some(TransferError::File { path, error: copy(error) });
+    /// The content, once all of it has arrived; only once.
+    fn take_received(&mut self) -> Option<(Arrived, Announcement)> {
+        self.received_at.filter(|_| self.problem.is_none() && self.is_receiving())?;
+        let placing = Stage::Placing { bytes: self.bytes() };
+        let Stage::Receiving(content) = std::mem::replace(&mut self.stage, placing) else { unreachable!() };
+        Some((content, self.announcement.clone()))
+    }
+
+    fn is_receiving(&self) -> bool {
+        matches!(self.stage, Stage::Receiving(_))
+    }
+
+    /// Remembers what is wrong, with the file or the sender that it is wrong with.
+    fn note(&mut self, result: io::Result<()>) -> io::Result<()> {
+        if let (Err(error), Stage::Receiving(content)) = (&result, &self.stage) {
+            let lie = if let Arrived::Whole(whole) = content { whole.lie } else { None };
+            self.problem = match (lie, content.path()) {
+                (Some(why), _) => Some(TransferError::NotATransfer { address: self.from, why }),
+                (None, Some(path)) => Some(TransferError::File { path: path.into(), error: copy(error) }),
+                (None, None) => None,
+            };
         }
         result
     }
 
     /// Bytes of the content that have arrived.
     fn bytes(&self) -> u64 {
-        match &self.content {
-            Content::Whole(whole) => whole.taken(),
-            Content::Partial(partial) => partial.delivered(),
-            Content::Counted(bytes) => *bytes,
+        match &self.stage {
+            Stage::Receiving(content) => content.bytes(),
+            Stage::Placing { bytes } | Stage::Placed(Ok(Placed { bytes, .. }), _) => *bytes,
+            Stage::Placed(Err(_), _) => 0,
         }
-    }
-
-    fn received(&self) -> bool {
-        self.received_at.is_some()
     }
 }
 
@@ -270,14 +405,16 @@ impl Application for ReceiverApplication {
     }
 
     fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
-        match (&mut self.content, location) {
-            (Content::Whole(whole), PayloadLocation::Stream(offset)) => {
+        // What comes late has come before.
+        let Stage::Receiving(content) = &mut self.stage else { return Ok(()) };
+        match (content, location) {
+            (Arrived::Whole(whole), PayloadLocation::Stream(offset)) => {
                 whole.write(offset, payload);
                 Ok(())
             }
-            (Content::Partial(partial), location) => {
+            (Arrived::Partial(partial), location) => {
                 let written = partial.write(location, payload);
-                self.of_file(written)
+                self.note(written)
             }
             _ => Ok(()),
         }
@@ -287,10 +424,11 @@ impl Application for ReceiverApplication {
         if event == TransportEvent::Received {
             self.received_at = Some(self.clock.now());
         }
-        let taken = match &mut self.content {
-            Content::Whole(whole) => whole.event(event),
-            Content::Partial(partial) => partial.event(event),
-            Content::Counted(bytes) => {
+        let Stage::Receiving(content) = &mut self.stage else { return Ok(()) };
+        let taken = match content {
+            Arrived::Whole(whole) => whole.event(event),
+            Arrived::Partial(partial) => partial.event(event),
+            Arrived::Counted(bytes) => {
                 match event {
                     TransportEvent::Deliver(range) => *bytes = range.end,
                     TransportEvent::DeliverMessage { bytes: more, .. } => *bytes += u64::from(more),
@@ -299,7 +437,7 @@ impl Application for ReceiverApplication {
                 Ok(())
             }
         };
-        self.of_file(taken)
+        self.note(taken)
     }
 }
 
@@ -309,7 +447,7 @@ struct ReceiverHandler<'s> {
     clock: Clock,
     count: Option<u64>,
     begun: u64,
-    over: Vec<(Session<AnyTransport, ReceiverApplication>, Closed)>,
+    over: Vec<(ConnectionId, Session<AnyTransport, ReceiverApplication>, Closed)>,
 }
 
 impl ReceiverHandler<'_> {
@@ -328,6 +466,10 @@ impl ReceiverHandler<'_> {
                 "a message of {message} (the sender's --message-bytes) is larger than the receive buffer of {buffer} \
                  (--receive-buffer)"
             ));
+        }
+        let most = self.settings.limits.max_bytes;
+        if announcement.kind != Kind::Test && announcement.size.is_some_and(|size| size > most) {
+            return Err(TOO_LARGE.into());
         }
         let kept = announcement.kind != Kind::Test && !matches!(self.target, Target::Discard);
         if kept && announcement.partial && announcement.min_delivery < self.settings.min_delivery {
@@ -362,16 +504,17 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
         let (opening, announcement, protocol) = self.judge(&opening).ok()?;
         self.begun += 1;
         let receive_buffer = self.settings.flow.receive_buffer;
-        let opened = Output::open(self.target, &announcement);
+        let opened = Output::open(self.target, &announcement, self.settings.overwrite);
         let (output, failure) = match opened {
             Ok(output) => (output, None),
             Err(error) => (Output::Discarded, Some(error)),
         };
         let content = match announcement.kind {
-            _ if announcement.partial => Content::Partial(Partial::new(&announcement, output)),
-            Kind::Test => Content::Counted(0),
+            _ if announcement.partial => Arrived::Partial(Partial::new(&announcement, output)),
+            Kind::Test => Arrived::Counted(0),
             Kind::File | Kind::Directory | Kind::Stream => {
-                Content::Whole(Box::new(Whole::new(&announcement, output, receive_buffer)))
+                let max_bytes = self.settings.limits.max_bytes;
+                Arrived::Whole(Box::new(Whole::new(&announcement, output, receive_buffer, max_bytes)))
             }
         };
         let (said, problem) = match failure {
@@ -383,9 +526,9 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
             // The peer hears what happened, not where.
             Some(OutputError::File(path, error)) => (Some(copy(&error)), Some(TransferError::File { path, error })),
         };
-        let (clock, opened_at, received_at) = (self.clock, now, None);
+        let (clock, stage, opened_at, received_at) = (self.clock, Stage::Receiving(content), now, None);
         let incoming =
-            ReceiverApplication { from, protocol, announcement, content, opened_at, received_at, clock, problem };
+            ReceiverApplication { from, protocol, announcement, stage, opened_at, received_at, clock, problem };
         let path = self.settings.path_to(from);
         let receiver = self.settings.flow.receiver(protocol, path, opening.mtu, u64::from(connection.get()));
         let session = Session::new(incoming).receiving(receiver);
@@ -395,7 +538,12 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
         })
     }
 
-    fn closed(&mut self, _: ConnectionId, session: Option<Session<AnyTransport, ReceiverApplication>>, why: Closed) {
-        self.over.extend(session.map(|session| (session, why)));
+    fn closed(
+        &mut self,
+        connection: ConnectionId,
+        session: Option<Session<AnyTransport, ReceiverApplication>>,
+        why: Closed,
+    ) {
+        self.over.extend(session.map(|session| (connection, session, why)));
     }
 }

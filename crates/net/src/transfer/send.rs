@@ -1,5 +1,6 @@
 //! The sending side of a transfer.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
 use super::sender_application::SenderApplication;
 use super::settings::Settings;
 use super::source::Source;
+use super::verdict::Verdict;
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Session};
@@ -64,7 +66,7 @@ impl ClockOffset {
     }
 }
 
-/// Sends `source` to the receiver at `to`. Returns when all of it is acknowledged.
+/// Sends `source` to the receiver at `to`. Returns when the receiver says that it has verified it and put it into its place.
 pub fn send(
     source: Source,
     to: SocketAddr,
@@ -91,6 +93,8 @@ pub fn send(
         failed: None,
     };
     let mut told_at = driver.now();
+    // When all of it was acknowledged; what comes then is the receiver's verdict.
+    let mut acknowledged = None;
     let session = loop {
         let nap = if total_bytes.is_none() { MAX_READER_SLEEP } else { MAX_SLEEP };
         driver.run_once(&mut sender, nap).map_err(socket_error)?;
@@ -109,25 +113,39 @@ pub fn send(
         }
         let now = driver.now();
         let Some(outgoing) = driver.application(connection) else { continue };
-        if outgoing.finished {
-            break driver.close(connection, close_code::DONE, "").map_err(socket_error)?.expect("it stood until now");
+        if let Some(verdict) = outgoing.verdict.take() {
+            let session = driver.close(connection, close_code::DONE, "").map_err(socket_error)?;
+            match verdict {
+                Verdict::Placed => break session.expect("it stood until now"),
+                Verdict::NotPlaced(why) => return Err(TransferError::NotPlaced { address: to, why }),
+                Verdict::Differs(why) => return Err(TransferError::Differs { address: to, why }),
+            }
         }
-        match outgoing.commands(now) {
+        let commands = outgoing.commands(now);
+        let path = outgoing.path.clone();
+        match commands {
             Ok(commands) => commands.into_iter().for_each(|command| driver.command(connection, command)),
             Err(error) => {
-                let path = outgoing.path.clone();
                 driver.close(connection, close_code::FAILED, "its source failed").map_err(socket_error)?;
                 return Err(TransferError::File { path, error });
             }
         }
         let Some(outgoing) = driver.application(connection) else { continue };
-        let done_bytes = outgoing.released;
+        let (done_bytes, placing) = (outgoing.released, outgoing.finished);
+        if placing && acknowledged.is_none() {
+            acknowledged = Some(now);
+        }
         if now.since(told_at) >= PROGRESS_INTERVAL {
             told_at = now;
-            progress(Progress { done_bytes, total_bytes });
+            progress(Progress { done_bytes, total_bytes, placing });
         }
     };
-    let elapsed = Duration::from_nanos(driver.clock().now().as_ps() / 1000);
+    // What has a hash was the file when that was read; what has none may be a mixture.
+    if session.application.hash().is_none() && session.application.is_changed() {
+        return Err(TransferError::Changed { path: session.application.path });
+    }
+    let acknowledged = acknowledged.unwrap_or_else(|| driver.clock().now());
+    let elapsed = Duration::from_nanos(acknowledged.as_ps() / 1000);
     let refused = driver.refused();
     let (protocol, clock_offset) = sender.agreed.expect("it was agreed when the connection stood");
     Ok(Sent {
@@ -151,7 +169,7 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
     let messages = settings.flow.transport.protocol() == Protocol::Atp;
     let refuse = |why: &str| {
         let path = source.path.clone();
-        Err(TransferError::File { path, error: std::io::Error::new(std::io::ErrorKind::InvalidInput, why) })
+        Err(TransferError::File { path, error: io::Error::new(io::ErrorKind::InvalidInput, why) })
     };
     let partial = messages || min_delivery < 1.0;
     if partial && source.bytes().is_none() {
@@ -182,11 +200,15 @@ fn sender_error(
     session: Option<Session<AnyTransport, SenderApplication>>,
     why: Closed,
 ) -> TransferError {
-    match (session, why) {
-        (Some(session), Closed::Failed(error)) if session.application.content_failed => {
-            TransferError::File { path: session.application.path, error: std::io::Error::other(error) }
+    let Some(Session { application, .. }) = session else { return TransferError::ended(to, why) };
+    match why {
+        Closed::Failed(_) if application.changed => TransferError::Changed { path: application.path },
+        Closed::Failed(error) if application.content_failed => {
+            TransferError::File { path: application.path, error: io::Error::other(error) }
         }
-        (_, why) => TransferError::ended(to, why),
+        Closed::ByPeer { reason, .. } if application.finished => TransferError::NotPlaced { address: to, why: reason },
+        why if application.finished => TransferError::Unconfirmed { address: to, why },
+        why => TransferError::ended(to, why),
     }
 }
 
@@ -204,7 +226,8 @@ struct SenderHandler<'s> {
 impl SenderHandler<'_> {
     fn make(&self, protocol: Protocol, outgoing: &SenderApplication) -> Result<AnyTransport, FlowError> {
         let flow = &self.settings.flow;
-        let size = outgoing.announcement().size;
+        // The hash is part of what must arrive.
+        let size = outgoing.announcement().size.map(|size| size + outgoing.trailer_bytes());
         flow.sender(protocol, self.settings.path_to(self.peer), size, self.clock.phase_ps(flow.reflex_cycle()))
     }
 }

@@ -13,12 +13,16 @@ use pliant_proto::transport::{Command, Event};
 use super::announcement::{Announcement, Kind};
 use super::hash::HASH_BYTES;
 use super::source::{Content, Source};
+use super::verdict::Verdict;
 use crate::driver::{Application, PayloadLocation};
 
 /// Bytes read from a file at once: they are read, hashed and copied while in the cache.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes of unknown many that are given to the transport ahead of what has arrived.
 const AHEAD_BYTES: u64 = 8 << 20;
+
+/// What a receiver hears of a file that is not what it was.
+const CHANGED: &str = "it was changed while it was sent";
 
 /// A sender's application.
 pub(super) struct SenderApplication {
@@ -41,6 +45,10 @@ pub(super) struct SenderApplication {
     pub(super) finished: bool,
     finish_given: bool,
     pub(super) content_failed: bool,
+    /// The file is not what it was when it was opened.
+    pub(super) changed: bool,
+    /// What the receiver says.
+    pub(super) verdict: Option<Verdict>,
 }
 
 impl SenderApplication {
@@ -62,6 +70,8 @@ impl SenderApplication {
             finished: false,
             finish_given: false,
             content_failed: false,
+            changed: false,
+            verdict: None,
         }
     }
 
@@ -84,7 +94,8 @@ impl SenderApplication {
         self.finish_given && (!to_hash || self.hashed == self.bytes())
     }
 
-    fn trailer_bytes(&self) -> u64 {
+    /// Bytes that follow the content: its hash, if there is one.
+    pub(super) fn trailer_bytes(&self) -> u64 {
         if self.hasher.is_some() { HASH_BYTES as u64 } else { 0 }
     }
 
@@ -165,7 +176,8 @@ impl SenderApplication {
             let at = offset + done as u64;
             if at < self.chunk_at {
                 let before = (self.chunk_at - at).min((into.len() - done) as u64) as usize;
-                self.file().read_exact_at(&mut into[done..done + before], at)?;
+                let read = self.file().read_exact_at(&mut into[done..done + before], at);
+                self.told_of(read)?;
                 done += before;
                 continue;
             }
@@ -196,7 +208,7 @@ impl SenderApplication {
         chunk.resize(bytes, 0);
         let read = self.file().read_exact_at(&mut chunk, self.chunk_at);
         self.chunk = chunk;
-        read?;
+        self.told_of(read)?;
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&self.chunk);
             self.hashed += bytes as u64;
@@ -219,12 +231,31 @@ impl SenderApplication {
         }
     }
 
-    /// Hashes what was not read yet; nothing, when the stream is read in order.
+    /// A file that is shorter than it was has been changed.
+    fn told_of(&mut self, read: io::Result<()>) -> io::Result<()> {
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.changed = true;
+                Err(io::Error::other(CHANGED))
+            }
+            read => read,
+        }
+    }
+
+    /// Hashes what was not read yet; nothing, when the stream is read in order. Fails if the file is not what it was, so
+    /// that no receiver takes a mixture of two for whole.
     fn hash_rest(&mut self) -> io::Result<()> {
         while matches!(self.content, Content::File { .. }) && self.hashed < self.bytes() {
             self.read_next_chunk()?;
         }
-        Ok(())
+        self.changed |= self.is_changed();
+        if self.changed { Err(io::Error::other(CHANGED)) } else { Ok(()) }
+    }
+
+    /// Whether the file is not what it was when it was opened, by its size and its time of modification.
+    pub(super) fn is_changed(&self) -> bool {
+        let Content::File { file, bytes, modified: Some(modified) } = &self.content else { return false };
+        file.metadata().is_ok_and(|now| now.len() != *bytes || now.modified().is_ok_and(|now| now != *modified))
     }
 }
 
@@ -277,5 +308,9 @@ impl Application for SenderApplication {
             | Event::GiveUp { .. } => {}
         }
         Ok(())
+    }
+
+    fn notice(&mut self, content: &[u8]) {
+        self.verdict = self.verdict.take().or(Verdict::decode(content));
     }
 }

@@ -18,6 +18,21 @@ use crate::socket::Socket;
 const MAX_CONNECTIONS: usize = 256;
 const MAX_PER_PEER: usize = 64;
 
+/// How much a receiver takes from one sender at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes of a content, and of the files of a directory together. Default 1 TiB.
+    pub max_bytes: u64,
+    /// Files and folders of a directory. Default 1,000,000.
+    pub max_files: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_bytes: 1 << 40, max_files: 1_000_000 }
+    }
+}
+
 /// Settings of a transfer.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -29,6 +44,10 @@ pub struct Settings {
     pub testbed: bool,
     /// Least fraction of a content that a receiver keeps, if its sender promises no more. Default 1: whole ones only.
     pub min_delivery: f64,
+    /// What a receiver refuses as too much.
+    pub limits: Limits,
+    /// A receiver replaces files that are there already, when the sender has chosen the name. Default false.
+    pub overwrite: bool,
     /// Where a sender, or who fetches, binds its socket. Default: any free port.
     pub bind: Option<SocketAddr>,
     /// Uses segmentation offload. Default true.
@@ -46,6 +65,8 @@ impl Default for Settings {
             keys: Keys::Plain,
             testbed: false,
             min_delivery: 1.0,
+            limits: Limits::default(),
+            overwrite: false,
             bind: None,
             offload: true,
             connect_timeout: Span::from_secs(10),

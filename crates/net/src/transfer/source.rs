@@ -1,13 +1,15 @@
 //! What can be sent.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::announcement::Kind;
 use super::error::TransferError;
+use super::pack::pack;
 
 /// Bytes that a reader hands over at once, and how many such pieces wait at most.
 const PIECE_BYTES: usize = 64 << 10;
@@ -20,14 +22,15 @@ pub struct Source {
     pub(super) name: String,
     /// Named in errors.
     pub(super) path: PathBuf,
+    skipped: Vec<PathBuf>,
     pub(super) content: Content,
 }
 
 /// Where the bytes come from.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// A regular file, or a temporary archive of a directory.
-    File { file: File, bytes: u64 },
+    /// A regular file, with when it was modified, or a temporary archive of a directory.
+    File { file: File, bytes: u64, modified: Option<SystemTime> },
     /// Pieces that a thread reads; an error ends them, and so does their end.
     Pieces(Receiver<io::Result<Vec<u8>>>),
     /// So many zeros.
@@ -41,7 +44,12 @@ impl Source {
     /// temporary files.
     pub fn open(path: &Path) -> Result<Self, TransferError> {
         let fail = |error| TransferError::File { path: path.into(), error };
-        let file = File::open(path).map_err(fail)?;
+        let unsuitable = || fail(io::Error::new(io::ErrorKind::InvalidInput, "neither a regular file nor a directory"));
+        let metadata = std::fs::metadata(path).map_err(fail)?;
+        if !metadata.is_dir() && !metadata.is_file() {
+            return Err(unsuitable());
+        }
+        let file = open(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
         let name = || -> io::Result<String> {
             // `.` and `..` have no name of their own.
@@ -49,15 +57,16 @@ impl Source {
             Ok(path.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned()))
         };
         let name = name().map_err(fail)?;
+        let mut skipped = Vec::new();
         let (kind, content) = if metadata.is_dir() {
-            let (file, bytes) = pack(path).map_err(fail)?;
-            (Kind::Directory, Content::File { file, bytes })
+            let (file, bytes) = pack(path, &mut skipped).map_err(fail)?;
+            (Kind::Directory, Content::File { file, bytes, modified: None })
         } else if metadata.is_file() {
-            (Kind::File, Content::File { file, bytes: metadata.len() })
+            (Kind::File, Content::File { file, bytes: metadata.len(), modified: metadata.modified().ok() })
         } else {
-            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "neither a regular file nor a directory")));
+            return Err(unsuitable());
         };
-        Ok(Self { kind, name, path: path.into(), content })
+        Ok(Self { kind, name, path: path.into(), skipped, content })
     }
 
     /// What `reader` gives until it ends, under `name`.
@@ -82,17 +91,26 @@ impl Source {
             }
         });
         let content = Content::Pieces(receiver);
-        Self { kind: Kind::Stream, name: name.to_owned(), path: name.into(), content }
+        Self { kind: Kind::Stream, name: name.to_owned(), path: name.into(), skipped: Vec::new(), content }
     }
 
     /// So many zeros, which the receiver does not keep.
     pub fn zeros(bytes: u64) -> Self {
-        Self { kind: Kind::Test, name: "test".into(), path: "test".into(), content: Content::Zeros(bytes) }
+        Self::test(Content::Zeros(bytes))
     }
 
     /// Zeros for so long, which the receiver does not keep.
     pub fn zeros_for(time: Duration) -> Self {
-        Self { kind: Kind::Test, name: "test".into(), path: "test".into(), content: Content::ZerosFor(time) }
+        Self::test(Content::ZerosFor(time))
+    }
+
+    fn test(content: Content) -> Self {
+        Self { kind: Kind::Test, name: "test".into(), path: "test".into(), skipped: Vec::new(), content }
+    }
+
+    /// What of a directory is not sent: sockets, FIFOs and devices.
+    pub fn skipped(&self) -> &[PathBuf] {
+        &self.skipped
     }
 
     /// Its bytes, if they are known.
@@ -104,12 +122,7 @@ impl Source {
     }
 }
 
-/// An archive of a directory's contents. Symbolic links are packed as links.
-fn pack(path: &Path) -> io::Result<(File, u64)> {
-    let mut archive = tar::Builder::new(tempfile::tempfile()?);
-    archive.follow_symlinks(false);
-    archive.append_dir_all(".", path)?;
-    let file = archive.into_inner()?;
-    let bytes = file.metadata()?.len();
-    Ok((file, bytes))
+/// Opens a file without waiting, as a FIFO would make it do for somebody who writes.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }

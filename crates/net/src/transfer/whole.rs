@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use pliant_proto::transport::Event;
 use pliant_proto::transport::any::AnyRequest;
@@ -10,9 +11,12 @@ use super::announcement::{Announcement, Kind};
 use super::hash::HASH_BYTES;
 use super::missing::committed_whole;
 use super::output::Output;
+use super::settings::Limits;
 
 /// Bytes of the content hashed and written at once. A power of two, at whose multiples BLAKE3's tree has whole subtrees.
 const PIECE_BYTES: u64 = 128 << 10;
+/// Why a content is refused that nobody has announced to be so large.
+pub(super) const TOO_LARGE: &str = "it is larger than the receiver takes: `recv --max-bytes`";
 
 /// A stream of content and hash.
 pub(super) struct Whole {
@@ -25,6 +29,8 @@ pub(super) struct Whole {
     delivered: u64,
     /// The stream is hashed and written up to here.
     taken: u64,
+    /// Most bytes of the content.
+    max_bytes: u64,
     output: Output,
     hasher: blake3::Hasher,
     /// What is wrong with it beside what the system says.
@@ -33,7 +39,7 @@ pub(super) struct Whole {
 
 impl Whole {
     /// A stream of which up to `receive_buffer` bytes may arrive ahead of the first byte missing.
-    pub(super) fn new(announcement: &Announcement, output: Output, receive_buffer: u64) -> Self {
+    pub(super) fn new(announcement: &Announcement, output: Output, receive_buffer: u64, max_bytes: u64) -> Self {
         // Beyond what the transport takes there is a piece that waits to be full, and the hash behind it.
         let window_bytes = receive_buffer.next_multiple_of(PIECE_BYTES) + 2 * PIECE_BYTES;
         Self {
@@ -42,6 +48,7 @@ impl Whole {
             window: vec![0; window_bytes as usize].into(),
             delivered: 0,
             taken: 0,
+            max_bytes,
             output,
             hasher: blake3::Hasher::new(),
             lie: None,
@@ -71,6 +78,9 @@ impl Whole {
     fn take(&mut self) -> io::Result<()> {
         if self.size.is_some_and(|size| self.delivered > size + HASH_BYTES as u64) {
             return Err(self.refuse("it is longer than announced"));
+        }
+        if self.delivered > self.max_bytes.saturating_add(HASH_BYTES as u64) {
+            return Err(self.refuse(TOO_LARGE));
         }
         loop {
             let end = match self.size {
@@ -133,7 +143,17 @@ impl Whole {
         (self.hasher.finalize(), expected.into())
     }
 
-    pub(super) fn commit(self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-        self.output.commit(self.kind).and_then(committed_whole)
+    /// Puts it into its place.
+    pub(super) fn commit(
+        self,
+        limits: &Limits,
+        cancelled: &AtomicBool,
+    ) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+        if self.kind == Kind::Directory {
+            return self.output.unpack(limits, cancelled);
+        }
+        let replaces = self.output.replaces();
+        let committed = self.output.commit();
+        if replaces { committed.and_then(committed_whole) } else { committed }
     }
 }

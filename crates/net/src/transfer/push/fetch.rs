@@ -136,7 +136,7 @@ pub fn fetch(
         if let Some(object) = handler.object.as_ref().filter(|_| now.since(told_at) >= PROGRESS_INTERVAL) {
             told_at = now;
             let object = object.borrow();
-            progress(Progress { done_bytes: object.bytes(), total_bytes: Some(object.offered.bytes) });
+            progress(Progress { done_bytes: object.bytes(), total_bytes: Some(object.offered.bytes), placing: false });
         }
     }
     let elapsed = Duration::from_nanos(driver.clock().now().since(started).as_ps() / 1000);

@@ -44,7 +44,7 @@ pub(super) fn open_sink(target: &Target, offered: &Offered) -> Result<Sink, Tran
                 return Ok(Sink::Resumable(kept));
             }
         }
-        Output::open(target, &file).map(Sink::Once)
+        Output::open(target, &file, true).map(Sink::Once)
     };
     opened().map_err(|error| match error {
         OutputError::Name => {
@@ -61,7 +61,7 @@ impl Sink {
     pub(super) fn commit(self) -> Result<Option<PathBuf>, TransferError> {
         let committed = match self {
             Self::Resumable(kept) => kept.commit().map(Some),
-            Self::Once(output) => output.commit(Kind::File),
+            Self::Once(output) => output.commit(),
         };
         committed.and_then(committed_whole).map_err(|(path, error)| TransferError::File { path, error })
     }
@@ -186,7 +186,7 @@ impl Object {
         self.written += bytes;
         let (written, path) = match &mut self.sink {
             Sink::Once(Output::Discarded) => return Ok(()),
-            Sink::Once(Output::Temporary { file, path }) => (file.write_all(content), &**path),
+            Sink::Once(Output::Temporary { file, path, .. }) => (file.write_all(content), &**path),
             Sink::Resumable(kept) => (kept.write(content, &self.hasher), kept.path()),
         };
         written.inspect_err(|error| {

@@ -58,7 +58,7 @@ impl OfferedFile {
     fn open(path: &Path) -> Result<Self, TransferError> {
         let source = Source::open(path)?;
         let fail = |error| TransferError::File { path: path.into(), error };
-        let source::Content::File { mut file, bytes } = source.content else { unreachable!("paths are files") };
+        let source::Content::File { mut file, bytes, .. } = source.content else { unreachable!("paths are files") };
         if source.kind != Kind::File {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "only a file can be offered: pack it first")));
         }

@@ -1,0 +1,139 @@
+//! What a receiver does with a content that has arrived: verify it, put it into its place, and say what came of it.
+//!
+//! Hashing what is left, waiting for the disk and unpacking take time, in which other transfers go on: they are done by a
+//! thread of their own.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use pliant_proto::packet::ByteRange;
+
+use super::announcement::Announcement;
+use super::error::{TransferError, copy};
+use super::hash::check_hash;
+use super::partial::Partial;
+use super::settings::Limits;
+use super::verdict::Verdict;
+use super::whole::Whole;
+
+/// What has arrived of a content.
+pub(super) enum Arrived {
+    Whole(Box<Whole>),
+    Partial(Partial),
+    /// So many bytes of a measurement.
+    Counted(u64),
+}
+
+impl Arrived {
+    /// Where it is to lie.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Whole(whole) => whole.path(),
+            Self::Partial(partial) => partial.path(),
+            Self::Counted(_) => None,
+        }
+    }
+
+    /// Its bytes that have arrived.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Whole(whole) => whole.taken(),
+            Self::Partial(partial) => partial.delivered(),
+            Self::Counted(bytes) => *bytes,
+        }
+    }
+
+    /// Verifies it and puts it into its place. `cancelled` ends that, and nothing is left then.
+    pub(super) fn place(
+        self,
+        announcement: &Announcement,
+        limits: &Limits,
+        cancelled: &AtomicBool,
+    ) -> Result<Placed, PlacementError> {
+        let Announcement { name, size, .. } = announcement;
+        let bytes = self.bytes();
+        match self {
+            Self::Whole(whole) => {
+                let (got, expected) = whole.hashes();
+                check_hash(name, got, expected)?;
+                let path = whole.commit(limits, cancelled)?;
+                Ok(Placed { path, bytes, missing: Vec::new(), hash: Some(got) })
+            }
+            Self::Partial(mut partial) => {
+                if !partial.keeps_bound() {
+                    let total = size.unwrap_or(bytes);
+                    let missed = TransferError::BoundMissed { name: name.clone(), delivered: bytes, total };
+                    return Err(PlacementError::Differs(missed));
+                }
+                let missing = partial.missing();
+                let hashes = partial.hashes();
+                let path = || partial.path().map(PathBuf::from).unwrap_or_default();
+                let hashes = hashes.map_err(|error| (path(), error))?;
+                if let Some((got, expected)) = hashes {
+                    check_hash(name, got, expected)?;
+                }
+                Ok(Placed { bytes, missing, hash: hashes.map(|(got, _)| got), path: partial.commit()? })
+            }
+            Self::Counted(_) if size.is_some_and(|size| bytes < size) => Err(PlacementError::Short),
+            Self::Counted(_) => Ok(Placed { path: None, bytes, missing: Vec::new(), hash: None }),
+        }
+    }
+}
+
+/// A content that is in its place.
+#[derive(Debug)]
+pub(super) struct Placed {
+    /// The place, unless it is not kept.
+    pub(super) path: Option<PathBuf>,
+    pub(super) bytes: u64,
+    pub(super) missing: Vec<ByteRange>,
+    pub(super) hash: Option<blake3::Hash>,
+}
+
+/// Why a content is not in its place.
+#[derive(Debug)]
+pub(super) enum PlacementError {
+    /// It is not what the sender has promised.
+    Differs(TransferError),
+    /// The sender ends before it has sent what it announced.
+    Short,
+    /// The system does not let it.
+    File(PathBuf, io::Error),
+}
+
+impl From<TransferError> for PlacementError {
+    fn from(error: TransferError) -> Self {
+        Self::Differs(error)
+    }
+}
+
+impl From<(PathBuf, io::Error)> for PlacementError {
+    fn from((path, error): (PathBuf, io::Error)) -> Self {
+        Self::File(path, error)
+    }
+}
+
+/// It is shorter than its sender announced.
+const SHORT: &str = "it is shorter than announced";
+
+impl PlacementError {
+    /// The error of a transfer from `address`.
+    pub(super) fn into_transfer_error(self, address: std::net::SocketAddr) -> TransferError {
+        match self {
+            Self::Differs(error) => error,
+            Self::Short => TransferError::NotATransfer { address, why: SHORT },
+            Self::File(path, error) => TransferError::File { path, error },
+        }
+    }
+}
+
+/// What the sender is told. It hears what happened, not where.
+pub(super) fn verdict(placed: &Result<Placed, PlacementError>) -> Verdict {
+    match placed {
+        Ok(_) => Verdict::Placed,
+        Err(PlacementError::Differs(error)) => Verdict::Differs(error.to_string()),
+        Err(PlacementError::Short) => Verdict::Differs(SHORT.into()),
+        Err(PlacementError::File(_, error)) => Verdict::NotPlaced(copy(error).to_string()),
+    }
+}
