@@ -250,6 +250,23 @@ fn killed_peers_are_noticed() {
     let mut receiver = receiving(&receiver.address, &into);
     assert_ends(&midway.sender.wait_with_output().unwrap(), 4, "the peer was restarted");
     kill(&mut receiver.child);
+    // What can be read again is sent again.
+    let into = folder("third");
+    std::fs::write(&place.file, vec![7; 4 * MB]).unwrap();
+    let mut receiver = receiving("127.0.0.1:0", &into);
+    let mut command = pliant();
+    command.args(["send", &place.file, &receiver.address, "--key", &place.key, "--rate-cap", "40Mbit/s"]);
+    let sender = command.args(["--progress", "json"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while std::fs::read_dir(&into).unwrap().next().is_none() {
+        std::thread::yield_now();
+    }
+    kill(&mut receiver.child);
+    let receiver = receiving(&receiver.address, &into);
+    let sent = sender.wait_with_output().unwrap();
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert!(text(&sent.stderr).contains("retrying: ") && text(&sent.stderr).contains("{\"elapsed_s\":"), "{sent:?}");
+    assert!(receiver.finish().status.success());
+    assert_eq!(std::fs::read(into.join("file")).unwrap(), vec![7; 4 * MB]);
     // The sender dies; its file does not stay behind half.
     for transport in ["dctcp", "ledbat++", "weighted-fair", "expresspass", "flexpass"] {
         let into = folder(transport);

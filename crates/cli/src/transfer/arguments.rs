@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, ValueEnum};
 use pliant_net::connection::Keys;
 use pliant_net::flow::{Classes, FlowError, FlowSettings, SocketTransport};
 use pliant_net::transfer::{Limits, Settings, Source, Target};
@@ -84,6 +84,9 @@ pub(crate) struct SendArgs {
     /// Greatest rate on the wire
     #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     rate_cap: Option<Rate>,
+    /// For how long a receiver that was restarted is called again; it gets all from the beginning
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    retry: Span,
     /// Address and port to send from, as a relay's plan names them [default: any]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<SocketAddr>,
@@ -187,6 +190,13 @@ pub(super) struct ConnectionArgs {
     no_offload: bool,
 }
 
+/// How progress is shown.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ProgressFormat {
+    Bar,
+    Json,
+}
+
 #[derive(Args)]
 pub(super) struct OutputArgs {
     /// Prints the result as one JSON object
@@ -195,6 +205,9 @@ pub(super) struct OutputArgs {
     /// Shows no progress
     #[arg(long, short)]
     pub(super) quiet: bool,
+    /// How progress is shown on stderr: a bar on a terminal, or a JSON object per line every second
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = ProgressFormat::Bar, conflicts_with = "quiet")]
+    pub(super) progress: ProgressFormat,
 }
 
 /// Names that `--transport` takes; unsaid, so are `weighted`, short for `weighted-fair`, and scenarios' names for
@@ -290,7 +303,7 @@ impl SendArgs {
             ..FlowSettings::default()
         };
         flow.check().map_err(|error| refused(&error))?;
-        Ok(Settings { bind: self.bind, ..self.network.settings(&flow)? })
+        Ok(Settings { bind: self.bind, retry_for: self.retry, ..self.network.settings(&flow)? })
     }
 
     pub(super) fn source(&self) -> Result<(Source, SocketAddr), CliError> {

@@ -23,8 +23,9 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
     for path in source.skipped() {
         eprintln!("warning: {} is not sent: neither a file nor a directory nor a link", OneLine(&path.display()));
     }
-    let display = TransferProgress::new(arguments.output.quiet);
-    let sent = transfer::send(source, to, &settings, interrupt::listen(""), |progress| display.show(progress));
+    let display = TransferProgress::new(&arguments.output);
+    let lost = |error: &TransferError| eprintln!("retrying: {}", OneLine(error));
+    let sent = transfer::send(source, to, &settings, interrupt::listen(""), |progress| display.show(progress), lost);
     drop(display);
     match sent {
         Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
@@ -47,7 +48,7 @@ pub(crate) fn recv(arguments: &RecvArgs) -> Result<ExitStatus, CliError> {
     if !arguments.output.quiet {
         eprintln!("listening on {}", receiver.address());
     }
-    let display = TransferProgress::new(arguments.output.quiet);
+    let display = TransferProgress::new(&arguments.output);
     let mut first_failure = None;
     let served = receiver.serve(
         &target,

@@ -1,43 +1,88 @@
 //! How far a transfer is, on stderr.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pliant_net::transfer::Progress;
+use serde::Serialize;
 
-/// How far a transfer is, as a bar on stderr; nothing where stderr is no terminal.
-pub(super) struct TransferProgress(ProgressBar);
+use super::arguments::{OutputArgs, ProgressFormat};
+
+/// Between lines of JSON.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How far a transfer is: a bar, where stderr is a terminal, or lines of JSON.
+pub(super) enum TransferProgress {
+    Bar(ProgressBar),
+    Lines { started: Instant, last: Cell<Option<Instant>> },
+}
+
+/// One line.
+#[derive(Serialize)]
+struct Line {
+    elapsed_s: f64,
+    done_bytes: u64,
+    /// Null while nobody knows.
+    total_bytes: Option<u64>,
+    /// All bytes are across; the receiver verifies and stores them.
+    placing: bool,
+}
 
 impl TransferProgress {
-    /// A bar; hidden if `quiet`.
-    pub(super) fn new(quiet: bool) -> Self {
-        let shown = io::stderr().is_terminal() && !quiet;
+    /// What the user wants to see.
+    #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
+    pub(super) fn new(output: &OutputArgs) -> Self {
+        if output.progress == ProgressFormat::Json {
+            return Self::Lines { started: Instant::now(), last: Cell::new(None) };
+        }
+        let shown = io::stderr().is_terminal() && !output.quiet;
         let target = if shown { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(
             ProgressStyle::with_template("{decimal_bytes}  {decimal_bytes_per_sec}{msg}").expect("it is fixed"),
         );
-        Self(bar)
+        Self::Bar(bar)
     }
 
-    /// Moves the bar.
+    /// Shows it.
+    #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
     pub(super) fn show(&self, progress: Progress) {
-        if let Some(total) = progress.total_bytes
-            && self.0.length() != Some(total)
-        {
-            let style = ProgressStyle::with_template(
-                "{bar:30} {percent}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}",
-            );
-            self.0.set_style(style.expect("the template is fixed"));
-            self.0.set_length(total);
+        match self {
+            Self::Bar(bar) => show_bar(bar, progress),
+            Self::Lines { started, last } => {
+                let now = Instant::now();
+                if last.get().is_none_or(|last| now.duration_since(last) >= LINE_INTERVAL) {
+                    last.set(Some(now));
+                    let Progress { done_bytes, total_bytes, placing } = progress;
+                    let elapsed_s = now.duration_since(*started).as_secs_f64();
+                    let line = Line { elapsed_s, done_bytes, total_bytes, placing };
+                    eprintln!("{}", serde_json::to_string(&line).expect("numbers are JSON"));
+                }
+            }
         }
-        self.0.set_position(progress.done_bytes);
-        self.0.set_message(if progress.placing { "  the receiver verifies and stores it" } else { "" });
     }
+}
+
+fn show_bar(bar: &ProgressBar, progress: Progress) {
+    if let Some(total) = progress.total_bytes
+        && bar.length() != Some(total)
+    {
+        let style = ProgressStyle::with_template(
+            "{bar:30} {percent}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}",
+        );
+        bar.set_style(style.expect("the template is fixed"));
+        bar.set_length(total);
+    }
+    bar.set_position(progress.done_bytes);
+    bar.set_message(if progress.placing { "  the receiver verifies and stores it" } else { "" });
 }
 
 impl Drop for TransferProgress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
     }
 }

@@ -129,7 +129,7 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
     let settings = Settings { bind: arguments.bind, ..arguments.connection.settings(&flow)? };
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
-    let display = TransferProgress::new(arguments.output.quiet);
+    let display = TransferProgress::new(&arguments.output);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
     let lost = |error: &TransferError| eprintln!("lost: {}", OneLine(error));
     let fetched =

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pliant_proto::congestion::CongestionControl;
 use pliant_proto::contract::Contract;
-use pliant_proto::time::Instant;
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::{Statistics, Transport};
 
@@ -26,6 +26,10 @@ use crate::flow::{Answer, FlowError, Opening, Protocol};
 
 /// How long a loop sleeps at most while content may come from a reader.
 const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
+
+/// From a loss to the first retry; each further one waits twice as long, up to the longest.
+const FIRST_RETRY: Span = Span::from_ms(250);
+const LONGEST_RETRY: Span = Span::from_secs(8);
 
 /// What was sent.
 #[derive(Clone, Debug)]
@@ -67,14 +71,59 @@ impl ClockOffset {
 }
 
 /// Sends `source` to the receiver at `to`. Returns when the receiver says that it has verified it and put it into its place.
+///
+/// A receiver that was restarted under way is called again with growing gaps, for as long as the settings say, and gets all
+/// from the beginning; each loss is told to `lost`. A stream cannot be read again: there the loss is the end.
 pub fn send(
     source: Source,
     to: SocketAddr,
     settings: &Settings,
     interrupted: &AtomicBool,
     mut progress: impl FnMut(Progress),
+    mut lost: impl FnMut(&TransferError),
 ) -> Result<Sent, TransferError> {
     settings.check(to)?;
+    let clock = Clock::start();
+    let (mut source, mut gap) = (source, FIRST_RETRY);
+    // The time for retries counts from the loss, not from the beginning of a transfer of hours.
+    let mut until = None;
+    loop {
+        let again = source.again();
+        match (send_once(source, to, settings, interrupted, &mut progress), again) {
+            (Err(error @ TransferError::Ended { why: Closed::Reset, .. }), Some(again)) => {
+                let now = clock.now();
+                let until = *until.get_or_insert(now.after(settings.retry_for));
+                if now.after(gap) > until {
+                    return Err(error);
+                }
+                lost(&error);
+                wait(clock, gap, interrupted)?;
+                (source, gap) = (again, gap.times(2).min(LONGEST_RETRY));
+            }
+            (sent, _) => return sent,
+        }
+    }
+}
+
+/// Waits, unless it is interrupted.
+fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), TransferError> {
+    let until = clock.now().after(time);
+    while clock.now() < until {
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
+        std::thread::sleep(MAX_SLEEP);
+    }
+    Ok(())
+}
+
+fn send_once(
+    source: Source,
+    to: SocketAddr,
+    settings: &Settings,
+    interrupted: &AtomicBool,
+    progress: &mut impl FnMut(Progress),
+) -> Result<Sent, TransferError> {
     let socket_error = |error| TransferError::Socket { address: to, error };
     let mut driver = settings.driver_to::<SenderApplication>(to)?;
     let announcement = announce(&source, settings, to)?;

@@ -54,6 +54,8 @@ pub struct Settings {
     pub offload: bool,
     /// How long a sender waits for an answer to its request. Default 10 s.
     pub connect_timeout: Span,
+    /// For how long a sender calls a receiver that was restarted, after which it sends all again. Default 60 s.
+    pub retry_for: Span,
     /// Silence after which the peer is given up. Default 30 s.
     pub idle_timeout: Span,
 }
@@ -70,6 +72,7 @@ impl Default for Settings {
             bind: None,
             offload: true,
             connect_timeout: Span::from_secs(10),
+            retry_for: Span::from_secs(60),
             idle_timeout: Span::from_secs(30),
         }
     }

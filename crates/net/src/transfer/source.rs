@@ -113,6 +113,19 @@ impl Source {
         &self.skipped
     }
 
+    /// The same once more, unless it can be read only once.
+    pub(super) fn again(&self) -> Option<Self> {
+        let content = match &self.content {
+            Content::File { file, bytes, modified } => {
+                Content::File { file: file.try_clone().ok()?, bytes: *bytes, modified: *modified }
+            }
+            Content::Zeros(bytes) => Content::Zeros(*bytes),
+            Content::ZerosFor(time) => Content::ZerosFor(*time),
+            Content::Pieces(_) => return None,
+        };
+        Some(Self { kind: self.kind, name: self.name.clone(), path: self.path.clone(), skipped: Vec::new(), content })
+    }
+
     /// Its bytes, if they are known.
     pub fn bytes(&self) -> Option<u64> {
         match self.content {

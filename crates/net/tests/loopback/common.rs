@@ -87,7 +87,7 @@ pub(crate) fn transfer_of(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let receiving = scope.spawn(|| receiver.receive(target, &stop, |_| {}));
-        let sent = send(source, to, sender, &NEVER, |_| {});
+        let sent = send(source, to, sender, &NEVER, |_| {}, |_| {});
         // A receiver that nobody got through to waits for others.
         stop.store(
             matches!(sent, Err(TransferError::Ended { .. } | TransferError::NoAnswer { .. })),

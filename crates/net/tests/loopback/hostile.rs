@@ -40,7 +40,7 @@ fn hostile_datagrams_are_counted_and_dropped() {
         let relaying = scope.spawn(|| relay.run(&stop));
         let target = Target::File(copy.clone());
         let receiving = scope.spawn(move || receiver.receive(&target, &crate::common::NEVER, |_| {}));
-        let sent = send(Source::open(&path).unwrap(), way, &settings(), &crate::common::NEVER, |_| {}).unwrap();
+        let sent = send(Source::open(&path).unwrap(), way, &settings(), &crate::common::NEVER, |_| {}, |_| {}).unwrap();
         stop.store(true, Ordering::Relaxed);
         relaying.join().unwrap();
         (sent, receiving.join().unwrap().unwrap())
@@ -143,7 +143,7 @@ fn lying_streams_are_refused_and_leave_nothing() {
         let into = directory.path().join("into");
         std::fs::create_dir(&into).unwrap();
         std::fs::write(into.join("old"), "what was there").unwrap();
-        let receiver = Receiver::bind(loopback(), settings()).unwrap();
+        let receiver = Receiver::bind(loopback(), Settings { overwrite: true, ..settings() }).unwrap();
         let (to, stop) = (receiver.address(), AtomicBool::new(false));
         let error = thread::scope(|scope| {
             scope.spawn(|| send_forged(announced.encode(), forged, to, &stop));
@@ -195,8 +195,9 @@ fn half_open_handshakes_do_not_stop_a_transfer() {
     let to = receiver.address();
     let mut results = Vec::new();
     thread::scope(|scope| {
-        let sending = scope
-            .spawn(|| send(Source::stream(Until(&FLOODED), "flood"), to, &settings, &crate::common::NEVER, |_| {}));
+        let sending = scope.spawn(|| {
+            send(Source::stream(Until(&FLOODED), "flood"), to, &settings, &crate::common::NEVER, |_| {}, |_| {})
+        });
         scope.spawn(|| {
             let socket = stranger();
             for number in 0..HELLOS {
@@ -204,7 +205,7 @@ fn half_open_handshakes_do_not_stop_a_transfer() {
                 let hello = [&[0x51, 0x20, 1, 0][..], &number.to_be_bytes(), &[9; 8], &[0; 24]].concat();
                 socket.send_to(&hello, to).unwrap();
                 if number == HELLOS / 2 {
-                    let late = send(Source::zeros(1 << 20), to, &settings, &crate::common::NEVER, |_| {});
+                    let late = send(Source::zeros(1 << 20), to, &settings, &crate::common::NEVER, |_| {}, |_| {});
                     assert_eq!(late.unwrap().bytes, 1 << 20);
                 }
             }
@@ -416,7 +417,7 @@ proptest! {
             thread::scope(|scope| {
                 let sending = scope.spawn(|| {
                     let settings: Settings = by(transport);
-                    let result = send(Source::zeros(1 << 20), to, &settings, &stop, |_| {});
+                    let result = send(Source::zeros(1 << 20), to, &settings, &stop, |_| {}, |_| {});
                     over.store(true, Ordering::Relaxed);
                     result
                 });
@@ -515,8 +516,9 @@ fn who_acknowledges_ahead_is_left() {
         let mut driver = Driver::new(Socket::bind(loopback()).unwrap(), Endpoint::new(keys, [1; 32]), Clock::start());
         let to = driver.local_address().unwrap();
         let error = thread::scope(|scope| {
-            let sending = scope
-                .spawn(|| send(Source::zeros(100 << 20), to, &settings, &crate::common::NEVER, |_| {}).unwrap_err());
+            let sending = scope.spawn(|| {
+                send(Source::zeros(100 << 20), to, &settings, &crate::common::NEVER, |_| {}, |_| {}).unwrap_err()
+            });
             let mut liar = Liar { protocol: transport.protocol(), over: false };
             while !liar.over {
                 driver.run_once(&mut liar, Duration::from_millis(10)).unwrap();

@@ -96,7 +96,8 @@ fn other_packet_sizes_and_ipv6_work() {
             let to = receiver.address();
             thread::scope(|scope| {
                 let receiving = scope.spawn(|| receiver.receive(&Target::Discard, &crate::common::NEVER, |_| {}));
-                let sent = send(Source::open(&path).unwrap(), to, &settings, &crate::common::NEVER, |_| {}).unwrap();
+                let sent =
+                    send(Source::open(&path).unwrap(), to, &settings, &crate::common::NEVER, |_| {}, |_| {}).unwrap();
                 let received = receiving.join().unwrap().unwrap();
                 assert_eq!((received.hash, received.path), (sent.hash, None), "mtu {mtu}");
             });
@@ -366,7 +367,9 @@ fn a_receiver_takes_as_many_as_it_says() {
     thread::scope(|scope| {
         let senders: Vec<_> = (0..3)
             .map(|_| {
-                scope.spawn(move || send(Source::zeros(MB as u64), to, &settings(), &crate::common::NEVER, |_| {}))
+                scope.spawn(move || {
+                    send(Source::zeros(MB as u64), to, &settings(), &crate::common::NEVER, |_| {}, |_| {})
+                })
             })
             .collect();
         let each = |received: Result<pliant_net::transfer::Received, _>| names.push(received.unwrap().from);
@@ -402,7 +405,7 @@ fn interruption_leaves_nothing() {
         });
         let target = Target::Directory(into.clone());
         let receiving = scope.spawn(move || receiver.receive(&target, &crate::common::NEVER, |_| {}));
-        let sent = send(Source::open(&path).unwrap(), way, &settings(), flag, |_| {});
+        let sent = send(Source::open(&path).unwrap(), way, &settings(), flag, |_| {}, |_| {});
         assert!(matches!(sent, Err(TransferError::Interrupted)), "{sent:?}");
         assert!(error(receiving.join().unwrap()).ends_with("closed by the peer: interrupted"));
         stop.store(true, Ordering::Relaxed);
@@ -422,7 +425,7 @@ fn mistakes_are_refused_at_once() {
     let path = write_file(directory.path(), "source", 10);
     let far = "192.0.2.1:7410".parse().unwrap();
     let sending =
-        |to, settings| error(send(Source::open(&path).unwrap(), to, &settings, &crate::common::NEVER, |_| {}));
+        |to, settings| error(send(Source::open(&path).unwrap(), to, &settings, &crate::common::NEVER, |_| {}, |_| {}));
     assert!(sending(far, settings()).contains("192.0.2.1:7410 is not a loopback address"));
     let near = crate::common::loopback();
     let with = |flow: FlowSettings| Settings { flow, ..settings() };
@@ -442,9 +445,14 @@ fn mistakes_are_refused_at_once() {
     }
     let stream = Source::stream(std::io::empty(), "stdin");
     let partial = contract(SocketTransport::Atp, 0.9, 1.0);
-    assert!(error(send(stream, near, &partial, &crate::common::NEVER, |_| {})).contains("stdin: a stream of unknown"));
+    assert!(
+        error(send(stream, near, &partial, &crate::common::NEVER, |_| {}, |_| {}))
+            .contains("stdin: a stream of unknown")
+    );
     let tree = Source::open(directory.path()).unwrap();
-    assert!(error(send(tree, near, &partial, &crate::common::NEVER, |_| {})).contains("a directory cannot arrive"));
+    assert!(
+        error(send(tree, near, &partial, &crate::common::NEVER, |_| {}, |_| {})).contains("a directory cannot arrive")
+    );
     assert!(error(Source::open(&directory.path().join("none"))).contains("none: No such file"));
     assert!(error(Source::open(std::path::Path::new("/dev/null"))).contains("neither a regular file nor a directory"));
     assert!(error(Receiver::bind(far, settings())).contains("is not a loopback address"));
