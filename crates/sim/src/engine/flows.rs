@@ -9,7 +9,7 @@ use pliant_proto::transport::{Statistics, Transport, WindowState};
 
 use super::messages::FlowMessages;
 use super::objects::PushFlow;
-use crate::results::{FlowEnd, FlowRow};
+use crate::results::{FlowEnd, FlowRow, ObjectPart};
 use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
@@ -31,15 +31,6 @@ pub struct Opened<T> {
     pub push: Option<PushFlow>,
     /// Whether its packets keep to one path though others do not.
     pub pinned: bool,
-}
-
-/// What a flow has of an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ObjectPart {
-    /// Number of the object within the flow's group.
-    pub number: u64,
-    /// Whether the flow's bytes are all those of the object, which its flows share.
-    pub shares: bool,
 }
 
 impl<T> Opened<T> {

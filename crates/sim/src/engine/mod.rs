@@ -14,18 +14,20 @@ mod objects;
 mod oracle;
 mod outlet;
 mod schedule;
+mod setup;
 
-pub use flows::{ObjectPart, Open, Opened};
+pub use flows::{Open, Opened};
 pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
 pub use network::flow_path;
 pub use objects::{HighWeight, Mail, Objects, PushFlow};
+pub use setup::{PathChoice, Setup};
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
+use pliant_proto::switch::Link;
 use pliant_proto::switch::queue::{Admission, Occupancy, QueueCounters};
-use pliant_proto::switch::{Link, QueuePlan};
-use pliant_proto::time::{Instant, Span};
+use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyAnswer, Member};
 use pliant_proto::transport::near_opt::OracleAnswer;
 use pliant_proto::transport::push::{Outgoing, TaskId, ToReceiver};
@@ -33,50 +35,13 @@ use pliant_proto::transport::{Command, Transport, drain};
 
 use crate::recorder::Recorder;
 use crate::results::FlowRow;
-use crate::routing::Routing;
-use crate::topology::{LinkId, NodeId, Topology};
+use crate::topology::{LinkId, NodeId};
 use crate::traffic::FlowSpec;
 use flows::{Endpoint, Flows, Slot};
 use network::Network;
 use oracle::Oracle;
 use outlet::SimulatedHost;
 use schedule::{Schedule, kind};
-
-/// How a switch picks among equal-cost next hops.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum PathChoice {
-    /// By a symmetric hash of the flow: one path per flow, the same both ways.
-    #[default]
-    Ecmp,
-    /// At random for each packet.
-    SprayRandom,
-    /// In turn for each packet.
-    SprayRoundRobin,
-    /// In turn for each packet, in a fresh random order each time round (NDP, SIGCOMM 2017, section 3.1.1).
-    SprayPermutation,
-    /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
-    TwoPaths,
-}
-
-/// What a run is made of, beside its traffic and transports.
-pub struct Setup<'a> {
-    /// Nodes and links.
-    pub topology: &'a Topology,
-    /// Next hops.
-    pub routing: &'a Routing,
-    /// Queues of switch ports.
-    pub switch_plan: &'a QueuePlan,
-    /// Queues of host ports.
-    pub host_plan: &'a QueuePlan,
-    /// How switches pick among equal-cost next hops.
-    pub path_choice: PathChoice,
-    /// How often an oracle tells rates to the flows that ask for them, above zero. None is computed where none asks.
-    pub oracle_interval: Span,
-    /// Seed of every random stream.
-    pub seed: u64,
-    /// What links lose.
-    pub losses: &'a [LinkLoss],
-}
 
 /// What a run did, beside its flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -11,7 +11,7 @@ use super::attachments::Attachments;
 use super::hosts::Hosts;
 use super::losses::Losses;
 use super::schedule::{Schedule, kind};
-use super::{PathChoice, Setup};
+use super::setup::{PathChoice, Setup};
 use crate::routing::Routing;
 use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;

@@ -3,7 +3,6 @@
 //! The language is Rhai with two changes: `/` of whole numbers does not cut off, and a function that is not known is
 //! found before anything runs.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use rhai::packages::{
@@ -12,14 +11,12 @@ use rhai::packages::{
 use rhai::{Array, Dynamic, Engine, EvalAltResult, OptimizationLevel, ParseErrorType, Scope};
 
 use super::axes::Scalar;
-use super::measures;
-use super::runs::{Job, Plan};
+use super::context::{Context, Lacking, Source};
+use super::measures::{self, number};
+use super::runs::Plan;
 use super::spec::OverSeeds;
-use crate::results::RunResult;
 use crate::suggest;
 
-/// Results kept in memory at once, in bytes; others are read again when they are needed.
-const KEPT_BYTES: usize = 1 << 30;
 /// Steps of one expression: more is a slip.
 const MAX_OPERATIONS: u64 = 50_000_000;
 /// How deep expressions may be nested, outside and inside closures. The engine's defaults are half of it in debug builds.
@@ -62,22 +59,6 @@ pub(super) const LANGUAGE: [&str; 34] = [
     "to_string",
 ];
 
-/// A measure's failure, told to the engine.
-pub(super) type Failure = Box<EvalAltResult>;
-
-/// The data lack what is asked of them. In a check, whose data are made up, that says nothing.
-#[derive(Clone)]
-struct Lacking(String);
-
-/// A failure that depends on the data.
-#[allow(clippy::unnecessary_box_returns, reason = "the engine boxes its errors")]
-pub(super) fn lacking(why: impl Into<String>) -> Failure {
-    Box::new(EvalAltResult::ErrorRuntime(Dynamic::from(Lacking(why.into())), rhai::Position::NONE))
-}
-
-/// What a run yields, or why it cannot be had.
-pub(super) type Source<'s> = Box<dyn Fn(&Job) -> Result<RunResult, String> + 's>;
-
 /// What an expression yields.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Outcome {
@@ -91,64 +72,6 @@ pub(super) enum Outcome {
     Pairs(Vec<(f64, f64)>),
     /// Only the data could tell, and in a check there are none.
     Unknown,
-}
-
-/// The runs that expressions look at, and for which seeds.
-pub(super) struct Context {
-    pub(super) plan: Plan,
-    /// Runs are made up: only names and types are checked.
-    pub(super) is_check: bool,
-    source: Source<'static>,
-    kept: RefCell<Vec<(*const Job, Rc<RunResult>)>>,
-    bound: RefCell<Vec<(String, Scalar)>>,
-    seeds: RefCell<Vec<usize>>,
-    lower_bound: Cell<bool>,
-}
-
-impl Context {
-    /// The results of the run `point` for the seeds in question, one after the other.
-    pub(super) fn each_result(&self, point: usize, visit: &mut dyn FnMut(&RunResult)) -> Result<(), Failure> {
-        let seeds = self.seeds.borrow().clone();
-        for seed in seeds {
-            let job = &self.plan.points[point].jobs[seed];
-            visit(&*self.result(job)?);
-        }
-        Ok(())
-    }
-
-    fn result(&self, job: &Job) -> Result<Rc<RunResult>, Failure> {
-        let mut kept = self.kept.borrow_mut();
-        let key = std::ptr::from_ref(job);
-        if let Some(at) = kept.iter().position(|(other, _)| *other == key) {
-            let found = kept.remove(at);
-            kept.push(found);
-        } else {
-            let result = (self.source)(job).map_err(|why| Failure::from(why.as_str()))?;
-            kept.push((key, Rc::new(result)));
-            while kept.len() > 1 && kept.iter().map(|(_, result)| bytes(result)).sum::<usize>() > KEPT_BYTES {
-                kept.remove(0);
-            }
-        }
-        Ok(Rc::clone(&kept.last().expect("it was just put there").1))
-    }
-
-    /// A value that was just taken could be larger: flows were still under way.
-    pub(super) fn note_lower_bound(&self) {
-        self.lower_bound.set(true);
-    }
-
-    pub(super) fn point(&self, name: &str, named: &[(String, Scalar)]) -> Result<usize, Failure> {
-        self.plan.point(name, named, &self.bound.borrow()).map_err(|why| why.as_str().into())
-    }
-}
-
-fn bytes(result: &RunResult) -> usize {
-    size_of_val(&result.flows[..])
-        + size_of_val(&result.ports[..])
-        + size_of_val(&result.queue_samples[..])
-        + size_of_val(&result.throughput_samples[..])
-        + size_of_val(&result.reflex_samples[..])
-        + size_of_val(&result.window_samples[..])
 }
 
 /// Computes expressions of one experiment.
@@ -170,15 +93,7 @@ pub(super) struct Evaluated {
 
 impl Evaluator {
     pub(super) fn new(plan: Plan, parameters: &toml::Table, source: Source<'static>, is_check: bool) -> Self {
-        let context = Rc::new(Context {
-            plan,
-            is_check,
-            source,
-            kept: RefCell::default(),
-            bound: RefCell::default(),
-            seeds: RefCell::default(),
-            lower_bound: Cell::new(false),
-        });
+        let context = Rc::new(Context::new(plan, source, is_check));
         let constants = parameters.iter().map(|(name, value)| (name.clone(), dynamic(value))).collect();
         Self { engine: engine(&context), context, constants }
     }
@@ -195,24 +110,22 @@ impl Evaluator {
         bound: &[(String, Scalar)],
         x: Option<&Scalar>,
     ) -> Result<Evaluated, String> {
-        self.context.lower_bound.set(false);
-        *self.context.bound.borrow_mut() = bound.to_vec();
+        self.context.take_lower_bound();
         let all: Vec<usize> = (0..self.plan().seeds.len()).collect();
         let one = |seeds: &[usize]| {
-            *self.context.seeds.borrow_mut() = seeds.to_vec();
+            self.context.look_at(seeds, bound);
             let seed = if let [only] = seeds { Some(self.plan().seeds[*only]) } else { None };
             self.compute(text, bound, x, seed)
         };
         let pooled = over_seeds == OverSeeds::Pooled && !self.context.is_check;
         let by_seed = all.iter().filter(|_| !pooled).map(|&seed| one(&[seed])).collect::<Result<Vec<_>, _>>()?;
         let outcome = if pooled { one(&all)? } else { mean(&by_seed)? };
-        Ok(Evaluated { outcome, by_seed, lower_bound: self.context.lower_bound.get() })
+        Ok(Evaluated { outcome, by_seed, lower_bound: self.context.take_lower_bound() })
     }
 
     /// Computes `text` for the first seed alone.
     pub(super) fn evaluate_first(&self, text: &str) -> Result<Outcome, String> {
-        self.context.bound.borrow_mut().clear();
-        *self.context.seeds.borrow_mut() = vec![0];
+        self.context.look_at(&[0], &[]);
         self.compute(text, &[], None, self.plan().seeds.first().copied())
     }
 
@@ -342,15 +255,25 @@ fn explain(error: EvalAltResult) -> String {
             Err(value) => value.to_string(),
         },
         EvalAltResult::ErrorFunctionNotFound(signature, _) => {
-            format!("no function takes these: {}", signature.replace("rust::", "").replace(measures::TYPE_PREFIX, ""))
+            format!("no function takes these: {}", without_modules(signature))
         }
         other => other.to_string(),
     };
     text.replace('\n', " ")
 }
 
+/// Names of types without the modules that they are in.
+fn without_modules(mut signature: String) -> String {
+    while let Some(at) = signature.find("::") {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let start = signature[..at].rfind(|c| !is_word(c)).map_or(0, |before| before + 1);
+        signature.replace_range(start..at + 2, "");
+    }
+    signature
+}
+
 fn outcome(value: &Dynamic) -> Result<Outcome, String> {
-    if let Some(number) = measures::number(value) {
+    if let Some(number) = number(value) {
         return Ok(Outcome::Number(number));
     }
     if let Ok(truth) = value.as_bool() {
@@ -359,13 +282,13 @@ fn outcome(value: &Dynamic) -> Result<Outcome, String> {
     let kind = value.type_name();
     let refuse = || format!("gives {kind}, not a number, a list of numbers, or true or false");
     let items = value.read_lock::<Array>().ok_or_else(refuse)?;
-    if let Some(numbers) = items.iter().map(measures::number).collect() {
+    if let Some(numbers) = items.iter().map(number).collect() {
         return Ok(Outcome::List(numbers));
     }
     let pair = |item: &Dynamic| {
         let pair = item.read_lock::<Array>()?;
         let [x, y] = &pair[..] else { return None };
-        Some((measures::number(x)?, measures::number(y)?))
+        Some((number(x)?, number(y)?))
     };
     items.iter().map(pair).collect::<Option<Vec<_>>>().map(Outcome::Pairs).ok_or_else(refuse)
 }
@@ -401,4 +324,13 @@ fn mean(outcomes: &[Outcome]) -> Result<Outcome, String> {
 
 fn unlike() -> String {
     "gives different kinds of values for different seeds".to_owned()
+}
+
+/// The smallest and largest number of several seeds.
+pub(super) fn spread(by_seed: &[Outcome]) -> Option<(f64, f64)> {
+    let numbers =
+        by_seed.iter().map(|outcome| if let Outcome::Number(number) = outcome { Some(*number) } else { None });
+    let numbers = numbers.collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() > 1)?;
+    let ends = (f64::INFINITY, f64::NEG_INFINITY);
+    Some(numbers.into_iter().fold(ends, |(least, most), number| (least.min(number), most.max(number))))
 }

@@ -9,17 +9,21 @@
 mod axes;
 mod cache;
 mod claims;
+mod context;
 mod evaluate;
 mod library;
 mod made_up;
 mod measures;
 mod on_testbed;
+mod outcome;
 mod plots;
 mod record;
 mod runs;
+mod size;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -32,9 +36,11 @@ pub use cache::Cache;
 pub use claims::{Quantity, Verdict, print_number};
 pub use library::Library;
 pub use on_testbed::{TestbedRecord, TestbedRecords};
+pub use outcome::{ClaimOutcome, FigureOutcome, Sensitivity};
 pub use plots::{PlotData, PlotPoint, SeriesData};
 pub use record::{ClaimRecord, FigureRecord, Records, SensitivityRecord};
 pub use runs::Job;
+pub use size::Size;
 pub use spec::{PlotAxis, PlotKind};
 
 use crate::results::RunResult;
@@ -43,35 +49,10 @@ use crate::scenario::file::document::Document;
 use crate::suggest;
 use axes::Scalar;
 use claims::Claim;
-use evaluate::{Evaluated, Evaluator, Outcome, Source};
+use context::Source;
+use evaluate::{Evaluated, Evaluator, spread};
 use runs::Plan;
-use spec::{ClaimSpec, ExperimentSpec, SizeSpec};
-
-/// The two sizes of an experiment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Size {
-    /// Minutes for a whole paper.
-    Quick,
-    /// The paper's.
-    Full,
-}
-
-impl Size {
-    /// Its name in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Full => "full",
-        }
-    }
-
-    fn of(self, spec: &ExperimentSpec) -> &SizeSpec {
-        match self {
-            Self::Quick => &spec.quick,
-            Self::Full => &spec.full,
-        }
-    }
-}
+use spec::{ClaimSpec, ExperimentSpec};
 
 /// A figure at one size, read and checked.
 #[derive(Clone, Debug)]
@@ -88,69 +69,6 @@ pub struct Experiment {
     parameters: toml::Table,
     /// The runs that CI's claims need, if only these are held.
     for_ci: Option<BTreeSet<Arc<Job>>>,
-}
-
-/// What became of a figure.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FigureOutcome {
-    /// The paper's name.
-    pub paper: String,
-    /// The figure's name.
-    pub figure: String,
-    /// What it shows.
-    pub title: String,
-    /// The paper's section.
-    pub section: String,
-    /// The set-up.
-    pub setup: String,
-    /// What is smaller than in the paper.
-    pub scaled: Option<String>,
-    /// Number of seeds.
-    pub seeds: usize,
-    /// The claims, in the file's order.
-    pub claims: Vec<ClaimOutcome>,
-    /// The plots, in the file's order.
-    pub plots: Vec<PlotData>,
-}
-
-/// What became of a claim.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ClaimOutcome {
-    /// What the paper says.
-    pub claim: String,
-    /// The paper's value.
-    pub paper: Quantity,
-    /// Ours.
-    pub ours: Quantity,
-    /// Unit of both.
-    pub unit: String,
-    /// The smallest and largest of all seeds, of a number and more than one seed.
-    pub spread: Option<(f64, f64)>,
-    /// Whether flows still under way count with the time they have taken so far.
-    pub lower_bound: bool,
-    /// Whether they agree.
-    pub verdict: Verdict,
-    /// What is smaller than in the paper.
-    pub scaled: Option<String>,
-    /// Why ours differs, if it does and somebody knows.
-    pub why: Option<String>,
-    /// Whether CI holds it.
-    pub ci: bool,
-    /// Ours by values of settings that the paper leaves unsaid.
-    pub sensitivity: Vec<Sensitivity>,
-}
-
-/// Ours at one value of a setting.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Sensitivity {
-    /// The setting.
-    pub axis: String,
-    /// Its value.
-    pub value: String,
-    /// Ours there.
-    pub ours: Quantity,
-    /// Whether that is within the claim's tolerance.
-    pub agrees: bool,
 }
 
 impl Experiment {
@@ -344,13 +262,4 @@ impl Experiment {
             }
         }
     }
-}
-
-/// The smallest and largest number of several seeds.
-fn spread(by_seed: &[Outcome]) -> Option<(f64, f64)> {
-    let numbers =
-        by_seed.iter().map(|outcome| if let Outcome::Number(number) = outcome { Some(*number) } else { None });
-    let numbers = numbers.collect::<Option<Vec<f64>>>().filter(|numbers| numbers.len() > 1)?;
-    let ends = (f64::INFINITY, f64::NEG_INFINITY);
-    Some(numbers.into_iter().fold(ends, |(least, most), number| (least.min(number), most.max(number))))
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{self, TAKES_ALL, UNEXPLAINED, cell};
+use super::text::{self, TAKES_ALL, UNEXPLAINED, cell};
 use super::{Verdict, print_number};
 
 /// Everything recorded of testbeds.
@@ -93,7 +93,7 @@ impl TestbedRecords {
 
     /// The records as a file.
     pub fn to_json(&self) -> String {
-        record::to_json(self)
+        text::to_json(self)
     }
 
     /// Takes all claims of a scenario in place of those before.

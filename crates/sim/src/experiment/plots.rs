@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::axes::{Scalar, numbers_of};
-use super::evaluate::{Evaluated, Evaluator, Outcome};
+use super::evaluate::{Evaluated, Evaluator, Outcome, spread};
 use super::spec::{ExperimentSpec, OverSeeds, PlotAxis, PlotKind, PlotSpec, SeriesSpec};
 use crate::scenario::ScenarioError;
 use crate::scenario::file::document::Document;
@@ -164,7 +164,7 @@ impl Maker<'_> {
         let Evaluated { outcome, by_seed, .. } =
             self.evaluator.evaluate(text, self.over_seeds, bound, variable).map_err(refuse)?;
         match outcome {
-            Outcome::Number(y) => Ok(PlotPoint { x, y, spread: super::spread(&by_seed) }),
+            Outcome::Number(y) => Ok(PlotPoint { x, y, spread: spread(&by_seed) }),
             Outcome::Unknown => Ok(PlotPoint { x, y: f64::NAN, spread: None }),
             _ => Err(refuse("does not give a number".to_owned())),
         }

@@ -9,11 +9,9 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::on_testbed::TestbedRecords;
+use super::text::{TAKES_ALL, UNEXPLAINED, cell, to_json};
 use super::{ClaimOutcome, Experiment, FigureOutcome, Quantity, Size, Verdict};
 use crate::scenario::ScenarioError;
-
-/// What is said of a claim that differs and has no `why`.
-pub(super) const UNEXPLAINED: &str = "differs: not yet explained";
 
 /// Everything recorded.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -113,13 +111,6 @@ fn remark(verdict: Verdict, why: Option<&str>) -> String {
         (Verdict::Differs, None) => UNEXPLAINED.to_owned(),
         (verdict, _) => verdict.name().to_owned(),
     }
-}
-
-/// Records as a file.
-pub(super) fn to_json(records: &impl Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(records).expect("records are plain data");
-    text.push('\n');
-    text
 }
 
 impl Records {
@@ -232,8 +223,6 @@ impl Records {
     }
 }
 
-pub(super) const TAKES_ALL: &str = "a string takes all";
-
 /// What a figure's `section` says of claims that no paper makes.
 const BEYOND: &str = "beyond the paper";
 
@@ -289,9 +278,4 @@ fn figure_section(text: &mut String, paper: &str, figure: &str, size: &str, reco
             writeln!(text, "| {} | {} | {agrees} |", cell(&row.setting), cell(&row.ours)).expect(TAKES_ALL);
         }
     }
-}
-
-/// Text that may stand in a table's cell.
-pub(super) fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::Size;
 use super::axes::{Axis, Scalar};
 use super::library::Library;
+use super::size::Size;
 use super::spec::{AxisSpec, ExperimentSpec};
 use crate::run::group_infos;
 use crate::scenario::file::document::Document;

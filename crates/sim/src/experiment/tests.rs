@@ -143,7 +143,7 @@ fn a_figure_has_verdicts_and_plots() {
     assert_eq!((faster.verdict, &faster.scaled), (Verdict::Agrees, &None), "an empty `scaled` does not depend on size");
     assert_eq!((twice.verdict, twice.scaled.as_deref()), (Verdict::Scaled, Some("One seed, one size.")));
     assert_eq!(twice.sensitivity.iter().map(|row| row.value.as_str()).collect::<Vec<_>>(), ["one", "late"]);
-    assert_eq!(Quantity::of(&Outcome::Number(1.0)), Some(Quantity::Number(Some(1.0))));
+    assert_eq!(Quantity::of(&evaluate::Outcome::Number(1.0)), Some(Quantity::Number(Some(1.0))));
     assert_eq!((many.verdict, many.why.as_deref()), (Verdict::Differs, Some("there are only two")));
     let [by_size, distribution, time, bars] = &outcome.plots[..] else { panic!("four plots") };
     assert_eq!(by_size.series[0].points.len(), 1);
@@ -155,7 +155,7 @@ fn a_figure_has_verdicts_and_plots() {
 
     let full = load(FILE, Size::Full).unwrap().evaluate(simulate).unwrap();
     assert_eq!(full.claims[1].verdict, Verdict::Agrees);
-    assert_eq!(full.claims[2].remark(), record::UNEXPLAINED, "the reason is one of the quick size");
+    assert_eq!(full.claims[2].remark(), text::UNEXPLAINED, "the reason is one of the quick size");
     assert_eq!(full.plots[0].series[0].points.len(), 2);
     assert!(full.plots[0].series[0].points[0].spread.is_some(), "of two seeds");
     assert_eq!(full.plots[0].series[0].points[0].x, 0.0, "texts stand side by side");
@@ -381,7 +381,7 @@ fn every_key_is_documented() {
         keys(unknown().try_into::<ExperimentSpec>().unwrap_err()),
         keys(unknown().try_into::<spec::RunSpec>().unwrap_err()),
         keys(unknown().try_into::<spec::AxisSpec>().unwrap_err()),
-        keys(unknown().try_into::<SizeSpec>().unwrap_err()),
+        keys(unknown().try_into::<spec::SizeSpec>().unwrap_err()),
         keys(unknown().try_into::<ClaimSpec>().unwrap_err()),
         keys(unknown().try_into::<spec::PlotSpec>().unwrap_err()),
         keys(unknown().try_into::<spec::SeriesSpec>().unwrap_err()),

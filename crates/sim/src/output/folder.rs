@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process;
 
-use super::OutputError;
+use super::error::OutputError;
 use super::files::{COMPARISON, SUMMARY, VERDICTS};
 
 /// Writes a folder at `target`: `fill` writes into a temporary folder beside it, which then takes its place. After an

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::figures::{Figure, axis, colour, layout, log_axis, short};
-use super::page::escape;
+use super::escape::escape;
+use super::figure::{Figure, axis, colour, layout, log_axis, short};
 use crate::results::comparison::ComparisonRow;
 
 /// A dot per variant: across, what the flexible group keeps; up, the 99th percentile of the other's completion times. `None`

@@ -7,7 +7,9 @@ use crate::experiment::{FigureOutcome, Size};
 use crate::results::RunResult;
 use crate::results::comparison::{ComparisonRow, Variant, compare};
 
+mod escape;
 mod exchange;
+mod figure;
 mod figures;
 mod measures;
 mod page;

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::figures::{Figure, colour, sections};
+use super::escape::escape;
+use super::figure::{Figure, colour};
+use super::figures::sections;
 use super::measures::{Better, Format, Measure, measures, number, print, unit_shown};
 use crate::results::comparison::{ComparisonRow, Variant, compare};
 use crate::results::statistics::{Distribution, Estimate, FlowStatistics};
@@ -25,22 +27,6 @@ const LEFT: &Column<PortRow> = PORTS.column("left_packets");
 
 /// Rows of the table of queues.
 const QUEUES_LISTED: usize = 10;
-
-/// `text` with everything that HTML could take for markup made harmless, inside elements and attributes.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
-}
 
 /// The whole page.
 pub(super) fn page(title: &str, variants: &[Variant<'_>], scenario_toml: &str) -> String {

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::figures::{Figure, axis, colour, layout, log_axis, short};
-use super::page::{escape, figure_card, html};
+use super::escape::escape;
+use super::figure::{Figure, axis, colour, layout, log_axis, short};
+use super::page::{figure_card, html};
 use super::series::MAX_POINTS;
 use crate::experiment::{
     ClaimOutcome, FigureOutcome, PlotAxis, PlotData, PlotKind, PlotPoint, SeriesData, Size, Verdict,

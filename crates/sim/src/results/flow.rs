@@ -3,9 +3,8 @@
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::Statistics;
 
+use super::flow_facts::{FlowState, MessageCounts, ObjectPart, Share};
 use super::table::{Access, Kind, Table, Value, columns, computed, group, place};
-use super::{FlowState, MessageCounts, Share};
-use crate::engine::ObjectPart;
 use crate::traffic::FlowSpec;
 
 const EVERY_FLOW: &str = "every flow";

@@ -3,221 +3,22 @@
 //! The columns of each kind of row are declared once, with their names, units and meanings: those of flows beside
 //! [`FlowRow`], the others in `tables`. Whatever reads or writes a row by column takes it from there.
 
-use pliant_proto::contract::reflex::Standing;
-use pliant_proto::switch::queue::{DropReason, Occupancy, QueueCounters, Tally};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::WindowState;
-use serde::{Deserialize, Serialize};
 
 pub mod comparison;
 mod flow;
+mod flow_facts;
 pub mod objects;
+mod rows;
 pub mod statistics;
 pub(crate) mod table;
 mod tables;
 
 pub(crate) use flow::FLOWS;
 pub use flow::{FlowEnd, FlowRow};
+pub use flow_facts::{FlowState, MessageCounts, ObjectPart, Share};
+pub use rows::{GroupInfo, PortRow, QueueSample, ReflexSample, ThroughputSample, WindowSample};
 pub(crate) use tables::{OBJECTS, PORTS, QUEUE_SERIES, REFLEX_SERIES, THROUGHPUT_SERIES, WINDOW_SERIES};
-
-/// How a flow stood when the run ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-pub enum FlowState {
-    /// The receiver has every byte it needs.
-    Completed,
-    /// The flow is still under way.
-    #[default]
-    Unfinished,
-    /// The sender is done, bytes were lost, and the transport repairs nothing (UDP).
-    SentWithLoss,
-    /// The flow has no end. It ran as long as the run did.
-    RanToEnd,
-}
-
-impl FlowState {
-    /// Every state.
-    pub const ALL: [Self; 4] = [Self::Completed, Self::Unfinished, Self::SentWithLoss, Self::RanToEnd];
-
-    /// The state of a flow with an end, by whether everything it needs has arrived and whether its sender is done.
-    pub const fn of(all_arrived: bool, sender_finished: bool) -> Self {
-        match (all_arrived, sender_finished) {
-            (true, _) => Self::Completed,
-            (false, true) => Self::SentWithLoss,
-            (false, false) => Self::Unfinished,
-        }
-    }
-
-    /// Its name in tables and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Unfinished => "unfinished",
-            Self::SentWithLoss => "sent_with_loss",
-            Self::RanToEnd => "ran_to_end",
-        }
-    }
-
-    /// The state with this [`name`](Self::name).
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
-}
-
-/// How many messages a flow had, and how many of them arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct MessageCounts {
-    /// Messages of the flow; of a flow without an end, those handed over.
-    pub total: u32,
-    /// Messages that must arrive under the contract of the flow.
-    pub needed: u32,
-    /// Messages that arrived whole.
-    pub delivered: u32,
-}
-
-/// A share of a fair rate, or none. It takes half the memory of an `Option`; every flow has several.
-#[derive(Clone, Copy, Debug)]
-pub struct Share(f64);
-
-impl Default for Share {
-    /// [`NONE`](Self::NONE).
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl Share {
-    /// No share is known.
-    pub const NONE: Self = Self(f64::NAN);
-
-    /// The share, which must be a number.
-    pub fn new(share: Option<f64>) -> Self {
-        assert!(share.is_none_or(|share| !share.is_nan()), "a share is a number");
-        share.map_or(Self::NONE, Self)
-    }
-
-    /// The share, if there is one.
-    pub fn get(self) -> Option<f64> {
-        (!self.0.is_nan()).then_some(self.0)
-    }
-}
-
-impl PartialEq for Share {
-    fn eq(&self, other: &Self) -> bool {
-        self.get() == other.get()
-    }
-}
-
-/// One queue of one port, with what it counted during the run.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortRow {
-    /// Index of the port, as in [`QueueSample::port`].
-    pub port: u32,
-    /// Index of the queue at its port, as in [`QueueSample::queue`].
-    pub queue: u8,
-    /// The port's name: `leaf 0 -> host 3`.
-    pub name: String,
-    /// The queue's name in the queue plan.
-    pub queue_name: String,
-    /// What it counted.
-    pub counters: QueueCounters,
-    /// What it still held at the end.
-    pub left: Occupancy,
-}
-
-impl PortRow {
-    /// Packets and bytes that left the queue for the wire.
-    pub fn dequeued(&self) -> Tally {
-        let admitted = self.counters.admitted;
-        Tally { packets: admitted.packets - u64::from(self.left.packets), bytes: admitted.bytes - self.left.bytes }
-    }
-
-    /// Packets and bytes refused for `reason`.
-    pub fn dropped(&self, reason: DropReason) -> Tally {
-        self.counters.dropped[reason as usize]
-    }
-
-    /// Packets refused for any reason.
-    pub fn dropped_packets(&self) -> u64 {
-        self.counters.dropped.iter().map(|tally| tally.packets).sum()
-    }
-}
-
-/// What one queue held at one moment. An empty queue has no sample.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QueueSample {
-    /// When.
-    pub at: Instant,
-    /// Index of the port.
-    pub port: u32,
-    /// Index of the queue at its port.
-    pub queue: u8,
-    /// Packets held.
-    pub packets: u32,
-    /// Bytes held.
-    pub bytes: u64,
-    /// Bytes of red packets among them, in a queue that limits red packets; 0 in others.
-    pub red_bytes: u64,
-}
-
-/// What one traffic group delivered since its last sample, or since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ThroughputSample {
-    /// End of the interval.
-    pub at: Instant,
-    /// Index of the traffic group.
-    pub group: u16,
-    /// Payload bytes delivered to receiving applications in the interval.
-    pub delivered_bytes: u64,
-    /// Payload bytes that arrived without a credit in the interval, of transports with credits.
-    pub reactive_bytes: u64,
-}
-
-/// How a flow under REFLEX stood when one of its intervals ended.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ReflexSample {
-    /// The flow's number, as in [`FlowRow::id`].
-    pub flow: u64,
-    /// Index of its traffic group.
-    pub group: u16,
-    /// How it stood.
-    pub standing: Standing,
-}
-
-impl ReflexSample {
-    /// The flow's rate during the interval, in bytes per second; zero for an interval of no time.
-    pub fn rate(&self) -> f64 {
-        let seconds = self.standing.interval.as_secs_f64();
-        if seconds > 0.0 { self.standing.acked_bytes as f64 / seconds } else { 0.0 }
-    }
-}
-
-/// How a sender's window stood at one moment.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct WindowSample {
-    /// When.
-    pub at: Instant,
-    /// The flow's number, as in [`FlowRow::id`].
-    pub flow: u64,
-    /// Index of its traffic group.
-    pub group: u16,
-    /// How it stood.
-    pub window: WindowState,
-}
-
-/// A traffic group, described in words.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct GroupInfo {
-    /// Its name in the scenario.
-    pub name: String,
-    /// Its transport.
-    pub transport: String,
-    /// Its traffic class or queue.
-    pub class: String,
-    /// Its service contract.
-    pub contract: String,
-    /// The least share of their fair rate that the contract grants its flows, in [0, 1].
-    pub min_share: f64,
-}
 
 /// Everything a run yields.
 #[derive(Clone, PartialEq, Debug)]

@@ -17,12 +17,12 @@ use pliant_proto::transport::any::{AnyTransport, Member, PlainTcp};
 use pliant_proto::transport::atp::LossBound;
 use pliant_proto::units::Rate;
 
-use crate::engine::{FlowMessages, ObjectPart, Opened, Outcome, PathChoice, Setup, Simulation};
+use crate::engine::{FlowMessages, Opened, Outcome, PathChoice, Setup, Simulation};
 use crate::families::{Endpoints, FlowEndpoints, RunSettings};
 use crate::oracle::fair_rates::Paths;
 use crate::oracle::ideal_fct::{Segmentation, ideal_fct};
 use crate::recorder::{NoRecorder, Recorder, SeriesRecorder};
-use crate::results::{FlowRow, FlowState, GroupInfo, PortRow, RunResult};
+use crate::results::{FlowRow, FlowState, GroupInfo, ObjectPart, PortRow, RunResult};
 use crate::scenario::{Group, Resolved};
 use crate::topology::{LinkId, NodeId};
 use crate::traffic::{FlowSpec, UNLIMITED_BYTES};

@@ -5,17 +5,20 @@ use std::ops::Range;
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 
-use super::hosts::no_host;
-use super::{Environment, Fabric, HostSet, TrafficError, TrafficGroup, UNLIMITED_BYTES};
-use crate::suggest;
-use crate::workload::{Distribution, Size, SizeRange};
+use super::environment::{Environment, Fabric};
+use super::error::TrafficError;
+use super::flow_spec::UNLIMITED_BYTES;
+use super::hosts::{HostSet, no_host};
+use crate::workload::{Distribution, Messages, PacketFormat, Size, SizeRange};
 
 /// One group in its surroundings.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
-    pub(super) group: &'a TrafficGroup<'a>,
-    /// All groups, this one among them.
-    pub(super) groups: &'a [TrafficGroup<'a>],
+    /// The group's name.
+    pub(super) name: &'a str,
+    /// How its transport cuts flows into packets.
+    pub(super) packets: PacketFormat,
+    pub(super) messages: Option<&'a Messages>,
     pub(super) environment: &'a Environment<'a>,
 }
 
@@ -25,26 +28,12 @@ impl<'a> Context<'a> {
     }
 
     pub(super) fn error(&self, key: &'static str, why: impl Into<String>) -> TrafficError {
-        TrafficError::Key { group: self.group.name.to_owned(), key, why: why.into() }
+        TrafficError::Key { group: self.name.to_owned(), key, why: why.into() }
     }
 
     /// The random stream of one of the group's choices, so that (say) another load leaves the pairs as they were.
     pub(super) fn stream(&self, choice: &str) -> Stream {
-        Stream::named(self.environment.seed, &format!("traffic.{}.{choice}", self.group.name))
-    }
-
-    /// Another group by its name, in the same surroundings.
-    pub(super) fn other(&self, key: &'static str, name: &str) -> Result<Context<'a>, TrafficError> {
-        let others = || self.groups.iter().filter(|group| group.name != self.group.name);
-        if let Some(group) = others().find(|group| group.name == name) {
-            return Ok(Context { group, ..*self });
-        }
-        let names: Vec<&str> = others().map(|group| group.name).collect();
-        let hint = match names[..] {
-            [] => ", there is none".to_owned(),
-            _ => suggest::hint(name, names.iter().copied()),
-        };
-        Err(self.error(key, format!("no other group is called \"{name}\"{hint}")))
+        Stream::named(self.environment.seed, &format!("traffic.{}.{choice}", self.name))
     }
 
     /// The hosts of a set; all hosts if the key is absent.
@@ -85,7 +74,7 @@ impl<'a> Context<'a> {
                 return Err(self.error(key, "messages.count decides the size of a flow"));
             }
             let placeholder = Size::Fixed((mean.round() as u64).clamp(1, UNLIMITED_BYTES));
-            let error = |source| TrafficError::Sizes { group: self.group.name.to_owned(), key: "size", source };
+            let error = |source| TrafficError::Sizes { group: self.name.to_owned(), key: "size", source };
             return placeholder.distribution(self.environment.directory).map_err(error);
         }
         let (key, size) = match (size, workload) {
@@ -95,12 +84,12 @@ impl<'a> Context<'a> {
             (Some(_), Some(_)) => return Err(self.error("size", "give either size or workload, not both")),
         };
         let sizes = size.distribution(self.environment.directory);
-        sizes.map_err(|source| TrafficError::Sizes { group: self.group.name.to_owned(), key, source })
+        sizes.map_err(|source| TrafficError::Sizes { group: self.name.to_owned(), key, source })
     }
 
     /// Mean payload bytes of a flow and mean bytes on the wire, if counted messages decide its size.
     pub(super) fn mean_flow_bytes(&self) -> Option<(f64, f64)> {
-        self.group.messages.and_then(|messages| messages.mean_flow_bytes(self.group.packets))
+        self.messages.and_then(|messages| messages.mean_flow_bytes(self.packets))
     }
 
     /// As [`Context::sizes`]; without either key flows have no end.

@@ -4,7 +4,9 @@ use pliant_proto::rng::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
-use super::{Arrival, Generator, HostSet, TrafficError, TrafficSpec};
+use super::error::TrafficError;
+use super::flow_spec::Arrival;
+use super::hosts::HostSet;
 
 /// Every flow of another group once more: at the same instant, of the same size, to the same destination, from another
 /// source. Neither of the two is ever cancelled.
@@ -20,34 +22,35 @@ pub struct DuplicatesSpec {
 
 /// The running generator: the other group's, a second time, with other sources.
 #[derive(Debug)]
-pub(super) struct Duplicates {
-    originals: Generator,
+pub(super) struct Duplicates<G> {
+    originals: G,
     sources: Vec<u32>,
     source_choice: Stream,
 }
 
-impl Duplicates {
-    pub(super) fn new(spec: &DuplicatesSpec, context: &Context<'_>) -> Result<Self, TrafficError> {
-        let originals = context.other("of", &spec.of)?;
-        if matches!(originals.group.spec, TrafficSpec::Duplicates(_)) {
-            return Err(context.error("of", format!("{} is itself a group of duplicates", spec.of)));
-        }
+impl<G: Iterator<Item = Arrival>> Duplicates<G> {
+    /// `originals` makes the generator of the group whose flows are sent again.
+    pub(super) fn new(
+        spec: &DuplicatesSpec,
+        context: &Context<'_>,
+        originals: impl Fn() -> Result<G, TrafficError>,
+    ) -> Result<Self, TrafficError> {
         let sources = context.hosts("sources", spec.sources.as_ref())?;
         // Three sources always leave one; fewer are looked at flow by flow.
         let without_other = |flow: &Arrival| !sources.iter().any(|&host| is_other(host, flow));
         if sources.len() < 3
-            && let Some(flow) = originals.generator()?.find(without_other)
+            && let Some(flow) = originals()?.find(without_other)
         {
             let (from, to) = (flow.source, flow.destination);
             return Err(
                 context.error("sources", format!("no host is left for a duplicate of a flow from {from} to {to}"))
             );
         }
-        Ok(Self { originals: originals.generator()?, sources, source_choice: context.stream("sources") })
+        Ok(Self { originals: originals()?, sources, source_choice: context.stream("sources") })
     }
 
-    pub(super) fn error(&self) -> Option<&TrafficError> {
-        self.originals.error()
+    pub(super) fn originals(&self) -> &G {
+        &self.originals
     }
 }
 
@@ -56,7 +59,7 @@ fn is_other(host: u32, flow: &Arrival) -> bool {
     host != flow.source && host != flow.destination
 }
 
-impl Iterator for Duplicates {
+impl<G: Iterator<Item = Arrival>> Iterator for Duplicates<G> {
     type Item = Arrival;
 
     fn next(&mut self) -> Option<Arrival> {

@@ -7,9 +7,12 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
+use super::error::TrafficError;
+use super::flow_spec::Arrival;
+use super::hosts::HostSet;
+use super::load::LoadCounts;
 use super::load::ROUNDING;
 use super::pairs::HostShares;
-use super::{Arrival, HostSet, LoadCounts, TrafficError};
 use crate::workload::{Distribution, SizeRange};
 
 /// Every period, `senders` hosts each start `flows_per_sender` flows to one receiver, all at the same instant or within
@@ -145,7 +148,7 @@ impl IncastSpec {
             return Err(context.error("load", format!("{load} is not above 0 and at most 1")));
         }
         let sizes = context.sizes(self.size, self.workload.as_deref())?;
-        let wire_bits = 8.0 * context.group.packets.mean_wire_bytes(&sizes);
+        let wire_bits = 8.0 * context.packets.mean_wire_bytes(&sizes);
         let bits = match self.load_counts {
             LoadCounts::Wire => wire_bits,
             LoadCounts::Payload => 8.0 * sizes.mean_bytes(),

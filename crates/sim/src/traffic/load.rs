@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
+use super::error::TrafficError;
 use super::pairs::{LinkShares, Pairs};
-use super::{PoissonSpec, TrafficError};
 use crate::workload::Distribution;
 
 /// Which links a load refers to.
@@ -37,10 +37,19 @@ pub enum LoadCounts {
 /// A load of exactly one may exceed it by rounding.
 pub(super) const ROUNDING: f64 = 1e-9;
 
+/// What a scenario says of a load.
+#[derive(Clone, Copy)]
+pub(super) struct LoadSpec {
+    pub(super) load: Option<f64>,
+    pub(super) rate_per_s: Option<f64>,
+    pub(super) load_on: LoadOn,
+    pub(super) load_counts: LoadCounts,
+}
+
 /// Arrivals per second that `rate_per_s` or `load` asks for.
 pub(super) fn arrivals_per_second(
     context: &Context<'_>,
-    spec: &PoissonSpec,
+    spec: &LoadSpec,
     pairs: &Pairs,
     sizes: &Distribution,
 ) -> Result<f64, TrafficError> {
@@ -58,14 +67,14 @@ pub(super) fn arrivals_per_second(
 
 fn from_load(
     context: &Context<'_>,
-    spec: &PoissonSpec,
+    spec: &LoadSpec,
     load: f64,
     pairs: &Pairs,
     sizes: &Distribution,
 ) -> Result<f64, TrafficError> {
     let fabric = context.fabric();
     let shares = pairs.link_shares();
-    let of_sizes = || (sizes.mean_bytes(), context.group.packets.mean_wire_bytes(sizes));
+    let of_sizes = || (sizes.mean_bytes(), context.packets.mean_wire_bytes(sizes));
     let (payload_bytes, wire_bytes) = context.mean_flow_bytes().unwrap_or_else(of_sizes);
     let wire_bits = 8.0 * wire_bytes;
     let bits = match spec.load_counts {

@@ -5,7 +5,8 @@ use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
-use super::{Arrival, TrafficError, UNLIMITED_BYTES};
+use super::error::TrafficError;
+use super::flow_spec::{Arrival, UNLIMITED_BYTES};
 
 /// A list of flows, in any order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

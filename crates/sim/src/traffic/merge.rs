@@ -6,7 +6,9 @@ use std::collections::binary_heap::PeekMut;
 
 use pliant_proto::time::Instant;
 
-use super::{Arrival, FlowSpec, Generator, TrafficError};
+use super::error::TrafficError;
+use super::flow_spec::{Arrival, FlowSpec};
+use super::generator::Generator;
 use crate::workload::Messages;
 
 /// The flows of all groups by (start, group, sequence). It holds one flow per group.

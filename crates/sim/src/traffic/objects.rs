@@ -10,9 +10,11 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
+use super::error::TrafficError;
+use super::flow_spec::Arrival;
+use super::hosts::HostSet;
 use super::incast::ReceiverOrder;
 use super::load::ROUNDING;
-use super::{Arrival, HostSet, TrafficError};
 use crate::workload::{Distribution, SizeRange};
 
 /// Most sources of an object.
@@ -80,7 +82,7 @@ impl ObjectsSpec {
 
     fn sizes(&self, context: &Context<'_>) -> Result<Distribution, TrafficError> {
         let sizes = context.sizes(self.size, self.workload.as_deref())?;
-        let error = |source| TrafficError::Sizes { group: context.group.name.to_owned(), key: "scaled_to", source };
+        let error = |source| TrafficError::Sizes { group: context.name.to_owned(), key: "scaled_to", source };
         self.scaled_to.map_or(Ok(sizes.clone()), |range| sizes.scaled_to(range.least(), range.most()).map_err(error))
     }
 }
@@ -135,7 +137,7 @@ impl ObjectsSpec {
             return Err(context.error("fanout", why));
         }
         let sizes = self.sizes(context)?;
-        let mean_wire_bytes = context.group.packets.mean_wire_bytes(&sizes);
+        let mean_wire_bytes = context.packets.mean_wire_bytes(&sizes);
         let per_s = self.per_second(context, [holders.len(), receivers.len()], mean_wire_bytes)?;
         let window = context.window(self.start, self.stop)?;
         Ok(ObjectRate { per_s, holders, receivers, mean_wire_bytes, window, sizes })

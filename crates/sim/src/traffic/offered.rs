@@ -3,10 +3,15 @@
 use std::ops::Range;
 
 use super::context::Context;
+use super::environment::Environment;
+use super::error::TrafficError;
+use super::groups::{GroupAmongOthers, each};
 use super::load::arrivals_per_second;
 use super::objects::ObjectRate;
 use super::pairs::Pairs;
-use super::{DestinationChoice, Environment, PoissonSpec, TrafficError, TrafficGroup, TrafficSpec};
+use super::periodic::DestinationChoice;
+use super::poisson::PoissonSpec;
+use super::spec::{TrafficGroup, TrafficSpec};
 use crate::workload::{Distribution, PacketFormat};
 
 /// Points at which a distribution is looked at to tell what part of its bytes a size limit keeps.
@@ -35,8 +40,8 @@ pub struct Offered {
 /// and traces have no mean.
 pub fn offered(groups: &[TrafficGroup<'_>], environment: &Environment<'_>) -> Result<Vec<Offered>, TrafficError> {
     let mut all = Vec::new();
-    for (number, context) in super::contexts(groups, environment).enumerate() {
-        if let Some((window, flow)) = context.mean_flow()? {
+    for (number, group) in each(groups, environment).enumerate() {
+        if let Some((window, flow)) = group.mean_flow()? {
             all.push(flow.offered(number as u16, window, &environment.fabric.racks));
         }
     }
@@ -87,55 +92,56 @@ impl MeanFlow {
     }
 }
 
-impl Context<'_> {
+impl GroupAmongOthers<'_> {
     fn mean_flow(&self) -> Result<Option<(Range<u64>, MeanFlow)>, TrafficError> {
-        let wire_bits = |sizes: &Distribution| 8.0 * self.group.packets.mean_wire_bytes(sizes);
+        let context = self.context();
+        let wire_bits = |sizes: &Distribution| 8.0 * context.packets.mean_wire_bytes(sizes);
         let mean = match self.group.spec {
-            TrafficSpec::Poisson(spec) => self.poisson_mean(spec, true)?,
+            TrafficSpec::Poisson(spec) => context.poisson_mean(spec, true)?,
             TrafficSpec::Remainder(spec) => {
-                let (whole, spec) = spec.whole(self)?;
-                whole.poisson_mean(spec, false)?
+                let (whole, spec) = self.whole(spec)?;
+                whole.context().poisson_mean(spec, false)?
             }
             TrafficSpec::Duplicates(spec) => {
-                let Some((window, originals)) = self.other("of", &spec.of)?.mean_flow()? else { return Ok(None) };
-                let sources = uniform(&self.hosts("sources", spec.sources.as_ref())?);
+                let Some((window, originals)) = self.duplicated(spec)?.mean_flow()? else { return Ok(None) };
+                let sources = uniform(&context.hosts("sources", spec.sources.as_ref())?);
                 (window, MeanFlow { sources, between_racks: None, ..originals })
             }
             TrafficSpec::Incast(spec) => {
-                let rounds = spec.rounds(self)?;
-                let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
+                let rounds = spec.rounds(&context)?;
+                let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
                 let (sources, destinations) = rounds.host_shares();
                 let bits = rounds.flows * wire_bits(&sizes);
-                let window = self.window(spec.start, spec.stop)?;
-                self.in_rounds(window, Some(rounds.period_ps), MeanFlow::new(bits, sources, destinations))
+                let window = context.window(spec.start, spec.stop)?;
+                context.in_rounds(window, Some(rounds.period_ps), MeanFlow::new(bits, sources, destinations))
             }
             TrafficSpec::Periodic(spec) => {
-                let sources = self.hosts("sources", spec.sources.as_ref())?;
-                let destinations = self.hosts("destinations", spec.destinations.as_ref())?;
-                let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
+                let sources = context.hosts("sources", spec.sources.as_ref())?;
+                let destinations = context.hosts("destinations", spec.destinations.as_ref())?;
+                let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
                 let bits = sources.len() as f64 * wire_bits(&sizes);
-                let period = spec.period.map(|period| self.period(period)).transpose()?;
+                let period = spec.period.map(|period| context.period(period)).transpose()?;
                 let destinations = match spec.destination_choice {
                     DestinationChoice::Random => uniform(&destinations),
                     DestinationChoice::Paired => paired(&sources, &destinations),
                 };
-                let window = self.window(spec.start, spec.stop)?;
-                self.in_rounds(window, period, MeanFlow::new(bits, uniform(&sources), destinations))
+                let window = context.window(spec.start, spec.stop)?;
+                context.in_rounds(window, period, MeanFlow::new(bits, uniform(&sources), destinations))
             }
             TrafficSpec::AllToAll(spec) => {
-                let period = spec.period.map(|period| self.period(period)).transpose()?;
-                let hosts = self.hosts("hosts", spec.hosts.as_ref())?;
-                let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
+                let period = spec.period.map(|period| context.period(period)).transpose()?;
+                let hosts = context.hosts("hosts", spec.hosts.as_ref())?;
+                let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
                 let flows = hosts.len() as f64 * (hosts.len() as f64 - 1.0);
-                let window = self.window(spec.start, spec.stop)?;
-                self.in_rounds(
+                let window = context.window(spec.start, spec.stop)?;
+                context.in_rounds(
                     window,
                     period,
                     MeanFlow::new(flows * wire_bits(&sizes), uniform(&hosts), uniform(&hosts)),
                 )
             }
             TrafficSpec::Objects(spec) => {
-                let ObjectRate { per_s, holders, receivers, mean_wire_bytes, window, .. } = spec.rate(self)?;
+                let ObjectRate { per_s, holders, receivers, mean_wire_bytes, window, .. } = spec.rate(&context)?;
                 // A limited number of objects is no steady load.
                 let Some(per_s) = per_s.filter(|_| spec.objects.is_none()) else { return Ok(None) };
                 (window, MeanFlow::new(8.0 * mean_wire_bytes * per_s, uniform(&holders), uniform(&receivers)))
@@ -144,7 +150,9 @@ impl Context<'_> {
         };
         Ok(Some(mean))
     }
+}
 
+impl Context<'_> {
     /// When and how much per second where `round` has the bits of each round, of which there is one per `period`, or one.
     fn in_rounds(&self, window: Range<u64>, period: Option<u64>, round: MeanFlow) -> (Range<u64>, MeanFlow) {
         if let Some(period) = period.filter(|&period| window.end - window.start > period) {
@@ -158,9 +166,9 @@ impl Context<'_> {
     fn poisson_mean(&self, spec: &PoissonSpec, kept: bool) -> Result<(Range<u64>, MeanFlow), TrafficError> {
         let pairs = Pairs::new(self, spec.sources.as_ref(), spec.destinations.as_ref(), spec.inter_rack)?;
         let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
-        let rate = arrivals_per_second(self, spec, &pairs, &sizes)?;
-        let bits = 8.0 * self.group.packets.mean_wire_bytes(&sizes);
-        let part = part_kept(&sizes, &spec.kept_sizes(), self.group.packets);
+        let rate = arrivals_per_second(self, &spec.load_spec(), &pairs, &sizes)?;
+        let bits = 8.0 * self.packets.mean_wire_bytes(&sizes);
+        let part = part_kept(&sizes, &spec.kept_sizes(), self.packets);
         let bits_per_s = rate * bits * if kept { part } else { 1.0 - part };
         let (sources, destinations) = pairs.host_shares();
         let between_racks = Some(pairs.link_shares().inter_rack);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use pliant_proto::rng::Stream;
 
 use super::context::Context;
-use super::{HostSet, TrafficError};
+use super::error::TrafficError;
+use super::hosts::HostSet;
 
 /// Uniform over all ordered pairs of a source and a different destination, of another rack if so asked.
 #[derive(Debug)]

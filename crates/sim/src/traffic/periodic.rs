@@ -5,7 +5,9 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
-use super::{Arrival, HostSet, TrafficError};
+use super::error::TrafficError;
+use super::flow_spec::Arrival;
+use super::hosts::HostSet;
 use crate::workload::{Distribution, SizeRange};
 
 /// Each source starts one flow, once or every period.

@@ -5,7 +5,9 @@ use pliant_proto::time::Span;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
-use super::{Arrival, HostSet, TrafficError};
+use super::error::TrafficError;
+use super::flow_spec::Arrival;
+use super::hosts::HostSet;
 use crate::workload::SizeRange;
 
 /// One flow from each host to its image under a random permutation without a fixed point, all at the same instant.

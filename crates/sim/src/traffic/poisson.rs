@@ -8,9 +8,12 @@ use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
-use super::load::arrivals_per_second;
+use super::error::TrafficError;
+use super::flow_spec::Arrival;
+use super::hosts::HostSet;
+use super::load::{LoadCounts, LoadOn};
+use super::load::{LoadSpec, arrivals_per_second};
 use super::pairs::Pairs;
-use super::{Arrival, HostSet, LoadCounts, LoadOn, TrafficError};
 use crate::workload::{Distribution, SizeRange};
 
 /// Flows arrive as one Poisson process; the pair of each is uniform over ordered pairs of different hosts.
@@ -60,6 +63,11 @@ pub struct PoissonSpec {
 }
 
 impl PoissonSpec {
+    pub(super) fn load_spec(&self) -> LoadSpec {
+        let Self { load, rate_per_s, load_on, load_counts, .. } = *self;
+        LoadSpec { load, rate_per_s, load_on, load_counts }
+    }
+
     /// Sizes that are kept after the load is computed.
     pub(super) fn kept_sizes(&self) -> Range<u64> {
         self.size_at_least.map_or(0, |size| size.0)..self.size_below.map_or(u64::MAX, |size| size.0)
@@ -90,7 +98,7 @@ impl Poisson {
         let window = context.window(spec.start, spec.stop)?;
         let pairs = Pairs::new(context, spec.sources.as_ref(), spec.destinations.as_ref(), spec.inter_rack)?;
         let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
-        let rate = arrivals_per_second(context, spec, &pairs, &sizes)?;
+        let rate = arrivals_per_second(context, &spec.load_spec(), &pairs, &sizes)?;
         let kept = spec.kept_sizes();
         if kept.is_empty() || kept.start > sizes.max_bytes() || kept.end <= sizes.quantile(0.0) {
             return Err(context.error("size_at_least", "no flow is of a size that is kept"));

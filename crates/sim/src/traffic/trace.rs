@@ -23,8 +23,9 @@ use pliant_proto::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
+use super::error::TrafficError;
+use super::flow_spec::{Arrival, FlowSpec, UNLIMITED_BYTES};
 use super::hosts::no_host;
-use super::{Arrival, FlowSpec, TrafficError, UNLIMITED_BYTES};
 use crate::suggest;
 
 const COLUMNS: [&str; 5] = ["start", "src", "dst", "bytes", "class"];
@@ -101,7 +102,7 @@ struct Rows {
 impl Rows {
     fn open(spec: &TraceSpec, context: &Context<'_>) -> Result<Self, TrafficError> {
         let window = context.window(spec.start, spec.stop)?;
-        let (group, path) = (context.group.name.to_owned(), spec.path.clone());
+        let (group, path) = (context.name.to_owned(), spec.path.clone());
         let file = match File::open(context.environment.directory.join(&path)) {
             Ok(file) => file,
             Err(source) => return Err(TrafficError::Unreadable { group, path, source }),

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use pliant_proto::time::Span;
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
-use super::{RunRef, Statistic, bytes, exact, number, seconds};
-use crate::experiment::evaluate::{Failure, lacking};
+use super::run_ref::RunRef;
+use super::values::{Statistic, bytes, exact, number, seconds};
+use crate::experiment::context::{Failure, lacking};
 use crate::results::statistics::{self, Estimate};
 use crate::results::{FLOWS, FlowRow, FlowState, RunResult};
 

@@ -3,8 +3,8 @@
 use rhai::{Array, Dynamic, Engine, ImmutableString, Map};
 
 use super::flows::numbers;
-use super::{number, seconds};
-use crate::experiment::evaluate::Failure;
+use super::values::{number, seconds};
+use crate::experiment::context::Failure;
 use crate::fluid::{Bottleneck, Flow, Model, Sample};
 use crate::suggest;
 

@@ -3,8 +3,8 @@
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
 use super::flows::numbers;
-use super::{Statistic, exact, number};
-use crate::experiment::evaluate::{Failure, lacking};
+use super::values::{Statistic, exact, number};
+use crate::experiment::context::{Failure, lacking};
 use crate::oracle::fairness;
 
 /// The numbers of a list that has some.

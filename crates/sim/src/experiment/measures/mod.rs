@@ -2,7 +2,7 @@
 //!
 //! A measure of one column is named where the column is declared (`results`). Every other measure is an entry of
 //! [`COMBINED`]: its name, and how the engine gets it. Measures of flows, queues and groups look at runs through
-//! [`flows::Flows`], [`queues::Queues`] and [`RunRef`], which know the run, the seeds and whether this is a check.
+//! [`flows::Flows`], [`queues::Queues`] and [`run_ref::RunRef`], which know the run, the seeds and whether this is a check.
 //! `docs/experiments.md` has a line for each measure; a test compares.
 
 mod flows;
@@ -11,24 +11,16 @@ mod lists;
 mod objects;
 mod queues;
 mod reflex;
+mod run_ref;
 mod sampled;
 mod throughput;
+mod values;
 mod windows;
 
-use std::rc::Rc;
+use rhai::Engine;
 
-use pliant_proto::time::Span;
-use pliant_proto::units::Bytes;
-use rhai::{Dynamic, Engine, ImmutableString, Map};
-
-use super::axes::Scalar;
-use super::evaluate::{Context, Failure};
-use crate::results::RunResult;
-use crate::results::statistics::{self, Estimate};
-use crate::suggest;
-
-/// What the names of our types begin with, which errors leave out.
-pub(super) const TYPE_PREFIX: &str = "pliant_sim::experiment::measures::";
+pub(super) use run_ref::register_run;
+pub(super) use values::number;
 
 /// A function of expressions.
 struct Measure {
@@ -116,141 +108,6 @@ const COMBINED: &[Measure] = &[
     Measure { name: "share_below", register: lists::register_share_below },
     Measure { name: "jain", register: lists::register_jain },
 ];
-
-/// A run, with every seed in question.
-#[derive(Clone)]
-pub(super) struct RunRef {
-    pub(super) context: Rc<Context>,
-    pub(super) point: usize,
-}
-
-impl RunRef {
-    /// Visits the result of each seed in question.
-    pub(super) fn each(&self, visit: &mut dyn FnMut(&RunResult)) -> Result<(), Failure> {
-        self.context.each_result(self.point, visit)
-    }
-
-    /// The index of a traffic group.
-    pub(super) fn group(&self, name: &str) -> Result<u16, Failure> {
-        let groups = &self.context.plan.points[self.point].groups;
-        let found = groups.iter().position(|group| group == name);
-        found.map(|index| index as u16).ok_or_else(|| suggest::unknown("traffic group", name, groups).as_str().into())
-    }
-
-    /// Payload bytes of a full packet.
-    pub(super) fn mss(&self) -> u64 {
-        u64::from(self.context.plan.points[self.point].mss)
-    }
-
-    pub(super) fn is_check(&self) -> bool {
-        self.context.is_check
-    }
-
-    pub(super) fn label(&self) -> String {
-        self.context.plan.label(self.point)
-    }
-}
-
-/// `run(NAME)`: the way to everything else.
-pub(super) fn register_run(engine: &mut Engine, context: &Rc<Context>) {
-    let find = |context: &Rc<Context>, name: &str, named: &[(String, Scalar)]| {
-        let point = context.point(name, named)?;
-        Ok::<_, Failure>(RunRef { context: Rc::clone(context), point })
-    };
-    let own = Rc::clone(context);
-    engine.register_fn("run", move |name: ImmutableString| find(&own, &name, &[]));
-    let own = Rc::clone(context);
-    engine.register_fn("run", move |name: ImmutableString, values: Map| {
-        let scalar =
-            |value: &Dynamic| number(value).map_or_else(|| Scalar::of_text(&value.to_string()), Scalar::Number);
-        let named: Vec<_> = values.iter().map(|(axis, value)| (axis.to_string(), scalar(value))).collect();
-        find(&own, &name, &named)
-    });
-}
-
-/// The number that `value` is.
-pub(super) fn number(value: &Dynamic) -> Option<f64> {
-    value.as_float().ok().or_else(|| value.as_int().ok().map(|number| number as f64))
-}
-
-/// A time: a text with its unit, or seconds.
-fn seconds(value: &Dynamic) -> Result<f64, Failure> {
-    quantity(value, |text| text.parse::<Span>().ok().map(Span::as_secs_f64), "a time such as \"5ms\", or seconds")
-}
-
-/// A size: a text with its unit, or bytes.
-fn bytes(value: &Dynamic) -> Result<f64, Failure> {
-    quantity(value, |text| text.parse::<Bytes>().ok().map(|bytes| bytes.0 as f64), "a size such as \"10kB\", or bytes")
-}
-
-fn quantity(value: &Dynamic, parse: fn(&str) -> Option<f64>, what: &str) -> Result<f64, Failure> {
-    let text = value.clone().into_string();
-    let found = number(value).or_else(|| parse(text.as_ref().ok()?));
-    found.ok_or_else(|| format!("`{value}` is not {what}").as_str().into())
-}
-
-/// What is taken of many values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Statistic {
-    Mean,
-    Min,
-    Max,
-    /// Standard deviation of the population.
-    Deviation,
-    /// In tenths of a percent, by nearest rank.
-    Permille(usize),
-}
-
-impl Statistic {
-    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
-        match text {
-            "mean" => return Ok(Self::Mean),
-            "min" => return Ok(Self::Min),
-            "max" => return Ok(Self::Max),
-            "std" => return Ok(Self::Deviation),
-            _ => {}
-        }
-        let percent = text.strip_prefix('p').and_then(|number| number.parse::<f64>().ok());
-        let permille =
-            percent.map(|percent| percent * 10.0).filter(|permille| (permille - permille.round()).abs() < 1e-9);
-        match permille.map(|permille| permille.round() as usize).filter(|permille| (1..=1000).contains(permille)) {
-            Some(permille) => Ok(Self::Permille(permille)),
-            None => Err(format!("`{text}` is no statistic: mean, min, max, std, or a percentile such as p99 or p99.9")
-                .as_str()
-                .into()),
-        }
-    }
-
-    /// The statistic of `values`, of which there is at least one.
-    pub(super) fn of(self, mut values: Vec<Estimate>) -> Estimate {
-        assert!(!values.is_empty(), "a statistic of something");
-        statistics::sort(&mut values);
-        match self {
-            Self::Min => values[0],
-            Self::Max => Estimate {
-                value: values[values.len() - 1].value,
-                lower_bound: values.iter().any(|value| value.lower_bound),
-            },
-            Self::Permille(permille) => statistics::permille(&values, permille),
-            Self::Mean => Estimate { value: mean(&values), lower_bound: values.iter().any(|value| value.lower_bound) },
-            Self::Deviation => {
-                let mean = mean(&values);
-                let squares = values.iter().map(|estimate| (estimate.value - mean).powi(2)).sum::<f64>();
-                // Of flows still under way nothing is known: neither a bound below nor one above.
-                let lower_bound = values.iter().any(|value| value.lower_bound);
-                Estimate { value: (squares / values.len() as f64).sqrt(), lower_bound }
-            }
-        }
-    }
-}
-
-fn mean(values: &[Estimate]) -> f64 {
-    values.iter().map(|estimate| estimate.value).sum::<f64>() / values.len() as f64
-}
-
-fn exact(value: f64) -> Estimate {
-    Estimate { value, lower_bound: false }
-}
 
 #[cfg(test)]
 mod tests;

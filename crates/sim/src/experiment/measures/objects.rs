@@ -3,8 +3,9 @@
 use pliant_proto::time::Span;
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
-use super::{RunRef, Statistic, exact};
-use crate::experiment::evaluate::{Failure, lacking};
+use super::run_ref::RunRef;
+use super::values::{Statistic, exact};
+use crate::experiment::context::{Failure, lacking};
 use crate::results::objects::ObjectRow;
 use crate::results::statistics::Estimate;
 use crate::results::{OBJECTS, RunResult};

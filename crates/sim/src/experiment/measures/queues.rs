@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use pliant_proto::time::Instant;
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
-use super::{RunRef, Statistic, exact};
-use crate::experiment::evaluate::{Failure, lacking};
+use super::run_ref::RunRef;
+use super::values::{Statistic, exact};
+use crate::experiment::context::{Failure, lacking};
 use crate::results::table::ColumnMeasure;
 use crate::results::{PORTS, PortRow, QUEUE_SERIES, QueueSample, RunResult};
 

@@ -3,8 +3,9 @@
 use pliant_proto::time::Instant;
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
-use super::{RunRef, seconds};
-use crate::experiment::evaluate::{Failure, lacking};
+use super::run_ref::RunRef;
+use super::values::seconds;
+use crate::experiment::context::{Failure, lacking};
 use crate::results::RunResult;
 use crate::results::table::Table;
 use crate::suggest;

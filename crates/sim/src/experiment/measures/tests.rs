@@ -5,6 +5,7 @@ use pliant_proto::time::{Instant, Span};
 
 use super::*;
 use crate::experiment::{ClaimOutcome, Experiment, Library, Quantity, Size};
+use crate::results::RunResult;
 use crate::results::{FlowRow, GroupInfo, PortRow, QueueSample, Share, ThroughputSample, samples};
 
 /// Two runs, `fast` and `slow`, with seeds 1 and 2. `slow` has twice the duration, by which the results tell them apart.

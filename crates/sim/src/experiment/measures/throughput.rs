@@ -2,8 +2,9 @@
 
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
-use super::{RunRef, seconds};
-use crate::experiment::evaluate::{Failure, lacking};
+use super::run_ref::RunRef;
+use super::values::seconds;
+use crate::experiment::context::{Failure, lacking};
 use crate::results::table::ColumnMeasure;
 use crate::results::{RunResult, THROUGHPUT_SERIES, ThroughputSample};
 

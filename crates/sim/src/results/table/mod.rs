@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use pliant_proto::contract::reflex::Phase;
 use pliant_proto::time::{Instant, Span};
 
-use super::{FlowState, GroupInfo, Share};
+use super::flow_facts::{FlowState, Share};
+use super::rows::GroupInfo;
 
 /// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

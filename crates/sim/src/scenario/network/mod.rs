@@ -1,6 +1,7 @@
 //! The network of a scenario: queues, marking, named plans, losses.
 
 pub(crate) mod disciplines;
+mod expansion;
 pub(crate) mod limit;
 pub(crate) mod losses;
 pub(crate) mod marking;

@@ -1,9 +1,12 @@
 mod trace;
 
 use pliant_proto::packet::WireFormat;
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::units::Rate;
 use proptest::prelude::*;
 
 use super::*;
+use crate::workload::PacketFormat;
 
 /// `racks` racks of `per_rack` hosts at 10 Gbit/s, uplinks oversubscribed by `oversubscription`.
 fn fabric(racks: u32, per_rack: u32, oversubscription: u64, duration: Span) -> Fabric {

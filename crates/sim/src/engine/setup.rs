@@ -1,0 +1,44 @@
+//! What a run is made of.
+
+use pliant_proto::switch::QueuePlan;
+use pliant_proto::time::Span;
+
+use super::losses::LinkLoss;
+use crate::routing::Routing;
+use crate::topology::Topology;
+
+/// How a switch picks among equal-cost next hops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PathChoice {
+    /// By a symmetric hash of the flow: one path per flow, the same both ways.
+    #[default]
+    Ecmp,
+    /// At random for each packet.
+    SprayRandom,
+    /// In turn for each packet.
+    SprayRoundRobin,
+    /// In turn for each packet, in a fresh random order each time round (NDP, SIGCOMM 2017, section 3.1.1).
+    SprayPermutation,
+    /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
+    TwoPaths,
+}
+
+/// What a run is made of, beside its traffic and transports.
+pub struct Setup<'a> {
+    /// Nodes and links.
+    pub topology: &'a Topology,
+    /// Next hops.
+    pub routing: &'a Routing,
+    /// Queues of switch ports.
+    pub switch_plan: &'a QueuePlan,
+    /// Queues of host ports.
+    pub host_plan: &'a QueuePlan,
+    /// How switches pick among equal-cost next hops.
+    pub path_choice: PathChoice,
+    /// How often an oracle tells rates to the flows that ask for them, above zero. None is computed where none asks.
+    pub oracle_interval: Span,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// What links lose.
+    pub losses: &'a [LinkLoss],
+}
