@@ -74,7 +74,7 @@ pub struct ThroughputSample {
 /// How a flow under REFLEX stood when one of its intervals ended.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ReflexSample {
-    /// The flow's number, as in [`FlowRow::id`].
+    /// The flow's number, as in [`FlowRow::id`](super::FlowRow::id).
     pub flow: u64,
     /// Index of its traffic group.
     pub group: u16,
@@ -95,7 +95,7 @@ impl ReflexSample {
 pub struct WindowSample {
     /// When.
     pub at: Instant,
-    /// The flow's number, as in [`FlowRow::id`].
+    /// The flow's number, as in [`FlowRow::id`](super::FlowRow::id).
     pub flow: u64,
     /// Index of its traffic group.
     pub group: u16,
