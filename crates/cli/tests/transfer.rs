@@ -574,6 +574,40 @@ fn a_file_is_fetched_though_a_source_is_killed() {
     receiver.child.kill().unwrap();
 }
 
+/// `offer` prints the hash of its content, by which `fetch --hash` chooses among sources that differ; without it two that
+/// differ are a tie, which names what each offers.
+#[test]
+fn sources_that_differ_are_chosen_by_hash() {
+    let (place, other) = (Place::new(MB), Place::new(2 * MB));
+    let key = ["--key", place.key.as_str()];
+    let mut offers = [&place, &other].map(|place| Receiver::offering(&place.file, &key));
+    let mut said = [String::new(), String::new()];
+    for (offer, said) in offers.iter_mut().zip(&mut said) {
+        offer.stderr.read_line(said).unwrap();
+    }
+    let [hash, other_hash] = said.each_ref().map(|line| line.trim().rsplit_once("blake3 ").unwrap().1);
+    assert_eq!(said[0], format!("offering file: {MB} bytes, blake3 {hash}\n"));
+    let copy = place.path("copy").display().to_string();
+    let fetch = |more: &[&str]| {
+        let [first, second] = offers.each_ref().map(|offer| offer.address.as_str());
+        run(&[&["fetch", first, second, "--into", &copy], &key[..], more].concat())
+    };
+    let tied = fetch(&[]);
+    assert_ends(&tied, 5, "the sources do not agree, so that none is believed; name a content by `--hash`");
+    assert!([hash, other_hash].iter().all(|hash| text(&tied.stderr).contains(hash)), "{}", text(&tied.stderr));
+    assert_ends(&fetch(&["--hash", "abc"]), 2, "it must be a BLAKE3 hash: 64 hexadecimal digits");
+    let chosen = fetch(&["--hash", hash, "--json"]);
+    assert!(chosen.status.success(), "{}", text(&chosen.stderr));
+    let lost = format!("lost: {} offers another content: {other_hash}; {hash} is fetched\n", offers[1].address);
+    assert_eq!(text(&chosen.stderr), lost);
+    let json: serde_json::Value = serde_json::from_slice(&chosen.stdout).unwrap();
+    assert_eq!(json["blake3"], hash);
+    assert!(std::fs::read(&copy).unwrap() == place.content);
+    for offer in offers {
+        offer.stop();
+    }
+}
+
 /// A fetch that is killed under way leaves its blocks; the next does not load them again, and the file is whole.
 #[test]
 fn a_killed_fetch_is_resumed() {

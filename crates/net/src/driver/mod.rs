@@ -106,6 +106,16 @@ impl<T: Member, A: Application> Driver<T, A> {
         self.tell(connection, Direction::Incoming, command);
     }
 
+    /// From now on a connection that stands receives by `transport`. Nothing happens if it is over.
+    pub fn receive_by(&mut self, connection: ConnectionId, transport: T) {
+        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
+            && session.connection == connection
+        {
+            session.receive_by(transport);
+            session.touch(&mut self.touched);
+        }
+    }
+
     /// Says a few bytes to a connection's peer with the next iteration; they may be lost.
     pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
         self.endpoint.notify(connection, content);
