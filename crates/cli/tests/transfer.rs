@@ -608,6 +608,32 @@ fn sources_that_differ_are_chosen_by_hash() {
     }
 }
 
+/// Packets that the link does not take end one fetch, with the reason on both sides. The offer goes on: the next receiver
+/// has the file.
+#[test]
+fn packets_that_do_not_fit_concern_one_receiver() {
+    let place = Place::new(3 * MB);
+    let script = "ip link set lo up mtu 1500 || exit 77
+        mkfifo said; \"$0\" offer file --plain --listen 127.0.0.1:7410 --count 1 2> said & exec 3< said
+        read listening <&3
+        \"$0\" fetch 127.0.0.1:7410 --plain --mtu 9000 --into large; echo \"$?\"
+        \"$0\" fetch 127.0.0.1:7410 --plain --into copy > fetched || { kill $!; exit 1; }
+        wait; cat <&3";
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net", "sh", "-c", script, env!("CARGO_BIN_EXE_pliant")]);
+    let Ok(output) = command.current_dir(place.folder.path()).output() else { return };
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    if output.status.code() == Some(77) || stderr.contains("unshare: ") {
+        eprintln!("skipped: no right to a network namespace");
+        return;
+    }
+    assert!(output.status.success(), "{stderr}");
+    let why = "packets of that size do not fit the link: use a smaller --mtu";
+    assert!(stderr.contains(&format!("error: 127.0.0.1:7410: closed by the peer: {why}")), "{stderr}");
+    assert!(stdout.starts_with("4\n") && stdout.contains(&format!("error: file: {why}")), "{stdout}");
+    assert!(std::fs::read(place.path("copy")).unwrap() == place.content && !place.path("large").exists());
+}
+
 /// A fetch that is killed under way leaves its blocks; the next does not load them again, and the file is whole.
 #[test]
 fn a_killed_fetch_is_resumed() {
