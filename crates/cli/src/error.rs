@@ -116,6 +116,8 @@ impl From<TransferError> for CliError {
             }
             TransferError::NotATransfer { .. }
             | TransferError::HashMismatch { .. }
+            | TransferError::OtherContent { .. }
+            | TransferError::NoMajority { .. }
             | TransferError::Differs { .. }
             | TransferError::Changed { .. }
             | TransferError::BoundMissed { .. } => return Self::WrongContent(text),

@@ -574,6 +574,66 @@ fn a_file_is_fetched_though_a_source_is_killed() {
     receiver.child.kill().unwrap();
 }
 
+/// `offer` prints the hash of its content, by which `fetch --hash` chooses among sources that differ; without it two that
+/// differ are a tie, which names what each offers.
+#[test]
+fn sources_that_differ_are_chosen_by_hash() {
+    let (place, other) = (Place::new(MB), Place::new(2 * MB));
+    let key = ["--key", place.key.as_str()];
+    let mut offers = [&place, &other].map(|place| Receiver::offering(&place.file, &key));
+    let mut said = [String::new(), String::new()];
+    for (offer, said) in offers.iter_mut().zip(&mut said) {
+        offer.stderr.read_line(said).unwrap();
+    }
+    let [hash, other_hash] = said.each_ref().map(|line| line.trim().rsplit_once("blake3 ").unwrap().1);
+    assert_eq!(said[0], format!("offering file: {MB} bytes, blake3 {hash}\n"));
+    let copy = place.path("copy").display().to_string();
+    let fetch = |more: &[&str]| {
+        let [first, second] = offers.each_ref().map(|offer| offer.address.as_str());
+        run(&[&["fetch", first, second, "--into", &copy], &key[..], more].concat())
+    };
+    let tied = fetch(&[]);
+    assert_ends(&tied, 5, "the sources do not agree, so that none is believed; name a content by `--hash`");
+    assert!([hash, other_hash].iter().all(|hash| text(&tied.stderr).contains(hash)), "{}", text(&tied.stderr));
+    assert_ends(&fetch(&["--hash", "abc"]), 2, "it must be a BLAKE3 hash: 64 hexadecimal digits");
+    let chosen = fetch(&["--hash", hash, "--json"]);
+    assert!(chosen.status.success(), "{}", text(&chosen.stderr));
+    let lost = format!("lost: {} offers another content: {other_hash}; {hash} is fetched\n", offers[1].address);
+    assert_eq!(text(&chosen.stderr), lost);
+    let json: serde_json::Value = serde_json::from_slice(&chosen.stdout).unwrap();
+    assert_eq!(json["blake3"], hash);
+    assert!(std::fs::read(&copy).unwrap() == place.content);
+    for offer in offers {
+        offer.stop();
+    }
+}
+
+/// Packets that the link does not take end one fetch, with the reason on both sides. The offer goes on: the next receiver
+/// has the file.
+#[test]
+fn packets_that_do_not_fit_concern_one_receiver() {
+    let place = Place::new(3 * MB);
+    let script = "ip link set lo up mtu 1500 || exit 77
+        mkfifo said; \"$0\" offer file --plain --listen 127.0.0.1:7410 --count 1 2> said & exec 3< said
+        read listening <&3
+        \"$0\" fetch 127.0.0.1:7410 --plain --mtu 9000 --into large; echo \"$?\"
+        \"$0\" fetch 127.0.0.1:7410 --plain --into copy > fetched || { kill $!; exit 1; }
+        wait; cat <&3";
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net", "sh", "-c", script, env!("CARGO_BIN_EXE_pliant")]);
+    let Ok(output) = command.current_dir(place.folder.path()).output() else { return };
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    if output.status.code() == Some(77) || stderr.contains("unshare: ") {
+        eprintln!("skipped: no right to a network namespace");
+        return;
+    }
+    assert!(output.status.success(), "{stderr}");
+    let why = "packets of that size do not fit the link: use a smaller --mtu";
+    assert!(stderr.contains(&format!("error: 127.0.0.1:7410: closed by the peer: {why}")), "{stderr}");
+    assert!(stdout.starts_with("4\n") && stdout.contains(&format!("error: file: {why}")), "{stdout}");
+    assert!(std::fs::read(place.path("copy")).unwrap() == place.content && !place.path("large").exists());
+}
+
 /// A fetch that is killed under way leaves its blocks; the next does not load them again, and the file is whole.
 #[test]
 fn a_killed_fetch_is_resumed() {

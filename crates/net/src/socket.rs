@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, SockaddrIn6, sendmsg};
@@ -36,6 +37,8 @@ pub struct Socket {
     max_segments: AtomicUsize,
     /// Sends that failed for their destination.
     unsent: AtomicU64,
+    /// Where a datagram went that was too large for the interface.
+    too_large: Mutex<Option<SocketAddr>>,
     waker: Option<PollWaker>,
 }
 
@@ -82,6 +85,7 @@ impl Socket {
             state,
             max_segments,
             unsent: AtomicU64::new(0),
+            too_large: Mutex::new(None),
             waker: None,
             buffers: std::array::from_fn(|_| vec![0; RECEIVE_BUFFER_BYTES].into()),
             metas: [RecvMeta::default(); RECEIVE_BATCHES],
@@ -154,7 +158,7 @@ impl Socket {
             Err(error) if batch.segments > 1 && refuses_offload(&error) => {
                 let mut passed = false;
                 for bytes in bytes.chunks(batch.segment_bytes) {
-                    passed |= self.was_sent(self.send_bytes(to, batch.class, bytes, bytes.len()))?;
+                    passed |= self.was_sent(to, self.send_bytes(to, batch.class, bytes, bytes.len()))?;
                 }
                 // The interface cannot do it, whatever the kernel promised; or this destination takes nothing at all.
                 if passed {
@@ -162,7 +166,7 @@ impl Socket {
                 }
                 Ok(())
             }
-            result => self.was_sent(result).map(drop),
+            result => self.was_sent(to, result).map(drop),
         }
     }
 
@@ -171,14 +175,23 @@ impl Socket {
         self.unsent.load(Ordering::Relaxed)
     }
 
+    /// Where a datagram went, since the last call, that was larger than the interface takes. Path MTU discovery is off, so
+    /// that no message of a router can cause this.
+    pub fn take_too_large(&self) -> Option<SocketAddr> {
+        self.too_large.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Whether something was sent. What one destination does not take is a loss, as on the way: a stranger chooses where
     /// answers go. Only an error of the socket itself is one.
-    fn was_sent(&self, result: io::Result<()>) -> io::Result<bool> {
+    fn was_sent(&self, to: SocketAddr, result: io::Result<()>) -> io::Result<bool> {
         match result {
             Ok(()) => Ok(true),
             Err(error) if is_of_the_socket(&error) => Err(error),
-            Err(_) => {
+            Err(error) => {
                 self.unsent.fetch_add(1, Ordering::Relaxed);
+                if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) {
+                    *self.too_large.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+                }
                 Ok(false)
             }
         }

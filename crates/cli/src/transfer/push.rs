@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pliant_net::flow::{FlowSettings, SocketTransport};
-use pliant_net::transfer::{self, Fetched, Offer, Served, Settings, TransferError};
+use pliant_net::transfer::{self, Fetched, Hash, Offer, Offered, Served, Settings, TransferError};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::units::{Bytes, Rate};
@@ -32,10 +32,13 @@ Examples:
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 192.0.2.3:7410 --key lab.key     into this directory, under its name
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --into copy.bin --weight 4
   pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard --json | jq .sources
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --hash $(b3sum --no-names model.bin)
 
-Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. A source that is lost
-is told on stderr; the others go on. Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file,
-3 no source answers, 4 all sources were lost, 5 what arrived is not what was offered, 130 interrupted.";
+Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. Where sources offer
+different contents, the one that more than half of them offer is fetched, or the one with --hash. A source that is lost or
+left out is told on stderr; the others go on. Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a
+file, 3 no source answers, 4 all sources were lost, 5 what arrived is not what was offered, or the sources do not agree, 130
+interrupted.";
 
 /// Offers a file to all who `fetch` it.
 #[derive(Args)]
@@ -68,6 +71,10 @@ pub(crate) struct FetchArgs {
     /// A directory, or the file to write [default: the current directory]
     #[arg(long, value_name = "TARGET", conflicts_with = "discard")]
     into: Option<PathBuf>,
+    /// BLAKE3 hash of the content to fetch, as `pliant offer` and `b3sum` print it: sources that offer another are left out
+    /// [default: what more than half of the sources that answer offer]
+    #[arg(long, value_name = "HEX", value_parser = parse_hash)]
+    hash: Option<Hash>,
     /// Writes nothing, but checks the hash
     #[arg(long)]
     discard: bool,
@@ -89,6 +96,10 @@ pub(crate) struct FetchArgs {
     output: OutputArgs,
 }
 
+fn parse_hash(text: &str) -> Result<Hash, String> {
+    Hash::from_hex(text).map_err(|_| "it must be a BLAKE3 hash: 64 hexadecimal digits".to_owned())
+}
+
 /// The flow of either side.
 fn flow(weight: f64) -> FlowSettings {
     let transport = SocketTransport::Tcp(Algorithm::WeightedFair);
@@ -101,12 +112,13 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
     let offered = offer.offered();
     if !arguments.output.quiet {
         eprintln!("listening on {}", offer.address());
+        eprintln!("offering {}: {} bytes, blake3 {}", OneLine(&offered.name), offered.bytes, offered.hash);
     }
     let mut failed = None;
     let served = offer.serve((arguments.count > 0).then_some(arguments.count), interrupt::listen(""), |served| {
         let printed = match served {
             Ok(served) => {
-                let sent = OfferOutcome::new(&offered.name, &served);
+                let sent = OfferOutcome::new(&offered, &served);
                 print_result(&sent, || sent.line(), arguments.output.json)
             }
             Err(error) => {
@@ -132,8 +144,9 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let display = TransferProgress::new(&arguments.output);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
     let lost = |error: &TransferError| eprintln!("lost: {}", OneLine(error));
-    let fetched =
-        transfer::fetch(&arguments.sources, &target, &settings, interrupt::listen(kept), |p| display.show(p), lost);
+    let interrupt = interrupt::listen(kept);
+    let (sources, hash) = (&arguments.sources, arguments.hash);
+    let fetched = transfer::fetch(sources, hash, &target, &settings, interrupt, |p| display.show(p), lost);
     drop(display);
     match fetched {
         Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
@@ -150,6 +163,7 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
 struct OfferOutcome<'s> {
     direction: &'static str,
     file: &'s str,
+    blake3: String,
     peer: SocketAddr,
     /// Of symbols, those sent again included.
     bytes: u64,
@@ -161,11 +175,12 @@ struct OfferOutcome<'s> {
 }
 
 impl<'s> OfferOutcome<'s> {
-    fn new(file: &'s str, served: &Served) -> Self {
+    fn new(offered: &'s Offered, served: &Served) -> Self {
         let Served { to, elapsed, weight, ref statistics } = *served;
         Self {
             direction: "offered",
-            file,
+            file: &offered.name,
+            blake3: offered.hash.to_string(),
             peer: to,
             bytes: statistics.bytes_sent,
             elapsed_s: elapsed.as_secs_f64(),

@@ -31,6 +31,9 @@ use session::{Direction, of_number};
 /// What the peer is told when a session fails.
 const FAILED: u8 = 1;
 
+/// What both sides are told when packets do not fit the interface: without it they would wait for one another.
+const TOO_LARGE: &str = "packets of that size do not fit the link: use a smaller --mtu";
+
 /// What a driver asks whoever owns it.
 pub trait ConnectionHandler<T, A> {
     /// Somebody calls and says `opening`: what to answer, or why not. It may be asked more than once of one call, and of
@@ -104,6 +107,16 @@ impl<T: Member, A: Application> Driver<T, A> {
     /// Tells the incoming flow's transport something: that bytes were consumed.
     pub fn command_incoming(&mut self, connection: ConnectionId, command: Command<T::Answer>) {
         self.tell(connection, Direction::Incoming, command);
+    }
+
+    /// From now on a connection that stands receives by `transport`. Nothing happens if it is over.
+    pub fn receive_by(&mut self, connection: ConnectionId, transport: T) {
+        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
+            && session.connection == connection
+        {
+            session.receive_by(transport);
+            session.touch(&mut self.touched);
+        }
     }
 
     /// Says a few bytes to a connection's peer with the next iteration; they may be lost.
@@ -223,8 +236,13 @@ impl<T: Member, A: Application> Driver<T, A> {
         send(&self.socket, &mut self.outbox)
     }
 
-    /// Closes sessions whose application or socket has failed.
+    /// Closes sessions whose application or socket has failed, or whose packets are too large for the interface.
     fn close_failed(&mut self, handler: &mut impl ConnectionHandler<T, A>) -> io::Result<()> {
+        if let Some(peer) = self.socket.take_too_large() {
+            for session in self.sessions.iter_mut().flatten().filter(|session| session.peer() == peer) {
+                session.failure.get_or_insert_with(|| io::Error::other(TOO_LARGE));
+            }
+        }
         for index in 0..self.sessions.len() {
             let Some(failure) = self.sessions[index].as_mut().and_then(|session| session.failure.take()) else {
                 continue;

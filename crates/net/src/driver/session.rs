@@ -157,8 +157,12 @@ impl<T: Member, A: Application> Session<T, A> {
 
     /// Receives by `transport`.
     pub fn receiving(mut self, transport: T) -> Self {
-        self.incoming = Some(Flow::new(transport, None));
+        self.receive_by(transport);
         self
+    }
+
+    pub(super) fn receive_by(&mut self, transport: T) {
+        self.incoming = Some(Flow::new(transport, None));
     }
 
     /// Ends as soon as it stands, because of `error`.

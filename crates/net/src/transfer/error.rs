@@ -105,6 +105,26 @@ pub enum TransferError {
         /// Hash of what was sent.
         expected: blake3::Hash,
     },
+    /// A source offers another content than the one that is fetched.
+    #[error("{address} offers another content: {offered}; {taken} is fetched{}", by_votes(*.votes, *.answers))]
+    OtherContent {
+        /// The source.
+        address: SocketAddr,
+        /// BLAKE3 hash of what it offers.
+        offered: blake3::Hash,
+        /// BLAKE3 hash of what is fetched.
+        taken: blake3::Hash,
+        /// Sources that offer what is fetched; 0 if the user named its hash.
+        votes: usize,
+        /// Sources that answered.
+        answers: usize,
+    },
+    /// No content is offered by more than half of the sources that answered.
+    #[error("the sources do not agree, so that none is believed; name a content by `--hash`:{}", list(.offers))]
+    NoMajority {
+        /// Each source with the bytes and the BLAKE3 hash of what it offers.
+        offers: Vec<(SocketAddr, u64, blake3::Hash)>,
+    },
     /// Less arrived than the contract promises.
     #[error("{delivered} of {total} bytes of {name} arrived, less than its contract promises")]
     BoundMissed {
@@ -131,6 +151,15 @@ impl TransferError {
             why => Self::Ended { address, why },
         }
     }
+}
+
+fn by_votes(votes: usize, answers: usize) -> String {
+    if votes > 0 { format!(", which {votes} of {answers} sources offer") } else { String::new() }
+}
+
+fn list(offers: &[(SocketAddr, u64, blake3::Hash)]) -> String {
+    let each = offers.iter().map(|(address, bytes, hash)| format!(" {address} offers {hash} ({bytes} bytes)"));
+    each.collect::<Vec<_>>().join(",")
 }
 
 /// The same error once more.

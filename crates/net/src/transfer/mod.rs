@@ -27,6 +27,7 @@ mod verdict;
 mod whole;
 
 pub use announcement::{Announcement, Kind};
+pub use blake3::Hash;
 pub use error::TransferError;
 pub use output::Target;
 pub use progress::Progress;

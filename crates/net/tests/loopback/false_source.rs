@@ -92,7 +92,7 @@ fn fetched_from(mut liar: Liar) -> (String, usize) {
             }
         });
         let target = Target::Directory(directory.path().into());
-        let outcome = fetch(&[address], &target, &settings(), &NEVER, |_| {}, |_| {});
+        let outcome = fetch(&[address], None, &target, &settings(), &NEVER, |_| {}, |_| {});
         stop.store(true, Ordering::Relaxed);
         outcome
     });

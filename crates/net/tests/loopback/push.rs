@@ -63,7 +63,8 @@ impl Site {
             }
             let mut lost = Vec::new();
             let target = Target::Directory(self.target());
-            let fetched = fetch(&addresses, &target, settings, &NEVER, |_| {}, |error| lost.push(error.to_string()));
+            let fetched =
+                fetch(&addresses, None, &target, settings, &NEVER, |_| {}, |error| lost.push(error.to_string()));
             stop.store(true, Ordering::Relaxed);
             (fetched, lost)
         })
@@ -153,7 +154,8 @@ fn fetches_end_with_their_last_source() {
             stops[0].store(progress.done_bytes > 0, Ordering::Relaxed);
             stops[1].store(progress.done_bytes > MB as u64, Ordering::Relaxed);
         };
-        let fetched = fetch(&addresses, &target, &settings, &NEVER, progress, |error| lost.push(error.to_string()));
+        let fetched =
+            fetch(&addresses, None, &target, &settings, &NEVER, progress, |error| lost.push(error.to_string()));
         for stop in &stops {
             stop.store(true, Ordering::Relaxed);
         }
@@ -176,7 +178,7 @@ fn sources_follow_each_receivers_weight() {
     thread::scope(|scope| {
         for weight in [1.0, 4.0] {
             scope.spawn(move || {
-                let fetched = fetch(&[address], &Target::Discard, &weighted(weight), &NEVER, |_| {}, |_| {});
+                let fetched = fetch(&[address], None, &Target::Discard, &weighted(weight), &NEVER, |_| {}, |_| {});
                 assert_eq!(fetched.unwrap().hash, blake3::hash(&content(2 * MB)));
             });
         }
@@ -211,30 +213,58 @@ fn a_file_comes_whole_through_faults() {
     });
 }
 
-/// A source with another file is left out, by name; addresses that cannot go together, weights below theta's floor and
-/// sources that take files are refused.
+/// The majority decides what is fetched, and who offers something else is left out by name. Two that differ are a tie, which
+/// is an error that names both, until a hash decides; a hash that nobody offers is refused by name.
 #[test]
-fn sources_that_do_not_agree_are_told() {
+fn the_majority_or_a_hash_decides() {
     let (site, other) = (Site::new(MB), Site::new(MB + 1));
-    let settings = weighted(1.0);
+    let settings = encrypted(weighted(1.0));
     let offers = [&site, &site, &other]
         .map(|site| Offer::bind(crate::common::loopback(), &site.path, settings.clone()).unwrap());
     let addresses = offers.each_ref().map(Offer::address);
+    let (right, wrong) = (blake3::hash(&content(MB)), blake3::hash(&content(MB + 1)));
     let stop = AtomicBool::new(false);
     let target = Target::Directory(site.target());
+    let fetch = |addresses: &[SocketAddr], hash| {
+        let mut lost = Vec::new();
+        let fetched = fetch(addresses, hash, &target, &settings, &NEVER, |_| {}, |error| lost.push(error.to_string()));
+        (fetched.map(|fetched| fetched.hash).map_err(|error| error.to_string()), lost)
+    };
     thread::scope(|scope| {
         for offer in offers {
             scope.spawn(|| offer.serve(None, &stop, |_| {}));
         }
-        let mut lost = Vec::new();
-        let fetched = fetch(&addresses, &target, &settings, &NEVER, |_| {}, |error| lost.push(error.to_string()));
+        let (fetched, lost) = fetch(&addresses, None);
+        assert_eq!(fetched, Ok(right));
+        let [_, _, last] = addresses;
+        let named = format!("{last} offers another content: {wrong}; {right} is fetched, which 2 of 3 sources offer");
+        assert_eq!(lost, [named]);
+        intact(&site.target(), MB);
+
+        let (tied, _) = fetch(&addresses[1..], None);
+        let tied = tied.unwrap_err();
+        for (address, hash) in [(addresses[1], right), (last, wrong)] {
+            assert!(tied.contains("--hash") && tied.contains(&format!("{address} offers {hash}")), "{tied}");
+        }
+        for (hash, left_out, other) in [(wrong, addresses[1], right), (right, last, wrong)] {
+            let (fetched, lost) = fetch(&addresses[1..], Some(hash));
+            assert_eq!(fetched, Ok(hash));
+            assert_eq!(lost, [format!("{left_out} offers another content: {other}; {hash} is fetched")]);
+        }
+        let (fetched, lost) = fetch(&addresses, Some(blake3::hash(b"nobody has it")));
+        assert!(fetched.unwrap_err().contains("offers another content") && lost.len() == 3, "{lost:?}");
         stop.store(true, Ordering::Relaxed);
-        let fetched = fetched.unwrap();
-        assert!([MB as u64, MB as u64 + 1].contains(&fetched.bytes));
-        assert!(!lost.is_empty() && lost.iter().all(|why| why.contains("its file differs")), "{lost:?}");
     });
+}
+
+/// Addresses that cannot go together, weights below theta's floor and what is no file are refused.
+#[test]
+fn what_cannot_be_fetched_is_told() {
+    let (site, settings) = (Site::new(MB), weighted(1.0));
+    let target = Target::Directory(site.target());
+    let addresses = [SocketAddr::from(([127, 0, 0, 1], 9))];
     let refused = |addresses: &[SocketAddr], settings: &Settings| {
-        fetch(addresses, &target, settings, &NEVER, |_| {}, |_| {}).unwrap_err().to_string()
+        fetch(addresses, None, &target, settings, &NEVER, |_| {}, |_| {}).unwrap_err().to_string()
     };
     let six = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 1));
     assert_eq!(refused(&[], &settings), "there is no source");

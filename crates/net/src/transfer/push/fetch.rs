@@ -1,6 +1,7 @@
 //! The receiver of a file from many sources.
 
 use std::cell::RefCell;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,6 +14,7 @@ use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
+use super::agreement::{Agreement, Answer, Judgement};
 use super::message::{Offered, PushNotice, Request};
 use super::object::{FetchApplication, Object, SharedObject, open_sink};
 use crate::clock::Clock;
@@ -35,7 +37,7 @@ const TASK: TaskId = 1;
 /// What was fetched.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The name that the first source gave.
+    /// The name that most of its sources gave.
     pub name: String,
     /// Where it is now, unless it was discarded.
     pub path: Option<PathBuf>,
@@ -70,12 +72,17 @@ pub struct FromSource {
     pub lost: Option<String>,
 }
 
-/// Fetches the one file that all `sources` offer, with their weight (theta) that of the settings' contract and no more under
-/// way than the settings' receive buffer: that, against the rate times the round trip, bounds the rate of long paths, and
-/// against blocks of 2 MiB the symbols that are sent in vain where no switch marks. Sources that cannot be reached, are lost
-/// or offer another file than the first that answers are told to `lost`; it goes on as long as there is one.
+/// Fetches a file from those of `sources` that offer it, with their weight (theta) that of the settings' contract and no more
+/// under way than the settings' receive buffer: that, against the rate times the round trip, bounds the rate of long paths,
+/// and against blocks of 2 MiB the symbols that are sent in vain where no switch marks.
+///
+/// The file is the one with this BLAKE3 `hash`, or, without one, the one that more than half of the sources that answer
+/// offer; a tie is an error. It waits for all answers, but no longer than a second once more than half of all sources agree,
+/// or one source offers what has the hash. Sources that cannot be reached, are lost or offer another content are told to
+/// `lost`; it goes on as long as there is one.
 pub fn fetch(
     sources: &[SocketAddr],
+    hash: Option<blake3::Hash>,
     target: &Target,
     settings: &Settings,
     interrupted: &AtomicBool,
@@ -102,18 +109,19 @@ pub fn fetch(
     let request = request.encode();
     let call = |address| {
         let connection = driver.connect(address, &request).map_err(TransferError::Connect)?;
-        Ok(SourceConnection { address, connection, ended: None, told: false, left: None })
+        Ok(SourceConnection { address, connection, answer: None, joined: false, ended: None, told: false, left: None })
     };
     let calls = distinct.into_iter().map(call).collect::<Result<Vec<_>, TransferError>>()?;
     let mut handler = FetchHandler {
         target,
         config,
         clock: driver.clock(),
+        hash,
         calls,
+        agreement: Agreement::default(),
         controller: Controller::new(ControllerConfig::default()),
         weighting: Weighting::Fixed(settings.flow.contract.weight),
-        object: None,
-        empty: None,
+        stage: Stage::Asking,
         over: Vec::new(),
         failed: None,
     };
@@ -125,15 +133,19 @@ pub fn fetch(
             handler.close(&mut driver, close_code::INTERRUPTED, "interrupted").map_err(socket_error)?;
             return Err(TransferError::Interrupted);
         }
-        handler.count_losses(now, &mut lost);
-        if handler.advance(now, &mut driver) {
+        handler.count_losses(now);
+        let done = handler.advance(now, &mut driver).map_err(socket_error)?;
+        handler.tell_losses(&mut lost);
+        if done {
             break;
         }
         if let Some(error) = handler.problem() {
             handler.close(&mut driver, close_code::FAILED, "it cannot go on").map_err(socket_error)?;
             return Err(error);
         }
-        if let Some(object) = handler.object.as_ref().filter(|_| now.since(told_at) >= PROGRESS_INTERVAL) {
+        if let Stage::Fetching(object) = &handler.stage
+            && now.since(told_at) >= PROGRESS_INTERVAL
+        {
             told_at = now;
             let object = object.borrow();
             progress(Progress { done_bytes: object.bytes(), total_bytes: Some(object.offered.bytes), placing: false });
@@ -143,18 +155,18 @@ pub fn fetch(
     let refused = driver.refused();
     handler.close(&mut driver, close_code::DONE, "").map_err(socket_error)?;
     let sources = handler.calls.iter_mut().map(SourceConnection::outcome).collect();
-    let (offered, counts, kept, path) = match (handler.object, handler.empty) {
-        (Some(object), _) => {
+    let (offered, counts, kept, path) = match handler.stage {
+        Stage::Fetching(object) => {
             let object = Rc::into_inner(object).expect("no connection is left").into_inner();
             let (offered, counts, kept) = (object.offered.clone(), object.receiver.borrow().counts(), object.kept);
             (offered, counts, kept, object.commit()?)
         }
-        (None, Some(offered)) => {
+        Stage::Empty(offered) => {
             check_hash(&offered.name, blake3::hash(&[]), offered.hash)?;
             let path = open_sink(target, &offered)?.commit()?;
             (offered, ReceiverCounts::default(), 0, path)
         }
-        (None, None) => unreachable!("it ends with a file or an error"),
+        Stage::Asking => unreachable!("it ends with a file or an error"),
     };
     let Offered { bytes, hash, name } = offered;
     Ok(Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, refused })
@@ -167,6 +179,9 @@ type FetchSession = Session<AnyTransport, FetchApplication>;
 struct SourceConnection {
     address: SocketAddr,
     connection: ConnectionId,
+    /// What it offers, and whether it takes part in the fetch of that.
+    answer: Option<Offered>,
+    joined: bool,
     /// Why there is no connection any more, and whether the application knows.
     ended: Option<TransferError>,
     told: bool,
@@ -186,26 +201,39 @@ impl SourceConnection {
     }
 }
 
+/// How far a fetch is.
+enum Stage {
+    /// What the sources offer is not known of enough of them.
+    Asking,
+    /// The file comes in.
+    Fetching(SharedObject),
+    /// It has no bytes.
+    Empty(Offered),
+}
+
 /// The receiver's side of all connections, and the controller.
 struct FetchHandler<'a> {
     target: &'a Target,
     config: std::sync::Arc<PushConfig>,
     clock: Clock,
+    /// Of the content that the user wants, if they said.
+    hash: Option<blake3::Hash>,
     /// A source's number is its place here.
     calls: Vec<SourceConnection>,
+    agreement: Agreement,
     controller: Controller,
     weighting: Weighting,
-    /// What is fetched, once the first source has told.
-    object: Option<SharedObject>,
-    /// It has no bytes.
-    empty: Option<Offered>,
+    stage: Stage,
     over: Vec<(ConnectionId, Option<FetchSession>, Closed)>,
     failed: Option<TransferError>,
 }
 
+/// A driver of connections to sources.
+type FetchDriver = Driver<AnyTransport, FetchApplication>;
+
 impl FetchHandler<'_> {
     /// Forgets sources whose connections are over.
-    fn count_losses(&mut self, now: Instant, lost: &mut impl FnMut(&TransferError)) {
+    fn count_losses(&mut self, now: Instant) {
         for (connection, session, why) in std::mem::take(&mut self.over) {
             let Some(source) = self.calls.iter().position(|call| call.connection == connection) else { continue };
             let call = &mut self.calls[source];
@@ -213,6 +241,9 @@ impl FetchHandler<'_> {
             call.ended.get_or_insert(TransferError::ended(call.address, why));
             self.controller.remove_source(now, source as u64);
         }
+    }
+
+    fn tell_losses(&mut self, lost: &mut impl FnMut(&TransferError)) {
         for call in self.calls.iter_mut().filter(|call| !call.told) {
             if let Some(error) = &call.ended {
                 lost(error);
@@ -221,9 +252,104 @@ impl FetchHandler<'_> {
         }
     }
 
+    /// Goes on as far as what has come allows; true once everything is here.
+    fn advance(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<bool> {
+        if let Stage::Asking = self.stage {
+            self.agree(now, driver)?;
+        }
+        match &self.stage {
+            Stage::Asking => Ok(false),
+            Stage::Empty(_) => Ok(true),
+            Stage::Fetching(object) => {
+                let object = object.clone();
+                self.join(now, &object, driver);
+                Ok(self.control(now, &object, driver))
+            }
+        }
+    }
+
+    /// Begins to fetch what the sources agree on.
+    fn agree(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
+        let answers = self.calls.iter().map(|call| match (&call.answer, &call.ended) {
+            (_, Some(_)) => Answer::Out,
+            (Some(offered), None) => Answer::Offers(offered),
+            (None, None) => Answer::Pending,
+        });
+        match self.agreement.judge(now, self.hash.is_some(), answers) {
+            Judgement::Wait => {}
+            Judgement::Tie => {
+                let said = |call: &SourceConnection| {
+                    let offered = call.answer.as_ref().filter(|_| call.ended.is_none())?;
+                    Some((call.address, offered.bytes, offered.hash))
+                };
+                let offers = self.calls.iter().filter_map(said).collect();
+                self.failed = Some(TransferError::NoMajority { offers });
+            }
+            Judgement::Take(offered) => {
+                for source in 0..self.calls.len() {
+                    let why = self.other_content(&self.calls[source], &offered);
+                    if let Some(why) = why {
+                        self.close_one(source, why, driver)?;
+                    }
+                }
+                self.begin(offered);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a source is left out, if it offers something else.
+    fn other_content(&self, call: &SourceConnection, taken: &Offered) -> Option<TransferError> {
+        let said = call.answer.as_ref().filter(|said| call.ended.is_none() && !said.is_same(taken))?;
+        if said.hash == taken.hash {
+            let why = "it gives another size for the same content than most sources";
+            return Some(TransferError::NotATransfer { address: call.address, why });
+        }
+        let answers = || self.calls.iter().filter(|call| call.ended.is_none()).filter_map(|call| call.answer.as_ref());
+        let votes = if self.hash.is_some() { 0 } else { answers().filter(|said| said.is_same(taken)).count() };
+        let (offered, taken, answers) = (said.hash, taken.hash, answers().count());
+        Some(TransferError::OtherContent { address: call.address, offered, taken, votes, answers })
+    }
+
+    /// Makes ready for a content.
+    fn begin(&mut self, offered: Offered) {
+        if offered.bytes == 0 {
+            self.stage = Stage::Empty(offered);
+            return;
+        }
+        let Some(partition) = Partition::new(offered.bytes, self.config.symbol, self.config.block_symbols) else {
+            self.failed = Some(TransferError::Sources("the file has more blocks than can be counted"));
+            return;
+        };
+        let begun = open_sink(self.target, &offered)
+            .and_then(|sink| Object::begin(offered, self.config.clone(), partition, sink, self.clock));
+        match begun {
+            Ok(object) => {
+                self.controller.add_task(TASK, 0, partition.symbols(), self.config.slots, self.weighting);
+                self.stage = Stage::Fetching(Rc::new(RefCell::new(object)));
+            }
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    /// Lets sources that have answered take part.
+    fn join(&mut self, now: Instant, object: &SharedObject, driver: &mut FetchDriver) {
+        for (source, call) in self.calls.iter_mut().enumerate() {
+            if call.joined || call.answer.is_none() || call.ended.is_some() {
+                continue;
+            }
+            let Some(application) = driver.application(call.connection) else { continue };
+            application.object = Some(object.clone());
+            let receiver = object.borrow().receiver.clone();
+            let peer = receiver.borrow_mut().add_peer();
+            driver.receive_by(call.connection, PushPort::new(receiver, peer).into());
+            self.controller.add_source(now, TASK, Holding { source: source as u64, path: Vec::new() });
+            call.joined = true;
+        }
+    }
+
     /// Lets the controller act; true once everything is here.
-    fn advance(&mut self, now: Instant, driver: &mut Driver<AnyTransport, FetchApplication>) -> bool {
-        let Some(object) = &self.object else { return self.empty.is_some() };
+    fn control(&mut self, now: Instant, object: &SharedObject, driver: &mut FetchDriver) -> bool {
         let receiver = {
             let mut object = object.borrow_mut();
             let receiver = object.receiver.clone();
@@ -253,9 +379,20 @@ impl FetchHandler<'_> {
         false
     }
 
+    /// Leaves a source out, with `why`.
+    fn close_one(&mut self, source: usize, why: TransferError, driver: &mut FetchDriver) -> io::Result<()> {
+        let call = &mut self.calls[source];
+        call.left = driver.close(call.connection, close_code::FAILED, &why.to_string())?;
+        call.ended = Some(why);
+        Ok(())
+    }
+
     /// Why it cannot go on.
     fn problem(&mut self) -> Option<TransferError> {
-        let of_object = self.object.as_ref().and_then(|object| object.borrow_mut().problem.take());
+        let of_object = match &self.stage {
+            Stage::Fetching(object) => object.borrow_mut().problem.take(),
+            Stage::Asking | Stage::Empty(_) => None,
+        };
         let problem = self.failed.take().or(of_object);
         if problem.is_some() || self.calls.iter().any(|call| call.ended.is_none()) {
             return problem;
@@ -265,48 +402,35 @@ impl FetchHandler<'_> {
         last.max_by_key(|error| !matches!(error, TransferError::NoAnswer { .. }))
     }
 
-    fn close(
-        &mut self,
-        driver: &mut Driver<AnyTransport, FetchApplication>,
-        code: u8,
-        reason: &str,
-    ) -> std::io::Result<()> {
+    fn close(&mut self, driver: &mut FetchDriver, code: u8, reason: &str) -> io::Result<()> {
         for call in self.calls.iter_mut().filter(|call| call.ended.is_none()) {
             call.left = driver.close(call.connection, code, reason)?;
         }
         Ok(())
     }
 
-    /// What a source answers is the file, or ends its part in it.
-    fn answered(&mut self, source: usize, answer: &[u8]) -> Option<SharedObject> {
+    /// What a source answers, if it may be fetched.
+    fn answered(&mut self, source: usize, answer: &[u8]) -> Result<Offered, TransferError> {
         let address = self.calls[source].address;
-        let refuse = |why| Some(TransferError::NotATransfer { address, why });
-        let Some(offered) = Offered::decode(answer) else {
-            self.calls[source].ended = refuse("it does not answer as `pliant offer` does");
-            return None;
-        };
-        let known = self.object.as_ref().map(|object| object.borrow().offered.clone()).or(self.empty.clone());
-        if known.is_some_and(|known| !known.is_same(&offered)) {
-            self.calls[source].ended = refuse("its file differs from that of the first source that answered");
-            return None;
+        let refuse = |why| TransferError::NotATransfer { address, why };
+        let offered = Offered::decode(answer).ok_or_else(|| refuse("it does not answer as `pliant offer` does"))?;
+        if let Some(wanted) = self.hash.filter(|wanted| *wanted != offered.hash) {
+            let (offered, taken) = (offered.hash, wanted);
+            return Err(TransferError::OtherContent { address, offered, taken, votes: 0, answers: 0 });
         }
-        if self.object.is_some() {
-            return self.object.clone();
+        if offered.bytes > 0 && Partition::new(offered.bytes, self.config.symbol, self.config.block_symbols).is_none() {
+            return Err(refuse("it has more blocks than can be counted"));
         }
-        if offered.bytes == 0 {
-            self.empty = Some(offered);
-            return None;
+        Ok(offered)
+    }
+
+    /// What is fetched, once that is known.
+    fn taken(&self) -> Option<Offered> {
+        match &self.stage {
+            Stage::Asking => None,
+            Stage::Fetching(object) => Some(object.borrow().offered.clone()),
+            Stage::Empty(offered) => Some(offered.clone()),
         }
-        let Some(partition) = Partition::new(offered.bytes, self.config.symbol, self.config.block_symbols) else {
-            self.calls[source].ended = refuse("it has more blocks than can be counted");
-            return None;
-        };
-        let begun = open_sink(self.target, &offered)
-            .and_then(|sink| Object::begin(offered, self.config.clone(), partition, sink, self.clock));
-        let object = begun.map_err(|error| self.failed = Some(error)).ok()?;
-        self.controller.add_task(TASK, 0, partition.symbols(), self.config.slots, self.weighting);
-        self.object = Some(Rc::new(RefCell::new(object)));
-        self.object.clone()
     }
 }
 
@@ -315,14 +439,17 @@ impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
         Err("this side fetches".into())
     }
 
-    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<FetchSession> {
+    fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<FetchSession> {
         let Event::Connected { answer } = event else { return None };
         let source = self.calls.iter().position(|call| call.connection == connection)?;
-        let object = self.answered(source, &answer)?;
-        let receiver = object.borrow().receiver.clone();
-        let peer = receiver.borrow_mut().add_peer();
-        self.controller.add_source(now, TASK, Holding { source: source as u64, path: Vec::new() });
-        Some(Session::new(FetchApplication { object }).receiving(PushPort::new(receiver, peer).into()))
+        match self.answered(source, &answer) {
+            Ok(offered) => self.calls[source].answer = Some(offered),
+            Err(error) => self.calls[source].ended = Some(error),
+        }
+        let other = self.taken().and_then(|taken| self.other_content(&self.calls[source], &taken));
+        let call = &mut self.calls[source];
+        call.ended = call.ended.take().or(other);
+        call.ended.is_none().then(|| Session::new(FetchApplication { object: None }))
     }
 
     fn closed(&mut self, connection: ConnectionId, session: Option<FetchSession>, why: Closed) {

@@ -9,6 +9,7 @@
 //! a few more, and one block that is being decoded. A source holds the intermediate symbols of few blocks, for all its
 //! receivers together.
 
+mod agreement;
 mod checkpoint;
 mod coding;
 mod fetch;

@@ -216,7 +216,8 @@ pub(super) type SharedObject = Rc<RefCell<Object>>;
 
 /// What is at the end of one connection.
 pub(super) struct FetchApplication {
-    pub(super) object: SharedObject,
+    /// What is fetched, once that is known.
+    pub(super) object: Option<SharedObject>,
 }
 
 impl Application for FetchApplication {
@@ -225,17 +226,21 @@ impl Application for FetchApplication {
     }
 
     fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
-        match location {
-            PayloadLocation::Symbol { block, symbol } => self.object.borrow_mut().keep(block, symbol, payload),
+        match (location, &self.object) {
+            (PayloadLocation::Symbol { block, symbol }, Some(object)) => {
+                object.borrow_mut().keep(block, symbol, payload)
+            }
             _ => Ok(()),
         }
     }
 
     fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
-        match event {
-            Event::Ask(AnyRequest::Push(PushRequest::Decode { block })) => self.object.borrow_mut().decode(block),
-            Event::Ask(AnyRequest::Push(PushRequest::Controller(message))) => {
-                self.object.borrow_mut().mail.push(message);
+        match (event, &self.object) {
+            (Event::Ask(AnyRequest::Push(PushRequest::Decode { block })), Some(object)) => {
+                object.borrow_mut().decode(block)
+            }
+            (Event::Ask(AnyRequest::Push(PushRequest::Controller(message))), Some(object)) => {
+                object.borrow_mut().mail.push(message);
                 Ok(())
             }
             _ => Ok(()),
@@ -243,8 +248,9 @@ impl Application for FetchApplication {
     }
 
     fn notice(&mut self, content: &[u8]) {
-        if let Some(PushNotice::Accepted { slot, number }) = PushNotice::decode(content) {
-            self.object.borrow_mut().mail.push(ToController::Accepted { slot, number });
+        if let (Some(PushNotice::Accepted { slot, number }), Some(object)) = (PushNotice::decode(content), &self.object)
+        {
+            object.borrow_mut().mail.push(ToController::Accepted { slot, number });
         }
     }
 }

@@ -264,8 +264,8 @@ impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
         let Event::Accepted { from, opening } = event else { return None };
         let request = self.judge(from, &opening).ok()?;
         let Request { symbol, block_symbols, .. } = request;
-        // Who fetches nothing closes at once.
-        let partition = Partition::new(self.held.borrow().offered.bytes, symbol, block_symbols)?;
+        // Of an empty file nobody orders a symbol. Its receiver waits for other sources' answers, then closes.
+        let partition = Partition::new(self.held.borrow().offered.bytes.max(1), symbol, block_symbols)?;
         let flow = &self.settings.flow;
         let config = request.config(flow, self.settings.path_to(from)).ok()?;
         let outgoing = OfferApplication {
