@@ -14,7 +14,7 @@ use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
-use super::agreement::{Agreement, Answer, Judgement};
+use super::agreement::{Agreement, Judgement, Vote};
 use super::message::{Offered, PushNotice, Request};
 use super::object::{FetchApplication, Object, SharedObject, open_sink};
 use crate::clock::Clock;
@@ -271,9 +271,9 @@ impl FetchHandler<'_> {
     /// Begins to fetch what the sources agree on.
     fn agree(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
         let answers = self.calls.iter().map(|call| match (&call.answer, &call.ended) {
-            (_, Some(_)) => Answer::Out,
-            (Some(offered), None) => Answer::Offers(offered),
-            (None, None) => Answer::Pending,
+            (_, Some(_)) => Vote::Out,
+            (Some(offered), None) => Vote::Offers(offered),
+            (None, None) => Vote::Pending,
         });
         match self.agreement.judge(now, self.hash.is_some(), answers) {
             Judgement::Wait => {}
