@@ -8,9 +8,14 @@
 mod cells;
 mod frame;
 mod multiplexer;
+mod node;
+mod shared;
+mod stream;
 
 pub use frame::{MAX_HEADER_BYTES, StreamId};
 pub use multiplexer::{Multiplexer, MultiplexerConfig, ReadOutcome, StreamEvent, Violation, reset_code};
+pub use node::{BundleClass, BundleNode, BundleReport};
+pub use stream::{AcceptedStream, AcceptedStreams, BundleStream};
 
 #[cfg(test)]
 mod tests;

@@ -397,6 +397,11 @@ impl Multiplexer {
         (stream & 1 == 0) != self.config.calls
     }
 
+    /// Whether something waits to be framed that no call of [`write`](Self::write) has announced: windows and resets.
+    pub fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
     /// Frames what there is to send, as far as the transport has sent what was framed before; the bytes that are new to
     /// the transport.
     pub fn produce(&mut self) -> u64 {
