@@ -13,10 +13,12 @@ mod agreement;
 mod checkpoint;
 mod coding;
 mod fetch;
+mod hash_tree;
+mod inquiry;
 mod message;
 mod object;
 mod offer;
 
 pub use fetch::{Fetched, FromSource, fetch};
-pub use message::{Offered, PushNotice, Request};
+pub use message::{HashNotice, Offered, PageNumber, PushNotice, Request};
 pub use offer::{Offer, Served};
