@@ -32,7 +32,8 @@ Examples:
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 192.0.2.3:7410 --key lab.key     into this directory, under its name
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --into copy.bin --weight 4
   pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard --json | jq .sources
-  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --hash $(b3sum --no-names model.bin)
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key \
+      --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262     as `b3sum model.bin` prints it
 
 Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. Where sources offer
 different contents, the one that more than half of them offer is fetched, or the one with --hash. A source that is lost or

@@ -29,7 +29,7 @@ fn node(classes: &[&str]) -> (BundleNode, AcceptedStreams, SocketAddr) {
 }
 
 fn content(bytes: usize, of: u8) -> Vec<u8> {
-    (0..bytes).map(|byte| (byte * 31 >> 3) as u8 ^ of).collect()
+    (0..bytes).map(|byte| ((byte * 31) >> 3) as u8 ^ of).collect()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -42,7 +42,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn streams_share_a_bundle_and_carry_both_ways() {
     block_on(async {
         let (here, mut to_here, here_address) = node(&["bulk"]);
-        let (_there, mut accepted, there) = node(&["bulk"]);
+        let (that_node, mut accepted, there) = node(&["bulk"]);
         let mut opened = Vec::new();
         for number in 0..8u8 {
             let mut stream = here.open(there, "bulk", vec![number]).unwrap();
@@ -69,7 +69,7 @@ fn streams_share_a_bundle_and_carry_both_ways() {
         let reports = here.reports();
         assert_eq!((reports.len(), reports[0].open, reports[0].class.as_str()), (1, true, "bulk"));
         // And back, on the bundle that stands.
-        let mut back = _there.open(here_address, "bulk", b"back".to_vec()).unwrap();
+        let mut back = that_node.open(here_address, "bulk", b"back".to_vec()).unwrap();
         back.write_all(b"hello").await.unwrap();
         let AcceptedStream { header, mut stream, .. } = to_here.next().await;
         assert_eq!(header, b"back");
@@ -85,7 +85,7 @@ fn what_cannot_be_opened_is_told() {
     use std::io::ErrorKind;
     block_on(async {
         let (here, _streams, _) = node(&["bulk", "other"]);
-        let (_there, mut accepted, there) = node(&["bulk"]);
+        let (that_node, mut accepted, there) = node(&["bulk"]);
         assert_eq!(here.open(there, "none", Vec::new()).err().unwrap().kind(), ErrorKind::InvalidInput);
         let mut refused = here.open(there, "other", Vec::new()).unwrap();
         let error = refused.read(&mut [0]).await.unwrap_err();
@@ -106,7 +106,7 @@ fn what_cannot_be_opened_is_told() {
         // A node that ends takes its streams with it.
         let mut stream = here.open(there, "bulk", Vec::new()).unwrap();
         let taken = accepted.next().await;
-        drop(_there);
+        drop(that_node);
         assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
         drop(taken);
     });
@@ -133,7 +133,7 @@ fn a_stalled_stream_holds_up_no_other() {
             live.shutdown().await.unwrap();
         };
         let mut bytes = Vec::new();
-        let (_, read) = tokio::join!(sending, stream.read_to_end(&mut bytes));
+        let ((), read) = tokio::join!(sending, stream.read_to_end(&mut bytes));
         read.unwrap();
         assert!(bytes == content(5_000_000, 3));
     });

@@ -13,10 +13,13 @@ mod agreement;
 mod checkpoint;
 mod coding;
 mod fetch;
+mod hash_tree;
+mod inquiry;
 mod message;
 mod object;
 mod offer;
 
 pub use fetch::{Fetched, FromSource, fetch};
-pub use message::{Offered, PushNotice, Request};
+pub use hash_tree::PageNumber;
+pub use message::{HashNotice, Offered, PushNotice, Request};
 pub use offer::{Offer, Served};
