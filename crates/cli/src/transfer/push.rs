@@ -79,6 +79,9 @@ pub(crate) struct FetchArgs {
     /// Writes nothing, but checks the hash
     #[arg(long)]
     discard: bool,
+    /// Replaces a file that has the name which the sources give [default: the fetch fails]
+    #[arg(long)]
+    overwrite: bool,
     /// Weight of each flow (theta), at least 0.5: at weight 2 it takes twice the rate of one of weight 1
     #[arg(long, value_name = "W", default_value_t = 1.0, value_parser = flags::number("from 0.5", |weight| weight >= 0.5))]
     weight: f64,
@@ -140,7 +143,8 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
 pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
     let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
-    let settings = Settings { bind: arguments.bind, ..arguments.connection.settings(&flow)? };
+    let (bind, overwrite) = (arguments.bind, arguments.overwrite);
+    let settings = Settings { bind, overwrite, ..arguments.connection.settings(&flow)? };
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = TransferProgress::new(&arguments.output);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };

@@ -13,6 +13,7 @@ use blake3::hazmat::ChainingValue;
 use rustix::fs::{FlockOperation, flock};
 
 use super::hash_tree::{BLOCK_BYTES, blocks_of, value_of};
+use crate::transfer::output::{rename_new, sync_folder_of};
 
 /// Digits of the hash in names.
 const DIGITS: usize = 32;
@@ -85,8 +86,15 @@ impl Checkpoint {
     }
 
     /// Puts it into its place: on the disk before it takes the place of another.
-    pub(super) fn commit(mut self) -> Result<PathBuf, (PathBuf, io::Error)> {
-        let committed = self.part.sync_all().and_then(|()| std::fs::rename(&self.part_path, &self.path));
+    pub(super) fn commit(mut self, replaces: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
+        let rename = || {
+            if replaces {
+                std::fs::rename(&self.part_path, &self.path)
+            } else {
+                rename_new(&self.part_path, &self.path)
+            }
+        };
+        let committed = self.part.sync_all().and_then(|()| rename()).and_then(|()| sync_folder_of(&self.path));
         if let Err(error) = committed {
             return Err((self.path.clone(), error));
         }
@@ -159,7 +167,7 @@ mod tests {
             for block in content.chunks(BLOCK).skip(resumed) {
                 kept.write(block).unwrap();
             }
-            kept.commit().unwrap();
+            kept.commit(true).unwrap();
             prop_assert!(std::fs::read(&path).unwrap() == content);
             prop_assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
         }

@@ -121,6 +121,7 @@ pub fn fetch(
     let calls = distinct.into_iter().map(call).collect::<Result<Vec<_>, TransferError>>()?;
     let mut handler = FetchHandler {
         target,
+        overwrite: settings.overwrite,
         request,
         config,
         clock: driver.clock(),
@@ -174,7 +175,7 @@ pub fn fetch(
         }
         Stage::Empty(offered) => {
             check_hash(&offered.name, blake3::hash(&[]), offered.hash)?;
-            let path = open_sink(target, &offered)?.commit()?;
+            let path = open_sink(target, &offered, settings.overwrite)?.commit()?;
             (offered, ReceiverCounts::default(), 0, path)
         }
         Stage::Asking | Stage::Checking(_) => unreachable!("it ends with a file or an error"),
@@ -237,6 +238,7 @@ struct Checking {
 /// The receiver's side of all connections, and the controller.
 struct FetchHandler<'a> {
     target: &'a Target,
+    overwrite: bool,
     request: Request,
     config: std::sync::Arc<PushConfig>,
     clock: Clock,
@@ -451,7 +453,7 @@ impl FetchHandler<'_> {
             self.failed = Some(TransferError::Sources("the file has more blocks than can be counted"));
             return;
         };
-        let checked = open_sink(self.target, &offered).and_then(|mut sink| {
+        let checked = open_sink(self.target, &offered, self.overwrite).and_then(|mut sink| {
             let kept = sink.values(offered.bytes)?;
             let hashes = VerifiedHashes::new(offered.bytes, offered.hash);
             Ok(Checking { offered, partition, sink, hashes, kept })

@@ -23,29 +23,33 @@ use crate::driver::{Application, PayloadLocation};
 use crate::transfer::announcement::{Announcement, Kind};
 use crate::transfer::error::{TransferError, copy};
 use crate::transfer::missing::committed_whole;
-use crate::transfer::output::{Output, OutputError, Target, path_in};
+use crate::transfer::output::{Output, OutputError, Target, path_in, require_free};
 
 /// Where a file goes that is fetched.
 pub(super) enum Sink {
-    /// What is kept of it if it is cut off.
-    Resumable(Checkpoint),
+    /// What is kept of it if it is cut off, and whether it takes the place of a file that is there.
+    Resumable(Checkpoint, bool),
     /// Nowhere, or into a temporary file while another fetch keeps its blocks.
     Once(Output),
 }
 
 /// A file for what is offered.
-pub(super) fn open_sink(target: &Target, offered: &Offered) -> Result<Sink, TransferError> {
+pub(super) fn open_sink(target: &Target, offered: &Offered, overwrite: bool) -> Result<Sink, TransferError> {
     let (name, size) = (offered.name.clone(), Some(offered.bytes));
     let (kind, message_bytes) = (Kind::File, None);
     let file = Announcement { kind, name, size, partial: false, hashed: false, min_delivery: 1.0, message_bytes };
     let opened = || {
         if let Some(path) = path_in(target, &file)? {
+            let replaces = target.replaces(overwrite);
+            if !replaces {
+                require_free(&path)?;
+            }
             let kept = Checkpoint::open(&path, &offered.hash).map_err(|error| OutputError::File(path, error))?;
             if let Some(kept) = kept {
-                return Ok(Sink::Resumable(kept));
+                return Ok(Sink::Resumable(kept, replaces));
             }
         }
-        Output::open(target, &file, true).map(Sink::Once)
+        Output::open(target, &file, overwrite).map(Sink::Once)
     };
     opened().map_err(|error| match error {
         OutputError::Name => {
@@ -74,7 +78,7 @@ impl Sink {
         act: impl FnOnce(&mut Checkpoint) -> io::Result<T>,
     ) -> Result<T, TransferError> {
         match self {
-            Self::Resumable(kept) => {
+            Self::Resumable(kept, _) => {
                 act(kept).map_err(|error| TransferError::File { path: kept.path().to_owned(), error })
             }
             Self::Once(_) => Ok(otherwise),
@@ -83,11 +87,12 @@ impl Sink {
 
     /// Puts it into its place.
     pub(super) fn commit(self) -> Result<Option<PathBuf>, TransferError> {
-        let committed = match self {
-            Self::Resumable(kept) => kept.commit().map(Some),
-            Self::Once(output) => output.commit(),
+        let (replaces, committed) = match self {
+            Self::Resumable(kept, replaces) => (replaces, kept.commit(replaces).map(Some)),
+            Self::Once(output) => (output.replaces(), output.commit()),
         };
-        committed.and_then(committed_whole).map_err(|(path, error)| TransferError::File { path, error })
+        let committed = if replaces { committed.and_then(committed_whole) } else { committed };
+        committed.map_err(|(path, error)| TransferError::File { path, error })
     }
 }
 
@@ -348,7 +353,7 @@ impl Object {
         let (written, path) = match &mut self.sink {
             Sink::Once(Output::Discarded) => return Ok(()),
             Sink::Once(Output::Temporary { file, path, .. }) => (file.write_all(content), &**path),
-            Sink::Resumable(kept) => (kept.write(content), kept.path()),
+            Sink::Resumable(kept, _) => (kept.write(content), kept.path()),
         };
         written.inspect_err(|error| {
             self.problem = Some(TransferError::File { path: path.to_owned(), error: copy(error) });
