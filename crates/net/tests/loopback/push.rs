@@ -18,7 +18,8 @@ const MB: usize = 1 << 20;
 fn weighted(weight: f64) -> Settings {
     let transport = SocketTransport::Tcp(Algorithm::WeightedFair);
     let contract = Contract { weight, ..Contract::default() };
-    Settings { flow: FlowSettings { transport, contract, ..settings().flow }, ..settings() }
+    // Tests fetch to one place again and again.
+    Settings { flow: FlowSettings { transport, contract, ..settings().flow }, overwrite: true, ..settings() }
 }
 
 fn capped(settings: &Settings, mbit_per_s: u64) -> Settings {
