@@ -91,7 +91,7 @@ impl BundleNode {
     ) -> io::Result<(Self, AcceptedStreams)> {
         settings.check(address).map_err(invalid)?;
         for class in &classes {
-            check(class)?;
+            class.check()?;
         }
         let classes: Arc<[BundleClass]> = classes.into();
         let waker = PollWaker::new()?;
@@ -164,25 +164,25 @@ impl BundleNode {
 }
 
 impl BundleClass {
+    /// Refuses a class that cannot carry streams, which need all their bytes and a transport with a window.
+    pub fn check(&self) -> io::Result<()> {
+        let wrong = |why: String| Err(invalid(format!("class {}: {why}", self.name)));
+        if let Err(error) = self.flow.check() {
+            return wrong(error.to_string());
+        }
+        if self.flow.transport.protocol() != Protocol::Tcp {
+            return wrong(format!("{} does not carry streams", self.flow.transport.name()));
+        }
+        if self.flow.contract.min_delivery < 1.0 {
+            return wrong("all bytes of a stream must arrive: min_delivery is 1".to_owned());
+        }
+        Ok(())
+    }
+
     fn multiplexer(&self, calls: bool) -> MultiplexerConfig {
         let (max_streams, window_budget) = (self.max_streams, self.window_budget);
         MultiplexerConfig { calls, max_streams, window_budget, receive_buffer: self.flow.receive_buffer }
     }
-}
-
-/// Streams need all their bytes, and a transport with a window.
-fn check(class: &BundleClass) -> io::Result<()> {
-    let wrong = |why: String| Err(invalid(format!("class {}: {why}", class.name)));
-    if let Err(error) = class.flow.check() {
-        return wrong(error.to_string());
-    }
-    if class.flow.transport.protocol() != Protocol::Tcp {
-        return wrong(format!("{} does not carry streams", class.flow.transport.name()));
-    }
-    if class.flow.contract.min_delivery < 1.0 {
-        return wrong("all bytes of a stream must arrive: min_delivery is 1".to_owned());
-    }
-    Ok(())
 }
 
 fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
