@@ -4,8 +4,8 @@
 //! program -- TCP --> door --> stream --> bundle (peer, class) --> one UDP socket --> ... --> exit --> TCP --> service
 //! ```
 //!
-//! A daemon runs at both ends. A [door](doors) takes a program's connection, a stream of a bundle carries it, and the far
-//! daemon's [exit] opens the connection to the service. All streams of a class to a peer share one contract and one
+//! A daemon runs at both ends. A door takes a program's connection, a stream of a bundle carries it, and the far
+//! daemon's exit opens the connection to the service. All streams of a class to a peer share one contract and one
 //! congestion state. What an exit opens is denied unless its configuration allows it.
 
 mod config;
