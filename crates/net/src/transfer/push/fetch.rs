@@ -15,10 +15,10 @@ use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
-use super::agreement::{Agreement, Answer, Judgement};
-use super::hash_tree::{BLOCK_BYTES, VerifiedHashes};
+use super::agreement::{Agreement, Judgement, SourceAnswer};
+use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes};
 use super::inquiry::Inquiry;
-use super::message::{HashNotice, Offered, PageNumber, PushNotice, Request};
+use super::message::{HashNotice, Offered, PushNotice, Request};
 use super::object::{FetchApplication, Object, Pages, SharedObject, Sink, open_sink};
 use crate::clock::Clock;
 use crate::connection::{Closed, ConnectionId, Event, Refused};
@@ -401,9 +401,9 @@ impl FetchHandler<'_> {
     /// Begins to fetch what the sources agree on.
     fn agree(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
         let answers = self.calls.iter().map(|call| match (&call.answer, &call.ended) {
-            (_, Some(_)) => Answer::Out,
-            (Some(offered), None) => Answer::Offers(offered),
-            (None, None) => Answer::Pending,
+            (_, Some(_)) => SourceAnswer::Out,
+            (Some(offered), None) => SourceAnswer::Offers(offered),
+            (None, None) => SourceAnswer::Pending,
         });
         match self.agreement.judge(now, self.hash.is_some(), answers) {
             Judgement::Wait => {}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pliant_proto::time::{Instant, Span};
 
-use super::message::PageNumber;
+use super::hash_tree::PageNumber;
 
 /// How long an answer is waited for at first; twice as long each time, up to the longest.
 const RETRY: Span = Span::from_ms(200);

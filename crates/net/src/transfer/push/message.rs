@@ -23,7 +23,7 @@ use pliant_proto::congestion::weighted_fair::WeightedFairConfig;
 use pliant_proto::transport::push::weights::LOW_WEIGHT;
 use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, Order, Partition, PushConfig, ToController, ToSource};
 
-use super::hash_tree::{BLOCK_BYTES, PAGE_VALUES};
+use super::hash_tree::{BLOCK_BYTES, PAGE_VALUES, PageNumber};
 use crate::flow::{FlowError, FlowSettings, Path};
 
 const REQUEST: u8 = 0x83;
@@ -219,15 +219,6 @@ impl PushNotice {
         };
         Some(Self::ToSource(ToSource { number: number(bytes, 1), order }))
     }
-}
-
-/// Place of a page in a file's hash tree.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct PageNumber {
-    /// Its values are of subtrees of `4^level` blocks.
-    pub level: u8,
-    /// Which of the level, from 0.
-    pub index: u64,
 }
 
 /// What is said of a file's hash tree, as a notice.

@@ -16,8 +16,8 @@ use pliant_proto::transport::push::{
 
 use super::checkpoint::Checkpoint;
 use super::coding::{Block, Dispute, Resolution};
-use super::hash_tree::{BLOCK_BYTES, VerifiedHashes, value_of};
-use super::message::{HashNotice, Offered, PageNumber, PushNotice};
+use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, value_of};
+use super::message::{HashNotice, Offered, PushNotice};
 use crate::clock::Clock;
 use crate::driver::{Application, PayloadLocation};
 use crate::transfer::announcement::{Announcement, Kind};

@@ -17,8 +17,8 @@ use pliant_proto::transport::push::{Partition, PushRequest, PushSource, ToSource
 use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
 
 use super::coding::Encoder;
-use super::hash_tree::{BLOCK_BYTES, HashTree};
-use super::message::{HashNotice, Offered, PageNumber, PushNotice, Request};
+use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber};
+use super::message::{HashNotice, Offered, PushNotice, Request};
 use crate::clock::Clock;
 use crate::connection::{Closed, ConnectionId, Event};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
