@@ -54,11 +54,13 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn new(symbol: u16, symbols: u32) -> Self {
+    /// A block of which nothing has come. The bytes of `buffer` do not matter: its memory is used again.
+    pub(super) fn new(symbol: u16, symbols: u32, mut buffer: Vec<u8>) -> Self {
+        buffer.resize(usize::from(symbol) * symbols as usize, 0);
         Self {
             symbol,
             symbols,
-            content: vec![0; usize::from(symbol) * symbols as usize],
+            content: buffer,
             senders: vec![None; symbols as usize],
             sources: 0,
             repair: BTreeMap::new(),
@@ -292,7 +294,7 @@ mod tests {
             for place in (1..numbers.len()).rev() {
                 numbers.swap(place, rng.below(place as u64 + 1) as usize);
             }
-            let mut block = Block::new(symbol, symbols);
+            let mut block = Block::new(symbol, symbols, vec![0xaa; 100]);
             for (count, &number) in numbers.iter().enumerate().take(symbols as usize + 2) {
                 prop_assert!(block.decode().is_none() || count >= symbols as usize, "too few symbols decode nothing");
                 let mut payload = vec![0; symbol.into()];
@@ -312,7 +314,7 @@ mod tests {
     /// Symbols that do not decode, for they are of no block, fill no memory.
     #[test]
     fn false_symbols_are_bounded() {
-        let mut block = Block::new(8, 10);
+        let mut block = Block::new(8, 10, Vec::new());
         let kept = (10..1000).filter(|symbol| block.keep(0, *symbol, &[0xff; 8])).count();
         assert_eq!(kept, 10 + MAX_EXTRA);
     }
@@ -341,7 +343,7 @@ mod tests {
         content.resize(usize::from(SYMBOL) * SYMBOLS as usize, 0);
         let is_right = |bytes: &[u8]| bytes == &content[..LENGTH];
         let encoder = Encoder::new(SYMBOL, &content);
-        let mut block = Some(Block::new(SYMBOL, SYMBOLS));
+        let mut block = Some(Block::new(SYMBOL, SYMBOLS, vec![0xaa; 700]));
         let (mut disputed, mut named): (Option<Dispute>, Vec<u16>) = (None, Vec::new());
         for place in 0..2000u32 {
             for source in (0..sources).filter(|source| !named.contains(source)).collect::<Vec<_>>() {
@@ -412,7 +414,7 @@ mod tests {
     fn symbols_sent_in_advance_are_of_no_use() {
         let content: Vec<u8> = (0..usize::from(SYMBOL) * SYMBOLS as usize).map(|byte| byte as u8).collect();
         let encoder = Encoder::new(SYMBOL, &content);
-        let mut block = Block::new(SYMBOL, SYMBOLS);
+        let mut block = Block::new(SYMBOL, SYMBOLS, vec![0xaa; 700]);
         for symbol in 0..SYMBOLS {
             block.keep(0, symbol, &[0xee; SYMBOL as usize]);
             block.keep(1, symbol, &payload(&encoder, &content, symbol));
@@ -434,7 +436,7 @@ mod tests {
     /// However much is sent, what is kept of a disputed block is bounded.
     #[test]
     fn disputes_are_bounded() {
-        let mut dispute = Block::new(8, 10).dispute();
+        let mut dispute = Block::new(8, 10, Vec::new()).dispute();
         for symbol in 0..1000 {
             for source in 0..20 {
                 dispute.keep(source, symbol, &[source as u8; 8]);

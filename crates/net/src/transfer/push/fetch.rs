@@ -15,7 +15,7 @@ use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
-use super::agreement::{Agreement, Judgement, Vote};
+use super::agreement::{Agreement, Judgement, SourceAnswer};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes};
 use super::inquiry::Inquiry;
 use super::message::{HashNotice, Offered, PushNotice, Request};
@@ -403,9 +403,9 @@ impl FetchHandler<'_> {
     /// Begins to fetch what the sources agree on.
     fn agree(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
         let answers = self.calls.iter().map(|call| match (&call.answer, &call.ended) {
-            (_, Some(_)) => Vote::Out,
-            (Some(offered), None) => Vote::Offers(offered),
-            (None, None) => Vote::Pending,
+            (_, Some(_)) => SourceAnswer::Out,
+            (Some(offered), None) => SourceAnswer::Offers(offered),
+            (None, None) => SourceAnswer::Pending,
         });
         match self.agreement.judge(now, self.hash.is_some(), answers) {
             Judgement::Wait => {}

@@ -19,6 +19,15 @@ pub(super) const PAGE_VALUES: usize = 4;
 /// Blocks ahead of the first one that is missing whose values are asked for: at 1 Gbit/s those of half a second.
 const LOOKAHEAD: u64 = 32;
 
+/// Place of a page in a file's hash tree.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct PageNumber {
+    /// Its values are of subtrees of `4^level` blocks.
+    pub level: u8,
+    /// Which of the level, from 0.
+    pub index: u64,
+}
+
 /// Blocks of a file of so many bytes.
 pub(super) fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES.into())

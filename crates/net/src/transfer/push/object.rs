@@ -118,6 +118,8 @@ pub(super) struct Object {
     /// Number of the first block that is not written.
     first: u32,
     open: VecDeque<Open>,
+    /// Memory of a block that was written.
+    spare: Vec<u8>,
     sink: Sink,
     written: u64,
     /// Bytes that were there from a fetch before.
@@ -154,6 +156,7 @@ impl Object {
             partition,
             first: had,
             open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
+            spare: Vec::new(),
             sink,
             written: kept,
             kept,
@@ -173,7 +176,8 @@ impl Object {
             if symbols == 0 {
                 return;
             }
-            self.open.push_back(Open::Coming(Block::new(self.symbol, symbols)));
+            let buffer = std::mem::take(&mut self.spare);
+            self.open.push_back(Open::Coming(Block::new(self.symbol, symbols, buffer)));
         }
     }
 
@@ -343,6 +347,7 @@ impl Object {
             let bytes = self.length_of(self.first);
             self.first += 1;
             self.write(&content[..bytes])?;
+            self.spare = content;
         }
         self.open_blocks();
         Ok(())

@@ -129,6 +129,8 @@ struct Peer {
     heard_at: Option<Instant>,
     /// Answer that is due: packet number, what is needed, what is claimed.
     ack: Option<(u32, u32, u32)>,
+    /// The answer is to a symbol of this block, for which an attempt to decode is due: it waits for that.
+    attempted: Option<u32>,
     fin_due: bool,
     /// Bytes of symbols that blocks needed and the application was not told of.
     delivered: u32,
@@ -271,6 +273,7 @@ impl PushReceiver {
         if packet.traffic_class.ecn() == Ecn::Ce {
             source.marks += 1;
         }
+        source.attempted = None;
         let (needed, claim) = self.take(peer, block, symbol);
         self.peers[peer].ack = Some((number, needed, claim));
         if self.is_complete() && matches!(self.phase, Phase::Receiving) {
@@ -311,6 +314,7 @@ impl PushReceiver {
                     if !blocks.contains(&number) {
                         blocks.push_back(number);
                     }
+                    self.peers[peer].attempted = Some(number);
                     false
                 }
             };
@@ -442,6 +446,17 @@ impl PushReceiver {
     /// The next packet to source number `peer`.
     #[inline]
     pub fn poll_transmit(&mut self, peer: usize) -> Option<Packet> {
+        if let Some(block) = self.peers[peer].attempted {
+            if matches!(&self.decoding, Decoding::Asked { blocks } if blocks.contains(&block)) {
+                return None;
+            }
+            let index = block.wrapping_sub(self.decoded) as usize;
+            let is_open = self.open.get(index).is_some_and(|open| !open.decoded);
+            if let Some(ack) = self.peers[peer].ack.as_mut().filter(|_| !is_open) {
+                (ack.1, ack.2) = (0, NO_CLAIM);
+            }
+            self.peers[peer].attempted = None;
+        }
         let complete = self.is_complete();
         let source = &mut self.peers[peer];
         let fin = core::mem::take(&mut source.fin_due);
