@@ -198,7 +198,7 @@ settings! {
         pub loss_cut: LossCutName = LossCutName::Halve => [source: "RFC 8257"],
         /// Whether acknowledgements of reactive data are dropped first, as that is.
         pub red_acks: bool = false => [default: "false; `artifact`: true"],
-        /// Proactive packets per acknowledgement. Gaps are told at once.
+        /// Proactive packets per acknowledgement. Gaps are told at once, all else after a quarter of `recovery_timeout`.
         pub proactive_ack_every: u16 = 1 => [range: Range::from(1).of("packet"), default: "1; `artifact`: 64"],
         /// Most bytes that wait out of order at the receiver, and that the sender sends ahead of it without a credit.
         pub reorder_buffer: Option<Bytes> = None => [default: "no limit", limits: "from one packet"],

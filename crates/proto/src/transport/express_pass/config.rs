@@ -13,7 +13,7 @@ use crate::time::Span;
 /// | credit | 84 bytes | SIGCOMM 2017, section 4; the published simulators draw 76 to 92 or 78 to 90 |
 /// | jitter | ±10 % of the gap between credits | published simulators |
 /// | early stop | off | published simulators have it, FlexPass's compiled out |
-/// | request timeout | 100 us, without backoff | published simulators |
+/// | request timeout | 100 us, without backoff before the first credit | published simulators |
 /// | stop timeout | twice the round-trip time, 1 ms without one | published simulators |
 /// | NACK interval | 100 us | published simulators |
 /// | recovery timeout | 4 ms | FlexPass (EuroSys 2023) names no value; as its DCTCP's least RTO |
@@ -42,7 +42,8 @@ pub struct CreditConfig {
     /// The greatest credit rate a flow paces at, as a fraction of what its port lets through, in (0, 1]. Default 1; below
     /// 1 only to repeat FlexPass's published simulator, whose receiver scales by the weight of the queue twice.
     pub pacing_scale: f64,
-    /// A request is repeated after this. Default 100 us.
+    /// A request is repeated after this; one for credits that stopped coming after twice the time each, up to
+    /// `recovery_timeout`. Default 100 us.
     pub request_timeout: Span,
     /// A stop is repeated after twice the round-trip time, or after this if none was measured. Default 1 ms.
     pub stop_timeout: Span,

@@ -17,7 +17,7 @@
 //!
 //! Deviations from the published simulators: a receiver answers a stop with an acknowledgement, and the stop is repeated
 //! until then, so a sender knows that everything arrived, whatever is lost (theirs waits for one round trip); a sender
-//! that gets no credit for [`recovery_timeout`](CreditConfig::recovery_timeout) asks anew; credits that come out of
+//! that gets no credit for [`recovery_timeout`](CreditConfig::recovery_timeout) asks anew, less and less often; credits that come out of
 //! order are ignored, not fatal; a receiver has no state after a stop, since nothing depends on it.
 
 mod config;

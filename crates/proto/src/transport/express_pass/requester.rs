@@ -24,6 +24,8 @@ pub(crate) struct Requester {
     message_due: bool,
     /// Repeats what was asked; while credits come in, asks anew if none does.
     timer: Option<Instant>,
+    /// After credits stopped coming: the time until the next repetition. Zero otherwise.
+    patience: Span,
     /// When credits were asked for the first time.
     requested_at: Option<Instant>,
     /// From then to the first credit; zero before. A repeated request makes it too long, never too short.
@@ -41,6 +43,7 @@ impl Requester {
             phase: Phase::Closed,
             message_due: false,
             timer: None,
+            patience: Span::ZERO,
             requested_at: None,
             rtt: Span::ZERO,
             wasted: 0,
@@ -90,6 +93,7 @@ impl Requester {
         if self.rtt > Span::ZERO && now.since(self.round_began) >= self.rtt {
             (self.last_round, self.round, self.round_began) = (self.round, 0, now);
         }
+        self.patience = Span::ZERO;
         match self.phase {
             Phase::Requested => {
                 if self.rtt == Span::ZERO {
@@ -110,14 +114,14 @@ impl Requester {
     /// Everything was sent: asks for no more credits, once.
     pub(crate) fn stop(&mut self) {
         if matches!(self.phase, Phase::Requested | Phase::Receiving) {
-            self.phase = Phase::Stopped;
-            self.message_due = true;
+            self.stop_again();
         }
     }
 
     /// Says a stop again, with what has changed since.
     pub(crate) fn stop_again(&mut self) {
         self.phase = Phase::Stopped;
+        self.patience = Span::ZERO;
         self.message_due = true;
     }
 
@@ -147,7 +151,7 @@ impl Requester {
         let body = match self.phase {
             Phase::Requested => {
                 self.requested_at.get_or_insert(now);
-                self.timer = Some(now.after(config.request_timeout));
+                self.timer = Some(now.after(self.until_repetition(config)));
                 Body::CreditRequest { sent_at: now, backlog }
             }
             Phase::Stopped => {
@@ -160,15 +164,29 @@ impl Requester {
         Some(Packet::new(config.data_class, config.control_bytes(), body))
     }
 
+    /// How long to wait for an answer to the request that goes out now. Whoever had credits before may just have slow ones:
+    /// requests at a fixed pace would take more of the network than the data.
+    fn until_repetition(&mut self, config: &CreditConfig) -> Span {
+        if self.patience == Span::ZERO {
+            return config.request_timeout;
+        }
+        let wait = self.patience;
+        self.patience = wait.times(2).min(config.recovery_timeout).max(wait);
+        wait
+    }
+
     /// The timer may have expired: repeats what was asked, or asks anew because credits stopped coming.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, config: &CreditConfig) {
         if self.timer.is_none_or(|at| at > now) {
             return;
         }
         self.timer = None;
         match self.phase {
             Phase::Requested | Phase::Stopped => self.message_due = true,
-            Phase::Receiving => self.request_anew(),
+            Phase::Receiving => {
+                self.patience = config.request_timeout;
+                self.request_anew();
+            }
             Phase::Closed => {}
         }
     }

@@ -16,7 +16,8 @@ pub struct FlexPassConfig {
     pub reactive: Reactive,
     /// Which part of the flow each sub-flow takes. Default [`Splitting::SharedBuffer`].
     pub splitting: Splitting,
-    /// Proactive packets that one acknowledgement answers, from 1; gaps are reported at once. Default 1 (section 4.3).
+    /// Proactive packets that one acknowledgement answers, from 1. Gaps are reported at once, and a packet waits at most a
+    /// quarter of [`CreditConfig::recovery_timeout`] for its acknowledgement. Default 1 (section 4.3).
     pub proactive_ack_every: u16,
     /// Most bytes that wait out of order at the receiver; what lies beyond is refused as if lost, and a sender with the same
     /// setting sends it on a credit only. `None`, the default, is no limit but that of the ranges kept apart.
@@ -126,6 +127,12 @@ impl fmt::Display for FlexPassConfigError {
 impl core::error::Error for FlexPassConfigError {}
 
 impl FlexPassConfig {
+    /// Longest time that a proactive packet waits for its acknowledgement. The sender's timer runs from one acknowledgement
+    /// to the next, so the rest of the recovery timeout is left for the round trip.
+    pub(super) fn longest_silence(&self) -> Span {
+        self.credit.recovery_timeout.divided_by(4)
+    }
+
     /// Checks every range.
     pub fn check(&self) -> Result<(), FlexPassConfigError> {
         let require = |holds: bool, error| if holds { Ok(()) } else { Err(error) };

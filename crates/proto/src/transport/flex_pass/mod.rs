@@ -36,6 +36,10 @@
 //! | another law of credit feedback | [`FeedbackLaw::Delivered`](super::express_pass::FeedbackLaw::Delivered) |
 //! | credits of 78 to 90 bytes | [`CreditConfig::credit_bytes`](super::express_pass::CreditConfig::credit_bytes) |
 //!
+//! Its receiver asks for what is missing until it comes, and its sender has no timer for proactive data. Here the sender
+//! has one, so a receiver that thins its acknowledgements sends one after a quarter of that timer at the latest, as
+//! delayed acknowledgements do (RFC 1122 section 4.2.3.2): silence means loss at every rate.
+//!
 //! Its receiver also discards what follows a gap of the proactive sub-flow (go-back-N); here it is kept. Its alternative
 //! queues for reactive data are a matter of [`Window::class`].
 

@@ -1,4 +1,4 @@
-//! The receiving side: credits, reassembly of both sub-flows, an acknowledgement per packet.
+//! The receiving side: credits, reassembly of both sub-flows, acknowledgements.
 
 use alloc::sync::Arc;
 use core::convert::Infallible;
@@ -22,6 +22,8 @@ pub struct FlexPassReceiver {
     reactive: Run,
     /// Proactive packets since the last acknowledgement.
     unanswered: u16,
+    /// When the oldest of those is answered at the latest.
+    answer_by: Option<Instant>,
     /// What the next poll answers.
     answer: Option<Answer>,
     stop_ack_due: bool,
@@ -62,6 +64,7 @@ impl FlexPassReceiver {
             proactive: Run::default(),
             reactive: Run::default(),
             unanswered: 0,
+            answer_by: None,
             answer: None,
             stop_ack_due: false,
             syn_echo: None,
@@ -73,7 +76,7 @@ impl FlexPassReceiver {
     }
 
     #[inline]
-    fn handle_data(&mut self, segment: Segment, marked: bool) {
+    fn handle_data(&mut self, now: Instant, segment: Segment, marked: bool) {
         let end = segment.seq.checked_add(u64::from(segment.len));
         let Some(end) = end.filter(|end| *end <= MAX_STREAM.min(self.stream.end())) else { return };
         // What does not fit counts as lost on the way: it is not answered, and the next answer shows the gap.
@@ -85,7 +88,7 @@ impl FlexPassReceiver {
             self.stream.set_end(end);
         }
         self.marks += u64::from(marked);
-        self.acknowledge(&segment, marked);
+        self.acknowledge(now, &segment, marked);
     }
 
     /// Takes in `segment`, which ends at `end`; false if there is no room to keep it apart.
@@ -102,7 +105,7 @@ impl FlexPassReceiver {
 
     /// Notes the packet's number and decides whether to answer.
     #[inline]
-    fn acknowledge(&mut self, segment: &Segment, marked: bool) {
+    fn acknowledge(&mut self, now: Instant, segment: &Segment, marked: bool) {
         let Segment { number, subflow, .. } = *segment;
         let run = match subflow {
             Subflow::Proactive => &mut self.proactive,
@@ -128,9 +131,10 @@ impl FlexPassReceiver {
                 || ahead != 0
                 || self.stream.next() >= self.stream.end();
             if !wanted {
+                self.answer_by.get_or_insert_with(|| now.after(self.config.longest_silence()));
                 return;
             }
-            self.unanswered = 0;
+            (self.unanswered, self.answer_by) = (0, None);
         }
         self.answer = Some(Answer { subflow, run: answered, marked });
     }
@@ -141,6 +145,8 @@ impl FlexPassReceiver {
         }
         self.source.stop();
         self.stop_ack_due = true;
+        // The answer to the stop tells everything.
+        (self.unanswered, self.answer_by) = (0, None);
         if fin && self.stream.end() == u64::MAX && end >= self.stream.highest() {
             self.stream.set_end(end);
         }
@@ -167,11 +173,11 @@ impl Transport for FlexPassReceiver {
             Body::Scheduled { seq, number, credit, len, flags } => {
                 self.source.on_echo(now, credit);
                 let fin = flags.contains(DataFlags::FIN);
-                self.handle_data(Segment { seq, number, len, fin, subflow: Subflow::Proactive }, marked);
+                self.handle_data(now, Segment { seq, number, len, fin, subflow: Subflow::Proactive }, marked);
             }
             Body::Unscheduled { seq, number, len, flags } => {
                 let fin = flags.contains(DataFlags::FIN);
-                self.handle_data(Segment { seq, number, len, fin, subflow: Subflow::Reactive }, marked);
+                self.handle_data(now, Segment { seq, number, len, fin, subflow: Subflow::Reactive }, marked);
             }
             Body::CreditRequest { backlog, .. } => self.source.start(now, &self.config.credit, backlog),
             Body::CreditStop { end, flags } => self.handle_stop(end, flags.contains(DataFlags::FIN)),
@@ -182,7 +188,12 @@ impl Transport for FlexPassReceiver {
 
     fn handle_command(&mut self, _now: Instant, _command: Command) {}
 
-    fn handle_timeout(&mut self, _now: Instant) {}
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.answer_by.is_some_and(|at| at <= now) {
+            (self.unanswered, self.answer_by) = (0, None);
+            self.answer = Some(Answer { subflow: Subflow::Proactive, run: self.proactive, marked: false });
+        }
+    }
 
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
@@ -209,7 +220,9 @@ impl Transport for FlexPassReceiver {
 
     #[inline]
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.source.due().map(|at| Deadline { at, why: Timer::Pace })
+        let pace = self.source.due().map(|at| Deadline { at, why: Timer::Pace });
+        let answer = self.answer_by.map(|at| Deadline { at, why: Timer::DelayedAck });
+        pace.into_iter().chain(answer).min_by_key(|deadline| deadline.at)
     }
 
     fn statistics(&self) -> Statistics {

@@ -221,6 +221,9 @@ impl<C: CongestionControl> FlexPassSender<C> {
         if !self.take_ack(ack) || self.requester.phase() != Phase::Stopped {
             return;
         }
+        if self.acked >= self.written {
+            self.forget_outstanding();
+        }
         if self.acked >= self.written + u64::from(self.finish) {
             self.confirmed |= self.finish;
             self.requester.on_stopped();
@@ -240,13 +243,18 @@ impl<C: CongestionControl> FlexPassSender<C> {
         })
     }
 
+    /// The receiver has everything that was written.
+    fn forget_outstanding(&mut self) {
+        self.proactive.lose_all(|_| {});
+        self.lost.clear();
+        self.reactive.clear();
+    }
+
     /// Stops when nothing is left to send or to be acknowledged; asks for credits if something is lost after all.
     #[inline]
     fn ask_for_credits_or_stop(&mut self) {
         if self.acked >= self.written {
-            self.proactive.lose_all(|_| {});
-            self.lost.clear();
-            self.reactive.clear();
+            self.forget_outstanding();
             self.requester.stop();
         } else if !self.lost.is_empty() {
             self.requester.request();
@@ -299,7 +307,7 @@ impl<C: CongestionControl> Transport for FlexPassSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.requester.handle_timeout(now);
+        self.requester.handle_timeout(now, &self.config.credit);
         if self.proactive.timer().is_some_and(|at| at <= now) && self.lose_proactive() {
             self.timeouts += 1;
             self.requester.request_anew();

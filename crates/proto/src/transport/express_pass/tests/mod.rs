@@ -71,6 +71,32 @@ fn requests_are_repeated_every_100_us() {
     assert_eq!(pair.receiver.delivered(), 1_000);
 }
 
+/// Credits that are slower than the recovery timeout of 4 ms: 1, 10 or 100 of them per second pass. The sender asks anew when
+/// it has heard nothing for 4 ms, and again after 100 us, 200 us and so on up to 3.2 ms, then every 4 ms: seven requests by
+/// 10.3 ms. Nothing is lost, so nothing is sent twice.
+#[test]
+fn slow_credits_cost_few_requests() {
+    for (per_second, packets) in [(1u64, 5u64), (10, 20), (100, 50)] {
+        let (gap, mut next) = (Span::from_ps(1_000_000_000_000 / per_second), Instant::ZERO);
+        let shaped = move |_: usize, now: Instant, packet: &Packet| match packet.body() {
+            Body::Credit(_) if now < next => Fate::Drop,
+            Body::Credit(_) => {
+                next = now.after(gap);
+                Fate::Pass
+            }
+            _ => Fate::Pass,
+        };
+        let mut pair = pair_with(CreditConfig::default(), path(), path().with_fate(shaped));
+        pair.transfer(packets * 1460);
+        assert!(pair.run_until(Instant::MAX));
+        assert_eq!(pair.receiver.delivered(), packets * 1460);
+        assert_eq!(pair.sender.transport.statistics().retransmissions, 0);
+        let requests = bodies(&pair).0.iter().filter(|body| matches!(body, Body::CreditRequest { .. })).count() as u64;
+        let most = 1 + (packets - 1) * (5 + gap.as_ps() / Span::from_ms(4).as_ps());
+        assert!(requests <= most, "{requests} requests, at most {most}, at {per_second} credits per second");
+    }
+}
+
 /// A gap is named at once and every 100 us until it is filled; what follows it is discarded, and the sender goes back.
 #[test]
 fn a_gap_is_repaired_by_going_back() {

@@ -1,4 +1,5 @@
 mod random;
+mod thinned;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
