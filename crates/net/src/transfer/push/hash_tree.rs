@@ -68,15 +68,6 @@ fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().next_power_of_two() / 2)
 }
 
-/// Place of a page in a file's hash tree.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct PageNumber {
-    /// Its values are of subtrees of `4^level` blocks.
-    pub level: u8,
-    /// Which of the level, from 0.
-    pub index: u64,
-}
-
 /// The pages of a tree over so many blocks.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
