@@ -176,7 +176,7 @@ impl Requester {
     }
 
     /// The timer may have expired: repeats what was asked, or asks anew because credits stopped coming.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, config: &CreditConfig) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.timer.is_none_or(|at| at > now) {
             return;
         }
