@@ -16,7 +16,7 @@ use super::multiplexer::{Multiplexer, MultiplexerConfig};
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
 use super::stream::{AcceptedStreams, BundleStream};
 use crate::clock::{Clock, realtime_ns};
-use crate::connection::{Closed, ConnectionId, Event};
+use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use crate::flow::{Answer, FlowSettings, Opening, Protocol};
 use crate::poll::PollWaker;
@@ -341,7 +341,8 @@ impl Connections<'_> {
 }
 
 impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
-    fn answer(&mut self, _: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
+        require_right(caller.rights().open, "open streams")?;
         self.judge(opening)?;
         Ok(Answer { protocol: Protocol::Tcp, unix_ns: realtime_ns() }.encode())
     }
@@ -360,7 +361,7 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
                 }
                 session
             }
-            Event::Accepted { from, opening } => {
+            Event::Accepted { from, opening, .. } => {
                 let (opening, class) = self.judge(&opening).ok()?;
                 let key = (from, class.name.clone());
                 let multiplexer = Multiplexer::new(class.multiplexer(false));

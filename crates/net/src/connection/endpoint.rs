@@ -6,17 +6,19 @@ use std::ops::Range;
 
 use pliant_proto::time::{Instant, Span};
 
-use super::config::{Config, MAX_OPENING_BYTES};
+use super::config::Config;
 use super::cookie::Cookies;
 use super::datagram::{
-    self, COOKIE_BYTES, Datagram, Frame, HelloHeader, MAX_NOTICE_BYTES, NONCE_BYTES, PACKET_MAGIC, RefusalCode,
-    SEALED_HEADER_BYTES, Security, TAG_BYTES, TOKEN_BYTES,
+    self, COOKIE_BYTES, Datagram, Frame, HelloHeader, MAX_NOTICE_BYTES, MAX_OPENING_BYTES, NONCE_BYTES, PACKET_MAGIC,
+    RefusalCode, SEALED_HEADER_BYTES, Security, TAG_BYTES, TOKEN_BYTES,
 };
-use super::event::{Closed, ConnectError, Event};
+use super::event::{Caller, Closed, ConnectError, Event, KeyChangeError};
 use super::handshake::{Initiator, Responder};
 use super::id::{ConnectionId, INDEX_BITS};
 use super::initiations::Initiations;
 use super::keys::Keys;
+use super::noise::KEY_BYTES;
+use super::peers::Peer;
 use super::random::Random;
 use super::rate_limiter::RateLimiter;
 use super::refused::Refused;
@@ -41,7 +43,7 @@ const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
 
 /// Who is told of a caller's address and what it says first, and returns what to answer, or why not.
-pub type Accept<'a> = dyn FnMut(SocketAddr, &[u8]) -> Result<Vec<u8>, String> + 'a;
+pub type Accept<'a> = dyn FnMut(Caller<'_>, &[u8]) -> Result<Vec<u8>, String> + 'a;
 
 /// A packet for a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -114,9 +116,8 @@ impl Endpoint {
         if opening.len() > MAX_OPENING_BYTES {
             return Err(ConnectError::Opening);
         }
-        if matches!(&self.config.keys, Keys::Static { peers, .. } if peers.len() != 1) {
-            return Err(ConnectError::ManyPeers);
-        }
+        let name = self.config.called.iter().find(|(address, _)| *address == to).map(|(_, name)| name.as_str());
+        let identity = self.config.keys.called(name)?;
         let id = self.new_id().ok_or(ConnectError::Full)?;
         let (security, nonce) = (self.config.keys.security(), self.random.array());
         let hello = HelloHeader { security, initiator: id, nonce, cookie: [0; COOKIE_BYTES] };
@@ -128,6 +129,7 @@ impl Endpoint {
             id,
             remote: 0,
             peer: to,
+            identity,
             calls: true,
             moving: None,
             state: ConnectionState::Calling(Box::new(calling)),
@@ -157,6 +159,27 @@ impl Endpoint {
             ConnectionState::Calling(_) | ConnectionState::Unconfirmed(_) => self.remove(connection.0),
             ConnectionState::Closed { .. } => {}
         }
+    }
+
+    /// From now on these keys are taken. They are of the same kind, with the same preshared or private key: what stands goes
+    /// on, but for connections with peers that have no line any more, which are closed with `code`.
+    pub fn set_keys(&mut self, now: Instant, keys: Keys, code: u8) -> Result<(), KeyChangeError> {
+        self.config.keys.check_change(&keys)?;
+        self.config.keys = keys;
+        let keys = &self.config.keys;
+        let is_known = |peer: &Peer| keys.peer(&peer.key).is_some();
+        let connections = self.slots.iter().flatten();
+        let strangers = connections.filter(|known| known.identity.as_deref().is_some_and(|peer| !is_known(peer)));
+        let is_told = |known: &Connection| matches!(known.state, ConnectionState::Open | ConnectionState::Calling(_));
+        let strangers: Vec<_> = strangers.map(|known| (ConnectionId(known.id), is_told(known))).collect();
+        for (connection, told) in strangers {
+            self.close(now, connection, code, "the key is not taken any more");
+            if told {
+                self.events.push_back((connection, Event::Closed(Closed::Revoked)));
+            }
+        }
+        self.wake_by(now);
+        Ok(())
     }
 
     /// Says up to [`MAX_NOTICE_BYTES`] bytes beside the packets of an open connection, which may be lost.
@@ -290,11 +313,11 @@ impl Endpoint {
         let timestamp = self.timestamp(now);
         let next_nonce = self.random.array();
         let place = self.slots.get_mut(ConnectionId(id).index()).and_then(Option::as_deref_mut);
-        let calling = match place {
-            Some(Connection { id: known, peer, state: ConnectionState::Calling(calling), .. })
+        let (calling, called) = match place {
+            Some(Connection { id: known, peer, identity, state: ConnectionState::Calling(calling), .. })
                 if *known == id && *peer == from && calling.hello.nonce == nonce =>
             {
-                calling
+                (calling, identity.as_deref())
             }
             // Nobody asked, or it was answered already.
             _ => {
@@ -310,7 +333,8 @@ impl Endpoint {
         // Whoever gives a cookie speaks this version.
         calling.hint = None;
         calling.hello = HelloHeader { nonce: next_nonce, cookie, ..calling.hello };
-        let begun = Initiator::begin(&self.config.keys, &calling.hello, timestamp, &calling.opening, &mut self.random);
+        let (keys, random) = (&self.config.keys, &mut self.random);
+        let begun = Initiator::begin(keys, called, &calling.hello, timestamp, &calling.opening, random);
         calling.begun = Some(begun);
         calling.back_off(now);
         let bytes = calling.datagram();
@@ -419,13 +443,15 @@ impl Endpoint {
             self.sources.charge(now, from.ip());
             return;
         };
-        if !self.initiations.take(now, (answer.identity, from), answer.timestamp) {
+        let caller = answer.caller.clone();
+        let identity = caller.as_ref().map_or([0; KEY_BYTES], |peer| peer.key);
+        if !self.initiations.take(now, (identity, from), answer.timestamp) {
             self.refused.replayed += 1;
             // An honest caller whose hello was overtaken by a later one of its own begins anew.
             self.give_cookie(now, from, hello);
             return;
         }
-        let reply = match accept(from, &answer.opening) {
+        let reply = match accept(Caller { from, peer: caller.as_deref() }, &answer.opening) {
             Ok(reply) => reply,
             Err(why) => {
                 let why = crate::text::truncated(&why, MAX_OPENING_BYTES);
@@ -454,6 +480,7 @@ impl Endpoint {
             id,
             remote: initiator,
             peer: from,
+            identity: caller,
             calls: false,
             moving: None,
             state: ConnectionState::Unconfirmed(Box::new(Unconfirmed { welcome, hello: hash, opening, until })),

@@ -21,7 +21,7 @@ use pliant_proto::wire;
 pub use session::{Application, PayloadLocation, Session};
 
 use crate::clock::{Clock, to_timeout};
-use crate::connection::{Closed, ConnectError, ConnectionId, Endpoint, Event, Refused};
+use crate::connection::{Caller, Closed, ConnectError, ConnectionId, Endpoint, Event, KeyChangeError, Keys, Refused};
 use crate::event_loop::{EventHandler, ReceiveOutcome, Schedule, Timed, run_once};
 use crate::poll::PollWaker;
 use crate::socket::{Batch, Socket};
@@ -38,7 +38,7 @@ const TOO_LARGE: &str = "packets of that size do not fit the link: use a smaller
 pub trait ConnectionHandler<T, A> {
     /// Somebody calls and says `opening`: what to answer, or why not. It may be asked more than once of one call, and of
     /// calls that come to nothing.
-    fn answer(&mut self, from: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String>;
+    fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String>;
 
     /// A connection stands: `event` is `Connected` or `Accepted`. `None` closes it.
     fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Session<T, A>>;
@@ -117,6 +117,12 @@ impl<T: Member, A: Application> Driver<T, A> {
             session.receive_by(transport);
             session.touch(&mut self.touched);
         }
+    }
+
+    /// From now on these keys are taken ([`Endpoint::set_keys`]).
+    pub fn set_keys(&mut self, keys: Keys) -> Result<(), KeyChangeError> {
+        self.now = self.clock.now();
+        self.endpoint.set_keys(self.now, keys, FAILED)
     }
 
     /// Says a few bytes to a connection's peer with the next iteration; they may be lost.
@@ -306,7 +312,7 @@ impl<T: Member, A: Application, S: ConnectionHandler<T, A>> EventHandler for Ite
         let taken = socket.receive(|datagram| {
             let (from, bytes) = (datagram.from, datagram.bytes);
             let arrival =
-                endpoint.handle_datagram(now, from, bytes, &mut |from, opening| handler.answer(from, opening));
+                endpoint.handle_datagram(now, from, bytes, &mut |caller, opening| handler.answer(caller, opening));
             while let Some((connection, event)) = endpoint.poll_event() {
                 handle_event(now, connection, event, sessions, touched, endpoint, handler);
             }

@@ -1,5 +1,6 @@
 //! The receiving side of a transfer.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ use super::settings::Settings;
 use super::verdict::Verdict;
 use super::whole::{TOO_LARGE, Whole};
 use crate::clock::{Clock, realtime_ns};
-use crate::connection::{Closed, ConnectionId, Event, Refused};
+use crate::connection::{Caller, Closed, ConnectionId, Event, Refused, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use crate::flow::{Answer, Opening, Protocol};
 use crate::poll::PollWaker;
@@ -186,6 +187,7 @@ impl Serving<'_> {
         let mut told_at = self.driver.now();
         while !self.has_all() {
             self.driver.run_once(&mut self.handler, MAX_SLEEP)?;
+            self.handler.settings.update_keys(self.driver);
             let now = self.driver.now();
             let here: Vec<ConnectionId> = self.driver.connections().collect();
             for connection in &here {
@@ -441,6 +443,24 @@ impl Application for ReceiverApplication {
     }
 }
 
+/// Where a caller's content goes, or why it may not send.
+fn target_of<'t>(target: &'t Target, caller: Caller<'_>) -> Result<Cow<'t, Target>, String> {
+    let rights = caller.rights();
+    require_right(rights.send.is_some(), "send")?;
+    match (rights.send.filter(|folder| !folder.as_os_str().is_empty()), target) {
+        (None, _) => Ok(Cow::Borrowed(target)),
+        (Some(_), Target::Discard) => Ok(Cow::Owned(Target::Discard)),
+        (Some(folder), Target::Directory(directory)) => Ok(Cow::Owned(Target::Directory(directory.join(folder)))),
+        (Some(_), _) => Err("its key may send into a folder of the receiver's, which receives no folder".into()),
+    }
+}
+
+/// Makes the folder that only this caller sends into.
+fn make_folder(target: &Target) -> Result<(), OutputError> {
+    let Target::Directory(folder) = target else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| OutputError::File(folder.clone(), error))
+}
+
 struct ReceiverHandler<'s> {
     settings: &'s Settings,
     target: &'s Target,
@@ -483,7 +503,8 @@ impl ReceiverHandler<'_> {
 }
 
 impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_> {
-    fn answer(&mut self, _: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
+        target_of(self.target, caller)?;
         if self.count.is_some_and(|count| self.begun >= count) {
             return Err("it receives from somebody else".into());
         }
@@ -497,14 +518,16 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
         connection: ConnectionId,
         event: Event,
     ) -> Option<Session<AnyTransport, ReceiverApplication>> {
-        let Event::Accepted { from, opening } = event else { return None };
+        let Event::Accepted { from, caller, opening } = event else { return None };
         if self.count.is_some_and(|count| self.begun >= count) {
             return None;
         }
         let (opening, announcement, protocol) = self.judge(&opening).ok()?;
+        let target = target_of(self.target, Caller { from, peer: caller.as_deref() }).ok()?;
         self.begun += 1;
         let receive_buffer = self.settings.flow.receive_buffer;
-        let opened = Output::open(self.target, &announcement, self.settings.overwrite);
+        let made = if let Cow::Owned(own) = &target { make_folder(own) } else { Ok(()) };
+        let opened = made.and_then(|()| Output::open(&target, &announcement, self.settings.overwrite));
         let (output, failure) = match opened {
             Ok(output) => (output, None),
             Err(error) => (Output::Discarded, Some(error)),

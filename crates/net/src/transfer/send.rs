@@ -20,7 +20,7 @@ use super::settings::Settings;
 use super::source::Source;
 use super::verdict::Verdict;
 use crate::clock::{Clock, realtime_ns};
-use crate::connection::{Closed, ConnectionId, Event, Refused};
+use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Session};
 use crate::flow::{Answer, FlowError, Opening, Protocol};
 
@@ -282,7 +282,7 @@ impl SenderHandler<'_> {
 }
 
 impl ConnectionHandler<AnyTransport, SenderApplication> for SenderHandler<'_> {
-    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
         Err("this side sends".into())
     }
 
