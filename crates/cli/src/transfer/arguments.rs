@@ -87,7 +87,7 @@ pub(crate) struct SendArgs {
     /// Greatest rate on the wire
     #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     rate_cap: Option<Rate>,
-    /// For how long a receiver that was restarted is called again; it gets all from the beginning
+    /// For how long a receiver that was restarted is called again; it gets what it has not kept
     #[arg(long, value_name = "TIME", default_value = "60s")]
     retry: Span,
     /// Address and port to send from, as a relay's plan names them [default: any]

@@ -235,7 +235,7 @@ impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
             return Err("too many wait to be accepted".into());
         }
         let (_, protocol, _) = Self::check_opening(opening)?;
-        Ok(Answer { protocol, unix_ns: realtime_ns() }.encode())
+        Ok(Answer { protocol, unix_ns: realtime_ns(), note: 0 }.encode())
     }
 
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<ConnectionSession> {

@@ -344,7 +344,7 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
     fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
         require_right(caller.rights().open, "open streams")?;
         self.judge(opening)?;
-        Ok(Answer { protocol: Protocol::Tcp, unix_ns: realtime_ns() }.encode())
+        Ok(Answer { protocol: Protocol::Tcp, unix_ns: realtime_ns(), note: 0 }.encode())
     }
 
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<BundleSession> {

@@ -16,6 +16,7 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::Member;
 use pliant_proto::transport::rate_cap::RateCap;
 use pliant_proto::transport::{Command, Transport};
+use pliant_proto::units::Rate;
 use pliant_proto::wire;
 
 pub use session::{Application, PayloadLocation, Session};
@@ -115,6 +116,20 @@ impl<T: Member, A: Application> Driver<T, A> {
             && session.connection == connection
         {
             session.receive_by(transport);
+            session.touch(&mut self.touched);
+        }
+    }
+
+    /// From now on a connection that stands sends by `transport`, at no more than `rate` on the wire. Nothing happens if it
+    /// is over.
+    pub fn send_by(&mut self, connection: ConnectionId, transport: T, rate: Option<Rate>) {
+        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
+            && session.connection == connection
+        {
+            session.send_by(transport, rate);
+            if self.endpoint.overhead() != (0, 0) {
+                session.hold_to_receipts(self.endpoint.draw_seed());
+            }
             session.touch(&mut self.touched);
         }
     }

@@ -151,8 +151,12 @@ impl<T: Member, A: Application> Session<T, A> {
 
     /// Sends by `transport`, at no more than `rate` on the wire.
     pub fn sending(mut self, transport: T, rate: Option<Rate>) -> Self {
-        self.outgoing = Some(Flow::new(transport, rate));
+        self.send_by(transport, rate);
         self
+    }
+
+    pub(super) fn send_by(&mut self, transport: T, rate: Option<Rate>) {
+        self.outgoing = Some(Flow::new(transport, rate));
     }
 
     /// Receives by `transport`.

@@ -116,6 +116,7 @@ fn announcement(name: &str, size: Option<u64>) -> Announcement {
         hashed: false,
         min_delivery: 1.0,
         message_bytes: None,
+        identity: None,
     }
 }
 
@@ -493,7 +494,7 @@ struct Liar {
 
 impl ConnectionHandler<Ahead, Forged> for Liar {
     fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(pliant_net::flow::Answer { protocol: self.protocol, unix_ns: 0 }.encode())
+        Ok(pliant_net::flow::Answer { protocol: self.protocol, unix_ns: 0, note: 0 }.encode())
     }
 
     fn open(&mut self, _: Instant, _: ConnectionId, _: ConnectionEvent) -> Option<Session<Ahead, Forged>> {
