@@ -6,13 +6,19 @@ use crate::packet::{Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
-/// How far packets may run ahead of the rate: a driver's timer comes that late, and packets leave in batches.
-const TOLERANCE: Span = Span::from_ms(1);
+/// How far packets may run ahead of the rate: they leave in bursts, as a wake-up for each would cost more than sending it.
+const TOLERANCE: Span = Span::from_ms(2);
+/// A burst begins when they run ahead by no more than this: a driver's timer may come that late.
+const LATENESS: Span = Span::from_us(500);
+/// Longer bursts save nothing: the kernel takes so many bytes at once.
+const MAX_BURST_BYTES: u64 = 64 << 10;
 
 /// What a capped sender keeps.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     rate: Rate,
+    /// How far packets may run ahead at this rate.
+    tolerance: Span,
     /// When all that was sent would be over at the rate (the theoretical arrival time of ITU-T I.371's cell rate
     /// algorithm).
     sent_until: Instant,
@@ -23,7 +29,7 @@ struct Cap {
 /// A transport whose packets keep to a rate on the wire, or any transport as it is.
 ///
 /// Packets are as long as the transport says ([`Packet::wire_bytes`]). At any time what was sent since the start is at
-/// most the rate times the time, and a millisecond's worth and one packet more.
+/// most the rate times the time, and two milliseconds' worth and one packet more.
 #[derive(Clone, Debug)]
 pub struct RateCap<T> {
     inner: T,
@@ -35,7 +41,8 @@ impl<T: Transport> RateCap<T> {
     pub fn new(inner: T, rate: Option<Rate>) -> Self {
         let cap = rate.map(|rate| {
             assert!(rate.bits_per_sec() > 0, "nothing can be sent at no rate");
-            Cap { rate, sent_until: Instant::ZERO, held: false }
+            let tolerance = rate.time_for(MAX_BURST_BYTES).plus(LATENESS).min(TOLERANCE);
+            Cap { rate, tolerance, sent_until: Instant::ZERO, held: false }
         });
         Self { inner, cap }
     }
@@ -65,7 +72,8 @@ impl<T: Transport> Transport for RateCap<T> {
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         let Some(cap) = &mut self.cap else { return self.inner.poll_transmit(now) };
-        cap.held = cap.sent_until > now.after(TOLERANCE);
+        let ahead = if cap.held { LATENESS } else { cap.tolerance };
+        cap.held = cap.sent_until > now.after(ahead);
         if cap.held {
             return None;
         }
@@ -85,7 +93,7 @@ impl<T: Transport> Transport for RateCap<T> {
     fn poll_timeout(&self) -> Option<Deadline> {
         let inner = self.inner.poll_timeout();
         let Some(cap) = self.cap.filter(|cap| cap.held) else { return inner };
-        let at = cap.sent_until.before(TOLERANCE);
+        let at = cap.sent_until.before(LATENESS);
         match inner {
             // What is due already waits for the rate, too.
             Some(deadline) if deadline.at < at && deadline.why != Timer::Pace => inner,
@@ -149,7 +157,7 @@ mod tests {
 
     proptest! {
         /// The rate is never exceeded by more than the tolerance and a packet, and it is reached within 2 % however late,
-        /// up to half the tolerance, the sender is called.
+        /// up to half a millisecond, the sender is called.
         #[test]
         fn the_rate_is_kept_and_reached(mbit in 10u64..10_000, late_us in 0u64..500) {
             let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
