@@ -14,7 +14,7 @@ DENY := target/tools/bin/cargo-deny
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo test lint deny doc reproduce digests bench bench-net testbed fuzz soak install-c test-c \
+.PHONY: all demo test lint deny doc reproduce digests bench bench-net testbed fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -92,6 +92,21 @@ fuzz:
 ## transfer does, or if a process that stays needs more and more memory.
 soak: $(PLIANT)
 	python3 bench/soak.py $(PLIANT) --seconds $(SOAK_SECONDS)
+
+## The program below PREFIX with its manual pages and completions for bash, zsh and fish. DESTDIR as usual. Builds nothing,
+## so that root need not: `make release` first.
+install:
+	test -x $(PLIANT) || { echo "there is no $(PLIANT): \`make release\` first" >&2; exit 1; }
+	install -D -m 755 $(PLIANT) $(DESTDIR)$(PREFIX)/bin/pliant
+	$(PLIANT) man $(DESTDIR)$(PREFIX)/share/man/man1
+	mkdir -p $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(PLIANT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pliant
+	$(PLIANT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pliant
+	$(PLIANT) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/pliant.fish
+
+## What `make install` writes, as a Debian package for this machine's processor: target/debian/pliant_VERSION_ARCH.deb.
+deb: $(PLIANT)
+	packaging/deb.sh $(PLIANT)
 
 ## The C library below PREFIX: header, shared and static library, pkg-config file (docs/c.md). DESTDIR as usual.
 install-c:

@@ -36,6 +36,7 @@ mod interrupt;
 mod jobs;
 mod keygen;
 mod list;
+mod manual;
 mod memory;
 mod progress;
 mod report;
@@ -99,6 +100,8 @@ enum Command {
     Daemon(daemon::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
+    Man(manual::ManArgs),
+    Completions(manual::CompletionsArgs),
 }
 
 /// Runs the command that the process was started with. A program that [registers](pliant_sim::families) transports or
@@ -128,6 +131,8 @@ pub fn main() -> ExitCode {
         Command::Daemon(arguments) => daemon::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
+        Command::Man(arguments) => manual::man(arguments, Cli::command()),
+        Command::Completions(arguments) => manual::completions(arguments, Cli::command()),
     };
     match ending {
         Ok(ExitStatus::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,
