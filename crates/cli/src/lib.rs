@@ -28,6 +28,7 @@ mod daemon;
 mod error;
 mod exit_status;
 mod experiments;
+mod export;
 mod files;
 mod flags;
 mod fluid;
@@ -92,6 +93,8 @@ enum Command {
     Show(show::Arguments),
     Report(report::Arguments),
     Fluid(fluid::Arguments),
+    Export(export::ExportArgs),
+    Import(export::ImportArgs),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
     Offer(transfer::OfferArgs),
@@ -123,6 +126,8 @@ pub fn main() -> ExitCode {
         Command::Show(arguments) => show::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Fluid(arguments) => fluid::run(arguments),
+        Command::Export(arguments) => export::run_export(arguments),
+        Command::Import(arguments) => export::run_import(arguments),
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
         Command::Offer(arguments) => transfer::offer(arguments),

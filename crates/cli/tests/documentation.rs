@@ -53,7 +53,9 @@ fn examples_of_help_texts_run() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("rack.toml"), RACK).unwrap();
     let mut ran = 0;
-    for command in ["run", "compare", "sweep", "check", "list", "show", "report", "fluid", "keygen", "reproduce"] {
+    for command in
+        ["run", "compare", "sweep", "check", "list", "show", "report", "fluid", "export", "keygen", "reproduce"]
+    {
         for mut example in examples(command) {
             let needs_more = example.iter().any(|word| word.contains("testbed"))
                 || (command == "reproduce" && !example.iter().any(|word| word == "--list" || word == "--check"));
