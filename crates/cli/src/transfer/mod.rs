@@ -19,8 +19,10 @@ use progress::TransferProgress;
 pub(crate) use push::{FetchArgs, OfferArgs, fetch, offer};
 
 pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
+    // Flags first: a large tree is not walked for a flag that is refused.
+    let settings = arguments.settings()?;
     let (source, to) = arguments.source()?;
-    let settings = Settings { called: called(std::slice::from_ref(&to)), ..arguments.settings()? };
+    let settings = Settings { called: called(std::slice::from_ref(&to)), ..settings };
     let to = to.address;
     for path in source.skipped() {
         eprintln!("warning: {} is not sent: neither a file nor a directory nor a link", OneLine(&path.display()));
