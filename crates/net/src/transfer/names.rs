@@ -7,8 +7,11 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use crate::seam::{DiskOperation, before};
+
 /// Renames something to a name that nothing has.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    before(DiskOperation::Rename, to)?;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Some file systems do not have it.
         Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to),
@@ -18,6 +21,7 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Makes the name of a new file last.
 pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    before(DiskOperation::SyncFolder, path)?;
     File::open(parent(path))?.sync_all()
 }
 

@@ -31,6 +31,7 @@ use crate::connection::{Caller, Closed, ConnectionId, Event, Refused, require_ri
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use crate::flow::{Answer, Opening, Protocol};
 use crate::poll::PollWaker;
+use crate::seam;
 
 /// How long a receiver that has told its verdict waits for the sender's goodbye, counted from when it was heard last.
 const LINGER: Span = Span::from_secs(3);
@@ -124,12 +125,12 @@ impl Receiver {
             let place = |connection: ConnectionId, content: Arrived, announcement: Announcement| {
                 let (results, waker, cancelled) = (results.clone(), waker.clone(), &cancelled);
                 let limits = self.settings.limits;
-                scope.spawn(move || {
+                scope.spawn(seam::task(move || {
                     let placed = content.place(&announcement, &limits, cancelled);
                     // Nobody listens any more once the socket has failed.
                     let _ = results.send((connection, placed));
                     waker.wake();
-                });
+                }));
             };
             let (settings, clock) = (&self.settings, self.driver.clock());
             let mut serving = Serving {
@@ -140,7 +141,7 @@ impl Receiver {
             };
             let served = serving.serve(&placements, place, interrupted, &mut progress, &mut each);
             cancelled.store(true, Ordering::Relaxed);
-            match served {
+            let result = match served {
                 Err(ServeError::Socket(error)) => Err(failed(error)),
                 Err(ServeError::Interrupted) => {
                     // What is in its place is there, whenever the interruption came.
@@ -148,7 +149,9 @@ impl Receiver {
                     Err(TransferError::Interrupted)
                 }
                 Ok(()) => Ok(()),
-            }
+            };
+            seam::before_join();
+            result
         })
     }
 }
@@ -236,7 +239,7 @@ impl Serving<'_> {
         let here = self.driver.connections().filter_map(|connection| self.driver.session(connection));
         let over = self.handler.over.iter().map(|(_, session, _)| session);
         for _ in 0..here.chain(over).filter(|session| placing(session)).count() {
-            let Ok((connection, placed)) = placements.recv() else { break };
+            let Ok((connection, placed)) = seam::receive(placements) else { break };
             self.placed(self.driver.now(), connection, placed);
         }
         let here: Vec<ConnectionId> = self.driver.connections().collect();

@@ -24,6 +24,7 @@ use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Session};
 use crate::flow::{Answer, FlowError, Opening, Protocol};
+use crate::seam;
 
 /// How long a loop sleeps at most while content may come from a reader.
 const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
@@ -119,7 +120,7 @@ fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), Transf
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        std::thread::sleep(MAX_SLEEP);
+        seam::sleep(MAX_SLEEP);
     }
     Ok(())
 }

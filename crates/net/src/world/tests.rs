@@ -1,0 +1,82 @@
+//! Worlds by their seeds.
+//!
+//! Without a variable a run has a fixed number of seeds. `PLIANT_WORLD_SEED=7` runs one; `PLIANT_WORLD_SECONDS=3600` goes on
+//! with ever new ones for that time.
+
+use pliant_proto::time::Span;
+
+use super::network::Link;
+use super::scenario::{Report, Scenario, Sending};
+use super::schedule::HostConfig;
+use crate::clock::SharedClock;
+
+/// Seeds of a run that is told nothing.
+const SEEDS: u64 = 20;
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable}={value}: not a number")))
+}
+
+/// Runs what `scenario` makes of the seeds that the user wants, and tells `each` what came of it.
+fn run_all(test: &str, scenario: impl Fn(u64) -> Scenario, mut each: impl FnMut(Report)) {
+    let run = |seed: u64| {
+        scenario(seed).run().unwrap_or_else(|why| {
+            let again = format!("PLIANT_WORLD_SEED={seed} cargo test -p pliant-net --lib world::tests::{test}");
+            panic!("seed {seed}: {why}\nAgain: {again}")
+        })
+    };
+    if let Some(seed) = number("PLIANT_WORLD_SEED") {
+        let report = run(seed);
+        eprintln!("seed {seed}: {report:?}");
+        return each(report);
+    }
+    let clock = SharedClock::start();
+    let until = number("PLIANT_WORLD_SECONDS").map(|seconds| clock.now().after(Span::from_secs(seconds)));
+    let first = if until.is_some() { SEEDS } else { 0 };
+    for seed in first.. {
+        let over = until.map_or(seed == SEEDS, |until| clock.now() >= until);
+        if over {
+            return eprintln!("{test}: {} seeds", seed - first);
+        }
+        each(run(seed));
+    }
+}
+
+/// Whatever links, clocks, addresses and disks do: who says that a file is in its place is right, and where nothing keeps
+/// transfers from success they succeed.
+#[test]
+fn success_means_success() {
+    let (mut succeeded, mut disk_failures) = (0, 0);
+    run_all("success_means_success", Scenario::of_seed, |report| {
+        succeeded += report.succeeded;
+        disk_failures += report.disk_failures;
+    });
+    if number("PLIANT_WORLD_SEED").is_none() {
+        assert!(succeeded > 0 && disk_failures > 0, "{succeeded} transfers, {disk_failures} failures of disks");
+    }
+}
+
+/// The same seed gives the same run, event by event.
+#[test]
+fn a_seed_gives_the_same_run() {
+    for seed in 0..5 {
+        let digest = || Scenario::of_seed(seed).run().unwrap().ending;
+        assert_eq!(digest(), digest(), "seed {seed}");
+    }
+}
+
+/// A link of 8 Mbit/s takes a second for a megabyte, and its headers and slow start a little longer.
+#[test]
+fn a_link_has_its_rate() {
+    let link = Link { rate: 8_000_000, ..Link::default() };
+    let mut scenario = Scenario::of_seed(0);
+    let settings = scenario.senders[0].settings.clone();
+    let host = HostConfig { link, ..HostConfig::default() };
+    scenario.receiver = HostConfig::default();
+    scenario.senders = vec![Sending { name: "a".into(), bytes: 1_000_000, begins_ns: 0, host, settings }];
+    scenario.must_succeed = true;
+    let report = scenario.run().unwrap();
+    let ms = report.ending.now_ns / 1_000_000;
+    assert!((1000..1500).contains(&ms), "{ms} ms");
+}
