@@ -192,6 +192,15 @@ impl Endpoint {
         self.send(peer, bytes);
     }
 
+    /// Asks the peer of an open connection for a sign of life, from which it learns this side's address.
+    pub fn ping(&mut self, connection: ConnectionId) {
+        let Some(known) = self.get(connection.0).filter(|known| matches!(known.state, ConnectionState::Open)) else {
+            return;
+        };
+        let (peer, bytes) = (known.peer, known.frame(&Frame::Ping));
+        self.send(peer, bytes);
+    }
+
     /// Bytes that [`seal`](Self::seal) needs before and behind a packet.
     pub fn overhead(&self) -> (usize, usize) {
         if self.config.keys.security() == Security::Plain { (0, 0) } else { (SEALED_HEADER_BYTES, TAG_BYTES) }
@@ -579,7 +588,8 @@ impl Endpoint {
             return None;
         };
         let elsewhere = known.peer != from;
-        if elsewhere && (known.calls || !matches!(known.state, ConnectionState::Open)) {
+        let closed = matches!(known.state, ConnectionState::Closed { close: Some(_), .. });
+        if elsewhere && (known.calls || !closed && !matches!(known.state, ConnectionState::Open)) {
             self.refused.stray += 1;
             return None;
         }
@@ -593,6 +603,11 @@ impl Endpoint {
         match opened {
             Err(OpenError::Forged) => self.refused.forged += 1,
             Err(OpenError::Replayed) => self.refused.replayed += 1,
+            Ok(moves) if elsewhere && closed => {
+                if moves {
+                    self.close_again(connection, from, bytes.len());
+                }
+            }
             Ok(moves) => {
                 if moves {
                     self.hear_from(now, from, connection);
@@ -623,13 +638,27 @@ impl Endpoint {
             self.events.push_back((ConnectionId(connection), event));
         }
         let Some(known) = self.get(connection) else { return };
+        let peer = known.peer;
+        self.close_again(connection, peer, usize::MAX);
+    }
+
+    /// Repeats to a peer that goes on after a close, `heard` so many bytes from there, why it was closed. A peer may have
+    /// moved meanwhile; then no more than three times what came goes to where nobody has answered from, without its reason
+    /// if need be.
+    fn close_again(&mut self, connection: u32, to: SocketAddr, heard: usize) {
+        let Some(known) = self.get(connection) else { return };
         if let ConnectionState::Closed { close: Some(close), closes, .. } = &mut known.state
             && *closes < MAX_CLOSES
         {
             *closes += 1;
             let frame = (**close).clone();
-            let (peer, bytes) = (known.peer, known.frame(&frame));
-            self.send(peer, bytes);
+            let mut bytes = known.frame(&frame);
+            if let Frame::Close { code, .. } = frame
+                && bytes.len() > heard.saturating_mul(3)
+            {
+                bytes = known.frame(&Frame::Close { code, reason: String::new() });
+            }
+            self.send(to, bytes);
         }
     }
 

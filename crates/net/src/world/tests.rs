@@ -27,6 +27,7 @@ fn run_all(test: &str, scenario: impl Fn(u64) -> Scenario, mut each: impl FnMut(
         })
     };
     if let Some(seed) = number("PLIANT_WORLD_SEED") {
+        eprintln!("{:#?}", scenario(seed));
         let report = run(seed);
         eprintln!("seed {seed}: {report:?}");
         return each(report);
@@ -57,6 +58,20 @@ fn success_means_success() {
     }
 }
 
+/// A sender that gets a new address while its file is put into its place still hears that it is.
+#[test]
+fn a_verdict_finds_a_sender_who_has_moved() {
+    for rebinds_ms in (50..2000).step_by(150) {
+        let mut scenario = quiet(20_000);
+        scenario.receiver.disk.delay_ns = 100_000_000;
+        scenario.senders[0].host.rebinds = vec![rebinds_ms * 1_000_000];
+        // What the receiver says on the way is lost, too.
+        scenario.senders[0].host.link.down = vec![(rebinds_ms * 1_000_000, (rebinds_ms + 900) * 1_000_000)];
+        let report = scenario.run().unwrap_or_else(|why| panic!("moved after {rebinds_ms} ms: {why}"));
+        assert_eq!(report.succeeded, 1, "moved after {rebinds_ms} ms");
+    }
+}
+
 /// The same seed gives the same run, event by event.
 #[test]
 fn a_seed_gives_the_same_run() {
@@ -66,16 +81,21 @@ fn a_seed_gives_the_same_run() {
     }
 }
 
+/// One transfer, with which nothing is wrong, over a link of 8 Mbit/s.
+fn quiet(bytes: usize) -> Scenario {
+    let mut scenario = Scenario::of_seed(0);
+    let settings = scenario.senders[0].settings.clone();
+    let host = HostConfig { link: Link { rate: 8_000_000, ..Link::default() }, ..HostConfig::default() };
+    scenario.receiver = HostConfig::default();
+    scenario.senders = vec![Sending { name: "a".into(), bytes, begins_ns: 0, host, settings }];
+    scenario.must_succeed = true;
+    scenario
+}
+
 /// A link of 8 Mbit/s takes a second for a megabyte, and its headers and slow start a little longer.
 #[test]
 fn a_link_has_its_rate() {
-    let link = Link { rate: 8_000_000, ..Link::default() };
-    let mut scenario = Scenario::of_seed(0);
-    let settings = scenario.senders[0].settings.clone();
-    let host = HostConfig { link, ..HostConfig::default() };
-    scenario.receiver = HostConfig::default();
-    scenario.senders = vec![Sending { name: "a".into(), bytes: 1_000_000, begins_ns: 0, host, settings }];
-    scenario.must_succeed = true;
+    let scenario = quiet(1_000_000);
     let report = scenario.run().unwrap();
     let ms = report.ending.now_ns / 1_000_000;
     assert!((1000..1500).contains(&ms), "{ms} ms");
