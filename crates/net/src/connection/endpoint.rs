@@ -589,7 +589,8 @@ impl Endpoint {
         };
         let elsewhere = known.peer != from;
         let closed = matches!(known.state, ConnectionState::Closed { close: Some(_), .. });
-        if elsewhere && (known.calls || !closed && !matches!(known.state, ConnectionState::Open)) {
+        // A caller may move before its connection counts, too.
+        if elsewhere && (known.calls || matches!(known.state, ConnectionState::Closed { close: None, .. })) {
             self.refused.stray += 1;
             return None;
         }

@@ -721,6 +721,31 @@ fn a_connection_survives_a_new_address() {
     }
 }
 
+/// A caller that gets a new address before the other side has heard it confirm the connection still gets it: it has shown
+/// that it has the keys, and is asked at the new address like any other that moves.
+#[test]
+fn a_caller_may_move_before_its_connection_counts() {
+    for configs in all_keys().into_iter().skip(1) {
+        let mut pair = Pair::new(configs);
+        let a = pair.a.connect(pair.now, called(), b"opening").unwrap();
+        // Sealed datagrams are lost until it has moved.
+        pair.settle(|from_caller, bytes| !from_caller || kind(bytes) != 5);
+        assert!(pair.events_b.is_empty() && pair.events_a.len() == 1);
+        let elsewhere = address(1);
+        pair.a.ping(a);
+        let (_, ping) = pair.a.poll_transmit().unwrap();
+        pair.hear_b(elsewhere, &ping);
+        let [(b, Event::Accepted { from, .. })] = pair.events_b[..] else { panic!("{:?}", pair.events_b) };
+        assert_eq!(from, caller(), "nothing is proven yet");
+        let (to, challenge) = pair.b.poll_transmit().unwrap();
+        assert!(to == elsewhere && challenge.len() < 3 * ping.len());
+        pair.hear_a(called(), &challenge);
+        let response = std::iter::from_fn(|| pair.a.poll_transmit()).last().unwrap().1;
+        pair.hear_b(elsewhere, &response);
+        assert_eq!(pair.b.peer(b), Some(elsewhere));
+    }
+}
+
 /// Who sees packets and sends them on from an address of their own is asked, and cannot answer: not with the challenge, nor
 /// with the answer that the caller gives, which comes from the caller's address. A packet that overtook others moves
 /// nothing, and however many addresses there are, there are five questions a second.
