@@ -18,6 +18,31 @@ pub(crate) enum DiskOperation {
     SyncFolder,
 }
 
+/// A mistake that this crate has made, and that a test puts back to see that a world finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mutant {
+    /// An error of sending to one destination ends the socket.
+    DestinationErrorsAreFatal,
+    /// A hello is good with any cookie, and more than once.
+    HellosAreUnbound,
+    /// Whatever became of a content, its sender hears that it is in its place.
+    EverythingIsPlaced,
+    /// Content is not synced before it gets its name.
+    ContentIsNotSynced,
+    /// Names are not synced.
+    NamesAreNotSynced,
+    /// A flow that may bend takes its hash for bytes that need not arrive.
+    HashNeedNotArrive,
+    /// Contents are put into their places by the event loop.
+    PlacedInTheLoop,
+    /// All hosts with a key make the same resets.
+    ResetsAreShared,
+    /// A name that the peer has chosen takes another file's place.
+    FilesAreReplaced,
+    /// A new address ends a connection.
+    AddressesAreFixed,
+}
+
 #[cfg(not(test))]
 mod system {
     use std::io;
@@ -25,13 +50,19 @@ mod system {
     use std::sync::mpsc::{Receiver, RecvError};
     use std::time::Duration;
 
-    use super::DiskOperation;
+    use super::{DiskOperation, Mutant};
 
     /// Whether the disk does it; in a world it may not. `path` is where the content is to lie in the end.
     #[inline]
     #[expect(clippy::unnecessary_wraps, reason = "only a simulated disk fails here")]
     pub(crate) fn before(_: DiskOperation, _path: &Path) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Whether a mistake is made; never outside of tests.
+    #[inline]
+    pub(crate) const fn is_mutant(_: Mutant) -> bool {
+        false
     }
 
     /// What a new thread is to run.
@@ -58,7 +89,7 @@ mod system {
 }
 
 #[cfg(not(test))]
-pub(crate) use system::{before, before_join, receive, sleep, task};
+pub(crate) use system::{before, before_join, is_mutant, receive, sleep, task};
 
 #[cfg(test)]
-pub(crate) use crate::world::here::{before, before_join, receive, sleep, task};
+pub(crate) use crate::world::here::{before, before_join, is_mutant, receive, sleep, task};

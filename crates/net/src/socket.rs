@@ -17,6 +17,7 @@ use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::poll::{PollWaker, wait};
+use crate::seam::{Mutant, is_mutant};
 #[cfg(test)]
 use crate::world::here::SimulatedSocket;
 
@@ -290,6 +291,9 @@ impl Socket {
 /// Whether the socket itself is of no use any more, whoever is at the other end.
 pub(crate) fn is_of_the_socket(error: &io::Error) -> bool {
     use rustix::io::Errno;
+    if is_mutant(Mutant::DestinationErrorsAreFatal) {
+        return true;
+    }
     let of_socket = [Errno::BADF, Errno::NOTSOCK, Errno::FAULT];
     error.raw_os_error().is_none_or(|errno| of_socket.iter().any(|known| known.raw_os_error() == errno))
 }

@@ -28,6 +28,7 @@ use super::state::{
     CHALLENGE_INTERVAL, CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, ConnectionState, MAX_CLOSES,
     MAX_COOKIES, Move, Protection, UNCONFIRMED_LIFETIME, Unconfirmed,
 };
+use crate::seam::{Mutant, is_mutant};
 
 /// Most connections of one endpoint.
 const MAX_SLOTS: usize = 1 << INDEX_BITS;
@@ -90,7 +91,8 @@ impl Endpoint {
             Keys::Plain => [0; 32],
             Keys::Preshared(key) | Keys::Static { private: key, .. } => *key,
         };
-        let reset_key = blake3::derive_key("pliant 2 reset", &[key, config.host].concat());
+        let host = if is_mutant(Mutant::ResetsAreShared) { [0; 32] } else { config.host };
+        let reset_key = blake3::derive_key("pliant 2 reset", &[key, host].concat());
         Self {
             cookies: Cookies::new(random.array()),
             sources: Sources::new(random.array(), config.forged_per_second),
@@ -454,7 +456,8 @@ impl Endpoint {
         };
         let caller = answer.caller.clone();
         let identity = caller.as_ref().map_or([0; KEY_BYTES], |peer| peer.key);
-        if !self.initiations.take(now, (identity, from), answer.timestamp) {
+        let is_new = self.initiations.take(now, (identity, from), answer.timestamp);
+        if !is_new && !is_mutant(Mutant::HellosAreUnbound) {
             self.refused.replayed += 1;
             // An honest caller whose hello was overtaken by a later one of its own begins anew.
             self.give_cookie(now, from, hello);
@@ -590,6 +593,9 @@ impl Endpoint {
         let elsewhere = known.peer != from;
         let closed = matches!(known.state, ConnectionState::Closed { close: Some(_), .. });
         // A caller may move before its connection counts, too.
+        if elsewhere && is_mutant(Mutant::AddressesAreFixed) {
+            return None;
+        }
         if elsewhere && (known.calls || matches!(known.state, ConnectionState::Closed { close: None, .. })) {
             self.refused.stray += 1;
             return None;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use blake3::hazmat::ChainingValue;
 use rustix::fs::{FlockOperation, flock};
 
-use super::names::{rename_new, sync_folder_of};
+use super::names::{rename_new, sync, sync_folder_of};
 use super::push::hash_tree::{BLOCK_BYTES, blocks_of, value_of};
 use crate::seam::{DiskOperation, before};
 
@@ -120,7 +120,7 @@ impl Checkpoint {
                 rename_new(&self.part_path, &self.path)
             }
         };
-        let synced = before(DiskOperation::Sync, &self.path).and_then(|()| self.part.sync_all());
+        let synced = sync(&self.part, &self.path);
         let committed = synced.and_then(|()| rename()).and_then(|()| sync_folder_of(&self.path));
         if let Err(error) = committed {
             // All of it is there: it waits for the place.

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::seam::{DiskOperation, before};
+use crate::seam::{DiskOperation, Mutant, before, is_mutant};
 
 /// Renames something to a name that nothing has.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
@@ -19,8 +19,20 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes the content that is to lie at `path` last.
+pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
+    if is_mutant(Mutant::ContentIsNotSynced) {
+        return Ok(());
+    }
+    before(DiskOperation::Sync, path)?;
+    file.sync_all()
+}
+
 /// Makes the name of a new file last.
 pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    if is_mutant(Mutant::NamesAreNotSynced) {
+        return Ok(());
+    }
     before(DiskOperation::SyncFolder, path)?;
     File::open(parent(path))?.sync_all()
 }

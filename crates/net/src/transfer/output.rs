@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 
 use super::announcement::{Announcement, Kind};
 use super::checkpoint::Checkpoint;
-use super::names::{parent, rename_new, sync_folder_of};
+use super::names::{parent, rename_new, sync, sync_folder_of};
 use super::settings::Limits;
 use super::unpack::unpack;
 use crate::seam::{DiskOperation, before};
@@ -139,7 +139,7 @@ impl Output {
         match self {
             Self::Discarded => Ok(None),
             Self::Temporary { file, path, replaces } => {
-                let synced = before(DiskOperation::Sync, &path).and_then(|()| file.as_file().sync_all());
+                let synced = sync(file.as_file(), &path);
                 let committed = synced.and_then(|()| persist(file, &path, replaces));
                 told_of(path, committed)
             }

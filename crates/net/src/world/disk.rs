@@ -17,11 +17,13 @@ pub(crate) struct DiskFaults {
     pub(crate) fails: Option<(DiskKind, u64)>,
     /// Every operation takes so long, in nanoseconds.
     pub(crate) delay_ns: u64,
+    /// Making a content last takes so much longer.
+    pub(crate) sync_ns: u64,
 }
 
 impl Default for DiskFaults {
     fn default() -> Self {
-        Self { free_bytes: u64::MAX, fails: None, delay_ns: 0 }
+        Self { free_bytes: u64::MAX, fails: None, delay_ns: 0, sync_ns: 0 }
     }
 }
 

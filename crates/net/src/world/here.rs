@@ -11,7 +11,7 @@ use std::time::Duration;
 use pliant_proto::packet::Ecn;
 
 use super::schedule::{TaskNumber, World};
-use crate::seam::DiskOperation;
+use crate::seam::{DiskOperation, Mutant};
 
 /// A task of a world, as its own thread knows it.
 #[derive(Clone)]
@@ -56,6 +56,10 @@ pub(crate) fn before(operation: DiskOperation, path: &Path) -> io::Result<()> {
         Some(here) => here.world.touch_disk(here.task, operation, path),
         None => Ok(()),
     }
+}
+
+pub(crate) fn is_mutant(mutant: Mutant) -> bool {
+    here().is_some_and(|here| here.world.mutant() == Some(mutant))
 }
 
 pub(crate) fn task<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {

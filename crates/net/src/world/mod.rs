@@ -5,6 +5,7 @@
 //! its earliest event, which lets some task go on. So the code that is tested is the code that is shipped, and a seed
 //! always gives the same run.
 
+mod attackers;
 mod disk;
 pub(crate) mod here;
 mod network;

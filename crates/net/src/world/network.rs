@@ -21,7 +21,7 @@ pub(crate) struct Link {
     pub(crate) loss: f64,
     /// Fraction that arrives twice.
     pub(crate) duplicates: f64,
-    /// Fraction of which one bit is changed.
+    /// Fraction of sealed datagrams of which one bit is changed. UDP's checksum sees that of most others.
     pub(crate) corrupt: f64,
     /// Bits per second sent.
     pub(crate) rate: u64,

@@ -7,23 +7,28 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pliant_proto::congestion::Algorithm;
+use pliant_proto::contract::Contract;
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 
+use super::attackers::{Gains, Idler, Observer};
 use super::disk::{DiskFaults, DiskKind, Lasting};
 use super::network::Link;
 use super::schedule::{Ending, HostConfig, World};
 use crate::connection::Keys;
-use crate::flow::{FlowSettings, SocketTransport};
-use crate::transfer::{Received, Receiver, Sent, Settings, Source, Target, TransferError, send};
+use crate::flow::{FlowSettings, Opening, Protocol, SocketTransport};
+use crate::seam::Mutant;
+use crate::transfer::{Announcement, Kind, Received, Receiver, Sent, Settings, Source, Target, TransferError, send};
 
 /// Where the receiver listens.
 const PORT: u16 = 7410;
 const MS: u64 = 1_000_000;
+/// What a file has in it that was there before.
+const OCCUPANT: &[u8] = b"of somebody else";
 /// A world in which nothing lasts so long is stuck.
 const LONGEST: Duration = Duration::from_secs(900);
 /// A transfer of at most a megabyte over the worst of the links that may succeed is done by then.
-const LONGEST_HONEST_NS: u64 = 120_000 * MS;
+const LONGEST_HONEST_NS: u64 = 180_000 * MS;
 
 /// What one sender does.
 #[derive(Clone, Debug)]
@@ -33,6 +38,8 @@ pub(crate) struct Sending {
     pub(crate) begins_ns: u64,
     pub(crate) host: HostConfig,
     pub(crate) settings: Settings,
+    /// Another file has its name already.
+    pub(crate) occupied: bool,
 }
 
 /// What happens in a world.
@@ -44,6 +51,12 @@ pub(crate) struct Scenario {
     pub(crate) senders: Vec<Sending>,
     /// Nothing in it keeps a transfer from success.
     pub(crate) must_succeed: bool,
+    /// Somebody without the key sees everything, and writes from every address.
+    pub(crate) observed: bool,
+    /// So many connections are idle, of somebody with the key.
+    pub(crate) idle_connections: usize,
+    /// A mistake that is put back.
+    pub(crate) mutant: Option<Mutant>,
 }
 
 /// What came of a scenario.
@@ -66,7 +79,11 @@ fn settings(random: &mut Stream) -> Settings {
         2 => SocketTransport::Atp,
         _ => SocketTransport::Tcp(Algorithm::Dctcp),
     };
-    let flow = FlowSettings { transport, ..FlowSettings::default() };
+    let mut contract = Contract::default();
+    if random.below(4) == 0 && transport != SocketTransport::Atp {
+        contract.min_share = 0.5 + random.unit() / 2.0;
+    }
+    let flow = FlowSettings { transport, contract, ..FlowSettings::default() };
     let keys = Keys::Preshared([7; 32]);
     let idle_timeout = Span::from_secs(20);
     Settings { flow, keys, idle_timeout, connect_timeout: Span::from_secs(20), ..Settings::default() }
@@ -120,6 +137,9 @@ impl Scenario {
             };
         } else {
             receiver.disk.delay_ns = random.below(20 * MS);
+            if random.below(4) == 0 {
+                receiver.disk.sync_ns = random.below(40_000 * MS);
+            }
         }
         let count = 1 + random.below(3);
         let senders = (0..count).map(|number| {
@@ -134,11 +154,23 @@ impl Scenario {
                 begins_ns: random.below(1_000 * MS),
                 host,
                 settings: settings(&mut random),
+                occupied: random.below(8) == 0,
             }
         });
         let senders = senders.collect();
+        let observed = random.below(3) == 0;
+        let idle_connections = if random.below(6) == 0 { random.below(128) as usize } else { 0 };
         let receiver_settings = settings(&mut random);
-        Self { seed, receiver, receiver_settings, senders, must_succeed: !faulty }
+        Self {
+            seed,
+            receiver,
+            receiver_settings,
+            senders,
+            observed,
+            idle_connections,
+            must_succeed: !faulty,
+            mutant: None,
+        }
     }
 
     /// Runs it, and says what is wrong if anything is.
@@ -146,7 +178,7 @@ impl Scenario {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let target = directory.path().join("target");
         std::fs::create_dir(&target).map_err(|error| error.to_string())?;
-        let world = World::new(self.seed, LONGEST);
+        let world = World::new(self.seed, LONGEST, self.mutant);
         let receiver = world.add_host(self.receiver.clone());
         let received = Arc::new(Mutex::new(Vec::new()));
         let sent = Arc::new(Mutex::new(Vec::new()));
@@ -162,12 +194,16 @@ impl Scenario {
                 let _ = receiver.serve(&Target::Directory(target), None, &stop, |_| {}, each);
             }));
         }
+        let gains = self.attack(&world, &directory.path().join("other"), to);
         let left = Arc::new(Mutex::new(self.senders.len()));
         for (number, sending) in self.senders.iter().enumerate() {
             let host = world.add_host(sending.host.clone());
             let path = directory.path().join(&sending.name);
             std::fs::write(&path, content(self.seed + number as u64, sending.bytes))
                 .map_err(|error| error.to_string())?;
+            if sending.occupied {
+                std::fs::write(target.join(&sending.name), OCCUPANT).map_err(|error| error.to_string())?;
+            }
             let (sent, settings, left, stop) = (sent.clone(), sending.settings.clone(), left.clone(), stop.clone());
             tasks.push(world.spawn(host, &sending.name, sending.begins_ns, true, move |world| {
                 let result = send_file(&path, to, &settings);
@@ -191,11 +227,50 @@ impl Scenario {
         for file in sent.iter() {
             self.check(file, &received, &target)?;
         }
+        if let Some(gain) = gains.lock().unwrap().first() {
+            return Err(gain.clone());
+        }
         Ok(Report {
             ending,
             succeeded: sent.iter().filter(|file| file.result.is_ok()).count(),
             disk_failures: world.disk_failures(receiver),
         })
+    }
+
+    /// Lets its attackers loose, and notes what they gain.
+    fn attack(&self, world: &Arc<World>, other_target: &Path, receiver: SocketAddr) -> Gains {
+        let gains = Gains::default();
+        if self.observed {
+            let other = world.add_host(HostConfig::default());
+            let address = World::address(other, PORT);
+            let (settings, target) = (self.receiver_settings.clone(), Target::Directory(other_target.into()));
+            world.spawn(other, "other receiver", 0, false, move |_| {
+                let receiver = Receiver::bind(address, settings).unwrap();
+                let _ = receiver.serve(&target, None, &AtomicBool::new(false), |_| {}, |_| {});
+            });
+            let host = world.add_host(HostConfig::default());
+            let random = Stream::named(self.seed, "observer");
+            let observer = Observer { random, receiver, other: address, gains: gains.clone() };
+            world.spawn(host, "observer", 0, false, move |world| observer.run(world));
+        }
+        if self.idle_connections > 0 {
+            let host = world.add_host(HostConfig::default());
+            let keys = self.receiver_settings.keys.clone();
+            let content = Announcement {
+                kind: Kind::Test,
+                name: "idle".into(),
+                size: Some(1 << 60),
+                partial: false,
+                hashed: false,
+                min_delivery: 1.0,
+                message_bytes: None,
+                identity: None,
+            };
+            let opening = Opening { offers: vec![Protocol::Tcp], mtu: 1200, content: content.encode() }.encode();
+            let idler = Idler { receiver, keys, opening, connections: self.idle_connections };
+            world.spawn(host, "idler", 0, false, move |_| idler.run());
+        }
+        gains
     }
 
     /// Success means success: who says so has its file in its place, with its bytes, for good. Who does not, has a receiver
@@ -211,6 +286,10 @@ impl Scenario {
         let name = &sending.name;
         let placed = received.iter().flatten().find(|received| received.name == *name);
         let found = std::fs::read(target.join(name)).ok();
+        if sending.occupied {
+            let untouched = found.as_deref() == Some(OCCUPANT) && file.result.is_err();
+            return if untouched { Ok(()) } else { Err(format!("{name}: it took another file's place")) };
+        }
         if found.as_ref().is_some_and(|found| *found != expected) {
             return Err(format!("{name}: other bytes are in its place"));
         }

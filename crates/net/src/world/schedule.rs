@@ -13,10 +13,11 @@ use std::time::Duration;
 use pliant_proto::packet::{Ecn, TrafficClass};
 use pliant_proto::rng::Stream;
 
+use super::attackers::{SEALED, kind};
 use super::disk::{Disk, DiskFaults, Lasting};
 use super::here::{Here, enter};
 use super::network::{Link, Port, Wire, check_destination};
-use crate::seam::DiskOperation;
+use crate::seam::{DiskOperation, Mutant};
 
 /// The time of day when a world begins, in nanoseconds since 1970.
 const EPOCH_NS: u64 = 1_750_000_000_000_000_000;
@@ -96,10 +97,13 @@ struct State {
     ports: Vec<Port>,
     failure: Option<String>,
     over: bool,
+    /// Copies of what hosts have sent, for attackers who see it.
+    seen: Option<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>,
 }
 
 /// Hosts, their network and their time.
 pub(crate) struct World {
+    mutant: Option<Mutant>,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -124,8 +128,8 @@ struct WorldEnded;
 pub(super) struct Child(Here);
 
 impl World {
-    /// A world that ends after so long at the latest.
-    pub(crate) fn new(seed: u64, longest: Duration) -> Arc<Self> {
+    /// A world that ends after so long at the latest, with a mistake if one is put back.
+    pub(crate) fn new(seed: u64, longest: Duration, mutant: Option<Mutant>) -> Arc<Self> {
         let state = State {
             now: 0,
             end: longest.as_nanos() as u64,
@@ -139,8 +143,9 @@ impl World {
             ports: Vec::new(),
             failure: None,
             over: false,
+            seen: None,
         };
-        Arc::new(Self { state: Mutex::new(state), ended: Condvar::new() })
+        Arc::new(Self { mutant, state: Mutex::new(state), ended: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -171,6 +176,28 @@ impl World {
     /// Where a host's socket with this port is.
     pub(crate) fn address(host: usize, port: u16) -> SocketAddr {
         ([10, 0, 0, host as u8 + 1], port).into()
+    }
+
+    /// From now on a copy of every datagram is kept for [`take_seen`](Self::take_seen).
+    pub(crate) fn watch(&self) {
+        self.lock().seen = Some(Vec::new());
+    }
+
+    /// What was sent since the last call: from, to, bytes.
+    pub(crate) fn take_seen(&self) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
+        self.lock().seen.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Sends a datagram from an address that need not be the sender's.
+    pub(crate) fn inject(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let mut state = self.lock();
+        let at = state.now + 1_000_000;
+        state.push(at, Event::Arrive { to, from, ecn: 0, bytes: bytes.to_vec() });
+    }
+
+    /// The mistake that is put back.
+    pub(super) fn mutant(&self) -> Option<Mutant> {
+        self.mutant
     }
 
     /// Runs `work` on a host from `at` nanoseconds on. A world ends when all tasks that count have.
@@ -316,7 +343,8 @@ impl World {
     pub(super) fn touch_disk(&self, task: TaskNumber, operation: DiskOperation, path: &Path) -> io::Result<()> {
         let delay_ns = {
             let state = self.lock();
-            state.hosts[state.tasks[task].host].disk.faults.delay_ns
+            let faults = &state.hosts[state.tasks[task].host].disk.faults;
+            faults.delay_ns + if operation == DiskOperation::Sync { faults.sync_ns } else { 0 }
         };
         if delay_ns > 0 {
             self.wait_for(task, Duration::from_nanos(delay_ns));
@@ -445,11 +473,15 @@ impl State {
     fn send(&mut self, port: usize, to: SocketAddr, class: u8, bytes: &[u8]) -> io::Result<()> {
         let (host, inside, from) = (self.ports[port].host, self.ports[port].inside, self.ports[port].outside);
         check_destination(inside, to, bytes.len(), &self.hosts[host].wire.link)?;
+        if let Some(seen) = &mut self.seen {
+            seen.push((from, to, bytes.to_vec()));
+        }
         let ecn = TrafficClass::from_octet(class).ecn();
         let (arrivals, ecn) = self.hosts[host].wire.pass(self.now, bytes.len(), ecn, &mut self.random);
         for at in arrivals {
             let mut bytes = bytes.to_vec();
-            if self.random.unit() < self.hosts[host].wire.link.corrupt {
+            let corrupt = self.random.unit() < self.hosts[host].wire.link.corrupt;
+            if corrupt && kind(&bytes) == Some(SEALED) {
                 let bit = self.random.below(bytes.len() as u64 * 8) as usize;
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }

@@ -9,9 +9,25 @@ use super::network::Link;
 use super::scenario::{Report, Scenario, Sending};
 use super::schedule::HostConfig;
 use crate::clock::SharedClock;
+use crate::seam::Mutant;
 
 /// Seeds of a run that is told nothing.
 const SEEDS: u64 = 20;
+/// Seeds within which a mistake is found.
+const SEEDS_OF_MUTANTS: u64 = 60;
+
+const MUTANTS: [Mutant; 10] = [
+    Mutant::DestinationErrorsAreFatal,
+    Mutant::HellosAreUnbound,
+    Mutant::EverythingIsPlaced,
+    Mutant::ContentIsNotSynced,
+    Mutant::NamesAreNotSynced,
+    Mutant::HashNeedNotArrive,
+    Mutant::PlacedInTheLoop,
+    Mutant::ResetsAreShared,
+    Mutant::FilesAreReplaced,
+    Mutant::AddressesAreFixed,
+];
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
@@ -87,8 +103,9 @@ fn quiet(bytes: usize) -> Scenario {
     let settings = scenario.senders[0].settings.clone();
     let host = HostConfig { link: Link { rate: 8_000_000, ..Link::default() }, ..HostConfig::default() };
     scenario.receiver = HostConfig::default();
-    scenario.senders = vec![Sending { name: "a".into(), bytes, begins_ns: 0, host, settings }];
+    scenario.senders = vec![Sending { name: "a".into(), bytes, begins_ns: 0, host, settings, occupied: false }];
     scenario.must_succeed = true;
+    (scenario.observed, scenario.idle_connections) = (false, 0);
     scenario
 }
 
@@ -99,4 +116,17 @@ fn a_link_has_its_rate() {
     let report = scenario.run().unwrap();
     let ms = report.ending.now_ns / 1_000_000;
     assert!((1000..1500).contains(&ms), "{ms} ms");
+}
+
+/// Every mistake that was made once is found, when it is put back, within the seeds of a short run; without it nothing is
+/// wrong with that seed.
+#[test]
+fn mistakes_are_found_again() {
+    for mutant in MUTANTS {
+        let run = |seed, mutant| Scenario { mutant, ..Scenario::of_seed(seed) }.run();
+        let found = (0..SEEDS_OF_MUTANTS).find_map(|seed| Some((seed, run(seed, Some(mutant)).err()?)));
+        let (seed, why) = found.unwrap_or_else(|| panic!("{mutant:?} is not found within {SEEDS_OF_MUTANTS} seeds"));
+        eprintln!("{mutant:?}: seed {seed}: {why}");
+        run(seed, None).unwrap_or_else(|why| panic!("seed {seed} without {mutant:?}: {why}"));
+    }
 }
