@@ -41,6 +41,8 @@ pub(crate) enum Mutant {
     FilesAreReplaced,
     /// A new address ends a connection.
     AddressesAreFixed,
+    /// Whatever a receiver acknowledges is believed.
+    ReceiptsAreBelieved,
 }
 
 #[cfg(not(test))]

@@ -1,21 +1,25 @@
 //! Who wishes the others ill: somebody without the key who sees every datagram and writes from any address, and somebody
-//! with the key who keeps connections idle.
+//! with the key who keeps connections idle or lies about what has arrived.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pliant_proto::packet::{Body, Packet, SackBlocks};
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, AnyTransport};
+use pliant_proto::transport::{Command, Deadline, Statistics, Transport};
 
 use super::here::SimulatedSocket;
 use super::schedule::World;
 use crate::clock::Clock;
 use crate::connection::{Caller, Closed, Config, ConnectionId, Endpoint, Event, Keys};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
+use crate::flow::{Answer, Protocol};
 use crate::seam;
 use crate::socket::Socket;
+use crate::transfer::Settings;
 
 /// Kinds of datagrams in their second byte (crate::connection).
 const HELLO: u8 = 0;
@@ -191,6 +195,81 @@ impl ConnectionHandler<AnyTransport, Nothing> for Nothing {
     }
 
     fn closed(&mut self, _: ConnectionId, _: Option<IdleSession>, _: Closed) {}
+}
+
+/// A receiving transport whose acknowledgements run ahead of what has come.
+pub(super) struct Ahead(AnyTransport);
+
+impl Transport for Ahead {
+    type Request = <AnyTransport as Transport>::Request;
+    type Answer = <AnyTransport as Transport>::Answer;
+
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
+        self.0.handle_packet(now, packet, sack);
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command<Self::Answer>) {
+        self.0.handle_command(now, command);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        let packet = self.0.poll_transmit(now)?;
+        let body = match packet.body() {
+            Body::Ack { ack, echo, window, flags } => Body::Ack { ack: ack + 3000, echo, window, flags },
+            _ => return Some(packet),
+        };
+        Some(Packet::new(packet.traffic_class, packet.wire_bytes, body).to(packet.to))
+    }
+
+    fn sack_blocks(&self) -> &SackBlocks {
+        self.0.sack_blocks()
+    }
+
+    fn poll_event(&mut self) -> Option<pliant_proto::transport::Event<Self::Request>> {
+        self.0.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.0.poll_timeout()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+}
+
+/// Receives with the key whatever is sent by TCP, and acknowledges more.
+pub(super) struct Liar {
+    pub(super) address: SocketAddr,
+    pub(super) settings: Settings,
+}
+
+impl ConnectionHandler<Ahead, Nothing> for Liar {
+    fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(Answer { protocol: Protocol::Tcp, unix_ns: 0, note: 0 }.encode())
+    }
+
+    fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Session<Ahead, Nothing>> {
+        let Event::Accepted { from, .. } = event else { return None };
+        let receiver = self.settings.flow.receiver(Protocol::Tcp, self.settings.path_to(from), 1200, 1);
+        Some(Session::new(Nothing).receiving(Ahead(receiver)))
+    }
+
+    fn closed(&mut self, _: ConnectionId, _: Option<Session<Ahead, Nothing>>, _: Closed) {}
+}
+
+impl Liar {
+    /// Goes on until the world ends.
+    pub(super) fn run(mut self) {
+        let socket = Socket::bind(self.address).expect("the port is free");
+        let config = Config { keys: self.settings.keys.clone(), ..Config::default() };
+        let mut driver = Driver::new(socket, Endpoint::new(config, [8; 32]), Clock::start());
+        while driver.run_once(&mut self, Duration::from_millis(20)).is_ok() {}
+    }
 }
 
 impl Idler {

@@ -11,7 +11,7 @@ use pliant_proto::contract::Contract;
 use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 
-use super::attackers::{Gains, Idler, Observer};
+use super::attackers::{Gains, Idler, Liar, Observer};
 use super::disk::{DiskFaults, DiskKind, Lasting};
 use super::network::Link;
 use super::schedule::{Ending, HostConfig, World};
@@ -312,6 +312,32 @@ impl Scenario {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Sends `bytes` to a receiver that acknowledges what it has not got. Wrong is whatever does not name the lie, or says it
+/// late: until then the sender goes faster than the network bears.
+pub(crate) fn send_to_a_liar(seed: u64, bytes: usize, mutant: Option<Mutant>) -> Result<Ending, String> {
+    let mut random = Stream::named(seed, "liar");
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = directory.path().join("file");
+    std::fs::write(&path, content(seed, bytes)).map_err(|error| error.to_string())?;
+    let world = World::new(seed, LONGEST, mutant);
+    let liar = world.add_host(HostConfig { link: link(&mut random), ..HostConfig::default() });
+    let honest = world.add_host(HostConfig::default());
+    let address = World::address(liar, PORT);
+    let mut settings = settings(&mut random);
+    settings.flow = FlowSettings { transport: SocketTransport::Tcp(Algorithm::Cubic), ..FlowSettings::default() };
+    let lying = Liar { address, settings: settings.clone() };
+    world.spawn(liar, "liar", 0, false, move |_| lying.run());
+    let sending = world.spawn(honest, "sender", 0, true, move |_| send_file(&path, address, &settings));
+    let ending = world.run();
+    let sent = sending.join().ok().flatten();
+    match (&ending.failure, sent) {
+        (Some(failure), _) => Err(failure.clone()),
+        (None, Some(Err(error))) if error.to_string().contains("acknowledges what it has not got") => Ok(ending),
+        (None, Some(Err(error))) => Err(format!("the sender does not notice: {error}")),
+        (None, _) => Err("the sender says success".into()),
     }
 }
 

@@ -6,7 +6,7 @@
 use pliant_proto::time::Span;
 
 use super::network::Link;
-use super::scenario::{Report, Scenario, Sending};
+use super::scenario::{Report, Scenario, Sending, send_to_a_liar};
 use super::schedule::HostConfig;
 use crate::clock::SharedClock;
 use crate::seam::Mutant;
@@ -116,6 +116,17 @@ fn a_link_has_its_rate() {
     let report = scenario.run().unwrap();
     let ms = report.ending.now_ns / 1_000_000;
     assert!((1000..1500).contains(&ms), "{ms} ms");
+}
+
+/// A receiver that acknowledges what it has not got is noticed over any link, and was believed before.
+#[test]
+fn who_acknowledges_ahead_is_noticed() {
+    for seed in 0..SEEDS {
+        send_to_a_liar(seed, 200_000, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+    let believed = send_to_a_liar(0, 200_000, Some(Mutant::ReceiptsAreBelieved)).unwrap_err();
+    // It has given all, and waits for a verdict that does not come.
+    assert_eq!(believed, "not done in time: sender");
 }
 
 /// Every mistake that was made once is found, when it is put back, within the seeds of a short run; without it nothing is
