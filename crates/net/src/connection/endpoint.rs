@@ -28,6 +28,7 @@ use super::state::{
     CHALLENGE_INTERVAL, CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, ConnectionState, MAX_CLOSES,
     MAX_COOKIES, Move, Protection, UNCONFIRMED_LIFETIME, Unconfirmed,
 };
+use crate::seam::{Mutant, is_mutant};
 
 /// Most connections of one endpoint.
 const MAX_SLOTS: usize = 1 << INDEX_BITS;
@@ -90,7 +91,8 @@ impl Endpoint {
             Keys::Plain => [0; 32],
             Keys::Preshared(key) | Keys::Static { private: key, .. } => *key,
         };
-        let reset_key = blake3::derive_key("pliant 2 reset", &[key, config.host].concat());
+        let host = if is_mutant(Mutant::ResetsAreShared) { [0; 32] } else { config.host };
+        let reset_key = blake3::derive_key("pliant 2 reset", &[key, host].concat());
         Self {
             cookies: Cookies::new(random.array()),
             sources: Sources::new(random.array(), config.forged_per_second),
@@ -189,6 +191,15 @@ impl Endpoint {
             return;
         };
         let (peer, bytes) = (known.peer, known.frame(&Frame::Notice(content.to_vec())));
+        self.send(peer, bytes);
+    }
+
+    /// Asks the peer of an open connection for a sign of life, from which it learns this side's address.
+    pub fn ping(&mut self, connection: ConnectionId) {
+        let Some(known) = self.get(connection.0).filter(|known| matches!(known.state, ConnectionState::Open)) else {
+            return;
+        };
+        let (peer, bytes) = (known.peer, known.frame(&Frame::Ping));
         self.send(peer, bytes);
     }
 
@@ -445,7 +456,8 @@ impl Endpoint {
         };
         let caller = answer.caller.clone();
         let identity = caller.as_ref().map_or([0; KEY_BYTES], |peer| peer.key);
-        if !self.initiations.take(now, (identity, from), answer.timestamp) {
+        let is_new = self.initiations.take(now, (identity, from), answer.timestamp);
+        if !is_new && !is_mutant(Mutant::HellosAreUnbound) {
             self.refused.replayed += 1;
             // An honest caller whose hello was overtaken by a later one of its own begins anew.
             self.give_cookie(now, from, hello);
@@ -579,7 +591,12 @@ impl Endpoint {
             return None;
         };
         let elsewhere = known.peer != from;
-        if elsewhere && (known.calls || !matches!(known.state, ConnectionState::Open)) {
+        let closed = matches!(known.state, ConnectionState::Closed { close: Some(_), .. });
+        // A caller may move before its connection counts, too.
+        if elsewhere && is_mutant(Mutant::AddressesAreFixed) {
+            return None;
+        }
+        if elsewhere && (known.calls || matches!(known.state, ConnectionState::Closed { close: None, .. })) {
             self.refused.stray += 1;
             return None;
         }
@@ -593,6 +610,11 @@ impl Endpoint {
         match opened {
             Err(OpenError::Forged) => self.refused.forged += 1,
             Err(OpenError::Replayed) => self.refused.replayed += 1,
+            Ok(moves) if elsewhere && closed => {
+                if moves {
+                    self.close_again(connection, from, bytes.len());
+                }
+            }
             Ok(moves) => {
                 if moves {
                     self.hear_from(now, from, connection);
@@ -623,13 +645,27 @@ impl Endpoint {
             self.events.push_back((ConnectionId(connection), event));
         }
         let Some(known) = self.get(connection) else { return };
+        let peer = known.peer;
+        self.close_again(connection, peer, usize::MAX);
+    }
+
+    /// Repeats to a peer that goes on after a close, `heard` so many bytes from there, why it was closed. A peer may have
+    /// moved meanwhile; then no more than three times what came goes to where nobody has answered from, without its reason
+    /// if need be.
+    fn close_again(&mut self, connection: u32, to: SocketAddr, heard: usize) {
+        let Some(known) = self.get(connection) else { return };
         if let ConnectionState::Closed { close: Some(close), closes, .. } = &mut known.state
             && *closes < MAX_CLOSES
         {
             *closes += 1;
             let frame = (**close).clone();
-            let (peer, bytes) = (known.peer, known.frame(&frame));
-            self.send(peer, bytes);
+            let mut bytes = known.frame(&frame);
+            if let Frame::Close { code, .. } = frame
+                && bytes.len() > heard.saturating_mul(3)
+            {
+                bytes = known.frame(&Frame::Close { code, reason: String::new() });
+            }
+            self.send(to, bytes);
         }
     }
 

@@ -21,6 +21,7 @@ use super::keys::Keys;
 use super::noise::{KEY_BYTES, PATTERN_PRESHARED, PATTERN_STATIC, builder};
 use super::peers::Peer;
 use super::random::Random;
+use crate::seam::{Mutant, is_mutant};
 
 /// Bytes that a message may have beside what it carries: an ephemeral key, a static one, three tags.
 const MAX_OVERHEAD_BYTES: usize = 2 * KEY_BYTES + 3 * 16;
@@ -43,6 +44,9 @@ const TIMESTAMP_BYTES: usize = 8;
 
 /// What both sides mix in: a message for one hello fits no other.
 fn prologue(hello: &HelloHeader) -> Vec<u8> {
+    if is_mutant(Mutant::HellosAreUnbound) {
+        return Vec::new();
+    }
     [b"pliant 2".as_slice(), &hello.encode()].concat()
 }
 

@@ -379,6 +379,38 @@ fn a_lost_close_is_repeated_after_a_long_silence() {
     }
 }
 
+/// A caller that has moved and did not hear of a close is told where it is now, in no more than three times what it sent:
+/// without the reason, if need be. What overtook others, and what somebody has changed, is told nothing.
+#[test]
+fn a_close_finds_a_caller_who_has_moved() {
+    let long = "a long reason ".repeat(10);
+    for configs in all_keys().into_iter().skip(1) {
+        for reason in ["done", &long] {
+            let (mut pair, a, b) = Pair::connected(configs.clone());
+            pair.b.close(pair.now, b, 3, reason);
+            pair.settle(|_, _| false);
+            let elsewhere = address(1);
+            pair.a.ping(a);
+            let (_, overtaken) = pair.a.poll_transmit().unwrap();
+            pair.a.ping(a);
+            let (_, ping) = pair.a.poll_transmit().unwrap();
+            let mut changed = ping.clone();
+            *changed.last_mut().unwrap() ^= 1;
+            pair.hear_b(elsewhere, &changed);
+            assert_eq!(pair.b.poll_transmit(), None);
+            pair.hear_b(elsewhere, &ping);
+            let (to, close) = pair.b.poll_transmit().unwrap();
+            assert!(to == elsewhere && close.len() <= 3 * ping.len());
+            pair.hear_b(address(2), &overtaken);
+            assert_eq!(pair.b.poll_transmit(), None);
+            pair.hear_a(called(), &close);
+            let reason = if reason.len() < 50 { reason } else { "" };
+            assert_eq!(pair.events_a, [(a, Event::Closed(Closed::ByPeer { code: 3, reason: reason.into() }))]);
+            assert!(pair.events_b.is_empty());
+        }
+    }
+}
+
 /// A peer that was restarted with its keys says so at the next datagram; nobody else can.
 #[test]
 fn restarted_peers_are_noticed() {
@@ -686,6 +718,31 @@ fn a_connection_survives_a_new_address() {
             assert_eq!((pair.b.peer(b), destination(&mut pair.b, b)), (Some(elsewhere), elsewhere));
         }
         assert_eq!((pair.b.refused().stray, pair.b.refused().forged, pair.b.refused().replayed), (0, 0, 0));
+    }
+}
+
+/// A caller that gets a new address before the other side has heard it confirm the connection still gets it: it has shown
+/// that it has the keys, and is asked at the new address like any other that moves.
+#[test]
+fn a_caller_may_move_before_its_connection_counts() {
+    for configs in all_keys().into_iter().skip(1) {
+        let mut pair = Pair::new(configs);
+        let a = pair.a.connect(pair.now, called(), b"opening").unwrap();
+        // Sealed datagrams are lost until it has moved.
+        pair.settle(|from_caller, bytes| !from_caller || kind(bytes) != 5);
+        assert!(pair.events_b.is_empty() && pair.events_a.len() == 1);
+        let elsewhere = address(1);
+        pair.a.ping(a);
+        let (_, ping) = pair.a.poll_transmit().unwrap();
+        pair.hear_b(elsewhere, &ping);
+        let [(b, Event::Accepted { from, .. })] = pair.events_b[..] else { panic!("{:?}", pair.events_b) };
+        assert_eq!(from, caller(), "nothing is proven yet");
+        let (to, challenge) = pair.b.poll_transmit().unwrap();
+        assert!(to == elsewhere && challenge.len() < 3 * ping.len());
+        pair.hear_a(called(), &challenge);
+        let response = std::iter::from_fn(|| pair.a.poll_transmit()).last().unwrap().1;
+        pair.hear_b(elsewhere, &response);
+        assert_eq!(pair.b.peer(b), Some(elsewhere));
     }
 }
 

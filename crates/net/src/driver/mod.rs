@@ -145,6 +145,11 @@ impl<T: Member, A: Application> Driver<T, A> {
         self.endpoint.notify(connection, content);
     }
 
+    /// Asks a connection's peer for a sign of life with the next iteration.
+    pub fn ping(&mut self, connection: ConnectionId) {
+        self.endpoint.ping(connection);
+    }
+
     fn tell(&mut self, connection: ConnectionId, direction: Direction, command: Command<T::Answer>) {
         let now = self.now;
         let index = connection.index();

@@ -15,6 +15,7 @@ use super::outbox::send;
 use super::receipts::{ReceiptError, Receipts};
 use crate::connection::{ConnectionId, Endpoint, Refused};
 use crate::event_loop::{Schedule, Timed};
+use crate::seam::{Mutant, is_mutant};
 use crate::socket::{Batch, Socket};
 
 /// Where payload lies.
@@ -261,7 +262,8 @@ impl<T: Member, A: Application> Session<T, A> {
             self.failure = self.application.write(location, payload).err();
         }
         let mut packet = *packet;
-        if let Some(receipts) = self.receipts.as_mut().filter(|_| direction == Direction::Outgoing) {
+        let held = direction == Direction::Outgoing && !is_mutant(Mutant::ReceiptsAreBelieved);
+        if let Some(receipts) = self.receipts.as_mut().filter(|_| held) {
             packet = match receipts.check(&packet, sack) {
                 Ok(packet) => packet,
                 Err(ReceiptError::Stale) => return Err(|refused| refused.stray += 1),

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use blake3::hazmat::ChainingValue;
 use rustix::fs::{FlockOperation, flock};
 
-use super::names::{rename_new, sync_folder_of};
+use super::names::{rename_new, sync, sync_folder_of};
 use super::push::hash_tree::{BLOCK_BYTES, blocks_of, value_of};
+use crate::seam::{DiskOperation, before};
 
 /// Digits of the hash in names.
 const DIGITS: usize = 32;
@@ -31,6 +32,7 @@ impl Checkpoint {
     /// What is kept of the content with this hash beside `path`; nothing at first. `None` if another transfer is at it.
     pub(super) fn open(path: &Path, hash: &blake3::Hash) -> io::Result<Option<Self>> {
         let part_path = part_path(path, hash);
+        before(DiskOperation::Create, path)?;
         // Nobody else's link is followed.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
@@ -102,6 +104,7 @@ impl Checkpoint {
 
     /// Keeps what comes next.
     pub(super) fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        before(DiskOperation::Write(content.len()), &self.path)?;
         self.part.write_all(content)?;
         self.written += content.len() as u64;
         Ok(())
@@ -111,12 +114,14 @@ impl Checkpoint {
     pub(super) fn commit(mut self, replaces: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
         let rename = || {
             if replaces {
+                before(DiskOperation::Rename, &self.path)?;
                 std::fs::rename(&self.part_path, &self.path)
             } else {
                 rename_new(&self.part_path, &self.path)
             }
         };
-        let committed = self.part.sync_all().and_then(|()| rename()).and_then(|()| sync_folder_of(&self.path));
+        let synced = sync(&self.part, &self.path);
+        let committed = synced.and_then(|()| rename()).and_then(|()| sync_folder_of(&self.path));
         if let Err(error) = committed {
             // All of it is there: it waits for the place.
             return Err((self.path.clone(), error));

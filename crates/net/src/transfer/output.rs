@@ -10,9 +10,10 @@ use tempfile::NamedTempFile;
 
 use super::announcement::{Announcement, Kind};
 use super::checkpoint::Checkpoint;
-use super::names::{parent, rename_new, sync_folder_of};
+use super::names::{parent, rename_new, sync, sync_folder_of};
 use super::settings::Limits;
 use super::unpack::unpack;
+use crate::seam::{DiskOperation, before};
 
 /// How the names of temporary files begin.
 const PREFIX: &str = ".pliant-";
@@ -113,7 +114,10 @@ impl Output {
         match self {
             Self::Discarded => Ok(()),
             // Errors of the temporary file itself would name it, to the peer as well.
-            Self::Temporary { file, .. } => file.as_file().write_all(content),
+            Self::Temporary { file, path, .. } => {
+                before(DiskOperation::Write(content.len()), path)?;
+                file.as_file().write_all(content)
+            }
             Self::Kept { checkpoint, .. } => checkpoint.write(content),
         }
     }
@@ -135,7 +139,8 @@ impl Output {
         match self {
             Self::Discarded => Ok(None),
             Self::Temporary { file, path, replaces } => {
-                let committed = file.as_file().sync_all().and_then(|()| persist(file, &path, replaces));
+                let synced = sync(file.as_file(), &path);
+                let committed = synced.and_then(|()| persist(file, &path, replaces));
                 told_of(path, committed)
             }
             Self::Kept { checkpoint, replaces } => checkpoint.commit(replaces).map(Some),
@@ -168,6 +173,7 @@ fn told_of(path: PathBuf, result: io::Result<()>) -> Result<Option<PathBuf>, (Pa
 
 /// Gives a temporary file its name, for good.
 pub(super) fn persist(file: NamedTempFile, path: &Path, replaces: bool) -> io::Result<()> {
+    before(DiskOperation::Rename, path)?;
     let persisted = if replaces { file.persist(path) } else { file.persist_noclobber(path) };
     persisted.map_err(|failed| failed.error)?;
     sync_folder_of(path)
@@ -179,6 +185,7 @@ fn unpack_beside(archive: File, path: &Path, limits: &Limits, cancelled: &Atomic
     unpack(&archive, directory.path(), limits, cancelled)?;
     drop(archive);
     // One call for all the files; each by itself would wait for the disk as often as there are files.
+    before(DiskOperation::Sync, path)?;
     rustix::fs::syncfs(File::open(directory.path())?)?;
     rename_new(directory.path(), path)?;
     // It has another name now.
@@ -211,6 +218,7 @@ pub(super) fn list_beside(path: &Path) -> PathBuf {
 
 /// A file that vanishes unless it is put into its place, with the permissions that any new file gets.
 pub(super) fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+    before(DiskOperation::Create, path)?;
     let created =
         tempfile::Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o666)).tempfile_in(parent(path));
     // The error would name the temporary file, which means nothing to the user.

@@ -16,6 +16,7 @@ use super::partial::Partial;
 use super::settings::Limits;
 use super::verdict::Verdict;
 use super::whole::Whole;
+use crate::seam::{Mutant, is_mutant};
 
 /// What has arrived of a content.
 pub(super) enum Arrived {
@@ -142,6 +143,9 @@ impl PlacementError {
 
 /// What the sender is told. It hears what happened, not where.
 pub(super) fn verdict(placed: &Result<Placed, PlacementError>) -> Verdict {
+    if is_mutant(Mutant::EverythingIsPlaced) {
+        return Verdict::Placed;
+    }
     match placed {
         Ok(_) => Verdict::Placed,
         Err(PlacementError::Differs(error)) => Verdict::Differs(error.to_string()),

@@ -31,6 +31,7 @@ use crate::connection::{Caller, Closed, ConnectionId, Event, Refused, require_ri
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use crate::flow::{Answer, Opening, Protocol};
 use crate::poll::PollWaker;
+use crate::seam::{self, Mutant};
 
 /// How long a receiver that has told its verdict waits for the sender's goodbye, counted from when it was heard last.
 const LINGER: Span = Span::from_secs(3);
@@ -124,12 +125,17 @@ impl Receiver {
             let place = |connection: ConnectionId, content: Arrived, announcement: Announcement| {
                 let (results, waker, cancelled) = (results.clone(), waker.clone(), &cancelled);
                 let limits = self.settings.limits;
-                scope.spawn(move || {
+                let work = move || {
                     let placed = content.place(&announcement, &limits, cancelled);
                     // Nobody listens any more once the socket has failed.
                     let _ = results.send((connection, placed));
                     waker.wake();
-                });
+                };
+                if seam::is_mutant(Mutant::PlacedInTheLoop) {
+                    work();
+                } else {
+                    scope.spawn(seam::task(work));
+                }
             };
             let (settings, clock) = (&self.settings, self.driver.clock());
             let mut serving = Serving {
@@ -140,7 +146,7 @@ impl Receiver {
             };
             let served = serving.serve(&placements, place, interrupted, &mut progress, &mut each);
             cancelled.store(true, Ordering::Relaxed);
-            match served {
+            let result = match served {
                 Err(ServeError::Socket(error)) => Err(failed(error)),
                 Err(ServeError::Interrupted) => {
                     // What is in its place is there, whenever the interruption came.
@@ -148,7 +154,9 @@ impl Receiver {
                     Err(TransferError::Interrupted)
                 }
                 Ok(()) => Ok(()),
-            }
+            };
+            seam::before_join();
+            result
         })
     }
 }
@@ -236,7 +244,7 @@ impl Serving<'_> {
         let here = self.driver.connections().filter_map(|connection| self.driver.session(connection));
         let over = self.handler.over.iter().map(|(_, session, _)| session);
         for _ in 0..here.chain(over).filter(|session| placing(session)).count() {
-            let Ok((connection, placed)) = placements.recv() else { break };
+            let Ok((connection, placed)) = seam::receive(placements) else { break };
             self.placed(self.driver.now(), connection, placed);
         }
         let here: Vec<ConnectionId> = self.driver.connections().collect();
@@ -629,9 +637,10 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
         let target = target_of(self.target, caller).ok()?;
         self.begun += 1;
         let receive_buffer = self.settings.flow.receive_buffer;
+        let overwrite = self.settings.overwrite || seam::is_mutant(Mutant::FilesAreReplaced);
         let made = if let Cow::Owned(own) = &target { make_folder(own) } else { Ok(()) };
         let kept = kept_name(&announcement, caller);
-        let opened = made.and_then(|()| Output::open(&target, &announcement, self.settings.overwrite, kept.as_ref()));
+        let opened = made.and_then(|()| Output::open(&target, &announcement, overwrite, kept.as_ref()));
         let started = opened.and_then(|mut output| match start_behind(&mut output, announcement.size) {
             Ok(start) => Ok((output, start)),
             Err(error) => Err(OutputError::File(output.path().map(PathBuf::from).unwrap_or_default(), error)),

@@ -13,6 +13,7 @@
 //!        5: start     blocks
 //! ```
 
+use crate::seam;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -131,10 +132,10 @@ impl Hashing {
         let (done, result) = sync_channel(1);
         let wanted = Arc::new(());
         let still = Arc::downgrade(&wanted);
-        std::thread::spawn(move || {
+        std::thread::spawn(seam::task(move || {
             // Nobody listens if it is not wanted any more.
             let _ = done.send(Prefixes::read(&file, blocks, &still));
-        });
+        }));
         Self { result, _wanted: wanted }
     }
 

@@ -24,6 +24,7 @@ use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Session};
 use crate::flow::{Answer, FlowError, Opening, Protocol};
+use crate::seam;
 
 /// How long a loop sleeps at most while content may come from a reader.
 const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
@@ -31,6 +32,10 @@ const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
 /// From a loss to the first retry; each further one waits twice as long, up to the longest.
 const FIRST_RETRY: Span = Span::from_ms(250);
 const LONGEST_RETRY: Span = Span::from_secs(8);
+
+/// How often a sender is heard while it waits for the verdict. A receiver that hears nothing takes it for gone, and says
+/// the verdict to the address that it knows, which may be an old one.
+const WAITING_INTERVAL: Span = Span::from_secs(1);
 
 /// From one saying of the hashes of what may be kept to the next, until the receiver answers.
 const HASHES_INTERVAL: Span = Span::from_ms(250);
@@ -119,7 +124,7 @@ fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), Transf
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        std::thread::sleep(MAX_SLEEP);
+        seam::sleep(MAX_SLEEP);
     }
     Ok(())
 }
@@ -153,6 +158,7 @@ fn send_once(
     let mut told_at = driver.now();
     // When all of it was acknowledged; what comes then is the receiver's verdict.
     let mut acknowledged = None;
+    let mut heard_next = None;
     let session = loop {
         let nap = if total_bytes.is_none() { MAX_READER_SLEEP } else { MAX_SLEEP };
         driver.run_once(&mut sender, nap).map_err(socket_error)?;
@@ -216,6 +222,12 @@ fn send_once(
         let (done_bytes, placing) = (outgoing.released, outgoing.finished);
         if placing && acknowledged.is_none() {
             acknowledged = Some(now);
+        }
+        if placing && heard_next.is_none_or(|at| now >= at) {
+            if heard_next.is_some() {
+                driver.ping(connection);
+            }
+            heard_next = Some(now.after(WAITING_INTERVAL));
         }
         if now.since(told_at) >= PROGRESS_INTERVAL {
             told_at = now;

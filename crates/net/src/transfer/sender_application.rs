@@ -16,6 +16,7 @@ use super::resume::{Hashing, Prefix, ResumeNotice};
 use super::source::{Content, Source};
 use super::verdict::Verdict;
 use crate::driver::{Application, PayloadLocation};
+use crate::seam::{Mutant, is_mutant};
 
 /// Bytes read from a file at once: they are read, hashed and copied while in the cache.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -120,7 +121,8 @@ impl SenderApplication {
 
     /// Bytes of the stream, with what follows the content.
     pub(super) fn stream_bytes(&self) -> Option<u64> {
-        self.announcement.size.map(|size| size - self.kept + self.trailer_bytes())
+        let trailer = if is_mutant(Mutant::HashNeedNotArrive) { 0 } else { self.trailer_bytes() };
+        self.announcement.size.map(|size| size - self.kept + trailer)
     }
 
     /// Bytes that follow the content: its hash, if there is one.
