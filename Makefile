@@ -14,7 +14,7 @@ DENY := target/tools/bin/cargo-deny
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo test lint deny doc reproduce digests bench bench-net testbed fuzz soak install deb install-c test-c \
+.PHONY: all demo test lint deny doc reproduce digests bench bench-net bench-objects testbed fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -73,6 +73,10 @@ bench: $(PLIANT)
 ## The real path, encrypted and plain, beside kernel TCP and quinn: one table, one run.
 bench-net: $(PLIANT)
 	bench/real/run.sh $(PLIANT)
+
+## An object from several sources of different rates, beside aria2 over HTTP: a quarter of an hour; needs root.
+bench-objects: $(PLIANT)
+	python3 bench/objects.py $(PLIANT)
 
 ## The scenarios of experiments/testbed on this machine's network namespaces, beside the simulator; needs root. Writes
 ## docs/testbed.json, which `pliant reproduce --write-docs` takes into the document.
