@@ -291,6 +291,17 @@ impl Multiplexer {
         self.next_own
     }
 
+    /// From now on the peer may have so many streams open and windows grow to so many bytes together. Streams and windows
+    /// beyond that stay.
+    pub fn set_limits(&mut self, max_streams: usize, window_budget: u64) {
+        (self.config.max_streams, self.config.window_budget) = (max_streams, window_budget);
+    }
+
+    /// Whether there is no stream, and the peer has all that was said.
+    pub fn is_over(&self) -> bool {
+        self.streams.is_empty() && self.control.is_empty() && self.writer.is_released()
+    }
+
     /// Streams that are here.
     pub fn streams(&self) -> usize {
         self.streams.len()
