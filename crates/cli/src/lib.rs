@@ -43,6 +43,7 @@ mod reproduce;
 mod run;
 mod scenarios;
 mod show;
+mod status;
 mod stdout;
 mod sweep;
 mod switch;
@@ -97,6 +98,7 @@ enum Command {
     Fetch(transfer::FetchArgs),
     Keygen(keygen::Arguments),
     Daemon(daemon::Arguments),
+    Status(status::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
 }
@@ -126,6 +128,7 @@ pub fn main() -> ExitCode {
         Command::Fetch(arguments) => transfer::fetch(arguments),
         Command::Keygen(arguments) => keygen::run(arguments),
         Command::Daemon(arguments) => daemon::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
     };

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_net::bundle::{AcceptedStream, reset_code};
+use pliant_net::bundle::{AcceptedStream, AcceptedStreams, reset_code};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
@@ -12,12 +13,29 @@ use tokio::time::timeout;
 use crate::header::{CONNECTED, Service};
 use crate::relay::relay;
 use crate::rules::ServiceRule;
+use crate::shared::Shared;
 
 /// How long a service may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Connects what peers open to services, for ever.
+pub(crate) async fn serve(mut streams: AcceptedStreams, shared: Arc<Shared>) {
+    loop {
+        let accepted = streams.next().await;
+        if shared.is_draining() {
+            accepted.stream.reset(reset_code::REFUSED);
+            continue;
+        }
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            let _counted = shared.count_connection();
+            serve_one(accepted, &shared.allow()).await;
+        });
+    }
+}
+
 /// Connects a stream to the service that its header names.
-pub(crate) async fn serve(accepted: AcceptedStream, allow: &[ServiceRule]) {
+async fn serve_one(accepted: AcceptedStream, allow: &[ServiceRule]) {
     let AcceptedStream { header, mut stream, .. } = accepted;
     match connect(&header, allow).await {
         Ok(tcp) => {

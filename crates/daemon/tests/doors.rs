@@ -1,83 +1,10 @@
 //! Two daemons on loopback, programs on one side and services on the other.
 
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+mod common;
 
-use pliant_daemon::{Config, Daemon};
+use common::{PROXY, Pair, block_on, closed, echo, exchange, forward};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-/// Two daemons: programs connect to the doors of the first, services are at the second.
-struct Pair {
-    near: Daemon,
-    _far: Daemon,
-    _folder: tempfile::TempDir,
-}
-
-impl Pair {
-    /// `doors` are tables of the near side's file, with HOSTB for the far peer; the far side allows `allow`.
-    async fn new(doors: &str, allow: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let key = folder.path().join("key");
-        std::fs::write(&key, format!("preshared {}", "0a".repeat(32))).unwrap();
-        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
-        let start = |text: String| {
-            let head = format!("listen = \"127.0.0.1:0\"\nkey = \"{}\"\n", key.display());
-            let config = Config::parse(&(head + &text), Path::new("pliant.toml")).unwrap();
-            async move { Daemon::start(config).await.unwrap() }
-        };
-        let class = "[classes.bulk]\ntransport = \"dctcp\"\n";
-        let far = start(format!("{class}[exit]\nallow = [{allow}]\n")).await;
-        let peers = format!("[peers]\nhostb = \"{}\"\n", far.address());
-        let near = start(format!("{peers}{class}{doors}")).await;
-        Self { near, _far: far, _folder: folder }
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
-}
-
-/// A service that sends back what it gets, until the other side ends.
-async fn echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut tcp, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let (mut from, mut to) = tcp.split();
-                let _ = tokio::io::copy(&mut from, &mut to).await;
-                let _ = to.shutdown().await;
-            });
-        }
-    });
-    address
-}
-
-/// A service that nobody serves.
-async fn closed() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
-}
-
-fn forward(target: SocketAddr) -> String {
-    format!("[[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"hostb\"\ntarget = \"{target}\"\nclass = \"bulk\"\n")
-}
-
-const PROXY: &str =
-    "[proxy]\nlisten = \"127.0.0.1:0\"\n[[proxy.route]]\nhost = \"127.0.0.0/8\"\nto = \"hostb\"\nclass = \"bulk\"\n";
-
-/// Sends all, ends, and reads what comes back until the end.
-async fn exchange(mut tcp: TcpStream, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-    let (mut from, mut to) = tcp.split();
-    let mut back = Vec::new();
-    let sending = async {
-        to.write_all(bytes).await?;
-        to.shutdown().await
-    };
-    tokio::try_join!(sending, from.read_to_end(&mut back))?;
-    Ok(back)
-}
 
 /// Megabytes go through a door and back, on many connections at once; each side ends by itself.
 #[test]

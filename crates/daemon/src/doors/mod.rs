@@ -1,17 +1,19 @@
 //! Where connections of programs come in.
 
-pub(crate) mod forward;
-pub(crate) mod proxy;
+mod forward;
+mod proxy;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pliant_net::bundle::{BundleNode, BundleStream};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::config::Way;
+use crate::config::{DoorKind, Way};
 use crate::header::{CONNECTED, Service};
+use crate::shared::{OpenDoor, Shared};
 
 /// A stream to a service, once the far end says that the connection stands.
 async fn open(node: &BundleNode, way: &Way, service: &Service) -> io::Result<BundleStream> {
@@ -21,16 +23,24 @@ async fn open(node: &BundleNode, way: &Way, service: &Service) -> io::Result<Bun
     if answer == [CONNECTED] { Ok(stream) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// Accepts connections for ever and gives each to `serve`, in a task of its own.
-async fn accept_all<F>(listener: TcpListener, node: Arc<BundleNode>, serve: impl Fn(Arc<BundleNode>, TcpStream) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+/// Accepts connections for ever, each in a task of its own.
+pub(crate) async fn serve(listener: TcpListener, open: Arc<OpenDoor>, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
-            Ok((tcp, _)) => drop(tokio::spawn(serve(node.clone(), tcp))),
+            Ok((tcp, _)) => {
+                open.accepted.fetch_add(1, Ordering::Relaxed);
+                drop(tokio::spawn(serve_one(tcp, open.clone(), shared.clone())));
+            }
             // Out of descriptors, or a connection that was gone at once: the next may work.
             Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
         }
+    }
+}
+
+async fn serve_one(tcp: TcpStream, open: Arc<OpenDoor>, shared: Arc<Shared>) {
+    let _counted = shared.count_connection();
+    match &open.door().kind {
+        DoorKind::Forward { way, target } => forward::serve(tcp, &shared.node, way, target).await,
+        DoorKind::Proxy { routes } => proxy::serve(tcp, &shared.node, routes).await,
     }
 }

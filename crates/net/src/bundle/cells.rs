@@ -37,6 +37,11 @@ impl CellWriter {
         self.bytes.is_empty()
     }
 
+    /// Bytes that the peer does not have.
+    pub(super) fn held(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// Bytes that are left in the cell which is being filled.
     pub(super) fn room(&self) -> usize {
         CELL_BYTES - (self.end() % CELL_BYTES as u64) as usize

@@ -15,7 +15,9 @@ mod stream;
 
 pub use class::BundleClass;
 pub use frame::{MAX_HEADER_BYTES, StreamId};
-pub use multiplexer::{Multiplexer, MultiplexerConfig, ReadOutcome, StreamEvent, Violation, reset_code};
+pub use multiplexer::{
+    Multiplexer, MultiplexerConfig, MultiplexerCounts, ReadOutcome, StreamEvent, Violation, reset_code,
+};
 pub use node::{BundleNode, BundleReport, NodeChange};
 pub use stream::{AcceptedStream, AcceptedStreams, BundleStream};
 

@@ -90,6 +90,19 @@ pub enum ReadOutcome {
     Reset(u8),
 }
 
+/// What a multiplexer counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MultiplexerCounts {
+    /// Streams that either side has opened.
+    pub opened: u64,
+    /// Streams that the peer was not allowed to open.
+    pub refused: u64,
+    /// Streams' bytes that were framed to be sent, each once.
+    pub sent_bytes: u64,
+    /// Streams' bytes that arrived in order, each once.
+    pub received_bytes: u64,
+}
+
 /// The peer does what it must not: the connection cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Violation {
@@ -147,6 +160,11 @@ struct Incoming {
 }
 
 impl Incoming {
+    /// Bytes that are here.
+    fn held(&self) -> usize {
+        self.ready.len() + self.ahead.values().map(Vec::len).sum::<usize>()
+    }
+
     /// Takes bytes from an offset on; true if there is more to read than before.
     fn insert(&mut self, offset: u64, bytes: &[u8]) -> Result<bool, Violation> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(Violation::Window)?;
@@ -251,6 +269,7 @@ pub struct Multiplexer {
     writer: CellWriter,
     reader: CellReader,
     events: VecDeque<StreamEvent>,
+    counts: MultiplexerCounts,
 }
 
 impl Multiplexer {
@@ -269,7 +288,19 @@ impl Multiplexer {
             writer: CellWriter::default(),
             reader: CellReader::new(config.receive_buffer),
             events: VecDeque::new(),
+            counts: MultiplexerCounts::default(),
         }
+    }
+
+    /// What it counted.
+    pub fn counts(&self) -> MultiplexerCounts {
+        self.counts
+    }
+
+    /// Bytes of streams that it holds: not framed yet, not acknowledged, or not read.
+    pub fn held_bytes(&self) -> u64 {
+        let of_stream = |stream: &Stream| (stream.outgoing.buffer.len() + stream.incoming.held()) as u64;
+        self.streams.values().map(of_stream).sum::<u64>() + self.writer.held()
     }
 
     /// Opens a stream; the peer's application gets `header`, of at most [`MAX_HEADER_BYTES`].
@@ -281,6 +312,7 @@ impl Multiplexer {
         assert!(header.len() <= MAX_HEADER_BYTES, "headers are short");
         let stream = self.next_own;
         self.next_own += 2;
+        self.counts.opened += 1;
         self.streams.insert(stream, Stream::new(true));
         self.control.push_back(Control::Open(stream, header));
         stream
@@ -459,6 +491,7 @@ impl Multiplexer {
             let bytes = &outgoing.buffer.as_slices().0[..count];
             self.writer.push(&StreamFrame::Data { stream, offset: outgoing.framed, bytes });
             outgoing.framed += count as u64;
+            self.counts.sent_bytes += count as u64;
             outgoing.buffer.drain(..count);
             if outgoing.blocked {
                 outgoing.blocked = false;
@@ -522,6 +555,7 @@ impl Multiplexer {
             self.peer_first += 2;
         }
         if self.peer_streams >= self.config.max_streams {
+            self.counts.refused += 1;
             if self.control.len() > 4 * self.config.max_streams + 16 {
                 return Err(Violation::Answers);
             }
@@ -529,6 +563,7 @@ impl Multiplexer {
             return Ok(None);
         }
         self.peer_streams += 1;
+        self.counts.opened += 1;
         Ok(Some(self.streams.entry(stream).or_insert_with(|| Stream::new(false))))
     }
 
@@ -554,8 +589,13 @@ impl Multiplexer {
             }
             StreamFrame::Data { stream, offset, bytes } => {
                 let Some(known) = self.stream_of(stream)? else { return Ok(()) };
-                let tells = known.announced;
-                if known.reset.is_none() && known.incoming.insert(offset, bytes)? && tells {
+                if known.reset.is_some() {
+                    return Ok(());
+                }
+                let before = known.incoming.received;
+                let tells = known.incoming.insert(offset, bytes)? && known.announced;
+                self.counts.received_bytes += known.incoming.received - before;
+                if tells {
                     self.events.push_back(StreamEvent::Readable(stream));
                 }
             }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::class::{BundleClass, invalid};
 use super::frame::MAX_HEADER_BYTES;
-use super::multiplexer::Multiplexer;
+use super::multiplexer::{Multiplexer, MultiplexerCounts};
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
 use super::stream::{AcceptedStreams, BundleStream};
 use crate::clock::{Clock, realtime_ns};
@@ -56,6 +56,10 @@ pub struct BundleReport {
     pub retired: bool,
     /// Streams that are open.
     pub streams: usize,
+    /// Bytes of streams that this side holds.
+    pub held_bytes: u64,
+    /// Counts of streams and their bytes.
+    pub counts: MultiplexerCounts,
     /// Counts of what sends.
     pub sender: Statistics,
     /// Counts of what receives.
@@ -167,7 +171,8 @@ impl BundleNode {
             let mut state = bundle.lock();
             match (before, after) {
                 (Some(before), Some(after)) if before.changes_live_to(&after) => {
-                    state.multiplexer.set_limits(after.max_streams, after.window_budget);
+                    let max_streams = if state.peer_may_open() { after.max_streams } else { 0 };
+                    state.multiplexer.set_limits(max_streams, after.window_budget);
                     state.changed = true;
                 }
                 (_, after) => {
@@ -184,6 +189,15 @@ impl BundleNode {
             self.shared.queue(&bundle);
         }
         Ok(())
+    }
+
+    /// Whether every peer that has answered has all that was said to it, and no stream is open to it.
+    pub fn is_idle(&self) -> bool {
+        let idle = |bundle: &Arc<SharedBundle>| {
+            let state = bundle.lock();
+            !matches!(state.status, BundleStatus::Open) || state.multiplexer.is_over()
+        };
+        self.shared.lock().all().iter().all(idle)
     }
 
     /// The classes.
@@ -204,6 +218,8 @@ impl BundleNode {
                 open: matches!(state.status, BundleStatus::Open),
                 retired: state.retired,
                 streams: state.multiplexer.streams(),
+                held_bytes: state.multiplexer.held_bytes(),
+                counts: state.multiplexer.counts(),
                 sender: state.sender,
                 receiver: state.receiver,
             }
@@ -317,13 +333,13 @@ impl Connections<'_> {
 
     /// Notes who a bundle's peer is, and whether it may open streams.
     fn admit(&self, bundle: &SharedBundle, peer: Option<Arc<Peer>>) {
-        let open = peer.as_ref().is_none_or(|peer| peer.rights.open);
         let class = self.thread.shared.class(&bundle.key.1);
         let mut state = bundle.lock();
-        if let Some(class) = class {
-            state.multiplexer.set_limits(if open { class.max_streams } else { 0 }, class.window_budget);
-        }
         state.peer = peer;
+        if let Some(class) = class {
+            let max_streams = if state.peer_may_open() { class.max_streams } else { 0 };
+            state.multiplexer.set_limits(max_streams, class.window_budget);
+        }
     }
 
     /// Calls who is to be called, and gives transports what there is to send.

@@ -238,6 +238,11 @@ impl BundleState {
         !self.retired && !matches!(self.status, BundleStatus::Closed(_))
     }
 
+    /// Whether its key gives the peer the right to open streams; without keys that tell peers apart everybody has it.
+    pub(super) fn peer_may_open(&self) -> bool {
+        self.peer.as_ref().is_none_or(|peer| peer.rights.open)
+    }
+
     pub(super) fn forget(&mut self, stream: StreamId) {
         self.waiting.remove(&stream);
     }
