@@ -50,7 +50,7 @@ fn streams_share_a_bundle_and_carry_both_ways() {
             opened.push(stream);
         }
         for _ in 0..8 {
-            let AcceptedStream { peer, class, header, mut stream } = accepted.next().await;
+            let AcceptedStream { peer, class, header, mut stream, .. } = accepted.next().await;
             assert_eq!((peer, class.as_str()), (here_address, "bulk"));
             let mut bytes = vec![0; 100_000];
             stream.read_exact(&mut bytes).await.unwrap();
