@@ -14,7 +14,7 @@ use crate::exit_status::ExitStatus;
 
 const EXAMPLES: &str = "\
 Examples:
-  pliant daemon /etc/pliant/daemon.toml --check       every mistake with its line; nothing is opened
+  pliant daemon /etc/pliant/daemon.toml --check       every mistake with its line; nothing is served
   pliant daemon daemon.toml
   pliant daemon reload                                 the file as it is now; no connection ends
   pliant daemon set backup max_rate=200Mbit/s          a class's contract, until the file is read again
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// The configuration
     #[arg(required = true)]
     config: Option<PathBuf>,
-    /// Reads the configuration, and the key file, and ends
+    /// Checks the configuration, the key file and that everything can listen, and ends
     #[arg(long)]
     check: bool,
 }
@@ -110,12 +110,16 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let user = |error: ConfigError| CliError::User(error.to_string());
     let path = arguments.config.as_ref().expect("it is required without an action");
     let mut config = Config::read(path).map_err(user)?;
-    if arguments.check {
-        println!("{} is good", path.display());
-        return Ok(ExitStatus::Done);
-    }
     if let Some(path) = default_path() {
         config.set_default_control(path);
+    }
+    for warning in config.warnings() {
+        eprintln!("warning: {warning}");
+    }
+    if arguments.check {
+        config.check_listeners().map_err(user)?;
+        println!("{} is good", path.display());
+        return Ok(ExitStatus::Done);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ending = runtime.block_on(async {

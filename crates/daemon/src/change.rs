@@ -1,8 +1,6 @@
 //! What changes while a daemon runs.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pliant_net::bundle::NodeChange;
@@ -73,13 +71,9 @@ fn change_node(shared: &Shared, config: &Config) -> Result<(), ConfigError> {
     changed.map_err(|error| config.wrong_line(config.key_line, error.to_string()))
 }
 
-pub(crate) fn cannot_listen(config: &Config, address: SocketAddr, line: usize, error: &io::Error) -> ConfigError {
-    config.wrong_line(line, format!("cannot listen on {address}: {error}"))
-}
-
+/// Listens for a door.
 pub(crate) async fn bind(config: &Config, door: &Door) -> Result<TcpListener, ConfigError> {
-    let address = door.listen.address;
-    TcpListener::bind(address).await.map_err(|error| cannot_listen(config, address, door.listen.line, &error))
+    TcpListener::bind(door.listen.address).await.map_err(|error| config.cannot_listen(&door.listen, &error))
 }
 
 /// Begins to serve a door.

@@ -9,6 +9,7 @@
 //! congestion state. What an exit opens is denied unless its configuration allows it.
 
 mod change;
+mod check;
 mod config;
 pub mod control;
 mod doors;

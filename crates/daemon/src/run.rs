@@ -10,7 +10,7 @@ use pliant_net::transfer::Settings;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::change::{bind, cannot_listen, open};
+use crate::change::{bind, open};
 use crate::config::{Config, ConfigError};
 use crate::control::{ControlSocket, Status};
 use crate::shared::Shared;
@@ -41,7 +41,7 @@ impl Daemon {
     pub async fn start(config: Config) -> Result<Self, ConfigError> {
         let settings = Settings { keys: config.keys.clone(), called: config.called.clone(), ..Settings::default() };
         let (node, streams) = BundleNode::bind(config.listen.address, settings, config.classes.clone())
-            .map_err(|error| cannot_listen(&config, config.listen.address, config.listen.line, &error))?;
+            .map_err(|error| config.cannot_listen(&config.listen, &error))?;
         let mut listeners = Vec::new();
         for door in &config.doors {
             listeners.push(bind(&config, door).await?);

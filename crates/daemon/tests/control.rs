@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use common::{CLASS, Pair, block_on, echo, exchange, forward};
+use pliant_daemon::Config;
 use pliant_daemon::control::{ControlError, Request, Status, request};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,7 +58,7 @@ fn a_control_socket_that_is_in_use_is_refused() {
         for (control, why) in [("run/near.sock", "another daemon"), ("file", "no socket")] {
             let path = folder.join("second.toml");
             std::fs::write(&path, text(control)).unwrap();
-            let config = pliant_daemon::Config::read(&path).unwrap();
+            let config = Config::read(&path).unwrap();
             let error = pliant_daemon::Daemon::start(config).await.err().expect("it is refused").to_string();
             assert!(error.contains(control) && error.contains(why), "{error}");
         }
@@ -178,6 +179,34 @@ fn a_bad_reload_changes_nothing() {
         let error = pair.near.reload().await.unwrap_err().to_string();
         assert!(error.contains("near.toml:1: another `listen` needs a restart"), "{error}");
         ping(&mut TcpStream::connect(door).await.unwrap()).await;
+    });
+}
+
+/// A port that somebody else has is refused by a check with the line of its listener, as at start; those that the daemon
+/// itself has are not.
+#[test]
+fn a_check_refuses_ports_in_use() {
+    block_on(async {
+        let service = echo().await;
+        let pair = Pair::new(&forward(service), &format!("\"{service}\"")).await;
+        let file = pair.control().parent().unwrap().parent().unwrap().join("check.toml");
+        let far = pair.far.address();
+        let check = async |listen: &str, door: &str| {
+            let door = forward(service).replace("127.0.0.1:0", door);
+            let peers = format!("[peers]\nhostb = \"{far}\"\n");
+            let head = format!("listen = \"{listen}\"\nkey = \"key\"\ncontrol = \"run/near.sock\"\n");
+            std::fs::write(&file, format!("{head}{peers}{CLASS}{door}")).unwrap();
+            let config = Config::read(&file).unwrap();
+            let checked = tokio::task::spawn_blocking(move || config.check_listeners());
+            checked.await.unwrap().map_err(|error| error.to_string().split_once("check.toml").unwrap().1.to_owned())
+        };
+        let (listen, door) = (pair.near.address().to_string(), pair.near.doors()[0].to_string());
+        check(&listen, &door).await.unwrap();
+        check("127.0.0.1:0", "127.0.0.1:0").await.unwrap();
+        let error = check(&far.to_string(), &door).await.unwrap_err();
+        assert!(error.starts_with(&format!(":1: cannot listen on {far}: ")), "{error}");
+        let error = check(&listen, &service.to_string()).await.unwrap_err();
+        assert!(error.starts_with(&format!(":9: cannot listen on {service}: ")), "{error}");
     });
 }
 

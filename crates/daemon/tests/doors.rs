@@ -30,7 +30,7 @@ fn connections_are_carried_both_ways() {
 #[test]
 fn what_is_denied_or_absent_is_told() {
     block_on(async {
-        let (service, absent, denied) = (echo().await, closed().await, echo().await);
+        let (service, absent, denied) = (echo().await, closed(), echo().await);
         let doors = [forward(absent), forward(denied), PROXY.to_owned()].concat();
         let pair = Pair::new(&doors, &format!("\"{service}\", \"{absent}\"")).await;
         for door in &pair.near.doors()[..2] {

@@ -3,6 +3,7 @@
 mod class;
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -212,6 +213,20 @@ impl Config {
         })
     }
 
+    /// What is allowed, but seldom meant.
+    pub fn warnings(&self) -> Vec<String> {
+        let open = self.doors.iter().filter(|door| !door.listen.address.ip().is_loopback());
+        let warning = |door: &Door| {
+            let Listen { address, line } = door.listen;
+            format!("{}:{line}: everybody who can reach {address} can use this door", self.path.display())
+        };
+        open.map(warning).collect()
+    }
+
+    pub(crate) fn cannot_listen(&self, listen: &Listen, error: &io::Error) -> ConfigError {
+        self.wrong_line(listen.line, format!("cannot listen on {}: {error}", listen.address))
+    }
+
     /// Where its control socket is, if the file does not say.
     pub fn set_default_control(&mut self, path: PathBuf) {
         self.control.get_or_insert(path);
@@ -389,6 +404,78 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert_eq!((routes.len(), config.doors[1].listen.line), (1, 19));
     }
 
+    /// Where one has all addresses, another cannot have one of them; another port, or none, is another listener.
+    #[test]
+    fn listeners_that_overlap_are_refused() {
+        for (first, second, refused) in [
+            ("0.0.0.0:6380", "127.0.0.1:6380", true),
+            ("127.0.0.1:6380", "[::]:6380", true),
+            ("[::1]:6380", "[::]:6380", true),
+            ("[::1]:6380", "127.0.0.1:6380", false),
+            ("[::1]:6380", "0.0.0.0:6380", false),
+            ("127.0.0.1:6380", "127.0.0.2:6380", false),
+            ("127.0.0.1:6380", "127.0.0.1:6381", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+        ] {
+            let parsed = parse(&GOOD.replace("127.0.0.1:6380", first).replace("127.0.0.1:1080", second));
+            assert_eq!(parsed.is_err(), refused, "{first} {second}");
+            if let Err(error) = parsed {
+                let why = format!("pliant.toml:19: two doors listen on {second}: line 13 has {first}");
+                assert_eq!(error.to_string(), why);
+            }
+        }
+    }
+
+    /// A key file that others may read, or that is not there, is told with the line that names it; a mistake in it with
+    /// its own.
+    #[test]
+    fn key_files_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pliant.toml");
+        let (key, line) = (folder.path().join("key"), format!("{}:3: ", path.display()));
+        let text = GOOD.replace("\"KEY\"", "\"key\"");
+        let check = |mode: u32, content: &str| {
+            std::fs::write(&key, content).unwrap();
+            std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            Config::parse(&text, &path).map_err(|error| error.to_string())
+        };
+        let absent = Config::parse(&text, &path).unwrap_err().to_string();
+        assert!(absent.starts_with(&line) && absent.contains("No such file"), "{absent}");
+        let good = format!("preshared {}", "07".repeat(32));
+        for (mode, content, starts, why) in [
+            (0o640, &good, &line, "others may read this key"),
+            (0o604, &good, &line, "others may read this key"),
+            (0o600, &"preshared 07".to_owned(), &format!("{}:1: ", key.display()), "64 hexadecimal digits"),
+        ] {
+            let error = check(mode, content).unwrap_err();
+            assert!(error.starts_with(starts) && error.contains(why), "{error}");
+        }
+        check(0o600, &good).unwrap();
+        // Of several peers the file says which is which.
+        let peers = |names: [&str; 2]| {
+            format!(
+                "private {}\npeer {} {}\npeer {} {}",
+                "01".repeat(32),
+                "02".repeat(32),
+                names[0],
+                "03".repeat(32),
+                names[1]
+            )
+        };
+        let config = check(0o600, &peers(["hosta", "hostb"])).unwrap();
+        assert_eq!(config.called, [("127.0.0.1:7412".parse().unwrap(), "hostb".to_owned())]);
+        let error = check(0o600, &peers(["hosta", "hostc"])).unwrap_err();
+        assert!(error.contains(":6: ") && error.contains("none that is called `hostb`"), "{error}");
+    }
+
+    /// A door that more than this host can reach is told of.
+    #[test]
+    fn doors_beyond_loopback_are_told_of() {
+        assert!(parse(GOOD).unwrap().warnings().is_empty());
+        let warnings = parse(&GOOD.replace("127.0.0.1:1080", "0.0.0.0:1080")).unwrap().warnings();
+        assert_eq!(warnings, ["pliant.toml:19: everybody who can reach 0.0.0.0:1080 can use this door"]);
+    }
+
     #[test]
     fn mistakes_are_told_with_their_line() {
         for (from, to, line, why) in [
@@ -404,6 +491,14 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("*.rack2.example", "*rack2", 22, "`*rack2` is no address"),
             ("10.1.0.0/16:*", "10.1.0.0/16", 27, "`10.1.0.0/16` is not"),
             ("[peers]", "[peer]", 5, "peer"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"\"", 6, "socket address"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"127.0.0.1:0\"", 6, "no address of a peer"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"0.0.0.0:7412\"", 6, "no address of a peer"),
+            ("[classes.backup]", "hostc = \"127.0.0.1:7412\"\n[classes.backup]", 8, "have one address"),
+            ("max_rate", "weight = 2.0\nmax_rate", 8, "does not honour weight"),
+            ("200Mbit/s", "0bit/s", 10, "above zero"),
+            ("max_rate", "mtu = 100\nmax_rate", 8, "mtu"),
+            ("[peers]", "drain = \"3\"\n[peers]", 5, "a time such as"),
             ("127.0.0.1:7411", "7411", 2, "socket address"),
         ] {
             let text = GOOD.replacen(from, to, 1);

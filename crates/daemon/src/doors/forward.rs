@@ -3,7 +3,7 @@
 use pliant_net::bundle::BundleNode;
 use tokio::net::TcpStream;
 
-use super::open;
+use super::open::open;
 use crate::config::Way;
 use crate::header::Service;
 use crate::relay::{relay, reset};

@@ -1,27 +1,16 @@
 //! Where connections of programs come in.
 
 mod forward;
+mod open;
 mod proxy;
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pliant_net::bundle::{BundleNode, BundleStream};
-use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::config::{DoorKind, Way};
-use crate::header::{CONNECTED, Service};
+use crate::config::DoorKind;
 use crate::shared::{OpenDoor, Shared};
-
-/// A stream to a service, once the far end says that the connection stands.
-async fn open(node: &BundleNode, way: &Way, service: &Service) -> io::Result<BundleStream> {
-    let mut stream = node.open(way.peer, &way.class, service.text().into_bytes())?;
-    let mut answer = [0];
-    stream.read_exact(&mut answer).await?;
-    if answer == [CONNECTED] { Ok(stream) } else { Err(io::ErrorKind::InvalidData.into()) }
-}
 
 /// Accepts connections for ever, each in a task of its own.
 pub(crate) async fn serve(listener: TcpListener, open: Arc<OpenDoor>, shared: Arc<Shared>) {

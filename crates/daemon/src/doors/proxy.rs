@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::open;
+use super::open::open;
 use crate::config::Way;
 use crate::header::Service;
 use crate::relay::relay;

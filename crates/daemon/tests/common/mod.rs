@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use pliant_daemon::{Config, Daemon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Two daemons: programs connect to the doors of the first, services are at the second.
 pub struct Pair {
@@ -87,9 +87,13 @@ pub async fn echo() -> SocketAddr {
     address
 }
 
-/// A service that nobody serves.
-pub async fn closed() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+/// A service that nobody serves. The port stays taken, or a door could get it.
+pub fn closed() -> SocketAddr {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    address
 }
 
 /// A door to a service.
