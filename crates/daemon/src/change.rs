@@ -50,7 +50,7 @@ pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
     for gone in before {
         gone.close();
     }
-    shared.set_allow(&config.allow);
+    shared.set_exit(&config);
     *shared.config() = config;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What the tasks of a daemon share.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,8 +11,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::config::{Config, Door};
-use crate::rules::ServiceRule;
+use crate::config::{Config, Door, ExitRules, Limits};
 
 /// How often a drain looks whether its peers have everything.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
@@ -78,7 +77,9 @@ pub(crate) struct Shared {
     /// The one in force.
     pub(crate) config: Mutex<Config>,
     pub(crate) doors: Mutex<Vec<Arc<OpenDoor>>>,
-    allow: RwLock<Arc<[ServiceRule]>>,
+    exit: RwLock<Arc<Exit>>,
+    /// Connections to services, by peer.
+    served: Mutex<HashMap<String, usize>>,
     /// Connections of programs and to services.
     connections: watch::Sender<usize>,
     draining: AtomicBool,
@@ -93,7 +94,8 @@ impl Shared {
     pub(crate) fn new(node: BundleNode, config: Config) -> Arc<Self> {
         Arc::new(Self {
             node,
-            allow: RwLock::new(config.allow.clone().into()),
+            exit: RwLock::new(Exit::of(&config)),
+            served: Mutex::default(),
             config: Mutex::new(config),
             doors: Mutex::default(),
             connections: watch::Sender::new(0),
@@ -113,12 +115,35 @@ impl Shared {
         lock(&self.doors)
     }
 
-    pub(crate) fn allow(&self) -> Arc<[ServiceRule]> {
-        self.allow.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn exit(&self) -> Arc<Exit> {
+        self.exit.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set_allow(&self, allow: &[ServiceRule]) {
-        *self.allow.write().unwrap_or_else(PoisonError::into_inner) = allow.into();
+    pub(crate) fn set_exit(&self, config: &Config) {
+        *self.exit.write().unwrap_or_else(PoisonError::into_inner) = Exit::of(config);
+    }
+
+    /// Whether one of its own doors listens there: an exit that connected to it could go round in a circle.
+    pub(crate) fn is_own_door(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        let is_door = |door: &Arc<OpenDoor>| {
+            let own = door.local.ip();
+            // Only an address of this host can be bound.
+            let reaches = own.to_canonical() == ip || own.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok();
+            door.local.port() == address.port() && reaches
+        };
+        self.doors().iter().any(is_door)
+    }
+
+    /// Counts a connection to a service for a peer until what this returns is dropped; `None` if the peer has too many.
+    pub(crate) fn serve_peer(self: &Arc<Self>, peer: &str) -> Option<ServedConnection> {
+        let most = self.exit().limits.peer_connections;
+        let mut served = lock(&self.served);
+        let count = served.get(peer).copied().unwrap_or(0);
+        (count < most).then(|| {
+            served.insert(peer.to_owned(), count + 1);
+            ServedConnection { shared: self.clone(), peer: peer.to_owned() }
+        })
     }
 
     /// Counts a connection until what this returns is dropped.
@@ -194,6 +219,36 @@ impl Shared {
     /// How fast a bundle was in the last interval between two samples.
     pub(crate) fn speed(&self, bundle: &BundleReport) -> Speed {
         lock(&self.samples).get(&bundle.number).map(|sample| sample.speed).unwrap_or_default()
+    }
+}
+
+/// What an exit serves.
+pub(crate) struct Exit {
+    pub(crate) rules: ExitRules,
+    limits: Limits,
+}
+
+impl Exit {
+    fn of(config: &Config) -> Arc<Self> {
+        Arc::new(Self { rules: config.exit.clone(), limits: config.limits })
+    }
+}
+
+/// A connection to a service that counts until it is dropped.
+pub(crate) struct ServedConnection {
+    shared: Arc<Shared>,
+    peer: String,
+}
+
+impl Drop for ServedConnection {
+    fn drop(&mut self) {
+        let mut served = lock(&self.shared.served);
+        if let Some(count) = served.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                served.remove(&self.peer);
+            }
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{PROXY, Pair, block_on, closed, echo, exchange, forward};
+use common::{CLASS, PROXY, Pair, block_on, closed, echo, exchange, forward};
+use pliant_daemon::{Config, Daemon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -26,6 +27,11 @@ fn connections_are_carried_both_ways() {
     });
 }
 
+/// The first byte of a connection. A reset may be met as early as in `connect`.
+async fn greeting(door: std::net::SocketAddr) -> std::io::Result<u8> {
+    TcpStream::connect(door).await?.read_u8().await
+}
+
 /// What is not allowed, or not there, is a connection that was reset; SOCKS5 and HTTP say why.
 #[test]
 fn what_is_denied_or_absent_is_told() {
@@ -34,8 +40,7 @@ fn what_is_denied_or_absent_is_told() {
         let doors = [forward(absent), forward(denied), PROXY.to_owned()].concat();
         let pair = Pair::new(&doors, &format!("\"{service}\", \"{absent}\"")).await;
         for door in &pair.near.doors()[..2] {
-            let mut tcp = TcpStream::connect(door).await.unwrap();
-            let error = tcp.read(&mut [0]).await.unwrap_err();
+            let error = greeting(*door).await.unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         }
         let proxy = pair.near.doors()[2];
@@ -68,6 +73,92 @@ fn what_is_denied_or_absent_is_told() {
             let _ = tcp.read_to_end(&mut answer).await;
             assert!(String::from_utf8_lossy(&answer).starts_with(expected), "{request:?}: {answer:?}");
         }
+    });
+}
+
+/// An exit does not connect to its own daemon's doors, by none of their addresses: bytes could go round for ever.
+#[test]
+fn loops_are_refused() {
+    block_on(async {
+        for listen in ["127.0.0.1", "0.0.0.0"] {
+            // The far side's door is fixed only once it is open: the near side asks for it by the proxy.
+            let far_door = format!("[[forward]]\nlisten = \"{listen}:0\"\nto = \"self\"\ntarget = \"127.0.0.1:9\"\n");
+            let peers = "[peers]\nself = \"127.0.0.1:9\"\n";
+            let far = format!("{peers}{CLASS}{far_door}class = \"bulk\"\n[exit]\nallow = [\"127.0.0.0/8:*\"]\n");
+            let pair = Pair::with(&format!("{CLASS}{PROXY}"), &far).await;
+            let port = pair.far.doors()[0].port();
+            for host in ["127.0.0.1", "127.0.0.2"] {
+                let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+                tcp.write_all(format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+                let mut answer = [0; 12];
+                tcp.read_exact(&mut answer).await.unwrap();
+                // Nobody listens there if the door is at the other address only.
+                let expected = if listen == "127.0.0.1" && host == "127.0.0.2" { "502" } else { "403" };
+                assert_eq!(str::from_utf8(&answer).unwrap(), format!("HTTP/1.1 {expected}"), "{listen} {host}");
+            }
+        }
+    });
+}
+
+/// A peer has so many connections to services and no more; when one ends, there is room for another.
+#[test]
+fn connections_of_a_peer_are_bounded() {
+    block_on(async {
+        let service = echo().await;
+        let far = format!("{CLASS}[exit]\nallow = [\"{service}\"]\n[limits]\npeer_connections = 2\n");
+        let pair = Pair::with(&format!("{CLASS}{}", forward(service)), &far).await;
+        let door = pair.near.doors()[0];
+        let connect = async || {
+            let mut tcp = TcpStream::connect(door).await?;
+            tcp.write_all(b"x").await?;
+            tcp.read_u8().await.map(|_| tcp)
+        };
+        let (first, second) = (connect().await.unwrap(), connect().await.unwrap());
+        connect().await.unwrap_err();
+        assert_eq!(exchange(first, b"last").await.unwrap(), b"last");
+        // The far side ends its connection in its own time.
+        let mut third = connect().await;
+        while third.is_err() {
+            third = connect().await;
+        }
+        drop((second, third));
+    });
+}
+
+/// What one peer's rules allow, another cannot reach; what is for all, both can.
+#[test]
+fn a_peer_has_its_own_exit_rules() {
+    block_on(async {
+        let (shared, of_a) = (echo().await, echo().await);
+        let folder = tempfile::tempdir().unwrap();
+        let pairs: Vec<(String, String)> = (1..=3).map(common::key_pair).collect();
+        let write_key = |name: &str, own: usize, peers: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("private {}\n{peers}", pairs[own].0)).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        };
+        write_key("far", 0, &format!("peer {} a open\npeer {} b open\n", pairs[1].1, pairs[2].1));
+        let start = async |name: &str, text: String| {
+            let path = folder.path().join(format!("{name}.toml"));
+            std::fs::write(&path, format!("listen = \"127.0.0.1:0\"\nkey = \"{name}\"\n{text}")).unwrap();
+            Daemon::start(Config::read(&path).unwrap()).await.unwrap()
+        };
+        let rules = format!("[exit]\nallow = [\"{shared}\"]\n[exit.peers.a]\nallow = [\"{of_a}\"]\n");
+        let far = start("far", format!("{CLASS}{rules}")).await;
+        let mut peers_here = Vec::new();
+        for (name, own, reaches) in [("a", 1, true), ("b", 2, false)] {
+            write_key(name, own, &format!("peer {} hostb\n", pairs[0].1));
+            let peers = format!("[peers]\nhostb = \"{}\"\n", far.address());
+            let near = start(name, format!("{peers}{CLASS}{}{}", forward(shared), forward(of_a))).await;
+            let doors = near.doors();
+            assert_eq!(exchange(TcpStream::connect(doors[0]).await.unwrap(), b"hello").await.unwrap(), b"hello");
+            let answer = async { exchange(TcpStream::connect(doors[1]).await?, b"hello").await }.await;
+            assert_eq!(answer.is_ok_and(|answer| answer == b"hello"), reaches, "{name}");
+            peers_here.push(near);
+        }
+        let mut names: Vec<_> = far.reports().into_iter().map(|report| report.name.unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
     });
 }
 

@@ -66,7 +66,42 @@ pub struct Config {
     /// As they are written.
     class_tables: BTreeMap<String, Table>,
     pub(crate) doors: Vec<Door>,
-    pub(crate) allow: Vec<ServiceRule>,
+    pub(crate) exit: ExitRules,
+    pub(crate) limits: Limits,
+}
+
+/// What peers may reach.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ExitRules {
+    /// Every peer.
+    all: Vec<ServiceRule>,
+    /// Peers by the names of their keys, beyond that.
+    peers: BTreeMap<String, Vec<ServiceRule>>,
+}
+
+impl ExitRules {
+    /// The rules of a peer, by the name of its key.
+    pub(crate) fn of<'r>(&'r self, peer: Option<&str>) -> impl Iterator<Item = &'r ServiceRule> + Clone + use<'r> {
+        self.all.iter().chain(peer.and_then(|name| self.peers.get(name)).into_iter().flatten())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.peers.values().all(Vec::is_empty)
+    }
+}
+
+/// How much others may have of a daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    /// Most connections to services for a peer.
+    pub(crate) peer_connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { peer_connections: 10_000 }
+    }
 }
 
 /// Where something listens, and which line of the file says so.
@@ -118,6 +153,8 @@ struct File {
     proxy: Option<ProxyTable>,
     #[serde(default)]
     exit: ExitTable,
+    #[serde(default)]
+    limits: Limits,
 }
 
 #[derive(Deserialize)]
@@ -151,6 +188,14 @@ struct RouteTable {
 struct ExitTable {
     #[serde(default)]
     allow: Vec<Spanned<String>>,
+    #[serde(default)]
+    peers: BTreeMap<Spanned<String>, PeerExitTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeerExitTable {
+    allow: Vec<Spanned<String>>,
 }
 
 fn default_drain() -> Span {
@@ -177,19 +222,15 @@ impl Config {
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let keys = read_keys(&source, folder, &file.key)?;
-        let called = called(&source, &keys, &file.peers)?;
+        let called = called(&source, &keys, &file)?;
         let mut classes = Vec::new();
         for (name, table) in &file.classes {
             let class = table.to_class(name.get_ref());
             classes.push(class.map_err(|error| source.wrong(name.span().start, error.to_string()))?);
         }
         let (doors, used) = doors(&source, &file)?;
-        let mut allow = Vec::new();
-        for rule in &file.exit.allow {
-            let parsed = rule.get_ref().parse();
-            allow.push(parsed.map_err(|why| source.wrong(rule.span().start, why))?);
-        }
-        if let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && allow.is_empty()) {
+        let exit = exit_rules(&source, &keys, &file.exit)?;
+        if let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && exit.is_empty()) {
             let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
             return Err(source.wrong(unused.span().start, why));
         }
@@ -209,7 +250,8 @@ impl Config {
             classes,
             class_tables: class_tables.into_iter().flatten().filter_map(of_class).collect(),
             doors,
-            allow,
+            exit,
+            limits: file.limits,
         })
     }
 
@@ -277,18 +319,17 @@ fn read_keys(source: &Source<'_>, folder: &Path, key: &Spanned<PathBuf>) -> Resu
 }
 
 /// Peers that have a line in the key file are called by it. Every other has to be its only one.
-fn called(
-    source: &Source<'_>,
-    keys: &Keys,
-    peers: &BTreeMap<Spanned<String>, SocketAddr>,
-) -> Result<Vec<(SocketAddr, String)>, ConfigError> {
+fn called(source: &Source<'_>, keys: &Keys, file: &File) -> Result<Vec<(SocketAddr, String)>, ConfigError> {
     let mut called = Vec::new();
     let mut addresses = BTreeMap::new();
-    for (name, address) in peers {
+    for (name, address) in &file.peers {
         let wrong = |why| Err(source.wrong(name.span().start, why));
         let name = name.get_ref();
         if address.port() == 0 || address.ip().is_unspecified() {
             return wrong(format!("{address} is no address of a peer"));
+        }
+        if address == file.listen.get_ref() {
+            return wrong(format!("the peer `{name}` is this daemon itself"));
         }
         if let Some(other) = addresses.insert(*address, name) {
             return wrong(format!("the peers `{other}` and `{name}` have one address"));
@@ -301,6 +342,26 @@ fn called(
         }
     }
     Ok(called)
+}
+
+fn exit_rules(source: &Source<'_>, keys: &Keys, table: &ExitTable) -> Result<ExitRules, ConfigError> {
+    let parse = |rules: &[Spanned<String>]| {
+        let parse = |rule: &Spanned<String>| rule.get_ref().parse().map_err(|why| source.wrong(rule.span().start, why));
+        rules.iter().map(parse).collect::<Result<Vec<ServiceRule>, _>>()
+    };
+    let mut peers = BTreeMap::new();
+    for (name, rules) in &table.peers {
+        let known = |known: &Keys| match known {
+            Keys::Static { peers, .. } => peers.iter().any(|peer| peer.name.as_ref() == Some(name.get_ref())),
+            _ => false,
+        };
+        if !known(keys) {
+            let why = format!("the key file has no peer that is called `{}`", name.get_ref());
+            return Err(source.wrong(name.span().start, why));
+        }
+        peers.insert(name.get_ref().clone(), parse(&rules.allow)?);
+    }
+    Ok(ExitRules { all: parse(&table.allow)?, peers })
 }
 
 /// All doors, and the classes that they use.
@@ -396,7 +457,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
     #[test]
     fn a_configuration_is_read() {
         let config = parse(GOOD).unwrap();
-        assert_eq!((config.classes.len(), config.doors.len(), config.allow.len()), (1, 2, 2));
+        assert_eq!((config.classes.len(), config.doors.len(), config.exit.of(None).count()), (1, 2, 2));
         assert_eq!(config.classes[0].flow.rate_cap, Some(Rate::from_bits_per_sec(200_000_000)));
         let DoorKind::Forward { way, target } = &config.doors[0].kind else { panic!("{:?}", config.doors) };
         assert_eq!((way.peer, target.port), ("127.0.0.1:7412".parse().unwrap(), 6379));
@@ -491,6 +552,9 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("*.rack2.example", "*rack2", 22, "`*rack2` is no address"),
             ("10.1.0.0/16:*", "10.1.0.0/16", 27, "`10.1.0.0/16` is not"),
             ("[peers]", "[peer]", 5, "peer"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"127.0.0.1:7411\"", 6, "this daemon itself"),
+            ("[exit]", "[exit.peers.hostb]\nallow = []\n[exit]", 26, "no peer that is called `hostb`"),
+            ("[exit]", "[limits]\npeer_connection = 1\n[exit]", 27, "peer_connection"),
             ("hostb = \"127.0.0.1:7412\"", "hostb = \"\"", 6, "socket address"),
             ("hostb = \"127.0.0.1:7412\"", "hostb = \"127.0.0.1:0\"", 6, "no address of a peer"),
             ("hostb = \"127.0.0.1:7412\"", "hostb = \"0.0.0.0:7412\"", 6, "no address of a peer"),

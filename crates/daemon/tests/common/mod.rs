@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use pliant_daemon::{Config, Daemon};
+use pliant_net::connection::Keys;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -69,6 +70,16 @@ async fn start(folder: &Path, name: &str, text: &str) -> Daemon {
 /// Runs it to its end.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
+}
+
+/// The private and the public key of a pair, in hexadecimal digits.
+pub fn key_pair(seed: u8) -> (String, String) {
+    let text = Keys::new_static([seed; 32]);
+    let after = |word: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(word)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    (after("private "), after("public "))
 }
 
 /// A service that sends back what it gets, until the other side ends.
