@@ -162,6 +162,53 @@ fn a_peer_has_its_own_exit_rules() {
     });
 }
 
+/// A peer with a valid key that fills connections to a service that does not read: what the exit holds for it stays within
+/// `unread`, and another peer's connections go on meanwhile.
+#[test]
+fn a_hostile_peer_is_bounded_and_hurts_no_other() {
+    block_on(async {
+        let service = echo().await;
+        let stalled = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stalled_at = stalled.local_addr().unwrap();
+        let holds = tokio::spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((tcp, _)) = stalled.accept().await {
+                held.push(tcp);
+            }
+        });
+        let exit = format!("[exit]\nallow = [\"{service}\", \"{stalled_at}\"]\n");
+        let class = format!("{CLASS}unread = \"1MiB\"\n");
+        let pair = Pair::with(&format!("{CLASS}{}", forward(stalled_at)), &format!("{class}{exit}")).await;
+        let other = pair.another(&format!("{CLASS}{}", forward(service))).await;
+        let (hostile, good) = (pair.near.doors()[0], other.doors()[0]);
+        let mut writers = tokio::task::JoinSet::new();
+        for _ in 0..40 {
+            writers.spawn(async move {
+                let mut tcp = TcpStream::connect(hostile).await?;
+                // It blocks, or is reset, long before.
+                tcp.write_all(&vec![0; 64 << 20]).await
+            });
+        }
+        // Until one was reset there was more than the exit holds.
+        let mut exchanged = 0;
+        loop {
+            let bytes = vec![exchanged as u8; 100_000];
+            assert!(exchange(TcpStream::connect(good).await.unwrap(), &bytes).await.unwrap() == bytes);
+            exchanged += 1;
+            let reports = pair.far.reports();
+            let report = reports.iter().find(|report| report.peer == pair.near.address()).unwrap();
+            assert!(report.held_bytes <= (1 << 20) + (64 << 10), "{}", report.held_bytes);
+            if let Some(ended) = writers.try_join_next() {
+                ended.unwrap().unwrap_err();
+                break;
+            }
+        }
+        writers.shutdown().await;
+        holds.abort();
+        assert!(exchanged > 0);
+    });
+}
+
 /// A reset on either side is a reset on the other.
 #[test]
 fn resets_go_through() {

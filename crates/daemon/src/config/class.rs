@@ -32,6 +32,8 @@ pub(super) struct ClassTable {
     max_streams: usize,
     #[serde(default = "default_memory", deserialize_with = "from_text")]
     memory: Bytes,
+    #[serde(default = "default_unread", deserialize_with = "from_text")]
+    unread: Bytes,
     #[serde(default = "default_window", deserialize_with = "from_text")]
     window: Bytes,
 }
@@ -50,6 +52,10 @@ fn default_streams() -> usize {
 
 fn default_memory() -> Bytes {
     Bytes(128 << 20)
+}
+
+fn default_unread() -> Bytes {
+    Bytes(256 << 20)
 }
 
 fn default_window() -> Bytes {
@@ -84,8 +90,13 @@ impl ClassTable {
             receive_buffer: self.window.0,
             ..FlowSettings::default()
         };
-        let class =
-            BundleClass { name: name.to_owned(), flow, max_streams: self.max_streams, window_budget: self.memory.0 };
+        let class = BundleClass {
+            name: name.to_owned(),
+            flow,
+            max_streams: self.max_streams,
+            window_budget: self.memory.0,
+            max_unread: self.unread.0,
+        };
         class.check()?;
         Ok(class)
     }

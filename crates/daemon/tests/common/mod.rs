@@ -50,6 +50,12 @@ impl Pair {
         write(self.folder.path(), "far", text);
     }
 
+    /// Another daemon like the near one.
+    pub async fn another(&self, text: &str) -> Daemon {
+        let peers = format!("[peers]\nhostb = \"{}\"\n", self.far.address());
+        start(self.folder.path(), "another", &format!("{peers}{text}")).await
+    }
+
     /// The near side's control socket.
     pub fn control(&self) -> PathBuf {
         self.folder.path().join("run").join("near.sock")

@@ -16,6 +16,8 @@ pub struct BundleClass {
     pub max_streams: usize,
     /// Most bytes that the windows of a bundle's streams grow to together.
     pub window_budget: u64,
+    /// Most bytes of a bundle's streams that wait to be read; beyond it the stream that holds up most is reset.
+    pub max_unread: u64,
 }
 
 impl BundleClass {
@@ -43,8 +45,8 @@ impl BundleClass {
     }
 
     pub(super) fn multiplexer(&self, calls: bool) -> MultiplexerConfig {
-        let (max_streams, window_budget) = (self.max_streams, self.window_budget);
-        MultiplexerConfig { calls, max_streams, window_budget, receive_buffer: self.flow.receive_buffer }
+        let Self { max_streams, window_budget, max_unread, .. } = *self;
+        MultiplexerConfig { calls, max_streams, window_budget, max_unread, receive_buffer: self.flow.receive_buffer }
     }
 }
 

@@ -14,8 +14,12 @@ use super::frame::{DATA_OVERHEAD, MAX_HEADER_BYTES, StreamFrame, StreamId};
 const FIRST_WINDOW: u64 = 64 << 10;
 /// A window grows up to this while its reader keeps up.
 const GREATEST_WINDOW: u64 = 1 << 20;
-/// Bytes of a stream that wait to be framed.
+/// Bytes of a stream that wait to be framed, while there are few streams.
 const SEND_BUFFER: usize = 64 << 10;
+/// All streams' bytes that wait to be framed, but for what every stream may have.
+const SEND_BUDGET: usize = 64 << 20;
+/// What every stream may have, however many there are.
+const LEAST_SEND_BUFFER: usize = 4 << 10;
 /// Framed bytes that wait for the transport: more could not be overtaken by another stream.
 const UNSENT_BYTES: u64 = 64 << 10;
 /// A smaller rest of a cell is left empty by data.
@@ -39,6 +43,8 @@ pub mod reset_code {
     pub const UNREACHABLE: u8 = 4;
     /// What the header asks for does not answer.
     pub const TIMED_OUT: u8 = 5;
+    /// Too many bytes wait to be read.
+    pub const NO_ROOM: u8 = 6;
 }
 
 /// Limits of a multiplexer.
@@ -50,6 +56,8 @@ pub struct MultiplexerConfig {
     pub max_streams: usize,
     /// Most bytes that all streams' windows grow to together.
     pub window_budget: u64,
+    /// Most bytes of all streams that wait to be read; beyond it the stream that holds up most is reset.
+    pub max_unread: u64,
     /// The transport's receive buffer in bytes.
     pub receive_buffer: u64,
 }
@@ -150,6 +158,7 @@ struct Incoming {
     ready: VecDeque<u8>,
     /// Ahead of what is in order, by offset.
     ahead: BTreeMap<u64, Vec<u8>>,
+    ahead_bytes: usize,
     /// In order up to here.
     received: u64,
     read: u64,
@@ -162,7 +171,14 @@ struct Incoming {
 impl Incoming {
     /// Bytes that are here.
     fn held(&self) -> usize {
-        self.ready.len() + self.ahead.values().map(Vec::len).sum::<usize>()
+        self.ready.len() + self.ahead_bytes
+    }
+
+    /// Lets all bytes go; how many there were.
+    fn clear(&mut self) -> u64 {
+        let held = self.held() as u64;
+        (self.ready, self.ahead, self.ahead_bytes) = (VecDeque::new(), BTreeMap::new(), 0);
+        held
     }
 
     /// Takes bytes from an offset on; true if there is more to read than before.
@@ -184,6 +200,7 @@ impl Incoming {
                 break;
             }
             let (offset, bytes) = entry.remove_entry();
+            self.ahead_bytes -= bytes.len();
             let skip = ((self.received - offset) as usize).min(bytes.len());
             self.ready.extend(&bytes[skip..]);
             self.received += (bytes.len() - skip) as u64;
@@ -201,6 +218,7 @@ impl Incoming {
             let before_end = start + before.len() as u64;
             if before_end == offset {
                 before.extend(bytes);
+                self.ahead_bytes += bytes.len();
                 return Ok(());
             }
             if before_end > offset {
@@ -211,6 +229,7 @@ impl Incoming {
             return Err(Violation::Window);
         }
         self.ahead.insert(offset, bytes.to_vec());
+        self.ahead_bytes += bytes.len();
         Ok(())
     }
 
@@ -263,6 +282,8 @@ pub struct Multiplexer {
     peer_streams: usize,
     /// Of all windows beyond the first.
     windows: u64,
+    /// Of all streams, bytes that wait to be read.
+    unread: u64,
     control: VecDeque<Control>,
     /// Streams that have data or an end to frame.
     queue: VecDeque<StreamId>,
@@ -283,6 +304,7 @@ impl Multiplexer {
             peer_seen: BTreeSet::new(),
             peer_streams: 0,
             windows: 0,
+            unread: 0,
             control: VecDeque::new(),
             queue: VecDeque::new(),
             writer: CellWriter::default(),
@@ -323,10 +345,9 @@ impl Multiplexer {
         self.next_own
     }
 
-    /// From now on the peer may have so many streams open and windows grow to so many bytes together. Streams and windows
-    /// beyond that stay.
-    pub fn set_limits(&mut self, max_streams: usize, window_budget: u64) {
-        (self.config.max_streams, self.config.window_budget) = (max_streams, window_budget);
+    /// From now on these limits hold, as in [`MultiplexerConfig`]. Streams and windows beyond them stay.
+    pub fn set_limits(&mut self, max_streams: usize, window_budget: u64, max_unread: u64) {
+        self.config = MultiplexerConfig { max_streams, window_budget, max_unread, ..self.config };
     }
 
     /// Whether there is no stream, and the peer has all that was said.
@@ -342,12 +363,13 @@ impl Multiplexer {
     /// Takes bytes to be sent; how many, 0 while there is no room ([`StreamEvent::Writable`] follows). `None` if the
     /// stream is over or was finished.
     pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Option<usize> {
+        let most = (SEND_BUDGET / self.streams.len().max(1)).clamp(LEAST_SEND_BUFFER, SEND_BUFFER);
         let known = self.streams.get_mut(&stream)?;
         if known.reset.is_some() || known.outgoing.finish {
             return None;
         }
         let outgoing = &mut known.outgoing;
-        let taken = bytes.len().min(SEND_BUFFER - outgoing.buffer.len());
+        let taken = bytes.len().min(most.saturating_sub(outgoing.buffer.len()));
         outgoing.blocked = taken < bytes.len();
         outgoing.buffer.extend(&bytes[..taken]);
         self.enqueue(stream);
@@ -386,6 +408,7 @@ impl Multiplexer {
         into[..of_first].copy_from_slice(&first[..of_first]);
         into[of_first..count].copy_from_slice(&second[..count - of_first]);
         incoming.ready.drain(..count);
+        self.unread -= count as u64;
         incoming.read += count as u64;
         // Told when half of it is used: seldom, and before the sender has to wait.
         if incoming.size.is_none() && incoming.granted - incoming.read <= incoming.window / 2 {
@@ -409,10 +432,19 @@ impl Multiplexer {
         if known.reset.is_none() {
             known.reset = Some(code);
             known.outgoing.buffer = VecDeque::new();
-            known.incoming.ready = VecDeque::new();
-            known.incoming.ahead = BTreeMap::new();
+            self.unread -= known.incoming.clear();
             self.control.push_back(Control::Reset(stream, code));
         }
+    }
+
+    /// Resets the stream that holds up most bytes: not one that is read as they come.
+    fn reset_fullest(&mut self) {
+        let held = |(_, stream): &(&StreamId, &Stream)| stream.incoming.held();
+        let Some((&stream, known)) = self.streams.iter().max_by_key(held) else { return };
+        if known.announced {
+            self.events.push_back(StreamEvent::Reset { stream, code: reset_code::NO_ROOM });
+        }
+        self.reset(stream, reset_code::NO_ROOM);
     }
 
     /// The application lets a stream go. What it has finished is still sent; what it has not, or has not read, is reset.
@@ -431,6 +463,7 @@ impl Multiplexer {
         let Some(known) = self.streams.get(&stream) else { return };
         if known.dropped && (known.reset.is_some() || known.outgoing.end_framed) {
             self.windows -= known.incoming.window - FIRST_WINDOW;
+            self.unread -= known.incoming.held() as u64;
             self.peer_streams -= usize::from(self.is_peers(stream));
             self.streams.remove(&stream);
         }
@@ -592,11 +625,17 @@ impl Multiplexer {
                 if known.reset.is_some() {
                     return Ok(());
                 }
-                let before = known.incoming.received;
+                let (before, held) = (known.incoming.received, known.incoming.held());
                 let tells = known.incoming.insert(offset, bytes)? && known.announced;
-                self.counts.received_bytes += known.incoming.received - before;
+                let (received, holds) = (known.incoming.received - before, known.incoming.held());
+                self.counts.received_bytes += received;
+                // Of bytes that came twice, fewer are held than before.
+                self.unread = self.unread + holds as u64 - held as u64;
                 if tells {
                     self.events.push_back(StreamEvent::Readable(stream));
+                }
+                while self.unread > self.config.max_unread {
+                    self.reset_fullest();
                 }
             }
             StreamFrame::End { stream, size } => {
@@ -615,11 +654,11 @@ impl Multiplexer {
                 let Some(known) = self.stream_of(stream)? else { return Ok(()) };
                 if known.reset.replace(code).is_none() {
                     known.outgoing.buffer = VecDeque::new();
-                    known.incoming.ready = VecDeque::new();
-                    known.incoming.ahead = BTreeMap::new();
+                    let freed = known.incoming.clear();
                     if known.announced {
                         self.events.push_back(StreamEvent::Reset { stream, code });
                     }
+                    self.unread -= freed;
                 }
             }
             StreamFrame::Window { stream, limit } => {

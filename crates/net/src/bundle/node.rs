@@ -172,12 +172,12 @@ impl BundleNode {
             match (before, after) {
                 (Some(before), Some(after)) if before.changes_live_to(&after) => {
                     let max_streams = if state.peer_may_open() { after.max_streams } else { 0 };
-                    state.multiplexer.set_limits(max_streams, after.window_budget);
+                    state.multiplexer.set_limits(max_streams, after.window_budget, after.max_unread);
                     state.changed = true;
                 }
-                (_, after) => {
+                (before, after) => {
                     if after.is_none() {
-                        state.multiplexer.set_limits(0, 0);
+                        state.multiplexer.set_limits(0, 0, before.map_or(0, |class| class.max_unread));
                     }
                     state.retired = true;
                     drop(state);
@@ -338,7 +338,7 @@ impl Connections<'_> {
         state.peer = peer;
         if let Some(class) = class {
             let max_streams = if state.peer_may_open() { class.max_streams } else { 0 };
-            state.multiplexer.set_limits(max_streams, class.window_budget);
+            state.multiplexer.set_limits(max_streams, class.window_budget, class.max_unread);
         }
     }
 

@@ -13,7 +13,13 @@ use tokio::runtime::Builder;
 const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 fn class(name: &str) -> BundleClass {
-    BundleClass { name: name.into(), flow: FlowSettings::default(), max_streams: 64, window_budget: 16 << 20 }
+    BundleClass {
+        name: name.into(),
+        flow: FlowSettings::default(),
+        max_streams: 64,
+        window_budget: 16 << 20,
+        max_unread: 64 << 20,
+    }
 }
 
 fn settings() -> Settings {
