@@ -43,8 +43,12 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Has the daemon read its file again; no connection ends by it
+    #[command(
+        after_help = "Examples:\n  pliant daemon reload\n  pliant daemon reload --control /run/pliant/daemon.sock"
+    )]
     Reload(Target),
     /// Has the daemon take no connection any more and end with the last one
+    #[command(after_help = "Examples:\n  pliant daemon drain\n  pliant daemon drain --limit 60")]
     Drain {
         /// It ends after so many seconds at the latest; default: as its file says
         #[arg(long, value_name = "SECONDS")]
@@ -53,6 +57,9 @@ enum Action {
         target: Target,
     },
     /// Sets keys of a class anew, until the file is read again
+    #[command(
+        after_help = "Examples:\n  pliant daemon set backup max_rate=200Mbit/s\n  pliant daemon set backup max_rate=none"
+    )]
     Set {
         /// Name of the class
         class: String,

@@ -19,6 +19,7 @@ mod relay;
 mod rules;
 mod run;
 mod shared;
+mod users;
 
 pub use config::{Config, ConfigError};
 pub use run::Daemon;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(crate) struct OpenDoor {
     pub(crate) local: SocketAddr,
     /// Connections that it has taken.
     pub(crate) accepted: AtomicU64,
+    /// Of these, those that are here.
+    pub(crate) connections: AtomicUsize,
     /// What accepts them. They go on without it.
     task: Mutex<Option<AbortHandle>>,
 }
@@ -31,7 +33,13 @@ pub(crate) struct OpenDoor {
 impl OpenDoor {
     pub(crate) fn new(door: Door, local: SocketAddr) -> Arc<Self> {
         let door = RwLock::new(Arc::new(door));
-        Arc::new(Self { door, local, accepted: AtomicU64::new(0), task: Mutex::default() })
+        Arc::new(Self {
+            door,
+            local,
+            accepted: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
+            task: Mutex::default(),
+        })
     }
 
     pub(crate) fn door(&self) -> Arc<Door> {
@@ -225,7 +233,7 @@ impl Shared {
 /// What an exit serves.
 pub(crate) struct Exit {
     pub(crate) rules: ExitRules,
-    limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 impl Exit {

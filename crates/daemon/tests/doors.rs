@@ -125,6 +125,35 @@ fn connections_of_a_peer_are_bounded() {
     });
 }
 
+/// A local user has so many connections to a door and no more; when one ends, there is room for another.
+#[test]
+fn connections_of_a_user_are_bounded() {
+    block_on(async {
+        let service = echo().await;
+        let far = format!("{CLASS}[exit]\nallow = [\"{service}\"]\n");
+        let near = format!("{CLASS}{}[limits]\nuser_connections = 2\n", forward(service));
+        let pair = Pair::with(&near, &far).await;
+        let door = pair.near.doors()[0];
+        let connect = async || {
+            let mut tcp = TcpStream::connect(door).await?;
+            tcp.write_all(b"x").await?;
+            tcp.read_u8().await.map(|_| tcp)
+        };
+        let (first, second) = (connect().await.unwrap(), connect().await.unwrap());
+        let error = connect().await.unwrap_err();
+        assert!(
+            matches!(error.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe),
+            "{error}"
+        );
+        assert_eq!(exchange(first, b"last").await.unwrap(), b"last");
+        let mut third = connect().await;
+        while third.is_err() {
+            third = connect().await;
+        }
+        drop((second, third));
+    });
+}
+
 /// What one peer's rules allow, another cannot reach; what is for all, both can.
 #[test]
 fn a_peer_has_its_own_exit_rules() {

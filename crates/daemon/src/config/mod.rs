@@ -96,11 +96,13 @@ impl ExitRules {
 pub(crate) struct Limits {
     /// Most connections to services for a peer.
     pub(crate) peer_connections: usize,
+    /// Most connections to a door for a user of this host, or for another host.
+    pub(crate) user_connections: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { peer_connections: 10_000 }
+        Self { peer_connections: 10_000, user_connections: 10_000 }
     }
 }
 
