@@ -42,10 +42,3 @@ fn catch(kept: &'static str, ends: &'static [i32], mut hangup: impl FnMut() + Se
     }
     &INTERRUPTED
 }
-
-/// Ends when the flag is raised.
-pub(crate) async fn wait(flag: &AtomicBool) {
-    while !flag.load(Ordering::Relaxed) {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-}

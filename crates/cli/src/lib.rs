@@ -45,6 +45,7 @@ mod reproduce;
 mod run;
 mod scenarios;
 mod show;
+mod status;
 mod stdout;
 mod sweep;
 mod switch;
@@ -101,6 +102,7 @@ enum Command {
     Fetch(transfer::FetchArgs),
     Keygen(keygen::Arguments),
     Daemon(daemon::Arguments),
+    Status(status::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
     Man(manual::ManArgs),
@@ -134,6 +136,7 @@ pub fn main() -> ExitCode {
         Command::Fetch(arguments) => transfer::fetch(arguments),
         Command::Keygen(arguments) => keygen::run(arguments),
         Command::Daemon(arguments) => daemon::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
         Command::Man(arguments) => manual::man(arguments, Cli::command()),

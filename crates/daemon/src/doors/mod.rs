@@ -1,36 +1,46 @@
 //! Where connections of programs come in.
 
-pub(crate) mod forward;
-pub(crate) mod proxy;
+mod forward;
+mod open;
+mod proxy;
 
-use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use pliant_net::bundle::{BundleNode, BundleStream};
-use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::config::Way;
-use crate::header::{CONNECTED, Service};
+use crate::config::DoorKind;
+use crate::relay::reset;
+use crate::shared::{OpenDoor, Shared};
+use crate::users::connections_like;
 
-/// A stream to a service, once the far end says that the connection stands.
-async fn open(node: &BundleNode, way: &Way, service: &Service) -> io::Result<BundleStream> {
-    let mut stream = node.open(way.peer, &way.class, service.text().into_bytes())?;
-    let mut answer = [0];
-    stream.read_exact(&mut answer).await?;
-    if answer == [CONNECTED] { Ok(stream) } else { Err(io::ErrorKind::InvalidData.into()) }
-}
-
-/// Accepts connections for ever and gives each to `serve`, in a task of its own.
-async fn accept_all<F>(listener: TcpListener, node: Arc<BundleNode>, serve: impl Fn(Arc<BundleNode>, TcpStream) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+/// Accepts connections for ever, each in a task of its own.
+pub(crate) async fn serve(listener: TcpListener, open: Arc<OpenDoor>, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
-            Ok((tcp, _)) => drop(tokio::spawn(serve(node.clone(), tcp))),
+            Ok((tcp, from)) => {
+                open.accepted.fetch_add(1, Ordering::Relaxed);
+                let here = open.connections.fetch_add(1, Ordering::Relaxed) + 1;
+                let most = shared.exit().limits.user_connections;
+                // Nobody can have more than all have: the kernel is asked only beyond that.
+                if here > most && connections_like(from, open.local.port()).is_ok_and(|count| count > most) {
+                    open.connections.fetch_sub(1, Ordering::Relaxed);
+                    reset(&tcp);
+                    continue;
+                }
+                drop(tokio::spawn(serve_one(tcp, open.clone(), shared.clone())));
+            }
             // Out of descriptors, or a connection that was gone at once: the next may work.
             Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
         }
     }
+}
+
+async fn serve_one(tcp: TcpStream, open: Arc<OpenDoor>, shared: Arc<Shared>) {
+    let _counted = shared.count_connection();
+    match &open.door().kind {
+        DoorKind::Forward { way, target } => forward::serve(tcp, &shared.node, way, target).await,
+        DoorKind::Proxy { routes } => proxy::serve(tcp, &shared.node, routes).await,
+    }
+    open.connections.fetch_sub(1, Ordering::Relaxed);
 }

@@ -3,18 +3,18 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use pliant_net::bundle::BundleNode;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{accept_all, open};
-use crate::config::{Proxy, Way};
+use super::open::open;
+use crate::config::Way;
 use crate::header::Service;
 use crate::relay::relay;
+use crate::rules::HostRule;
 
 /// How long a program may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,17 +38,9 @@ mod reply {
     pub(super) const ADDRESS_NOT_SUPPORTED: u8 = 8;
 }
 
-/// Serves a door for ever.
-pub(crate) async fn serve(listener: TcpListener, node: Arc<BundleNode>, proxy: Proxy) {
-    let proxy = Arc::new(proxy);
-    accept_all(listener, node, move |node, tcp| {
-        let proxy = proxy.clone();
-        async move {
-            // A program that breaks off, or breaks the protocol, ends its connection alone.
-            let _ = connect(tcp, &node, &proxy).await;
-        }
-    })
-    .await;
+/// Serves a connection. A program that breaks off, or breaks the protocol, ends its connection alone.
+pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, Way)]) {
+    let _ = connect(tcp, node, routes).await;
 }
 
 /// The two languages.
@@ -58,7 +50,7 @@ enum Language {
     Http,
 }
 
-async fn connect(tcp: TcpStream, node: &BundleNode, proxy: &Proxy) -> io::Result<()> {
+async fn connect(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, Way)]) -> io::Result<()> {
     // What a program sends behind its request stays in the buffer until the answer: it is asked not to send any.
     let mut program = BufReader::new(tcp);
     let (language, asked) = timeout(REQUEST_TIMEOUT, request(&mut program)).await??;
@@ -66,7 +58,7 @@ async fn connect(tcp: TcpStream, node: &BundleNode, proxy: &Proxy) -> io::Result
         Ok(service) => service,
         Err(code) => return answer(&mut program, language, code).await,
     };
-    let Some(way) = route(proxy, &service.host) else {
+    let Some(way) = route(routes, &service.host) else {
         return answer(&mut program, language, reply::NOT_ALLOWED).await;
     };
     let stream = match open(node, way, &service).await {
@@ -86,8 +78,8 @@ async fn connect(tcp: TcpStream, node: &BundleNode, proxy: &Proxy) -> io::Result
 }
 
 /// The most exact route to a host.
-fn route<'p>(proxy: &'p Proxy, host: &str) -> Option<&'p Way> {
-    let exact = proxy.routes.iter().filter_map(|(rule, way)| Some((rule.exactness(host)?, way)));
+fn route<'r>(routes: &'r [(HostRule, Way)], host: &str) -> Option<&'r Way> {
+    let exact = routes.iter().filter_map(|(rule, way)| Some((rule.exactness(host)?, way)));
     // The first of equals.
     exact.rev().max_by_key(|(exactness, _)| *exactness).map(|(_, way)| way)
 }

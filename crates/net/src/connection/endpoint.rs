@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
+use std::sync::Arc;
 
 use pliant_proto::time::{Instant, Span};
 
@@ -182,6 +183,17 @@ impl Endpoint {
         }
         self.wake_by(now);
         Ok(())
+    }
+
+    /// From now on these peers are called at these addresses ([`Config::called`]).
+    pub fn set_called(&mut self, called: Vec<(SocketAddr, String)>) {
+        self.config.called = called;
+    }
+
+    /// Who a connection's peer is, where keys tell: with the name and the rights that it has now.
+    pub fn identity(&self, connection: ConnectionId) -> Option<Arc<Peer>> {
+        let identity = self.peek(connection.0)?.identity.as_ref()?;
+        Some(self.config.keys.peer(&identity.key).unwrap_or(identity).clone())
     }
 
     /// Says up to [`MAX_NOTICE_BYTES`] bytes beside the packets of an open connection, which may be lost.

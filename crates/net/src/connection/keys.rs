@@ -187,7 +187,7 @@ impl Keys {
     }
 
     /// Whether something that runs under these keys can go on with `new` ones: only peers may change.
-    pub(super) fn check_change(&self, new: &Self) -> Result<(), KeyChangeError> {
+    pub(crate) fn check_change(&self, new: &Self) -> Result<(), KeyChangeError> {
         match (self, new) {
             (Self::Static { private, .. }, Self::Static { private: other, .. }) if private == other => Ok(()),
             (old, new) if old == new => Ok(()),

@@ -9,6 +9,7 @@ mod session;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pliant_proto::packet::TrafficClass;
@@ -22,7 +23,9 @@ use pliant_proto::wire;
 pub use session::{Application, PayloadLocation, Session};
 
 use crate::clock::{Clock, to_timeout};
-use crate::connection::{Caller, Closed, ConnectError, ConnectionId, Endpoint, Event, KeyChangeError, Keys, Refused};
+use crate::connection::{
+    Caller, Closed, ConnectError, ConnectionId, Endpoint, Event, KeyChangeError, Keys, Peer, Refused,
+};
 use crate::event_loop::{EventHandler, ReceiveOutcome, Schedule, Timed, run_once};
 use crate::poll::PollWaker;
 use crate::socket::{Batch, Socket};
@@ -110,6 +113,18 @@ impl<T: Member, A: Application> Driver<T, A> {
         self.tell(connection, Direction::Incoming, command);
     }
 
+    /// From now on a connection's outgoing flow keeps to `rate` on the wire, or to none. Nothing happens if it is over.
+    pub fn set_rate(&mut self, connection: ConnectionId, rate: Option<Rate>) {
+        let now = self.now;
+        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
+            && session.connection == connection
+            && let Some(flow) = session.flow(Direction::Outgoing)
+        {
+            flow.timed.tell(now).set_rate(now, rate);
+            session.touch(&mut self.touched);
+        }
+    }
+
     /// From now on a connection that stands receives by `transport`. Nothing happens if it is over.
     pub fn receive_by(&mut self, connection: ConnectionId, transport: T) {
         if let Some(Some(session)) = self.sessions.get_mut(connection.index())
@@ -138,6 +153,16 @@ impl<T: Member, A: Application> Driver<T, A> {
     pub fn set_keys(&mut self, keys: Keys) -> Result<(), KeyChangeError> {
         self.now = self.clock.now();
         self.endpoint.set_keys(self.now, keys, FAILED)
+    }
+
+    /// From now on these peers are called at these addresses ([`Config::called`](crate::connection::Config::called)).
+    pub fn set_called(&mut self, called: Vec<(SocketAddr, String)>) {
+        self.endpoint.set_called(called);
+    }
+
+    /// Who a connection's peer is, where keys tell.
+    pub fn identity(&self, connection: ConnectionId) -> Option<Arc<Peer>> {
+        self.endpoint.identity(connection)
     }
 
     /// Says a few bytes to a connection's peer with the next iteration; they may be lost.

@@ -47,6 +47,20 @@ impl<T: Transport> RateCap<T> {
         Self { inner, cap }
     }
 
+    /// From `now` on it keeps to another rate, or to none. What it has sent ahead of the old rate, it has sent ahead of
+    /// the new one.
+    ///
+    /// # Panics
+    ///
+    /// If the rate is zero.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<Rate>) {
+        let ahead = self.cap.map_or(0, |cap| cap.rate.bytes_in(cap.sent_until.max(now).since(now)));
+        self.cap = rate.map(|rate| {
+            assert!(rate.bits_per_sec() > 0, "nothing can be sent at no rate");
+            Cap { rate, sent_until: now.after(rate.time_for(ahead)), held: true }
+        });
+    }
+
     /// The transport.
     pub fn inner(&self) -> &T {
         &self.inner
@@ -165,6 +179,30 @@ mod tests {
             let bytes = run(rate, Span::from_us(late_us), span);
             prop_assert!(bytes as f64 >= 0.98 * rate.bytes_in(span) as f64, "{bytes} bytes");
         }
+    }
+
+    fn sent_at<T: Transport>(sender: &mut RateCap<T>, now: Instant) -> u64 {
+        core::iter::from_fn(|| sender.poll_transmit(now)).map(|packet| u64::from(packet.wire_bytes)).sum()
+    }
+
+    /// A rate that changes counts from then on.
+    #[test]
+    fn a_rate_that_changes_counts_from_then_on() {
+        let config = Arc::new(TcpConfig::default());
+        let slow = Rate::from_bits_per_sec(1_000_000);
+        let mut sender =
+            RateCap::new(TcpSender::new(config.clone(), Algorithm::NewReno.controller(config.mss)), Some(slow));
+        sender.handle_command(Instant::ZERO, Command::Send { bytes: 1 << 20 });
+        let first = sent_at(&mut sender, Instant::ZERO);
+        // A packet of 12 ms at the old rate is one of 1.2 ms at the new one.
+        let fast = Rate::from_bits_per_sec(10_000_000);
+        sender.set_rate(Instant::ZERO, Some(fast));
+        let at = sender.poll_timeout().expect("it waits for the rate").at;
+        assert_eq!(at, Instant::ZERO.after(fast.time_for(first)).before(TOLERANCE));
+        assert_eq!(sent_at(&mut sender, at.before(Span::from_ns(1))), 0);
+        assert!(sent_at(&mut sender, at) > 0);
+        sender.set_rate(at, None);
+        assert!(sent_at(&mut sender, at) > 10_000);
     }
 
     /// Without a rate it is the transport itself.
