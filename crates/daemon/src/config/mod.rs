@@ -124,14 +124,14 @@ pub(crate) struct Door {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum DoorKind {
     /// Connects it to one service.
-    Forward { way: Way, target: Service },
+    Forward { next_hop: NextHop, target: Service },
     /// Speaks SOCKS5 and HTTP CONNECT.
-    Proxy { routes: Vec<(HostRule, Way)> },
+    Proxy { routes: Vec<(HostRule, NextHop)> },
 }
 
-/// A peer, and the class of what goes there.
+/// The peer that a connection goes to, and the class that it has on the way.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Way {
+pub(crate) struct NextHop {
     pub(crate) to: String,
     pub(crate) peer: SocketAddr,
     pub(crate) class: String,
@@ -369,7 +369,7 @@ fn exit_rules(source: &Source<'_>, keys: &Keys, table: &ExitTable) -> Result<Exi
 /// All doors, and the classes that they use.
 fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>), ConfigError> {
     let mut used = HashSet::new();
-    let mut way = |to: &Spanned<String>, class: &Spanned<String>| {
+    let mut next_hop = |to: &Spanned<String>, class: &Spanned<String>| {
         let known = file.peers.iter().find(|(name, _)| name.get_ref() == to.get_ref());
         let Some((_, &peer)) = known else {
             return Err(source.wrong(to.span().start, format!("there is no peer `{}` in [peers]", to.get_ref())));
@@ -379,7 +379,7 @@ fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>
             return Err(source.wrong(class.span().start, why));
         }
         used.insert(class.get_ref().clone());
-        Ok(Way { to: to.get_ref().clone(), peer, class: class.get_ref().clone() })
+        Ok(NextHop { to: to.get_ref().clone(), peer, class: class.get_ref().clone() })
     };
     let mut doors: Vec<Door> = Vec::new();
     for table in &file.forward {
@@ -387,11 +387,11 @@ fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>
             let why = format!("`{}` is not HOST:PORT", table.target.get_ref());
             return Err(source.wrong(table.target.span().start, why));
         };
-        let kind = DoorKind::Forward { way: way(&table.to, &table.class)?, target };
+        let kind = DoorKind::Forward { next_hop: next_hop(&table.to, &table.class)?, target };
         doors.push(Door { listen: source.listen(&table.listen), kind });
     }
     if let Some(table) = &file.proxy {
-        let route = |route: &RouteTable| Ok((route.host.clone(), way(&route.to, &route.class)?));
+        let route = |route: &RouteTable| Ok((route.host.clone(), next_hop(&route.to, &route.class)?));
         let routes = table.route.iter().map(route).collect::<Result<_, _>>()?;
         doors.push(Door { listen: source.listen(&table.listen), kind: DoorKind::Proxy { routes } });
     }
@@ -461,8 +461,8 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         let config = parse(GOOD).unwrap();
         assert_eq!((config.classes.len(), config.doors.len(), config.exit.of(None).count()), (1, 2, 2));
         assert_eq!(config.classes[0].flow.rate_cap, Some(Rate::from_bits_per_sec(200_000_000)));
-        let DoorKind::Forward { way, target } = &config.doors[0].kind else { panic!("{:?}", config.doors) };
-        assert_eq!((way.peer, target.port), ("127.0.0.1:7412".parse().unwrap(), 6379));
+        let DoorKind::Forward { next_hop, target } = &config.doors[0].kind else { panic!("{:?}", config.doors) };
+        assert_eq!((next_hop.peer, target.port), ("127.0.0.1:7412".parse().unwrap(), 6379));
         let DoorKind::Proxy { routes } = &config.doors[1].kind else { panic!("{:?}", config.doors) };
         assert_eq!((routes.len(), config.doors[1].listen.line), (1, 19));
     }

@@ -166,15 +166,15 @@ impl Status {
         let doors = doors.iter().map(|open| {
             let door = open.door();
             let (kind, forward) = match &door.kind {
-                DoorKind::Forward { way, target } => ("forward", Some((way, target))),
+                DoorKind::Forward { next_hop, target } => ("forward", Some((next_hop, target))),
                 DoorKind::Proxy { .. } => ("proxy", None),
             };
             DoorStatus {
                 listen: open.local.to_string(),
                 kind: kind.to_owned(),
                 target: forward.map(|(_, target)| target.text()),
-                to: forward.map(|(way, _)| way.to.clone()),
-                class: forward.map(|(way, _)| way.class.clone()),
+                to: forward.map(|(next_hop, _)| next_hop.to.clone()),
+                class: forward.map(|(next_hop, _)| next_hop.class.clone()),
                 accepted: open.accepted.load(std::sync::atomic::Ordering::Relaxed),
             }
         });

@@ -4,13 +4,13 @@ use pliant_net::bundle::BundleNode;
 use tokio::net::TcpStream;
 
 use super::open::open;
-use crate::config::Way;
+use crate::config::NextHop;
 use crate::header::Service;
 use crate::relay::{relay, reset};
 
 /// Serves a connection.
-pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, way: &Way, target: &Service) {
-    match open(node, way, target).await {
+pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, next_hop: &NextHop, target: &Service) {
+    match open(node, next_hop, target).await {
         Ok(stream) => relay(tcp, stream).await,
         // As a service would that is not there; the connection stands already.
         Err(_) => reset(&tcp),

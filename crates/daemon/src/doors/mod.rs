@@ -39,7 +39,7 @@ pub(crate) async fn serve(listener: TcpListener, open: Arc<OpenDoor>, shared: Ar
 async fn serve_one(tcp: TcpStream, open: Arc<OpenDoor>, shared: Arc<Shared>) {
     let _counted = shared.count_connection();
     match &open.door().kind {
-        DoorKind::Forward { way, target } => forward::serve(tcp, &shared.node, way, target).await,
+        DoorKind::Forward { next_hop, target } => forward::serve(tcp, &shared.node, next_hop, target).await,
         DoorKind::Proxy { routes } => proxy::serve(tcp, &shared.node, routes).await,
     }
     open.connections.fetch_sub(1, Ordering::Relaxed);

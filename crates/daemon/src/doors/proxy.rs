@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::open::open;
-use crate::config::Way;
+use crate::config::NextHop;
 use crate::header::Service;
 use crate::relay::relay;
 use crate::rules::HostRule;
@@ -39,7 +39,7 @@ mod reply {
 }
 
 /// Serves a connection. A program that breaks off, or breaks the protocol, ends its connection alone.
-pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, Way)]) {
+pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, NextHop)]) {
     let _ = connect(tcp, node, routes).await;
 }
 
@@ -50,7 +50,7 @@ enum Language {
     Http,
 }
 
-async fn connect(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, Way)]) -> io::Result<()> {
+async fn connect(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, NextHop)]) -> io::Result<()> {
     // What a program sends behind its request stays in the buffer until the answer: it is asked not to send any.
     let mut program = BufReader::new(tcp);
     let (language, asked) = timeout(REQUEST_TIMEOUT, request(&mut program)).await??;
@@ -58,10 +58,10 @@ async fn connect(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, Way)]) 
         Ok(service) => service,
         Err(code) => return answer(&mut program, language, code).await,
     };
-    let Some(way) = route(routes, &service.host) else {
+    let Some(next_hop) = route(routes, &service.host) else {
         return answer(&mut program, language, reply::NOT_ALLOWED).await;
     };
-    let stream = match open(node, way, &service).await {
+    let stream = match open(node, next_hop, &service).await {
         Ok(stream) => stream,
         Err(error) => return answer(&mut program, language, code_of(&error)).await,
     };
@@ -78,10 +78,10 @@ async fn connect(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, Way)]) 
 }
 
 /// The most exact route to a host.
-fn route<'r>(routes: &'r [(HostRule, Way)], host: &str) -> Option<&'r Way> {
-    let exact = routes.iter().filter_map(|(rule, way)| Some((rule.exactness(host)?, way)));
+fn route<'r>(routes: &'r [(HostRule, NextHop)], host: &str) -> Option<&'r NextHop> {
+    let exact = routes.iter().filter_map(|(rule, next_hop)| Some((rule.exactness(host)?, next_hop)));
     // The first of equals.
-    exact.rev().max_by_key(|(exactness, _)| *exactness).map(|(_, way)| way)
+    exact.rev().max_by_key(|(exactness, _)| *exactness).map(|(_, next_hop)| next_hop)
 }
 
 fn code_of(error: &io::Error) -> u8 {

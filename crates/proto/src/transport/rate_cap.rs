@@ -26,6 +26,14 @@ struct Cap {
     held: bool,
 }
 
+impl Cap {
+    fn new(rate: Rate, sent_until: Instant) -> Self {
+        assert!(rate.bits_per_sec() > 0, "nothing can be sent at no rate");
+        let tolerance = rate.time_for(MAX_BURST_BYTES).plus(LATENESS).min(TOLERANCE);
+        Self { rate, tolerance, sent_until, held: false }
+    }
+}
+
 /// A transport whose packets keep to a rate on the wire, or any transport as it is.
 ///
 /// Packets are as long as the transport says ([`Packet::wire_bytes`]). At any time what was sent since the start is at
@@ -39,12 +47,7 @@ pub struct RateCap<T> {
 impl<T: Transport> RateCap<T> {
     /// `inner` at no more than `rate`, which must be above zero; as it is without one.
     pub fn new(inner: T, rate: Option<Rate>) -> Self {
-        let cap = rate.map(|rate| {
-            assert!(rate.bits_per_sec() > 0, "nothing can be sent at no rate");
-            let tolerance = rate.time_for(MAX_BURST_BYTES).plus(LATENESS).min(TOLERANCE);
-            Cap { rate, tolerance, sent_until: Instant::ZERO, held: false }
-        });
-        Self { inner, cap }
+        Self { inner, cap: rate.map(|rate| Cap::new(rate, Instant::ZERO)) }
     }
 
     /// From `now` on it keeps to another rate, or to none. What it has sent ahead of the old rate, it has sent ahead of
@@ -55,10 +58,7 @@ impl<T: Transport> RateCap<T> {
     /// If the rate is zero.
     pub fn set_rate(&mut self, now: Instant, rate: Option<Rate>) {
         let ahead = self.cap.map_or(0, |cap| cap.rate.bytes_in(cap.sent_until.max(now).since(now)));
-        self.cap = rate.map(|rate| {
-            assert!(rate.bits_per_sec() > 0, "nothing can be sent at no rate");
-            Cap { rate, sent_until: now.after(rate.time_for(ahead)), held: true }
-        });
+        self.cap = rate.map(|rate| Cap { held: true, ..Cap::new(rate, now.after(rate.time_for(ahead))) });
     }
 
     /// The transport.
@@ -198,7 +198,7 @@ mod tests {
         let fast = Rate::from_bits_per_sec(10_000_000);
         sender.set_rate(Instant::ZERO, Some(fast));
         let at = sender.poll_timeout().expect("it waits for the rate").at;
-        assert_eq!(at, Instant::ZERO.after(fast.time_for(first)).before(TOLERANCE));
+        assert_eq!(at, Instant::ZERO.after(fast.time_for(first)).before(LATENESS));
         assert_eq!(sent_at(&mut sender, at.before(Span::from_ns(1))), 0);
         assert!(sent_at(&mut sender, at) > 0);
         sender.set_rate(at, None);
