@@ -11,8 +11,10 @@
 
 mod api;
 mod connection;
+mod refusal;
 mod rewrite;
 mod walk;
 
-pub use connection::{Connection, MAX_FRAME, MAX_PENDING, MAX_REWRITTEN, Refusal};
+pub use connection::Connection;
+pub use refusal::{MAX_FRAME, MAX_PENDING, MAX_REWRITTEN, Refusal};
 pub use rewrite::{Advertised, Local};

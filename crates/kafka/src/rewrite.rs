@@ -1,7 +1,7 @@
 //! Responses that a door changes.
 
 use crate::api;
-use crate::connection::Refusal;
+use crate::refusal::Refusal;
 use crate::walk::{Malformed, Walk};
 
 /// A broker as a response advertises it.
