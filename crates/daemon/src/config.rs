@@ -55,6 +55,7 @@ pub struct Config {
     pub(crate) keys: Keys,
     pub(crate) classes: Vec<BundleClass>,
     pub(crate) forwards: Vec<Forward>,
+    pub(crate) kafka: Vec<Kafka>,
     pub(crate) proxy: Option<Proxy>,
     pub(crate) allow: Vec<ServiceRule>,
 }
@@ -65,6 +66,16 @@ pub(crate) struct Forward {
     pub(crate) listen: SocketAddr,
     pub(crate) way: Way,
     pub(crate) target: Service,
+}
+
+/// A door to a Kafka cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Kafka {
+    pub(crate) listen: SocketAddr,
+    pub(crate) way: Way,
+    pub(crate) bootstrap: Service,
+    /// Broker n is at this port plus n; without it, at any.
+    pub(crate) broker_ports: Option<u16>,
 }
 
 /// A peer, and the class of what goes there.
@@ -93,6 +104,8 @@ struct File {
     classes: BTreeMap<Spanned<String>, ClassTable>,
     #[serde(default)]
     forward: Vec<ForwardTable>,
+    #[serde(default)]
+    kafka: Vec<KafkaTable>,
     proxy: Option<ProxyTable>,
     #[serde(default)]
     exit: ExitTable,
@@ -128,6 +141,16 @@ struct ForwardTable {
     to: Spanned<String>,
     target: Spanned<String>,
     class: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KafkaTable {
+    listen: Spanned<SocketAddr>,
+    to: Spanned<String>,
+    bootstrap: Spanned<String>,
+    class: Spanned<String>,
+    broker_ports: Option<u16>,
 }
 
 #[derive(Deserialize)]
@@ -229,13 +252,20 @@ impl Config {
             Ok(Way { peer, class: class.get_ref().clone() })
         };
         let mut forwards = Vec::new();
+        let service = |text: &Spanned<String>| {
+            let why = || wrong(text.span().start, format!("`{}` is not HOST:PORT", text.get_ref()));
+            Service::parse(text.get_ref()).ok_or_else(why)
+        };
         for table in &file.forward {
-            let Some(target) = Service::parse(table.target.get_ref()) else {
-                let why = format!("`{}` is not HOST:PORT", table.target.get_ref());
-                return Err(wrong(table.target.span().start, why));
-            };
+            let target = service(&table.target)?;
             let way = way(&table.to, &table.class)?;
             forwards.push(Forward { listen: *table.listen.get_ref(), way, target });
+        }
+        let mut kafka = Vec::new();
+        for table in &file.kafka {
+            let bootstrap = service(&table.bootstrap)?;
+            let way = way(&table.to, &table.class)?;
+            kafka.push(Kafka { listen: *table.listen.get_ref(), way, bootstrap, broker_ports: table.broker_ports });
         }
         let proxy = match &file.proxy {
             None => None,
@@ -246,9 +276,10 @@ impl Config {
             }
         };
         let mut doors = HashSet::new();
-        let listeners =
-            file.forward.iter().map(|table| &table.listen).chain(file.proxy.iter().map(|proxy| &proxy.listen));
-        for listen in listeners {
+        let forwards_listen = file.forward.iter().map(|table| &table.listen);
+        let kafka_listens = file.kafka.iter().map(|table| &table.listen);
+        let proxy_listens = file.proxy.iter().map(|proxy| &proxy.listen);
+        for listen in forwards_listen.chain(kafka_listens).chain(proxy_listens) {
             if listen.get_ref().port() != 0 && !doors.insert(*listen.get_ref()) {
                 return Err(wrong(listen.span().start, format!("two doors listen on {}", listen.get_ref())));
             }
@@ -261,7 +292,7 @@ impl Config {
             }
         }
         let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && allow.is_empty()) else {
-            return Ok(Self { listen: file.listen, keys, classes, forwards, proxy, allow });
+            return Ok(Self { listen: file.listen, keys, classes, forwards, kafka, proxy, allow });
         };
         let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
         Err(wrong(unused.span().start, why))
@@ -332,6 +363,17 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert_eq!(config.classes[0].flow.rate_cap, Some(Rate::from_bits_per_sec(200_000_000)));
         assert_eq!(config.forwards[0].way.peer, "127.0.0.1:7412".parse().unwrap());
         assert_eq!(config.proxy.unwrap().routes.len(), 1);
+    }
+
+    #[test]
+    fn a_kafka_door_is_read() {
+        let door = "[[kafka]]\nlisten = \"127.0.0.1:9092\"\nto = \"hostb\"\nbootstrap = \"kafka.example:9092\"\n\
+                    class = \"backup\"\nbroker_ports = 19100\n";
+        let config = parse(&GOOD.replace("[proxy]", &format!("{door}[proxy]"))).unwrap();
+        let [kafka] = &config.kafka[..] else { panic!("{config:?}") };
+        assert_eq!((kafka.bootstrap.text().as_str(), kafka.broker_ports), ("kafka.example:9092", Some(19_100)));
+        let error = parse(&GOOD.replace("[proxy]", &format!("{}[proxy]", door.replace(".example:9092", ""))));
+        assert_eq!(error.unwrap_err().to_string(), "pliant.toml:21: `kafka` is not HOST:PORT");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::doors::{forward, proxy};
+use crate::doors::{forward, kafka, proxy};
 use crate::exit;
 
 /// Why a daemon does not start.
@@ -34,7 +34,7 @@ pub struct Daemon {
 impl Daemon {
     /// Opens all sockets and begins to serve. It ends when it is dropped, and with it all connections.
     pub async fn start(config: Config) -> Result<Self, DaemonError> {
-        let Config { listen, keys, classes, forwards, proxy, allow } = config;
+        let Config { listen, keys, classes, forwards, kafka: kafkas, proxy, allow } = config;
         let at = |address| move |error| DaemonError { address, error };
         let settings = Settings { keys, ..Settings::default() };
         let (node, streams) = BundleNode::bind(listen, settings, classes).map_err(at(listen))?;
@@ -44,6 +44,11 @@ impl Daemon {
             let listener = TcpListener::bind(forward.listen).await.map_err(at(forward.listen))?;
             doors.push(listener.local_addr().map_err(at(forward.listen))?);
             tasks.spawn(forward::serve(listener, node.clone(), forward));
+        }
+        for kafka in kafkas {
+            let listener = TcpListener::bind(kafka.listen).await.map_err(at(kafka.listen))?;
+            doors.push(listener.local_addr().map_err(at(kafka.listen))?);
+            tasks.spawn(kafka::serve(listener, node.clone(), kafka));
         }
         if let Some(proxy) = proxy {
             let listener = TcpListener::bind(proxy.listen).await.map_err(at(proxy.listen))?;
@@ -59,7 +64,7 @@ impl Daemon {
         self.node.local_address()
     }
 
-    /// Where its doors listen, in the order of the configuration, the proxy last.
+    /// Where its doors listen, in the order of the configuration: forwards, Kafka's doors, the proxy.
     pub fn doors(&self) -> &[SocketAddr] {
         &self.doors
     }

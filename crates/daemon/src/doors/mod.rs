@@ -1,6 +1,7 @@
 //! Where connections of programs come in.
 
 pub(crate) mod forward;
+pub(crate) mod kafka;
 pub(crate) mod proxy;
 
 use std::io;
