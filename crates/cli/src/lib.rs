@@ -51,6 +51,7 @@ mod sweep;
 mod switch;
 mod testbed;
 mod transfer;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -103,6 +104,7 @@ enum Command {
     Keygen(keygen::Arguments),
     Daemon(daemon::Arguments),
     Status(status::Arguments),
+    Wrap(wrap::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
     Man(manual::ManArgs),
@@ -137,6 +139,7 @@ pub fn main() -> ExitCode {
         Command::Keygen(arguments) => keygen::run(arguments),
         Command::Daemon(arguments) => daemon::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Wrap(arguments) => wrap::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
         Command::Man(arguments) => manual::man(arguments, Cli::command()),

@@ -15,6 +15,7 @@ pub mod control;
 mod doors;
 mod exit;
 mod header;
+mod mutex;
 mod relay;
 mod rules;
 mod run;

@@ -66,7 +66,7 @@ impl Daemon {
         self.shared.node.local_address()
     }
 
-    /// Where its doors listen, in the order of the configuration, the proxy last.
+    /// Where its doors listen, in the order of the configuration: forwards, Kafka's doors, the proxy.
     pub fn doors(&self) -> Vec<SocketAddr> {
         self.shared.doors().iter().map(|door| door.local).collect()
     }

@@ -68,13 +68,13 @@ pub struct ClassStatus {
 pub struct DoorStatus {
     /// Where it listens.
     pub listen: String,
-    /// `forward` or `proxy`.
+    /// `forward`, `kafka`, `metrics` or `proxy`.
     pub kind: String,
-    /// Of a forward: the service.
+    /// Of a forward the service, of Kafka's the bootstrap server.
     pub target: Option<String>,
-    /// Of a forward: the peer's name.
+    /// Of these: the peer's name.
     pub to: Option<String>,
-    /// Of a forward: the class.
+    /// Of these: the class.
     pub class: Option<String>,
     /// Connections that it has taken.
     pub accepted: u64,
@@ -167,6 +167,8 @@ impl Status {
             let door = open.door();
             let (kind, forward) = match &door.kind {
                 DoorKind::Forward { next_hop, target } => ("forward", Some((next_hop, target))),
+                DoorKind::Kafka(cluster) => ("kafka", Some((&cluster.next_hop, &cluster.bootstrap))),
+                DoorKind::Metrics => ("metrics", None),
                 DoorKind::Proxy { .. } => ("proxy", None),
             };
             DoorStatus {
