@@ -12,6 +12,7 @@ use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use pliant_sim::scenario::{Resolved, RoutingName};
 use pliant_sim::topology::{LinkId, NodeId};
+use pliant_sim::traffic::TrafficSpec;
 
 /// Port of all hosts.
 pub const PORT: u16 = 7800;
@@ -73,6 +74,10 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
         return refuse("packets.mss", format!("is above the {least} bytes that the testbed's frames have room for"));
     }
     for group in &scenario.groups {
+        if matches!(group.traffic, TrafficSpec::ClosedLoop(_)) {
+            let key = format!("traffic.{}.kind", group.name);
+            return refuse(key, "the testbed starts flows at times that are known before");
+        }
         let key = format!("traffic.{}.transport", group.name);
         let facts = group.transport.facts();
         if on_loopback && facts.kernel.is_some() {

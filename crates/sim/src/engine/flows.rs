@@ -3,6 +3,9 @@
 //! A flow lives in a slot. Slots are used again once a flow is over and none of its packets is left in the network, so
 //! memory follows the flows under way, not all that ever ran.
 
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
 use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport, WindowState};
@@ -83,6 +86,12 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// Whether it is over and a closed loop waits for that.
+    #[inline]
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.finished && self.spec.again.is_some()
+    }
+
     /// The host of the flow's endpoint on `side`.
     #[inline]
     pub(super) fn host(&self, side: Side) -> u32 {
@@ -90,6 +99,35 @@ impl Slot {
             Side::Initiator => self.spec.source,
             Side::Responder => self.spec.destination,
         }
+    }
+}
+
+/// A flow that follows another one. A loop has one at a time, so the key tells all apart.
+struct Following(FlowSpec);
+
+impl Following {
+    fn key(&self) -> (Instant, u16, u64) {
+        (self.0.start, self.0.group, self.0.sequence)
+    }
+}
+
+impl PartialEq for Following {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Following {}
+
+impl PartialOrd for Following {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Following {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
     }
 }
 
@@ -104,6 +142,8 @@ pub(super) struct Flows<'a, T> {
     free: Vec<u32>,
     traffic: Box<dyn Iterator<Item = FlowSpec> + 'a>,
     next: Option<FlowSpec>,
+    /// Flows of closed loops that follow others, by (start, group, number of the loop).
+    following: BinaryHeap<Reverse<Following>>,
     open: Open<'a, T>,
     started: u64,
     rows: Vec<FlowRow>,
@@ -125,6 +165,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             free: Vec::new(),
             traffic,
             next,
+            following: BinaryHeap::new(),
             open,
             started: 0,
             rows: Vec::new(),
@@ -133,17 +174,36 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// When the next flow starts.
     pub(super) fn next_start(&self) -> Option<Instant> {
-        self.next.as_ref().map(|spec| spec.start)
+        let listed = self.next.as_ref().map(|spec| spec.start);
+        let following = self.following.peek().map(|Reverse(following)| following.0.start);
+        listed.into_iter().chain(following).min()
+    }
+
+    /// Lets the next flow of a closed loop follow the one in this slot, which is over; false if none does.
+    pub(super) fn go_on(&mut self, now: Instant, flow: u32) -> bool {
+        let spec = &mut self.slots[flow as usize].spec;
+        let next = spec.next_in_loop(now);
+        spec.again = None;
+        self.following.extend(next.map(|spec| Reverse(Following(spec))));
+        next.is_some()
     }
 
     /// Takes the flow that starts next, and its number.
     pub(super) fn take_next(&mut self) -> (FlowSpec, u64) {
+        self.started += 1;
+        let listed = self.next.as_ref().map(|spec| spec.start);
+        if let Some(Reverse(Following(spec))) = self.following.peek()
+            && listed.is_none_or(|listed| spec.start < listed)
+        {
+            let spec = *spec;
+            self.following.pop();
+            return (spec, self.started - 1);
+        }
         let spec = self.next.take().expect("a flow is due");
         self.next = self.traffic.next();
         if let Some(next) = &self.next {
             assert!(next.start >= spec.start, "traffic yields flows by start time");
         }
-        self.started += 1;
         (spec, self.started - 1)
     }
 

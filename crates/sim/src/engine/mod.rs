@@ -85,6 +85,8 @@ pub struct Simulation<'a, T: Member, R: Recorder> {
     recorder: R,
     events: u64,
     digest: u64,
+    /// Time of the earliest pending start of a flow; others of these events are stale.
+    next_start: Instant,
     /// Packets that a host's own port dropped to make room, while their flows are not at hand.
     displaced: Vec<Packet>,
 }
@@ -107,6 +109,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
             recorder,
             events: 0,
             digest: 0,
+            next_start: Instant::MAX,
             displaced: Vec::new(),
         };
         simulation.schedule_flow_start();
@@ -297,6 +300,10 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
     }
 
     fn handle_flow_start(&mut self) {
+        if self.next_start != self.now {
+            return;
+        }
+        self.next_start = Instant::MAX;
         let (spec, number) = self.flows.take_next();
         let bytes = spec.bytes;
         let mut path = Vec::new();
@@ -340,8 +347,11 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
     }
 
     fn schedule_flow_start(&mut self) {
-        if let Some(start) = self.flows.next_start() {
-            self.schedule.push(start.max(self.now), kind::FLOW_START, 0);
+        if let Some(start) = self.flows.next_start().map(|start| start.max(self.now))
+            && start < self.next_start
+        {
+            self.next_start = start;
+            self.schedule.push(start, kind::FLOW_START, 0);
         }
     }
 
@@ -474,6 +484,9 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         }
         while let Some(packet) = self.displaced.pop() {
             self.lose(&packet);
+        }
+        if self.flows.slots[endpoint.flow() as usize].is_waited_for() && self.flows.go_on(self.now, endpoint.flow()) {
+            self.schedule_flow_start();
         }
         self.flows.close_if_over(endpoint.flow());
         if !self.objects.woken.is_empty() {

@@ -514,3 +514,35 @@ fn sprayed_flows_do_not_beat_their_ideal() {
         assert!(result.flows.iter().any(|flow| flow.state == FlowState::Completed));
     }
 }
+
+/// Two loops over links of 10 Gbit/s and 1 us: the next answer starts when the acknowledgement of the one before it, 84
+/// bytes, has crossed both links, and its pause is over.
+#[test]
+fn a_closed_loop_goes_on_when_its_answer_is_acknowledged() {
+    let text = r#"
+duration = "10ms"
+topology = { kind = "star", hosts = 2, link = { rate = "10Gbit/s", delay = "1us" } }
+[traffic.requests]
+kind = "closed-loop"
+source = 0
+destination = 1
+loops = 2
+stagger = "40us"
+size = "1kB"
+pause = "93us"
+"#;
+    let resolved = Scenario::parse(text, Path::new("loop.toml")).unwrap().resolve().unwrap();
+    let flows = run(&resolved, &AtomicBool::new(false), &mut |_| ()).unwrap().flows;
+    let way_back = Span::from_us(2).plus(Rate::from_gbit_per_sec(10).time_for(84).times(2));
+    for number in [0, 1] {
+        let of_loop: Vec<_> = flows.iter().filter(|flow| flow.request == number).collect();
+        assert_eq!(of_loop[0].start, Instant::ZERO.after(Span::from_us(40).times(number)));
+        // Answers take 4 us with their acknowledgements, so 100 or 101 of them fit.
+        assert!((100..=104).contains(&of_loop.len()), "{}", of_loop.len());
+        for pair in of_loop.windows(2) {
+            let received = pair[0].completed.unwrap();
+            assert_eq!(pair[1].start, received.after(way_back).after(Span::from_us(93)));
+        }
+        assert!(of_loop.iter().all(|flow| flow.start < Instant::ZERO.after(Span::from_ms(10))));
+    }
+}

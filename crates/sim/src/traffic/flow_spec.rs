@@ -1,6 +1,6 @@
 //! A flow to start.
 
-use pliant_proto::time::Instant;
+use pliant_proto::time::{Instant, Span};
 
 use crate::workload::MAX_SIZE_BYTES;
 
@@ -22,8 +22,28 @@ pub struct FlowSpec {
     pub group: u16,
     /// Traffic class that a trace asks for in place of the group's own.
     pub class: Option<u8>,
-    /// Its number within the group, from 0.
+    /// Its number within the group, from 0; in a closed loop that of the loop.
     pub sequence: u64,
+    /// In a closed loop: what follows it.
+    pub again: Option<Again>,
+}
+
+/// How a closed loop goes on: once a flow is over, another like it starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Again {
+    /// So long after the end of the one before it.
+    pub pause: Span,
+    /// Unless this time has come.
+    pub until: Instant,
+}
+
+impl FlowSpec {
+    /// The flow that follows this one, which is over `now`.
+    pub fn next_in_loop(&self, now: Instant) -> Option<Self> {
+        let again = self.again?;
+        let start = now.after(again.pause);
+        (start < again.until).then_some(Self { start, ..*self })
+    }
 }
 
 /// What a generator yields; the merge adds group and sequence.
@@ -34,10 +54,11 @@ pub(super) struct Arrival {
     pub(super) destination: u32,
     pub(super) bytes: u64,
     pub(super) class: Option<u8>,
+    pub(super) again: Option<Again>,
 }
 
 impl Arrival {
     pub(super) fn new(start_ps: u64, (source, destination): (u32, u32), bytes: u64) -> Self {
-        Self { start: Instant::from_ps(start_ps), source, destination, bytes, class: None }
+        Self { start: Instant::from_ps(start_ps), source, destination, bytes, class: None, again: None }
     }
 }

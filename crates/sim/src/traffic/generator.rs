@@ -11,7 +11,7 @@ use super::periodic::Periodic;
 use super::poisson::Poisson;
 use super::spec::TrafficSpec;
 use super::trace::Trace;
-use super::{long_flows, permutation};
+use super::{closed_loop, long_flows, permutation};
 
 /// The running generator of one group.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ impl GroupAmongOthers<'_> {
             TrafficSpec::Permutation(spec) => Generator::Listed(permutation::flows(spec, context)?.into_iter()),
             TrafficSpec::AllToAll(spec) => Generator::AllToAll(Box::new(AllToAll::new(spec, context)?)),
             TrafficSpec::Flows(spec) => Generator::Listed(long_flows::flows(spec, context)?.into_iter()),
+            TrafficSpec::ClosedLoop(spec) => Generator::Listed(closed_loop::flows(spec, context)?.into_iter()),
             TrafficSpec::Trace(spec) => Generator::Trace(Box::new(Trace::new(spec, context)?)),
             TrafficSpec::Duplicates(spec) => {
                 let originals = self.duplicated(spec)?;

@@ -52,12 +52,13 @@ impl Traffic {
 impl Group {
     /// The next flow; the one after it takes its place.
     fn take(&mut self, number: u16) -> FlowSpec {
-        let Arrival { start, source, destination, bytes, class } = self.next.take().expect("the heap names its start");
+        let Arrival { start, source, destination, bytes, class, again } =
+            self.next.take().expect("the heap names its start");
         self.next = self.generator.next();
         assert!(self.next.is_none_or(|next| next.start >= start), "generators go forward in time");
         let bytes = self.messages.as_ref().map_or(bytes, |messages| messages.flow_bytes(self.sequence));
         self.sequence += 1;
-        FlowSpec { start, source, destination, bytes, group: number, class, sequence: self.sequence - 1 }
+        FlowSpec { start, source, destination, bytes, group: number, class, sequence: self.sequence - 1, again }
     }
 }
 

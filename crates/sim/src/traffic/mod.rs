@@ -5,6 +5,7 @@
 //! or changing a group moves no flow of another. Memory is bounded by the number of groups and hosts, not of flows.
 
 mod all_to_all;
+mod closed_loop;
 mod context;
 mod duplicates;
 mod environment;
@@ -28,10 +29,11 @@ mod spec;
 mod trace;
 
 pub use all_to_all::AllToAllSpec;
+pub use closed_loop::ClosedLoopSpec;
 pub use duplicates::DuplicatesSpec;
 pub use environment::{Environment, Fabric};
 pub use error::TrafficError;
-pub use flow_spec::{FlowSpec, UNLIMITED_BYTES};
+pub use flow_spec::{Again, FlowSpec, UNLIMITED_BYTES};
 pub use hosts::HostSet;
 pub use incast::{IncastSpec, ReceiverOrder};
 pub use load::{LoadCounts, LoadOn};

@@ -146,7 +146,10 @@ impl GroupAmongOthers<'_> {
                 let Some(per_s) = per_s.filter(|_| spec.objects.is_none()) else { return Ok(None) };
                 (window, MeanFlow::new(8.0 * mean_wire_bytes * per_s, uniform(&holders), uniform(&receivers)))
             }
-            TrafficSpec::Permutation(_) | TrafficSpec::Flows(_) | TrafficSpec::Trace(_) => return Ok(None),
+            TrafficSpec::Permutation(_)
+            | TrafficSpec::Flows(_)
+            | TrafficSpec::ClosedLoop(_)
+            | TrafficSpec::Trace(_) => return Ok(None),
         };
         Ok(Some(mean))
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::all_to_all::AllToAllSpec;
+use super::closed_loop::ClosedLoopSpec;
 use super::duplicates::DuplicatesSpec;
 use super::incast::IncastSpec;
 use super::long_flows::LongFlowsSpec;
@@ -43,6 +44,8 @@ pub enum TrafficSpec {
     AllToAll(AllToAllSpec),
     /// A list of flows, without an end unless they have a size.
     Flows(LongFlowsSpec),
+    /// Flows between two hosts of which each starts when the one before it is over.
+    ClosedLoop(ClosedLoopSpec),
     /// Flows read from a file.
     Trace(TraceSpec),
     /// Every flow of another group once more, from another source.

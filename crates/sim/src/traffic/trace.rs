@@ -189,7 +189,7 @@ impl Rows {
             return Err(format!("host {source} would send to itself"));
         }
         let start = Instant::from_ps(self.window.start).after(parse_start(start)?);
-        Ok(Arrival { start, source, destination, bytes: parse_bytes(bytes)?, class: self.class(class)? })
+        Ok(Arrival { start, source, destination, bytes: parse_bytes(bytes)?, class: self.class(class)?, again: None })
     }
 
     fn host(&self, text: &str) -> Result<u32, String> {

@@ -118,7 +118,7 @@ pub(crate) fn near_opt<C>(config: NearOptConfig) -> (Endpoint<C>, Endpoint<C>) {
 
 /// A flow between two hosts.
 pub(crate) fn flow(source: u32, destination: u32, bytes: u64) -> FlowSpec {
-    FlowSpec { start: Instant::ZERO, source, destination, bytes, group: 0, class: None, sequence: 0 }
+    FlowSpec { start: Instant::ZERO, source, destination, bytes, group: 0, class: None, sequence: 0, again: None }
 }
 
 /// Endless flows from host `i` to host `pairs + i` of a dumbbell, each a group of its own.

@@ -163,8 +163,16 @@ fn counters_reach_their_columns() {
     let words = Statistics::default().to_words().len() as u64;
     let counted = |from: u64| Statistics::from_words(&(from..from + words).collect::<Vec<_>>()).unwrap();
     let (sender, receiver) = (counted(100), counted(500));
-    let spec =
-        FlowSpec { start: Instant::ZERO, source: 0, destination: 1, bytes: 9, group: 0, class: None, sequence: 0 };
+    let spec = FlowSpec {
+        start: Instant::ZERO,
+        source: 0,
+        destination: 1,
+        bytes: 9,
+        group: 0,
+        class: None,
+        sequence: 0,
+        again: None,
+    };
     let end = FlowEnd {
         id: 0,
         group: 0,

@@ -81,7 +81,9 @@ fn groups_unmeasured(resolved: &Resolved) -> Vec<String> {
     let mut flows = resolved.traffic().into_iter().flatten();
     for flow in flows.by_ref().take(FLOWS_SEARCHED) {
         let (any, counted) = &mut found[usize::from(flow.group)];
-        (*any, *counted) = (true, *counted || measured.contains(&flow.start));
+        // What follows a flow of a closed loop is not known before it runs.
+        let goes_on = flow.again.is_some_and(|again| again.until > measured.start) && flow.start < measured.end;
+        (*any, *counted) = (true, *counted || goes_on || measured.contains(&flow.start));
         if found.iter().all(|&(_, counted)| counted) {
             return Vec::new();
         }
