@@ -1,7 +1,7 @@
 //! Which queue sends next.
 //!
-//! Strict priority first, then one of: nothing, deficit weighted round robin (Shreedhar and Varghese 1995),
-//! self-clocked fair queueing (Golestani 1994). The port keeps the packets; the scheduler sees their sizes.
+//! Strict priority first, then one of: nothing, deficit weighted round robin (Shreedhar and Varghese 1995), weighted round
+//! robin by packets, self-clocked fair queueing (Golestani 1994). The port keeps the packets; the scheduler sees their sizes.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -22,6 +22,7 @@ impl Weighted {
         match plan.scheduler {
             SchedulerConfig::Strict => Self::None,
             SchedulerConfig::Dwrr { quantum_bytes, .. } => Self::Dwrr(Dwrr::new(plan, quantum_bytes)),
+            SchedulerConfig::Wrr { .. } => Self::Dwrr(Dwrr { by_packets: true, ..Dwrr::new(plan, 1) }),
             SchedulerConfig::Wfq { .. } => {
                 Self::Scfq(Scfq::new(plan.queues.iter().map(|queue| u64::from(queue.weight))))
             }
@@ -74,6 +75,8 @@ pub(super) struct Dwrr {
     active: ActiveList,
     /// Whether the first active lane was given its quantum on this visit.
     visiting: bool,
+    /// Every packet counts as one byte: weighted round robin.
+    by_packets: bool,
     /// Bit of each queue that holds something.
     filled: u32,
     /// By queue. A lane's is that of the first queue of those that share it.
@@ -107,7 +110,7 @@ impl Dwrr {
         for index in 0..plan.queues.len() {
             accounts[lane_of(index)].queues |= 1 << index;
         }
-        Self { active: ActiveList::default(), visiting: false, filled: 0, accounts }
+        Self { active: ActiveList::default(), visiting: false, by_packets: false, filled: 0, accounts }
     }
 
     #[inline]
@@ -129,7 +132,7 @@ impl Dwrr {
                 self.visiting = true;
             }
             let queue = (account.queues & self.filled).trailing_zeros() as u8;
-            let bytes = u64::from(head(queue));
+            let bytes = if self.by_packets { 1 } else { u64::from(head(queue)) };
             if bytes <= account.deficit {
                 account.deficit -= bytes;
                 return Some(queue);
@@ -259,6 +262,23 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
     use proptest::prelude::*;
+
+    /// Weights count packets: with 2 and 1, of queues of full and of small packets, two leave the first for each of the
+    /// second, and a queue that has run empty leaves its turns to the other.
+    #[test]
+    fn weighted_round_robin_counts_packets() {
+        let queue = |(name, weight)| QueueConfig { weight, ..QueueConfig::tail_drop(name, 10) };
+        let plan =
+            QueuePlan::per_class([("full", 2), ("small", 1)].map(queue).into(), SchedulerConfig::Wrr { strict: 0 });
+        let mut scheduler = Weighted::new(&plan);
+        (0..2).for_each(|queue| scheduler.on_enqueue(queue, 1500, 0));
+        let bytes = |queue| if queue == 0 { 1500 } else { 40 };
+        let turns: Vec<_> = (0..6).map(|_| scheduler.next(bytes)).collect();
+        assert_eq!(turns, [0, 0, 1, 0, 0, 1].map(Some));
+        assert_eq!(scheduler.next(bytes), Some(0));
+        scheduler.on_emptied(0);
+        assert_eq!([(); 3].map(|()| scheduler.next(bytes)), [Some(1); 3]);
+    }
 
     /// An idle link forgets its tags, so that they do not grow for ever; one that found nothing before has none.
     #[test]

@@ -9,7 +9,7 @@ use pliant_proto::packet::{Ecn, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::settings::{AnySettings, Description, OutOfRange, Range, ReadError, Settings, Value};
 use pliant_proto::switch::QueuePlan;
-use pliant_proto::switch::plan::{SchedulerConfig, ShaperRate};
+use pliant_proto::switch::plan::ShaperRate;
 use pliant_proto::time::Span;
 use pliant_proto::transport::express_pass::{
     self, CreditConfig, ExpressPassReceiver, ExpressPassSender, FeedbackConfig, FeedbackLaw, credit_share,
@@ -494,12 +494,12 @@ fn check_weights(plan: &QueuePlan, credit: &CreditConfig, full: u16) -> Result<(
     let mean = (u32::from(least) + u32::from(greatest)).div_ceil(2) as u16;
     let released = share / credit_share(mean, full);
     let queue = queue_of(credit.data_class.class());
-    let sure = match plan.scheduler {
-        SchedulerConfig::Dwrr { strict, .. } | SchedulerConfig::Wfq { strict } if queue >= usize::from(strict) => {
-            let weights = plan.queues[usize::from(strict)..].iter().map(|queue| f64::from(queue.weight));
-            f64::from(plan.queues[queue].weight) / weights.sum::<f64>()
-        }
-        _ => 1.0,
+    let strict = plan.scheduler.strict_queues(plan.queues.len());
+    let sure = if queue < strict {
+        1.0
+    } else {
+        let weights = plan.queues[strict..].iter().map(|queue| f64::from(queue.weight));
+        f64::from(plan.queues[queue].weight) / weights.sum::<f64>()
     };
     if released <= sure + WEIGHT_SLACK {
         return Ok(());

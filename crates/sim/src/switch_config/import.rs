@@ -66,7 +66,16 @@ pub fn from_sonic(text: &str, port: &str, packet_bytes: u32) -> Result<(QueuesSp
     let strict = described.iter().filter(|(queue, _)| queue.weight.is_none()).count();
     let weighted = described.len() - strict;
     let queue: Vec<Value> = described.iter().map(|(queue, classes)| queue.spec(classes)).collect();
-    let mut plan = json!({ "scheduler": if weighted > 0 { "dwrr" } else { "strict" }, "queue": queue });
+    let by_packets = described.iter().filter(|(queue, _)| queue.by_packets).count();
+    if by_packets > 0 && by_packets < weighted {
+        assumed.push("some queues are DWRR and some WRR: all take turns by bytes here, as DWRR".to_owned());
+    }
+    let scheduler = match weighted {
+        0 => "strict",
+        weighted if weighted == by_packets => "wrr",
+        _ => "dwrr",
+    };
+    let mut plan = json!({ "scheduler": scheduler, "queue": queue });
     if weighted > 0 {
         plan["strict"] = json!(strict);
     }
@@ -83,6 +92,8 @@ struct Queue {
     number: u8,
     /// `None`: it is strict.
     weight: Option<u32>,
+    /// Of a weighted one: its turns count packets, not bytes.
+    by_packets: bool,
     shaper: Option<(u64, u64)>,
     /// Bytes, and marking: a threshold, or minimum, maximum and probability.
     limit: u64,
@@ -247,10 +258,12 @@ impl Tables {
         assumed: &mut Vec<String>,
         shared: &mut Option<u64>,
     ) -> Result<Queue, ImportError> {
-        let (mut weight, mut shaper) = (Some(1), None);
+        let (mut weight, mut by_packets, mut shaper) = (Some(1), false, None);
         if let Some((name, scheduler)) = self.referred(keys, "scheduler", "SCHEDULER")? {
             let place = format!("SCHEDULER|{name}");
-            weight = match scheduler.get("type").map_or("DWRR", String::as_str) {
+            let kind = scheduler.get("type").map_or("DWRR", String::as_str);
+            by_packets = kind == "WRR";
+            weight = match kind {
                 "STRICT" => None,
                 "DWRR" | "WRR" => Some(number_of(&place, &scheduler, "weight")?.unwrap_or(1) as u32),
                 other => return entry(place, format!("type {other}: DWRR, WRR or STRICT")),
@@ -289,7 +302,7 @@ impl Tables {
             assumed.push(format!("queue {number}: no limit is given: {DEFAULT_LIMIT} bytes"));
             DEFAULT_LIMIT
         });
-        Ok(Queue { number, weight, shaper, limit: limit.max(1), marking, buffer_alpha, reserved })
+        Ok(Queue { number, weight, by_packets, shaper, limit: limit.max(1), marking, buffer_alpha, reserved })
     }
 }
 

@@ -11,15 +11,14 @@ pub(super) fn export(port: &Port<'_>) -> Exported {
     let plan = port.plan;
     let queues: Vec<Value> =
         plan.queues.iter().enumerate().map(|(index, queue)| describe(port, index, queue)).collect();
-    let (scheduler, quantum) = match plan.scheduler {
-        SchedulerConfig::Strict => ("strict", None),
-        SchedulerConfig::Dwrr { quantum_bytes, .. } => ("dwrr", Some(quantum_bytes)),
-        SchedulerConfig::Wfq { .. } => ("wfq", None),
+    let quantum = match plan.scheduler {
+        SchedulerConfig::Dwrr { quantum_bytes, .. } => Some(quantum_bytes),
+        _ => None,
     };
     let described = json!({
         "ports": port.names,
         "link_bits_per_second": port.rate.bits_per_sec(),
-        "scheduler": scheduler,
+        "scheduler": plan.scheduler.name(),
         "quantum_bytes_per_weight": quantum,
         "strict_queues": port.strict(),
         "shared_buffer_bytes": plan.shared_buffer.map(|bytes| bytes.0),

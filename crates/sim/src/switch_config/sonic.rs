@@ -108,7 +108,8 @@ fn scheduling(port: &Port<'_>, queue: &QueueConfig, weight: Option<u32>) -> Valu
     let mut scheduler = Map::new();
     match weight {
         Some(weight) => {
-            scheduler.insert("type".to_owned(), json!("DWRR"));
+            scheduler
+                .insert("type".to_owned(), json!(if port.plan.scheduler.name() == "wrr" { "WRR" } else { "DWRR" }));
             scheduler.insert("weight".to_owned(), json!(weight.to_string()));
         }
         None => _ = scheduler.insert("type".to_owned(), json!("STRICT")),

@@ -46,6 +46,9 @@ pub(super) fn export(port: &Port<'_>, kind: RootDiscipline) -> Result<Exported, 
     if plan.shared_buffer.is_some() {
         not_expressed.push("the buffer that all queues share: each has its own limit alone".to_owned());
     }
+    if plan.scheduler.name() == "wrr" {
+        not_expressed.push("turns by packets: written as turns by bytes with the same weights".to_owned());
+    }
     let mut commands = String::new();
     let quanta = quanta(port);
     root(port, kind, &quanta, &mut commands);

@@ -1,6 +1,7 @@
 //! Plans in the words of switches: known answers, ranges, and there and back.
 
 use pliant_proto::switch::QueuePlan;
+use pliant_proto::switch::plan::SchedulerConfig;
 use pliant_proto::units::Rate;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -178,6 +179,8 @@ fn a_switch_s_own_file() {
     for said in ["queue 1: no DSCP", "class 5: DSCP 10 goes to queue 3", "queue 5: no limit is given", "0.002"] {
         assert!(assumed.iter().any(|sentence| sentence.contains(said)), "{said}: {assumed:?}");
     }
+    let by_packets = from_sonic(&file.replace("DWRR", "WRR"), "Ethernet4", 1500).unwrap().0.plan().unwrap();
+    assert_eq!(by_packets.scheduler, SchedulerConfig::Wrr { strict: 1 });
     for (text, error) in [
         (file.replace("\"s.5\" }", "\"s.9\" }"), "SCHEDULER|s.9: there is no such entry"),
         (file.replace("STRICT", "FAIR"), "SCHEDULER|s.5: type FAIR: DWRR, WRR or STRICT"),

@@ -118,6 +118,12 @@ pub enum SchedulerConfig {
         /// Bytes per unit of weight and visit.
         quantum_bytes: u32,
     },
+    /// The first `strict` queues by strict priority, the others by weighted round robin: in a round each sends as many
+    /// packets as its weight, whatever their size.
+    Wrr {
+        /// Number of strict queues before the weighted ones.
+        strict: u8,
+    },
     /// The first `strict` queues by strict priority, the others by self-clocked fair queueing.
     Wfq {
         /// Number of strict queues before the weighted ones.
@@ -130,7 +136,17 @@ impl SchedulerConfig {
     pub fn strict_queues(self, queues: usize) -> usize {
         match self {
             Self::Strict => queues,
-            Self::Dwrr { strict, .. } | Self::Wfq { strict } => usize::from(strict),
+            Self::Dwrr { strict, .. } | Self::Wrr { strict } | Self::Wfq { strict } => usize::from(strict),
+        }
+    }
+
+    /// What scenarios call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Dwrr { .. } => "dwrr",
+            Self::Wrr { .. } => "wrr",
+            Self::Wfq { .. } => "wfq",
         }
     }
 }

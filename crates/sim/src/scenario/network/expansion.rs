@@ -48,7 +48,7 @@ impl QueuesSpec {
         match scheduler {
             Scheduler::Strict if self.strict.is_some() => return refuse("strict", "all queues are strict anyway"),
             Scheduler::Strict => {}
-            Scheduler::Dwrr | Scheduler::Wfq => _ = expanded.strict.get_or_insert(0),
+            _ => _ = expanded.strict.get_or_insert(0),
         }
         match scheduler {
             Scheduler::Dwrr => _ = expanded.quantum.get_or_insert(DEFAULT_QUANTUM),

@@ -199,11 +199,7 @@ fn atp() -> QueuesSpec {
 /// The plan of a name such as `dwrr-9-1`; `None` if it is no such name.
 fn weighted(name: &str) -> Result<Option<QueuesSpec>, String> {
     let Some((scheduler, weights)) = name.split_once('-') else { return Ok(None) };
-    let scheduler = match scheduler {
-        "dwrr" => Scheduler::Dwrr,
-        "wfq" => Scheduler::Wfq,
-        _ => return Ok(None),
-    };
+    let Some(scheduler) = Scheduler::weighted(scheduler) else { return Ok(None) };
     let weights: Result<Vec<u32>, _> = weights.split('-').map(str::parse).collect();
     let weights = weights.map_err(|_| format!("\"{name}\" needs whole weights, such as \"dwrr-9-1\""))?;
     if weights.len() < 2 || weights.len() > CLASSES {

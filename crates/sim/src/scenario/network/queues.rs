@@ -83,8 +83,22 @@ pub enum Scheduler {
     Strict,
     /// Deficit weighted round robin.
     Dwrr,
+    /// Weighted round robin by packets.
+    Wrr,
     /// Self-clocked fair queueing.
     Wfq,
+}
+
+impl Scheduler {
+    /// The scheduler of weighted queues that has this name.
+    pub(super) fn weighted(name: &str) -> Option<Self> {
+        match name {
+            "dwrr" => Some(Self::Dwrr),
+            "wrr" => Some(Self::Wrr),
+            "wfq" => Some(Self::Wfq),
+            _ => None,
+        }
+    }
 }
 
 /// One queue.
@@ -95,7 +109,7 @@ pub struct QueueSpec {
     pub name: String,
     /// Traffic classes, 0 to 31, that it takes.
     pub classes: Vec<u8>,
-    /// Its share against others under DWRR and WFQ, above 0. Default: 1.
+    /// Its share against others under DWRR, WRR and WFQ, above 0. Default: 1.
     #[serde(default = "one")]
     pub weight: u32,
     /// What it holds: `"466 packets"`, `"1MB"`, or both: `"466 packets, 1MB"`.
@@ -183,6 +197,7 @@ impl QueuesSpec {
             scheduler: match self.scheduler.unwrap_or(Scheduler::Strict) {
                 Scheduler::Strict => SchedulerConfig::Strict,
                 Scheduler::Dwrr => SchedulerConfig::Dwrr { strict, quantum_bytes: narrow(quantum, "quantum")? },
+                Scheduler::Wrr => SchedulerConfig::Wrr { strict },
                 Scheduler::Wfq => SchedulerConfig::Wfq { strict },
             },
             queue_of_class: self.queue_of_class()?.map(|queue| queue.unwrap_or(0)),
