@@ -40,7 +40,6 @@ const AFTER_HELP: &str = "\
 Examples:
   pliant compare demo                                        the variants that the scenario names
   pliant compare demo --seeds 20                             each with twenty seeds, and intervals of the changes
-  pliant compare demo --until 2%                             as many seeds as it takes
   pliant compare rack.toml --vary queues.plan=shared,strict,dwrr-9-1
   pliant compare rack.toml --vary backup.transport=dctcp,cubic --vary load=0.3,0.6 --out results/compared
   pliant compare demo --json | jq '.rows[].variant'
