@@ -15,6 +15,8 @@ pub mod control;
 mod doors;
 mod exit;
 mod header;
+mod http;
+mod metrics;
 mod relay;
 mod rules;
 mod run;

@@ -14,7 +14,7 @@ use crate::change::{bind, open};
 use crate::config::{Config, ConfigError};
 use crate::control::{ControlSocket, Status};
 use crate::shared::Shared;
-use crate::{change, exit};
+use crate::{change, exit, metrics};
 
 /// How often bundles' counts are noted.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -22,6 +22,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// A daemon whose sockets are open.
 pub struct Daemon {
     shared: Arc<Shared>,
+    metrics: Option<SocketAddr>,
     /// They end with it.
     _tasks: JoinSet<()>,
 }
@@ -44,8 +45,13 @@ impl Daemon {
             .map_err(|error| config.cannot_listen(&config.listen, &error))?;
         let mut listeners = Vec::new();
         for door in &config.doors {
-            listeners.push(bind(&config, door).await?);
+            listeners.push(bind(&config, &door.listen).await?);
         }
+        let metrics_listener = match &config.metrics {
+            Some(listen) => Some(bind(&config, listen).await?),
+            None => None,
+        };
+        let metrics = metrics_listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
         let (doors, shared) = (config.doors.clone(), Shared::new(node, config));
         let mut tasks = JoinSet::new();
@@ -55,10 +61,13 @@ impl Daemon {
         }
         tasks.spawn(exit::serve(streams, shared.clone()));
         tasks.spawn(sample(shared.clone()));
+        if let Some(listener) = metrics_listener {
+            tasks.spawn(metrics::serve(listener, shared.clone()));
+        }
         if let Some(control) = control {
             tasks.spawn(control.serve(shared.clone()));
         }
-        Ok(Self { shared, _tasks: tasks })
+        Ok(Self { shared, metrics, _tasks: tasks })
     }
 
     /// The UDP socket's address.
@@ -74,6 +83,11 @@ impl Daemon {
     /// Its control socket, if it has one.
     pub fn control(&self) -> Option<PathBuf> {
         self.shared.config().control.clone()
+    }
+
+    /// Where it serves `/metrics`, if it does.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// How its bundles stand.

@@ -53,6 +53,8 @@ pub struct Config {
     pub(crate) listen: Listen,
     pub(crate) control: Option<PathBuf>,
     pub(crate) control_line: usize,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<Listen>,
     /// How long a drain may take.
     pub(crate) drain: Duration,
     pub(crate) keys: Keys,
@@ -144,6 +146,7 @@ struct File {
     listen: Spanned<SocketAddr>,
     key: Spanned<PathBuf>,
     control: Option<Spanned<PathBuf>>,
+    metrics: Option<Spanned<SocketAddr>>,
     #[serde(default = "default_drain", deserialize_with = "from_text")]
     drain: Span,
     #[serde(default)]
@@ -231,6 +234,7 @@ impl Config {
             classes.push(class.map_err(|error| source.wrong(name.span().start, error.to_string()))?);
         }
         let (doors, used) = doors(&source, &file)?;
+        let metrics = file.metrics.as_ref().map(|listen| metrics_listener(&source, listen, &doors)).transpose()?;
         let exit = exit_rules(&source, &keys, &file.exit)?;
         if let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && exit.is_empty()) {
             let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
@@ -244,6 +248,7 @@ impl Config {
             listen: source.listen(&file.listen),
             control_line: file.control.as_ref().map_or(1, |control| source.line(control.span().start)),
             control: file.control.map(|control| folder.join(control.get_ref())),
+            metrics,
             drain: to_timeout(file.drain),
             keys,
             key_line: source.line(file.key.span().start),
@@ -406,6 +411,19 @@ fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>
     Ok((doors, used))
 }
 
+/// Metrics name peers and services, and whoever reaches the port reads them: loopback only.
+fn metrics_listener(source: &Source<'_>, listen: &Spanned<SocketAddr>, doors: &[Door]) -> Result<Listen, ConfigError> {
+    let metrics = source.listen(listen);
+    let wrong = |why| Err(ConfigError::Line { path: source.path.into(), line: metrics.line, why });
+    if !metrics.address.ip().is_loopback() {
+        return wrong(format!("metrics are served on loopback only, and {} is not", metrics.address));
+    }
+    match doors.iter().find(|door| overlap(door.listen.address, metrics.address)) {
+        Some(door) => wrong(format!("line {} has a door on {}", door.listen.line, door.listen.address)),
+        None => Ok(metrics),
+    }
+}
+
 /// Whether both cannot listen. An unspecified address is every address; that of IPv6 takes IPv4's, too.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let takes = |a: SocketAddr, b: SocketAddr| {
@@ -486,6 +504,19 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
                 let why = format!("pliant.toml:19: two doors listen on {second}: line 13 has {first}");
                 assert_eq!(error.to_string(), why);
             }
+        }
+    }
+
+    /// Metrics are on loopback, and not where a door is.
+    #[test]
+    fn metrics_have_a_loopback_address_of_their_own() {
+        let with = |address: &str| parse(&GOOD.replacen("key =", &format!("metrics = \"{address}\"\nkey ="), 1));
+        assert_eq!(with("[::1]:9411").unwrap().metrics.unwrap().line, 3);
+        for (address, why) in [
+            ("0.0.0.0:9411", "metrics are served on loopback only, and 0.0.0.0:9411 is not"),
+            ("127.0.0.1:1080", "line 20 has a door on 127.0.0.1:1080"),
+        ] {
+            assert_eq!(with(address).unwrap_err().to_string(), format!("pliant.toml:3: {why}"));
         }
     }
 

@@ -13,13 +13,12 @@ use tokio::time::timeout;
 use super::open::open;
 use crate::config::NextHop;
 use crate::header::Service;
+use crate::http::{RequestLine, read_head};
 use crate::relay::relay;
 use crate::rules::HostRule;
 
 /// How long a program may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes of an HTTP request.
-const MAX_REQUEST_BYTES: u64 = 16 << 10;
 
 const SOCKS_VERSION: u8 = 5;
 const CONNECT: u8 = 1;
@@ -138,33 +137,11 @@ async fn socks_request(program: &mut BufReader<TcpStream>) -> io::Result<Result<
 }
 
 async fn http_request(program: &mut BufReader<TcpStream>) -> io::Result<Result<Service, u8>> {
-    let mut left = MAX_REQUEST_BYTES;
-    let mut first = String::new();
-    loop {
-        let mut line = Vec::new();
-        let count = (&mut *program).take(left).read_until(b'\n', &mut line).await? as u64;
-        left -= count;
-        let line = str::from_utf8(&line).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        if !line.ends_with('\n') {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let line = line.trim_end_matches(['\r', '\n']);
-        if line.is_empty() {
-            break;
-        }
-        if first.is_empty() {
-            line.clone_into(&mut first);
-        }
-    }
-    let mut words = first.split(' ');
-    let (method, target, version) = (words.next(), words.next().unwrap_or(""), words.next().unwrap_or(""));
-    if !version.starts_with("HTTP/1.") {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    if method != Some("CONNECT") {
+    let RequestLine { method, target } = read_head(program).await?;
+    if method != "CONNECT" {
         return Ok(Err(reply::COMMAND_NOT_SUPPORTED));
     }
-    Ok(Service::parse(target).ok_or(reply::ADDRESS_NOT_SUPPORTED))
+    Ok(Service::parse(&target).ok_or(reply::ADDRESS_NOT_SUPPORTED))
 }
 
 async fn answer(program: &mut BufReader<TcpStream>, language: Language, code: u8) -> io::Result<()> {
