@@ -10,6 +10,8 @@ rm -rf "$root"
 make --no-print-directory install DESTDIR="$PWD/$root" PREFIX=/usr PLIANT="$1" > /dev/null
 find "$root/usr/share/man" -name '*.1' -exec gzip --best --no-name {} +
 install -D -m 644 LICENSE-MIT "$root/usr/share/doc/pliant/copyright"
+install -D -m 644 packaging/pliant.service "$root/usr/lib/systemd/system/pliant.service"
+install -D -m 644 packaging/pliant.sysusers "$root/usr/lib/sysusers.d/pliant.conf"
 # The oldest C library that has every symbol which the program takes from it.
 libc=$(objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sort -V | tail -1 | cut -d _ -f 2)
 mkdir -p "$root/DEBIAN"
@@ -28,4 +30,16 @@ Description: transports for traffic that can give way
  that run the same transports on real networks: send, recv, offer, fetch, a
  software switch, and a daemon for unmodified programs.
 CONTROL
+# The unit is not enabled: it has no configuration yet.
+cat > "$root/DEBIAN/postinst" << 'POSTINST'
+#!/bin/sh
+set -e
+if [ "$1" = configure ] && command -v systemd-sysusers > /dev/null; then
+    systemd-sysusers pliant.conf
+fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi
+POSTINST
+chmod 755 "$root/DEBIAN/postinst"
 dpkg-deb --root-owner-group --build "$root" "target/debian/pliant_${version}_$architecture.deb"

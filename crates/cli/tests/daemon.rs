@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
 
 const CLASS: &str = "[classes.bulk]\ntransport = \"cubic\"\n";
 
@@ -46,7 +48,11 @@ impl Drop for Process {
 
 impl Process {
     fn start(file: &Path) -> Self {
-        let mut child = pliant().arg("daemon").arg(file).stderr(Stdio::piped()).spawn().unwrap();
+        Self::start_by(&mut pliant(), file)
+    }
+
+    fn start_by(command: &mut Command, file: &Path) -> Self {
+        let mut child = command.arg("daemon").arg(file).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let (mut listen, mut doors) = (None, Vec::new());
         let control = loop {
@@ -149,4 +155,28 @@ fn a_daemon_is_run_by_commands_and_signals() {
     assert_eq!(far.child.wait().unwrap().code(), Some(0));
     let nobody = far.ask(&["status"]);
     assert!(nobody.status.code() == Some(2) && text(&nobody.stderr).contains("no daemon at"));
+}
+
+/// A service manager hears when a daemon serves and when it drains (sd_notify(3)).
+#[test]
+fn a_service_manager_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let file = folder.path().join("daemon.toml");
+    std::fs::write(&file, "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"daemon.sock\"\n").unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    // A daemon that tells nothing fails the test instead of holding it up.
+    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let told = || {
+        let mut line = [0; 64];
+        let count = manager.recv(&mut line).unwrap();
+        text(&line[..count])
+    };
+    let mut daemon = Process::start_by(pliant().env("NOTIFY_SOCKET", &path), &file);
+    assert_eq!(told(), "READY=1");
+    daemon.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
 }

@@ -17,6 +17,7 @@ mod exit;
 mod header;
 mod http;
 mod metrics;
+mod notify;
 mod relay;
 mod rules;
 mod run;
@@ -24,4 +25,5 @@ mod shared;
 mod users;
 
 pub use config::{Config, ConfigError};
+pub use notify::{ServiceState, notify};
 pub use run::Daemon;
