@@ -125,6 +125,9 @@ fn a_daemon_is_run_by_commands_and_signals() {
     assert!(page.contains("1 connections") && page.contains("far   bulk   open"), "{page}");
     let json: serde_json::Value = serde_json::from_slice(&near.ask(&["status", "--json"]).stdout).unwrap();
     assert_eq!((&json["bundles"][0]["streams"], &json["peers"][0]["open"]), (&1.into(), &true.into()));
+    let doctor = pliant().arg("doctor").arg(&near_file).output().unwrap();
+    let findings = text(&doctor.stdout);
+    assert!(doctor.status.success() && findings.contains("good    peer far, class bulk: "), "{findings}");
 
     write("near", &near_text(&CLASS.replace("cubic", "carrier pigeon")));
     near.signal("HUP");

@@ -12,6 +12,7 @@ mod change;
 mod check;
 mod config;
 pub mod control;
+pub mod doctor;
 mod doors;
 mod exit;
 mod header;
