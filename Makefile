@@ -14,7 +14,7 @@ DENY := target/tools/bin/cargo-deny
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo test lint deny doc reproduce digests bench bench-net bench-objects testbed fuzz soak install deb install-c test-c \
+.PHONY: all demo test lint deny doc reproduce digests bench bench-net bench-objects testbed kafka fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -82,6 +82,20 @@ bench-objects: $(PLIANT)
 ## docs/testbed.json, which `pliant reproduce --write-docs` takes into the document.
 testbed: $(PLIANT)
 	$(PLIANT) testbed record --real-time
+
+## Apache Kafka and unmodified clients through a Kafka door of the daemon, beside the same without it. Needs Java 17, Maven
+## and Python with venv (Debian: openjdk-17-jre-headless maven python3-venv); fetches broker and clients below target/.
+kafka: $(QUICK) target/kafka/ready
+	for brokers in 1 3; do target/kafka/venv/bin/python bench/kafka/run.py $(QUICK) target/kafka --brokers $$brokers \
+		--record target/kafka/brokers$$brokers.json || exit 1; done
+
+target/kafka/ready: bench/kafka/pom.xml bench/kafka/requirements.txt
+	mkdir -p target/kafka
+	mvn -q -B -f bench/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
+		-DoutputDirectory=$(CURDIR)/target/kafka/jars
+	python3 -m venv target/kafka/venv
+	target/kafka/venv/bin/pip install -q -r bench/kafka/requirements.txt
+	touch $@
 
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz. `make test` replays the corpora and some thousand
 ## random changes of them on stable (crates/cli/tests/fuzz.rs).

@@ -9,9 +9,9 @@ root=target/debian/root
 rm -rf "$root"
 make --no-print-directory install DESTDIR="$PWD/$root" PREFIX=/usr PLIANT="$1" > /dev/null
 find "$root/usr/share/man" -name '*.1' -exec gzip --best --no-name {} +
-install -D -m 644 LICENSE-MIT "$root/usr/share/doc/pliant/copyright"
 install -D -m 644 packaging/pliant.service "$root/usr/lib/systemd/system/pliant.service"
 install -D -m 644 packaging/pliant.sysusers "$root/usr/lib/sysusers.d/pliant.conf"
+install -D -m 644 LICENSE-MIT "$root/usr/share/doc/pliant/copyright"
 # The oldest C library that has every symbol which the program takes from it.
 libc=$(objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sort -V | tail -1 | cut -d _ -f 2)
 mkdir -p "$root/DEBIAN"

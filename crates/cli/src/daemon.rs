@@ -136,9 +136,6 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         for door in daemon.doors() {
             eprintln!("door on {door}");
         }
-        if let Some(metrics) = daemon.metrics() {
-            eprintln!("metrics on http://{metrics}/metrics");
-        }
         if let Some(control) = daemon.control() {
             eprintln!("control socket {}", control.display());
         }

@@ -52,6 +52,7 @@ mod sweep;
 mod switch;
 mod testbed;
 mod transfer;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -105,6 +106,7 @@ enum Command {
     Daemon(daemon::Arguments),
     Status(status::Arguments),
     Doctor(doctor::Arguments),
+    Wrap(wrap::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
     Man(manual::ManArgs),
@@ -140,6 +142,7 @@ pub fn main() -> ExitCode {
         Command::Daemon(arguments) => daemon::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Wrap(arguments) => wrap::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
         Command::Man(arguments) => manual::man(arguments, Cli::command()),

@@ -92,11 +92,13 @@ fn page(status: &Status) -> String {
     });
     part("classes", &["name", "transport", "weight", "min_share", "max_rate", "class"], classes.collect());
     let doors = status.doors.iter().map(|door| {
-        let [kind, to, target, class] = match &door.kind {
-            DoorStatusKind::Forward { to, target, class } => ["forward", to, target, class],
-            DoorStatusKind::Proxy => ["proxy", "-", "-", "-"],
+        let [to, target, class] = match &door.kind {
+            DoorStatusKind::Forward { to, target, class } | DoorStatusKind::Kafka { to, target, class } => {
+                [to.as_str(), target, class]
+            }
+            DoorStatusKind::Metrics | DoorStatusKind::Proxy => ["-"; 3],
         };
-        let texts = [&door.listen, kind, to, target, class].map(str::to_owned);
+        let texts = [&door.listen, door.kind.name(), to, target, class].map(str::to_owned);
         texts.into_iter().chain([door.accepted.to_string()]).collect()
     });
     part("doors", &["listen", "kind", "to", "target", "class", "accepted"], doors.collect());

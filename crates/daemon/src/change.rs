@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pliant_net::bundle::NodeChange;
 use tokio::net::TcpListener;
 
-use crate::config::{Config, ConfigError, Door, Listen};
+use crate::config::{Config, ConfigError, Door};
 use crate::doors;
 use crate::shared::{OpenDoor, Shared};
 
@@ -22,11 +22,6 @@ pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
     if config.listen.address != old.listen.address {
         return Err(config.wrong_line(config.listen.line, "another `listen` needs a restart".to_owned()));
     }
-    let address = |config: &Config| config.metrics.map(|listen| listen.address);
-    if address(&config) != address(&old) {
-        let line = config.metrics.map_or(1, |listen| listen.line);
-        return Err(config.wrong_line(line, "another `metrics` needs a restart".to_owned()));
-    }
     if let Some(control) = old.control {
         config.set_default_control(control.clone());
         if config.control.as_ref() != Some(&control) {
@@ -39,7 +34,7 @@ pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
         let same = before.iter().position(|open| open.door().listen.address == door.listen.address);
         after.push(match same {
             Some(at) => Ok(before.remove(at)),
-            None => Err(bind(&config, &door.listen).await?),
+            None => Err(bind(&config, door).await?),
         });
     }
     change_node(shared, &config)?;
@@ -76,9 +71,9 @@ fn change_node(shared: &Shared, config: &Config) -> Result<(), ConfigError> {
     changed.map_err(|error| config.wrong_line(config.key_line, error.to_string()))
 }
 
-/// Listens for TCP connections.
-pub(crate) async fn bind(config: &Config, listen: &Listen) -> Result<TcpListener, ConfigError> {
-    TcpListener::bind(listen.address).await.map_err(|error| config.cannot_listen(listen, &error))
+/// Listens for a door.
+pub(crate) async fn bind(config: &Config, door: &Door) -> Result<TcpListener, ConfigError> {
+    TcpListener::bind(door.listen.address).await.map_err(|error| config.cannot_listen(&door.listen, &error))
 }
 
 /// Begins to serve a door.

@@ -24,10 +24,6 @@ impl Config {
                 TcpListener::bind(listen.address).map_err(|error| self.cannot_listen(listen, &error))?;
             }
         }
-        // A running daemon does not tell where its metrics are; a reload refuses another address.
-        if let Some(listen) = self.metrics.as_ref().filter(|_| running.is_none()) {
-            TcpListener::bind(listen.address).map_err(|error| self.cannot_listen(listen, &error))?;
-        }
         Ok(())
     }
 }

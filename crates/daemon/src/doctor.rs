@@ -143,7 +143,9 @@ impl Config {
         for door in &self.doors {
             let of_door: Vec<&NextHop> = match &door.kind {
                 DoorKind::Forward { next_hop, .. } => vec![next_hop],
-                DoorKind::Proxy { routes } => routes.iter().map(|(_, next_hop)| next_hop).collect(),
+                DoorKind::Kafka(cluster) => vec![&cluster.next_hop],
+                DoorKind::Metrics => Vec::new(),
+                DoorKind::Proxy { routes, .. } => routes.iter().map(|(_, next_hop)| next_hop).collect(),
             };
             next_hops.extend(of_door);
         }

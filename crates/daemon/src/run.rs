@@ -14,7 +14,7 @@ use crate::change::{bind, open};
 use crate::config::{Config, ConfigError};
 use crate::control::{ControlSocket, Status};
 use crate::shared::Shared;
-use crate::{change, exit, metrics};
+use crate::{change, exit};
 
 /// How often bundles' counts are noted.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -22,7 +22,6 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// A daemon whose sockets are open.
 pub struct Daemon {
     shared: Arc<Shared>,
-    metrics: Option<SocketAddr>,
     /// They end with it.
     _tasks: JoinSet<()>,
 }
@@ -45,13 +44,8 @@ impl Daemon {
             .map_err(|error| config.cannot_listen(&config.listen, &error))?;
         let mut listeners = Vec::new();
         for door in &config.doors {
-            listeners.push(bind(&config, &door.listen).await?);
+            listeners.push(bind(&config, door).await?);
         }
-        let metrics_listener = match &config.metrics {
-            Some(listen) => Some(bind(&config, listen).await?),
-            None => None,
-        };
-        let metrics = metrics_listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
         let (doors, shared) = (config.doors.clone(), Shared::new(node, config));
         let mut tasks = JoinSet::new();
@@ -61,13 +55,10 @@ impl Daemon {
         }
         tasks.spawn(exit::serve(streams, shared.clone()));
         tasks.spawn(sample(shared.clone()));
-        if let Some(listener) = metrics_listener {
-            tasks.spawn(metrics::serve(listener, shared.clone()));
-        }
         if let Some(control) = control {
             tasks.spawn(control.serve(shared.clone()));
         }
-        Ok(Self { shared, metrics, _tasks: tasks })
+        Ok(Self { shared, _tasks: tasks })
     }
 
     /// The UDP socket's address.
@@ -75,7 +66,7 @@ impl Daemon {
         self.shared.node.local_address()
     }
 
-    /// Where its doors listen, in the order of the configuration, the proxy last.
+    /// Where its doors listen, in the order of the configuration: forwards, Kafka's doors, the proxy.
     pub fn doors(&self) -> Vec<SocketAddr> {
         self.shared.doors().iter().map(|door| door.local).collect()
     }
@@ -83,11 +74,6 @@ impl Daemon {
     /// Its control socket, if it has one.
     pub fn control(&self) -> Option<PathBuf> {
         self.shared.config().control.clone()
-    }
-
-    /// Where it serves `/metrics`, if it does.
-    pub fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics
     }
 
     /// How its bundles stand.

@@ -12,6 +12,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Config, Door, ExitRules, Limits};
+use crate::doors::brokers::Brokers;
+use crate::mutex::lock;
 
 /// How often a drain looks whether its peers have everything.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
@@ -26,6 +28,8 @@ pub(crate) struct OpenDoor {
     pub(crate) accepted: AtomicU64,
     /// Of these, those that are here.
     pub(crate) connections: AtomicUsize,
+    /// Of a Kafka cluster.
+    pub(crate) brokers: Brokers,
     /// What accepts them. They go on without it.
     task: Mutex<Option<AbortHandle>>,
 }
@@ -38,6 +42,7 @@ impl OpenDoor {
             local,
             accepted: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
+            brokers: Brokers::default(),
             task: Mutex::default(),
         })
     }
@@ -59,6 +64,7 @@ impl OpenDoor {
         if let Some(task) = lock(&self.task).take() {
             task.abort();
         }
+        self.brokers.close();
     }
 }
 
@@ -267,8 +273,4 @@ impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.0.connections.send_modify(|count| *count -= 1);
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

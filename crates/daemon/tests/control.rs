@@ -307,32 +307,3 @@ fn the_folder_is_left_as_it_is() {
         assert_eq!(std::fs::metadata(pair.control()).unwrap().mode() & 0o777, 0o600);
     });
 }
-
-/// A scrape tells of connections that are there; other paths and methods are refused by their codes.
-#[test]
-fn metrics_are_served_over_http() {
-    block_on(async {
-        let service = echo().await;
-        let near = format!("{CLASS}{}", forward(service));
-        let far = format!("metrics = \"127.0.0.1:0\"\n{CLASS}[exit]\nallow = [\"{service}\"]\n");
-        let pair = Pair::with(&near, &far).await;
-        let ask = async |request: &str| {
-            let tcp = TcpStream::connect(pair.far.metrics().unwrap()).await.unwrap();
-            let back = exchange(tcp, format!("{request} HTTP/1.1\r\nHost: here\r\n\r\n").as_bytes()).await.unwrap();
-            String::from_utf8(back).unwrap()
-        };
-        let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
-        ping(&mut tcp).await;
-        let page = ask("GET /metrics").await;
-        assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"), "{page}");
-        let near = pair.near.address();
-        for line in [
-            "pliant_daemon_connections 1.0".to_owned(),
-            format!("pliant_bundle_received_bytes_total{{peer=\"{near}\",class=\"bulk\",bundle=\"1\"}} 4"),
-        ] {
-            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
-        }
-        assert!(ask("GET /").await.starts_with("HTTP/1.1 404 "));
-        assert!(ask("POST /metrics").await.starts_with("HTTP/1.1 405 "));
-    });
-}

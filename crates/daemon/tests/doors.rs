@@ -61,10 +61,11 @@ fn what_is_denied_or_absent_is_told() {
             tcp.read_exact(&mut answer).await.unwrap();
             assert_eq!(str::from_utf8(&answer).unwrap(), format!("HTTP/1.1 {http}"), "{to}");
         }
-        // No route, not CONNECT, and no language at all.
+        // No route, not allowed, an address of the proxy itself, and no language at all.
         for (request, expected) in [
             ("CONNECT 10.0.0.1:80 HTTP/1.1\r\n\r\n", "HTTP/1.1 403"),
-            ("GET http://127.0.0.1/ HTTP/1.1\r\n\r\n", "HTTP/1.1 405"),
+            ("GET http://127.0.0.1/ HTTP/1.1\r\n\r\n", "HTTP/1.1 403"),
+            ("GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 405"),
             ("CONNECT nonsense HTTP/1.1\r\n\r\n", "HTTP/1.1 400"),
             ("\x01\x02\x03\n\n", ""),
         ] {

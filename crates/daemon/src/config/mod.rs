@@ -53,8 +53,6 @@ pub struct Config {
     pub(crate) listen: Listen,
     pub(crate) control: Option<PathBuf>,
     pub(crate) control_line: usize,
-    /// Where metrics are served.
-    pub(crate) metrics: Option<Listen>,
     /// How long a drain may take.
     pub(crate) drain: Duration,
     pub(crate) keys: Keys,
@@ -127,8 +125,21 @@ pub(crate) struct Door {
 pub(crate) enum DoorKind {
     /// Connects it to one service.
     Forward { next_hop: NextHop, target: Service },
+    /// Leads to a Kafka cluster.
+    Kafka(KafkaCluster),
+    /// Tells how the daemon stands.
+    Metrics,
     /// Speaks SOCKS5 and HTTP CONNECT.
-    Proxy { routes: Vec<(HostRule, NextHop)> },
+    Proxy { routes: Vec<(HostRule, NextHop)>, classes: Vec<String> },
+}
+
+/// A Kafka cluster behind a door.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct KafkaCluster {
+    pub(crate) next_hop: NextHop,
+    pub(crate) bootstrap: Service,
+    /// Broker n is at this port plus n; without it, at any.
+    pub(crate) broker_ports: Option<u16>,
 }
 
 /// The peer that a connection goes to, and the class that it has on the way.
@@ -146,7 +157,6 @@ struct File {
     listen: Spanned<SocketAddr>,
     key: Spanned<PathBuf>,
     control: Option<Spanned<PathBuf>>,
-    metrics: Option<Spanned<SocketAddr>>,
     #[serde(default = "default_drain", deserialize_with = "from_text")]
     drain: Span,
     #[serde(default)]
@@ -155,7 +165,10 @@ struct File {
     classes: BTreeMap<Spanned<String>, ClassTable>,
     #[serde(default)]
     forward: Vec<ForwardTable>,
+    #[serde(default)]
+    kafka: Vec<KafkaTable>,
     proxy: Option<ProxyTable>,
+    metrics: Option<Spanned<SocketAddr>>,
     #[serde(default)]
     exit: ExitTable,
     #[serde(default)]
@@ -169,6 +182,16 @@ struct ForwardTable {
     to: Spanned<String>,
     target: Spanned<String>,
     class: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KafkaTable {
+    listen: Spanned<SocketAddr>,
+    to: Spanned<String>,
+    bootstrap: Spanned<String>,
+    class: Spanned<String>,
+    broker_ports: Option<u16>,
 }
 
 #[derive(Deserialize)]
@@ -234,7 +257,6 @@ impl Config {
             classes.push(class.map_err(|error| source.wrong(name.span().start, error.to_string()))?);
         }
         let (doors, used) = doors(&source, &file)?;
-        let metrics = file.metrics.as_ref().map(|listen| metrics_listener(&source, listen, &doors)).transpose()?;
         let exit = exit_rules(&source, &keys, &file.exit)?;
         if let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && exit.is_empty()) {
             let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
@@ -248,7 +270,6 @@ impl Config {
             listen: source.listen(&file.listen),
             control_line: file.control.as_ref().map_or(1, |control| source.line(control.span().start)),
             control: file.control.map(|control| folder.join(control.get_ref())),
-            metrics,
             drain: to_timeout(file.drain),
             keys,
             key_line: source.line(file.key.span().start),
@@ -387,18 +408,36 @@ fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>
         Ok(NextHop { to: to.get_ref().clone(), peer, class: class.get_ref().clone() })
     };
     let mut doors: Vec<Door> = Vec::new();
+    let service = |text: &Spanned<String>| {
+        let why = || source.wrong(text.span().start, format!("`{}` is not HOST:PORT", text.get_ref()));
+        Service::parse(text.get_ref()).ok_or_else(why)
+    };
     for table in &file.forward {
-        let Some(target) = Service::parse(table.target.get_ref()) else {
-            let why = format!("`{}` is not HOST:PORT", table.target.get_ref());
-            return Err(source.wrong(table.target.span().start, why));
-        };
+        let target = service(&table.target)?;
         let kind = DoorKind::Forward { next_hop: next_hop(&table.to, &table.class)?, target };
+        doors.push(Door { listen: source.listen(&table.listen), kind });
+    }
+    for table in &file.kafka {
+        let bootstrap = service(&table.bootstrap)?;
+        let next_hop = next_hop(&table.to, &table.class)?;
+        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports: table.broker_ports });
         doors.push(Door { listen: source.listen(&table.listen), kind });
     }
     if let Some(table) = &file.proxy {
         let route = |route: &RouteTable| Ok((route.host.clone(), next_hop(&route.to, &route.class)?));
-        let routes = table.route.iter().map(route).collect::<Result<_, _>>()?;
-        doors.push(Door { listen: source.listen(&table.listen), kind: DoorKind::Proxy { routes } });
+        let routes: Vec<_> = table.route.iter().map(route).collect::<Result<_, _>>()?;
+        // A program may name any class: none of them is unused.
+        let classes: Vec<String> = file.classes.keys().map(|name| name.get_ref().clone()).collect();
+        used.extend(classes.iter().cloned());
+        doors.push(Door { listen: source.listen(&table.listen), kind: DoorKind::Proxy { routes, classes } });
+    }
+    if let Some(listen) = &file.metrics {
+        if !listen.get_ref().ip().is_loopback() {
+            return Err(
+                source.wrong(listen.span().start, format!("{}: metrics are for loopback only", listen.get_ref()))
+            );
+        }
+        doors.push(Door { listen: source.listen(listen), kind: DoorKind::Metrics });
     }
     for (at, door) in doors.iter().enumerate() {
         let (address, line) = (door.listen.address, door.listen.line);
@@ -409,19 +448,6 @@ fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>
         }
     }
     Ok((doors, used))
-}
-
-/// Metrics name peers and services, and whoever reaches the port reads them: loopback only.
-fn metrics_listener(source: &Source<'_>, listen: &Spanned<SocketAddr>, doors: &[Door]) -> Result<Listen, ConfigError> {
-    let metrics = source.listen(listen);
-    let wrong = |why| Err(ConfigError::Line { path: source.path.into(), line: metrics.line, why });
-    if !metrics.address.ip().is_loopback() {
-        return wrong(format!("metrics are served on loopback only, and {} is not", metrics.address));
-    }
-    match doors.iter().find(|door| overlap(door.listen.address, metrics.address)) {
-        Some(door) => wrong(format!("line {} has a door on {}", door.listen.line, door.listen.address)),
-        None => Ok(metrics),
-    }
 }
 
 /// Whether both cannot listen. An unspecified address is every address; that of IPv6 takes IPv4's, too.
@@ -481,7 +507,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert_eq!(config.classes[0].flow.rate_cap, Some(Rate::from_bits_per_sec(200_000_000)));
         let DoorKind::Forward { next_hop, target } = &config.doors[0].kind else { panic!("{:?}", config.doors) };
         assert_eq!((next_hop.peer, target.port), ("127.0.0.1:7412".parse().unwrap(), 6379));
-        let DoorKind::Proxy { routes } = &config.doors[1].kind else { panic!("{:?}", config.doors) };
+        let DoorKind::Proxy { routes, .. } = &config.doors[1].kind else { panic!("{:?}", config.doors) };
         assert_eq!((routes.len(), config.doors[1].listen.line), (1, 19));
     }
 
@@ -504,19 +530,6 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
                 let why = format!("pliant.toml:19: two doors listen on {second}: line 13 has {first}");
                 assert_eq!(error.to_string(), why);
             }
-        }
-    }
-
-    /// Metrics are on loopback, and not where a door is.
-    #[test]
-    fn metrics_have_a_loopback_address_of_their_own() {
-        let with = |address: &str| parse(&GOOD.replacen("key =", &format!("metrics = \"{address}\"\nkey ="), 1));
-        assert_eq!(with("[::1]:9411").unwrap().metrics.unwrap().line, 3);
-        for (address, why) in [
-            ("0.0.0.0:9411", "metrics are served on loopback only, and 0.0.0.0:9411 is not"),
-            ("127.0.0.1:1080", "line 20 has a door on 127.0.0.1:1080"),
-        ] {
-            assert_eq!(with(address).unwrap_err().to_string(), format!("pliant.toml:3: {why}"));
         }
     }
 
@@ -571,6 +584,17 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
     }
 
     #[test]
+    fn a_kafka_door_is_read() {
+        let door = "[[kafka]]\nlisten = \"127.0.0.1:9092\"\nto = \"hostb\"\nbootstrap = \"kafka.example:9092\"\n\
+                    class = \"backup\"\nbroker_ports = 19100\n";
+        let config = parse(&GOOD.replace("[proxy]", &format!("{door}[proxy]"))).unwrap();
+        let DoorKind::Kafka(cluster) = &config.doors[1].kind else { panic!("{:?}", config.doors) };
+        assert_eq!((cluster.bootstrap.text().as_str(), cluster.broker_ports), ("kafka.example:9092", Some(19_100)));
+        let error = parse(&GOOD.replace("[proxy]", &format!("{}[proxy]", door.replace(".example:9092", ""))));
+        assert!(error.unwrap_err().to_string().ends_with(":21: `kafka` is not HOST:PORT"));
+    }
+
+    #[test]
     fn mistakes_are_told_with_their_line() {
         for (from, to, line, why) in [
             ("to = \"hostb\"\ntarget", "to = \"hostc\"\ntarget", 14, "no peer `hostc`"),
@@ -597,6 +621,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("max_rate", "mtu = 100\nmax_rate", 8, "mtu"),
             ("[peers]", "drain = \"3\"\n[peers]", 5, "a time such as"),
             ("127.0.0.1:7411", "7411", 2, "socket address"),
+            ("[peers]", "metrics = \"0.0.0.0:9464\"\n[peers]", 5, "metrics are for loopback only"),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");
@@ -604,6 +629,9 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             assert!(error.starts_with(&format!("pliant.toml:{line}: ")) && error.contains(why), "{why}: {error}");
         }
         let unused = GOOD.replace("[exit]", "[classes.idle]\ntransport = \"dctcp\"\n[exit]").replace("allow", "#");
+        assert!(parse(&unused).is_ok(), "programs may name it at the proxy");
+        let (head, rest) = unused.split_once("[proxy]").unwrap();
+        let unused = format!("{head}{}", &rest[rest.find("[classes.idle]").unwrap()..]);
         assert!(parse(&unused).unwrap_err().to_string().contains("no door uses the class `idle`"));
     }
 }

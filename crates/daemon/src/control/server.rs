@@ -55,7 +55,10 @@ impl ControlSocket {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way"));
             }
             Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon has this control socket"));
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    "another daemon has this control socket: `control` in the file names one of its own",
+                ));
             }
             _ => {}
         }

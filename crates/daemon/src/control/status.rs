@@ -3,7 +3,7 @@
 use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{DoorKind, NextHop};
+use crate::config::{DoorKind, KafkaCluster, NextHop};
 use crate::shared::Shared;
 
 /// How a daemon stands.
@@ -88,8 +88,31 @@ pub enum DoorStatusKind {
         /// The class.
         class: String,
     },
-    /// Speaks SOCKS5 and HTTP CONNECT.
+    /// Leads to a Kafka cluster.
+    Kafka {
+        /// The peer's name.
+        to: String,
+        /// The bootstrap server.
+        target: String,
+        /// The class.
+        class: String,
+    },
+    /// Tells how the daemon stands.
+    Metrics,
+    /// Speaks SOCKS5 and HTTP.
     Proxy,
+}
+
+impl DoorStatusKind {
+    /// Its name, as in the JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Forward { .. } => "forward",
+            Self::Kafka { .. } => "kafka",
+            Self::Metrics => "metrics",
+            Self::Proxy => "proxy",
+        }
+    }
 }
 
 /// A bundle: all streams of a class between this daemon and a peer.
@@ -181,6 +204,10 @@ impl Status {
                 DoorKind::Forward { next_hop: NextHop { to, class, .. }, target } => {
                     DoorStatusKind::Forward { to: to.clone(), target: target.text(), class: class.clone() }
                 }
+                DoorKind::Kafka(KafkaCluster { next_hop: NextHop { to, class, .. }, bootstrap, .. }) => {
+                    DoorStatusKind::Kafka { to: to.clone(), target: bootstrap.text(), class: class.clone() }
+                }
+                DoorKind::Metrics => DoorStatusKind::Metrics,
                 DoorKind::Proxy { .. } => DoorStatusKind::Proxy,
             };
             let accepted = open.accepted.load(std::sync::atomic::Ordering::Relaxed);
