@@ -283,3 +283,70 @@ fn a_service_manager_is_told() {
     assert_eq!(told(), "STOPPING=1");
     assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
 }
+
+/// What docs/daemon.md says from nothing to curl: its files and its commands, line by line, but on free ports.
+#[test]
+fn the_first_steps_of_the_document_run() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/daemon.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let (_, steps) = document.split_once("## From nothing to curl").unwrap();
+    let (steps, _) = steps.split_once("\n## ").unwrap();
+    let blocks: Vec<&str> = steps.split("```").skip(1).step_by(2).collect();
+    let [keygen, far_text, near_text, commands] = blocks[..] else { panic!("{blocks:?}") };
+    let folder = tempfile::tempdir().unwrap();
+    let (web, curl) = (http(), Command::new("curl").arg("--version").output().is_ok());
+    let write = |name: &str, block: &str, changes: &[(&str, String)]| {
+        let text = block.strip_prefix("toml\n").unwrap();
+        assert!(text.starts_with(&format!("# {name}.toml\n")), "{text}");
+        // Two daemons of one user on one host need a control socket each.
+        let text = changes.iter().fold(format!("control = \"{name}.sock\"\n{text}"), |text, (from, to)| {
+            assert!(text.contains(from), "{from} in {text}");
+            text.replace(from, to)
+        });
+        std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
+    };
+    let (any, service) = ("127.0.0.1:0".to_owned(), ("127.0.0.1:8000", web.to_string()));
+    write("far", far_text, &[("0.0.0.0:7411", any.clone()), service.clone()]);
+    let (mut far, mut near) = (None::<Process>, None::<Process>);
+    let mut fetched = 0;
+    for line in keygen.lines().chain(commands.lines()).filter(|line| !line.is_empty()) {
+        let command = line.split('#').next().unwrap().trim_end();
+        let mut words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        if let Some(near) = &near {
+            for word in &mut words {
+                let doors =
+                    [("127.0.0.1:8080", near.doors[0]), ("127.0.0.1:1080", near.doors[1]), ("127.0.0.1:8000", web)];
+                for (from, to) in doors {
+                    *word = word.replace(from, &to.to_string());
+                }
+            }
+        }
+        match command {
+            "pliant daemon far.toml" => far = Some(Process::start(&folder.path().join("far.toml"))),
+            "pliant daemon near.toml" => {
+                let peer = far.as_ref().unwrap().listen.to_string();
+                let doors =
+                    [("0.0.0.0:7411", any.clone()), ("127.0.0.1:8080", any.clone()), ("127.0.0.1:1080", any.clone())];
+                write("near", near_text, &[&doors[..], &[("192.0.2.7:7411", peer), service.clone()]].concat());
+                near = Some(Process::start(&folder.path().join("near.toml")));
+            }
+            _ if command.contains("curl") && !curl => {}
+            _ => {
+                let mut run = if words[0] == "pliant" { pliant() } else { Command::new(&words[0]) };
+                let mut rest = words[1..].to_vec();
+                if let Some(near) = near.as_ref().filter(|_| ["wrap", "status"].contains(&rest[0].as_str())) {
+                    rest.splice(1..1, ["--control".to_owned(), near.control.display().to_string()]);
+                }
+                let output = run.args(&rest).current_dir(folder.path()).output().unwrap();
+                let shown = text(&output.stdout);
+                assert!(output.status.success(), "{command}: {shown}{}", text(&output.stderr));
+                if command.contains("curl") {
+                    assert_eq!(shown, "hello", "{command}");
+                    fetched += 1;
+                }
+                assert!(!command.starts_with("pliant status") || shown.contains("far   backup  open"), "{shown}");
+            }
+        }
+    }
+    assert!(fetched == 4 || !curl, "{fetched} of the document's commands fetch");
+}
