@@ -350,3 +350,24 @@ fn the_first_steps_of_the_document_run() {
     }
     assert!(fetched == 4 || !curl, "{fetched} of the document's commands fetch");
 }
+
+/// The document's table of programs is the record's, and so is the memory of an idle connection.
+#[test]
+fn the_table_of_programs_is_the_records() {
+    let read = |name: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap()
+    };
+    let document = read("daemon.md");
+    let record: serde_json::Value = serde_json::from_str(&read("programs.json")).unwrap();
+    let programs = record["programs"].as_array().unwrap();
+    assert!(!programs.is_empty());
+    for row in programs {
+        let [program, version, door] = ["program", "version", "door"].map(|key| row[key].as_str().unwrap());
+        let works = if row["works"] == true { "yes" } else { "no: " };
+        assert!(document.contains(&format!("| {program} | {version} | {door} | {works}")), "{row}");
+    }
+    for side in ["near", "far"] {
+        let bytes = record["idle"]["bytes_per_connection"][side].as_f64().unwrap();
+        assert!(document.contains(&format!(" {:.1} kB", bytes / 1000.0)), "{side}: {bytes} bytes");
+    }
+}
