@@ -87,8 +87,8 @@ def listens(namespace, port):
 class World:
     """Two namespaces with a veth pair, and what runs in them."""
 
-    def __init__(self, pliant, folder):
-        self.pliant, self.folder, self.processes = pliant, folder, []
+    def __init__(self, pliant, folder, ssh_address="127.0.0.1"):
+        self.pliant, self.folder, self.ssh_address, self.processes = pliant, folder, ssh_address, []
         self.daemons = {}
 
     def __enter__(self):
@@ -154,7 +154,7 @@ class World:
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "ssh_key")
             shutil.copy(folder / "ssh_key.pub", folder / "authorized")
             (folder / "sshd.conf").write_text(
-                f"ListenAddress 127.0.0.1:{SSH}\nHostKey {folder}/ssh_key\nAuthorizedKeysFile {folder}/authorized\n"
+                f"ListenAddress {self.ssh_address}:{SSH}\nHostKey {folder}/ssh_key\nAuthorizedKeysFile {folder}/authorized\n"
                 "PermitRootLogin yes\nStrictModes no\nUsePAM no\nPidFile none\n"
             )
             self.serve(SSH, "/usr/sbin/sshd", "-D", "-f", folder / "sshd.conf")
