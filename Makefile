@@ -14,7 +14,7 @@ DENY := target/tools/bin/cargo-deny
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo test lint deny doc reproduce digests bench bench-net bench-objects testbed kafka fuzz soak install deb install-c test-c \
+.PHONY: all demo test lint deny doc reproduce digests bench bench-net bench-objects bench-daemon testbed kafka programs fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -77,6 +77,15 @@ bench-net: $(PLIANT)
 ## An object from several sources of different rates, beside aria2 over HTTP: a quarter of an hour; needs root.
 bench-objects: $(PLIANT)
 	python3 bench/objects.py $(PLIANT)
+
+## The daemon's forward door beside `ssh -L` and socat: iperf3 and redis, in alternating rounds; needs root.
+bench-daemon: $(PLIANT)
+	python3 bench/daemon.py $(PLIANT)
+
+## Unmodified programs through the daemon's doors, between two network namespaces, and the memory of 10,000 idle connections;
+## needs root. Programs that are not installed are left out.
+programs: $(QUICK)
+	python3 bench/programs.py $(QUICK) --record docs/programs.json
 
 ## The scenarios of experiments/testbed on this machine's network namespaces, beside the simulator; needs root. Writes
 ## docs/testbed.json, which `pliant reproduce --write-docs` takes into the document.

@@ -30,4 +30,16 @@ Description: transports for traffic that can give way
  that run the same transports on real networks: send, recv, offer, fetch, a
  software switch, and a daemon for unmodified programs.
 CONTROL
+# The unit is not enabled: it has no configuration yet.
+cat > "$root/DEBIAN/postinst" << 'POSTINST'
+#!/bin/sh
+set -e
+if [ "$1" = configure ] && command -v systemd-sysusers > /dev/null; then
+    systemd-sysusers pliant.conf
+fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi
+POSTINST
+chmod 755 "$root/DEBIAN/postinst"
 dpkg-deb --root-owner-group --build "$root" "target/debian/pliant_${version}_$architecture.deb"

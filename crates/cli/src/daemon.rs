@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use pliant_daemon::control::{ControlError, Request, default_path, request};
-use pliant_daemon::{Config, ConfigError, Daemon};
+use pliant_daemon::{Config, ConfigError, Daemon, ServiceState, notify};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CliError;
@@ -139,6 +139,7 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         if let Some(control) = daemon.control() {
             eprintln!("control socket {}", control.display());
         }
+        tell(ServiceState::Ready);
         loop {
             tokio::select! {
                 () = daemon.run() => return Ok(ExitStatus::Done),
@@ -156,9 +157,17 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     ending
 }
 
+/// Tells the service manager. A daemon serves without one too.
+fn tell(state: ServiceState) {
+    if let Err(error) = notify(state) {
+        eprintln!("warning: the service manager is not told: {error}");
+    }
+}
+
 /// Waits for the last connection, but no longer than the file says, or another signal to end.
 async fn drain(daemon: &Daemon, signals: &mut Signals) -> ExitStatus {
     let limit = daemon.drain_limit();
+    tell(ServiceState::Stopping);
     eprintln!("draining for {} s at most", limit.as_secs_f64());
     tokio::select! {
         cut = daemon.drain(limit) => {

@@ -25,6 +25,7 @@ mod agreement;
 mod check;
 mod compare;
 mod daemon;
+mod doctor;
 mod error;
 mod exit_status;
 mod experiments;
@@ -104,6 +105,7 @@ enum Command {
     Keygen(keygen::Arguments),
     Daemon(daemon::Arguments),
     Status(status::Arguments),
+    Doctor(doctor::Arguments),
     Wrap(wrap::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
@@ -139,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Keygen(arguments) => keygen::run(arguments),
         Command::Daemon(arguments) => daemon::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Wrap(arguments) => wrap::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use pliant_daemon::control::{Request, Status};
+use pliant_daemon::control::{DoorStatusKind, Request, Status};
 
 use crate::daemon::Target;
 use crate::error::CliError;
@@ -92,9 +92,14 @@ fn page(status: &Status) -> String {
     });
     part("classes", &["name", "transport", "weight", "min_share", "max_rate", "class"], classes.collect());
     let doors = status.doors.iter().map(|door| {
-        let text = |field: &Option<String>| field.clone().unwrap_or_else(|| "-".to_owned());
-        let (to, target, class) = (text(&door.to), text(&door.target), text(&door.class));
-        vec![door.listen.clone(), door.kind.clone(), to, target, class, door.accepted.to_string()]
+        let [to, target, class] = match &door.kind {
+            DoorStatusKind::Forward { to, target, class } | DoorStatusKind::Kafka { to, target, class } => {
+                [to.as_str(), target, class]
+            }
+            DoorStatusKind::Metrics | DoorStatusKind::Proxy => ["-"; 3],
+        };
+        let texts = [&door.listen, door.kind.name(), to, target, class].map(str::to_owned);
+        texts.into_iter().chain([door.accepted.to_string()]).collect()
     });
     part("doors", &["listen", "kind", "to", "target", "class", "accepted"], doors.collect());
     let bundles = status.bundles.iter().map(|bundle| {

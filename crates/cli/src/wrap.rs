@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use clap::Args;
-use pliant_daemon::control::{Request, Status};
+use pliant_daemon::control::{DoorStatusKind, Request, Status};
 
 use crate::daemon::Target;
 use crate::error::CliError;
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let answer = arguments.target.ask(&Request::Status)?;
     let status: Status = serde_json::from_value(answer)
         .map_err(|error| CliError::User(format!("the daemon is of another version: {error}")))?;
-    let proxy = status.doors.iter().find(|door| door.kind == "proxy").ok_or_else(|| {
+    let proxy = status.doors.iter().find(|door| door.kind == DoorStatusKind::Proxy).ok_or_else(|| {
         CliError::User(format!("{}: the daemon has no table `proxy`, which programs need", status.configuration))
     })?;
     let known = |name: &String| status.classes.iter().any(|class| &class.name == name);

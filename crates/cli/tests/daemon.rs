@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
 
 const CLASS: &str = "[classes.bulk]\ntransport = \"cubic\"\n";
 
@@ -46,7 +48,11 @@ impl Drop for Process {
 
 impl Process {
     fn start(file: &Path) -> Self {
-        let mut child = pliant().arg("daemon").arg(file).stderr(Stdio::piped()).spawn().unwrap();
+        Self::start_by(&mut pliant(), file)
+    }
+
+    fn start_by(command: &mut Command, file: &Path) -> Self {
+        let mut child = command.arg("daemon").arg(file).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let (mut listen, mut doors) = (None, Vec::new());
         let control = loop {
@@ -119,6 +125,10 @@ fn a_daemon_is_run_by_commands_and_signals() {
     assert!(page.contains("1 connections") && page.contains("far   bulk   open"), "{page}");
     let json: serde_json::Value = serde_json::from_slice(&near.ask(&["status", "--json"]).stdout).unwrap();
     assert_eq!((&json["bundles"][0]["streams"], &json["peers"][0]["open"]), (&1.into(), &true.into()));
+
+    let doctor = pliant().arg("doctor").arg(&near_file).output().unwrap();
+    let findings = text(&doctor.stdout);
+    assert!(doctor.status.success() && findings.contains("good    peer far, class bulk: "), "{findings}");
 
     write("near", &near_text(&CLASS.replace("cubic", "carrier pigeon")));
     near.signal("HUP");
@@ -248,4 +258,116 @@ fn http() -> SocketAddr {
         }
     });
     address
+}
+
+/// A service manager hears when a daemon serves and when it drains (sd_notify(3)).
+#[test]
+fn a_service_manager_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let file = folder.path().join("daemon.toml");
+    std::fs::write(&file, "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"daemon.sock\"\n").unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    // A daemon that tells nothing fails the test instead of holding it up.
+    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let told = || {
+        let mut line = [0; 64];
+        let count = manager.recv(&mut line).unwrap();
+        text(&line[..count])
+    };
+    let mut daemon = Process::start_by(pliant().env("NOTIFY_SOCKET", &path), &file);
+    assert_eq!(told(), "READY=1");
+    daemon.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
+}
+
+/// What docs/daemon.md says from nothing to curl: its files and its commands, line by line, but on free ports.
+#[test]
+fn the_first_steps_of_the_document_run() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/daemon.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let (_, steps) = document.split_once("## From nothing to curl").unwrap();
+    let (steps, _) = steps.split_once("\n## ").unwrap();
+    let blocks: Vec<&str> = steps.split("```").skip(1).step_by(2).collect();
+    let [keygen, far_text, near_text, commands] = blocks[..] else { panic!("{blocks:?}") };
+    let folder = tempfile::tempdir().unwrap();
+    let (web, curl) = (http(), Command::new("curl").arg("--version").output().is_ok());
+    let write = |name: &str, block: &str, changes: &[(&str, String)]| {
+        let text = block.strip_prefix("toml\n").unwrap();
+        assert!(text.starts_with(&format!("# {name}.toml\n")), "{text}");
+        // Two daemons of one user on one host need a control socket each.
+        let text = changes.iter().fold(format!("control = \"{name}.sock\"\n{text}"), |text, (from, to)| {
+            assert!(text.contains(from), "{from} in {text}");
+            text.replace(from, to)
+        });
+        std::fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
+    };
+    let (any, service) = ("127.0.0.1:0".to_owned(), ("127.0.0.1:8000", web.to_string()));
+    write("far", far_text, &[("0.0.0.0:7411", any.clone()), service.clone()]);
+    let (mut far, mut near) = (None::<Process>, None::<Process>);
+    let mut fetched = 0;
+    for line in keygen.lines().chain(commands.lines()).filter(|line| !line.is_empty()) {
+        let command = line.split('#').next().unwrap().trim_end();
+        let mut words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        if let Some(near) = &near {
+            for word in &mut words {
+                let doors =
+                    [("127.0.0.1:8080", near.doors[0]), ("127.0.0.1:1080", near.doors[1]), ("127.0.0.1:8000", web)];
+                for (from, to) in doors {
+                    *word = word.replace(from, &to.to_string());
+                }
+            }
+        }
+        match command {
+            "pliant daemon far.toml" => far = Some(Process::start(&folder.path().join("far.toml"))),
+            "pliant daemon near.toml" => {
+                let peer = far.as_ref().unwrap().listen.to_string();
+                let doors =
+                    [("0.0.0.0:7411", any.clone()), ("127.0.0.1:8080", any.clone()), ("127.0.0.1:1080", any.clone())];
+                write("near", near_text, &[&doors[..], &[("192.0.2.7:7411", peer), service.clone()]].concat());
+                near = Some(Process::start(&folder.path().join("near.toml")));
+            }
+            _ if command.contains("curl") && !curl => {}
+            _ => {
+                let mut run = if words[0] == "pliant" { pliant() } else { Command::new(&words[0]) };
+                let mut rest = words[1..].to_vec();
+                if let Some(near) = near.as_ref().filter(|_| ["wrap", "status"].contains(&rest[0].as_str())) {
+                    rest.splice(1..1, ["--control".to_owned(), near.control.display().to_string()]);
+                }
+                let output = run.args(&rest).current_dir(folder.path()).output().unwrap();
+                let shown = text(&output.stdout);
+                assert!(output.status.success(), "{command}: {shown}{}", text(&output.stderr));
+                if command.contains("curl") {
+                    assert_eq!(shown, "hello", "{command}");
+                    fetched += 1;
+                }
+                assert!(!command.starts_with("pliant status") || shown.contains("far   backup  open"), "{shown}");
+            }
+        }
+    }
+    assert!(fetched == 4 || !curl, "{fetched} of the document's commands fetch");
+}
+
+/// The document's table of programs is the record's, and so is the memory of an idle connection.
+#[test]
+fn the_table_of_programs_is_the_records() {
+    let read = |name: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap()
+    };
+    let document = read("daemon.md");
+    let record: serde_json::Value = serde_json::from_str(&read("programs.json")).unwrap();
+    let programs = record["programs"].as_array().unwrap();
+    assert!(!programs.is_empty());
+    for row in programs {
+        let [program, version, door] = ["program", "version", "door"].map(|key| row[key].as_str().unwrap());
+        let works = if row["works"] == true { "yes" } else { "no: " };
+        assert!(document.contains(&format!("| {program} | {version} | {door} | {works}")), "{row}");
+    }
+    for side in ["near", "far"] {
+        let bytes = record["idle"]["bytes_per_connection"][side].as_f64().unwrap();
+        assert!(document.contains(&format!(" {:.1} kB", bytes / 1000.0)), "{side}: {bytes} bytes");
+    }
 }

@@ -12,10 +12,12 @@ mod change;
 mod check;
 mod config;
 pub mod control;
+pub mod doctor;
 mod doors;
 mod exit;
 mod header;
 mod mutex;
+mod notify;
 mod relay;
 mod rules;
 mod run;
@@ -23,4 +25,5 @@ mod shared;
 mod users;
 
 pub use config::{Config, ConfigError};
+pub use notify::{ServiceState, notify};
 pub use run::Daemon;

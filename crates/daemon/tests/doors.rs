@@ -3,6 +3,7 @@
 mod common;
 
 use common::{CLASS, PROXY, Pair, block_on, closed, echo, exchange, forward};
+use pliant_daemon::doctor::Verdict;
 use pliant_daemon::{Config, Daemon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -257,5 +258,27 @@ fn resets_go_through() {
             let error = hears.read(&mut [0]).await.unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{from_service}");
         }
+    });
+}
+
+/// A doctor's call finds a peer that answers, and a class that the peer lacks.
+#[test]
+fn a_doctor_calls_peers() {
+    block_on(async {
+        let pair = Pair::new(&forward(closed()), "\"127.0.0.1:1\"").await;
+        let other = CLASS.replace("bulk", "other");
+        let door = |to: &str, class: &str| {
+            format!("[[proxy.route]]\nhost = \"{to}.example\"\nto = \"{to}\"\nclass = \"{class}\"\n")
+        };
+        let (good, lacking) = (door("hostb", "bulk"), door("hostb", "other"));
+        pair.write_near(&format!("{CLASS}{other}[proxy]\nlisten = \"127.0.0.1:0\"\n{good}{lacking}"));
+        let findings = pair.near_config().examine().await.unwrap();
+        let verdicts = findings.iter().filter(|finding| !finding.subject.ends_with("MTU"));
+        let verdicts: Vec<_> = verdicts.map(|finding| (finding.subject.as_str(), finding.verdict)).collect();
+        assert_eq!(
+            verdicts[2..],
+            [("peer hostb, class bulk", Verdict::Good), ("peer hostb, class other", Verdict::Broken)],
+            "{findings:?}"
+        );
     });
 }

@@ -28,7 +28,7 @@ const RECEIVE_BATCHES: usize = 8;
 /// Room for the largest datagram, and for the largest batch, which the kernel makes no longer than an IP packet.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 16;
 /// Asked of the kernel for each direction; it may grant less.
-const SOCKET_BUFFER_BYTES: usize = 8 << 20;
+pub const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 
 /// A UDP socket with batching state.
 pub struct Socket {

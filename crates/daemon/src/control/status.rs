@@ -3,7 +3,7 @@
 use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use crate::config::DoorKind;
+use crate::config::{DoorKind, KafkaCluster, NextHop};
 use crate::shared::Shared;
 
 /// How a daemon stands.
@@ -68,16 +68,51 @@ pub struct ClassStatus {
 pub struct DoorStatus {
     /// Where it listens.
     pub listen: String,
-    /// `forward`, `kafka`, `metrics` or `proxy`.
-    pub kind: String,
-    /// Of a forward the service, of Kafka's the bootstrap server.
-    pub target: Option<String>,
-    /// Of these: the peer's name.
-    pub to: Option<String>,
-    /// Of these: the class.
-    pub class: Option<String>,
     /// Connections that it has taken.
     pub accepted: u64,
+    /// What it does with them.
+    #[serde(flatten)]
+    pub kind: DoorStatusKind,
+}
+
+/// What a door does with connections.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum DoorStatusKind {
+    /// Connects them to one service.
+    Forward {
+        /// The peer's name.
+        to: String,
+        /// The service.
+        target: String,
+        /// The class.
+        class: String,
+    },
+    /// Leads to a Kafka cluster.
+    Kafka {
+        /// The peer's name.
+        to: String,
+        /// The bootstrap server.
+        target: String,
+        /// The class.
+        class: String,
+    },
+    /// Tells how the daemon stands.
+    Metrics,
+    /// Speaks SOCKS5 and HTTP.
+    Proxy,
+}
+
+impl DoorStatusKind {
+    /// Its name, as in the JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Forward { .. } => "forward",
+            Self::Kafka { .. } => "kafka",
+            Self::Metrics => "metrics",
+            Self::Proxy => "proxy",
+        }
+    }
 }
 
 /// A bundle: all streams of a class between this daemon and a peer.
@@ -165,20 +200,18 @@ impl Status {
         let doors = shared.doors();
         let doors = doors.iter().map(|open| {
             let door = open.door();
-            let (kind, forward) = match &door.kind {
-                DoorKind::Forward { next_hop, target } => ("forward", Some((next_hop, target))),
-                DoorKind::Kafka(cluster) => ("kafka", Some((&cluster.next_hop, &cluster.bootstrap))),
-                DoorKind::Metrics => ("metrics", None),
-                DoorKind::Proxy { .. } => ("proxy", None),
+            let kind = match &door.kind {
+                DoorKind::Forward { next_hop: NextHop { to, class, .. }, target } => {
+                    DoorStatusKind::Forward { to: to.clone(), target: target.text(), class: class.clone() }
+                }
+                DoorKind::Kafka(KafkaCluster { next_hop: NextHop { to, class, .. }, bootstrap, .. }) => {
+                    DoorStatusKind::Kafka { to: to.clone(), target: bootstrap.text(), class: class.clone() }
+                }
+                DoorKind::Metrics => DoorStatusKind::Metrics,
+                DoorKind::Proxy { .. } => DoorStatusKind::Proxy,
             };
-            DoorStatus {
-                listen: open.local.to_string(),
-                kind: kind.to_owned(),
-                target: forward.map(|(_, target)| target.text()),
-                to: forward.map(|(next_hop, _)| next_hop.to.clone()),
-                class: forward.map(|(next_hop, _)| next_hop.class.clone()),
-                accepted: open.accepted.load(std::sync::atomic::Ordering::Relaxed),
-            }
+            let accepted = open.accepted.load(std::sync::atomic::Ordering::Relaxed);
+            DoorStatus { listen: open.local.to_string(), accepted, kind }
         });
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -90,8 +90,10 @@ fn text(status: &Status) -> String {
     metric("pliant_connections", "gauge", "Connections of programs and to services", &alone(status.connections as f64));
     let peers = status.peers.iter().map(|peer| (labels(&[("peer", &peer.name)]), f64::from(u8::from(peer.open))));
     metric("pliant_peer_open", "gauge", "1 where a bundle with the peer is open", &peers.collect::<Vec<_>>());
-    let doors =
-        status.doors.iter().map(|door| (labels(&[("door", &door.listen), ("kind", &door.kind)]), door.accepted as f64));
+    let doors = status
+        .doors
+        .iter()
+        .map(|door| (labels(&[("door", &door.listen), ("kind", door.kind.name())]), door.accepted as f64));
     metric("pliant_door_accepted_total", "counter", "Connections that a door has taken", &doors.collect::<Vec<_>>());
     for (name, kind, meaning, value) in OF_BUNDLES {
         let samples = status.bundles.iter().map(|bundle| {

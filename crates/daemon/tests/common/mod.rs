@@ -46,6 +46,11 @@ impl Pair {
         write(self.folder.path(), "near", &format!("{peers}{text}"));
     }
 
+    /// The near side's file as it is now.
+    pub fn near_config(&self) -> Config {
+        Config::read(&self.folder.path().join("near.toml")).unwrap()
+    }
+
     pub fn write_far(&self, text: &str) {
         write(self.folder.path(), "far", text);
     }
