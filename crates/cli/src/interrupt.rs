@@ -21,3 +21,10 @@ pub(crate) fn listen(kept: &'static str) -> &'static AtomicBool {
     });
     &INTERRUPTED
 }
+
+/// Ends when the flag is raised.
+pub(crate) async fn wait(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}

@@ -26,6 +26,7 @@
 mod agreement;
 mod check;
 mod compare;
+mod daemon;
 mod error;
 mod exit_status;
 mod experiments;
@@ -97,6 +98,7 @@ enum Command {
     Offer(transfer::OfferArgs),
     Fetch(transfer::FetchArgs),
     Keygen(keygen::Arguments),
+    Daemon(daemon::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
 }
@@ -125,6 +127,7 @@ pub fn main() -> ExitCode {
         Command::Offer(arguments) => transfer::offer(arguments),
         Command::Fetch(arguments) => transfer::fetch(arguments),
         Command::Keygen(arguments) => keygen::run(arguments),
+        Command::Daemon(arguments) => daemon::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
     };

@@ -11,6 +11,8 @@ mod connection_endpoint;
 mod connection_parsers;
 #[path = "../../../fuzz/checks/distribution_parser.rs"]
 mod distribution_parser;
+#[path = "../../../fuzz/checks/fetch_protocol.rs"]
+mod fetch_protocol;
 #[path = "../../../fuzz/checks/frame_parser.rs"]
 mod frame_parser;
 #[path = "../../../fuzz/checks/handshake_sequence.rs"]
@@ -107,6 +109,11 @@ fn connections_survive_their_network() {
 #[test]
 fn handshakes_survive_an_attacker() {
     replay("handshake_sequence", &[], 1_000, handshake_sequence::check);
+}
+
+#[test]
+fn fetches_survive_what_is_said() {
+    replay("fetch_protocol", &[], 5_000, fetch_protocol::check);
 }
 
 #[test]

@@ -65,6 +65,7 @@
 #![warn(clippy::self_named_module_files)]
 
 pub mod api;
+pub mod bundle;
 pub mod clock;
 pub mod connection;
 pub mod driver;

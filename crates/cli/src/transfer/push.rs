@@ -32,7 +32,8 @@ Examples:
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 192.0.2.3:7410 --key lab.key     into this directory, under its name
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --into copy.bin --weight 4
   pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard --json | jq .sources
-  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --hash $(b3sum --no-names model.bin)
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key \
+      --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262     as `b3sum model.bin` prints it
 
 Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. Where sources offer
 different contents, the one that more than half of them offer is fetched, or the one with --hash. A source that is lost or
@@ -78,6 +79,9 @@ pub(crate) struct FetchArgs {
     /// Writes nothing, but checks the hash
     #[arg(long)]
     discard: bool,
+    /// Replaces a file that has the name which the sources give [default: the fetch fails]
+    #[arg(long)]
+    overwrite: bool,
     /// Weight of each flow (theta), at least 0.5: at weight 2 it takes twice the rate of one of weight 1
     #[arg(long, value_name = "W", default_value_t = 1.0, value_parser = flags::number("from 0.5", |weight| weight >= 0.5))]
     weight: f64,
@@ -139,7 +143,8 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
 pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
     let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
-    let settings = Settings { bind: arguments.bind, ..arguments.connection.settings(&flow)? };
+    let (bind, overwrite) = (arguments.bind, arguments.overwrite);
+    let settings = Settings { bind, overwrite, ..arguments.connection.settings(&flow)? };
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = TransferProgress::new(&arguments.output);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };

@@ -10,8 +10,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sim", &["proto"]),
     ("net", &["proto"]),
     ("testbed", &["proto", "net", "sim"]),
+    ("daemon", &["proto", "net"]),
     ("ffi", &["proto", "net"]),
-    ("cli", &["proto", "sim", "net", "testbed"]),
+    ("cli", &["proto", "sim", "net", "testbed", "daemon"]),
     ("house", &[]),
 ];
 

@@ -1,5 +1,6 @@
 //! What holds for the whole tree. Each rule has a file; a finding is a line with the place where it is broken.
 
+mod attacks;
 mod dependencies;
 mod imports;
 mod layout;
@@ -18,7 +19,7 @@ use pliant_house::modules::Modules;
 const NOT_OURS: [&str; 7] =
     [".git", "target", "fuzz/target", "fuzz/artifacts", "fuzz/corpus", "out", "bench/quinn/target"];
 
-const CRATES: [&str; 7] = ["proto", "sim", "net", "testbed", "ffi", "cli", "house"];
+const CRATES: [&str; 8] = ["proto", "sim", "net", "testbed", "daemon", "ffi", "cli", "house"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -31,7 +31,7 @@ pub use blake3::Hash;
 pub use error::TransferError;
 pub use output::Target;
 pub use progress::Progress;
-pub use push::{Fetched, FromSource, Offer, Offered, PushNotice, Request, Served, fetch};
+pub use push::{Fetched, FromSource, HashNotice, Offer, Offered, PageNumber, PushNotice, Request, Served, fetch};
 pub use receive::{Received, Receiver};
 pub use send::{ClockOffset, Sent, send};
 pub use settings::{Limits, Settings};

@@ -28,6 +28,26 @@ pub enum Target {
     Discard,
 }
 
+impl Target {
+    /// Whether content takes the place of a file that is there: of one that the user has named, or wants to `overwrite`.
+    pub(super) fn replaces(&self, overwrite: bool) -> bool {
+        overwrite || matches!(self, Self::File(_))
+    }
+}
+
+/// Refuses a place that something has.
+pub(super) fn require_free(path: &Path) -> Result<(), OutputError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(already_there(path, "`--overwrite` replaces it")),
+        Err(_) => Ok(()),
+    }
+}
+
+fn already_there(path: &Path, why: &str) -> OutputError {
+    let error = io::Error::new(io::ErrorKind::AlreadyExists, format!("already there: {why}"));
+    OutputError::File(path.to_owned(), error)
+}
+
 /// Where content goes.
 pub(super) enum Output {
     Discarded,
@@ -44,17 +64,15 @@ impl Output {
     /// peer has chosen takes no other file's place, unless the user wants to `overwrite`.
     pub(super) fn open(target: &Target, announcement: &Announcement, overwrite: bool) -> Result<Self, OutputError> {
         let Some(path) = path_in(target, announcement)? else { return Ok(Self::Discarded) };
-        let replaces = overwrite || matches!(target, Target::File(_));
-        let refuse = |path: PathBuf, why| {
-            Err(OutputError::File(path, io::Error::new(io::ErrorKind::AlreadyExists, format!("already there: {why}"))))
-        };
-        let there = |path: &Path| path.symlink_metadata().is_ok();
-        if announcement.kind == Kind::Directory && there(&path) {
-            return refuse(path, "a directory is not replaced");
+        let replaces = target.replaces(overwrite);
+        if announcement.kind == Kind::Directory && path.symlink_metadata().is_ok() {
+            return Err(already_there(&path, "a directory is not replaced"));
         }
-        let list = announcement.partial.then(|| list_beside(&path));
-        if let Some(path) = Some(&path).into_iter().chain(&list).find(|path| !replaces && there(path)) {
-            return refuse(path.clone(), "`--overwrite` replaces it");
+        if !replaces {
+            require_free(&path)?;
+            if announcement.partial {
+                require_free(&list_beside(&path))?;
+            }
         }
         match temporary_beside(&path) {
             Ok(file) => Ok(Self::Temporary { file, path, replaces }),
@@ -121,8 +139,8 @@ fn unpack_beside(archive: NamedTempFile, path: &Path, limits: &Limits, cancelled
     sync_folder_of(path)
 }
 
-/// Renames a directory to a name that nothing has.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+/// Renames something to a name that nothing has.
+pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Some file systems do not have it.
         Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to),
@@ -131,7 +149,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Makes the name of a new file last.
-fn sync_folder_of(path: &Path) -> io::Result<()> {
+pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(parent(path))?.sync_all()
 }
 

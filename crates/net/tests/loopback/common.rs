@@ -121,6 +121,12 @@ pub(crate) struct Faults {
     pub(crate) mute: bool,
     /// From the hundredth datagram with data on nothing passes either way for so long.
     pub(crate) blackout: Option<Span>,
+    /// Of every so many datagrams with data of a plain connection the last byte is changed: a symbol that is false.
+    pub(crate) falsify: u64,
+    /// Pages of a hash tree on a plain connection are changed.
+    pub(crate) false_pages: bool,
+    /// They are lost.
+    pub(crate) no_pages: bool,
     /// Every so many datagrams with data the receiver sees the sender at another port: the relay is a NAT that forgets.
     pub(crate) rebind: u64,
 }
@@ -135,6 +141,7 @@ pub(crate) struct Done {
     pub(crate) corrupted: u64,
     pub(crate) blacked_out: u64,
     pub(crate) rebound: u64,
+    pub(crate) falsified: u64,
 }
 
 /// Passes datagrams between who writes to it and `receiver`, until `stop`; data may go either way.
@@ -166,6 +173,18 @@ fn is_acknowledgement(bytes: &[u8]) -> bool {
 fn carries_data(bytes: &[u8]) -> bool {
     let (plain, sealed) = (bytes[0] == 0x50, bytes[0] == 0x51 && bytes.len() > 1 && bytes[1] & 0xf == 5);
     bytes.len() > 200 && (plain || sealed)
+}
+
+/// Whether a datagram is a page of a hash tree on a plain connection: a notice, kind 4 behind the header of 8 bytes, that
+/// begins with 6.
+fn is_page(bytes: &[u8]) -> bool {
+    bytes[0] == 0x51 && bytes.len() > 40 && bytes[8..10] == [4, 6]
+}
+
+fn last_byte_changed(bytes: &[u8]) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    *changed.last_mut().unwrap() ^= 1;
+    changed
 }
 
 impl Relay {
@@ -241,7 +260,12 @@ impl Relay {
             self.receiver
         };
         if !carries_data(&bytes) {
-            if !lost {
+            if is_page(&bytes) && (self.faults.false_pages || self.faults.no_pages) {
+                self.done.falsified += 1;
+                if self.faults.false_pages {
+                    self.forward(to, ecn, &last_byte_changed(&bytes));
+                }
+            } else if !lost {
                 self.forward(to, ecn, &bytes);
             }
             return;
@@ -262,7 +286,9 @@ impl Relay {
         let turn = |every: u64| every > 0 && self.data_seen.is_multiple_of(every);
         let (mark, drop) = (turn(self.faults.mark) && ecn == Ecn::Ect0, turn(self.faults.drop));
         let (duplicate, reorder) = (turn(self.faults.duplicate), turn(self.faults.reorder) && self.held.is_none());
-        let corrupt = turn(self.faults.corrupt);
+        let (corrupt, falsify) = (turn(self.faults.corrupt), turn(self.faults.falsify));
+        self.done.falsified += u64::from(falsify);
+        let bytes = if falsify { last_byte_changed(&bytes) } else { bytes };
         let ecn = if mark { Ecn::Ce } else { ecn };
         self.done.marked += u64::from(mark && !drop);
         if corrupt {

@@ -17,7 +17,7 @@ use pliant_net::transfer::{Offered, PushNotice, Request, Target, fetch};
 use pliant_proto::packet::WireFormat;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, AnyTransport};
-use pliant_proto::transport::push::{Partition, PushConfig, PushSource, ToSource};
+use pliant_proto::transport::push::{PushConfig, PushSource, ToSource};
 use pliant_proto::transport::{Command, Event};
 
 /// Answers every request with the same bytes, and pushes `symbols` for whatever is ordered.
@@ -62,8 +62,9 @@ impl ConnectionHandler<AnyTransport, Pushed> for Liar {
 
     fn open(&mut self, _: Instant, _: ConnectionId, event: ConnectionEvent) -> Option<Session<AnyTransport, Pushed>> {
         let ConnectionEvent::Accepted { opening, .. } = event else { return None };
-        let Request { symbol, block_symbols, slots, .. } = Request::decode(&opening).unwrap();
-        let partition = Partition::new(self.bytes, symbol, block_symbols)?;
+        let request = Request::decode(&opening).unwrap();
+        let (partition, block_symbols) = (request.partition(self.bytes.max(1))?, request.block_symbols());
+        let Request { symbol, slots, .. } = request;
         let config = PushConfig { block_symbols, slots, claims: true, ..PushConfig::new(symbol, WireFormat::IP) };
         let source = PushSource::new(Arc::new(config), partition);
         let pushed = Pushed { symbols: self.symbols, orders: VecDeque::new() };
@@ -118,9 +119,9 @@ fn sources_that_lie_leave_nothing() {
         (Liar { answer: content(60), ..liar(true_offer.clone(), 0) }, "it does not answer as `pliant offer` does"),
         (liar(Offered { name: "../zeros".into(), ..true_offer.clone() }, 0), "is not a plain file name"),
         (liar(Offered { bytes: 1 << 55, ..true_offer.clone() }, 0), "it has more blocks than can be counted"),
-        (liar(true_offer.clone(), 1), "differs from what was sent"),
+        (liar(true_offer.clone(), 1), "it sends symbols that are not of the file"),
         (liar(Offered { bytes: 0, ..true_offer.clone() }, 0), "differs from what was sent"),
-        (liar(Offered { hash: nothing, ..true_offer }, 0), "differs from what was sent"),
+        (liar(Offered { hash: nothing, ..true_offer }, 0), "it sends symbols that are not of the file"),
     ];
     for (liar, expected) in lies {
         let (said, files) = fetched_from(liar);

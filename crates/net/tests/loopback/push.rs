@@ -18,7 +18,8 @@ const MB: usize = 1 << 20;
 fn weighted(weight: f64) -> Settings {
     let transport = SocketTransport::Tcp(Algorithm::WeightedFair);
     let contract = Contract { weight, ..Contract::default() };
-    Settings { flow: FlowSettings { transport, contract, ..settings().flow }, ..settings() }
+    // Tests fetch to one place again and again.
+    Settings { flow: FlowSettings { transport, contract, ..settings().flow }, overwrite: true, ..settings() }
 }
 
 fn capped(settings: &Settings, mbit_per_s: u64) -> Settings {
@@ -255,6 +256,141 @@ fn the_majority_or_a_hash_decides() {
         assert!(fetched.unwrap_err().contains("offers another content") && lost.len() == 3, "{lost:?}");
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+/// What becomes of a file of so many bytes from three sources, of which each comes through a relay with these faults, and
+/// each kept to 100 Mbit/s, so that all take part. Gives the outcome, what is told to be lost, the addresses, and how much
+/// each relay has falsified.
+fn fetched_through(
+    site: &Site,
+    faults: &[Faults],
+) -> (Result<Fetched, TransferError>, Vec<String>, Vec<SocketAddr>, Vec<u64>) {
+    let settings = Settings { idle_timeout: Span::from_secs(2), ..weighted(1.0) };
+    let stop = AtomicBool::new(false);
+    let ways = std::sync::Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        let relaying = std::sync::Mutex::new(Vec::new());
+        let sources = vec![capped(&settings, 100); faults.len()];
+        let (fetched, lost) = site.fetch(&sources, crate::common::loopback(), &settings, |source, address| {
+            let relay = Relay::new(faults[source], address);
+            let way = relay.address();
+            let stop = &stop;
+            relaying.lock().unwrap().push(scope.spawn(move || relay.run(stop)));
+            ways.lock().unwrap().push(way);
+            way
+        });
+        stop.store(true, Ordering::Relaxed);
+        let falsified =
+            relaying.into_inner().unwrap().into_iter().map(|relay| relay.join().unwrap().falsified).collect();
+        (fetched, lost, std::mem::take(&mut *ways.lock().unwrap()), falsified)
+    })
+}
+
+/// A source that changes one symbol in a hundred is named and left out. The file arrives whole from the others, and no block
+/// that was right is loaded again.
+#[test]
+fn a_liar_is_named_and_the_file_arrives_whole() {
+    let bytes = 12 * MB + 5;
+    let site = Site::new(bytes);
+    let liar = Faults { falsify: 100, ..Faults::default() };
+    let (fetched, lost, ways, falsified) = fetched_through(&site, &[Faults::default(), liar, Faults::default()]);
+    let fetched = fetched.unwrap();
+    intact(&site.target(), bytes);
+    assert_eq!(lost, [format!("{} does not send a file: it sends symbols that are not of the file", ways[1])]);
+    assert!(falsified[1] > 0, "{falsified:?}");
+    let symbols: u64 = fetched.sources.iter().map(|source| source.symbols).sum();
+    // A symbol has about 1440 bytes. Four blocks of 2 MiB are open while one is disputed.
+    assert!(symbols * 1440 < (bytes + 10 * 2 * MB) as u64, "{fetched:?}");
+}
+
+/// Two liars among four are named, one after the other.
+#[test]
+fn several_liars_are_named() {
+    let bytes = 9 * MB;
+    let site = Site::new(bytes);
+    let (often, seldom) = (Faults { falsify: 3, ..Faults::default() }, Faults { falsify: 50, ..Faults::default() });
+    let (fetched, mut lost, ways, _) = fetched_through(&site, &[often, Faults::default(), seldom, Faults::default()]);
+    fetched.unwrap();
+    intact(&site.target(), bytes);
+    let named = |way| format!("{way} does not send a file: it sends symbols that are not of the file");
+    let mut expected = [named(ways[0]), named(ways[2])];
+    lost.sort();
+    expected.sort();
+    assert_eq!(lost, expected);
+}
+
+/// A source that lies alone is named by the error. The blocks that were verified before stay for the next fetch, from a source
+/// that does not lie.
+#[test]
+fn the_only_source_is_named_and_what_was_kept_stays() {
+    let bytes = 16 * MB;
+    let site = Site::new(bytes);
+    let seldom = Faults { falsify: 6000, ..Faults::default() };
+    let (fetched, lost, ways, _) = fetched_through(&site, &[seldom]);
+    let why = format!("{} does not send a file: it sends symbols that are not of the file", ways[0]);
+    assert_eq!((fetched.unwrap_err().to_string(), lost), (why.clone(), vec![why]));
+    assert_eq!(files(&site.target()).len(), 1, "what was kept");
+    let (fetched, ..) = fetched_through(&site, &[Faults::default()]);
+    let fetched = fetched.unwrap();
+    intact(&site.target(), bytes);
+    assert!(fetched.kept >= 2 * MB as u64 && fetched.kept < bytes as u64, "{fetched:?}");
+}
+
+/// Sources whose hashes of parts are false, or who do not say them, are named; the others say them.
+#[test]
+fn hashes_that_are_false_or_missing_name_their_source() {
+    let bytes = 24 * MB;
+    let site = Site::new(bytes);
+    let falsifies = Faults { false_pages: true, ..Faults::default() };
+    let (fetched, lost, ways, falsified) = fetched_through(&site, &[Faults::default(), falsifies]);
+    fetched.unwrap();
+    intact(&site.target(), bytes);
+    assert_eq!(lost, [format!("{} does not send a file: it sends hashes that are not of the file", ways[1])]);
+    assert!(falsified[1] > 0);
+    let says_nothing = Faults { no_pages: true, ..Faults::default() };
+    let (fetched, lost, ways, _) = fetched_through(&site, &[says_nothing]);
+    let why = format!("{} does not send a file: it does not say the hashes of the file's parts", ways[0]);
+    assert_eq!((fetched.unwrap_err().to_string(), lost), (why.clone(), vec![why]));
+}
+
+/// A wrong source that answers before the others have begun does not decide what is fetched; it is named.
+#[test]
+fn the_first_answer_decides_nothing() {
+    let (site, other) = (Site::new(MB), Site::new(MB));
+    let wrong: Vec<u8> = content(MB).iter().map(|byte| byte ^ 1).collect();
+    std::fs::write(&other.path, &wrong).unwrap();
+    let settings = weighted(1.0);
+    let offer = |site: &Site| Offer::bind(crate::common::loopback(), &site.path, settings.clone()).unwrap();
+    let (wrong_offer, right) = (offer(&other), [offer(&site), offer(&site)]);
+    let wrong_address = wrong_offer.address();
+    let addresses = [right[0].address(), wrong_address, right[1].address()];
+    let (stop, answered) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| wrong_offer.serve(None, &stop, |_| {}));
+        // Who fetches from the wrong source alone has its answer, and so has the other receiver.
+        scope.spawn(|| {
+            fetch(&[wrong_address], None, &Target::Discard, &settings, &NEVER, |_| {}, |_| {}).unwrap();
+            answered.store(true, Ordering::Relaxed);
+        });
+        for offer in right {
+            scope.spawn(|| {
+                while !answered.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                offer.serve(None, &stop, |_| {})
+            });
+        }
+        let mut lost = Vec::new();
+        let target = Target::Directory(site.target());
+        let fetched = fetch(&addresses, None, &target, &settings, &NEVER, |_| {}, |error| lost.push(error.to_string()));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(fetched.unwrap().hash, blake3::hash(&content(MB)));
+        assert!(
+            lost.len() == 1 && lost[0].starts_with(&format!("{wrong_address} offers another content: ")),
+            "{lost:?}"
+        );
+    });
+    intact(&site.target(), MB);
 }
 
 /// Addresses that cannot go together, weights below theta's floor and what is no file are refused.

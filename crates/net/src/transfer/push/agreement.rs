@@ -12,7 +12,7 @@ const GRACE: Span = Span::from_secs(1);
 
 /// What one source has said so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Answer<'a> {
+pub(super) enum SourceAnswer<'a> {
     /// It may still answer.
     Pending,
     /// It offers this.
@@ -45,15 +45,15 @@ impl Agreement {
         &mut self,
         now: Instant,
         chosen: bool,
-        answers: impl Iterator<Item = Answer<'a>>,
+        answers: impl Iterator<Item = SourceAnswer<'a>>,
     ) -> Judgement {
         let (mut called, mut pending, mut offers) = (0, 0, Vec::new());
         for answer in answers {
             called += 1;
             match answer {
-                Answer::Pending => pending += 1,
-                Answer::Offers(offered) => offers.push(offered),
-                Answer::Out => {}
+                SourceAnswer::Pending => pending += 1,
+                SourceAnswer::Offers(offered) => offers.push(offered),
+                SourceAnswer::Out => {}
             }
         }
         let votes = |content: &Offered| offers.iter().filter(|offered| offered.is_same(content)).count();
@@ -89,14 +89,14 @@ mod tests {
         Offered { bytes: content.len() as u64, hash: blake3::hash(content), name: name.into() }
     }
 
-    fn judge(agreement: &mut Agreement, ms: u64, chosen: bool, answers: &[Answer<'_>]) -> Judgement {
+    fn judge(agreement: &mut Agreement, ms: u64, chosen: bool, answers: &[SourceAnswer<'_>]) -> Judgement {
         agreement.judge(Instant::ZERO.after(Span::from_ms(ms)), chosen, answers.iter().copied())
     }
 
     /// Two right sources outvote a wrong one, whoever answers first; the name is that of most of them.
     #[test]
     fn the_majority_decides() {
-        use Answer::{Offers, Out, Pending};
+        use SourceAnswer::{Offers, Out, Pending};
         let (right, renamed, wrong) = (offered(b"right", "a"), offered(b"right", "b"), offered(b"wrong", "a"));
         let mut agreement = Agreement::default();
         assert_eq!(judge(&mut agreement, 0, false, &[Offers(&wrong), Pending, Pending]), Judgement::Wait);
@@ -114,7 +114,7 @@ mod tests {
     /// hash the first source of that content is enough.
     #[test]
     fn the_grace_is_a_second() {
-        use Answer::{Offers, Pending};
+        use SourceAnswer::{Offers, Pending};
         let right = offered(b"right", "a");
         for (chosen, answers) in
             [(false, &[Offers(&right), Offers(&right), Pending][..]), (true, &[Offers(&right), Pending, Pending])]
@@ -132,7 +132,7 @@ mod tests {
         #[test]
         fn what_is_taken_has_more_than_half(contents in prop::collection::vec(0u16..4, 1..12)) {
             let offers: Vec<Offered> = contents.iter().map(|content| offered(&content.to_be_bytes(), "x")).collect();
-            let judgement = Agreement::default().judge(Instant::ZERO, false, offers.iter().map(Answer::Offers));
+            let judgement = Agreement::default().judge(Instant::ZERO, false, offers.iter().map(SourceAnswer::Offers));
             let winner = (0..4u16).find(|of| 2 * contents.iter().filter(|content| *content == of).count() > contents.len());
             prop_assert_eq!(judgement, winner.map_or(Judgement::Tie, |of| Judgement::Take(offered(&of.to_be_bytes(), "x"))));
         }

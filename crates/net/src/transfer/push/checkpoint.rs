@@ -1,28 +1,27 @@
 //! What is kept of a file that is being fetched, so that a fetch that was cut off, however, goes on where it was.
 //!
-//! Beside the file's place lie `.pliant-HASH.part`, its blocks in order, and `.pliant-HASH.blocks`, which has for each
-//! block its end (eight bytes, in network byte order) and the BLAKE3 hash of all up to there. HASH are 32 digits of the
-//! content's. What is there is hashed before it is trusted: a machine that lost power may have kept one file and not the
-//! other.
+//! Beside the file's place lies `.pliant-HASH.part`, its blocks in order; HASH are 32 digits of the content's. Nothing vouches
+//! for what is there: a fetch hashes it block by block and holds that against the content's hash tree, as it does with what
+//! sources send.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use blake3::hazmat::ChainingValue;
 use rustix::fs::{FlockOperation, flock};
+
+use super::hash_tree::{BLOCK_BYTES, blocks_of, value_of};
+use crate::transfer::output::{rename_new, sync_folder_of};
 
 /// Digits of the hash in names.
 const DIGITS: usize = 32;
-/// End and hash of a block.
-const RECORD_BYTES: usize = 8 + blake3::OUT_LEN;
 
 /// The blocks so far of a file, which stay unless the file is put into its place.
 pub(super) struct Checkpoint {
     part: File,
-    records: File,
     part_path: PathBuf,
-    records_path: PathBuf,
     path: PathBuf,
     written: u64,
     committed: bool,
@@ -31,26 +30,22 @@ pub(super) struct Checkpoint {
 impl Checkpoint {
     /// What is kept of the content with this hash beside `path`; nothing at first. `None` if another fetch is at it.
     pub(super) fn open(path: &Path, hash: &blake3::Hash) -> io::Result<Option<Self>> {
-        let name = |ending: &str| path.with_file_name(format!(".pliant-{}.{ending}", &hash.to_hex()[..DIGITS]));
-        let (part_path, records_path) = (name("part"), name("blocks"));
+        let part_path = path.with_file_name(format!(".pliant-{}.part", &hash.to_hex()[..DIGITS]));
         // Nobody else's link is followed.
-        let open = |path: &Path| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
-            options.open(path)
-        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
         // The error would name the temporary file, which means nothing to the user.
-        let part = open(&part_path).map_err(|error| io::Error::from(error.kind()))?;
+        let part = options.open(&part_path).map_err(|error| io::Error::from(error.kind()))?;
         match flock(&part, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             locked => locked?,
         }
-        if !part.metadata()?.is_file() {
+        let metadata = part.metadata()?;
+        if !metadata.is_file() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let records = open(&records_path).map_err(|error| io::Error::from(error.kind()))?;
         let path = path.to_owned();
-        Ok(Some(Self { part, records, part_path, records_path, path, written: 0, committed: false }))
+        Ok(Some(Self { part, part_path, path, written: metadata.len(), committed: false }))
     }
 
     /// Where the file is to lie.
@@ -58,93 +53,62 @@ impl Checkpoint {
         &self.path
     }
 
-    /// Goes on behind the blocks of `block_bytes` that are there, of `size` bytes in all; gives how many bytes these have,
-    /// and their hash so far. What is there beyond is cut off.
-    pub(super) fn resume(&mut self, block_bytes: u64, size: u64) -> io::Result<(u64, blake3::Hasher)> {
-        let (verified, mut hasher) = self.verified(size)?;
-        let whole = if verified == size { size } else { verified - verified % block_bytes };
-        if whole < verified {
-            // Checkpoint in blocks of another size, none of which ends here.
-            self.part.rewind()?;
-            hasher = hash(&mut self.part, blake3::Hasher::new(), whole)?;
-        }
-        self.part.set_len(whole)?;
-        self.part.seek(SeekFrom::Start(whole))?;
-        self.records.set_len(0)?;
-        self.records.rewind()?;
-        self.written = whole;
-        if whole > 0 {
-            self.record(&hasher)?;
-        }
-        Ok((whole, hasher))
-    }
-
-    /// Up to where the records vouch for what is there, and the hash of that.
-    fn verified(&mut self, size: u64) -> io::Result<(u64, blake3::Hasher)> {
-        let there = self.part.metadata()?.len().min(size);
-        let (mut verified, mut hasher) = (0, blake3::Hasher::new());
-        let mut record = [0; RECORD_BYTES];
-        while self.records.read_exact(&mut record).is_ok() {
-            let (end, expected) = record.split_first_chunk().expect("a record has more than eight bytes");
-            let end = u64::from_be_bytes(*end);
-            if end <= verified || end > there {
+    /// The values of the whole blocks that are there, of a file of `size` bytes.
+    pub(super) fn values(&mut self, size: u64) -> io::Result<Vec<ChainingValue>> {
+        self.part.rewind()?;
+        let mut kept = (&self.part).take(size);
+        let (mut values, mut content) = (Vec::new(), Vec::with_capacity(BLOCK_BYTES as usize));
+        let mut end = 0;
+        while kept.by_ref().take(BLOCK_BYTES.into()).read_to_end(&mut content)? > 0 {
+            end += content.len() as u64;
+            if content.len() < BLOCK_BYTES as usize && end < size {
                 break;
             }
-            let next = hash(&mut self.part, hasher.clone(), end - verified)?;
-            if next.finalize().as_bytes() != expected {
-                break;
-            }
-            (verified, hasher) = (end, next);
+            values.push(value_of(blocks_of(size), values.len() as u64, &content));
+            content.clear();
         }
-        Ok((verified, hasher))
+        Ok(values)
     }
 
-    /// Keeps the next block; `hasher` has hashed all up to its end.
-    pub(super) fn write(&mut self, block: &[u8], hasher: &blake3::Hasher) -> io::Result<()> {
+    /// Goes on behind the first `bytes`. What is there beyond is cut off.
+    pub(super) fn resume(&mut self, bytes: u64) -> io::Result<()> {
+        self.part.set_len(bytes)?;
+        self.part.seek(SeekFrom::Start(bytes))?;
+        self.written = bytes;
+        Ok(())
+    }
+
+    /// Keeps the next block.
+    pub(super) fn write(&mut self, block: &[u8]) -> io::Result<()> {
         self.part.write_all(block)?;
         self.written += block.len() as u64;
-        self.record(hasher)
-    }
-
-    fn record(&mut self, hasher: &blake3::Hasher) -> io::Result<()> {
-        let mut record = [0; RECORD_BYTES];
-        record[..8].copy_from_slice(&self.written.to_be_bytes());
-        record[8..].copy_from_slice(hasher.finalize().as_bytes());
-        self.records.write_all(&record)
+        Ok(())
     }
 
     /// Puts it into its place: on the disk before it takes the place of another.
-    pub(super) fn commit(mut self) -> Result<PathBuf, (PathBuf, io::Error)> {
-        let committed = self.part.sync_all().and_then(|()| std::fs::rename(&self.part_path, &self.path));
+    pub(super) fn commit(mut self, replaces: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
+        let rename = || {
+            if replaces {
+                std::fs::rename(&self.part_path, &self.path)
+            } else {
+                rename_new(&self.part_path, &self.path)
+            }
+        };
+        let committed = self.part.sync_all().and_then(|()| rename()).and_then(|()| sync_folder_of(&self.path));
         if let Err(error) = committed {
             return Err((self.path.clone(), error));
         }
         self.committed = true;
         Ok(self.path.clone())
     }
-
-    /// Forgets what is there: it is not what it should be.
-    pub(super) fn discard(mut self) {
-        self.written = 0;
-    }
 }
 
 impl Drop for Checkpoint {
     fn drop(&mut self) {
-        if self.committed || self.written == 0 {
-            let _ = std::fs::remove_file(&self.records_path);
-        }
         if !self.committed && self.written == 0 {
             let _ = std::fs::remove_file(&self.part_path);
         }
     }
-}
-
-/// Hashes so many bytes more.
-fn hash(file: &mut File, mut hasher: blake3::Hasher, bytes: u64) -> io::Result<blake3::Hasher> {
-    let end = hasher.count() + bytes;
-    hasher.update_reader(file.take(bytes))?;
-    if hasher.count() < end { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(hasher) }
 }
 
 #[cfg(test)]
@@ -152,84 +116,81 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BLOCK: u64 = 1000;
+    const BLOCK: usize = BLOCK_BYTES as usize;
 
     fn content() -> Vec<u8> {
-        (0..10_500u32).map(|byte| (byte * byte % 251) as u8).collect()
+        (0..3 * BLOCK as u32 + 500).map(|byte| (byte.wrapping_mul(byte) % 251) as u8).collect()
     }
 
     /// Writes blocks and drops it, as a fetch that is cut off.
-    fn begin(path: &Path, blocks: usize) {
-        let (content, mut hasher) = (content(), blake3::Hasher::new());
-        let mut kept = Checkpoint::open(path, &blake3::hash(&content)).unwrap().unwrap();
-        assert_eq!(kept.resume(BLOCK, content.len() as u64).unwrap().0, 0);
-        for block in content.chunks(BLOCK as usize).take(blocks) {
-            hasher.update(block);
-            kept.write(block, &hasher).unwrap();
+    fn begin(path: &Path, content: &[u8], blocks: usize) {
+        let mut kept = Checkpoint::open(path, &blake3::hash(content)).unwrap().unwrap();
+        assert_eq!(kept.values(content.len() as u64).unwrap(), Vec::<ChainingValue>::new());
+        for block in content.chunks(BLOCK).take(blocks) {
+            kept.write(block).unwrap();
         }
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-        /// However a fetch was cut off and whatever became of its files, what is resumed is a start of the content, in
-        /// whole blocks of the size that the new fetch has, as long as nothing before it was damaged; its hash goes on.
+        /// However a fetch was cut off and whatever became of its file, the values are those of what is there, in whole
+        /// blocks; what is damaged has another value. It goes on behind what is right, and nothing else is left.
         #[test]
-        fn what_is_resumed_is_a_start_of_the_content(
-            blocks in 0usize..12, size in 1u64..3000, cut in prop::option::of((any::<bool>(), 0u64..11_000)),
-            flip in prop::option::of(0usize..10_500),
+        fn values_tell_what_is_right(
+            blocks in 0usize..5, cut in prop::option::of(0usize..3 * BLOCK + 600), flip in prop::option::of(0usize..3 * BLOCK),
         ) {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("x");
             let content = content();
-            begin(&path, blocks);
-            let name = |ending: &str| {
-                let hash = blake3::hash(&content).to_hex();
-                directory.path().join(format!(".pliant-{}.{ending}", &hash[..DIGITS]))
-            };
-            let mut sound = (blocks * 1000).min(content.len()) as u64;
+            begin(&path, &content, blocks);
+            let part = directory.path().join(format!(".pliant-{}.part", &blake3::hash(&content).to_hex()[..DIGITS]));
+            let mut there = std::fs::read(&part).unwrap_or_default();
             if blocks > 0 {
-                if let Some((part, length)) = cut {
-                    let file = OpenOptions::new().write(true).open(name(if part { "part" } else { "blocks" })).unwrap();
-                    let length = length.min(file.metadata().unwrap().len());
-                    file.set_len(length).unwrap();
-                    let whole = if part { length / BLOCK * BLOCK } else { length / RECORD_BYTES as u64 * BLOCK };
-                    sound = sound.min(if part && length == content.len() as u64 { length } else { whole });
+                there.truncate(cut.unwrap_or(there.len()));
+                if let Some(byte) = flip.and_then(|at| there.get_mut(at)) {
+                    *byte ^= 1;
                 }
-                let mut bytes = std::fs::read(name("part")).unwrap();
-                if let Some(at) = flip.filter(|at| *at < bytes.len()) {
-                    bytes[at] ^= 1;
-                    std::fs::write(name("part"), bytes).unwrap();
-                    sound = sound.min(at as u64 / BLOCK * BLOCK);
-                }
+                std::fs::write(&part, &there).unwrap();
             }
+            let right: Vec<_> = (0u64..).zip(content.chunks(BLOCK)).map(|(block, bytes)| value_of(4, block, bytes)).collect();
             let mut kept = Checkpoint::open(&path, &blake3::hash(&content)).unwrap().unwrap();
-            let (resumed, mut hasher) = kept.resume(size, content.len() as u64).unwrap();
-            let expected = if sound == content.len() as u64 { sound } else { sound / size * size };
-            prop_assert_eq!(resumed, expected);
-            for block in content[resumed as usize..].chunks(size as usize) {
-                hasher.update(block);
-                kept.write(block, &hasher).unwrap();
+            let values = kept.values(content.len() as u64).unwrap();
+            let whole = if there.len() == content.len() { 4 } else { there.len() / BLOCK };
+            prop_assert_eq!(values.len(), whole);
+            for (block, value) in values.iter().enumerate() {
+                let is_right = there[block * BLOCK..].iter().zip(&content[block * BLOCK..]).take(BLOCK).all(|(a, b)| a == b);
+                prop_assert_eq!(*value == right[block], is_right);
             }
-            prop_assert_eq!(hasher.finalize(), blake3::hash(&content));
-            kept.commit().unwrap();
-            prop_assert_eq!(std::fs::read(&path).unwrap(), content);
+            let resumed = values.iter().zip(&right).take_while(|(value, right)| value == right).count();
+            kept.resume((resumed * BLOCK).min(content.len()) as u64).unwrap();
+            for block in content.chunks(BLOCK).skip(resumed) {
+                kept.write(block).unwrap();
+            }
+            kept.commit(true).unwrap();
+            prop_assert!(std::fs::read(&path).unwrap() == content);
             prop_assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
         }
     }
 
-    /// Two at once do not write into one file; nothing is left of one that got nowhere, or of false content.
+    /// Two at once do not write into one file; nothing is left of one that got nowhere, and what another has kept stays
+    /// when it is only looked at.
     #[test]
     fn one_fetch_at_a_time_keeps() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, hash) = (directory.path().join("x"), blake3::hash(b"x"));
+        let (path, hash) = (directory.path().join("x"), blake3::hash(&content()));
+        let files = || std::fs::read_dir(directory.path()).unwrap().count();
         let first = Checkpoint::open(&path, &hash).unwrap();
         assert!(first.is_some() && Checkpoint::open(&path, &hash).unwrap().is_none());
         drop(first);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-        begin(&path, 3);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
-        Checkpoint::open(&path, &blake3::hash(&content())).unwrap().unwrap().discard();
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(files(), 0);
+        begin(&path, &content(), 2);
+        assert_eq!(files(), 1);
+        drop(Checkpoint::open(&path, &hash).unwrap().unwrap());
+        let mut kept = Checkpoint::open(&path, &hash).unwrap().unwrap();
+        assert_eq!(kept.values(content().len() as u64).unwrap().len(), 2);
+        kept.resume(0).unwrap();
+        drop(kept);
+        assert_eq!(files(), 0);
     }
 }

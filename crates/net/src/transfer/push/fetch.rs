@@ -8,15 +8,18 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use blake3::hazmat::ChainingValue;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
-use super::agreement::{Agreement, Answer, Judgement};
-use super::message::{Offered, PushNotice, Request};
-use super::object::{FetchApplication, Object, SharedObject, open_sink};
+use super::agreement::{Agreement, Judgement, SourceAnswer};
+use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes};
+use super::inquiry::Inquiry;
+use super::message::{HashNotice, Offered, PushNotice, Request};
+use super::object::{FetchApplication, Object, Pages, SharedObject, Sink, open_sink};
 use crate::clock::Clock;
 use crate::connection::{Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Driver, Session};
@@ -27,8 +30,10 @@ use crate::transfer::output::Target;
 use crate::transfer::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
 use crate::transfer::settings::Settings;
 
-/// About as many bytes has a block: small enough to be decoded in passing, in a few milliseconds.
-const BLOCK_BYTES: u32 = 2 << 20;
+/// Why a source is left out that lies.
+const FALSE_SYMBOLS: &str = "it sends symbols that are not of the file";
+const FALSE_HASHES: &str = "it sends hashes that are not of the file";
+const NO_HASHES: &str = "it does not say the hashes of the file's parts";
 /// Most sources that send at once; the others wait for one that fails.
 const MAX_SLOTS: usize = 32;
 /// The one task of this receiver's controller.
@@ -96,29 +101,36 @@ pub fn fetch(
     if distinct.iter().any(|source| source.is_ipv4() != first.is_ipv4()) {
         return Err(TransferError::Sources("sources must all have IPv4 or all IPv6 addresses"));
     }
+    if distinct.len() > usize::from(u16::MAX) {
+        return Err(TransferError::Sources("there are more than 65535 sources"));
+    }
     distinct.iter().try_for_each(|source| settings.check(*source))?;
     let symbol = settings.path_to(first).payload(settings.flow.mtu);
-    let block_symbols = (BLOCK_BYTES / u32::from(symbol)).max(1);
     let slots = distinct.len().min(MAX_SLOTS) as u8;
     let window = (settings.flow.receive_buffer / u64::from(slots)).min(u32::MAX.into()) as u32;
-    let request = Request { symbol, block_symbols, slots, window };
+    let request = Request { symbol, slots, window };
     let config = request.config(&settings.flow, settings.path_to(first)).map_err(TransferError::Flow)?;
     let socket_error = |error| TransferError::Socket { address: first, error };
     let farthest = distinct.iter().find(|source| !source.ip().is_loopback()).unwrap_or(&first);
     let mut driver = settings.driver_to::<FetchApplication>(*farthest)?;
-    let request = request.encode();
+    let opening = request.encode();
     let call = |address| {
-        let connection = driver.connect(address, &request).map_err(TransferError::Connect)?;
+        let connection = driver.connect(address, &opening).map_err(TransferError::Connect)?;
         Ok(SourceConnection { address, connection, answer: None, joined: false, ended: None, told: false, left: None })
     };
     let calls = distinct.into_iter().map(call).collect::<Result<Vec<_>, TransferError>>()?;
     let mut handler = FetchHandler {
         target,
+        overwrite: settings.overwrite,
+        request,
         config,
         clock: driver.clock(),
         hash,
         calls,
         agreement: Agreement::default(),
+        pages: Pages::default(),
+        inquiry: Inquiry::new(settings.idle_timeout),
+        hashes_known_at: None,
         controller: Controller::new(ControllerConfig::default()),
         weighting: Weighting::Fixed(settings.flow.contract.weight),
         stage: Stage::Asking,
@@ -163,10 +175,10 @@ pub fn fetch(
         }
         Stage::Empty(offered) => {
             check_hash(&offered.name, blake3::hash(&[]), offered.hash)?;
-            let path = open_sink(target, &offered)?.commit()?;
+            let path = open_sink(target, &offered, settings.overwrite)?.commit()?;
             (offered, ReceiverCounts::default(), 0, path)
         }
-        Stage::Asking => unreachable!("it ends with a file or an error"),
+        Stage::Asking | Stage::Checking(_) => unreachable!("it ends with a file or an error"),
     };
     let Offered { bytes, hash, name } = offered;
     Ok(Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, refused })
@@ -205,15 +217,29 @@ impl SourceConnection {
 enum Stage {
     /// What the sources offer is not known of enough of them.
     Asking,
+    /// What is there from a fetch before is held against the content's hash tree.
+    Checking(Box<Checking>),
     /// The file comes in.
     Fetching(SharedObject),
     /// It has no bytes.
     Empty(Offered),
 }
 
+/// A content of which a part may be there.
+struct Checking {
+    offered: Offered,
+    partition: Partition,
+    sink: Sink,
+    hashes: VerifiedHashes,
+    /// The values of the blocks that are there.
+    kept: Vec<ChainingValue>,
+}
+
 /// The receiver's side of all connections, and the controller.
 struct FetchHandler<'a> {
     target: &'a Target,
+    overwrite: bool,
+    request: Request,
     config: std::sync::Arc<PushConfig>,
     clock: Clock,
     /// Of the content that the user wants, if they said.
@@ -221,6 +247,11 @@ struct FetchHandler<'a> {
     /// A source's number is its place here.
     calls: Vec<SourceConnection>,
     agreement: Agreement,
+    /// What has come of the content's hash tree, and what was asked for.
+    pages: Pages,
+    inquiry: Inquiry,
+    /// No page is missing that blocks from this one on need.
+    hashes_known_at: Option<u64>,
     controller: Controller,
     weighting: Weighting,
     stage: Stage,
@@ -257,23 +288,124 @@ impl FetchHandler<'_> {
         if let Stage::Asking = self.stage {
             self.agree(now, driver)?;
         }
+        self.take_pages(now, driver)?;
+        if let Stage::Checking(checking) = &mut self.stage {
+            match checking.hashes.right_blocks(&checking.kept) {
+                Ok(right) => self.resume(right),
+                Err(block) => {
+                    let wanted = checking.hashes.wanted(block);
+                    self.ask(now, &wanted, driver)?;
+                }
+            }
+        }
         match &self.stage {
-            Stage::Asking => Ok(false),
+            Stage::Asking | Stage::Checking(_) => Ok(false),
             Stage::Empty(_) => Ok(true),
             Stage::Fetching(object) => {
                 let object = object.clone();
                 self.join(now, &object, driver);
-                Ok(self.control(now, &object, driver))
+                self.leave_out_liars(now, &object, driver)?;
+                if self.control(now, &object, driver) {
+                    return Ok(true);
+                }
+                let first = object.borrow().first_missing();
+                if self.hashes_known_at != Some(first) {
+                    let wanted = object.borrow_mut().hashes.wanted(first);
+                    self.hashes_known_at = wanted.is_empty().then_some(first);
+                    self.ask(now, &wanted, driver)?;
+                }
+                Ok(false)
             }
         }
+    }
+
+    /// Takes the pages that have come; leaves out who sent false ones.
+    fn take_pages(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
+        let came = std::mem::take(&mut *self.pages.borrow_mut());
+        if came.is_empty() {
+            return Ok(());
+        }
+        self.hashes_known_at = None;
+        let mut liars = Vec::new();
+        let take = |hashes: &mut VerifiedHashes, inquiry: &mut Inquiry| {
+            for (source, page, values) in came {
+                inquiry.note_answer(source);
+                for liar in hashes.take(source, page, values) {
+                    hashes.forget_source(liar);
+                    liars.push(liar);
+                }
+            }
+        };
+        match &mut self.stage {
+            Stage::Checking(checking) => take(&mut checking.hashes, &mut self.inquiry),
+            Stage::Fetching(object) => {
+                let mut object = object.borrow_mut();
+                take(&mut object.hashes, &mut self.inquiry);
+                // A block that cannot be written is the object's problem, which ends the fetch.
+                let _ = object.verify_waiting();
+            }
+            Stage::Asking | Stage::Empty(_) => {}
+        }
+        liars.into_iter().try_for_each(|liar| self.leave_out(now, liar, FALSE_HASHES, driver))
+    }
+
+    /// Asks sources for pages, each of one at a time.
+    fn ask(&mut self, now: Instant, wanted: &[PageNumber], driver: &mut FetchDriver) -> io::Result<()> {
+        let standing = |(_, call): &(usize, &SourceConnection)| call.answer.is_some() && call.ended.is_none();
+        let standing: Vec<usize> = self.calls.iter().enumerate().filter(standing).map(|(source, _)| source).collect();
+        for (source, page) in self.inquiry.asks(now, wanted, &standing) {
+            driver.notify(self.calls[source].connection, &HashNotice::Ask(page).encode());
+        }
+        for source in self.inquiry.silent(now) {
+            self.leave_out(now, source, NO_HASHES, driver)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves out sources whose symbols were false.
+    fn leave_out_liars(&mut self, now: Instant, object: &SharedObject, driver: &mut FetchDriver) -> io::Result<()> {
+        let liars = std::mem::take(&mut object.borrow_mut().new_liars);
+        liars.into_iter().try_for_each(|liar| self.leave_out(now, liar.into(), FALSE_SYMBOLS, driver))
+    }
+
+    /// Leaves out a source that does not do what it should.
+    fn leave_out(
+        &mut self,
+        now: Instant,
+        source: usize,
+        why: &'static str,
+        driver: &mut FetchDriver,
+    ) -> io::Result<()> {
+        self.inquiry.forget(source);
+        if self.calls[source].ended.is_some() {
+            return Ok(());
+        }
+        let why = TransferError::NotATransfer { address: self.calls[source].address, why };
+        self.close_one(source, why, driver)?;
+        self.controller.remove_source(now, source as u64);
+        Ok(())
+    }
+
+    /// Loads what is behind the first `right` blocks.
+    fn resume(&mut self, right: u64) {
+        let Stage::Checking(checking) = std::mem::replace(&mut self.stage, Stage::Asking) else { return };
+        let Checking { offered, partition, mut sink, hashes, .. } = *checking;
+        let right = right as u32;
+        if let Err(error) = sink.resume((u64::from(right) * u64::from(BLOCK_BYTES)).min(offered.bytes)) {
+            self.failed = Some(error);
+            return;
+        }
+        let object = Object::begin(offered, self.config.clone(), partition, sink, (hashes, right), self.clock);
+        self.controller.add_task(TASK, 0, partition.symbols(), self.config.slots, self.weighting);
+        self.stage = Stage::Fetching(Rc::new(RefCell::new(object)));
     }
 
     /// Begins to fetch what the sources agree on.
     fn agree(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
         let answers = self.calls.iter().map(|call| match (&call.answer, &call.ended) {
-            (_, Some(_)) => Answer::Out,
-            (Some(offered), None) => Answer::Offers(offered),
-            (None, None) => Answer::Pending,
+            (_, Some(_)) => SourceAnswer::Out,
+            (Some(offered), None) => SourceAnswer::Offers(offered),
+            (None, None) => SourceAnswer::Pending,
         });
         match self.agreement.judge(now, self.hash.is_some(), answers) {
             Judgement::Wait => {}
@@ -317,17 +449,17 @@ impl FetchHandler<'_> {
             self.stage = Stage::Empty(offered);
             return;
         }
-        let Some(partition) = Partition::new(offered.bytes, self.config.symbol, self.config.block_symbols) else {
+        let Some(partition) = self.request.partition(offered.bytes) else {
             self.failed = Some(TransferError::Sources("the file has more blocks than can be counted"));
             return;
         };
-        let begun = open_sink(self.target, &offered)
-            .and_then(|sink| Object::begin(offered, self.config.clone(), partition, sink, self.clock));
-        match begun {
-            Ok(object) => {
-                self.controller.add_task(TASK, 0, partition.symbols(), self.config.slots, self.weighting);
-                self.stage = Stage::Fetching(Rc::new(RefCell::new(object)));
-            }
+        let checked = open_sink(self.target, &offered, self.overwrite).and_then(|mut sink| {
+            let kept = sink.values(offered.bytes)?;
+            let hashes = VerifiedHashes::new(offered.bytes, offered.hash);
+            Ok(Checking { offered, partition, sink, hashes, kept })
+        });
+        match checked {
+            Ok(checking) => self.stage = Stage::Checking(Box::new(checking)),
             Err(error) => self.failed = Some(error),
         }
     }
@@ -391,7 +523,7 @@ impl FetchHandler<'_> {
     fn problem(&mut self) -> Option<TransferError> {
         let of_object = match &self.stage {
             Stage::Fetching(object) => object.borrow_mut().problem.take(),
-            Stage::Asking | Stage::Empty(_) => None,
+            Stage::Asking | Stage::Checking(_) | Stage::Empty(_) => None,
         };
         let problem = self.failed.take().or(of_object);
         if problem.is_some() || self.calls.iter().any(|call| call.ended.is_none()) {
@@ -418,7 +550,7 @@ impl FetchHandler<'_> {
             let (offered, taken) = (offered.hash, wanted);
             return Err(TransferError::OtherContent { address, offered, taken, votes: 0, answers: 0 });
         }
-        if offered.bytes > 0 && Partition::new(offered.bytes, self.config.symbol, self.config.block_symbols).is_none() {
+        if offered.bytes > 0 && self.request.partition(offered.bytes).is_none() {
             return Err(refuse("it has more blocks than can be counted"));
         }
         Ok(offered)
@@ -428,6 +560,7 @@ impl FetchHandler<'_> {
     fn taken(&self) -> Option<Offered> {
         match &self.stage {
             Stage::Asking => None,
+            Stage::Checking(checking) => Some(checking.offered.clone()),
             Stage::Fetching(object) => Some(object.borrow().offered.clone()),
             Stage::Empty(offered) => Some(offered.clone()),
         }
@@ -449,7 +582,8 @@ impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
         let other = self.taken().and_then(|taken| self.other_content(&self.calls[source], &taken));
         let call = &mut self.calls[source];
         call.ended = call.ended.take().or(other);
-        call.ended.is_none().then(|| Session::new(FetchApplication { object: None }))
+        let (source, pages) = (source as u16, self.pages.clone());
+        call.ended.is_none().then(|| Session::new(FetchApplication { source, object: None, pages }))
     }
 
     fn closed(&mut self, connection: ConnectionId, session: Option<FetchSession>, why: Closed) {

@@ -2,39 +2,42 @@
 //!
 //! ```text
 //!  byte      0     1..                                                            bytes
-//!  Request   0x81  1..3 bytes of a symbol  3..7 symbols of a block  7 slots       12
-//!                  8..12 bytes under way
+//!  Request   0x83  1..3 bytes of a symbol  3 slots  4..8 bytes under way          8
 //!  Offered   0x82  1..9 bytes  9..41 BLAKE3 hash                                  then the name
 //!  Push      0     1..5 number  5 slot  6 slots  7 sources  8..12 block  12..16 start  16..24 weight
 //!  Theta     1     1..5 number  5..13 weight
 //!  Pause     2     1..5 number
 //!  Stop      3     1..5 number
 //!  Accepted  4     1..5 number  5 slot
+//!  Ask       5     1 level  2..10 index                                           10
+//!  Page      6     1 level  2..10 index                                           then 1 to 4 values of 32 bytes
 //! ```
 //!
 //! Numbers are in network byte order, weights IEEE 754. The request is a connection's opening, the offer its answer, the
-//! others are notices: orders to a source, and that it has accepted one.
+//! others are notices: orders to a source, that it has accepted one, what a receiver asks of a file's hash tree, and what a
+//! source answers, one page for each time that it is asked.
 
 use std::sync::Arc;
 
 use pliant_proto::congestion::weighted_fair::WeightedFairConfig;
 use pliant_proto::transport::push::weights::LOW_WEIGHT;
-use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, Order, PushConfig, ToController, ToSource};
+use pliant_proto::transport::push::{MAX_BLOCK_SYMBOLS, Order, Partition, PushConfig, ToController, ToSource};
 
+use super::hash_tree::{BLOCK_BYTES, PAGE_VALUES, PageNumber};
 use crate::flow::{FlowError, FlowSettings, Path};
 
-/// Blocks of a file that is offered or fetched have at most so many bytes.
-const MAX_BLOCK_BYTES: u64 = 4 << 20;
-
-const REQUEST: u8 = 0x81;
+const REQUEST: u8 = 0x83;
 const OFFERED: u8 = 0x82;
 const PUSH: u8 = 0;
 const THETA: u8 = 1;
 const PAUSE: u8 = 2;
 const STOP: u8 = 3;
 const ACCEPTED: u8 = 4;
+const ASK: u8 = 5;
+const PAGE: u8 = 6;
 
-const REQUEST_BYTES: usize = 12;
+const REQUEST_BYTES: usize = 8;
+const PAGE_HEADER_BYTES: usize = 10;
 const NAME_AT: usize = 41;
 const MAX_NAME_BYTES: usize = 255;
 const MAX_BYTES: u64 = 1 << 56;
@@ -59,8 +62,6 @@ fn weight(bytes: &[u8], at: usize) -> Option<f64> {
 pub struct Request {
     /// Bytes of a symbol.
     pub symbol: u16,
-    /// Source symbols of a full block.
-    pub block_symbols: u32,
     /// Slots: most sources that send at once.
     pub slots: u8,
     /// Most bytes that this source may have under way.
@@ -70,12 +71,12 @@ pub struct Request {
 impl Request {
     /// Both sides' machines as it wants them. Decoding costs more than sending, so any source may send a missing source
     /// symbol.
-    pub(super) fn config(&self, flow: &FlowSettings, path: Path) -> Result<Arc<PushConfig>, FlowError> {
-        let Self { symbol, block_symbols, slots, window } = *self;
+    pub(super) fn config(self, flow: &FlowSettings, path: Path) -> Result<Arc<PushConfig>, FlowError> {
+        let Self { symbol, slots, window } = self;
         let config = PushConfig {
             data_class: FlowSettings::class(flow.classes.data),
             ack_class: FlowSettings::class(flow.classes.control),
-            block_symbols,
+            block_symbols: self.block_symbols(),
             slots,
             window: WeightedFairConfig { weight: flow.contract.weight, ..WeightedFairConfig::default() },
             rto: flow.rto(),
@@ -87,11 +88,20 @@ impl Request {
         Ok(Arc::new(config))
     }
 
+    /// Source symbols of a full block: the last one is filled up with zeros.
+    pub fn block_symbols(self) -> u32 {
+        BLOCK_BYTES.div_ceil(self.symbol.into())
+    }
+
+    /// How a file of so many bytes is cut: in blocks of 2 MiB. `None` if it is empty or has more blocks than 32 bits count.
+    pub fn partition(self, bytes: u64) -> Option<Partition> {
+        Partition::in_blocks_of(bytes, self.symbol, BLOCK_BYTES)
+    }
+
     /// As bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let Self { symbol, block_symbols, slots, window } = self;
-        let (symbol, block_symbols) = (symbol.to_be_bytes(), block_symbols.to_be_bytes());
-        [&[REQUEST][..], &symbol, &block_symbols, &[*slots], &window.to_be_bytes()].concat()
+    pub fn encode(self) -> Vec<u8> {
+        let Self { symbol, slots, window } = self;
+        [&[REQUEST][..], &symbol.to_be_bytes(), &[slots], &window.to_be_bytes()].concat()
     }
 
     /// From bytes.
@@ -99,11 +109,9 @@ impl Request {
         if bytes.len() != REQUEST_BYTES || bytes[0] != REQUEST {
             return Err("it offers a file and takes none: it is for `pliant fetch`");
         }
-        let (symbol, block_symbols, slots) = (u16::from_be_bytes(array(bytes, 1)), number(bytes, 3), bytes[7]);
-        let request = Self { symbol, block_symbols, slots, window: number(bytes, 8) };
-        let possible =
-            symbol > 0 && (1..=MAX_BLOCK_SYMBOLS).contains(&block_symbols) && (1..=MAX_SLOTS).contains(&slots);
-        if !possible || u64::from(symbol) * u64::from(block_symbols) > MAX_BLOCK_BYTES {
+        let request = Self { symbol: u16::from_be_bytes(array(bytes, 1)), slots: bytes[3], window: number(bytes, 4) };
+        let slots = (1..=MAX_SLOTS).contains(&request.slots);
+        if request.symbol == 0 || request.block_symbols() > MAX_BLOCK_SYMBOLS || !slots {
             return Err("it was asked for blocks that cannot be");
         }
         Ok(request)
@@ -213,6 +221,40 @@ impl PushNotice {
     }
 }
 
+/// What is said of a file's hash tree, as a notice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HashNotice {
+    /// To a source: say this page.
+    Ask(PageNumber),
+    /// From a source: the page's chaining values, of up to four neighbours.
+    Page(PageNumber, Vec<[u8; blake3::OUT_LEN]>),
+}
+
+impl HashNotice {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let (kind, page, values) = match self {
+            Self::Ask(page) => (ASK, page, &[][..]),
+            Self::Page(page, values) => (PAGE, page, &values[..]),
+        };
+        [&[kind, page.level][..], &page.index.to_be_bytes(), values.as_flattened()].concat()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (fixed, rest) = bytes.split_at_checked(PAGE_HEADER_BYTES)?;
+        let page = PageNumber { level: fixed[1], index: u64::from_be_bytes(array(fixed, 2)) };
+        let (values, cut) = rest.as_chunks();
+        match fixed[0] {
+            ASK if rest.is_empty() => Some(Self::Ask(page)),
+            PAGE if cut.is_empty() && (1..=PAGE_VALUES).contains(&values.len()) => {
+                Some(Self::Page(page, values.to_vec()))
+            }
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,21 +281,34 @@ mod tests {
                 prop_assert_eq!(order.encode(), noise);
             }
         }
+
+        /// The same of pages; all fit a notice, and none is an order.
+        #[test]
+        fn pages_round_trip(level in any::<u8>(), index in any::<u64>(), values in prop::collection::vec(any::<[u8; 32]>(), 1..5)) {
+            let page = PageNumber { level, index };
+            for notice in [HashNotice::Ask(page), HashNotice::Page(page, values)] {
+                let bytes = notice.encode();
+                prop_assert!(bytes.len() <= crate::connection::MAX_NOTICE_BYTES);
+                prop_assert_eq!(HashNotice::decode(&bytes), Some(notice));
+                prop_assert_eq!(PushNotice::decode(&bytes), None);
+                prop_assert_eq!(HashNotice::decode(&bytes[..bytes.len() - 1]), None);
+                prop_assert_eq!(HashNotice::decode(&[&bytes[..], &[0]].concat()), None);
+            }
+        }
     }
 
     /// Requests and offers round trip; blocks that would fill a source's memory, slots that nobody has, and weights that
     /// are no weights are refused.
     #[test]
     fn nonsense_is_refused() {
-        let request = Request { symbol: 1000, block_symbols: 1024, slots: 3, window: 100_000 };
+        let request = Request { symbol: 1000, slots: 3, window: 100_000 };
         assert_eq!(Request::decode(&request.encode()), Ok(request));
         let offered = Offered { bytes: 7, hash: blake3::hash(b"content"), name: "model.bin".into() };
         assert_eq!(Offered::decode(&offered.encode()), Some(offered.clone()));
         for broken in [
             Request { symbol: 0, ..request },
-            Request { block_symbols: 0, ..request },
-            Request { block_symbols: 56_404, ..request },
-            Request { block_symbols: 56_403, ..request },
+            // 2 MiB would be more symbols than a block may have.
+            Request { symbol: 37, ..request },
             Request { slots: 33, ..request },
             Request { slots: 0, ..request },
         ] {

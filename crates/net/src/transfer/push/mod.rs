@@ -5,18 +5,25 @@
 //! [asks](Request); each answers what it [offers](Offered); the controller's orders travel as notices of the connection,
 //! which may be lost, for the machines say again what was not accepted.
 //!
+//! Sources may be wrong or lie. They [agree](agreement) on a content, or the user names it by its hash; each block is
+//! verified by the content's [hash tree](hash_tree); and a block that is not right shows who has sent [false
+//! symbols](coding::Dispute).
+//!
 //! A receiver holds as many blocks as the machine has open, of each at most as many symbols as it has source symbols and
-//! a few more, and one block that is being decoded. A source holds the intermediate symbols of few blocks, for all its
+//! a few more, and one block that is being decoded; of a block in dispute at most six times as many. A source holds the intermediate symbols of few blocks, for all its
 //! receivers together.
 
 mod agreement;
 mod checkpoint;
 mod coding;
 mod fetch;
+mod hash_tree;
+mod inquiry;
 mod message;
 mod object;
 mod offer;
 
 pub use fetch::{Fetched, FromSource, fetch};
-pub use message::{Offered, PushNotice, Request};
+pub use hash_tree::PageNumber;
+pub use message::{HashNotice, Offered, PushNotice, Request};
 pub use offer::{Offer, Served};

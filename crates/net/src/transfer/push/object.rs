@@ -1,12 +1,13 @@
 //! A file as it comes in from many sources.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use blake3::hazmat::ChainingValue;
 use pliant_proto::transport::Event;
 use pliant_proto::transport::any::AnyRequest;
 use pliant_proto::transport::push::{
@@ -14,37 +15,41 @@ use pliant_proto::transport::push::{
 };
 
 use super::checkpoint::Checkpoint;
-use super::coding::Block;
-use super::message::{Offered, PushNotice};
+use super::coding::{Block, Dispute, Resolution};
+use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, value_of};
+use super::message::{HashNotice, Offered, PushNotice};
 use crate::clock::Clock;
 use crate::driver::{Application, PayloadLocation};
 use crate::transfer::announcement::{Announcement, Kind};
 use crate::transfer::error::{TransferError, copy};
-use crate::transfer::hash::check_hash;
 use crate::transfer::missing::committed_whole;
-use crate::transfer::output::{Output, OutputError, Target, path_in};
+use crate::transfer::output::{Output, OutputError, Target, path_in, require_free};
 
 /// Where a file goes that is fetched.
 pub(super) enum Sink {
-    /// What is kept of it if it is cut off.
-    Resumable(Checkpoint),
+    /// What is kept of it if it is cut off, and whether it takes the place of a file that is there.
+    Resumable(Checkpoint, bool),
     /// Nowhere, or into a temporary file while another fetch keeps its blocks.
     Once(Output),
 }
 
 /// A file for what is offered.
-pub(super) fn open_sink(target: &Target, offered: &Offered) -> Result<Sink, TransferError> {
+pub(super) fn open_sink(target: &Target, offered: &Offered, overwrite: bool) -> Result<Sink, TransferError> {
     let (name, size) = (offered.name.clone(), Some(offered.bytes));
     let (kind, message_bytes) = (Kind::File, None);
     let file = Announcement { kind, name, size, partial: false, hashed: false, min_delivery: 1.0, message_bytes };
     let opened = || {
         if let Some(path) = path_in(target, &file)? {
+            let replaces = target.replaces(overwrite);
+            if !replaces {
+                require_free(&path)?;
+            }
             let kept = Checkpoint::open(&path, &offered.hash).map_err(|error| OutputError::File(path, error))?;
             if let Some(kept) = kept {
-                return Ok(Sink::Resumable(kept));
+                return Ok(Sink::Resumable(kept, replaces));
             }
         }
-        Output::open(target, &file, true).map(Sink::Once)
+        Output::open(target, &file, overwrite).map(Sink::Once)
     };
     opened().map_err(|error| match error {
         OutputError::Name => {
@@ -57,79 +62,112 @@ pub(super) fn open_sink(target: &Target, offered: &Offered) -> Result<Sink, Tran
 }
 
 impl Sink {
+    /// The values of the blocks that are there of a file of `size` bytes.
+    pub(super) fn values(&mut self, size: u64) -> Result<Vec<ChainingValue>, TransferError> {
+        self.of_kept(Vec::new(), |kept| kept.values(size))
+    }
+
+    /// Goes on behind the first `bytes`.
+    pub(super) fn resume(&mut self, bytes: u64) -> Result<(), TransferError> {
+        self.of_kept((), |kept| kept.resume(bytes))
+    }
+
+    fn of_kept<T>(
+        &mut self,
+        otherwise: T,
+        act: impl FnOnce(&mut Checkpoint) -> io::Result<T>,
+    ) -> Result<T, TransferError> {
+        match self {
+            Self::Resumable(kept, _) => {
+                act(kept).map_err(|error| TransferError::File { path: kept.path().to_owned(), error })
+            }
+            Self::Once(_) => Ok(otherwise),
+        }
+    }
+
     /// Puts it into its place.
     pub(super) fn commit(self) -> Result<Option<PathBuf>, TransferError> {
-        let committed = match self {
-            Self::Resumable(kept) => kept.commit().map(Some),
-            Self::Once(output) => output.commit(),
+        let (replaces, committed) = match self {
+            Self::Resumable(kept, replaces) => (replaces, kept.commit(replaces).map(Some)),
+            Self::Once(output) => (output.replaces(), output.commit()),
         };
-        committed.and_then(committed_whole).map_err(|(path, error)| TransferError::File { path, error })
+        let committed = if replaces { committed.and_then(committed_whole) } else { committed };
+        committed.map_err(|(path, error)| TransferError::File { path, error })
     }
 }
 
-/// A block that is not written yet.
-struct Open {
-    block: Block,
-    decoded: bool,
+/// How far a block is that is not written yet.
+enum Open {
+    /// Symbols come.
+    Coming(Block),
+    /// It is decoded, and the hash is not known that it must have. Without bytes of its own the source symbols are it.
+    Unverified(Block, Option<Vec<u8>>),
+    /// Some of its symbols are false.
+    Disputed(Dispute),
+    /// It is verified, and blocks before it are not.
+    Done(Vec<u8>),
 }
 
 /// The bytes behind a receiver of one file. It has the same blocks open as the machine.
 pub(super) struct Object {
     pub(super) offered: Offered,
     pub(super) receiver: SharedReceiver,
+    pub(super) hashes: VerifiedHashes,
     symbol: u16,
     partition: Partition,
     /// Number of the first block that is not written.
     first: u32,
     open: VecDeque<Open>,
+    /// Memory of a block that was written.
+    spare: Vec<u8>,
     sink: Sink,
-    hasher: blake3::Hasher,
     written: u64,
     /// Bytes that were there from a fetch before.
     pub(super) kept: u64,
     clock: Clock,
     /// What is said to the controller.
     pub(super) mail: Vec<ToController>,
+    /// Sources that have sent false symbols; nothing that they send counts any more.
+    liars: BTreeSet<u16>,
+    /// Those of them that the connections' owner has not been told of.
+    pub(super) new_liars: Vec<u16>,
     /// What made it fail.
     pub(super) problem: Option<TransferError>,
 }
 
 impl Object {
-    /// A file as `config` cuts it, from what is there of it on.
+    /// A file as `config` and `partition` cut it, of which the first `had` blocks are in `sink`.
     pub(super) fn begin(
         offered: Offered,
         config: Arc<PushConfig>,
         partition: Partition,
-        mut sink: Sink,
+        sink: Sink,
+        (hashes, had): (VerifiedHashes, u32),
         clock: Clock,
-    ) -> Result<Self, TransferError> {
+    ) -> Self {
+        let kept = (u64::from(had) * u64::from(BLOCK_BYTES)).min(offered.bytes);
         let symbol = config.symbol;
-        let block_bytes = u64::from(config.block_symbols) * u64::from(symbol);
-        let (kept, hasher) = match &mut sink {
-            Sink::Resumable(kept) => kept
-                .resume(block_bytes, offered.bytes)
-                .map_err(|error| TransferError::File { path: kept.path().to_owned(), error })?,
-            Sink::Once(_) => (0, blake3::Hasher::new()),
-        };
-        let first = kept.div_ceil(block_bytes) as u32;
-        let receiver = PushReceiver::beside_decoder(config, partition, first, clock.now()).into_shared();
+        let receiver = PushReceiver::beside_decoder(config, partition, had, clock.now()).into_shared();
         let mut object = Self {
             offered,
             receiver,
+            hashes,
             symbol,
             partition,
-            first,
+            first: had,
             open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
+            spare: Vec::new(),
             sink,
-            hasher,
             written: kept,
             kept,
             clock,
             mail: Vec::new(),
+            liars: BTreeSet::new(),
+            new_liars: Vec::new(),
             problem: None,
         };
         object.open_blocks();
-        Ok(object)
+        object
     }
 
     fn open_blocks(&mut self) {
@@ -138,7 +176,8 @@ impl Object {
             if symbols == 0 {
                 return;
             }
-            self.open.push_back(Open { block: Block::new(self.symbol, symbols), decoded: false });
+            let buffer = std::mem::take(&mut self.spare);
+            self.open.push_back(Open::Coming(Block::new(self.symbol, symbols, buffer)));
         }
     }
 
@@ -148,46 +187,178 @@ impl Object {
         self.offered.bytes.saturating_sub(missing)
     }
 
-    fn open_block(&mut self, block: u32) -> Option<&mut Open> {
-        let index = block.checked_sub(self.first)? as usize;
-        self.open.get_mut(index).filter(|open| !open.decoded)
+    /// Number of the first block that is not written.
+    pub(super) fn first_missing(&self) -> u64 {
+        self.first.into()
     }
 
-    fn keep(&mut self, block: u32, symbol: u32, payload: &[u8]) -> io::Result<()> {
+    fn index_of(&self, block: u32) -> Option<usize> {
+        let index = block.checked_sub(self.first)? as usize;
+        (index < self.open.len()).then_some(index)
+    }
+
+    /// Bytes of a block.
+    fn length_of(&self, block: u32) -> usize {
+        let start = u64::from(block) * u64::from(BLOCK_BYTES);
+        (self.offered.bytes - start).min(BLOCK_BYTES.into()) as usize
+    }
+
+    fn keep(&mut self, source: u16, block: u32, symbol: u32, payload: &[u8]) -> io::Result<()> {
         if payload.len() != usize::from(self.symbol) {
             return Err(io::Error::other("its symbols have another length than was asked for"));
         }
         // What comes late is of a block that is done.
-        let Some(open) = self.open_block(block) else { return Ok(()) };
-        if open.block.keep(symbol, payload) { Ok(()) } else { Err(io::Error::other("its symbols decode to nothing")) }
+        let Some(index) = self.index_of(block).filter(|_| !self.liars.contains(&source)) else { return Ok(()) };
+        match &mut self.open[index] {
+            Open::Coming(coming) => {
+                if !coming.keep(source, symbol, payload) {
+                    self.dispute(index);
+                    self.resolve(index)?;
+                }
+            }
+            Open::Disputed(dispute) => {
+                dispute.keep(source, symbol, payload);
+                self.resolve(index)?;
+            }
+            Open::Unverified(..) | Open::Done(_) => {}
+        }
+        Ok(())
     }
 
+    /// The machine finds a block worth an attempt.
     fn decode(&mut self, block: u32) -> io::Result<()> {
-        let Some(open) = self.open_block(block) else { return Ok(()) };
-        if !open.block.decode() {
-            return Ok(());
+        let Some(index) = self.index_of(block) else { return Ok(()) };
+        match &self.open[index] {
+            Open::Coming(coming) if coming.count() < coming.needed() => {
+                // Symbols were taken out that the machine has counted.
+                let missing = (coming.needed() - coming.count()) as u32;
+                self.receiver.borrow_mut().handle_missing(block, missing);
+                Ok(())
+            }
+            Open::Coming(coming) => {
+                let decoded = if coming.is_whole() { None } else { coming.decode() };
+                if decoded.is_none() && !coming.is_whole() {
+                    return Ok(());
+                }
+                let placeholder = Open::Done(Vec::new());
+                if let Open::Coming(coming) = std::mem::replace(&mut self.open[index], placeholder) {
+                    self.open[index] = Open::Unverified(coming, decoded);
+                }
+                self.verify(index)
+            }
+            Open::Disputed(_) => {
+                self.order_more(index);
+                Ok(())
+            }
+            Open::Unverified(..) | Open::Done(_) => Ok(()),
         }
-        open.decoded = true;
-        self.receiver.borrow_mut().handle_decoded(self.clock.now(), block);
-        while self.open.front().is_some_and(|open| open.decoded) {
-            let done = self.open.pop_front().expect("there is a first");
+    }
+
+    /// Holds a block that is decoded against the hash that it must have, once that is known.
+    fn verify(&mut self, index: usize) -> io::Result<()> {
+        let block = self.first + index as u32;
+        let Some(value) = self.hashes.value(block.into()) else { return Ok(()) };
+        let Open::Unverified(symbols, decoded) = &self.open[index] else { return Ok(()) };
+        let content = decoded.as_deref().unwrap_or(symbols.content());
+        if value_of(self.hashes.blocks(), block.into(), &content[..self.length_of(block)]) != value {
+            self.dispute(index);
+            return self.resolve(index);
+        }
+        let placeholder = Open::Done(Vec::new());
+        if let Open::Unverified(symbols, decoded) = std::mem::replace(&mut self.open[index], placeholder) {
+            self.finish(index, decoded.unwrap_or_else(|| symbols.into_content()))?;
+        }
+        Ok(())
+    }
+
+    /// Hashes have come: blocks may have waited for them.
+    pub(super) fn verify_waiting(&mut self) -> io::Result<()> {
+        let first = self.first;
+        for block in first..first + OPEN_BLOCKS {
+            if let Some(index) = self.index_of(block) {
+                self.verify(index)?;
+                self.resolve(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Some of a block's symbols are false: more of it is ordered until it shows which.
+    fn dispute(&mut self, index: usize) {
+        let placeholder = Open::Done(Vec::new());
+        self.open[index] = match std::mem::replace(&mut self.open[index], placeholder) {
+            Open::Coming(symbols) | Open::Unverified(symbols, _) => Open::Disputed(symbols.dispute()),
+            other => other,
+        };
+        self.order_more(index);
+    }
+
+    /// Orders as many symbols once more as a block has.
+    fn order_more(&mut self, index: usize) {
+        let block = self.first + index as u32;
+        self.receiver.borrow_mut().handle_missing(block, self.partition.symbols_of(block));
+    }
+
+    /// Tries whether a disputed block shows who lies.
+    fn resolve(&mut self, index: usize) -> io::Result<()> {
+        let block = self.first + index as u32;
+        let Some(value) = self.hashes.value(block.into()) else { return Ok(()) };
+        let (blocks, length) = (self.hashes.blocks(), self.length_of(block));
+        let is_right = |content: &[u8]| value_of(blocks, block.into(), content) == value;
+        let Open::Disputed(dispute) = &mut self.open[index] else { return Ok(()) };
+        match dispute.resolve(length, is_right) {
+            Resolution::Open => Ok(()),
+            Resolution::Liar(liar) => {
+                self.leave_out(liar);
+                self.resolve(index)
+            }
+            Resolution::Block(content, liars) => {
+                for liar in liars {
+                    self.leave_out(liar);
+                }
+                self.finish(index, content)
+            }
+        }
+    }
+
+    /// Forgets all that a source has sent, and counts nothing more of it.
+    fn leave_out(&mut self, liar: u16) {
+        if self.liars.insert(liar) {
+            self.new_liars.push(liar);
+        }
+        for open in &mut self.open {
+            match open {
+                Open::Coming(block) => block.forget(liar),
+                Open::Disputed(dispute) => dispute.forget(liar),
+                // What is decoded is judged as a whole.
+                Open::Unverified(..) | Open::Done(_) => {}
+            }
+        }
+        // Whether that leaves too little, the machine asks with the next symbol.
+    }
+
+    /// A block is verified; writes those of which all before are.
+    fn finish(&mut self, index: usize, content: Vec<u8>) -> io::Result<()> {
+        self.open[index] = Open::Done(content);
+        self.receiver.borrow_mut().handle_decoded(self.clock.now(), self.first + index as u32);
+        while let Some(Open::Done(content)) = self.open.front_mut() {
+            let content = std::mem::take(content);
+            self.open.pop_front();
+            let bytes = self.length_of(self.first);
             self.first += 1;
-            self.write(done.block.content())?;
+            self.write(&content[..bytes])?;
+            self.spare = content;
         }
         self.open_blocks();
         Ok(())
     }
 
-    /// Writes the next block, without what fills its last symbol.
-    fn write(&mut self, block: &[u8]) -> io::Result<()> {
-        let bytes = (self.offered.bytes - self.written).min(block.len() as u64);
-        let content = &block[..bytes as usize];
-        self.hasher.update(content);
-        self.written += bytes;
+    fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        self.written += content.len() as u64;
         let (written, path) = match &mut self.sink {
             Sink::Once(Output::Discarded) => return Ok(()),
             Sink::Once(Output::Temporary { file, path, .. }) => (file.write_all(content), &**path),
-            Sink::Resumable(kept) => (kept.write(content, &self.hasher), kept.path()),
+            Sink::Resumable(kept, _) => (kept.write(content), kept.path()),
         };
         written.inspect_err(|error| {
             self.problem = Some(TransferError::File { path: path.to_owned(), error: copy(error) });
@@ -199,14 +370,9 @@ impl Object {
         self.first == self.partition.blocks()
     }
 
-    /// Puts it into its place, if it is what was offered.
+    /// Puts it into its place.
     pub(super) fn commit(self) -> Result<Option<PathBuf>, TransferError> {
-        if let Err(error) = check_hash(&self.offered.name, self.hasher.finalize(), self.offered.hash) {
-            if let Sink::Resumable(kept) = self.sink {
-                kept.discard();
-            }
-            return Err(error);
-        }
+        assert_eq!(self.written, self.offered.bytes, "every block is written once");
         self.sink.commit()
     }
 }
@@ -214,10 +380,19 @@ impl Object {
 /// A file that the connections to all its sources share.
 pub(super) type SharedObject = Rc<RefCell<Object>>;
 
+/// Pages of the hash tree as they come, with the sources that sent them.
+pub(super) type Pages = Rc<RefCell<Vec<(usize, PageNumber, Vec<ChainingValue>)>>>;
+
+/// Pages that wait for one iteration at most; what comes beyond is asked for again.
+const MAX_PAGES: usize = 256;
+
 /// What is at the end of one connection.
 pub(super) struct FetchApplication {
+    /// The source's number.
+    pub(super) source: u16,
     /// What is fetched, once that is known.
     pub(super) object: Option<SharedObject>,
+    pub(super) pages: Pages,
 }
 
 impl Application for FetchApplication {
@@ -228,7 +403,7 @@ impl Application for FetchApplication {
     fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
         match (location, &self.object) {
             (PayloadLocation::Symbol { block, symbol }, Some(object)) => {
-                object.borrow_mut().keep(block, symbol, payload)
+                object.borrow_mut().keep(self.source, block, symbol, payload)
             }
             _ => Ok(()),
         }
@@ -248,6 +423,12 @@ impl Application for FetchApplication {
     }
 
     fn notice(&mut self, content: &[u8]) {
+        if let Some(HashNotice::Page(page, values)) = HashNotice::decode(content) {
+            let mut pages = self.pages.borrow_mut();
+            if pages.len() < MAX_PAGES {
+                pages.push((self.source.into(), page, values));
+            }
+        }
         if let (Some(PushNotice::Accepted { slot, number }), Some(object)) = (PushNotice::decode(content), &self.object)
         {
             object.borrow_mut().mail.push(ToController::Accepted { slot, number });

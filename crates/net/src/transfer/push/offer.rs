@@ -17,7 +17,8 @@ use pliant_proto::transport::push::{Partition, PushRequest, PushSource, ToSource
 use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
 
 use super::coding::Encoder;
-use super::message::{Offered, PushNotice, Request};
+use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber};
+use super::message::{HashNotice, Offered, PushNotice, Request};
 use crate::clock::Clock;
 use crate::connection::{Closed, ConnectionId, Event};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
@@ -32,6 +33,8 @@ use crate::transfer::source::{self, Source};
 const ENCODERS: usize = 16;
 /// Orders that wait for the next iteration; what is lost beyond is ordered again.
 const MAX_ORDERS: usize = 16;
+/// Pages of the hash tree that are answered in one iteration; what is lost beyond is asked for again.
+const MAX_ASKED_PAGES: usize = 64;
 
 /// Who fetched what is offered.
 #[derive(Clone, Debug)]
@@ -46,49 +49,51 @@ pub struct Served {
     pub statistics: Statistics,
 }
 
-/// A file, open, and its coding.
+/// A file, open, its hash tree and its coding.
 struct OfferedFile {
     file: File,
     path: PathBuf,
     offered: Offered,
-    encoders: VecDeque<((Request, u32), Encoder)>,
+    tree: HashTree,
+    /// Of symbols of so many bytes, for these blocks.
+    encoders: VecDeque<((u16, u32), Encoder)>,
 }
 
 impl OfferedFile {
     fn open(path: &Path) -> Result<Self, TransferError> {
         let source = Source::open(path)?;
         let fail = |error| TransferError::File { path: path.into(), error };
-        let source::Content::File { mut file, bytes, .. } = source.content else { unreachable!("paths are files") };
+        let source::Content::File { mut file, .. } = source.content else { unreachable!("paths are files") };
         if source.kind != Kind::File {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "only a file can be offered: pack it first")));
         }
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(&mut file).map_err(fail)?;
-        let offered = Offered { bytes, hash: hasher.finalize(), name: source.name };
-        Ok(Self { file, path: path.into(), offered, encoders: VecDeque::with_capacity(ENCODERS) })
+        let tree = HashTree::read(&mut file).map_err(fail)?;
+        let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name: source.name };
+        Ok(Self { file, path: path.into(), offered, tree, encoders: VecDeque::with_capacity(ENCODERS) })
     }
 
-    /// Reads the file from `offset` on; what lies beyond its end is zero.
-    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let there = self.offered.bytes.saturating_sub(offset).min(into.len() as u64) as usize;
+    /// Reads a block from its byte `offset` on; what lies beyond its end is zero.
+    fn read(&self, block: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let start = u64::from(block) * u64::from(BLOCK_BYTES);
+        let (offset, end) = (start + offset, self.offered.bytes.min(start + u64::from(BLOCK_BYTES)));
+        let there = end.saturating_sub(offset).min(into.len() as u64) as usize;
         into[there..].fill(0);
         self.file.read_exact_at(&mut into[..there], offset)
     }
 
     fn read_symbol(&mut self, ask: &Requested, block: u32, symbol: u32, into: &mut [u8]) -> io::Result<()> {
-        let Request { symbol: bytes, block_symbols, .. } = ask.request;
-        let start = u64::from(block) * u64::from(block_symbols) * u64::from(bytes);
+        let bytes = ask.request.symbol;
         let symbols = ask.partition.symbols_of(block);
         if symbol < symbols {
-            return self.read(start + u64::from(symbol) * u64::from(bytes), into);
+            return self.read(block, u64::from(symbol) * u64::from(bytes), into);
         }
-        let key = (ask.request, block);
+        let key = (bytes, block);
         if let Some(at) = self.encoders.iter().position(|(known, _)| *known == key) {
             self.encoders[at].1.write(symbol, into);
             return Ok(());
         }
         let mut content = vec![0; symbols as usize * usize::from(bytes)];
-        self.read(start, &mut content)?;
+        self.read(block, 0, &mut content)?;
         let encoder = Encoder::new(bytes, &content);
         encoder.write(symbol, into);
         if self.encoders.len() == ENCODERS {
@@ -112,6 +117,8 @@ struct OfferApplication {
     asked: Requested,
     orders: VecDeque<ToSource>,
     accepted: VecDeque<PushNotice>,
+    /// Pages of the hash tree that it was asked for: each is answered once.
+    asked_pages: VecDeque<PageNumber>,
     opened_at: Instant,
 }
 
@@ -137,6 +144,11 @@ impl Application for OfferApplication {
             && self.orders.len() < MAX_ORDERS
         {
             self.orders.push_back(order);
+        }
+        if let Some(HashNotice::Ask(page)) = HashNotice::decode(content)
+            && self.asked_pages.len() < MAX_ASKED_PAGES
+        {
+            self.asked_pages.push_back(page);
         }
     }
 }
@@ -200,11 +212,17 @@ impl Offer {
                 }
                 let Some(outgoing) = self.driver.application(connection) else { continue };
                 let (orders, accepted) = (std::mem::take(&mut outgoing.orders), std::mem::take(&mut outgoing.accepted));
+                let (pages, held) = (std::mem::take(&mut outgoing.asked_pages), outgoing.held.clone());
                 for order in orders {
                     self.driver.command(connection, Command::Answer(order.into()));
                 }
                 for notice in accepted {
                     self.driver.notify(connection, &notice.encode());
+                }
+                for page in pages {
+                    if let Some(values) = held.borrow().tree.page(page) {
+                        self.driver.notify(connection, &HashNotice::Page(page, values.to_vec()).encode());
+                    }
                 }
             }
             if stop {
@@ -263,9 +281,8 @@ impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
     fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Session<AnyTransport, OfferApplication>> {
         let Event::Accepted { from, opening } = event else { return None };
         let request = self.judge(from, &opening).ok()?;
-        let Request { symbol, block_symbols, .. } = request;
         // Of an empty file nobody orders a symbol. Its receiver waits for other sources' answers, then closes.
-        let partition = Partition::new(self.held.borrow().offered.bytes.max(1), symbol, block_symbols)?;
+        let partition = request.partition(self.held.borrow().offered.bytes.max(1))?;
         let flow = &self.settings.flow;
         let config = request.config(flow, self.settings.path_to(from)).ok()?;
         let outgoing = OfferApplication {
@@ -274,6 +291,7 @@ impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
             asked: Requested { request, partition },
             orders: VecDeque::new(),
             accepted: VecDeque::new(),
+            asked_pages: VecDeque::new(),
             opened_at: self.clock.now(),
         };
         Some(Session::new(outgoing).sending(PushSource::new(config, partition).into(), flow.rate_cap))

@@ -22,6 +22,16 @@ impl Partition {
         countable.then_some(Self { bytes, symbols, block_symbols })
     }
 
+    /// An object of `bytes` bytes in blocks of `block_bytes` bytes, each in symbols of `symbol` bytes, of which the last is
+    /// filled up: blocks begin where something else than symbols wants it. `None` as [`new`](Self::new).
+    pub fn in_blocks_of(bytes: u64, symbol: u16, block_bytes: u32) -> Option<Self> {
+        let (symbol, block_bytes) = (u64::from(symbol), u64::from(block_bytes));
+        let block_symbols = block_bytes.div_ceil(symbol);
+        let symbols = bytes / block_bytes * block_symbols + (bytes % block_bytes).div_ceil(symbol);
+        let countable = u32::try_from(bytes.div_ceil(block_bytes)).is_ok_and(|blocks| blocks > 0);
+        countable.then_some(Self { bytes, symbols, block_symbols: block_symbols as u32 })
+    }
+
     /// Bytes of the object.
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -55,5 +65,16 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|block| partition.symbols_of(block)), [40, 40, 21, 0]);
         assert_eq!(Partition::new(0, 100, 40), None);
         assert_eq!(Partition::new(1 << 50, 1, 1), None, "more blocks than are counted");
+    }
+
+    #[test]
+    fn blocks_begin_where_they_are_wanted() {
+        let partition = Partition::in_blocks_of(10_001, 100, 4096).expect("not empty");
+        assert_eq!((partition.symbols(), partition.blocks()), (41 + 41 + 19, 3));
+        assert_eq!([0, 1, 2, 3].map(|block| partition.symbols_of(block)), [41, 41, 19, 0]);
+        let whole = Partition::in_blocks_of(8192, 100, 4096).expect("not empty");
+        assert_eq!((whole.symbols(), whole.blocks(), whole.symbols_of(1)), (82, 2, 41));
+        assert_eq!(Partition::in_blocks_of(0, 100, 4096), None);
+        assert_eq!(Partition::in_blocks_of(1 << 50, 100, 4096), None, "more blocks than are counted");
     }
 }

@@ -67,6 +67,8 @@ struct OpenBlock {
     received: u32,
     /// Source symbols among them.
     sources: u32,
+    /// Different symbols from which on an attempt to decode is worth it: K, or more where those that came are of no use.
+    wanted: u32,
     decoded: bool,
     /// Bit `i` of all words together: symbol `i` came.
     seen: Vec<u64>,
@@ -80,7 +82,13 @@ impl OpenBlock {
     fn begin(&mut self, symbols: u32) {
         self.seen.clear();
         self.seen.resize(symbols.div_ceil(64) as usize, 0);
-        *self = Self { symbols, claimed: symbols, seen: core::mem::take(&mut self.seen), ..Self::default() };
+        *self = Self {
+            symbols,
+            wanted: symbols,
+            claimed: symbols,
+            seen: core::mem::take(&mut self.seen),
+            ..Self::default()
+        };
     }
 
     /// Notes a symbol; false if it came before.
@@ -121,6 +129,8 @@ struct Peer {
     heard_at: Option<Instant>,
     /// Answer that is due: packet number, what is needed, what is claimed.
     ack: Option<(u32, u32, u32)>,
+    /// The answer is to a symbol of this block, for which an attempt to decode is due: it waits for that.
+    attempted: Option<u32>,
     fin_due: bool,
     /// Bytes of symbols that blocks needed and the application was not told of.
     delivered: u32,
@@ -263,6 +273,7 @@ impl PushReceiver {
         if packet.traffic_class.ecn() == Ecn::Ce {
             source.marks += 1;
         }
+        source.attempted = None;
         let (needed, claim) = self.take(peer, block, symbol);
         self.peers[peer].ack = Some((number, needed, claim));
         if self.is_complete() && matches!(self.phase, Phase::Receiving) {
@@ -296,13 +307,14 @@ impl PushReceiver {
             self.peers[peer].excess += 1;
         }
         let whole = block.sources == block.symbols;
-        if whole || block.received >= block.symbols {
+        if block.received >= block.wanted {
             let decodes = match &mut self.decoding {
                 Decoding::Drawn(stream) => whole || stream.below(FAILURES) > 0,
                 Decoding::Asked { blocks } => {
                     if !blocks.contains(&number) {
                         blocks.push_back(number);
                     }
+                    self.peers[peer].attempted = Some(number);
                     false
                 }
             };
@@ -310,13 +322,11 @@ impl PushReceiver {
                 self.note_decoded(index);
                 return (0, NO_CLAIM);
             }
-            if whole {
-                return (0, NO_CLAIM);
-            }
         }
-        // The paper's estimate: two symbols more than K decode with near certainty.
-        let missing = (block.symbols + 2).saturating_sub(block.received);
-        let claim = if self.config.claims { block.claim() } else { NO_CLAIM };
+        // The paper's estimate: two symbols more than K decode with near certainty. Somewhat is needed until the block is
+        // known to be decoded, even if all of it has come: who hears that nothing is does not send for it again.
+        let missing = (block.wanted + 2).saturating_sub(block.received);
+        let claim = if self.config.claims && !whole { block.claim() } else { NO_CLAIM };
         (missing.div_ceil(self.active).max(1), claim)
     }
 
@@ -329,6 +339,15 @@ impl PushReceiver {
         self.note_decoded(index);
         if self.is_complete() && self.phase == Phase::Receiving {
             self.complete(now);
+        }
+    }
+
+    /// The symbols that came of a block do not make it, for some of them are false: `missing` more are needed, at least
+    /// one. Blocks that are not open are ignored.
+    pub fn handle_missing(&mut self, block: u32, missing: u32) {
+        let index = block.wrapping_sub(self.decoded) as usize;
+        if let Some(block) = self.open.get_mut(index).filter(|block| !block.decoded) {
+            block.wanted = block.received.saturating_add(missing.max(1)).min(MAX_SYMBOL);
         }
     }
 
@@ -427,6 +446,17 @@ impl PushReceiver {
     /// The next packet to source number `peer`.
     #[inline]
     pub fn poll_transmit(&mut self, peer: usize) -> Option<Packet> {
+        if let Some(block) = self.peers[peer].attempted {
+            if matches!(&self.decoding, Decoding::Asked { blocks } if blocks.contains(&block)) {
+                return None;
+            }
+            let index = block.wrapping_sub(self.decoded) as usize;
+            let is_open = self.open.get(index).is_some_and(|open| !open.decoded);
+            if let Some(ack) = self.peers[peer].ack.as_mut().filter(|_| !is_open) {
+                (ack.1, ack.2) = (0, NO_CLAIM);
+            }
+            self.peers[peer].attempted = None;
+        }
         let complete = self.is_complete();
         let source = &mut self.peers[peer];
         let fin = core::mem::take(&mut source.fin_due);

@@ -10,7 +10,7 @@ const ACK_EVERY: [u16; 3] = [1, 8, 64];
 fn by_credits(proactive_ack_every: u16) -> FlexPassConfig {
     let class = crate::packet::TrafficClass::new(0).with_red(true);
     let reactive = Reactive::Burst { bytes: MSS, class, timeout: Span::from_ms(4) };
-    FlexPassConfig { proactive_ack_every, reactive, ..FlexPassConfig::default() }
+    FlexPassConfig { reactive, proactive_ack_every, ..FlexPassConfig::default() }
 }
 
 /// A path that lets one credit pass in each `gap`, as a shaper does that many flows share.

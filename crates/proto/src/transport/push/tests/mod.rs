@@ -384,6 +384,48 @@ fn a_decoder_decides_what_is_decoded() {
     assert_eq!((counts.decoded_blocks, counts.whole_blocks), (1, 1));
 }
 
+/// The acknowledgement of a symbol that may complete a block waits for the decoder's word. Nothing is needed once it is
+/// decoded; as many symbols as are missing if what came is false, though all source symbols did; and one while there is no
+/// word, for a source that is told that nothing is needed sends nothing any more.
+#[test]
+fn an_acknowledgement_waits_for_the_decoder() {
+    #[derive(Clone, Copy)]
+    enum Word {
+        Decoded,
+        Missing(u32),
+        None,
+    }
+    let needed = |word, then: u32| {
+        let config = Arc::new(PushConfig { block_symbols: 3, ..config(1) });
+        let partition = Partition::new(6 * u64::from(SYMBOL), SYMBOL, 3).expect("an object");
+        let receiver = PushReceiver::beside_decoder(config, partition, 0, Instant::ZERO).into_shared();
+        let peer = receiver.borrow_mut().add_peer();
+        let mut port = PushPort::new(receiver.clone(), peer);
+        let mut said = Vec::new();
+        for number in 0..3 + then {
+            let body = Body::Symbol { number, block: 0, symbol: number, len: SYMBOL, flags: DataFlags::NONE };
+            port.handle_packet(at_ms(0), &Packet::new(config_class(), 1040, body), &SackBlocks::EMPTY);
+            if number == 2 {
+                assert_eq!(port.poll_transmit(at_ms(0)), None, "it waits");
+            }
+            while port.poll_event().is_some() {}
+            match word {
+                Word::Decoded if number == 2 => receiver.borrow_mut().handle_decoded(at_ms(0), 0),
+                Word::Missing(missing) if number == 2 => receiver.borrow_mut().handle_missing(0, missing),
+                _ => {}
+            }
+            let Some(Body::SymbolAck { needed, .. }) = port.poll_transmit(at_ms(0)).map(|packet| packet.body()) else {
+                panic!("every symbol is acknowledged")
+            };
+            said.push(needed);
+        }
+        said.split_off(2)
+    };
+    assert_eq!(needed(Word::Decoded, 1), [0, 0]);
+    assert_eq!(needed(Word::None, 1), [2, 1]);
+    assert_eq!(needed(Word::Missing(4), 5), [2, 5, 4, 3, 2, 1]);
+}
+
 fn config_class() -> crate::packet::TrafficClass {
     crate::packet::TrafficClass::new(0).with_ecn(Ecn::Ect0)
 }

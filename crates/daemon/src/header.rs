@@ -1,0 +1,54 @@
+//! What a door says to an exit, and what an exit answers.
+//!
+//! A stream's header is the service, `HOST:PORT`. The first byte that comes back says that the connection to it stands; if
+//! it does not, the stream is reset with the reason.
+
+/// The connection to the service stands.
+pub(crate) const CONNECTED: u8 = 1;
+
+/// Most bytes of a host's name (RFC 1035, section 2.3.4).
+pub(crate) const MAX_HOST_BYTES: usize = 255;
+
+/// A service: a host, by address or name, and a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Service {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Service {
+    /// From `HOST:PORT`, where an IPv6 address stands in brackets.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let host = bare.unwrap_or(host);
+        let plain = !host.is_empty() && host.len() <= MAX_HOST_BYTES && bare.is_some() == host.contains(':');
+        let named = host.chars().all(|c| c.is_ascii_graphic() && !"[]/@".contains(c));
+        (plain && named).then_some(())?;
+        Some(Self { host: host.to_owned(), port: port.parse().ok().filter(|port| *port > 0)? })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_round_trip_and_nonsense_is_none() {
+        for text in ["127.0.0.1:6379", "[2001:db8::7]:80", "db.rack2.example:5432"] {
+            assert_eq!(Service::parse(text).unwrap().text(), text);
+        }
+        for text in ["", "a", "a:", "a:0", "a:65536", ":80", "2001:db8::7:80", "[a]:80", "a b:80", "a\n:80", "[::1:80"]
+        {
+            assert_eq!(Service::parse(text), None, "{text:?}");
+        }
+    }
+}

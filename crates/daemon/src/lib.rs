@@ -1,0 +1,20 @@
+//! The daemon: connections of programs that nobody rewrites, under a contract.
+//!
+//! ```text
+//! program -- TCP --> door --> stream --> bundle (peer, class) --> one UDP socket --> ... --> exit --> TCP --> service
+//! ```
+//!
+//! A daemon runs at both ends. A door takes a program's connection, a stream of a bundle carries it, and the far
+//! daemon's exit opens the connection to the service. All streams of a class to a peer share one contract and one
+//! congestion state. What an exit opens is denied unless its configuration allows it.
+
+mod config;
+mod doors;
+mod exit;
+mod header;
+mod relay;
+mod rules;
+mod run;
+
+pub use config::{Config, ConfigError};
+pub use run::{Daemon, DaemonError};

@@ -1,0 +1,259 @@
+//! Frames in the byte stream of a transport, readable in any order.
+//!
+//! The stream is cut into cells of equal size, whatever the packets are, and no frame crosses from one into the next. A
+//! receiver that has a cell from its beginning on can read it, though cells before it are still missing: a lost packet
+//! holds up the few frames around it, and not those of other streams behind it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::frame::{Parsed, StreamFrame};
+
+/// Bytes of a cell.
+pub(super) const CELL_BYTES: usize = 4096;
+
+/// The bytes that go out, until the peer has them.
+#[derive(Debug, Default)]
+pub(super) struct CellWriter {
+    /// From `released` on.
+    bytes: VecDeque<u8>,
+    released: u64,
+    /// Up to here the transport has asked for them.
+    asked: u64,
+    scratch: Vec<u8>,
+}
+
+impl CellWriter {
+    fn end(&self) -> u64 {
+        self.released + self.bytes.len() as u64
+    }
+
+    /// Bytes that the transport has not asked for yet.
+    pub(super) fn waiting(&self) -> u64 {
+        self.end() - self.asked
+    }
+
+    /// Bytes that are left in the cell which is being filled.
+    pub(super) fn room(&self) -> usize {
+        CELL_BYTES - (self.end() % CELL_BYTES as u64) as usize
+    }
+
+    /// Appends a frame, in a new cell if this one has no room for it.
+    pub(super) fn push(&mut self, frame: &StreamFrame<'_>) {
+        let room = self.room();
+        if frame.len() > room {
+            self.bytes.resize(self.bytes.len() + room, 0);
+        }
+        self.scratch.clear();
+        frame.encode(&mut self.scratch);
+        self.bytes.extend(&self.scratch);
+    }
+
+    /// Copies what goes out from `offset` on.
+    pub(super) fn read(&mut self, offset: u64, into: &mut [u8]) {
+        let start = (offset - self.released) as usize;
+        let (first, second) = self.bytes.as_slices();
+        let of_first = first.get(start..).unwrap_or_default();
+        let count = of_first.len().min(into.len());
+        let (to_first, to_second) = into.split_at_mut(count);
+        to_first.copy_from_slice(&of_first[..count]);
+        let start = (start + count).saturating_sub(first.len());
+        to_second.copy_from_slice(&second[start..start + to_second.len()]);
+        self.asked = self.asked.max(offset + into.len() as u64);
+    }
+
+    /// The peer has everything up to here.
+    pub(super) fn release(&mut self, up_to: u64) {
+        let count = up_to.saturating_sub(self.released).min(self.bytes.len() as u64);
+        self.bytes.drain(..count as usize);
+        self.released += count;
+    }
+}
+
+/// A cell that is not read to its end.
+#[derive(Debug)]
+struct Cell {
+    bytes: Box<[u8; CELL_BYTES]>,
+    /// Parts that have arrived, none touching another: where each begins and ends.
+    parts: BTreeMap<u16, u16>,
+    /// Frames up to here were read.
+    read: u16,
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self { bytes: Box::new([0; CELL_BYTES]), parts: BTreeMap::new(), read: 0 }
+    }
+}
+
+impl Cell {
+    /// Keeps a part that arrived.
+    fn insert(&mut self, at: usize, part: &[u8]) {
+        self.bytes[at..at + part.len()].copy_from_slice(part);
+        let (mut start, mut end) = (at as u16, (at + part.len()) as u16);
+        // Whatever overlaps or touches becomes one part.
+        while let Some((&other, &other_end)) = self.parts.range(..=end).next_back() {
+            if other_end < start {
+                break;
+            }
+            (start, end) = (start.min(other), end.max(other_end));
+            self.parts.remove(&other);
+        }
+        self.parts.insert(start, end);
+    }
+
+    /// Bytes from the beginning on.
+    fn known(&self) -> usize {
+        self.parts.get(&0).copied().unwrap_or(0).into()
+    }
+}
+
+/// Why a peer's bytes cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NotFrames;
+
+/// The bytes that come in, in any order and any number of times.
+#[derive(Debug, Default)]
+pub(super) struct CellReader {
+    /// By their number. Those that were read to the end are not here.
+    cells: BTreeMap<u64, Cell>,
+    /// Cells before this one were read to the end.
+    first: u64,
+    /// Of the cells from `first` on, those that were read to the end.
+    done: BTreeSet<u64>,
+    /// Most bytes ahead of the first cell that is not done.
+    window: u64,
+}
+
+impl CellReader {
+    /// A reader that keeps bytes up to so many ahead of the first that is missing, and a cell more.
+    pub(super) fn new(window: u64) -> Self {
+        Self { window: window + 2 * CELL_BYTES as u64, ..Self::default() }
+    }
+
+    /// Takes bytes of the stream from `offset` on and gives every frame that is complete to `each`, once. Bytes far
+    /// beyond the window are not kept: the transport refuses them as well, and they come again.
+    pub(super) fn receive(
+        &mut self,
+        mut offset: u64,
+        mut bytes: &[u8],
+        each: &mut impl FnMut(StreamFrame<'_>) -> Result<(), NotFrames>,
+    ) -> Result<(), NotFrames> {
+        let size = CELL_BYTES as u64;
+        while !bytes.is_empty() {
+            let (number, at) = (offset / size, (offset % size) as usize);
+            let (part, rest) = bytes.split_at(bytes.len().min(CELL_BYTES - at));
+            bytes = rest;
+            offset += part.len() as u64;
+            let known = number < self.first || self.done.contains(&number);
+            if known || offset > self.first * size + self.window {
+                continue;
+            }
+            let cell = self.cells.entry(number).or_default();
+            cell.insert(at, part);
+            let known = cell.known();
+            let finished = loop {
+                let read = usize::from(cell.read);
+                if read == CELL_BYTES {
+                    break true;
+                }
+                match StreamFrame::parse(&cell.bytes[read..known]).ok_or(NotFrames)? {
+                    Parsed::Frame(frame, length) => {
+                        each(frame)?;
+                        cell.read += length as u16;
+                    }
+                    Parsed::Padding => break true,
+                    Parsed::Incomplete if known == CELL_BYTES => return Err(NotFrames),
+                    Parsed::Incomplete => break false,
+                }
+            };
+            if finished {
+                self.cells.remove(&number);
+                self.done.insert(number);
+                while self.done.remove(&self.first) {
+                    self.first += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frames(writer: &mut CellWriter, sizes: &[usize]) {
+        for (stream, size) in (0..).zip(sizes) {
+            let bytes = vec![stream as u8; *size];
+            writer.push(&StreamFrame::Data { stream, offset: 0, bytes: &bytes });
+        }
+    }
+
+    proptest! {
+        /// However the stream is cut into packets, whichever come late, twice or overlapping: every frame is read once,
+        /// and all are once everything is here.
+        #[test]
+        fn frames_are_read_in_any_order(
+            sizes in prop::collection::vec(0usize..3000, 1..40),
+            cuts in prop::collection::vec((0u64..100_000, 1usize..1500), 0..200),
+        ) {
+            let mut writer = CellWriter::default();
+            frames(&mut writer, &sizes);
+            let end = writer.end();
+            let mut reader = CellReader::new(1 << 20);
+            let mut seen = vec![0; sizes.len()];
+            let mut take = |offset: u64, length: usize| {
+                let offset = offset.min(end);
+                let mut bytes = vec![0; length.min((end - offset) as usize)];
+                writer.read(offset, &mut bytes);
+                reader.receive(offset, &bytes, &mut |frame| {
+                    let StreamFrame::Data { stream, bytes, .. } = frame else { panic!("{frame:?}") };
+                    assert_eq!(bytes, vec![stream as u8; sizes[stream as usize]]);
+                    seen[stream as usize] += 1;
+                    Ok(())
+                })
+            };
+            for (offset, length) in cuts {
+                take(offset, length).unwrap();
+            }
+            for offset in (0..end).step_by(1000).collect::<Vec<_>>().into_iter().rev() {
+                take(offset, 1000).unwrap();
+            }
+            prop_assert!(seen.iter().all(|count| *count == 1), "{seen:?}");
+            prop_assert!(reader.cells.len() <= 1, "the last cell may be open");
+        }
+
+        /// Nonsense is refused or waited for, and never a panic; what is kept is bounded by the window.
+        #[test]
+        fn nonsense_is_bounded(parts in prop::collection::vec((0u64..1 << 30, prop::collection::vec(any::<u8>(), 0..2000)), 0..50)) {
+            let mut reader = CellReader::new(64 << 10);
+            for (offset, bytes) in parts {
+                let _ = reader.receive(offset, &bytes, &mut |_| Ok(()));
+                prop_assert!(reader.cells.len() <= 18);
+            }
+        }
+    }
+
+    /// A frame behind a hole of less than a cell waits for it; one in the next cell does not.
+    #[test]
+    fn a_hole_holds_up_its_cell_alone() {
+        let mut writer = CellWriter::default();
+        frames(&mut writer, &[1000, 1000, 4000, 100]);
+        let mut bytes = vec![0; writer.end() as usize];
+        writer.read(0, &mut bytes);
+        let mut reader = CellReader::new(1 << 20);
+        let mut seen = Vec::new();
+        let mut receive = |from: usize, to: usize| {
+            let mut each = |frame: StreamFrame<'_>| {
+                let StreamFrame::Data { stream, .. } = frame else { panic!("{frame:?}") };
+                seen.push(stream);
+                Ok(())
+            };
+            reader.receive(from as u64, &bytes[from..to], &mut each).unwrap();
+        };
+        receive(500, bytes.len());
+        receive(0, 500);
+        assert_eq!(seen, [2, 3, 0, 1]);
+    }
+}

@@ -1,0 +1,21 @@
+//! Many streams between two hosts that share one contract and one congestion state.
+//!
+//! A bundle is one flow of a transport with a window, both ways. [`Multiplexer`] puts the bytes of many streams into it and
+//! takes them out again. A packet that is lost holds up the streams whose bytes it carries, not the others: frames of
+//! streams lie in cells of the transport's byte stream that are read in any order. A reader that stops holds up its own
+//! stream: every stream has a window.
+
+mod cells;
+mod frame;
+mod multiplexer;
+mod node;
+mod shared;
+mod stream;
+
+pub use frame::{MAX_HEADER_BYTES, StreamId};
+pub use multiplexer::{Multiplexer, MultiplexerConfig, ReadOutcome, StreamEvent, Violation, reset_code};
+pub use node::{BundleClass, BundleNode, BundleReport};
+pub use stream::{AcceptedStream, AcceptedStreams, BundleStream};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,582 @@
+//! The streams of a bundle, as a state machine: bytes of many streams in, frames in cells out, and back.
+//!
+//! Every stream has a window of its own: a reader that stops holds up its own stream only. What waits to be sent is framed
+//! as late as possible, in turn, a frame of each stream that has something.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use thiserror::Error;
+
+use super::cells::{CELL_BYTES, CellReader, CellWriter, NotFrames};
+use super::frame::{DATA_OVERHEAD, MAX_HEADER_BYTES, StreamFrame, StreamId};
+
+/// Bytes that a side may send of a stream before it hears of a window.
+const FIRST_WINDOW: u64 = 64 << 10;
+/// A window grows up to this while its reader keeps up.
+const GREATEST_WINDOW: u64 = 1 << 20;
+/// Bytes of a stream that wait to be framed.
+const SEND_BUFFER: usize = 64 << 10;
+/// Framed bytes that wait for the transport: more could not be overtaken by another stream.
+const UNSENT_BYTES: u64 = 64 << 10;
+/// A smaller rest of a cell is left empty by data.
+const LEAST_ROOM: usize = 64;
+/// Most parts of a stream that are not joined. An honest peer leaves as many as packets that are lost or late at once.
+const MAX_PARTS: usize = 4096;
+/// How many numbers a peer's stream may be ahead of the first that was not seen.
+const NUMBERS_AHEAD: u32 = 1 << 16;
+
+/// What a reset says.
+pub mod reset_code {
+    /// The application has gone, or has reset its end.
+    pub const ABORTED: u8 = 0;
+    /// There are too many streams.
+    pub const TOO_MANY: u8 = 1;
+    /// What the header asks for is not allowed.
+    pub const DENIED: u8 = 2;
+    /// What the header asks for refuses connections.
+    pub const REFUSED: u8 = 3;
+    /// There is no way to what the header asks for.
+    pub const UNREACHABLE: u8 = 4;
+    /// What the header asks for does not answer.
+    pub const TIMED_OUT: u8 = 5;
+}
+
+/// Limits of a multiplexer.
+#[derive(Clone, Copy, Debug)]
+pub struct MultiplexerConfig {
+    /// Whether this side has called.
+    pub calls: bool,
+    /// Most streams that the peer may have open.
+    pub max_streams: usize,
+    /// Most bytes that all streams' windows grow to together.
+    pub window_budget: u64,
+    /// The transport's receive buffer in bytes.
+    pub receive_buffer: u64,
+}
+
+/// Something that happened to a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StreamEvent {
+    /// The peer has opened it.
+    Opened {
+        /// Which.
+        stream: StreamId,
+        /// What the peer's application says of it.
+        header: Vec<u8>,
+    },
+    /// There is something to read, its end included.
+    Readable(StreamId),
+    /// There is room to write again.
+    Writable(StreamId),
+    /// The peer has reset it.
+    Reset {
+        /// Which.
+        stream: StreamId,
+        /// Why: one of [`reset_code`].
+        code: u8,
+    },
+}
+
+/// What reading came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadOutcome {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing is there yet.
+    Nothing,
+    /// The peer has ended the stream, and all of it was read.
+    Ended,
+    /// The stream was reset.
+    Reset(u8),
+}
+
+/// The peer does what it must not: the connection cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Violation {
+    /// Its bytes are no frames.
+    #[error("its bytes are no frames of streams")]
+    Frames,
+    /// It names a stream that cannot be.
+    #[error("it names a stream that cannot be")]
+    Stream,
+    /// It sends more of a stream than its window or beyond its end.
+    #[error("it sends more of a stream than it may")]
+    Window,
+    /// It asks for more answers than it takes.
+    #[error("it asks for more answers than it takes")]
+    Answers,
+}
+
+/// One direction, out.
+#[derive(Debug, Default)]
+struct Outgoing {
+    buffer: VecDeque<u8>,
+    framed: u64,
+    /// The peer takes bytes up to here.
+    limit: u64,
+    finish: bool,
+    end_framed: bool,
+    /// Whether somebody waits for room.
+    blocked: bool,
+    /// In the queue of those that have something to frame.
+    queued: bool,
+}
+
+impl Outgoing {
+    /// Whether there is something to frame now.
+    fn has_something(&self) -> bool {
+        let data = !self.buffer.is_empty() && self.framed < self.limit;
+        data || self.finish && self.buffer.is_empty() && !self.end_framed
+    }
+}
+
+/// One direction, in.
+#[derive(Debug, Default)]
+struct Incoming {
+    /// In order, not read yet.
+    ready: VecDeque<u8>,
+    /// Ahead of what is in order, by offset.
+    ahead: BTreeMap<u64, Vec<u8>>,
+    /// In order up to here.
+    received: u64,
+    read: u64,
+    /// The peer may send up to here.
+    granted: u64,
+    window: u64,
+    size: Option<u64>,
+}
+
+impl Incoming {
+    /// Takes bytes from an offset on; true if there is more to read than before.
+    fn insert(&mut self, offset: u64, bytes: &[u8]) -> Result<bool, Violation> {
+        let end = offset.checked_add(bytes.len() as u64).ok_or(Violation::Window)?;
+        if end > self.granted || self.size.is_some_and(|size| end > size) {
+            return Err(Violation::Window);
+        }
+        if bytes.is_empty() || end <= self.received {
+            return Ok(false);
+        }
+        if offset > self.received {
+            return self.insert_ahead(offset, end, bytes).map(|()| false);
+        }
+        self.ready.extend(&bytes[(self.received - offset) as usize..]);
+        self.received = end;
+        while let Some(entry) = self.ahead.first_entry() {
+            if *entry.key() > self.received {
+                break;
+            }
+            let (offset, bytes) = entry.remove_entry();
+            let skip = ((self.received - offset) as usize).min(bytes.len());
+            self.ready.extend(&bytes[skip..]);
+            self.received += (bytes.len() - skip) as u64;
+        }
+        Ok(true)
+    }
+
+    /// Keeps bytes that come before others that are missing, joined with those right before them. Frames come once, so that
+    /// only a peer that breaks the rules sends a byte twice.
+    fn insert_ahead(&mut self, offset: u64, end: u64, bytes: &[u8]) -> Result<(), Violation> {
+        if self.ahead.range(offset..end).next().is_some() {
+            return Err(Violation::Window);
+        }
+        if let Some((start, before)) = self.ahead.range_mut(..offset).next_back() {
+            let before_end = start + before.len() as u64;
+            if before_end == offset {
+                before.extend(bytes);
+                return Ok(());
+            }
+            if before_end > offset {
+                return Err(Violation::Window);
+            }
+        }
+        if self.ahead.len() >= MAX_PARTS {
+            return Err(Violation::Window);
+        }
+        self.ahead.insert(offset, bytes.to_vec());
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.size == Some(self.received)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    outgoing: Outgoing,
+    incoming: Incoming,
+    /// Opened by this side, or the peer's word of it has come.
+    announced: bool,
+    reset: Option<u8>,
+    /// The application has let it go.
+    dropped: bool,
+}
+
+impl Stream {
+    fn new(announced: bool) -> Self {
+        Self {
+            outgoing: Outgoing { limit: FIRST_WINDOW, ..Outgoing::default() },
+            incoming: Incoming { granted: FIRST_WINDOW, window: FIRST_WINDOW, ..Incoming::default() },
+            announced,
+            ..Self::default()
+        }
+    }
+}
+
+/// What is framed before data.
+#[derive(Debug)]
+enum Control {
+    Open(StreamId, Vec<u8>),
+    Window(StreamId),
+    Reset(StreamId, u8),
+}
+
+/// The streams of a bundle.
+#[derive(Debug)]
+pub struct Multiplexer {
+    config: MultiplexerConfig,
+    streams: BTreeMap<StreamId, Stream>,
+    next_own: StreamId,
+    /// The peer's streams before this one were all seen.
+    peer_first: StreamId,
+    /// Those from there on that were seen.
+    peer_seen: BTreeSet<StreamId>,
+    /// Of the peer's streams, those that are here.
+    peer_streams: usize,
+    /// Of all windows beyond the first.
+    windows: u64,
+    control: VecDeque<Control>,
+    /// Streams that have data or an end to frame.
+    queue: VecDeque<StreamId>,
+    writer: CellWriter,
+    reader: CellReader,
+    events: VecDeque<StreamEvent>,
+}
+
+impl Multiplexer {
+    /// A multiplexer without streams.
+    pub fn new(config: MultiplexerConfig) -> Self {
+        Self {
+            config,
+            streams: BTreeMap::new(),
+            next_own: u32::from(!config.calls),
+            peer_first: u32::from(config.calls),
+            peer_seen: BTreeSet::new(),
+            peer_streams: 0,
+            windows: 0,
+            control: VecDeque::new(),
+            queue: VecDeque::new(),
+            writer: CellWriter::default(),
+            reader: CellReader::new(config.receive_buffer),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Opens a stream; the peer's application gets `header`, of at most [`MAX_HEADER_BYTES`].
+    ///
+    /// # Panics
+    ///
+    /// If the header is longer.
+    pub fn open(&mut self, header: Vec<u8>) -> StreamId {
+        assert!(header.len() <= MAX_HEADER_BYTES, "headers are short");
+        let stream = self.next_own;
+        self.next_own += 2;
+        self.streams.insert(stream, Stream::new(true));
+        self.control.push_back(Control::Open(stream, header));
+        stream
+    }
+
+    /// The number of the stream that is opened next.
+    pub fn next_number(&self) -> StreamId {
+        self.next_own
+    }
+
+    /// Streams that are here.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Takes bytes to be sent; how many, 0 while there is no room ([`StreamEvent::Writable`] follows). `None` if the
+    /// stream is over or was finished.
+    pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Option<usize> {
+        let known = self.streams.get_mut(&stream)?;
+        if known.reset.is_some() || known.outgoing.finish {
+            return None;
+        }
+        let outgoing = &mut known.outgoing;
+        let taken = bytes.len().min(SEND_BUFFER - outgoing.buffer.len());
+        outgoing.blocked = taken < bytes.len();
+        outgoing.buffer.extend(&bytes[..taken]);
+        self.enqueue(stream);
+        Some(taken)
+    }
+
+    /// Ends what this side sends.
+    pub fn finish(&mut self, stream: StreamId) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.outgoing.finish = true;
+            self.enqueue(stream);
+        }
+    }
+
+    fn enqueue(&mut self, stream: StreamId) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        if known.reset.is_none() && known.outgoing.has_something() && !known.outgoing.queued {
+            known.outgoing.queued = true;
+            self.queue.push_back(stream);
+        }
+    }
+
+    /// Reads what has come.
+    pub fn read(&mut self, stream: StreamId, into: &mut [u8]) -> ReadOutcome {
+        let Some(known) = self.streams.get_mut(&stream) else { return ReadOutcome::Reset(reset_code::ABORTED) };
+        if let Some(code) = known.reset {
+            return ReadOutcome::Reset(code);
+        }
+        let incoming = &mut known.incoming;
+        let count = incoming.ready.len().min(into.len());
+        if count == 0 {
+            return if incoming.is_complete() { ReadOutcome::Ended } else { ReadOutcome::Nothing };
+        }
+        let (first, second) = incoming.ready.as_slices();
+        let of_first = first.len().min(count);
+        into[..of_first].copy_from_slice(&first[..of_first]);
+        into[of_first..count].copy_from_slice(&second[..count - of_first]);
+        incoming.ready.drain(..count);
+        incoming.read += count as u64;
+        // Told when half of it is used: seldom, and before the sender has to wait.
+        if incoming.size.is_none() && incoming.granted - incoming.read <= incoming.window / 2 {
+            let keeps_up = incoming.ready.is_empty();
+            if keeps_up
+                && incoming.window < GREATEST_WINDOW
+                && self.windows + incoming.window <= self.config.window_budget
+            {
+                self.windows += incoming.window;
+                incoming.window *= 2;
+            }
+            incoming.granted = incoming.read + incoming.window;
+            self.control.push_back(Control::Window(stream));
+        }
+        ReadOutcome::Bytes(count)
+    }
+
+    /// Resets a stream, both ways: the peer hears `code`.
+    pub fn reset(&mut self, stream: StreamId, code: u8) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        if known.reset.is_none() {
+            known.reset = Some(code);
+            known.outgoing.buffer = VecDeque::new();
+            known.incoming.ready = VecDeque::new();
+            known.incoming.ahead = BTreeMap::new();
+            self.control.push_back(Control::Reset(stream, code));
+        }
+    }
+
+    /// The application lets a stream go. What it has finished is still sent; what it has not, or has not read, is reset.
+    pub fn drop_stream(&mut self, stream: StreamId) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        known.dropped = true;
+        let read = known.incoming.is_complete() && known.incoming.ready.is_empty();
+        if known.reset.is_none() && !(read && known.outgoing.finish) {
+            self.reset(stream, reset_code::ABORTED);
+        }
+        self.forget(stream);
+    }
+
+    /// Forgets a stream that is over for both sides and for the application.
+    fn forget(&mut self, stream: StreamId) {
+        let Some(known) = self.streams.get(&stream) else { return };
+        if known.dropped && (known.reset.is_some() || known.outgoing.end_framed) {
+            self.windows -= known.incoming.window - FIRST_WINDOW;
+            self.peer_streams -= usize::from(self.is_peers(stream));
+            self.streams.remove(&stream);
+        }
+    }
+
+    fn is_peers(&self, stream: StreamId) -> bool {
+        (stream & 1 == 0) != self.config.calls
+    }
+
+    /// Whether something waits to be framed that no call of [`write`](Self::write) has announced: windows and resets.
+    pub fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    /// Frames what there is to send, as far as the transport has sent what was framed before; the bytes that are new to
+    /// the transport.
+    pub fn produce(&mut self) -> u64 {
+        let before = self.writer.waiting();
+        while self.writer.waiting() < UNSENT_BYTES {
+            if let Some(control) = self.control.pop_front() {
+                self.frame_control(control);
+                continue;
+            }
+            let Some(stream) = self.queue.pop_front() else { break };
+            self.frame_data(stream);
+        }
+        self.writer.waiting() - before
+    }
+
+    fn frame_control(&mut self, control: Control) {
+        match control {
+            Control::Open(stream, header) => self.writer.push(&StreamFrame::Open { stream, header: &header }),
+            Control::Reset(stream, code) => self.writer.push(&StreamFrame::Reset { stream, code }),
+            Control::Window(stream) => {
+                if let Some(known) = self.streams.get(&stream).filter(|known| known.reset.is_none()) {
+                    self.writer.push(&StreamFrame::Window { stream, limit: known.incoming.granted });
+                }
+            }
+        }
+    }
+
+    fn frame_data(&mut self, stream: StreamId) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        let outgoing = &mut known.outgoing;
+        outgoing.queued = false;
+        if known.reset.is_some() || !outgoing.has_something() {
+            return;
+        }
+        let room = match self.writer.room() {
+            room if room < LEAST_ROOM => CELL_BYTES,
+            room => room,
+        };
+        let count = outgoing.buffer.len().min(room - DATA_OVERHEAD).min((outgoing.limit - outgoing.framed) as usize);
+        if count > 0 {
+            if outgoing.buffer.as_slices().0.len() < count {
+                outgoing.buffer.make_contiguous();
+            }
+            let bytes = &outgoing.buffer.as_slices().0[..count];
+            self.writer.push(&StreamFrame::Data { stream, offset: outgoing.framed, bytes });
+            outgoing.framed += count as u64;
+            outgoing.buffer.drain(..count);
+            if outgoing.blocked {
+                outgoing.blocked = false;
+                self.events.push_back(StreamEvent::Writable(stream));
+            }
+        }
+        if outgoing.finish && outgoing.buffer.is_empty() && !outgoing.end_framed {
+            outgoing.end_framed = true;
+            self.writer.push(&StreamFrame::End { stream, size: outgoing.framed });
+            self.forget(stream);
+        } else {
+            self.enqueue(stream);
+        }
+    }
+
+    /// Copies what the transport is to send from `offset` on.
+    pub fn read_sent(&mut self, offset: u64, into: &mut [u8]) {
+        self.writer.read(offset, into);
+    }
+
+    /// The peer has all bytes up to here.
+    pub fn release(&mut self, up_to: u64) {
+        self.writer.release(up_to);
+    }
+
+    /// Takes bytes of the transport's stream, in any order.
+    pub fn receive(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Violation> {
+        let mut reader = std::mem::take(&mut self.reader);
+        let mut violation = None;
+        let received = reader.receive(offset, bytes, &mut |frame| {
+            self.handle(&frame).map_err(|why| {
+                violation = Some(why);
+                NotFrames
+            })
+        });
+        self.reader = reader;
+        received.map_err(|NotFrames| violation.unwrap_or(Violation::Frames))
+    }
+
+    /// What happened, oldest first.
+    pub fn poll_event(&mut self) -> Option<StreamEvent> {
+        self.events.pop_front()
+    }
+
+    /// The stream that a frame is of, made if the peer may open it. `None` if it is over.
+    fn stream_of(&mut self, stream: StreamId) -> Result<Option<&mut Stream>, Violation> {
+        if self.streams.contains_key(&stream) {
+            return Ok(self.streams.get_mut(&stream));
+        }
+        if !self.is_peers(stream) {
+            return if stream < self.next_own { Ok(None) } else { Err(Violation::Stream) };
+        }
+        if stream < self.peer_first || self.peer_seen.contains(&stream) {
+            return Ok(None);
+        }
+        if stream - self.peer_first > NUMBERS_AHEAD {
+            return Err(Violation::Stream);
+        }
+        self.peer_seen.insert(stream);
+        while self.peer_seen.remove(&self.peer_first) {
+            self.peer_first += 2;
+        }
+        if self.peer_streams >= self.config.max_streams {
+            if self.control.len() > 4 * self.config.max_streams + 16 {
+                return Err(Violation::Answers);
+            }
+            self.control.push_back(Control::Reset(stream, reset_code::TOO_MANY));
+            return Ok(None);
+        }
+        self.peer_streams += 1;
+        Ok(Some(self.streams.entry(stream).or_insert_with(|| Stream::new(false))))
+    }
+
+    fn handle(&mut self, frame: &StreamFrame<'_>) -> Result<(), Violation> {
+        match *frame {
+            StreamFrame::Open { stream, header } => {
+                if !self.is_peers(stream) {
+                    return Err(Violation::Stream);
+                }
+                let Some(known) = self.stream_of(stream)? else { return Ok(()) };
+                if std::mem::replace(&mut known.announced, true) {
+                    return Err(Violation::Stream);
+                }
+                let readable = !known.incoming.ready.is_empty() || known.incoming.is_complete();
+                let reset = known.reset;
+                self.events.push_back(StreamEvent::Opened { stream, header: header.to_vec() });
+                if readable {
+                    self.events.push_back(StreamEvent::Readable(stream));
+                }
+                if let Some(code) = reset {
+                    self.events.push_back(StreamEvent::Reset { stream, code });
+                }
+            }
+            StreamFrame::Data { stream, offset, bytes } => {
+                let Some(known) = self.stream_of(stream)? else { return Ok(()) };
+                let tells = known.announced;
+                if known.reset.is_none() && known.incoming.insert(offset, bytes)? && tells {
+                    self.events.push_back(StreamEvent::Readable(stream));
+                }
+            }
+            StreamFrame::End { stream, size } => {
+                let Some(known) = self.stream_of(stream)? else { return Ok(()) };
+                let incoming = &mut known.incoming;
+                let farthest = incoming.ahead.last_key_value().map_or(0, |(offset, bytes)| offset + bytes.len() as u64);
+                if incoming.size.is_some() || size < incoming.received.max(farthest) || size > incoming.granted {
+                    return Err(Violation::Window);
+                }
+                incoming.size = Some(size);
+                if known.announced && known.incoming.is_complete() {
+                    self.events.push_back(StreamEvent::Readable(stream));
+                }
+            }
+            StreamFrame::Reset { stream, code } => {
+                let Some(known) = self.stream_of(stream)? else { return Ok(()) };
+                if known.reset.replace(code).is_none() {
+                    known.outgoing.buffer = VecDeque::new();
+                    known.incoming.ready = VecDeque::new();
+                    known.incoming.ahead = BTreeMap::new();
+                    if known.announced {
+                        self.events.push_back(StreamEvent::Reset { stream, code });
+                    }
+                }
+            }
+            StreamFrame::Window { stream, limit } => {
+                let Some(known) = self.stream_of(stream)? else { return Ok(()) };
+                known.outgoing.limit = known.outgoing.limit.max(limit);
+                self.enqueue(stream);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! A stream of a bundle, as a program sees it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::frame::StreamId;
+use super::shared::{OpenedStream, SharedBundle, SharedBundles};
+
+/// A stream that the peer has opened.
+pub struct AcceptedStream {
+    /// The peer.
+    pub peer: SocketAddr,
+    /// Name of the class.
+    pub class: String,
+    /// What the peer says of it.
+    pub header: Vec<u8>,
+    /// The stream.
+    pub stream: BundleStream,
+}
+
+/// The streams that peers open, in the order in which they do.
+pub struct AcceptedStreams {
+    bundles: Arc<SharedBundles>,
+    opened: UnboundedReceiver<OpenedStream>,
+}
+
+impl AcceptedStreams {
+    pub(super) fn new(bundles: Arc<SharedBundles>, opened: UnboundedReceiver<OpenedStream>) -> Self {
+        Self { bundles, opened }
+    }
+
+    /// The next stream; it may be awaited in a `select`.
+    pub async fn next(&mut self) -> AcceptedStream {
+        // It never ends: the sender is part of what this holds.
+        let OpenedStream { bundle, stream, header } = self.opened.recv().await.expect("the sender is held");
+        let (peer, class) = bundle.key.clone();
+        AcceptedStream { peer, class, header, stream: BundleStream::new(self.bundles.clone(), bundle, stream) }
+    }
+}
+
+/// A byte stream both ways. It is reset when it is dropped before both sides have ended it.
+pub struct BundleStream {
+    bundles: Arc<SharedBundles>,
+    bundle: Arc<SharedBundle>,
+    stream: StreamId,
+}
+
+impl BundleStream {
+    pub(super) fn new(bundles: Arc<SharedBundles>, bundle: Arc<SharedBundle>, stream: StreamId) -> Self {
+        Self { bundles, bundle, stream }
+    }
+
+    /// Resets it: the peer hears `code`, one of [`reset_code`](super::reset_code).
+    pub fn reset(self, code: u8) {
+        self.bundle.lock().multiplexer.reset(self.stream, code);
+    }
+}
+
+impl Drop for BundleStream {
+    fn drop(&mut self) {
+        let mut state = self.bundle.lock();
+        state.multiplexer.drop_stream(self.stream);
+        state.forget(self.stream);
+        drop(state);
+        self.bundles.queue(&self.bundle);
+    }
+}
+
+impl AsyncRead for BundleStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.bundle.lock();
+        let read = state.poll_read(self.stream, into.initialize_unfilled(), context);
+        let wants = state.multiplexer.has_control();
+        drop(state);
+        if wants {
+            self.bundles.queue(&self.bundle);
+        }
+        read.map_ok(|count| into.advance(count))
+    }
+}
+
+impl AsyncWrite for BundleStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = self.bundle.lock().poll_write(self.stream, bytes, context);
+        if matches!(written, Poll::Ready(Ok(_))) {
+            self.bundles.queue(&self.bundle);
+        }
+        written
+    }
+
+    /// What is written is on its way; nothing waits to be flushed.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends what goes out. What comes in goes on.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.bundle.lock().multiplexer.finish(self.stream);
+        self.bundles.queue(&self.bundle);
+        Poll::Ready(Ok(()))
+    }
+}

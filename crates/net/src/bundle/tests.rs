@@ -1,0 +1,342 @@
+//! Two multiplexers and what a transport does to the bytes between them, against what each application has written.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const RECEIVE_BUFFER: u64 = 32 << 10;
+
+fn config(calls: bool) -> MultiplexerConfig {
+    MultiplexerConfig { calls, max_streams: 16, window_budget: 1 << 20, receive_buffer: RECEIVE_BUFFER }
+}
+
+/// The byte that an application writes at a place of a stream.
+fn byte(from: usize, stream: StreamId, offset: u64) -> u8 {
+    (offset.wrapping_mul(31) ^ u64::from(stream).wrapping_mul(101) ^ from as u64) as u8
+}
+
+/// What one application knows of a stream.
+#[derive(Default)]
+struct Known {
+    written: u64,
+    finished: bool,
+    read: u64,
+    ended: bool,
+    reset: bool,
+}
+
+/// One side: a multiplexer, its application, and the transport's stream from it.
+struct End {
+    multiplexer: Multiplexer,
+    streams: BTreeMap<StreamId, Known>,
+    available: u64,
+    sent: u64,
+    delivered: u64,
+    /// Segments under way, or lost and to be sent again.
+    segments: Vec<(u64, usize)>,
+    /// Of the other side's stream, what has arrived beyond `delivered`.
+    arrived: BTreeMap<u64, u64>,
+}
+
+impl End {
+    fn new(calls: bool) -> Self {
+        Self {
+            multiplexer: Multiplexer::new(config(calls)),
+            streams: BTreeMap::new(),
+            available: 0,
+            sent: 0,
+            delivered: 0,
+            segments: Vec::new(),
+            arrived: BTreeMap::new(),
+        }
+    }
+}
+
+struct Pair([End; 2]);
+
+impl Pair {
+    fn new() -> Self {
+        Self([End::new(true), End::new(false)])
+    }
+
+    /// Sends a segment if the peer's window allows it.
+    fn send(&mut self, from: usize, size: usize) {
+        let end = &mut self.0[from];
+        end.available += end.multiplexer.produce();
+        let size = (size as u64).min(end.available - end.sent).min(end.delivered + RECEIVE_BUFFER - end.sent);
+        if size > 0 {
+            end.segments.push((end.sent, size as usize));
+            end.sent += size;
+            // The first transmission is read.
+            let mut bytes = vec![0; size as usize];
+            end.multiplexer.read_sent(end.sent - size, &mut bytes);
+        }
+    }
+
+    /// One of the segments arrives, whole or only its end; the rest comes later.
+    fn arrive(&mut self, from: usize, which: usize, part: usize) {
+        let [first, second] = &mut self.0;
+        let (sender, receiver) = if from == 0 { (first, second) } else { (second, first) };
+        if sender.segments.is_empty() {
+            return;
+        }
+        let at = which % sender.segments.len();
+        let (offset, size) = sender.segments.swap_remove(at);
+        let kept = part % size;
+        if kept > 0 {
+            sender.segments.push((offset, kept));
+        }
+        let (offset, size) = (offset + kept as u64, size - kept);
+        let mut bytes = vec![0; size];
+        sender.multiplexer.read_sent(offset, &mut bytes);
+        receiver.multiplexer.receive(offset, &bytes).unwrap();
+        receiver.arrived.insert(offset, offset + size as u64);
+        while let Some(end) = receiver.arrived.remove(&sender.delivered) {
+            sender.delivered = end;
+        }
+        sender.multiplexer.release(sender.delivered);
+        while let Some(event) = receiver.multiplexer.poll_event() {
+            match event {
+                StreamEvent::Opened { stream, header } => {
+                    assert_eq!(header, stream.to_be_bytes());
+                    assert!(receiver.streams.insert(stream, Known::default()).is_none());
+                }
+                StreamEvent::Reset { stream, .. } => receiver.streams.get_mut(&stream).unwrap().reset = true,
+                StreamEvent::Readable(stream) => assert!(receiver.streams.contains_key(&stream)),
+                StreamEvent::Writable(_) => {}
+            }
+        }
+    }
+
+    fn open(&mut self, at: usize) {
+        let end = &mut self.0[at];
+        if end.streams.len() < 16 {
+            let stream = end.multiplexer.next_number();
+            assert_eq!(end.multiplexer.open(stream.to_be_bytes().to_vec()), stream);
+            end.streams.insert(stream, Known::default());
+        }
+    }
+
+    fn stream(&self, at: usize, which: usize) -> Option<StreamId> {
+        let streams: Vec<StreamId> = self.0[at].streams.keys().copied().collect();
+        streams.get(which.checked_rem(streams.len())?).copied()
+    }
+
+    fn write(&mut self, at: usize, which: usize, size: usize) {
+        let Some(stream) = self.stream(at, which) else { return };
+        let end = &mut self.0[at];
+        let known = end.streams.get_mut(&stream).unwrap();
+        let bytes: Vec<u8> = (known.written..).take(size).map(|offset| byte(at, stream, offset)).collect();
+        match end.multiplexer.write(stream, &bytes) {
+            Some(taken) => {
+                assert!(!known.finished);
+                known.written += taken as u64;
+            }
+            None => assert!(known.finished || known.reset),
+        }
+    }
+
+    fn finish(&mut self, at: usize, which: usize) {
+        let Some(stream) = self.stream(at, which) else { return };
+        let end = &mut self.0[at];
+        end.multiplexer.finish(stream);
+        end.streams.get_mut(&stream).unwrap().finished = true;
+    }
+
+    fn reset(&mut self, at: usize, which: usize) {
+        let Some(stream) = self.stream(at, which) else { return };
+        let end = &mut self.0[at];
+        end.multiplexer.reset(stream, reset_code::ABORTED);
+        end.streams.get_mut(&stream).unwrap().reset = true;
+    }
+
+    /// Reads and compares; true if there was something.
+    fn read(&mut self, at: usize, stream: StreamId, size: usize) -> bool {
+        let end = &mut self.0[at];
+        let known = end.streams.get_mut(&stream).unwrap();
+        let mut bytes = vec![0; size.max(1)];
+        match end.multiplexer.read(stream, &mut bytes) {
+            ReadOutcome::Bytes(count) => {
+                let expected: Vec<u8> = (known.read..).take(count).map(|offset| byte(1 - at, stream, offset)).collect();
+                assert_eq!(bytes[..count], expected, "stream {stream} from {}", known.read);
+                known.read += count as u64;
+                true
+            }
+            ReadOutcome::Ended => {
+                known.ended = true;
+                false
+            }
+            ReadOutcome::Reset(_) => {
+                assert!(known.reset);
+                false
+            }
+            ReadOutcome::Nothing => false,
+        }
+    }
+
+    /// Lets everything arrive, and reads what may be read, until nothing moves any more.
+    fn settle(&mut self, reads: impl Fn(usize, StreamId) -> bool) {
+        let mut still = 0;
+        while still < 3 {
+            let before = self.0.each_ref().map(|end| (end.sent, end.delivered));
+            let mut moved = false;
+            for at in [0, 1] {
+                for _ in 0..64 {
+                    self.send(at, 1400);
+                }
+                while !self.0[at].segments.is_empty() {
+                    self.arrive(at, 0, 0);
+                }
+                for stream in self.0[at].streams.keys().copied().collect::<Vec<_>>() {
+                    while reads(at, stream) && self.read(at, stream, 5000) {
+                        moved = true;
+                    }
+                }
+            }
+            let same = before == self.0.each_ref().map(|end| (end.sent, end.delivered));
+            still = if same && !moved { still + 1 } else { 0 };
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Open(usize),
+    Write(usize, usize, usize),
+    Finish(usize, usize),
+    Reset(usize, usize),
+    Read(usize, usize, usize),
+    Send(usize, usize),
+    Arrive(usize, usize, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let side = || 0usize..2;
+    prop_oneof![
+        1 => side().prop_map(Step::Open),
+        6 => (side(), 0usize..16, 1usize..9000).prop_map(|(at, which, size)| Step::Write(at, which, size)),
+        1 => (side(), 0usize..16).prop_map(|(at, which)| Step::Finish(at, which)),
+        1 => (side(), 0usize..64).prop_filter("seldom", |(_, which)| *which < 8).prop_map(|(at, which)| Step::Reset(at, which)),
+        4 => (side(), 0usize..16, 1usize..9000).prop_map(|(at, which, size)| Step::Read(at, which, size)),
+        8 => (side(), 1usize..1400).prop_map(|(from, size)| Step::Send(from, size)),
+        8 => (side(), 0usize..64, 0usize..1400).prop_map(|(from, which, part)| Step::Arrive(from, which, part)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// Whatever applications do, and in whichever order and pieces the bytes arrive: every byte of every stream comes once,
+    /// in order, to the right stream; a stream that was finished and not reset ends behind its last byte.
+    #[test]
+    fn every_byte_comes_once_to_its_stream(steps in prop::collection::vec(step(), 0..400)) {
+        let mut pair = Pair::new();
+        for step in steps {
+            match step {
+                Step::Open(at) => pair.open(at),
+                Step::Write(at, which, size) => pair.write(at, which, size),
+                Step::Finish(at, which) => pair.finish(at, which),
+                Step::Reset(at, which) => pair.reset(at, which),
+                Step::Read(at, which, size) => {
+                    if let Some(stream) = pair.stream(at, which) {
+                        pair.read(at, stream, size);
+                    }
+                }
+                Step::Send(from, size) => pair.send(from, size),
+                Step::Arrive(from, which, part) => pair.arrive(from, which, part),
+            }
+        }
+        pair.settle(|_, _| true);
+        let [first, second] = &pair.0;
+        for (writer, reader) in [(first, second), (second, first)] {
+            for (stream, wrote) in &writer.streams {
+                let Some(read) = reader.streams.get(stream) else {
+                    prop_assert!(wrote.reset, "stream {} never came", stream);
+                    continue;
+                };
+                prop_assert_eq!(wrote.reset, read.reset);
+                if !wrote.reset {
+                    prop_assert_eq!(wrote.written, read.read, "stream {}", stream);
+                    prop_assert_eq!(wrote.finished, read.ended);
+                }
+            }
+        }
+    }
+
+    /// Any bytes at all: no panic, and what is kept is bounded.
+    #[test]
+    fn nonsense_is_refused_or_kept_within_bounds(
+        parts in prop::collection::vec((0u64..200_000, prop::collection::vec(0u8..8, 0..2000)), 0..60),
+    ) {
+        let mut multiplexer = Multiplexer::new(config(false));
+        for (offset, bytes) in parts {
+            if multiplexer.receive(offset, &bytes).is_err() {
+                break;
+            }
+        }
+        prop_assert!(multiplexer.streams() <= 16);
+    }
+}
+
+/// A stream whose reader has stopped holds up nobody: what another stream carries all comes.
+#[test]
+fn a_stalled_reader_holds_up_its_stream_alone() {
+    let mut pair = Pair::new();
+    pair.open(0);
+    pair.open(0);
+    for _ in 0..200 {
+        pair.write(0, 0, 64 << 10);
+        pair.write(0, 1, 64 << 10);
+        pair.settle(|_, stream| stream == 2);
+    }
+    let (stalled, live) = (&pair.0[0].streams[&0], &pair.0[0].streams[&2]);
+    assert_eq!(pair.0[1].streams[&2].read, live.written);
+    assert!(live.written > 5 << 20, "{}", live.written);
+    // Its window and what waits to be framed.
+    assert!(stalled.written <= 128 << 10, "{}", stalled.written);
+    pair.settle(|_, _| true);
+    assert_eq!(pair.0[1].streams[&0].read, pair.0[0].streams[&0].written);
+}
+
+/// Streams beyond the limit are reset and cost nothing; numbers far ahead are refused.
+#[test]
+fn streams_beyond_the_limit_are_reset() {
+    let mut pair = Pair::new();
+    for _ in 0..16 {
+        pair.open(0);
+    }
+    let end = &mut pair.0[0];
+    let beyond = end.multiplexer.open(32u32.to_be_bytes().to_vec());
+    end.streams.insert(beyond, Known::default());
+    pair.settle(|_, _| true);
+    assert_eq!(pair.0[1].streams.len(), 16);
+    assert!(pair.0[0].streams[&beyond].reset);
+    assert_eq!(pair.0[1].multiplexer.streams(), 16);
+    let mut hostile = Multiplexer::new(config(false));
+    let mut frame = Vec::new();
+    super::frame::StreamFrame::End { stream: 1 << 20, size: 0 }.encode(&mut frame);
+    assert_eq!(hostile.receive(0, &frame), Err(Violation::Stream));
+}
+
+/// A stream that both sides have finished, read and let go leaves nothing behind, however many there were.
+#[test]
+fn streams_that_are_over_leave_nothing() {
+    let mut pair = Pair::new();
+    for _ in 0..1000 {
+        pair.open(0);
+        pair.write(0, 0, 100);
+        pair.finish(0, 0);
+        pair.settle(|_, _| true);
+        pair.finish(1, 0);
+        pair.settle(|_, _| true);
+        for end in &mut pair.0 {
+            for stream in std::mem::take(&mut end.streams).into_keys() {
+                end.multiplexer.drop_stream(stream);
+            }
+        }
+        pair.settle(|_, _| true);
+        assert_eq!(pair.0.each_ref().map(|end| end.multiplexer.streams()), [0, 0]);
+    }
+}

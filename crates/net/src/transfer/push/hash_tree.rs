@@ -1,0 +1,398 @@
+//! BLAKE3's tree over a file, so that each block is verified by itself against the file's hash.
+//!
+//! A block of 2 MiB is a subtree of BLAKE3's binary tree ([`blake3::hazmat`]): its chaining value needs its own bytes only,
+//! and merging the values of all blocks makes the file's hash. A source says these values in pages of four siblings. Four
+//! siblings merge to one value of the page above, and those of the first page to the file's hash; so each page is verified
+//! as it comes, and one that is false names the source that sent it. A receiver keeps the pages around the blocks that it
+//! loads: three per level of the tree for any size of file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
+
+use blake3::Hasher;
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+/// Bytes of a block: a power of two, as BLAKE3's subtrees have, and few enough to be decoded in passing.
+pub(super) const BLOCK_BYTES: u32 = 2 << 20;
+/// Values of a full page. Four fit a notice.
+pub(super) const PAGE_VALUES: usize = 4;
+/// Blocks ahead of the first one that is missing whose values are asked for: at 1 Gbit/s those of half a second.
+const LOOKAHEAD: u64 = 32;
+
+/// Place of a page in a file's hash tree.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct PageNumber {
+    /// Its values are of subtrees of `4^level` blocks.
+    pub level: u8,
+    /// Which of the level, from 0.
+    pub index: u64,
+}
+
+/// Blocks of a file of so many bytes.
+pub(super) fn blocks_of(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES.into())
+}
+
+/// The value of a block; for the only one of a file it is the file's hash.
+pub(super) fn value_of(blocks: u64, block: u64, content: &[u8]) -> ChainingValue {
+    let mut hasher = Hasher::new();
+    hasher.set_input_offset(block * u64::from(BLOCK_BYTES)).update(content);
+    if blocks == 1 { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }
+}
+
+/// The value above neighbours: of equally large subtrees, the last of which may be smaller.
+fn merge(values: &[ChainingValue]) -> ChainingValue {
+    match values {
+        [value] => *value,
+        values => {
+            let (left, right) = halves(values);
+            merge_subtrees_non_root(&merge(left), &merge(right), Mode::Hash)
+        }
+    }
+}
+
+/// The same at the top of the tree; of a file of one block that block's value.
+fn merge_root(values: &[ChainingValue]) -> blake3::Hash {
+    match values {
+        [] => blake3::hash(&[]),
+        [value] => (*value).into(),
+        values => {
+            let (left, right) = halves(values);
+            merge_subtrees_root(&merge(left), &merge(right), Mode::Hash)
+        }
+    }
+}
+
+/// BLAKE3's left subtree is the largest whole one that leaves something to the right.
+fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
+    values.split_at(values.len().next_power_of_two() / 2)
+}
+
+/// The pages of a tree over so many blocks.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    blocks: u64,
+}
+
+impl Shape {
+    /// Blocks below one value of a level.
+    fn span(level: u8) -> u64 {
+        1 << (2 * u32::from(level)).min(63)
+    }
+
+    /// Values of a level.
+    fn values(self, level: u8) -> u64 {
+        self.blocks.div_ceil(Self::span(level))
+    }
+
+    /// The level whose values make one page.
+    fn top(self) -> u8 {
+        (0..32).find(|level| self.values(*level) <= PAGE_VALUES as u64).expect("4^32 blocks are more than there can be")
+    }
+
+    /// Values that a page has; 0 if there is no such page.
+    fn values_in(self, PageNumber { level, index }: PageNumber) -> usize {
+        if level > self.top() || self.blocks < 2 {
+            return 0;
+        }
+        let before = index.saturating_mul(PAGE_VALUES as u64);
+        self.values(level).saturating_sub(before).min(PAGE_VALUES as u64) as usize
+    }
+
+    /// The page of a level above a block.
+    fn page(level: u8, block: u64) -> PageNumber {
+        PageNumber { level, index: block / Self::span(level + 1) }
+    }
+}
+
+/// The tree of a file that is offered: 32 bytes for each block and a third of that above them.
+pub(super) struct HashTree {
+    shape: Shape,
+    bytes: u64,
+    root: blake3::Hash,
+    /// The values of each level, from the blocks on.
+    levels: Vec<Vec<ChainingValue>>,
+}
+
+impl HashTree {
+    /// Reads a file to its end.
+    pub(super) fn read(mut file: impl Read) -> io::Result<Self> {
+        let (mut values, mut bytes, mut root) = (Vec::new(), 0u64, blake3::hash(&[]));
+        let mut content = Vec::with_capacity(BLOCK_BYTES as usize);
+        while file.by_ref().take(BLOCK_BYTES.into()).read_to_end(&mut content)? > 0 {
+            let mut hasher = Hasher::new();
+            hasher.set_input_offset(bytes).update(&content);
+            if bytes == 0 {
+                root = hasher.finalize();
+            }
+            values.push(hasher.finalize_non_root());
+            bytes += content.len() as u64;
+            content.clear();
+        }
+        if values.len() > 1 {
+            root = merge_root(&values);
+        }
+        let shape = Shape { blocks: values.len() as u64 };
+        let mut levels = vec![values];
+        for _ in 0..shape.top() {
+            let below = levels.last().expect("there is a first");
+            levels.push(below.chunks(PAGE_VALUES).map(merge).collect());
+        }
+        Ok(Self { shape, bytes, root, levels })
+    }
+
+    /// Bytes of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// BLAKE3 hash of the file.
+    pub(super) fn root(&self) -> blake3::Hash {
+        self.root
+    }
+
+    /// The values of a page, if there is one.
+    pub(super) fn page(&self, page: PageNumber) -> Option<&[ChainingValue]> {
+        let count = self.shape.values_in(page);
+        let start = page.index as usize * PAGE_VALUES;
+        (count > 0).then(|| &self.levels[usize::from(page.level)][start..start + count])
+    }
+}
+
+/// What is known of the tree of a file that is fetched: pages that were verified from its hash on.
+pub(super) struct VerifiedHashes {
+    shape: Shape,
+    root: blake3::Hash,
+    pages: BTreeMap<PageNumber, Vec<ChainingValue>>,
+    /// Pages ahead of those that verify them, with their sources.
+    unverified: BTreeMap<PageNumber, (usize, Vec<ChainingValue>)>,
+}
+
+impl VerifiedHashes {
+    /// Of a file of so many bytes, at least one, with this hash.
+    pub(super) fn new(bytes: u64, root: blake3::Hash) -> Self {
+        let shape = Shape { blocks: blocks_of(bytes) };
+        Self { shape, root, pages: BTreeMap::new(), unverified: BTreeMap::new() }
+    }
+
+    /// Blocks of the file.
+    pub(super) fn blocks(&self) -> u64 {
+        self.shape.blocks
+    }
+
+    /// The value that a block must have, once it is known.
+    pub(super) fn value(&self, block: u64) -> Option<ChainingValue> {
+        if self.shape.blocks == 1 {
+            return Some(*self.root.as_bytes());
+        }
+        let values = self.pages.get(&Shape::page(0, block))?;
+        values.get((block % PAGE_VALUES as u64) as usize).copied()
+    }
+
+    /// Takes a page from a source; names the sources whose pages turn out to be false.
+    pub(super) fn take(&mut self, source: usize, page: PageNumber, values: Vec<ChainingValue>) -> Vec<usize> {
+        if self.shape.values_in(page) == 0 || self.pages.contains_key(&page) {
+            return Vec::new();
+        }
+        if values.len() != self.shape.values_in(page) {
+            return vec![source];
+        }
+        self.unverified.entry(page).or_insert((source, values));
+        let mut liars = Vec::new();
+        // From the top down: each page that is verified may verify those below it.
+        let waiting: Vec<PageNumber> = self.unverified.keys().rev().copied().collect();
+        for page in waiting {
+            let Some(is_true) = self.verify(page) else { continue };
+            let (source, values) = self.unverified.remove(&page).expect("it waits");
+            if is_true {
+                self.pages.insert(page, values);
+            } else {
+                liars.push(source);
+            }
+        }
+        liars
+    }
+
+    /// Whether a page that waits is true, if what is above it is known.
+    fn verify(&self, page: PageNumber) -> Option<bool> {
+        let (_, values) = self.unverified.get(&page)?;
+        if page.level == self.shape.top() {
+            return Some(merge_root(values) == self.root);
+        }
+        let PageNumber { level, index } = page;
+        let above = self.pages.get(&PageNumber { level: level + 1, index: index / PAGE_VALUES as u64 })?;
+        Some(merge(values) == above[(index % PAGE_VALUES as u64) as usize])
+    }
+
+    /// Forgets what a source has said that is not verified.
+    pub(super) fn forget_source(&mut self, source: usize) {
+        self.unverified.retain(|_, (from, _)| *from != source);
+    }
+
+    /// The pages that are missing for the blocks from `first` on; forgets those that are of none of them. No more than
+    /// three for each level, and those of the blocks ahead.
+    pub(super) fn wanted(&mut self, first: u64) -> Vec<PageNumber> {
+        if self.shape.blocks < 2 {
+            return Vec::new();
+        }
+        let last = (first + LOOKAHEAD).min(self.shape.blocks - 1);
+        let places = |level| {
+            let page = |block| Shape::page(level, block).index;
+            (page(first)..=page(last)).map(move |index| PageNumber { level, index })
+        };
+        let near: BTreeSet<PageNumber> = (0..=self.shape.top()).flat_map(places).collect();
+        self.pages.retain(|page, _| near.contains(page));
+        self.unverified.retain(|page, _| near.contains(page));
+        let is_missing = |page: &PageNumber| !self.pages.contains_key(page) && !self.unverified.contains_key(page);
+        near.into_iter().rev().filter(is_missing).collect()
+    }
+
+    /// How many of the first blocks, of which `kept` are the values, are right. The error is the block whose pages it needs
+    /// to say.
+    pub(super) fn right_blocks(&self, kept: &[ChainingValue]) -> Result<u64, u64> {
+        let there = kept.len() as u64;
+        let all_right = there == self.shape.blocks && merge_root(kept) == self.root;
+        if there == 0 || all_right || self.shape.blocks == 1 {
+            return Ok(if all_right { there } else { 0 });
+        }
+        let mut page = PageNumber { level: self.shape.top(), index: 0 };
+        loop {
+            let span = Shape::span(page.level);
+            let begin = page.index * PAGE_VALUES as u64 * span;
+            let values = self.pages.get(&page).ok_or(begin)?;
+            let is_right = |place: &usize| {
+                let start = begin + *place as u64 * span;
+                let end = (start + span).min(self.shape.blocks);
+                end <= there && merge(&kept[start as usize..end as usize]) == values[*place]
+            };
+            let right = (0..values.len()).take_while(is_right).count() as u64;
+            let first = begin + right * span;
+            if page.level == 0 || first >= there {
+                return Ok(first.min(there));
+            }
+            page = Shape::page(page.level - 1, first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Files of so many blocks, the last of `rest` bytes.
+    fn content(blocks: usize, rest: usize) -> Vec<u8> {
+        let bytes = (blocks - 1) * BLOCK_BYTES as usize + rest;
+        (0..bytes as u32).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    }
+
+    /// The values of blocks need not be hashes of anything for the tree above them.
+    fn tree(blocks: u64) -> HashTree {
+        let values: Vec<ChainingValue> =
+            (0..blocks).map(|block| *blake3::hash(&block.to_be_bytes()).as_bytes()).collect();
+        let (shape, root) = (Shape { blocks }, merge_root(&values));
+        let mut levels = vec![values];
+        for _ in 0..shape.top() {
+            levels.push(levels[levels.len() - 1].chunks(PAGE_VALUES).map(merge).collect());
+        }
+        HashTree { shape, bytes: blocks * u64::from(BLOCK_BYTES), root, levels }
+    }
+
+    /// The root is what `b3sum` prints, and every block has the value that the tree has for it, whatever the size.
+    #[test]
+    fn the_root_is_the_plain_hash() {
+        let sizes = [(1, 1), (1, 1023), (1, 1025), (1, 2 << 20), (2, 1), (2, 2 << 20), (3, 5000), (5, 1024), (6, 7)];
+        for (blocks, rest) in sizes {
+            let content = content(blocks, rest);
+            let tree = HashTree::read(&content[..]).unwrap();
+            assert_eq!((tree.bytes(), tree.root()), (content.len() as u64, blake3::hash(&content)), "{blocks} {rest}");
+            let mut known = VerifiedHashes::new(tree.bytes(), tree.root());
+            for page in known.wanted(0) {
+                assert_eq!(known.take(0, page, tree.page(page).unwrap().to_vec()), Vec::<usize>::new());
+            }
+            for (block, bytes) in content.chunks(BLOCK_BYTES as usize).enumerate() {
+                assert_eq!(known.value(block as u64), Some(value_of(blocks as u64, block as u64, bytes)));
+            }
+        }
+        assert_eq!(HashTree::read(&[][..]).unwrap().root(), blake3::hash(&[]));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// From the first block to the last, the pages that are asked for verify every value, in whatever order they come,
+        /// and few are held. A page in which a bit is wrong names its source and is asked for again.
+        #[test]
+        fn false_pages_are_named(blocks in 2u64..700, seed in any::<u64>(), lies in 0u64..4) {
+            let mut random = pliant_proto::rng::Stream::named(seed, "pages");
+            let tree = tree(blocks);
+            let mut known = VerifiedHashes::new(tree.bytes(), tree.root());
+            let (mut liars, mut lied) = (Vec::new(), 0);
+            for block in 0..blocks {
+                let mut rounds = 0;
+                while known.value(block).is_none() {
+                    let mut wanted = known.wanted(block);
+                    prop_assert!(!wanted.is_empty() && rounds < 100, "{wanted:?}");
+                    rounds += 1;
+                    let place = random.below(wanted.len() as u64) as usize;
+                    wanted.rotate_left(place);
+                    for page in wanted {
+                        let mut values = tree.page(page).unwrap().to_vec();
+                        let lie = random.below(8) < lies;
+                        if lie {
+                            let value = random.below(values.len() as u64) as usize;
+                            values[value][random.below(32) as usize] ^= 1 << random.below(8);
+                        }
+                        lied += u64::from(lie);
+                        liars.extend(known.take(usize::from(lie), page, values));
+                    }
+                    prop_assert!(liars.iter().all(|source| *source == 1), "who tells the truth is not named");
+                    prop_assert!(liars.len() as u64 <= lied);
+                }
+                prop_assert_eq!(known.value(block), Some(tree.levels[0][block as usize]));
+                known.wanted(block);
+                prop_assert!(known.pages.len() <= 3 * usize::from(tree.shape.top() + 1) + LOOKAHEAD as usize / 2);
+            }
+        }
+
+        /// Of what was kept from before everything up to the first false block is right.
+        #[test]
+        fn kept_blocks_are_checked(blocks in 2u64..300, kept in 0u64..300, wrong in 0u64..400) {
+            let tree = tree(blocks);
+            let mut kept = tree.levels[0][..kept.min(blocks) as usize].to_vec();
+            let expected = wrong.min(kept.len() as u64);
+            if let Some(value) = kept.get_mut(wrong as usize) {
+                value[0] ^= 1;
+            }
+            let mut known = VerifiedHashes::new(tree.bytes(), tree.root());
+            let mut rounds = 0;
+            let right = loop {
+                match known.right_blocks(&kept) {
+                    Ok(right) => break right,
+                    Err(block) => {
+                        for page in known.wanted(block) {
+                            known.take(0, page, tree.page(page).unwrap().to_vec());
+                        }
+                    }
+                }
+                rounds += 1;
+                prop_assert!(rounds < 40);
+            };
+            prop_assert_eq!(right, expected);
+        }
+
+        /// A size that is not the file's cannot be proven.
+        #[test]
+        fn another_number_of_blocks_is_a_lie(blocks in 2u64..200, other in 2u64..200) {
+            prop_assume!(blocks != other);
+            let tree = tree(blocks);
+            let mut known = VerifiedHashes::new(other * u64::from(BLOCK_BYTES), tree.root());
+            for page in known.wanted(0) {
+                if let Some(values) = tree.page(page) {
+                    known.take(0, page, values.to_vec());
+                }
+            }
+            prop_assert_eq!(known.value(other - 1), None);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Bundles between two nodes on real sockets.
+
+use std::net::SocketAddr;
+
+use pliant_net::bundle::{AcceptedStream, AcceptedStreams, BundleClass, BundleNode, reset_code};
+use pliant_net::connection::Keys;
+use pliant_net::flow::FlowSettings;
+use pliant_net::transfer::Settings;
+use pliant_proto::time::Span;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Builder;
+
+const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+fn class(name: &str) -> BundleClass {
+    BundleClass { name: name.into(), flow: FlowSettings::default(), max_streams: 64, window_budget: 16 << 20 }
+}
+
+fn settings() -> Settings {
+    let keys = Keys::Preshared([7; 32]);
+    Settings { keys, connect_timeout: Span::from_ms(600), ..Settings::default() }
+}
+
+fn node(classes: &[&str]) -> (BundleNode, AcceptedStreams, SocketAddr) {
+    let classes = classes.iter().map(|name| class(name)).collect();
+    let (node, streams) = BundleNode::bind(LOOPBACK.into(), settings(), classes).unwrap();
+    let address = node.local_address();
+    (node, streams, address)
+}
+
+fn content(bytes: usize, of: u8) -> Vec<u8> {
+    (0..bytes).map(|byte| ((byte * 31) >> 3) as u8 ^ of).collect()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+/// Streams of one class share one bundle, end each way by itself, and carry what was written; the other side opens streams
+/// on the same bundle.
+#[test]
+fn streams_share_a_bundle_and_carry_both_ways() {
+    block_on(async {
+        let (here, mut to_here, here_address) = node(&["bulk"]);
+        let (that_node, mut accepted, there) = node(&["bulk"]);
+        let mut opened = Vec::new();
+        for number in 0..8u8 {
+            let mut stream = here.open(there, "bulk", vec![number]).unwrap();
+            stream.write_all(&content(100_000, number)).await.unwrap();
+            opened.push(stream);
+        }
+        for _ in 0..8 {
+            let AcceptedStream { peer, class, header, mut stream } = accepted.next().await;
+            assert_eq!((peer, class.as_str()), (here_address, "bulk"));
+            let mut bytes = vec![0; 100_000];
+            stream.read_exact(&mut bytes).await.unwrap();
+            assert_eq!(bytes, content(100_000, header[0]));
+            stream.write_all(&header).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut stream_here = opened.remove(opened.iter().position(|_| true).unwrap());
+            stream_here.shutdown().await.unwrap();
+            let mut answer = Vec::new();
+            stream_here.read_to_end(&mut answer).await.unwrap();
+            assert_eq!(answer, header);
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).await.unwrap();
+            assert!(rest.is_empty());
+        }
+        let reports = here.reports();
+        assert_eq!((reports.len(), reports[0].open, reports[0].class.as_str()), (1, true, "bulk"));
+        // And back, on the bundle that stands.
+        let mut back = that_node.open(here_address, "bulk", b"back".to_vec()).unwrap();
+        back.write_all(b"hello").await.unwrap();
+        let AcceptedStream { header, mut stream, .. } = to_here.next().await;
+        assert_eq!(header, b"back");
+        let mut bytes = [0; 5];
+        stream.read_exact(&mut bytes).await.unwrap();
+        assert_eq!((&bytes, here.reports().len()), (b"hello", 1));
+    });
+}
+
+/// What cannot be opened is an error of its stream, with the kind that a program knows.
+#[test]
+fn what_cannot_be_opened_is_told() {
+    use std::io::ErrorKind;
+    block_on(async {
+        let (here, _streams, _) = node(&["bulk", "other"]);
+        let (that_node, mut accepted, there) = node(&["bulk"]);
+        assert_eq!(here.open(there, "none", Vec::new()).err().unwrap().kind(), ErrorKind::InvalidInput);
+        let mut refused = here.open(there, "other", Vec::new()).unwrap();
+        let error = refused.read(&mut [0]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        assert!(error.to_string().contains("no class other"), "{error}");
+        let nobody = std::net::UdpSocket::bind(SocketAddr::from(LOOPBACK)).unwrap().local_addr().unwrap();
+        let mut silent = here.open(nobody, "bulk", Vec::new()).unwrap();
+        assert_eq!(silent.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::TimedOut);
+        for (code, kind) in [
+            (reset_code::REFUSED, ErrorKind::ConnectionRefused),
+            (reset_code::DENIED, ErrorKind::PermissionDenied),
+            (reset_code::ABORTED, ErrorKind::ConnectionReset),
+        ] {
+            let mut stream = here.open(there, "bulk", Vec::new()).unwrap();
+            accepted.next().await.stream.reset(code);
+            assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), kind);
+        }
+        // A node that ends takes its streams with it.
+        let mut stream = here.open(there, "bulk", Vec::new()).unwrap();
+        let taken = accepted.next().await;
+        drop(that_node);
+        assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        drop(taken);
+    });
+}
+
+/// A reader that has stopped holds up its stream, not its bundle.
+#[test]
+fn a_stalled_stream_holds_up_no_other() {
+    block_on(async {
+        let (here, _streams, _) = node(&["bulk"]);
+        let (_there, mut accepted, there) = node(&["bulk"]);
+        let mut stalled = here.open(there, "bulk", b"stalled".to_vec()).unwrap();
+        let filling = async {
+            let piece = [1; 10_000];
+            while tokio::time::timeout(std::time::Duration::from_millis(100), stalled.write_all(&piece)).await.is_ok() {
+            }
+        };
+        filling.await;
+        let _unread = accepted.next().await;
+        let mut live = here.open(there, "bulk", b"live".to_vec()).unwrap();
+        let AcceptedStream { mut stream, .. } = accepted.next().await;
+        let sending = async {
+            live.write_all(&content(5_000_000, 3)).await.unwrap();
+            live.shutdown().await.unwrap();
+        };
+        let mut bytes = Vec::new();
+        let ((), read) = tokio::join!(sending, stream.read_to_end(&mut bytes));
+        read.unwrap();
+        assert!(bytes == content(5_000_000, 3));
+    });
+}
