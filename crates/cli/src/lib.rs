@@ -21,8 +21,6 @@
 //! file that vanished), 2 a mistake of the user's (one line says which), 3 to 5 of transfers only, 130 interrupted
 //! (what finished is written).
 
-#![warn(clippy::self_named_module_files)]
-
 mod agreement;
 mod check;
 mod compare;

@@ -62,8 +62,6 @@
 //! - [`connection::Keys`] for key files.
 //! - `docs/network.md` for the protocol, `docs/testbed.md` for the switch.
 
-#![warn(clippy::self_named_module_files)]
-
 pub mod api;
 pub mod bundle;
 pub mod clock;

@@ -44,8 +44,6 @@
 //! | [`plan`] | the file that `pliant switch` reads |
 //! | [`pattern`] | payload in which every wrong byte is seen |
 
-#![warn(clippy::self_named_module_files)]
-
 mod controller;
 mod error;
 mod headroom;

@@ -24,8 +24,8 @@ pub(crate) struct Requester {
     message_due: bool,
     /// Repeats what was asked; while credits come in, asks anew if none does.
     timer: Option<Instant>,
-    /// After credits stopped coming: the time until the next repetition. Zero otherwise.
-    patience: Span,
+    /// Requests since credits stopped coming, at most 64; zero while they come, and before the first.
+    repetitions: u8,
     /// When credits were asked for the first time.
     requested_at: Option<Instant>,
     /// From then to the first credit; zero before. A repeated request makes it too long, never too short.
@@ -43,7 +43,7 @@ impl Requester {
             phase: Phase::Closed,
             message_due: false,
             timer: None,
-            patience: Span::ZERO,
+            repetitions: 0,
             requested_at: None,
             rtt: Span::ZERO,
             wasted: 0,
@@ -93,7 +93,7 @@ impl Requester {
         if self.rtt > Span::ZERO && now.since(self.round_began) >= self.rtt {
             (self.last_round, self.round, self.round_began) = (self.round, 0, now);
         }
-        self.patience = Span::ZERO;
+        self.repetitions = 0;
         match self.phase {
             Phase::Requested => {
                 if self.rtt == Span::ZERO {
@@ -121,7 +121,7 @@ impl Requester {
     /// Says a stop again, with what has changed since.
     pub(crate) fn stop_again(&mut self) {
         self.phase = Phase::Stopped;
-        self.patience = Span::ZERO;
+        self.repetitions = 0;
         self.message_due = true;
     }
 
@@ -167,16 +167,16 @@ impl Requester {
     /// How long to wait for an answer to the request that goes out now. Whoever had credits before may just have slow ones:
     /// requests at a fixed pace would take more of the network than the data.
     fn until_repetition(&mut self, config: &CreditConfig) -> Span {
-        if self.patience == Span::ZERO {
-            return config.request_timeout;
+        let doublings = u32::from(self.repetitions.saturating_sub(1));
+        if self.repetitions > 0 {
+            self.repetitions = (self.repetitions + 1).min(64);
         }
-        let wait = self.patience;
-        self.patience = wait.times(2).min(config.recovery_timeout).max(wait);
-        wait
+        let longest = config.recovery_timeout.max(config.request_timeout);
+        config.request_timeout.times(1 << doublings).min(longest)
     }
 
     /// The timer may have expired: repeats what was asked, or asks anew because credits stopped coming.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, config: &CreditConfig) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.timer.is_none_or(|at| at > now) {
             return;
         }
@@ -184,7 +184,7 @@ impl Requester {
         match self.phase {
             Phase::Requested | Phase::Stopped => self.message_due = true,
             Phase::Receiving => {
-                self.patience = config.request_timeout;
+                self.repetitions = 1;
                 self.request_anew();
             }
             Phase::Closed => {}

@@ -125,7 +125,7 @@ impl Transport for ExpressPassSender {
 
     fn handle_timeout(&mut self, now: Instant) {
         let expired = self.requester.timer().is_some_and(|at| at <= now);
-        self.requester.handle_timeout(now, &self.config);
+        self.requester.handle_timeout(now);
         if expired && self.requester.phase() == Phase::Stopped && self.next < self.written {
             // It had stopped early, and credits that were to come were lost.
             self.requester.request_anew();

@@ -22,8 +22,8 @@ pub struct FlexPassReceiver {
     reactive: Run,
     /// Proactive packets since the last acknowledgement.
     unanswered: u16,
-    /// When the oldest of those is answered at the latest.
-    answer_by: Option<Instant>,
+    /// When the oldest of those, if there is one, is answered at the latest.
+    answer_by: Instant,
     /// What the next poll answers.
     answer: Option<Answer>,
     stop_ack_due: bool,
@@ -64,7 +64,7 @@ impl FlexPassReceiver {
             proactive: Run::default(),
             reactive: Run::default(),
             unanswered: 0,
-            answer_by: None,
+            answer_by: Instant::ZERO,
             answer: None,
             stop_ack_due: false,
             syn_echo: None,
@@ -126,15 +126,17 @@ impl FlexPassReceiver {
             _ => Run { first: number, end: next },
         };
         if subflow == Subflow::Proactive {
+            if self.unanswered == 0 {
+                self.answer_by = now.after(self.config.longest_silence());
+            }
             self.unanswered = self.unanswered.saturating_add(1);
             let wanted = self.unanswered >= self.config.proactive_ack_every
                 || ahead != 0
                 || self.stream.next() >= self.stream.end();
             if !wanted {
-                self.answer_by.get_or_insert_with(|| now.after(self.config.longest_silence()));
                 return;
             }
-            (self.unanswered, self.answer_by) = (0, None);
+            self.unanswered = 0;
         }
         self.answer = Some(Answer { subflow, run: answered, marked });
     }
@@ -146,7 +148,7 @@ impl FlexPassReceiver {
         self.source.stop();
         self.stop_ack_due = true;
         // The answer to the stop tells everything.
-        (self.unanswered, self.answer_by) = (0, None);
+        self.unanswered = 0;
         if fin && self.stream.end() == u64::MAX && end >= self.stream.highest() {
             self.stream.set_end(end);
         }
@@ -189,8 +191,8 @@ impl Transport for FlexPassReceiver {
     fn handle_command(&mut self, _now: Instant, _command: Command) {}
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.answer_by.is_some_and(|at| at <= now) {
-            (self.unanswered, self.answer_by) = (0, None);
+        if self.unanswered > 0 && self.answer_by <= now {
+            self.unanswered = 0;
             self.answer = Some(Answer { subflow: Subflow::Proactive, run: self.proactive, marked: false });
         }
     }
@@ -221,7 +223,7 @@ impl Transport for FlexPassReceiver {
     #[inline]
     fn poll_timeout(&self) -> Option<Deadline> {
         let pace = self.source.due().map(|at| Deadline { at, why: Timer::Pace });
-        let answer = self.answer_by.map(|at| Deadline { at, why: Timer::DelayedAck });
+        let answer = (self.unanswered > 0).then_some(Deadline { at: self.answer_by, why: Timer::DelayedAck });
         pace.into_iter().chain(answer).min_by_key(|deadline| deadline.at)
     }
 

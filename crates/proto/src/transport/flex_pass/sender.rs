@@ -307,7 +307,7 @@ impl<C: CongestionControl> Transport for FlexPassSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.requester.handle_timeout(now, &self.config.credit);
+        self.requester.handle_timeout(now);
         if self.proactive.timer().is_some_and(|at| at <= now) && self.lose_proactive() {
             self.timeouts += 1;
             self.requester.request_anew();

@@ -80,7 +80,7 @@ impl<C: CongestionControl> Transport for LayeredSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.requester.handle_timeout(now, &self.config);
+        self.requester.handle_timeout(now);
         self.tcp.handle_timeout(now);
     }
 
