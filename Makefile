@@ -14,7 +14,7 @@ DENY := target/tools/bin/cargo-deny
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo test lint deny doc reproduce digests bench bench-net testbed fuzz soak install-c test-c \
+.PHONY: all demo test lint deny doc reproduce digests bench bench-net bench-objects testbed kafka fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -74,10 +74,28 @@ bench: $(PLIANT)
 bench-net: $(PLIANT)
 	bench/real/run.sh $(PLIANT)
 
+## An object from several sources of different rates, beside aria2 over HTTP: a quarter of an hour; needs root.
+bench-objects: $(PLIANT)
+	python3 bench/objects.py $(PLIANT)
+
 ## The scenarios of experiments/testbed on this machine's network namespaces, beside the simulator; needs root. Writes
 ## docs/testbed.json, which `pliant reproduce --write-docs` takes into the document.
 testbed: $(PLIANT)
 	$(PLIANT) testbed record --real-time
+
+## Apache Kafka and unmodified clients through a Kafka door of the daemon, beside the same without it. Needs Java 17, Maven
+## and Python with venv (Debian: openjdk-17-jre-headless maven python3-venv); fetches broker and clients below target/.
+kafka: $(QUICK) target/kafka/ready
+	for brokers in 1 3; do target/kafka/venv/bin/python bench/kafka/run.py $(QUICK) target/kafka --brokers $$brokers \
+		--record target/kafka/brokers$$brokers.json || exit 1; done
+
+target/kafka/ready: bench/kafka/pom.xml bench/kafka/requirements.txt
+	mkdir -p target/kafka
+	mvn -q -B -f bench/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
+		-DoutputDirectory=$(CURDIR)/target/kafka/jars
+	python3 -m venv target/kafka/venv
+	target/kafka/venv/bin/pip install -q -r bench/kafka/requirements.txt
+	touch $@
 
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz. `make test` replays the corpora and some thousand
 ## random changes of them on stable (crates/cli/tests/fuzz.rs).
@@ -92,6 +110,21 @@ fuzz:
 ## transfer does, or if a process that stays needs more and more memory.
 soak: $(PLIANT)
 	python3 bench/soak.py $(PLIANT) --seconds $(SOAK_SECONDS)
+
+## The program below PREFIX with its manual pages and completions for bash, zsh and fish. DESTDIR as usual. Builds nothing,
+## so that root need not: `make release` first.
+install:
+	test -x $(PLIANT) || { echo "there is no $(PLIANT): \`make release\` first" >&2; exit 1; }
+	install -D -m 755 $(PLIANT) $(DESTDIR)$(PREFIX)/bin/pliant
+	$(PLIANT) man $(DESTDIR)$(PREFIX)/share/man/man1
+	mkdir -p $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(PLIANT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pliant
+	$(PLIANT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pliant
+	$(PLIANT) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/pliant.fish
+
+## What `make install` writes, as a Debian package for this machine's processor: target/debian/pliant_VERSION_ARCH.deb.
+deb: $(PLIANT)
+	packaging/deb.sh $(PLIANT)
 
 ## The C library below PREFIX: header, shared and static library, pkg-config file (docs/c.md). DESTDIR as usual.
 install-c:

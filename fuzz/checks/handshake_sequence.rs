@@ -142,7 +142,7 @@ impl World {
         for receiver in &mut self.receivers {
             while let Some((connection, event)) = receiver.endpoint.poll_event() {
                 match event {
-                    Event::Accepted { from, opening } => {
+                    Event::Accepted { from, opening, .. } => {
                         receiver.open.push(connection);
                         if !self.plain {
                             let call = u64::from_be_bytes(opening.try_into().expect("as it was said"));

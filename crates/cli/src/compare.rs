@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum};
 use pliant_sim::output::write_comparison;
-use pliant_sim::report::comparison_json;
+use pliant_sim::report::{answer, comparison_json};
 use pliant_sim::results::RunResult;
-use pliant_sim::results::comparison::Variant;
+use pliant_sim::results::comparison::{ComparisonRow, Variant};
+use pliant_sim::results::repetition::{Repeated, SeedRuns};
+use pliant_sim::results::statistics::{GroupStatistics, by_group};
 use pliant_sim::scenario::{Override, Resolved, Scenario};
 use rayon::prelude::*;
 
@@ -27,9 +29,18 @@ use crate::{flags, interrupt};
 /// Most variants in one table.
 const MAX_VARIANTS: u64 = 64;
 
+/// Most seeds of a comparison.
+const MAX_SEEDS: u64 = 1000;
+/// Seeds where nothing is said and runs are short, and those between two looks at the intervals.
+const SEEDS: u64 = 5;
+/// Seconds of one processor that are short.
+const SHORT_CPU_S: f64 = 120.0;
+
 const AFTER_HELP: &str = "\
 Examples:
   pliant compare demo                                        the variants that the scenario names
+  pliant compare demo --seeds 20                             each with twenty seeds, and intervals of the changes
+  pliant compare demo --until 2%                             as many seeds as it takes
   pliant compare rack.toml --vary queues.plan=shared,strict,dwrr-9-1
   pliant compare rack.toml --vary backup.transport=dctcp,cubic --vary load=0.3,0.6 --out results/compared
   pliant compare demo --json | jq '.rows[].variant'
@@ -46,6 +57,14 @@ pub(crate) struct Arguments {
     /// Gives a key several values, one variant each: `KEY=a,b,c` or `KEY=START:STOP:STEP`; several keys span a grid
     #[arg(long, value_name = "KEY=VALUES")]
     vary: Vec<String>,
+    /// Runs each variant with so many seeds, from the scenario's on. Default: 5 where that takes less than two minutes of
+    /// processor time, else 1
+    #[arg(long, value_name = "N", value_parser = flags::whole::<u64>(1..=MAX_SEEDS))]
+    seeds: Option<u64>,
+    /// Runs five seeds at a time until the 95 % interval of every change of an FCT's mean and 99th percentile is within ±
+    /// PERCENT of the change, or a thousand seeds have run
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "seeds")]
+    until: Option<f64>,
     /// Runs at once. Default: as many as processors
     #[arg(long, value_name = "N", value_parser = flags::jobs())]
     jobs: Option<usize>,
@@ -96,7 +115,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         }
         Ok((label, resolved))
     };
+    let overrides: Vec<Vec<Override>> = variants.iter().map(|(_, overrides)| overrides.clone()).collect();
     let resolved: Vec<(String, Resolved)> = variants.into_iter().map(resolve).collect::<Result<_, CliError>>()?;
+
+    let seeds = arguments.seeds(&scenario, &resolved, on_testbed)?;
+    let labels: Vec<String> = resolved.iter().map(|(label, _)| label.clone()).collect();
 
     let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let display = RunProgress::new(resolved.len(), output.quiet);
@@ -123,15 +146,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         }
     }
     say_what_is_equal(&ran);
+    let repeated = if interrupt.load(Ordering::Relaxed) || seeds.at_most() == 1 {
+        None
+    } else {
+        Some(repeat(arguments, &seeds, &labels, &overrides, &scenario, &ran, interrupt)?)
+    };
+    // An interrupted repetition keeps the seeds that are whole.
+    let repeated = repeated.as_ref().filter(|repeated| repeated.seeds().len() > 1);
     let variants: Vec<_> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
     let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
 
     if let Some(out) = &output.out {
-        write_comparison(out, &name, &variants, &scenarios, output.options())?;
+        write_comparison(out, &name, &variants, repeated, &scenarios, output.options())?;
     }
-    print(&if output.json { comparison_json(&name, &variants) } else { arguments.table.text(&variants) })?;
+    print(&match repeated {
+        _ if output.json => comparison_json(&name, &variants, repeated),
+        Some(repeated) => answered(&arguments.table, repeated, &variants),
+        None => arguments.table.text(&variants),
+    })?;
     if variants.len() > 1 && !output.json {
         print("share kept: rate of a group's flows while they are open, relative to the first variant\n")?;
+    }
+    if let (Some(repeated), false) = (repeated, output.json) {
+        print(&format!("again: {}\n", again(repeated.seeds().len())))?;
     }
     if on_testbed && platforms.contains(&Platform::Sim) && !output.json {
         for (label, scenario) in &resolved {
@@ -150,6 +187,162 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         return Ok(ExitStatus::Interrupted);
     }
     Ok(ran.iter().map(|(_, result, _)| ExitStatus::of(result)).max().unwrap_or(ExitStatus::Done))
+}
+
+/// How many seeds there are.
+enum Seeds {
+    Fixed(u64),
+    /// Until half the interval of every change is at most this ratio.
+    Until(f64),
+}
+
+impl Seeds {
+    fn at_most(&self) -> u64 {
+        match self {
+            Self::Fixed(seeds) => *seeds,
+            Self::Until(_) => MAX_SEEDS,
+        }
+    }
+}
+
+impl Arguments {
+    fn seeds(&self, scenario: &Scenario, resolved: &[(String, Resolved)], on_testbed: bool) -> Result<Seeds, CliError> {
+        let seeds = match (self.seeds, self.until) {
+            (Some(1), None) => return Ok(Seeds::Fixed(1)),
+            (seeds, until) if on_testbed => {
+                if seeds.is_some() || until.is_some() {
+                    let flag = if until.is_some() { "--until" } else { "--seeds" };
+                    return Err(CliError::User(format!("{flag} is about the simulator: it goes without --on testbed")));
+                }
+                return Ok(Seeds::Fixed(1));
+            }
+            (Some(seeds), _) => Seeds::Fixed(seeds),
+            (None, Some(until)) => Seeds::Until(until),
+            (None, None) => {
+                let cpu_s: f64 = resolved.iter().map(|(_, scenario)| scenario.estimate().cpu_s()).sum();
+                if resolved.len() < 2 || cpu_s * SEEDS as f64 > SHORT_CPU_S {
+                    return Ok(Seeds::Fixed(1));
+                }
+                Seeds::Fixed(SEEDS)
+            }
+        };
+        let first = resolved.first().map_or(0, |(_, scenario)| scenario.spec.seed);
+        let own = scenario.resolve()?.spec.seed;
+        if let Some((label, _)) = resolved.iter().find(|(_, scenario)| scenario.spec.seed != own) {
+            // Seeds that are varied are variants.
+            if self.seeds.is_none() && self.until.is_none() {
+                return Ok(Seeds::Fixed(1));
+            }
+            return Err(CliError::User(format!("--seeds: `{label}` has a seed of its own")));
+        }
+        if first.checked_add(seeds.at_most()).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(CliError::User(format!("--seeds: from seed {first} on there are too few")));
+        }
+        if let (Seeds::Fixed(count), false) = (&seeds, self.output.quiet) {
+            let chosen = if self.seeds.is_none() { " (--seeds takes another number)" } else { "" };
+            eprintln!("{count} seeds, {first} to {}{chosen}", first + count - 1);
+        }
+        Ok(seeds)
+    }
+}
+
+/// The comparison over all seeds, of which `ran` is the first.
+fn repeat(
+    arguments: &Arguments,
+    seeds: &Seeds,
+    labels: &[String],
+    overrides: &[Vec<Override>],
+    scenario: &Scenario,
+    ran: &[(String, RunResult, String)],
+    interrupt: &AtomicBool,
+) -> Result<Repeated, CliError> {
+    let runs: Vec<Variant<'_>> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
+    let mut repeated = Repeated::default();
+    let first = ran.first().map_or(0, |(_, result, _)| result.seed);
+    repeated.add(first, &SeedRuns::of(labels, &runs));
+    while (repeated.seeds().len() as u64) < seeds.at_most() {
+        if let Seeds::Until(ratio) = *seeds
+            && widest(&repeated).is_some_and(|widest| widest <= ratio)
+        {
+            break;
+        }
+        let from = first + repeated.seeds().len() as u64;
+        let end = match seeds {
+            Seeds::Fixed(count) => first + count,
+            Seeds::Until(_) => (from + SEEDS).min(first + MAX_SEEDS),
+        };
+        let display = RunProgress::new((end - from) as usize * labels.len(), arguments.output.quiet);
+        let run = |(seed, overrides): (u64, &Vec<Override>)| -> Result<Option<Vec<GroupStatistics>>, CliError> {
+            if interrupt.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let seed = Override::parse("--seeds", &format!("seed={seed}"))?;
+            let overrides: Vec<Override> = overrides.iter().cloned().chain([seed]).collect();
+            let result = run_one(&scenario.with(&overrides)?.resolve()?, interrupt, &display)?;
+            Ok((!result.interrupted).then(|| by_group(&result)))
+        };
+        let points: Vec<(u64, &Vec<Override>)> =
+            (from..end).flat_map(|seed| overrides.iter().map(move |overrides| (seed, overrides))).collect();
+        let done: Vec<_> =
+            with_jobs(arguments.jobs, || points.into_par_iter().map(run).collect::<Result<_, CliError>>())??;
+        drop(display);
+        for (seed, statistics) in (from..end).zip(done.chunks(labels.len())) {
+            let Some(statistics) = statistics.iter().cloned().collect::<Option<Vec<_>>>() else { break };
+            repeated.add(seed, &SeedRuns::new(labels, statistics));
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            eprintln!("interrupted: {} seeds went to their end, the others are left out", repeated.seeds().len());
+            break;
+        }
+    }
+    Ok(repeated)
+}
+
+/// Half the widest interval of a change in the mean or 99th percentile of a group's completion times; `None` before there
+/// is one.
+fn widest(repeated: &Repeated) -> Option<f64> {
+    let statistics: [fn(&ComparisonRow) -> Option<f64>; 2] =
+        [|row| row.group.all.fct_us.map(|fct| fct.mean.value), |row| row.group.all.fct_us.map(|fct| fct.p99.value)];
+    let changes = (0..repeated.rows().len())
+        .flat_map(|row| statistics.map(|statistic| repeated.change(row, statistic)))
+        .flatten();
+    changes.map(|change| change.half_width()).max_by(f64::total_cmp)
+}
+
+/// The answer in a sentence, if there is one, and the table.
+fn answered(table: &TableArguments, repeated: &Repeated, variants: &[Variant<'_>]) -> String {
+    let sentence = answer(repeated).map(|answer| format!("{answer}\n\n")).unwrap_or_default();
+    format!("{sentence}{}", table.repeated_text(repeated, variants))
+}
+
+/// The command that gives the same numbers again.
+fn again(seeds: usize) -> String {
+    let mut words: Vec<String> = std::env::args().collect();
+    "pliant".clone_into(&mut words[0]);
+    if let Some(at) = words.iter().position(|word| word == "--until" || word.starts_with("--until=")) {
+        words.drain(at..if words[at] == "--until" { at + 2 } else { at + 1 });
+    }
+    if !words.iter().any(|word| word == "--seeds" || word.starts_with("--seeds=")) {
+        words.extend(["--seeds".to_owned(), seeds.to_string()]);
+    }
+    let quoted = |word: &String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// A percentage as a ratio.
+fn percent(text: &str) -> Result<f64, String> {
+    let number =
+        text.trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| *number > 0.0 && *number < 100.0);
+    number
+        .map(|number| number / 100.0)
+        .ok_or_else(|| "it must be a percentage above 0 and below 100, such as 5%".to_owned())
 }
 
 /// Says on stderr which variants did exactly the same: what tells them apart has no effect on this traffic.

@@ -1,51 +1,190 @@
 //! `pliant daemon`: connections of unmodified programs under a contract.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use pliant_daemon::control::{ControlError, Request, default_path, request};
 use pliant_daemon::{Config, ConfigError, Daemon};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
-  pliant daemon /etc/pliant/daemon.toml --check       every mistake with its line; nothing is opened
+  pliant daemon /etc/pliant/daemon.toml --check       every mistake with its line; nothing is served
   pliant daemon daemon.toml
+  pliant daemon reload                                 the file as it is now; no connection ends
+  pliant daemon set backup max_rate=200Mbit/s          a class's contract, until the file is read again
+  pliant daemon drain                                  ends with the last connection
 
-A daemon runs at both ends. docs/daemon.md has a configuration for each and says what every key means.
-Exit codes: 0 the configuration is good (--check), 1 failure of the machine, 2 mistake in the command or the file, 130
-interrupted.";
+A daemon runs at both ends. docs/daemon.md has a configuration for each and says what every key means. A hangup signal has
+it reload, SIGTERM has it drain; a second SIGTERM, or an interrupt, ends it at once.
+Exit codes: 0 the configuration is good (--check), or the daemon was drained, 1 failure of the machine, 2 mistake in the
+command or the file, 130 interrupted.";
 
 /// Carries connections of unmodified programs to another host's daemon, under a contract.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// The configuration
-    config: PathBuf,
-    /// Reads the configuration, and the key file, and ends
+    #[arg(required = true)]
+    config: Option<PathBuf>,
+    /// Checks the configuration, the key file and that everything can listen, and ends
     #[arg(long)]
     check: bool,
 }
 
+/// What a daemon that runs is asked for.
+#[derive(Subcommand)]
+enum Action {
+    /// Has the daemon read its file again; no connection ends by it
+    #[command(
+        after_help = "Examples:\n  pliant daemon reload\n  pliant daemon reload --control /run/pliant/daemon.sock"
+    )]
+    Reload(Target),
+    /// Has the daemon take no connection any more and end with the last one
+    #[command(after_help = "Examples:\n  pliant daemon drain\n  pliant daemon drain --limit 60")]
+    Drain {
+        /// It ends after so many seconds at the latest; default: as its file says
+        #[arg(long, value_name = "SECONDS")]
+        limit: Option<u64>,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Sets keys of a class anew, until the file is read again
+    #[command(
+        after_help = "Examples:\n  pliant daemon set backup max_rate=200Mbit/s\n  pliant daemon set backup max_rate=none"
+    )]
+    Set {
+        /// Name of the class
+        class: String,
+        /// KEY=VALUE, as in the file; the value `none` takes a key away
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
+        settings: Vec<(String, String)>,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Which daemon.
+#[derive(Args)]
+pub(crate) struct Target {
+    /// Its control socket
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("KEY=VALUE is wanted")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+impl Target {
+    /// Asks it, and waits for its answer.
+    pub(crate) fn ask(&self, asked: &Request) -> Result<serde_json::Value, CliError> {
+        let path = self.control.clone().or_else(default_path).ok_or_else(|| {
+            CliError::User("there is no folder for a control socket here: say --control SOCKET".to_owned())
+        })?;
+        request(&path, asked).map_err(|error: ControlError| CliError::User(error.to_string()))
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
-    let config = Config::read(&arguments.config).map_err(|error: ConfigError| CliError::User(error.to_string()))?;
+    match &arguments.action {
+        None => serve(arguments),
+        Some(Action::Reload(target)) => target.ask(&Request::Reload).map(|_| ExitStatus::Done),
+        Some(Action::Drain { limit, target }) => {
+            let answer = target.ask(&Request::Drain { limit_seconds: *limit })?;
+            match answer["cut"].as_u64() {
+                Some(cut) if cut > 0 => eprintln!("{cut} connections were cut"),
+                _ => eprintln!("every connection had ended"),
+            }
+            Ok(ExitStatus::Done)
+        }
+        Some(Action::Set { class, settings, target }) => {
+            let settings: BTreeMap<String, String> = settings.iter().cloned().collect();
+            target.ask(&Request::Set { class: class.clone(), settings }).map(|_| ExitStatus::Done)
+        }
+    }
+}
+
+fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
+    let user = |error: ConfigError| CliError::User(error.to_string());
+    let path = arguments.config.as_ref().expect("it is required without an action");
+    let mut config = Config::read(path).map_err(user)?;
+    if let Some(path) = default_path() {
+        config.set_default_control(path);
+    }
+    for warning in config.warnings() {
+        eprintln!("warning: {warning}");
+    }
     if arguments.check {
-        println!("{} is good", arguments.config.display());
+        config.check_listeners().map_err(user)?;
+        println!("{} is good", path.display());
         return Ok(ExitStatus::Done);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let interrupted = interrupt::listen("");
-    runtime.block_on(async {
-        let daemon = Daemon::start(config).await.map_err(|error| CliError::User(error.to_string()))?;
+    let ending = runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let daemon = Daemon::start(config).await.map_err(user)?;
         eprintln!("listening on {} for daemons", daemon.address());
         for door in daemon.doors() {
             eprintln!("door on {door}");
         }
-        tokio::select! {
-            () = daemon.run() => Ok(ExitStatus::Done),
-            () = interrupt::wait(interrupted) => Ok(ExitStatus::Interrupted),
+        if let Some(control) = daemon.control() {
+            eprintln!("control socket {}", control.display());
         }
-    })
+        loop {
+            tokio::select! {
+                () = daemon.run() => return Ok(ExitStatus::Done),
+                _ = signals.interrupt.recv() => return Ok(ExitStatus::Interrupted),
+                _ = signals.hangup.recv() => match daemon.reload().await {
+                    Ok(()) => eprintln!("{} is in force", path.display()),
+                    Err(error) => eprintln!("{error}; what was in force stays"),
+                },
+                _ = signals.terminate.recv() => return Ok(drain(&daemon, &mut signals).await),
+            }
+        }
+    });
+    // Connections that are left do not hold the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ending
+}
+
+/// Waits for the last connection, but no longer than the file says, or another signal to end.
+async fn drain(daemon: &Daemon, signals: &mut Signals) -> ExitStatus {
+    let limit = daemon.drain_limit();
+    eprintln!("draining for {} s at most", limit.as_secs_f64());
+    tokio::select! {
+        cut = daemon.drain(limit) => {
+            if cut > 0 {
+                eprintln!("{cut} connections were cut");
+            }
+            ExitStatus::Done
+        }
+        _ = signals.terminate.recv() => ExitStatus::Interrupted,
+        _ = signals.interrupt.recv() => ExitStatus::Interrupted,
+    }
+}
+
+/// The signals that a daemon hears.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
 }

@@ -1,6 +1,9 @@
-//! Ctrl-C: the first asks what runs to stop, the second ends the process.
+//! Signals: the first Ctrl-C asks what runs to stop, the second ends the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -10,21 +13,32 @@ pub(crate) const FINISHED_IS_KEPT: &str = "; what finished is kept";
 /// What Ctrl-C leaves behind of a single run.
 pub(crate) const SO_FAR_IS_THE_RESULT: &str = "; what it has so far is the result";
 
-/// The flag that Ctrl-C raises, from now on; `kept` is told then, behind "stopping".
+/// The flag that Ctrl-C raises, from now on, as do a request to terminate and a hangup; `kept` is told then, behind
+/// "stopping".
 pub(crate) fn listen(kept: &'static str) -> &'static AtomicBool {
-    // An error means that a handler is there already, or that signals cannot be caught: runs then end as they would.
-    let _ = ctrlc::set_handler(move || {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("\ninterrupted: stopping{kept} (again to stop at once)");
-    });
-    &INTERRUPTED
+    catch(kept, &[SIGINT, SIGTERM, SIGHUP], || ())
 }
 
-/// Ends when the flag is raised.
-pub(crate) async fn wait(flag: &AtomicBool) {
-    while !flag.load(Ordering::Relaxed) {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+/// As [`listen`], but a hangup does `this`: it asks a process that runs for long to read its files again.
+pub(crate) fn listen_and_on_hangup(kept: &'static str, this: impl FnMut() + Send + 'static) -> &'static AtomicBool {
+    catch(kept, &[SIGINT, SIGTERM], this)
+}
+
+/// Where signals cannot be caught, they end the process as they would.
+fn catch(kept: &'static str, ends: &'static [i32], mut hangup: impl FnMut() + Send + 'static) -> &'static AtomicBool {
+    if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) {
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                if !ends.contains(&signal) {
+                    hangup();
+                    continue;
+                }
+                if INTERRUPTED.swap(true, Ordering::Relaxed) {
+                    std::process::exit(130);
+                }
+                eprintln!("\ninterrupted: stopping{kept} (again to stop at once)");
+            }
+        });
     }
+    &INTERRUPTED
 }

@@ -28,6 +28,7 @@ mod daemon;
 mod error;
 mod exit_status;
 mod experiments;
+mod export;
 mod files;
 mod flags;
 mod fluid;
@@ -36,6 +37,7 @@ mod interrupt;
 mod jobs;
 mod keygen;
 mod list;
+mod manual;
 mod memory;
 mod progress;
 mod report;
@@ -43,11 +45,13 @@ mod reproduce;
 mod run;
 mod scenarios;
 mod show;
+mod status;
 mod stdout;
 mod sweep;
 mod switch;
 mod testbed;
 mod transfer;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -91,14 +95,20 @@ enum Command {
     Show(show::Arguments),
     Report(report::Arguments),
     Fluid(fluid::Arguments),
+    Export(export::ExportArgs),
+    Import(export::ImportArgs),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
     Offer(transfer::OfferArgs),
     Fetch(transfer::FetchArgs),
     Keygen(keygen::Arguments),
     Daemon(daemon::Arguments),
+    Status(status::Arguments),
+    Wrap(wrap::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
+    Man(manual::ManArgs),
+    Completions(manual::CompletionsArgs),
 }
 
 /// Runs the command that the process was started with. A program that [registers](pliant_sim::families) transports or
@@ -120,14 +130,20 @@ pub fn main() -> ExitCode {
         Command::Show(arguments) => show::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Fluid(arguments) => fluid::run(arguments),
+        Command::Export(arguments) => export::run_export(arguments),
+        Command::Import(arguments) => export::run_import(arguments),
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
         Command::Offer(arguments) => transfer::offer(arguments),
         Command::Fetch(arguments) => transfer::fetch(arguments),
         Command::Keygen(arguments) => keygen::run(arguments),
         Command::Daemon(arguments) => daemon::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Wrap(arguments) => wrap::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
+        Command::Man(arguments) => manual::man(arguments, Cli::command()),
+        Command::Completions(arguments) => manual::completions(arguments, Cli::command()),
     };
     match ending {
         Ok(ExitStatus::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,

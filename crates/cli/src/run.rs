@@ -7,9 +7,10 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use pliant_sim::output::{WriteOptions, check_folder, summary_json, write_run};
-use pliant_sim::report::{TextTable, text_table};
+use pliant_sim::report::{TextTable, repeated_text_table, text_table};
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
+use pliant_sim::results::repetition::Repeated;
 use pliant_sim::scenario::Resolved;
 
 use crate::error::CliError;
@@ -62,8 +63,20 @@ impl TableArguments {
 
     /// The table, and what it leaves out.
     pub(crate) fn text(&self, variants: &[Variant<'_>]) -> String {
-        let TextTable { mut text, all_zero, no_room } =
-            text_table(variants, (!self.all_columns).then_some(TABLE_WIDTH));
+        Self::with_notes(text_table(variants, self.width()), variants)
+    }
+
+    /// The same of several seeds; `variants` are the first seed's runs.
+    pub(crate) fn repeated_text(&self, repeated: &Repeated, variants: &[Variant<'_>]) -> String {
+        Self::with_notes(repeated_text_table(repeated, self.width()), variants)
+    }
+
+    fn width(&self) -> Option<usize> {
+        (!self.all_columns).then_some(TABLE_WIDTH)
+    }
+
+    fn with_notes(table: TextTable, variants: &[Variant<'_>]) -> String {
+        let TextTable { mut text, all_zero, no_room } = table;
         for (told, columns) in [("0 everywhere", all_zero), ("more with --all-columns", no_room)] {
             if !columns.is_empty() {
                 writeln!(text, "{told}: {}", columns.join(", ")).expect("a string takes all");

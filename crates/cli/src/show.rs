@@ -67,7 +67,7 @@ fn unknown(name: &str) -> CliError {
 }
 
 /// A queue plan under the table `queues`.
-fn in_table(plan: &QueuesSpec) -> Result<String, CliError> {
+pub(crate) fn in_table(plan: &QueuesSpec) -> Result<String, CliError> {
     let text = toml::to_string(plan).map_err(|error| CliError::Machine(error.to_string()))?;
     Ok(text.replace("[[queue]]", "[[queues.queue]]").replace("[queue.", "[queues.queue."))
 }

@@ -53,7 +53,9 @@ fn examples_of_help_texts_run() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("rack.toml"), RACK).unwrap();
     let mut ran = 0;
-    for command in ["run", "compare", "sweep", "check", "list", "show", "report", "fluid", "keygen", "reproduce"] {
+    for command in
+        ["run", "compare", "sweep", "check", "list", "show", "report", "fluid", "export", "keygen", "reproduce"]
+    {
         for mut example in examples(command) {
             let needs_more = example.iter().any(|word| word.contains("testbed"))
                 || (command == "reproduce" && !example.iter().any(|word| word == "--list" || word == "--check"));
@@ -180,4 +182,31 @@ fn show_names_what_a_contract_may_ask_of_push() {
     let output = pliant(&["show", "push"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("it honours: weight, priority\n") && text.contains("it honours min_share."), "{text}");
+}
+
+/// Every command has a manual page, which names its flags, and every shell a script of completions.
+#[test]
+fn every_command_has_a_manual_page_and_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    let made = pliant(&["man", pages.to_str().unwrap()]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let commands = String::from_utf8(pliant(&["--help"]).stdout).unwrap();
+    let commands = commands.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let names = commands.lines().filter_map(|line| line.split_whitespace().next());
+    let mut count = 0;
+    for name in names.filter(|name| *name != "help" && pliant(&[name, "--help"]).status.success()) {
+        let page = fs::read_to_string(pages.join(format!("pliant-{name}.1"))).unwrap_or_else(|_| panic!("{name}"));
+        assert!(page.contains(".SH OPTIONS") && page.contains("Example"), "{name}");
+        count += 1;
+    }
+    assert!(count >= 15, "{count} pages");
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let refused = pliant(&["man", file.to_str().unwrap()]);
+    assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(2), 1), "{}", stderr(&refused));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = String::from_utf8(pliant(&["completions", shell]).stdout).unwrap();
+        assert!(script.contains("reproduce") && script.contains("write-docs"), "{shell}");
+    }
 }

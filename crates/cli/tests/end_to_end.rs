@@ -63,7 +63,7 @@ fn run_writes_its_folder() {
 /// it is 0 everywhere.
 #[test]
 fn the_demo_tells_marks_drops_and_timeouts() {
-    let text = stdout(&run("compare", &[]));
+    let text = stdout(&run("compare", &["--seeds", "1"]));
     let left_out = text.lines().find_map(|line| line.strip_prefix("more with --all-columns: ")).unwrap_or("");
     let zero = text.lines().find_map(|line| line.strip_prefix("0 everywhere: ")).unwrap_or("");
     let heading = text.lines().next().unwrap();
@@ -221,10 +221,11 @@ fn compare_shows_the_variants_of_the_scenario() {
         assert!(out.join(variant).join("summary.json").is_file(), "{variant}");
     }
     // It fits a terminal, and says how to see the rest; nothing is lost.
-    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let fits = |line: &str| line.chars().count() <= 100 || line.starts_with("again: ");
+    assert!(table.lines().all(fits), "{table}");
     assert!(table.contains("more with --all-columns: "), "{table}");
     let all = stdout(&run("compare", &["--all-columns"]));
-    assert!(all.contains("marks") && all.contains("sent") && !all.contains("--all-columns"), "{all}");
+    assert!(all.contains("marks") && all.contains("sent") && !all.contains("more with"), "{all}");
     // Copies in a second queue, and then no traffic of theirs in it.
     let pair = ["--vary", "queues.plan=shared,dwrr-1-1", "--set", "traffic.copies.class=0"];
     let told = stderr(&run("compare", &pair));
@@ -232,6 +233,41 @@ fn compare_shows_the_variants_of_the_scenario() {
     let json = run("compare", &["--vary", "queues.plan=shared,strict", "--jobs", "1", "--json"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["variants"], serde_json::json!(["queues.plan=shared", "queues.plan=strict"]));
+}
+
+/// Several seeds give changes with intervals and an answer in words, the same with any number of jobs; one seed gives none.
+/// Short runs have five without being asked.
+#[test]
+fn a_comparison_says_how_sure_it_is() {
+    let pair = ["--vary", "queues.plan=shared,strict", "--json"];
+    let compared = |more: &[&str]| -> Value {
+        serde_json::from_slice(&run("compare", &[&pair[..], more].concat()).stdout).unwrap()
+    };
+    let once = compared(&["--seeds", "1"]);
+    assert!(once["seeds"].is_null() && once["answer"].is_null() && once["changes"].is_null());
+    let thrice = compared(&["--seeds", "3", "--jobs", "1"]);
+    assert_eq!(thrice["seeds"], serde_json::json!([1, 2, 3]));
+    assert_eq!(thrice["rows"], once["rows"], "the rows are of the first seed");
+    assert!(thrice["answer"].as_str().unwrap().contains("search"), "{thrice}");
+    let changes = thrice["changes"].as_array().unwrap();
+    assert!(!changes.is_empty());
+    for change in changes {
+        let [low, middle, high] = ["low", "change", "high"].map(|key| change[key].as_f64().unwrap());
+        assert!(low <= middle && middle <= high && change["variant"] == "queues.plan=strict", "{change}");
+        assert_eq!(change["seen"], low > 0.0 || high < 0.0);
+    }
+    assert_eq!(compared(&["--seeds", "3", "--jobs", "2"])["changes"], thrice["changes"]);
+    assert_eq!(compared(&[])["seeds"], serde_json::json!([1, 2, 3, 4, 5]));
+    let until = compared(&["--until", "60%"]);
+    assert_eq!(until["seeds"].as_array().unwrap().len() % 5, 1);
+    let table = stdout(&run("compare", &["--seeds", "3"]));
+    assert!(table.lines().all(|line| line.chars().count() <= 100 || line.starts_with("again: ")), "{table}");
+    assert!(table.lines().last().unwrap().starts_with("again: pliant compare demo "), "{table}");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("compared");
+    run("compare", &["--seeds", "3", "--out", out.to_str().unwrap()]);
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("Means over 3 seeds (1, 2, 3)"));
+    assert!(fs::read_to_string(out.join("comparison.json")).unwrap().contains("\"changes\""));
 }
 
 /// A day's work.

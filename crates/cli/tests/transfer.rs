@@ -250,23 +250,28 @@ fn killed_peers_are_noticed() {
     let mut receiver = receiving(&receiver.address, &into);
     assert_ends(&midway.sender.wait_with_output().unwrap(), 4, "the peer was restarted");
     kill(&mut receiver.child);
-    // What can be read again is sent again.
+    // What can be read again goes on behind what the receiver has.
     let into = folder("third");
-    std::fs::write(&place.file, vec![7; 4 * MB]).unwrap();
+    std::fs::write(&place.file, vec![7; 16 * MB]).unwrap();
     let mut receiver = receiving("127.0.0.1:0", &into);
     let mut command = pliant();
-    command.args(["send", &place.file, &receiver.address, "--key", &place.key, "--rate-cap", "40Mbit/s"]);
-    let sender = command.args(["--progress", "json"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    while std::fs::read_dir(&into).unwrap().next().is_none() {
+    command.args(["send", &place.file, &receiver.address, "--key", &place.key, "--rate-cap", "200Mbit/s"]);
+    let sender = command.args(["--progress", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let has_blocks = |into: &Path| {
+        let mut there = std::fs::read_dir(into).unwrap();
+        there.next().is_some_and(|entry| entry.unwrap().metadata().unwrap().len() > 6 * MB as u64)
+    };
+    while !has_blocks(&into) {
         std::thread::yield_now();
     }
     kill(&mut receiver.child);
     let receiver = receiving(&receiver.address, &into);
     let sent = sender.wait_with_output().unwrap();
+    assert!(text(&sent.stdout).contains(" of them were there"), "{sent:?}");
     assert!(sent.status.success(), "{}", text(&sent.stderr));
     assert!(text(&sent.stderr).contains("retrying: ") && text(&sent.stderr).contains("{\"elapsed_s\":"), "{sent:?}");
     assert!(receiver.finish().status.success());
-    assert_eq!(std::fs::read(into.join("file")).unwrap(), vec![7; 4 * MB]);
+    assert!(std::fs::read(into.join("file")).unwrap() == vec![7; 16 * MB]);
     // The sender dies; its file does not stay behind half.
     for transport in ["dctcp", "ledbat++", "weighted-fair", "expresspass", "flexpass"] {
         let into = folder(transport);
@@ -572,6 +577,76 @@ fn a_file_is_fetched_though_a_source_is_killed() {
     let mut receiver = Receiver::new(&[&["--discard"], &key[..]].concat());
     assert_ends(&fetch(&[&[receiver.address.as_str()], &key[..]].concat()), 3, "does not begin as a transfer does");
     receiver.child.kill().unwrap();
+}
+
+/// Peers with keys of their own: each is called by its name, may do what its line says, and is gone once it has no line.
+#[test]
+fn peers_have_names_and_rights_until_they_are_taken_away() {
+    let place = Place::new(MB);
+    let path = |name: &str| place.path(name).display().to_string();
+    let pair = |name: &str| {
+        let made = run(&["keygen", "--pair", &path(name)]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        text(&made.stdout).trim().trim_start_matches("peer ").to_owned()
+    };
+    let [store, west, east] = ["store.key", "west.key", "east.key"].map(pair);
+    let add = |name: &str, lines: &str| {
+        let own = std::fs::read_to_string(path(name)).unwrap();
+        let private = own.lines().find(|line| line.starts_with("private ")).unwrap();
+        std::fs::write(path(name), format!("{private}\n{lines}\n")).unwrap();
+    };
+    let rights_of_east = format!("peer {east} east fetch open");
+    add("store.key", &format!("peer {west} west send:west/\n{rights_of_east}"));
+    add("west.key", &format!("peer {store} store\npeer {east} east"));
+    add("east.key", &format!("peer {store}"));
+
+    let into = path("into");
+    std::fs::create_dir(&into).unwrap();
+    let (store_key, count) = (path("store.key"), ["--count", "0"]);
+    let mut receiver = Receiver::new(&[&[into.as_str(), "--key", &store_key], &count[..]].concat());
+    let send_to = |name: &str, key: &str| {
+        let to = format!("{name}{}", receiver.address);
+        run(&["send", &place.file, &to, "--key", &path(key), "--connect-timeout", "600ms"])
+    };
+    assert_ends(&send_to("", "west.key"), 2, "more than one peer, or none: say which, as in NAME@HOST:PORT");
+    assert_ends(&send_to("south@", "west.key"), 2, "the key file has no peer that is called south");
+    let sent = send_to("store@", "west.key");
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert_eq!(std::fs::read(place.path("into/west/file")).unwrap(), place.content);
+    assert_ends(&send_to("", "east.key"), 3, "its key has no right to send here");
+
+    let hang_up = |receiver: &mut Receiver, expected: &str| {
+        let id = receiver.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+        let mut line = String::new();
+        while !line.contains(expected) {
+            line.clear();
+            assert!(receiver.stderr.read_line(&mut line).unwrap() > 0, "it ended before it said: {expected}");
+        }
+    };
+    add("store.key", &rights_of_east);
+    hang_up(&mut receiver, "store.key was read again");
+    let to = format!("store@{}", receiver.address);
+    let gone = run(&["send", &place.file, &to, "--key", &path("west.key"), "--connect-timeout", "600ms"]);
+    assert_ends(&gone, 3, "not to this key");
+    add("store.key", "peer nonsense");
+    hang_up(&mut receiver, "the keys stay as they were");
+    receiver.stop();
+
+    let offer = Receiver::offering(&place.file, &["--key", &path("east.key")]);
+    let from = format!("east@{}", offer.address);
+    assert_ends(
+        &run(&["fetch", &from, "--key", &path("west.key"), "--discard", "--connect-timeout", "600ms"]),
+        3,
+        "key",
+    );
+    offer.stop();
+    add("east.key", &format!("peer {store}\npeer {west} west"));
+    let offer = Receiver::offering(&place.file, &["--key", &path("east.key")]);
+    let from = format!("east@{}", offer.address);
+    let fetched = run(&["fetch", &from, "--key", &path("west.key"), "--discard"]);
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    offer.stop();
 }
 
 /// `offer` prints the hash of its content, by which `fetch --hash` chooses among sources that differ; without it two that

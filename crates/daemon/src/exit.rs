@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_net::bundle::{AcceptedStream, reset_code};
+use pliant_net::bundle::{AcceptedStream, AcceptedStreams, reset_code};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
@@ -12,14 +13,37 @@ use tokio::time::timeout;
 use crate::header::{CONNECTED, Service};
 use crate::relay::relay;
 use crate::rules::ServiceRule;
+use crate::shared::Shared;
 
 /// How long a service may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Connects what peers open to services, for ever.
+pub(crate) async fn serve(mut streams: AcceptedStreams, shared: Arc<Shared>) {
+    loop {
+        let accepted = streams.next().await;
+        if shared.is_draining() {
+            accepted.stream.reset(reset_code::REFUSED);
+            continue;
+        }
+        // Who shares a key is told apart by address.
+        let peer = accepted.name.clone().unwrap_or_else(|| accepted.peer.ip().to_string());
+        let Some(served) = shared.serve_peer(&peer) else {
+            accepted.stream.reset(reset_code::TOO_MANY);
+            continue;
+        };
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            let _counted = (shared.count_connection(), served);
+            serve_one(accepted, &shared).await;
+        });
+    }
+}
+
 /// Connects a stream to the service that its header names.
-pub(crate) async fn serve(accepted: AcceptedStream, allow: &[ServiceRule]) {
-    let AcceptedStream { header, mut stream, .. } = accepted;
-    match connect(&header, allow).await {
+async fn serve_one(accepted: AcceptedStream, shared: &Shared) {
+    let AcceptedStream { header, name, mut stream, .. } = accepted;
+    match connect(&header, name.as_deref(), shared).await {
         Ok(tcp) => {
             if stream.write_all(&[CONNECTED]).await.is_ok() {
                 relay(tcp, stream).await;
@@ -30,14 +54,21 @@ pub(crate) async fn serve(accepted: AcceptedStream, allow: &[ServiceRule]) {
 }
 
 /// A connection to a service, or the code with which its stream is reset.
-async fn connect(header: &[u8], allow: &[ServiceRule]) -> Result<TcpStream, u8> {
+async fn connect(header: &[u8], peer: Option<&str>, shared: &Shared) -> Result<TcpStream, u8> {
+    let exit = shared.exit();
+    let allow = exit.rules.of(peer);
     let service = str::from_utf8(header).ok().and_then(Service::parse).ok_or(reset_code::DENIED)?;
     // Names are resolved here and only here; what they mean is what is allowed or not.
     let found: Vec<SocketAddr> = match lookup_host((service.host.as_str(), service.port)).await {
         Ok(found) => found.collect(),
-        Err(_) => return Err(if allow.is_empty() { reset_code::DENIED } else { reset_code::UNREACHABLE }),
+        Err(_) => {
+            return Err(if allow.clone().next().is_none() { reset_code::DENIED } else { reset_code::UNREACHABLE });
+        }
     };
-    let allowed = |address: &&SocketAddr| allow.iter().any(|rule| rule.matches(address.ip(), address.port()));
+    let allowed = |address: &&SocketAddr| {
+        let allows = |rule: &ServiceRule| rule.matches(address.ip(), address.port());
+        allow.clone().any(allows) && !shared.is_own_door(**address)
+    };
     let mut failure = reset_code::DENIED;
     for address in found.iter().filter(allowed) {
         failure = match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {

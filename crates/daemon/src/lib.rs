@@ -8,13 +8,19 @@
 //! daemon's exit opens the connection to the service. All streams of a class to a peer share one contract and one
 //! congestion state. What an exit opens is denied unless its configuration allows it.
 
+mod change;
+mod check;
 mod config;
+pub mod control;
 mod doors;
 mod exit;
 mod header;
+mod mutex;
 mod relay;
 mod rules;
 mod run;
+mod shared;
+mod users;
 
 pub use config::{Config, ConfigError};
-pub use run::{Daemon, DaemonError};
+pub use run::Daemon;

@@ -1,88 +1,120 @@
 //! A daemon at work.
 
-use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use pliant_net::bundle::{AcceptedStreams, BundleNode, BundleReport};
+use pliant_net::bundle::{BundleNode, BundleReport};
 use pliant_net::transfer::Settings;
-use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use crate::config::Config;
-use crate::doors::{forward, proxy};
-use crate::exit;
+use crate::change::{bind, open};
+use crate::config::{Config, ConfigError};
+use crate::control::{ControlSocket, Status};
+use crate::shared::Shared;
+use crate::{change, exit};
 
-/// Why a daemon does not start.
-#[derive(Debug, Error)]
-#[error("{address}: {error}")]
-pub struct DaemonError {
-    /// Where it was to listen.
-    pub address: SocketAddr,
-    /// Why it cannot.
-    pub error: io::Error,
-}
+/// How often bundles' counts are noted.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A daemon whose sockets are open.
 pub struct Daemon {
-    node: Arc<BundleNode>,
-    doors: Vec<SocketAddr>,
-    tasks: JoinSet<()>,
+    shared: Arc<Shared>,
+    /// They end with it.
+    _tasks: JoinSet<()>,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.shared.close_doors();
+    }
 }
 
 impl Daemon {
     /// Opens all sockets and begins to serve. It ends when it is dropped, and with it all connections.
-    pub async fn start(config: Config) -> Result<Self, DaemonError> {
-        let Config { listen, keys, classes, forwards, proxy, allow } = config;
-        let at = |address| move |error| DaemonError { address, error };
-        let settings = Settings { keys, ..Settings::default() };
-        let (node, streams) = BundleNode::bind(listen, settings, classes).map_err(at(listen))?;
-        let node = Arc::new(node);
-        let (mut doors, mut tasks) = (Vec::new(), JoinSet::new());
-        for forward in forwards {
-            let listener = TcpListener::bind(forward.listen).await.map_err(at(forward.listen))?;
-            doors.push(listener.local_addr().map_err(at(forward.listen))?);
-            tasks.spawn(forward::serve(listener, node.clone(), forward));
+    ///
+    /// # Errors
+    ///
+    /// If something cannot listen where the configuration says; the error names the line.
+    pub async fn start(config: Config) -> Result<Self, ConfigError> {
+        let settings = Settings { keys: config.keys.clone(), called: config.called.clone(), ..Settings::default() };
+        let (node, streams) = BundleNode::bind(config.listen.address, settings, config.classes.clone())
+            .map_err(|error| config.cannot_listen(&config.listen, &error))?;
+        let mut listeners = Vec::new();
+        for door in &config.doors {
+            listeners.push(bind(&config, door).await?);
         }
-        if let Some(proxy) = proxy {
-            let listener = TcpListener::bind(proxy.listen).await.map_err(at(proxy.listen))?;
-            doors.push(listener.local_addr().map_err(at(proxy.listen))?);
-            tasks.spawn(proxy::serve(listener, node.clone(), proxy));
+        let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
+        let (doors, shared) = (config.doors.clone(), Shared::new(node, config));
+        let mut tasks = JoinSet::new();
+        for (door, listener) in doors.into_iter().zip(listeners) {
+            let opened = open(door, listener, &shared);
+            shared.doors().push(opened);
         }
-        tasks.spawn(serve_exit(streams, allow.into()));
-        Ok(Self { node, doors, tasks })
+        tasks.spawn(exit::serve(streams, shared.clone()));
+        tasks.spawn(sample(shared.clone()));
+        if let Some(control) = control {
+            tasks.spawn(control.serve(shared.clone()));
+        }
+        Ok(Self { shared, _tasks: tasks })
     }
 
     /// The UDP socket's address.
     pub fn address(&self) -> SocketAddr {
-        self.node.local_address()
+        self.shared.node.local_address()
     }
 
-    /// Where its doors listen, in the order of the configuration, the proxy last.
-    pub fn doors(&self) -> &[SocketAddr] {
-        &self.doors
+    /// Where its doors listen, in the order of the configuration: forwards, Kafka's doors, the proxy.
+    pub fn doors(&self) -> Vec<SocketAddr> {
+        self.shared.doors().iter().map(|door| door.local).collect()
+    }
+
+    /// Its control socket, if it has one.
+    pub fn control(&self) -> Option<PathBuf> {
+        self.shared.config().control.clone()
     }
 
     /// How its bundles stand.
     pub fn reports(&self) -> Vec<BundleReport> {
-        self.node.reports()
+        self.shared.node.reports()
     }
 
-    /// Serves for ever.
-    pub async fn run(mut self) {
-        while let Some(ended) = self.tasks.join_next().await {
-            // No task ends by itself; one that has panicked has said why.
-            drop(ended);
-        }
+    /// How all of it stands.
+    pub fn status(&self) -> Status {
+        Status::of(&self.shared)
+    }
+
+    /// Reads its file again and does as it says from now on. No connection ends by it.
+    ///
+    /// # Errors
+    ///
+    /// If the file is wrong, or wants what only a restart changes. Then all stays as it was.
+    pub async fn reload(&self) -> Result<(), ConfigError> {
+        change::reload(&self.shared).await
+    }
+
+    /// How long a drain may take, as the configuration says.
+    pub fn drain_limit(&self) -> Duration {
+        self.shared.config().drain
+    }
+
+    /// Takes no connection any more and waits until the last has ended, `limit` at most. How many are left.
+    pub async fn drain(&self, limit: Duration) -> usize {
+        self.shared.drain(limit).await
+    }
+
+    /// Serves until a request on its control socket has drained it.
+    pub async fn run(&self) {
+        self.shared.ended().await;
     }
 }
 
-/// Connects what peers open to services.
-async fn serve_exit(mut streams: AcceptedStreams, allow: Arc<[crate::rules::ServiceRule]>) {
+/// Notes what bundles count, for ever.
+async fn sample(shared: Arc<Shared>) {
     loop {
-        let accepted = streams.next().await;
-        let allow = allow.clone();
-        tokio::spawn(async move { exit::serve(accepted, &allow).await });
+        shared.sample(Instant::now());
+        tokio::time::sleep(SAMPLE_INTERVAL).await;
     }
 }

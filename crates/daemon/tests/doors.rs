@@ -1,83 +1,11 @@
 //! Two daemons on loopback, programs on one side and services on the other.
 
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+mod common;
 
+use common::{CLASS, PROXY, Pair, block_on, closed, echo, exchange, forward};
 use pliant_daemon::{Config, Daemon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-/// Two daemons: programs connect to the doors of the first, services are at the second.
-struct Pair {
-    near: Daemon,
-    _far: Daemon,
-    _folder: tempfile::TempDir,
-}
-
-impl Pair {
-    /// `doors` are tables of the near side's file, with HOSTB for the far peer; the far side allows `allow`.
-    async fn new(doors: &str, allow: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let key = folder.path().join("key");
-        std::fs::write(&key, format!("preshared {}", "0a".repeat(32))).unwrap();
-        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
-        let start = |text: String| {
-            let head = format!("listen = \"127.0.0.1:0\"\nkey = \"{}\"\n", key.display());
-            let config = Config::parse(&(head + &text), Path::new("pliant.toml")).unwrap();
-            async move { Daemon::start(config).await.unwrap() }
-        };
-        let class = "[classes.bulk]\ntransport = \"dctcp\"\n";
-        let far = start(format!("{class}[exit]\nallow = [{allow}]\n")).await;
-        let peers = format!("[peers]\nhostb = \"{}\"\n", far.address());
-        let near = start(format!("{peers}{class}{doors}")).await;
-        Self { near, _far: far, _folder: folder }
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
-}
-
-/// A service that sends back what it gets, until the other side ends.
-async fn echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut tcp, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let (mut from, mut to) = tcp.split();
-                let _ = tokio::io::copy(&mut from, &mut to).await;
-                let _ = to.shutdown().await;
-            });
-        }
-    });
-    address
-}
-
-/// A service that nobody serves.
-async fn closed() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
-}
-
-fn forward(target: SocketAddr) -> String {
-    format!("[[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"hostb\"\ntarget = \"{target}\"\nclass = \"bulk\"\n")
-}
-
-const PROXY: &str =
-    "[proxy]\nlisten = \"127.0.0.1:0\"\n[[proxy.route]]\nhost = \"127.0.0.0/8\"\nto = \"hostb\"\nclass = \"bulk\"\n";
-
-/// Sends all, ends, and reads what comes back until the end.
-async fn exchange(mut tcp: TcpStream, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-    let (mut from, mut to) = tcp.split();
-    let mut back = Vec::new();
-    let sending = async {
-        to.write_all(bytes).await?;
-        to.shutdown().await
-    };
-    tokio::try_join!(sending, from.read_to_end(&mut back))?;
-    Ok(back)
-}
 
 /// Megabytes go through a door and back, on many connections at once; each side ends by itself.
 #[test]
@@ -99,16 +27,20 @@ fn connections_are_carried_both_ways() {
     });
 }
 
+/// The first byte of a connection. A reset may be met as early as in `connect`.
+async fn greeting(door: std::net::SocketAddr) -> std::io::Result<u8> {
+    TcpStream::connect(door).await?.read_u8().await
+}
+
 /// What is not allowed, or not there, is a connection that was reset; SOCKS5 and HTTP say why.
 #[test]
 fn what_is_denied_or_absent_is_told() {
     block_on(async {
-        let (service, absent, denied) = (echo().await, closed().await, echo().await);
+        let (service, absent, denied) = (echo().await, closed(), echo().await);
         let doors = [forward(absent), forward(denied), PROXY.to_owned()].concat();
         let pair = Pair::new(&doors, &format!("\"{service}\", \"{absent}\"")).await;
         for door in &pair.near.doors()[..2] {
-            let mut tcp = TcpStream::connect(door).await.unwrap();
-            let error = tcp.read(&mut [0]).await.unwrap_err();
+            let error = greeting(*door).await.unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         }
         let proxy = pair.near.doors()[2];
@@ -128,10 +60,11 @@ fn what_is_denied_or_absent_is_told() {
             tcp.read_exact(&mut answer).await.unwrap();
             assert_eq!(str::from_utf8(&answer).unwrap(), format!("HTTP/1.1 {http}"), "{to}");
         }
-        // No route, not CONNECT, and no language at all.
+        // No route, not allowed, an address of the proxy itself, and no language at all.
         for (request, expected) in [
             ("CONNECT 10.0.0.1:80 HTTP/1.1\r\n\r\n", "HTTP/1.1 403"),
-            ("GET http://127.0.0.1/ HTTP/1.1\r\n\r\n", "HTTP/1.1 405"),
+            ("GET http://127.0.0.1/ HTTP/1.1\r\n\r\n", "HTTP/1.1 403"),
+            ("GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 405"),
             ("CONNECT nonsense HTTP/1.1\r\n\r\n", "HTTP/1.1 400"),
             ("\x01\x02\x03\n\n", ""),
         ] {
@@ -141,6 +74,168 @@ fn what_is_denied_or_absent_is_told() {
             let _ = tcp.read_to_end(&mut answer).await;
             assert!(String::from_utf8_lossy(&answer).starts_with(expected), "{request:?}: {answer:?}");
         }
+    });
+}
+
+/// An exit does not connect to its own daemon's doors, by none of their addresses: bytes could go round for ever.
+#[test]
+fn loops_are_refused() {
+    block_on(async {
+        for listen in ["127.0.0.1", "0.0.0.0"] {
+            // The far side's door is fixed only once it is open: the near side asks for it by the proxy.
+            let far_door = format!("[[forward]]\nlisten = \"{listen}:0\"\nto = \"self\"\ntarget = \"127.0.0.1:9\"\n");
+            let peers = "[peers]\nself = \"127.0.0.1:9\"\n";
+            let far = format!("{peers}{CLASS}{far_door}class = \"bulk\"\n[exit]\nallow = [\"127.0.0.0/8:*\"]\n");
+            let pair = Pair::with(&format!("{CLASS}{PROXY}"), &far).await;
+            let port = pair.far.doors()[0].port();
+            for host in ["127.0.0.1", "127.0.0.2"] {
+                let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+                tcp.write_all(format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+                let mut answer = [0; 12];
+                tcp.read_exact(&mut answer).await.unwrap();
+                // Nobody listens there if the door is at the other address only.
+                let expected = if listen == "127.0.0.1" && host == "127.0.0.2" { "502" } else { "403" };
+                assert_eq!(str::from_utf8(&answer).unwrap(), format!("HTTP/1.1 {expected}"), "{listen} {host}");
+            }
+        }
+    });
+}
+
+/// A peer has so many connections to services and no more; when one ends, there is room for another.
+#[test]
+fn connections_of_a_peer_are_bounded() {
+    block_on(async {
+        let service = echo().await;
+        let far = format!("{CLASS}[exit]\nallow = [\"{service}\"]\n[limits]\npeer_connections = 2\n");
+        let pair = Pair::with(&format!("{CLASS}{}", forward(service)), &far).await;
+        let door = pair.near.doors()[0];
+        let connect = async || {
+            let mut tcp = TcpStream::connect(door).await?;
+            tcp.write_all(b"x").await?;
+            tcp.read_u8().await.map(|_| tcp)
+        };
+        let (first, second) = (connect().await.unwrap(), connect().await.unwrap());
+        connect().await.unwrap_err();
+        assert_eq!(exchange(first, b"last").await.unwrap(), b"last");
+        // The far side ends its connection in its own time.
+        let mut third = connect().await;
+        while third.is_err() {
+            third = connect().await;
+        }
+        drop((second, third));
+    });
+}
+
+/// A local user has so many connections to a door and no more; when one ends, there is room for another.
+#[test]
+fn connections_of_a_user_are_bounded() {
+    block_on(async {
+        let service = echo().await;
+        let far = format!("{CLASS}[exit]\nallow = [\"{service}\"]\n");
+        let near = format!("{CLASS}{}[limits]\nuser_connections = 2\n", forward(service));
+        let pair = Pair::with(&near, &far).await;
+        let door = pair.near.doors()[0];
+        let connect = async || {
+            let mut tcp = TcpStream::connect(door).await?;
+            tcp.write_all(b"x").await?;
+            tcp.read_u8().await.map(|_| tcp)
+        };
+        let (first, second) = (connect().await.unwrap(), connect().await.unwrap());
+        let error = connect().await.unwrap_err();
+        assert!(
+            matches!(error.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe),
+            "{error}"
+        );
+        assert_eq!(exchange(first, b"last").await.unwrap(), b"last");
+        let mut third = connect().await;
+        while third.is_err() {
+            third = connect().await;
+        }
+        drop((second, third));
+    });
+}
+
+/// What one peer's rules allow, another cannot reach; what is for all, both can.
+#[test]
+fn a_peer_has_its_own_exit_rules() {
+    block_on(async {
+        let (shared, of_a) = (echo().await, echo().await);
+        let folder = tempfile::tempdir().unwrap();
+        let pairs: Vec<(String, String)> = (1..=3).map(common::key_pair).collect();
+        let write_key = |name: &str, own: usize, peers: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("private {}\n{peers}", pairs[own].0)).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        };
+        write_key("far", 0, &format!("peer {} a open\npeer {} b open\n", pairs[1].1, pairs[2].1));
+        let start = async |name: &str, text: String| {
+            let path = folder.path().join(format!("{name}.toml"));
+            std::fs::write(&path, format!("listen = \"127.0.0.1:0\"\nkey = \"{name}\"\n{text}")).unwrap();
+            Daemon::start(Config::read(&path).unwrap()).await.unwrap()
+        };
+        let rules = format!("[exit]\nallow = [\"{shared}\"]\n[exit.peers.a]\nallow = [\"{of_a}\"]\n");
+        let far = start("far", format!("{CLASS}{rules}")).await;
+        let mut peers_here = Vec::new();
+        for (name, own, reaches) in [("a", 1, true), ("b", 2, false)] {
+            write_key(name, own, &format!("peer {} hostb\n", pairs[0].1));
+            let peers = format!("[peers]\nhostb = \"{}\"\n", far.address());
+            let near = start(name, format!("{peers}{CLASS}{}{}", forward(shared), forward(of_a))).await;
+            let doors = near.doors();
+            assert_eq!(exchange(TcpStream::connect(doors[0]).await.unwrap(), b"hello").await.unwrap(), b"hello");
+            let answer = async { exchange(TcpStream::connect(doors[1]).await?, b"hello").await }.await;
+            assert_eq!(answer.is_ok_and(|answer| answer == b"hello"), reaches, "{name}");
+            peers_here.push(near);
+        }
+        let mut names: Vec<_> = far.reports().into_iter().map(|report| report.name.unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
+    });
+}
+
+/// A peer with a valid key that fills connections to a service that does not read: what the exit holds for it stays within
+/// `unread`, and another peer's connections go on meanwhile.
+#[test]
+fn a_hostile_peer_is_bounded_and_hurts_no_other() {
+    block_on(async {
+        let service = echo().await;
+        let stalled = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stalled_at = stalled.local_addr().unwrap();
+        let holds = tokio::spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((tcp, _)) = stalled.accept().await {
+                held.push(tcp);
+            }
+        });
+        let exit = format!("[exit]\nallow = [\"{service}\", \"{stalled_at}\"]\n");
+        let class = format!("{CLASS}unread = \"1MiB\"\n");
+        let pair = Pair::with(&format!("{CLASS}{}", forward(stalled_at)), &format!("{class}{exit}")).await;
+        let other = pair.another(&format!("{CLASS}{}", forward(service))).await;
+        let (hostile, good) = (pair.near.doors()[0], other.doors()[0]);
+        let mut writers = tokio::task::JoinSet::new();
+        for _ in 0..40 {
+            writers.spawn(async move {
+                let mut tcp = TcpStream::connect(hostile).await?;
+                // It blocks, or is reset, long before.
+                tcp.write_all(&vec![0; 64 << 20]).await
+            });
+        }
+        // Until one was reset there was more than the exit holds.
+        let mut exchanged = 0;
+        loop {
+            let bytes = vec![exchanged as u8; 100_000];
+            assert!(exchange(TcpStream::connect(good).await.unwrap(), &bytes).await.unwrap() == bytes);
+            exchanged += 1;
+            let reports = pair.far.reports();
+            let report = reports.iter().find(|report| report.peer == pair.near.address()).unwrap();
+            assert!(report.held_bytes <= (1 << 20) + (64 << 10), "{}", report.held_bytes);
+            if let Some(ended) = writers.try_join_next() {
+                ended.unwrap().unwrap_err();
+                break;
+            }
+        }
+        writers.shutdown().await;
+        holds.abort();
+        assert!(exchanged > 0);
     });
 }
 

@@ -6,6 +6,10 @@ use pliant_proto::time::{Instant, Span};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 fn nanoseconds(clock: ClockId) -> u64 {
+    #[cfg(test)]
+    if let Some(simulated) = crate::world::here::nanoseconds(clock == ClockId::Realtime) {
+        return simulated;
+    }
     let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
     tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs()
 }

@@ -74,8 +74,11 @@ pub mod host;
 pub mod input_log;
 mod mmsg;
 pub mod poll;
+mod seam;
 pub mod socket;
 pub mod switch;
 pub mod tcp_info;
 mod text;
 pub mod transfer;
+#[cfg(test)]
+mod world;

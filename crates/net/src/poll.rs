@@ -20,6 +20,8 @@ impl PollWaker {
 
     /// Ends the wait that is, or the next.
     pub fn wake(&self) {
+        #[cfg(test)]
+        crate::world::here::wake();
         // It fails only after 2^64 calls that nobody has cleared.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }

@@ -17,6 +17,9 @@ use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::poll::{PollWaker, wait};
+use crate::seam::{Mutant, is_mutant};
+#[cfg(test)]
+use crate::world::here::SimulatedSocket;
 
 /// Largest UDP payload over IPv4, and so the most bytes of one batch.
 const MAX_BATCH_BYTES: usize = 65_507;
@@ -40,6 +43,9 @@ pub struct Socket {
     /// Where a datagram went that was too large for the interface.
     too_large: Mutex<Option<SocketAddr>>,
     waker: Option<PollWaker>,
+    /// What stands for the kernel in a simulated world.
+    #[cfg(test)]
+    simulated: Option<SimulatedSocket>,
 }
 
 /// What one call of [`Socket::receive`] took.
@@ -72,6 +78,10 @@ pub struct Datagram<'a> {
 impl Socket {
     /// A socket bound to `address`.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        #[cfg(test)]
+        let simulated = SimulatedSocket::bind(address)?;
+        #[cfg(test)]
+        let address = if simulated.is_some() { ([127, 0, 0, 1], 0).into() } else { address };
         let io = UdpSocket::bind(address)?;
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
         io.set_nonblocking(true)?;
@@ -80,7 +90,15 @@ impl Socket {
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER_BYTES);
         let receive_buffer_bytes = state.recv_buffer_size(UdpSockRef::from(&io))?;
         let max_segments = AtomicUsize::new(state.max_gso_segments());
+        #[cfg(test)]
+        let (max_segments, receive_buffer_bytes) = match &simulated {
+            // Runs are the same whatever the kernel can do.
+            Some(_) => (AtomicUsize::new(1), SOCKET_BUFFER_BYTES),
+            None => (max_segments, receive_buffer_bytes),
+        };
         Ok(Self {
+            #[cfg(test)]
+            simulated,
             io,
             state,
             max_segments,
@@ -95,6 +113,10 @@ impl Socket {
 
     /// The address it is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
+        #[cfg(test)]
+        if let Some(simulated) = &self.simulated {
+            return Ok(simulated.address());
+        }
         self.io.local_addr()
     }
 
@@ -132,6 +154,15 @@ impl Socket {
 
     /// Passes waiting datagrams to `each`, as many as one system call takes.
     pub fn receive(&mut self, mut each: impl FnMut(Datagram<'_>)) -> io::Result<ReceiveCounts> {
+        #[cfg(test)]
+        if let Some(simulated) = &self.simulated {
+            let arrived = simulated.receive(RECEIVE_BATCHES);
+            let count = arrived.len();
+            for (from, ecn, mut bytes) in arrived {
+                each(Datagram { from, ecn, bytes: &mut bytes });
+            }
+            return Ok(ReceiveCounts { batches: count, datagrams: count });
+        }
         let mut slices = self.buffers.each_mut().map(|buffer| io::IoSliceMut::new(buffer));
         let batches = match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut self.metas) {
             Ok(batches) => batches,
@@ -211,6 +242,10 @@ impl Socket {
     }
 
     fn send_once(&self, to: SocketAddr, class: TrafficClass, bytes: &[u8], segment_bytes: usize) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(simulated) = &self.simulated {
+            return simulated.send(to, class.octet(), bytes, segment_bytes);
+        }
         let (octet, segment_size) = (class.octet(), segment_bytes as u16);
         let (tos, class) = (ControlMessage::Ipv4Tos(&octet), i32::from(octet));
         let class = ControlMessage::Ipv6TClass(&class);
@@ -231,6 +266,11 @@ impl Socket {
     }
 
     fn wait_for(&self, what: PollFlags, timeout: Option<Duration>) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(simulated) = &self.simulated {
+            simulated.wait(timeout.unwrap_or(Duration::from_millis(1)));
+            return Ok(());
+        }
         let mut waits = [PollFd::new(&self.io, what), PollFd::new(&self.io, what)];
         let mut count = 1;
         if let Some(waker) = self.waker.as_ref().filter(|_| what == PollFlags::IN) {
@@ -251,6 +291,9 @@ impl Socket {
 /// Whether the socket itself is of no use any more, whoever is at the other end.
 pub(crate) fn is_of_the_socket(error: &io::Error) -> bool {
     use rustix::io::Errno;
+    if is_mutant(Mutant::DestinationErrorsAreFatal) {
+        return true;
+    }
     let of_socket = [Errno::BADF, Errno::NOTSOCK, Errno::FAULT];
     error.raw_os_error().is_none_or(|errno| of_socket.iter().any(|known| known.raw_os_error() == errno))
 }

@@ -58,6 +58,7 @@
 //! | [`results`] | rows, and columns that are declared once |
 //! | [`topology`], [`routing`], [`traffic`], [`workload`] | who is connected to whom, and who sends what when |
 //! | [`recorder`] | samples over time |
+//! | [`switch_config`] | queue plans in the words of switches and hosts, and back |
 //! | [`tables`], [`reference`](mod@reference) | settings in tables of files, and the pages made from their declarations |
 //!
 //! # Members of other crates
@@ -81,6 +82,7 @@ pub mod routing;
 pub mod run;
 pub mod scenario;
 pub mod suggest;
+pub mod switch_config;
 pub mod tables;
 pub mod text_file;
 pub mod topology;

@@ -3,17 +3,19 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
-use pliant_net::connection::Keys;
+use pliant_net::connection::{KeyUpdates, Keys, check_name};
 use pliant_net::flow::{Classes, FlowError, FlowSettings, SocketTransport};
 use pliant_net::transfer::{Limits, Settings, Source, Target};
 use pliant_proto::contract::{Contract, ContractError};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::families::{EXPRESS_PASS, FLEX_PASS, NEAR_OPT};
+use pliant_sim::one_line::OneLine;
 
 use crate::error::CliError;
 use crate::flags;
@@ -33,6 +35,7 @@ Examples:
   pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9
   pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9 --message-bytes 64KiB
   pliant send model.bin 127.0.0.1:7410 --plain --transport weighted-fair --weight 4
+  pliant send backup.tar store@192.0.2.7:7410 --key host.key       to the peer that the key file calls store
   pliant send --bytes 1GB 127.0.0.1:7410 --plain --json | jq .gbit_per_s
 
 Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv --listen 0.0.0.0:7410` first, or within ten
@@ -51,7 +54,7 @@ Examples:
   pliant recv --discard --plain --json --count 0         received, hashed and forgotten, until interrupted
   pliant recv --plain --line-rate 1Gbit/s                gives credits for a link of that rate (expresspass, flexpass)
 
-Without --listen only this host can send. It says to the sender whether the content was verified and is in its place.
+Without --listen only this host can send. After a hangup signal (kill -HUP) the key file is read again. It says to the sender whether the content was verified and is in its place.
 
 Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer refuses, 4 the peer was lost
 under way, 5 what arrived is not what was sent, 130 interrupted.";
@@ -84,7 +87,7 @@ pub(crate) struct SendArgs {
     /// Greatest rate on the wire
     #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     rate_cap: Option<Rate>,
-    /// For how long a receiver that was restarted is called again; it gets all from the beginning
+    /// For how long a receiver that was restarted is called again; it gets what it has not kept
     #[arg(long, value_name = "TIME", default_value = "60s")]
     retry: Span,
     /// Address and port to send from, as a relay's plan names them [default: any]
@@ -229,8 +232,29 @@ pub(super) fn buffer() -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send 
     flags::within(Bytes(64 << 10)..=Bytes(1 << 40))
 }
 
+/// Whom to call: where, and by which name of the key file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    name: Option<String>,
+}
+
+/// Reads `HOST:PORT` or `NAME@HOST:PORT`.
+pub(super) fn parse_peer(text: &str) -> Result<Peer, String> {
+    let Some((name, address)) = text.split_once('@') else {
+        return Ok(Peer { address: parse_address(text)?, name: None });
+    };
+    check_name(name)?;
+    Ok(Peer { address: parse_address(address)?, name: Some(name.to_owned()) })
+}
+
+/// The names of those whom the user has named.
+pub(super) fn called(peers: &[Peer]) -> Vec<(SocketAddr, String)> {
+    peers.iter().filter_map(|peer| Some((peer.address, peer.name.clone()?))).collect()
+}
+
 /// An address, or that of a host by its name: IPv4 before IPv6, as receivers listen unless told otherwise.
-pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
@@ -281,6 +305,22 @@ impl ConnectionArgs {
         let testbed = self.testbed;
         Ok(Settings { flow, keys, testbed, offload, connect_timeout, idle_timeout, ..Settings::default() })
     }
+
+    /// What reads the key file again; the peers in it then take the place of those before.
+    pub(super) fn reread_keys(&self, settings: &mut Settings) -> impl FnMut() + Send + 'static {
+        let file = self.key.clone();
+        let updates = Arc::new(KeyUpdates::new(settings.keys.clone()));
+        settings.key_updates = Some(updates.clone());
+        move || {
+            let Some(file) = &file else { return };
+            let keys = Keys::read(file).map_err(|error| error.to_string());
+            let put = keys.and_then(|keys| updates.put(keys).map_err(|error| format!("{}: {error}", file.display())));
+            match put {
+                Ok(()) => eprintln!("{} was read again", OneLine(&file.display())),
+                Err(error) => eprintln!("error: {}; the keys stay as they were", OneLine(&error)),
+            }
+        }
+    }
 }
 
 impl SendArgs {
@@ -306,7 +346,7 @@ impl SendArgs {
         Ok(Settings { bind: self.bind, retry_for: self.retry, ..self.network.settings(&flow)? })
     }
 
-    pub(super) fn source(&self) -> Result<(Source, SocketAddr), CliError> {
+    pub(super) fn source(&self) -> Result<(Source, Peer), CliError> {
         let measures = self.bytes.is_some() || self.time.is_some();
         let (file, address) = match (&self.what[..], measures) {
             ([address], true) => (None, address),
@@ -314,7 +354,7 @@ impl SendArgs {
             ([_, _], true) => return Err(CliError::User("--bytes and --for go without a FILE".to_owned())),
             _ => return Err(CliError::User("send needs a FILE and an ADDRESS; see `pliant send --help`".to_owned())),
         };
-        let to = parse_address(address).map_err(CliError::User)?;
+        let to = parse_peer(address).map_err(CliError::User)?;
         let source = match (file.map(String::as_str), self.bytes, self.time) {
             (Some("-"), ..) => Source::stream(io::stdin(), "stdin"),
             (Some(file), ..) => Source::open(Path::new(file))?,
@@ -331,6 +371,11 @@ impl SendArgs {
 }
 
 impl RecvArgs {
+    /// What reads the key file again.
+    pub(super) fn reread_keys(&self, settings: &mut Settings) -> impl FnMut() + Send + 'static {
+        self.network.connection.reread_keys(settings)
+    }
+
     pub(super) fn settings(&self) -> Result<Settings, CliError> {
         let settings = self.network.settings(&FlowSettings::default())?;
         let limits = Limits { max_bytes: self.max_bytes.0, max_files: self.max_files };

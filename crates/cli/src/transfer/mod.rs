@@ -6,20 +6,24 @@ mod outcome;
 mod progress;
 mod push;
 
-use pliant_net::transfer::{self, Receiver, TransferError};
+use pliant_net::transfer::{self, Receiver, Settings, TransferError};
 use pliant_sim::one_line::OneLine;
 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::interrupt;
+use arguments::called;
 pub(crate) use arguments::{RecvArgs, SendArgs};
 use outcome::Outcome;
 use progress::TransferProgress;
 pub(crate) use push::{FetchArgs, OfferArgs, fetch, offer};
 
 pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
+    // Flags first: a large tree is not walked for a flag that is refused.
     let settings = arguments.settings()?;
     let (source, to) = arguments.source()?;
+    let settings = Settings { called: called(std::slice::from_ref(&to)), ..settings };
+    let to = to.address;
     for path in source.skipped() {
         eprintln!("warning: {} is not sent: neither a file nor a directory nor a link", OneLine(&path.display()));
     }
@@ -41,10 +45,11 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
 }
 
 pub(crate) fn recv(arguments: &RecvArgs) -> Result<ExitStatus, CliError> {
-    let settings = arguments.settings()?;
+    let mut settings = arguments.settings()?;
+    let reread = arguments.reread_keys(&mut settings);
     let target = arguments.target()?;
     let receiver = Receiver::bind(arguments.listen, settings.clone())?;
-    let interrupt = interrupt::listen("");
+    let interrupt = interrupt::listen_and_on_hangup("", reread);
     if !arguments.output.quiet {
         eprintln!("listening on {}", receiver.address());
     }

@@ -12,7 +12,7 @@ use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::one_line::OneLine;
 use serde::Serialize;
 
-use super::arguments::{ConnectionArgs, DEFAULT_LISTEN, OutputArgs, buffer, parse_address, target_of};
+use super::arguments::{ConnectionArgs, DEFAULT_LISTEN, OutputArgs, Peer, buffer, called, parse_peer, target_of};
 use super::outcome::process_cpu;
 use super::progress::TransferProgress;
 use crate::error::CliError;
@@ -25,7 +25,7 @@ Examples:
   pliant offer model.bin --key lab.key --listen 0.0.0.0:7410          on each host that has the file
   pliant offer model.bin --plain --count 1 --rate-cap 200Mbit/s
 
-It serves until interrupted, or for --count receivers. Exit codes are those of `pliant send`.";
+It serves until interrupted, or for --count receivers; a hangup signal (kill -HUP) has the key file read again. Exit codes are those of `pliant send`.";
 
 const FETCH_EXAMPLES: &str = "\
 Examples:
@@ -66,9 +66,9 @@ pub(crate) struct OfferArgs {
 #[derive(Args)]
 #[command(after_help = FETCH_EXAMPLES)]
 pub(crate) struct FetchArgs {
-    /// Where the sources listen
-    #[arg(value_name = "ADDRESS", required = true, value_parser = parse_address)]
-    sources: Vec<SocketAddr>,
+    /// Where the sources listen; NAME@HOST:PORT where the key file has several peers
+    #[arg(value_name = "ADDRESS", required = true, value_parser = parse_peer)]
+    sources: Vec<Peer>,
     /// A directory, or the file to write [default: the current directory]
     #[arg(long, value_name = "TARGET", conflicts_with = "discard")]
     into: Option<PathBuf>,
@@ -111,7 +111,8 @@ fn flow(weight: f64) -> FlowSettings {
 }
 
 pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
-    let settings = arguments.connection.settings(&FlowSettings { rate_cap: arguments.rate_cap, ..flow(1.0) })?;
+    let mut settings = arguments.connection.settings(&FlowSettings { rate_cap: arguments.rate_cap, ..flow(1.0) })?;
+    let reread = arguments.connection.reread_keys(&mut settings);
     let offer = Offer::bind(arguments.listen, &arguments.file, settings)?;
     let offered = offer.offered();
     if !arguments.output.quiet {
@@ -119,19 +120,23 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
         eprintln!("offering {}: {} bytes, blake3 {}", OneLine(&offered.name), offered.bytes, offered.hash);
     }
     let mut failed = None;
-    let served = offer.serve((arguments.count > 0).then_some(arguments.count), interrupt::listen(""), |served| {
-        let printed = match served {
-            Ok(served) => {
-                let sent = OfferOutcome::new(&offered, &served);
-                print_result(&sent, || sent.line(), arguments.output.json)
-            }
-            Err(error) => {
-                eprintln!("error: {}", OneLine(&error));
-                Ok(())
-            }
-        };
-        failed = failed.take().or(printed.err());
-    });
+    let served = offer.serve(
+        (arguments.count > 0).then_some(arguments.count),
+        interrupt::listen_and_on_hangup("", reread),
+        |served| {
+            let printed = match served {
+                Ok(served) => {
+                    let sent = OfferOutcome::new(&offered, &served);
+                    print_result(&sent, || sent.line(), arguments.output.json)
+                }
+                Err(error) => {
+                    eprintln!("error: {}", OneLine(&error));
+                    Ok(())
+                }
+            };
+            failed = failed.take().or(printed.err());
+        },
+    );
     match (served, failed) {
         (Err(TransferError::Interrupted), _) => Ok(ExitStatus::Interrupted),
         (Err(error), _) => Err(error.into()),
@@ -144,14 +149,15 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
     let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
     let (bind, overwrite) = (arguments.bind, arguments.overwrite);
-    let settings = Settings { bind, overwrite, ..arguments.connection.settings(&flow)? };
+    let called = called(&arguments.sources);
+    let settings = Settings { bind, overwrite, called, ..arguments.connection.settings(&flow)? };
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = TransferProgress::new(&arguments.output);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
     let lost = |error: &TransferError| eprintln!("lost: {}", OneLine(error));
     let interrupt = interrupt::listen(kept);
-    let (sources, hash) = (&arguments.sources, arguments.hash);
-    let fetched = transfer::fetch(sources, hash, &target, &settings, interrupt, |p| display.show(p), lost);
+    let sources: Vec<SocketAddr> = arguments.sources.iter().map(|source| source.address).collect();
+    let fetched = transfer::fetch(&sources, arguments.hash, &target, &settings, interrupt, |p| display.show(p), lost);
     drop(display);
     match fetched {
         Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),

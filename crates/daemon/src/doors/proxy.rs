@@ -1,20 +1,26 @@
-//! A door that programs name as their proxy: SOCKS5 (RFC 1928, without authentication, CONNECT only) and HTTP CONNECT
-//! (RFC 9110, section 9.3.6), told apart by the first byte.
+//! A door that programs name as their proxy: SOCKS5 (RFC 1928, CONNECT only) and HTTP, told apart by the first byte. HTTP's
+//! CONNECT (RFC 9110, section 9.3.6) is a tunnel. Another request, with an address in its first line (RFC 9112, section
+//! 3.2.2), goes to that server in its usual form, and is its connection's last.
+//!
+//! A program may give a user name (RFC 1929, or Basic of RFC 7617): it is the class that its connection gets, in place of
+//! the route's. The password is nothing's.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use pliant_net::bundle::BundleNode;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{accept_all, open};
-use crate::config::{Proxy, Way};
+use super::open::open;
+use crate::config::NextHop;
 use crate::header::Service;
 use crate::relay::relay;
+use crate::rules::HostRule;
 
 /// How long a program may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +30,9 @@ const MAX_REQUEST_BYTES: u64 = 16 << 10;
 const SOCKS_VERSION: u8 = 5;
 const CONNECT: u8 = 1;
 const NO_AUTHENTICATION: u8 = 0;
+const USER_NAME: u8 = 2;
+/// Version of the negotiation of a user name (RFC 1929).
+const USER_NAME_VERSION: u8 = 1;
 const NOT_ACCEPTABLE: u8 = 0xff;
 
 /// Replies of SOCKS5 (RFC 1928, section 6).
@@ -38,58 +47,70 @@ mod reply {
     pub(super) const ADDRESS_NOT_SUPPORTED: u8 = 8;
 }
 
-/// Serves a door for ever.
-pub(crate) async fn serve(listener: TcpListener, node: Arc<BundleNode>, proxy: Proxy) {
-    let proxy = Arc::new(proxy);
-    accept_all(listener, node, move |node, tcp| {
-        let proxy = proxy.clone();
-        async move {
-            // A program that breaks off, or breaks the protocol, ends its connection alone.
-            let _ = connect(tcp, &node, &proxy).await;
-        }
-    })
-    .await;
+/// Serves a connection. A program that breaks off, or breaks the protocol, ends its connection alone.
+pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, NextHop)], classes: &[String]) {
+    let _ = connect(tcp, node, routes, classes).await;
+}
+
+/// What a program wants.
+struct Request {
+    service: Service,
+    /// Empty if it has named none.
+    class: String,
+    /// What the service gets first.
+    head: Vec<u8>,
 }
 
 /// The two languages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Language {
     Socks,
+    /// A tunnel.
+    Connect,
+    /// One request.
     Http,
 }
 
-async fn connect(tcp: TcpStream, node: &BundleNode, proxy: &Proxy) -> io::Result<()> {
+async fn connect(
+    tcp: TcpStream,
+    node: &BundleNode,
+    routes: &[(HostRule, NextHop)],
+    classes: &[String],
+) -> io::Result<()> {
     // What a program sends behind its request stays in the buffer until the answer: it is asked not to send any.
     let mut program = BufReader::new(tcp);
     let (language, asked) = timeout(REQUEST_TIMEOUT, request(&mut program)).await??;
-    let service = match asked {
-        Ok(service) => service,
+    let Request { service, class, mut head } = match asked {
+        Ok(request) => request,
         Err(code) => return answer(&mut program, language, code).await,
     };
-    let Some(way) = route(proxy, &service.host) else {
+    let Some(next_hop) = route(routes, &service.host) else {
         return answer(&mut program, language, reply::NOT_ALLOWED).await;
     };
-    let stream = match open(node, way, &service).await {
+    let mut next_hop = next_hop.clone();
+    if !class.is_empty() {
+        if !classes.contains(&class) {
+            return answer(&mut program, language, reply::NOT_ALLOWED).await;
+        }
+        next_hop.class = class;
+    }
+    let stream = match open(node, &next_hop, &service).await {
         Ok(stream) => stream,
         Err(error) => return answer(&mut program, language, code_of(&error)).await,
     };
     answer(&mut program, language, reply::SUCCEEDED).await?;
-    if program.buffer().is_empty() {
-        relay(program.into_inner(), stream).await;
-        return Ok(());
-    }
-    let early = program.buffer().to_vec();
+    head.extend_from_slice(program.buffer());
     let mut stream = stream;
-    stream.write_all(&early).await?;
+    stream.write_all(&head).await?;
     relay(program.into_inner(), stream).await;
     Ok(())
 }
 
 /// The most exact route to a host.
-fn route<'p>(proxy: &'p Proxy, host: &str) -> Option<&'p Way> {
-    let exact = proxy.routes.iter().filter_map(|(rule, way)| Some((rule.exactness(host)?, way)));
+fn route<'r>(routes: &'r [(HostRule, NextHop)], host: &str) -> Option<&'r NextHop> {
+    let exact = routes.iter().filter_map(|(rule, next_hop)| Some((rule.exactness(host)?, next_hop)));
     // The first of equals.
-    exact.rev().max_by_key(|(exactness, _)| *exactness).map(|(_, way)| way)
+    exact.rev().max_by_key(|(exactness, _)| *exactness).map(|(_, next_hop)| next_hop)
 }
 
 fn code_of(error: &io::Error) -> u8 {
@@ -103,23 +124,29 @@ fn code_of(error: &io::Error) -> u8 {
 }
 
 /// What a program wants, or the reply that it gets instead. An error ends its connection without one.
-async fn request(program: &mut BufReader<TcpStream>) -> io::Result<(Language, Result<Service, u8>)> {
+async fn request(program: &mut BufReader<TcpStream>) -> io::Result<(Language, Result<Request, u8>)> {
     if program.fill_buf().await?.first() == Some(&SOCKS_VERSION) {
         Ok((Language::Socks, socks_request(program).await?))
     } else {
-        Ok((Language::Http, http_request(program).await?))
+        http_request(program).await
     }
 }
 
-async fn socks_request(program: &mut BufReader<TcpStream>) -> io::Result<Result<Service, u8>> {
+async fn socks_request(program: &mut BufReader<TcpStream>) -> io::Result<Result<Request, u8>> {
     let _version = program.read_u8().await?;
     let mut methods = vec![0; program.read_u8().await?.into()];
     program.read_exact(&mut methods).await?;
-    if !methods.contains(&NO_AUTHENTICATION) {
+    // A program that has a user name offers both.
+    let class = if methods.contains(&USER_NAME) {
+        program.write_all(&[SOCKS_VERSION, USER_NAME]).await?;
+        user_name(program).await?
+    } else if methods.contains(&NO_AUTHENTICATION) {
+        program.write_all(&[SOCKS_VERSION, NO_AUTHENTICATION]).await?;
+        String::new()
+    } else {
         program.write_all(&[SOCKS_VERSION, NOT_ACCEPTABLE]).await?;
         return Err(io::ErrorKind::InvalidData.into());
-    }
-    program.write_all(&[SOCKS_VERSION, NO_AUTHENTICATION]).await?;
+    };
     let mut fixed = [0; 4];
     program.read_exact(&mut fixed).await?;
     let [version, command, _, kind] = fixed;
@@ -142,44 +169,98 @@ async fn socks_request(program: &mut BufReader<TcpStream>) -> io::Result<Result<
     }
     // Names are held to what a header can say.
     let text = Service { host, port }.text();
-    Ok(Service::parse(&text).ok_or(reply::ADDRESS_NOT_SUPPORTED))
+    Ok(Service::parse(&text)
+        .map(|service| Request { service, class, head: Vec::new() })
+        .ok_or(reply::ADDRESS_NOT_SUPPORTED))
 }
 
-async fn http_request(program: &mut BufReader<TcpStream>) -> io::Result<Result<Service, u8>> {
+/// The user name that a program gives, whatever its password.
+async fn user_name(program: &mut BufReader<TcpStream>) -> io::Result<String> {
+    if program.read_u8().await? != USER_NAME_VERSION {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut name = vec![0; program.read_u8().await?.into()];
+    program.read_exact(&mut name).await?;
+    let mut password = vec![0; program.read_u8().await?.into()];
+    program.read_exact(&mut password).await?;
+    program.write_all(&[USER_NAME_VERSION, reply::SUCCEEDED]).await?;
+    String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+async fn http_request(program: &mut BufReader<TcpStream>) -> io::Result<(Language, Result<Request, u8>)> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let mut left = MAX_REQUEST_BYTES;
-    let mut first = String::new();
+    let mut lines = Vec::new();
     loop {
         let mut line = Vec::new();
-        let count = (&mut *program).take(left).read_until(b'\n', &mut line).await? as u64;
-        left -= count;
-        let line = str::from_utf8(&line).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        if !line.ends_with('\n') {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let line = line.trim_end_matches(['\r', '\n']);
+        left -= (&mut *program).take(left).read_until(b'\n', &mut line).await? as u64;
+        let line = String::from_utf8(line).map_err(|_| invalid())?;
+        let Some(line) = line.strip_suffix('\n').map(|line| line.trim_end_matches('\r')) else { return Err(invalid()) };
         if line.is_empty() {
             break;
         }
-        if first.is_empty() {
-            line.clone_into(&mut first);
+        lines.push(line.to_owned());
+    }
+    let Some((first, headers)) = lines.split_first() else { return Err(invalid()) };
+    let words: Vec<&str> = first.split(' ').collect();
+    let [method, target, version] = words[..] else { return Err(invalid()) };
+    if !version.starts_with("HTTP/1.") {
+        return Err(invalid());
+    }
+    let mut class = String::new();
+    let mut kept = String::new();
+    for header in headers {
+        let (name, value) = header.split_once(':').ok_or_else(invalid)?;
+        if name.eq_ignore_ascii_case("proxy-authorization") {
+            class = basic_user(value).ok_or_else(invalid)?;
+        }
+        // What is between the program and its proxy stays there.
+        if !["proxy-authorization", "proxy-connection", "connection", "keep-alive"]
+            .contains(&name.to_ascii_lowercase().as_str())
+        {
+            kept.push_str(header);
+            kept.push_str("\r\n");
         }
     }
-    let mut words = first.split(' ');
-    let (method, target, version) = (words.next(), words.next().unwrap_or(""), words.next().unwrap_or(""));
-    if !version.starts_with("HTTP/1.") {
-        return Err(io::ErrorKind::InvalidData.into());
+    if method == "CONNECT" {
+        let request = Service::parse(target).map(|service| Request { service, class, head: Vec::new() });
+        return Ok((Language::Connect, request.ok_or(reply::ADDRESS_NOT_SUPPORTED)));
     }
-    if method != Some("CONNECT") {
-        return Ok(Err(reply::COMMAND_NOT_SUPPORTED));
-    }
-    Ok(Service::parse(target).ok_or(reply::ADDRESS_NOT_SUPPORTED))
+    let Some((service, path)) = server_of(target) else {
+        return Ok((Language::Http, Err(reply::COMMAND_NOT_SUPPORTED)));
+    };
+    let head = format!("{method} {path} {version}\r\n{kept}Connection: close\r\n\r\n").into_bytes();
+    Ok((Language::Http, Ok(Request { service, class, head })))
+}
+
+/// The server and the path of an address such as `http://host:8000/file?x`.
+fn server_of(target: &str) -> Option<(Service, String)> {
+    let (scheme, rest) = target.split_at_checked("http://".len())?;
+    scheme.eq_ignore_ascii_case("http://").then_some(())?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (server, path) = rest.split_at(end);
+    // A user name in an address is for the server, in a header; here it names nothing.
+    let server = server.rsplit_once('@').map_or(server, |(_, server)| server);
+    let service = Service::parse(server).or_else(|| Service::parse(&format!("{server}:80")))?;
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Some((service, path))
+}
+
+/// The user name of a header's `Basic` credentials.
+fn basic_user(value: &str) -> Option<String> {
+    let (scheme, credentials) = value.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("basic").then_some(())?;
+    let text = String::from_utf8(BASE64_STANDARD.decode(credentials.trim()).ok()?).ok()?;
+    Some(text.split_once(':')?.0.to_owned())
 }
 
 async fn answer(program: &mut BufReader<TcpStream>, language: Language, code: u8) -> io::Result<()> {
     match language {
         // The address that the far end connects from is its own business: all zeros.
         Language::Socks => program.write_all(&[SOCKS_VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]).await?,
-        Language::Http => {
+        // The server's own answer follows.
+        Language::Http if code == reply::SUCCEEDED => {}
+        Language::Connect | Language::Http => {
             let status = match code {
                 reply::SUCCEEDED => "200 Connection established",
                 reply::NOT_ALLOWED => "403 Forbidden",
@@ -197,4 +278,34 @@ async fn answer(program: &mut BufReader<TcpStream>, language: Language, code: u8
         program.shutdown().await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_and_paths_of_addresses() {
+        for (target, expected) in [
+            ("http://a.example/x?y", Some(("a.example:80", "/x?y"))),
+            ("HTTP://a.example:8000", Some(("a.example:8000", "/"))),
+            ("http://u:p@[::1]:8000?q", Some(("[::1]:8000", "/?q"))),
+            ("https://a.example/", None),
+            ("/x", None),
+            ("http://", None),
+            ("héhéhé", None),
+        ] {
+            let found = server_of(target).map(|(service, path)| (service.text(), path));
+            assert_eq!(found, expected.map(|(service, path)| (service.to_owned(), path.to_owned())), "{target}");
+        }
+    }
+
+    #[test]
+    fn user_names_of_basic_credentials() {
+        // RFC 7617, section 2.
+        assert_eq!(basic_user(" Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==").as_deref(), Some("Aladdin"));
+        for wrong in ["", "Basic", "Basic ?", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Basic QWxhZGRpbg=="] {
+            assert_eq!(basic_user(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ const TESTS_ELSEWHERE: &[&str] = &["crates/cli/src/lib.rs"];
 /// Helpers of tests that several modules' tests share, by the file that declares them.
 const SHARED_BY_TESTS: &[(&str, &str)] = &[
     ("crates/cli/src/lib.rs", "shell"),
+    ("crates/net/src/lib.rs", "world"),
     ("crates/proto/src/transport/mod.rs", "pair"),
     ("crates/sim/src/results/mod.rs", "samples"),
 ];

@@ -13,7 +13,7 @@ use super::buffers::{BufferedApplication, Buffers, SharedConnection, Status};
 use super::report::Delivery;
 use super::shared_node::SharedNode;
 use crate::clock::{Clock, realtime_ns};
-use crate::connection::{Closed, ConnectionId, Event};
+use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
 use crate::driver::{ConnectionHandler, Driver, Session};
 use crate::flow::{Answer, Opening, Protocol};
 use crate::poll::PollWaker;
@@ -226,7 +226,8 @@ impl Connections {
 }
 
 impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
-    fn answer(&mut self, _: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
+        require_right(caller.rights().open, "open streams")?;
         if self.node.is_closing() {
             return Err("it is about to end".into());
         }
@@ -234,7 +235,7 @@ impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
             return Err("too many wait to be accepted".into());
         }
         let (_, protocol, _) = Self::check_opening(opening)?;
-        Ok(Answer { protocol, unix_ns: realtime_ns() }.encode())
+        Ok(Answer { protocol, unix_ns: realtime_ns(), note: 0 }.encode())
     }
 
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<ConnectionSession> {
@@ -251,7 +252,7 @@ impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
                 }
                 session
             }
-            Event::Accepted { from, opening } => {
+            Event::Accepted { from, opening, .. } => {
                 let (opening, protocol, messages) = Self::check_opening(&opening).ok()?;
                 let shared = Arc::new(SharedConnection::new(from, self.node.flow().receive_buffer, messages));
                 shared.lock().connection = Some(connection);

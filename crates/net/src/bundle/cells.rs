@@ -32,6 +32,16 @@ impl CellWriter {
         self.end() - self.asked
     }
 
+    /// Whether the peer has all of them.
+    pub(super) fn is_released(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes that the peer does not have.
+    pub(super) fn held(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// Bytes that are left in the cell which is being filled.
     pub(super) fn room(&self) -> usize {
         CELL_BYTES - (self.end() % CELL_BYTES as u64) as usize

@@ -6,15 +6,19 @@
 //! stream: every stream has a window.
 
 mod cells;
+mod class;
 mod frame;
 mod multiplexer;
 mod node;
 mod shared;
 mod stream;
 
+pub use class::BundleClass;
 pub use frame::{MAX_HEADER_BYTES, StreamId};
-pub use multiplexer::{Multiplexer, MultiplexerConfig, ReadOutcome, StreamEvent, Violation, reset_code};
-pub use node::{BundleClass, BundleNode, BundleReport};
+pub use multiplexer::{
+    Multiplexer, MultiplexerConfig, MultiplexerCounts, ReadOutcome, StreamEvent, Violation, reset_code,
+};
+pub use node::{BundleNode, BundleReport, NodeChange};
 pub use stream::{AcceptedStream, AcceptedStreams, BundleStream};
 
 #[cfg(test)]

@@ -14,8 +14,12 @@ use super::frame::{DATA_OVERHEAD, MAX_HEADER_BYTES, StreamFrame, StreamId};
 const FIRST_WINDOW: u64 = 64 << 10;
 /// A window grows up to this while its reader keeps up.
 const GREATEST_WINDOW: u64 = 1 << 20;
-/// Bytes of a stream that wait to be framed.
+/// Bytes of a stream that wait to be framed, while there are few streams.
 const SEND_BUFFER: usize = 64 << 10;
+/// All streams' bytes that wait to be framed, but for what every stream may have.
+const SEND_BUDGET: usize = 64 << 20;
+/// What every stream may have, however many there are.
+const LEAST_SEND_BUFFER: usize = 4 << 10;
 /// Framed bytes that wait for the transport: more could not be overtaken by another stream.
 const UNSENT_BYTES: u64 = 64 << 10;
 /// A smaller rest of a cell is left empty by data.
@@ -39,6 +43,8 @@ pub mod reset_code {
     pub const UNREACHABLE: u8 = 4;
     /// What the header asks for does not answer.
     pub const TIMED_OUT: u8 = 5;
+    /// Too many bytes wait to be read.
+    pub const NO_ROOM: u8 = 6;
 }
 
 /// Limits of a multiplexer.
@@ -50,6 +56,8 @@ pub struct MultiplexerConfig {
     pub max_streams: usize,
     /// Most bytes that all streams' windows grow to together.
     pub window_budget: u64,
+    /// Most bytes of all streams that wait to be read; beyond it the stream that holds up most is reset.
+    pub max_unread: u64,
     /// The transport's receive buffer in bytes.
     pub receive_buffer: u64,
 }
@@ -88,6 +96,19 @@ pub enum ReadOutcome {
     Ended,
     /// The stream was reset.
     Reset(u8),
+}
+
+/// What a multiplexer counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MultiplexerCounts {
+    /// Streams that either side has opened.
+    pub opened: u64,
+    /// Streams that the peer was not allowed to open.
+    pub refused: u64,
+    /// Streams' bytes that were framed to be sent, each once.
+    pub sent_bytes: u64,
+    /// Streams' bytes that arrived in order, each once.
+    pub received_bytes: u64,
 }
 
 /// The peer does what it must not: the connection cannot go on.
@@ -137,6 +158,7 @@ struct Incoming {
     ready: VecDeque<u8>,
     /// Ahead of what is in order, by offset.
     ahead: BTreeMap<u64, Vec<u8>>,
+    ahead_bytes: usize,
     /// In order up to here.
     received: u64,
     read: u64,
@@ -147,6 +169,18 @@ struct Incoming {
 }
 
 impl Incoming {
+    /// Bytes that are here.
+    fn held(&self) -> usize {
+        self.ready.len() + self.ahead_bytes
+    }
+
+    /// Lets all bytes go; how many there were.
+    fn clear(&mut self) -> u64 {
+        let held = self.held() as u64;
+        (self.ready, self.ahead, self.ahead_bytes) = (VecDeque::new(), BTreeMap::new(), 0);
+        held
+    }
+
     /// Takes bytes from an offset on; true if there is more to read than before.
     fn insert(&mut self, offset: u64, bytes: &[u8]) -> Result<bool, Violation> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(Violation::Window)?;
@@ -166,6 +200,7 @@ impl Incoming {
                 break;
             }
             let (offset, bytes) = entry.remove_entry();
+            self.ahead_bytes -= bytes.len();
             let skip = ((self.received - offset) as usize).min(bytes.len());
             self.ready.extend(&bytes[skip..]);
             self.received += (bytes.len() - skip) as u64;
@@ -183,6 +218,7 @@ impl Incoming {
             let before_end = start + before.len() as u64;
             if before_end == offset {
                 before.extend(bytes);
+                self.ahead_bytes += bytes.len();
                 return Ok(());
             }
             if before_end > offset {
@@ -193,6 +229,7 @@ impl Incoming {
             return Err(Violation::Window);
         }
         self.ahead.insert(offset, bytes.to_vec());
+        self.ahead_bytes += bytes.len();
         Ok(())
     }
 
@@ -245,12 +282,15 @@ pub struct Multiplexer {
     peer_streams: usize,
     /// Of all windows beyond the first.
     windows: u64,
+    /// Of all streams, bytes that wait to be read.
+    unread: u64,
     control: VecDeque<Control>,
     /// Streams that have data or an end to frame.
     queue: VecDeque<StreamId>,
     writer: CellWriter,
     reader: CellReader,
     events: VecDeque<StreamEvent>,
+    counts: MultiplexerCounts,
 }
 
 impl Multiplexer {
@@ -264,12 +304,25 @@ impl Multiplexer {
             peer_seen: BTreeSet::new(),
             peer_streams: 0,
             windows: 0,
+            unread: 0,
             control: VecDeque::new(),
             queue: VecDeque::new(),
             writer: CellWriter::default(),
             reader: CellReader::new(config.receive_buffer),
             events: VecDeque::new(),
+            counts: MultiplexerCounts::default(),
         }
+    }
+
+    /// What it counted.
+    pub fn counts(&self) -> MultiplexerCounts {
+        self.counts
+    }
+
+    /// Bytes of streams that it holds: not framed yet, not acknowledged, or not read.
+    pub fn held_bytes(&self) -> u64 {
+        let of_stream = |stream: &Stream| (stream.outgoing.buffer.len() + stream.incoming.held()) as u64;
+        self.streams.values().map(of_stream).sum::<u64>() + self.writer.held()
     }
 
     /// Opens a stream; the peer's application gets `header`, of at most [`MAX_HEADER_BYTES`].
@@ -281,6 +334,7 @@ impl Multiplexer {
         assert!(header.len() <= MAX_HEADER_BYTES, "headers are short");
         let stream = self.next_own;
         self.next_own += 2;
+        self.counts.opened += 1;
         self.streams.insert(stream, Stream::new(true));
         self.control.push_back(Control::Open(stream, header));
         stream
@@ -291,6 +345,16 @@ impl Multiplexer {
         self.next_own
     }
 
+    /// From now on these limits hold, as in [`MultiplexerConfig`]. Streams and windows beyond them stay.
+    pub fn set_limits(&mut self, max_streams: usize, window_budget: u64, max_unread: u64) {
+        self.config = MultiplexerConfig { max_streams, window_budget, max_unread, ..self.config };
+    }
+
+    /// Whether there is no stream, and the peer has all that was said.
+    pub fn is_over(&self) -> bool {
+        self.streams.is_empty() && self.control.is_empty() && self.writer.is_released()
+    }
+
     /// Streams that are here.
     pub fn streams(&self) -> usize {
         self.streams.len()
@@ -299,12 +363,13 @@ impl Multiplexer {
     /// Takes bytes to be sent; how many, 0 while there is no room ([`StreamEvent::Writable`] follows). `None` if the
     /// stream is over or was finished.
     pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Option<usize> {
+        let most = (SEND_BUDGET / self.streams.len().max(1)).clamp(LEAST_SEND_BUFFER, SEND_BUFFER);
         let known = self.streams.get_mut(&stream)?;
         if known.reset.is_some() || known.outgoing.finish {
             return None;
         }
         let outgoing = &mut known.outgoing;
-        let taken = bytes.len().min(SEND_BUFFER - outgoing.buffer.len());
+        let taken = bytes.len().min(most.saturating_sub(outgoing.buffer.len()));
         outgoing.blocked = taken < bytes.len();
         outgoing.buffer.extend(&bytes[..taken]);
         self.enqueue(stream);
@@ -343,6 +408,7 @@ impl Multiplexer {
         into[..of_first].copy_from_slice(&first[..of_first]);
         into[of_first..count].copy_from_slice(&second[..count - of_first]);
         incoming.ready.drain(..count);
+        self.unread -= count as u64;
         incoming.read += count as u64;
         // Told when half of it is used: seldom, and before the sender has to wait.
         if incoming.size.is_none() && incoming.granted - incoming.read <= incoming.window / 2 {
@@ -366,10 +432,19 @@ impl Multiplexer {
         if known.reset.is_none() {
             known.reset = Some(code);
             known.outgoing.buffer = VecDeque::new();
-            known.incoming.ready = VecDeque::new();
-            known.incoming.ahead = BTreeMap::new();
+            self.unread -= known.incoming.clear();
             self.control.push_back(Control::Reset(stream, code));
         }
+    }
+
+    /// Resets the stream that holds up most bytes: not one that is read as they come.
+    fn reset_fullest(&mut self) {
+        let held = |(_, stream): &(&StreamId, &Stream)| stream.incoming.held();
+        let Some((&stream, known)) = self.streams.iter().max_by_key(held) else { return };
+        if known.announced {
+            self.events.push_back(StreamEvent::Reset { stream, code: reset_code::NO_ROOM });
+        }
+        self.reset(stream, reset_code::NO_ROOM);
     }
 
     /// The application lets a stream go. What it has finished is still sent; what it has not, or has not read, is reset.
@@ -388,6 +463,7 @@ impl Multiplexer {
         let Some(known) = self.streams.get(&stream) else { return };
         if known.dropped && (known.reset.is_some() || known.outgoing.end_framed) {
             self.windows -= known.incoming.window - FIRST_WINDOW;
+            self.unread -= known.incoming.held() as u64;
             self.peer_streams -= usize::from(self.is_peers(stream));
             self.streams.remove(&stream);
         }
@@ -448,6 +524,7 @@ impl Multiplexer {
             let bytes = &outgoing.buffer.as_slices().0[..count];
             self.writer.push(&StreamFrame::Data { stream, offset: outgoing.framed, bytes });
             outgoing.framed += count as u64;
+            self.counts.sent_bytes += count as u64;
             outgoing.buffer.drain(..count);
             if outgoing.blocked {
                 outgoing.blocked = false;
@@ -511,6 +588,7 @@ impl Multiplexer {
             self.peer_first += 2;
         }
         if self.peer_streams >= self.config.max_streams {
+            self.counts.refused += 1;
             if self.control.len() > 4 * self.config.max_streams + 16 {
                 return Err(Violation::Answers);
             }
@@ -518,6 +596,7 @@ impl Multiplexer {
             return Ok(None);
         }
         self.peer_streams += 1;
+        self.counts.opened += 1;
         Ok(Some(self.streams.entry(stream).or_insert_with(|| Stream::new(false))))
     }
 
@@ -543,9 +622,20 @@ impl Multiplexer {
             }
             StreamFrame::Data { stream, offset, bytes } => {
                 let Some(known) = self.stream_of(stream)? else { return Ok(()) };
-                let tells = known.announced;
-                if known.reset.is_none() && known.incoming.insert(offset, bytes)? && tells {
+                if known.reset.is_some() {
+                    return Ok(());
+                }
+                let (before, held) = (known.incoming.received, known.incoming.held());
+                let tells = known.incoming.insert(offset, bytes)? && known.announced;
+                let (received, holds) = (known.incoming.received - before, known.incoming.held());
+                self.counts.received_bytes += received;
+                // Of bytes that came twice, fewer are held than before.
+                self.unread = self.unread + holds as u64 - held as u64;
+                if tells {
                     self.events.push_back(StreamEvent::Readable(stream));
+                }
+                while self.unread > self.config.max_unread {
+                    self.reset_fullest();
                 }
             }
             StreamFrame::End { stream, size } => {
@@ -564,11 +654,11 @@ impl Multiplexer {
                 let Some(known) = self.stream_of(stream)? else { return Ok(()) };
                 if known.reset.replace(code).is_none() {
                     known.outgoing.buffer = VecDeque::new();
-                    known.incoming.ready = VecDeque::new();
-                    known.incoming.ahead = BTreeMap::new();
+                    let freed = known.incoming.clear();
                     if known.announced {
                         self.events.push_back(StreamEvent::Reset { stream, code });
                     }
+                    self.unread -= freed;
                 }
             }
             StreamFrame::Window { stream, limit } => {

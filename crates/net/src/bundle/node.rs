@@ -11,12 +11,13 @@ use pliant_proto::transport::any::{AnyRequest, AnyTransport};
 use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::class::{BundleClass, invalid};
 use super::frame::MAX_HEADER_BYTES;
-use super::multiplexer::{Multiplexer, MultiplexerConfig};
+use super::multiplexer::{Multiplexer, MultiplexerCounts};
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
 use super::stream::{AcceptedStreams, BundleStream};
 use crate::clock::{Clock, realtime_ns};
-use crate::connection::{Closed, ConnectionId, Event};
+use crate::connection::{Caller, Closed, ConnectionId, Event, Keys, Peer, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use crate::flow::{Answer, FlowSettings, Opening, Protocol};
 use crate::poll::PollWaker;
@@ -27,30 +28,38 @@ const BUNDLE: &[u8] = b"bundle ";
 /// How long the thread sleeps at most.
 const MAX_SLEEP: Duration = Duration::from_millis(250);
 
-/// What the streams of a class have in common.
+/// What of a node changes while it runs.
 #[derive(Clone, Debug)]
-pub struct BundleClass {
-    /// Its name: both sides must have a class of it.
-    pub name: String,
-    /// Transport, contract and traffic classes of what this side sends.
-    pub flow: FlowSettings,
-    /// Most streams that a peer may have open.
-    pub max_streams: usize,
-    /// Most bytes that the windows of a bundle's streams grow to together.
-    pub window_budget: u64,
+pub struct NodeChange {
+    /// All classes from now on.
+    pub classes: Vec<BundleClass>,
+    /// The keys: of the same kind as before, and its own the same.
+    pub keys: Keys,
+    /// Which peer is called at an address, by its name in the key file.
+    pub called: Vec<(SocketAddr, String)>,
 }
 
 /// How a bundle stands.
 #[derive(Clone, Debug)]
 pub struct BundleReport {
+    /// Its number at this node: no other bundle has it.
+    pub number: u64,
     /// The peer.
     pub peer: SocketAddr,
+    /// The peer's name in the key file, if it has one.
+    pub name: Option<String>,
     /// Name of the class.
     pub class: String,
     /// Whether the peer has answered.
     pub open: bool,
+    /// Its class has changed or gone: it ends with its last stream, and new streams go elsewhere.
+    pub retired: bool,
     /// Streams that are open.
     pub streams: usize,
+    /// Bytes of streams that this side holds.
+    pub held_bytes: u64,
+    /// Counts of streams and their bytes.
+    pub counts: MultiplexerCounts,
     /// Counts of what sends.
     pub sender: Statistics,
     /// Counts of what receives.
@@ -60,7 +69,6 @@ pub struct BundleReport {
 /// A socket with a thread of its own and the bundles on it. The thread ends when it is dropped.
 pub struct BundleNode {
     shared: Arc<SharedBundles>,
-    classes: Arc<[BundleClass]>,
     settings: Settings,
     address: SocketAddr,
     stop: Arc<std::sync::atomic::AtomicBool>,
@@ -93,24 +101,18 @@ impl BundleNode {
         for class in &classes {
             class.check()?;
         }
-        let classes: Arc<[BundleClass]> = classes.into();
         let waker = PollWaker::new()?;
         let (accepted, streams) = unbounded_channel();
-        let shared = Arc::new(SharedBundles::new(waker, accepted));
+        let shared = Arc::new(SharedBundles::new(waker, accepted, classes));
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let (report, made) = std::sync::mpsc::sync_channel(1);
-        let thread = NodeThread {
-            shared: shared.clone(),
-            classes: classes.clone(),
-            settings: settings.clone(),
-            stop: stop.clone(),
-        };
+        let thread = NodeThread { shared: shared.clone(), settings: settings.clone(), stop: stop.clone() };
         // The driver is made where it runs: transports may share what belongs to an object, and stay in their thread.
         let work = move || thread.run(address, &report);
         let thread = std::thread::Builder::new().name("pliant-bundles".into()).spawn(work)?;
         let address = made.recv().map_err(io::Error::other)??;
         let accepted = AcceptedStreams::new(shared.clone(), streams);
-        Ok((Self { shared, classes, settings, address, stop, thread: Some(thread) }, accepted))
+        Ok((Self { shared, settings, address, stop, thread: Some(thread) }, accepted))
     }
 
     /// The socket's address.
@@ -129,64 +131,108 @@ impl BundleNode {
         if header.len() > MAX_HEADER_BYTES {
             return Err(invalid("the header of a stream is too long"));
         }
-        let known = self.classes.iter().find(|known| known.name == class);
+        let known = self.shared.class(class);
         let known = known.ok_or_else(|| invalid(format!("there is no class {class}")))?;
         let mut bundles = self.shared.lock();
         let key = (peer, class.to_owned());
-        let usable = |bundle: &&Arc<SharedBundle>| !matches!(bundle.lock().status, BundleStatus::Closed(_));
-        let standing = bundles.get(&key).filter(usable).cloned();
+        let usable = |bundle: &&Arc<SharedBundle>| bundle.lock().takes_streams();
+        let standing = bundles.current.get(&key).filter(usable).cloned();
         let bundle = standing.unwrap_or_else(|| {
             let multiplexer = Multiplexer::new(known.multiplexer(true));
-            let bundle = SharedBundle::new(key.clone(), multiplexer, BundleStatus::Calling);
-            bundles.insert(key, bundle.clone());
+            let bundle = SharedBundle::new(bundles.next_number(), key, multiplexer, BundleStatus::Calling);
+            bundles.insert(bundle.clone());
             bundle
         });
-        drop(bundles);
+        // Under the lock, or the bundle could be retired and end before it has its stream.
         let stream = bundle.lock().multiplexer.open(header);
+        drop(bundles);
         self.shared.queue(&bundle);
         Ok(BundleStream::new(self.shared.clone(), bundle, stream))
     }
 
-    /// How every bundle stands.
-    pub fn reports(&self) -> Vec<BundleReport> {
-        let bundles = self.shared.lock();
-        let report = |bundle: &Arc<SharedBundle>| {
-            let state = bundle.lock();
-            let (peer, class) = bundle.key.clone();
-            let open = matches!(state.status, BundleStatus::Open);
-            let streams = state.multiplexer.streams();
-            BundleReport { peer, class, open, streams, sender: state.sender, receiver: state.receiver }
-        };
-        let mut reports: Vec<_> = bundles.values().map(report).collect();
-        reports.sort_by(|a, b| (a.peer, &a.class).cmp(&(b.peer, &b.class)));
-        reports
-    }
-}
-
-impl BundleClass {
-    /// Refuses a class that cannot carry streams, which need all their bytes and a transport with a window.
-    pub fn check(&self) -> io::Result<()> {
-        let wrong = |why: String| Err(invalid(format!("class {}: {why}", self.name)));
-        if let Err(error) = self.flow.check() {
-            return wrong(error.to_string());
+    /// Changes classes, keys and names while streams go on. A class that differs in its weight, its greatest rate or its
+    /// limits changes at once. Where anything else of it differs, or it is gone, bundles of it carry their streams to
+    /// their end as they are, and new streams begin in a new bundle, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// If a class cannot carry streams, or the keys cannot change so. Then all stays as it was.
+    pub fn change(&self, change: NodeChange) -> io::Result<()> {
+        let NodeChange { classes, keys, called } = change;
+        for class in &classes {
+            class.check()?;
         }
-        if self.flow.transport.protocol() != Protocol::Tcp {
-            return wrong(format!("{} does not carry streams", self.flow.transport.name()));
+        self.settings.keys.check_change(&keys).map_err(invalid)?;
+        self.shared.put_keys(keys, called);
+        let old = self.shared.set_classes(classes);
+        let mut bundles = self.shared.lock();
+        for bundle in bundles.all() {
+            let (before, after) = (find(&old, &bundle.key.1), self.shared.class(&bundle.key.1));
+            let mut state = bundle.lock();
+            match (before, after) {
+                (Some(before), Some(after)) if before.changes_live_to(&after) => {
+                    let max_streams = if state.peer_may_open() { after.max_streams } else { 0 };
+                    state.multiplexer.set_limits(max_streams, after.window_budget, after.max_unread);
+                    state.changed = true;
+                }
+                (before, after) => {
+                    if after.is_none() {
+                        state.multiplexer.set_limits(0, 0, before.map_or(0, |class| class.max_unread));
+                    }
+                    state.retired = true;
+                    drop(state);
+                    bundles.remove_current(&bundle);
+                }
+            }
         }
-        if self.flow.contract.min_delivery < 1.0 {
-            return wrong("all bytes of a stream must arrive: min_delivery is 1".to_owned());
+        for bundle in bundles.all() {
+            self.shared.queue(&bundle);
         }
         Ok(())
     }
 
-    fn multiplexer(&self, calls: bool) -> MultiplexerConfig {
-        let (max_streams, window_budget) = (self.max_streams, self.window_budget);
-        MultiplexerConfig { calls, max_streams, window_budget, receive_buffer: self.flow.receive_buffer }
+    /// Whether every peer that has answered has all that was said to it, and no stream is open to it.
+    pub fn is_idle(&self) -> bool {
+        let idle = |bundle: &Arc<SharedBundle>| {
+            let state = bundle.lock();
+            !matches!(state.status, BundleStatus::Open) || state.multiplexer.is_over()
+        };
+        self.shared.lock().all().iter().all(idle)
+    }
+
+    /// The classes.
+    pub fn classes(&self) -> Arc<[BundleClass]> {
+        self.shared.classes()
+    }
+
+    /// How every bundle stands, in the order of peers and classes.
+    pub fn reports(&self) -> Vec<BundleReport> {
+        let report = |bundle: Arc<SharedBundle>| {
+            let state = bundle.lock();
+            let (peer, class) = bundle.key.clone();
+            BundleReport {
+                number: bundle.number,
+                peer,
+                name: state.peer.as_ref().and_then(|peer| peer.name.clone()),
+                class,
+                open: matches!(state.status, BundleStatus::Open),
+                retired: state.retired,
+                streams: state.multiplexer.streams(),
+                held_bytes: state.multiplexer.held_bytes(),
+                counts: state.multiplexer.counts(),
+                sender: state.sender,
+                receiver: state.receiver,
+            }
+        };
+        let all = self.shared.lock().all();
+        let mut reports: Vec<_> = all.into_iter().map(report).collect();
+        reports.sort_by(|a, b| (a.peer, &a.class, a.number).cmp(&(b.peer, &b.class, b.number)));
+        reports
     }
 }
 
-fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
+fn find<'c>(classes: &'c [BundleClass], name: &str) -> Option<&'c BundleClass> {
+    classes.iter().find(|class| class.name == name)
 }
 
 /// A bundle's end of its connection.
@@ -223,7 +269,6 @@ type BundleDriver = Driver<AnyTransport, BundleApplication>;
 /// What the thread of a node begins with.
 struct NodeThread {
     shared: Arc<SharedBundles>,
-    classes: Arc<[BundleClass]>,
     settings: Settings,
     stop: Arc<std::sync::atomic::AtomicBool>,
 }
@@ -246,8 +291,14 @@ impl NodeThread {
         while !self.stop.load(std::sync::atomic::Ordering::Relaxed) {
             if let Err(error) = driver.run_once(&mut connections, MAX_SLEEP) {
                 let why = Closed::Failed(format!("the socket has failed: {error}"));
-                self.shared.lock().drain().for_each(|(_, bundle)| bundle.close(why.clone()));
+                self.shared.close_all(&why);
                 return;
+            }
+            if let Some((keys, called)) = self.shared.take_keys() {
+                // They were held against the first ones when they were put.
+                let _ = driver.set_keys(keys);
+                driver.set_called(called);
+                connections.judge_peers(&driver);
             }
             connections.serve_all(&mut driver);
         }
@@ -255,11 +306,7 @@ impl NodeThread {
         for connection in here {
             let _ = driver.close(connection, 0, "the daemon ends");
         }
-        self.shared.lock().drain().for_each(|(_, bundle)| bundle.close(Closed::Failed("the node has ended".into())));
-    }
-
-    fn class(&self, name: &str) -> Option<&BundleClass> {
-        self.classes.iter().find(|class| class.name == name)
+        self.shared.close_all(&Closed::Failed("the node has ended".into()));
     }
 }
 
@@ -273,20 +320,48 @@ struct Connections<'t> {
 }
 
 impl Connections<'_> {
+    /// Lets peers open streams whose keys have the right, in connections that stand, and no others.
+    fn judge_peers(&self, driver: &BundleDriver) {
+        for connection in driver.connections() {
+            let Some(session) = driver.session(connection) else { continue };
+            self.admit(&session.application.bundle, driver.identity(connection));
+        }
+        for (connection, bundle) in &self.calling {
+            self.admit(bundle, driver.identity(*connection));
+        }
+    }
+
+    /// Notes who a bundle's peer is, and whether it may open streams.
+    fn admit(&self, bundle: &SharedBundle, peer: Option<Arc<Peer>>) {
+        let class = self.thread.shared.class(&bundle.key.1);
+        let mut state = bundle.lock();
+        state.peer = peer;
+        if let Some(class) = class {
+            let max_streams = if state.peer_may_open() { class.max_streams } else { 0 };
+            state.multiplexer.set_limits(max_streams, class.window_budget, class.max_unread);
+        }
+    }
+
     /// Calls who is to be called, and gives transports what there is to send.
     fn serve_all(&mut self, driver: &mut BundleDriver) {
         for bundle in self.thread.shared.take_queued() {
             let mut state = bundle.lock();
             state.queued = false;
+            if let Some(connection) = state.connection.filter(|_| std::mem::take(&mut state.changed))
+                && let Some(class) = self.thread.shared.class(&bundle.key.1)
+            {
+                driver.set_rate(connection, class.flow.rate_cap);
+                driver.command(connection, Command::SetWeight(class.flow.contract.weight));
+            }
             if matches!(state.status, BundleStatus::Calling) && state.connection.is_none() {
                 match self.call(driver, &bundle) {
                     Ok(connection) => {
-                        state.connection = Some(connection);
+                        (state.connection, state.peer) = (Some(connection), driver.identity(connection));
                         self.calling.push((connection, bundle.clone()));
                     }
                     Err(why) => {
                         drop(state);
-                        bundle.close(Closed::Failed(why));
+                        self.end(&bundle, Closed::Failed(why));
                     }
                 }
             }
@@ -299,17 +374,29 @@ impl Connections<'_> {
             let mut state = bundle.lock();
             (state.sender, state.receiver) = (sender, receiver);
             let bytes = state.multiplexer.produce();
+            let over = state.retired && state.multiplexer.is_over();
             drop(state);
             bundle.handle_events(&self.thread.shared);
             if bytes > 0 {
                 driver.command(connection, Command::Send { bytes });
             }
+            if over {
+                // A socket that has failed fails in the loop as well.
+                let _ = driver.close(connection, 0, "its class has changed");
+                self.end(&bundle, Closed::Failed("its class has changed".into()));
+            }
         }
+    }
+
+    /// A bundle's connection is over.
+    fn end(&self, bundle: &Arc<SharedBundle>, why: Closed) {
+        bundle.close(why);
+        self.thread.shared.lock().remove(bundle);
     }
 
     fn call(&self, driver: &mut BundleDriver, bundle: &SharedBundle) -> Result<ConnectionId, String> {
         let (peer, name) = &bundle.key;
-        let class = self.thread.class(name).ok_or("the class has gone")?;
+        let class = self.thread.shared.class(name).ok_or("the class has gone")?;
         let content = [BUNDLE, name.as_bytes()].concat();
         let opening = Opening { offers: class.flow.offers(), mtu: class.flow.mtu, content };
         driver.connect(*peer, &opening.encode()).map_err(|error| error.to_string())
@@ -328,11 +415,11 @@ impl Connections<'_> {
     }
 
     /// What a caller wants.
-    fn judge(&self, opening: &[u8]) -> Result<(Opening, &BundleClass), String> {
+    fn judge(&self, opening: &[u8]) -> Result<(Opening, BundleClass), String> {
         let opening = Opening::decode(opening).ok_or("the connection does not begin as a daemon's do")?;
         let name = opening.content.strip_prefix(BUNDLE).and_then(|name| str::from_utf8(name).ok());
         let name = name.ok_or("this is a daemon, which carries streams of classes")?;
-        let class = self.thread.class(name).ok_or_else(|| format!("there is no class {name} here"))?;
+        let class = self.thread.shared.class(name).ok_or_else(|| format!("there is no class {name} here"))?;
         if !opening.offers.contains(&Protocol::Tcp) {
             return Err("no transport that both sides have".into());
         }
@@ -341,9 +428,10 @@ impl Connections<'_> {
 }
 
 impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
-    fn answer(&mut self, _: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
+        require_right(caller.rights().open, "open streams")?;
         self.judge(opening)?;
-        Ok(Answer { protocol: Protocol::Tcp, unix_ns: realtime_ns() }.encode())
+        Ok(Answer { protocol: Protocol::Tcp, unix_ns: realtime_ns(), note: 0 }.encode())
     }
 
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<BundleSession> {
@@ -351,24 +439,31 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
             Event::Connected { answer } => {
                 let at = self.calling.iter().position(|(calling, _)| *calling == connection)?;
                 let (_, bundle) = self.calling.swap_remove(at);
-                let class = self.thread.class(&bundle.key.1)?;
+                let class = self.thread.shared.class(&bundle.key.1);
                 let session = Answer::decode(&answer)
                     .filter(|answer| answer.protocol == Protocol::Tcp)
-                    .and_then(|_| self.session(&bundle, class, class.flow.mtu));
-                if session.is_none() {
-                    bundle.close(Closed::Failed("it answers as no daemon does".into()));
+                    .and(class)
+                    .and_then(|class| self.session(&bundle, &class, class.flow.mtu));
+                match &session {
+                    Some(_) => {
+                        let peer = bundle.lock().peer.clone();
+                        self.admit(&bundle, peer);
+                    }
+                    None => self.end(&bundle, Closed::Failed("it answers as no daemon does".into())),
                 }
                 session
             }
-            Event::Accepted { from, opening } => {
+            Event::Accepted { from, opening, caller } => {
                 let (opening, class) = self.judge(&opening).ok()?;
                 let key = (from, class.name.clone());
                 let multiplexer = Multiplexer::new(class.multiplexer(false));
-                let bundle = SharedBundle::new(key.clone(), multiplexer, BundleStatus::Open);
+                let number = self.thread.shared.lock().next_number();
+                let bundle = SharedBundle::new(number, key, multiplexer, BundleStatus::Open);
                 bundle.lock().connection = Some(connection);
-                let session = self.session(&bundle, class, opening.mtu)?;
-                // One that this side has called meanwhile stays as it is, beside this one.
-                self.thread.shared.lock().entry(key).or_insert(bundle);
+                let session = self.session(&bundle, &class, opening.mtu)?;
+                self.admit(&bundle, caller);
+                // New streams go by this one: a peer calls again when it has retired the one before.
+                self.thread.shared.lock().insert(bundle);
                 Some(session)
             }
             Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } => None,
@@ -379,11 +474,7 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
         let calling = self.calling.iter().position(|(calling, _)| *calling == connection);
         let calling = calling.map(|at| self.calling.swap_remove(at).1);
         for bundle in session.map(|session| session.application.bundle).into_iter().chain(calling) {
-            bundle.close(why.clone());
-            let mut bundles = self.thread.shared.lock();
-            if bundles.get(&bundle.key).is_some_and(|known| Arc::ptr_eq(known, &bundle)) {
-                bundles.remove(&bundle.key);
-            }
+            self.end(&bundle, why.clone());
         }
     }
 }

@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 
 use pliant_proto::transport::Statistics;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::class::BundleClass;
 use super::frame::StreamId;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
-use crate::connection::{Closed, ConnectionId};
+use crate::connection::{Closed, ConnectionId, Keys, Peer};
 use crate::poll::PollWaker;
 
 /// A bundle's peer, and the name of its class.
@@ -24,22 +25,99 @@ pub(super) struct OpenedStream {
     pub(super) header: Vec<u8>,
 }
 
+/// Keys, and which peer is called at an address.
+type KeyChange = (Keys, Vec<(SocketAddr, String)>);
+
+/// The bundles that are not over.
+#[derive(Default)]
+pub(super) struct Bundles {
+    /// Those in which streams are opened.
+    pub(super) current: HashMap<BundleKey, Arc<SharedBundle>>,
+    /// All, by number.
+    all: BTreeMap<u64, Arc<SharedBundle>>,
+    last_number: u64,
+}
+
+impl Bundles {
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Takes a new bundle, in which streams are opened from now on.
+    pub(super) fn insert(&mut self, bundle: Arc<SharedBundle>) {
+        self.all.insert(bundle.number, bundle.clone());
+        self.current.insert(bundle.key.clone(), bundle);
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<SharedBundle>> {
+        self.all.values().cloned().collect()
+    }
+
+    /// No stream is opened in it any more.
+    pub(super) fn remove_current(&mut self, bundle: &SharedBundle) {
+        if self.current.get(&bundle.key).is_some_and(|known| known.number == bundle.number) {
+            self.current.remove(&bundle.key);
+        }
+    }
+
+    /// It is over.
+    pub(super) fn remove(&mut self, bundle: &SharedBundle) {
+        self.remove_current(bundle);
+        self.all.remove(&bundle.number);
+    }
+}
+
 /// A node's bundles.
 pub(super) struct SharedBundles {
     pub(super) waker: PollWaker,
-    pub(super) bundles: Mutex<HashMap<BundleKey, Arc<SharedBundle>>>,
+    bundles: Mutex<Bundles>,
+    classes: RwLock<Arc<[BundleClass]>>,
+    /// Those that the node's thread has not taken yet.
+    keys: Mutex<Option<KeyChange>>,
     /// Bundles that have something to send, or to be called.
     queue: Mutex<Vec<Arc<SharedBundle>>>,
     pub(super) accepted: UnboundedSender<OpenedStream>,
 }
 
 impl SharedBundles {
-    pub(super) fn new(waker: PollWaker, accepted: UnboundedSender<OpenedStream>) -> Self {
-        Self { waker, bundles: Mutex::default(), queue: Mutex::default(), accepted }
+    pub(super) fn new(waker: PollWaker, accepted: UnboundedSender<OpenedStream>, classes: Vec<BundleClass>) -> Self {
+        let classes = RwLock::new(classes.into());
+        Self { waker, bundles: Mutex::default(), classes, keys: Mutex::default(), queue: Mutex::default(), accepted }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<BundleKey, Arc<SharedBundle>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Bundles> {
         self.bundles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn classes(&self) -> Arc<[BundleClass]> {
+        self.classes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn class(&self, name: &str) -> Option<BundleClass> {
+        self.classes().iter().find(|class| class.name == name).cloned()
+    }
+
+    /// Puts new classes, and returns the old ones.
+    pub(super) fn set_classes(&self, classes: Vec<BundleClass>) -> Arc<[BundleClass]> {
+        std::mem::replace(&mut *self.classes.write().unwrap_or_else(PoisonError::into_inner), classes.into())
+    }
+
+    /// Has the node's thread take keys.
+    pub(super) fn put_keys(&self, keys: Keys, called: Vec<(SocketAddr, String)>) {
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some((keys, called));
+        self.waker.wake();
+    }
+
+    pub(super) fn take_keys(&self) -> Option<KeyChange> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// All connections are over.
+    pub(super) fn close_all(&self, why: &Closed) {
+        for bundle in std::mem::take(&mut *self.lock()).all() {
+            bundle.close(why.clone());
+        }
     }
 
     /// Has the node's thread look at a bundle.
@@ -74,6 +152,7 @@ struct Waiting {
 
 /// One bundle.
 pub(super) struct SharedBundle {
+    pub(super) number: u64,
     pub(super) key: BundleKey,
     state: Mutex<BundleState>,
 }
@@ -85,23 +164,32 @@ pub(super) struct BundleState {
     pub(super) connection: Option<ConnectionId>,
     /// The node's thread will look at it.
     pub(super) queued: bool,
+    /// Its weight or its rate is another than its transport's.
+    pub(super) changed: bool,
+    /// It ends with its last stream.
+    pub(super) retired: bool,
+    /// Who its peer is, where keys tell.
+    pub(super) peer: Option<Arc<Peer>>,
     waiting: BTreeMap<StreamId, Waiting>,
     pub(super) sender: Statistics,
     pub(super) receiver: Statistics,
 }
 
 impl SharedBundle {
-    pub(super) fn new(key: BundleKey, multiplexer: Multiplexer, status: BundleStatus) -> Arc<Self> {
+    pub(super) fn new(number: u64, key: BundleKey, multiplexer: Multiplexer, status: BundleStatus) -> Arc<Self> {
         let state = BundleState {
             multiplexer,
             status,
             connection: None,
             queued: false,
+            changed: false,
+            retired: false,
+            peer: None,
             waiting: BTreeMap::new(),
             sender: Statistics::default(),
             receiver: Statistics::default(),
         };
-        Arc::new(Self { key, state: Mutex::new(state) })
+        Arc::new(Self { number, key, state: Mutex::new(state) })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BundleState> {
@@ -143,6 +231,16 @@ impl BundleState {
         let Some(waiting) = self.waiting.get_mut(&stream) else { return };
         let wakers = [waiting.reader.take_if(|_| reader), waiting.writer.take_if(|_| writer)];
         wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Whether streams may be opened in it.
+    pub(super) fn takes_streams(&self) -> bool {
+        !self.retired && !matches!(self.status, BundleStatus::Closed(_))
+    }
+
+    /// Whether its key gives the peer the right to open streams; without keys that tell peers apart everybody has it.
+    pub(super) fn peer_may_open(&self) -> bool {
+        self.peer.as_ref().is_none_or(|peer| peer.rights.open)
     }
 
     pub(super) fn forget(&mut self, stream: StreamId) {

@@ -16,6 +16,8 @@ use super::shared::{OpenedStream, SharedBundle, SharedBundles};
 pub struct AcceptedStream {
     /// The peer.
     pub peer: SocketAddr,
+    /// The peer's name in the key file, if it has one.
+    pub name: Option<String>,
     /// Name of the class.
     pub class: String,
     /// What the peer says of it.
@@ -40,7 +42,8 @@ impl AcceptedStreams {
         // It never ends: the sender is part of what this holds.
         let OpenedStream { bundle, stream, header } = self.opened.recv().await.expect("the sender is held");
         let (peer, class) = bundle.key.clone();
-        AcceptedStream { peer, class, header, stream: BundleStream::new(self.bundles.clone(), bundle, stream) }
+        let name = bundle.lock().peer.as_ref().and_then(|peer| peer.name.clone());
+        AcceptedStream { peer, name, class, header, stream: BundleStream::new(self.bundles.clone(), bundle, stream) }
     }
 }
 

@@ -7,9 +7,17 @@ use proptest::prelude::*;
 use super::*;
 
 const RECEIVE_BUFFER: u64 = 32 << 10;
+/// More than sixteen streams may send.
+const MAX_UNREAD: u64 = 32 << 20;
 
 fn config(calls: bool) -> MultiplexerConfig {
-    MultiplexerConfig { calls, max_streams: 16, window_budget: 1 << 20, receive_buffer: RECEIVE_BUFFER }
+    MultiplexerConfig {
+        calls,
+        max_streams: 16,
+        window_budget: 1 << 20,
+        max_unread: MAX_UNREAD,
+        receive_buffer: RECEIVE_BUFFER,
+    }
 }
 
 /// The byte that an application writes at a place of a stream.
@@ -298,6 +306,55 @@ fn a_stalled_reader_holds_up_its_stream_alone() {
     assert!(stalled.written <= 128 << 10, "{}", stalled.written);
     pair.settle(|_, _| true);
     assert_eq!(pair.0[1].streams[&0].read, pair.0[0].streams[&0].written);
+}
+
+/// A peer that sends on many streams that nobody reads fills what there is for unread bytes and no more: streams that hold
+/// up most are reset, and a stream that is read goes on. What is read, or reset, makes room again.
+#[test]
+fn unread_bytes_are_bounded() {
+    let mut pair = Pair::new();
+    let most = 400 << 10;
+    pair.0[1].multiplexer.set_limits(16, 1 << 20, most);
+    for _ in 0..12 {
+        pair.open(0);
+    }
+    for _ in 0..4 {
+        for which in 0..12 {
+            pair.write(0, which, 64 << 10);
+        }
+        pair.settle(|_, stream| stream == 0);
+    }
+    let reader = &pair.0[1];
+    let reset = reader.streams.values().filter(|known| known.reset).count();
+    assert!(reset >= 12 - 1 - (most >> 16) as usize && !reader.streams[&0].reset, "{reset}");
+    assert!(reader.multiplexer.held_bytes() <= most + (16 << 10), "{}", reader.multiplexer.held_bytes());
+    pair.write(0, 0, 64 << 10);
+    pair.settle(|_, _| true);
+    assert_eq!(pair.0[1].streams[&0].read, pair.0[0].streams[&0].written);
+    // All of it is free again.
+    pair.open(0);
+    pair.write(0, 12, 64 << 10);
+    pair.settle(|_, _| true);
+    let (last, known) = pair.0[1].streams.last_key_value().unwrap();
+    assert_eq!((*last, known.reset, known.read), (24, false, 64 << 10));
+}
+
+/// However many streams wait for a peer that takes nothing, what they hold together is bounded.
+#[test]
+fn unsent_bytes_are_bounded() {
+    let mut multiplexer = Multiplexer::new(config(true));
+    let bytes = vec![0; 64 << 10];
+    let mut taken = 0;
+    for _ in 0..10_000 {
+        let stream = multiplexer.open(Vec::new());
+        taken += multiplexer.write(stream, &bytes).unwrap();
+    }
+    // 64 KiB of 1,024 streams, and of every later one 64 MiB over their number: 64 MiB (1 + ln(10,000 / 1,024)).
+    assert!((209 << 20..211 << 20).contains(&taken), "{taken}");
+    let stream = multiplexer.open(Vec::new());
+    let most = (64 << 20) / 10_001;
+    assert_eq!(multiplexer.write(stream, &bytes), Some(most));
+    assert_eq!(multiplexer.write(stream, &bytes), Some(0));
 }
 
 /// Streams beyond the limit are reset and cost nothing; numbers far ahead are refused.

@@ -1,18 +1,19 @@
 //! Settings and limits of an endpoint.
 
+use std::net::SocketAddr;
+
 use pliant_proto::time::Span;
 
 use super::keys::Keys;
 use super::seal::PACKETS_PER_KEY;
-
-/// Most bytes that an opening or an answer carries.
-pub const MAX_OPENING_BYTES: usize = 900;
 
 /// What an endpoint is told once.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Its keys. Default: none, plain.
     pub keys: Keys,
+    /// Which peer is called at an address, by its name in the key file. Where there is nothing the key file's only one is.
+    pub called: Vec<(SocketAddr, String)>,
     /// Whether others may connect to it. Default true.
     pub accepts: bool,
     /// How long it calls. Default 10 s.
@@ -49,6 +50,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             keys: Keys::Plain,
+            called: Vec::new(),
             accepts: true,
             connect_timeout: Span::from_secs(10),
             busy_timeout: Span::from_secs(60),

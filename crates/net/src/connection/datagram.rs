@@ -27,6 +27,8 @@ pub(super) const PACKET_MAGIC: u8 = 0x50;
 /// Version of this layer, in the upper half of the second byte.
 pub const VERSION: u8 = 2;
 
+/// Most bytes that an opening or an answer carries.
+pub const MAX_OPENING_BYTES: usize = 900;
 /// Bytes of a hello's nonce.
 pub(super) const NONCE_BYTES: usize = 8;
 

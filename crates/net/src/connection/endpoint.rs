@@ -3,20 +3,23 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
+use std::sync::Arc;
 
 use pliant_proto::time::{Instant, Span};
 
-use super::config::{Config, MAX_OPENING_BYTES};
+use super::config::Config;
 use super::cookie::Cookies;
 use super::datagram::{
-    self, COOKIE_BYTES, Datagram, Frame, HelloHeader, MAX_NOTICE_BYTES, NONCE_BYTES, PACKET_MAGIC, RefusalCode,
-    SEALED_HEADER_BYTES, Security, TAG_BYTES, TOKEN_BYTES,
+    self, COOKIE_BYTES, Datagram, Frame, HelloHeader, MAX_NOTICE_BYTES, MAX_OPENING_BYTES, NONCE_BYTES, PACKET_MAGIC,
+    RefusalCode, SEALED_HEADER_BYTES, Security, TAG_BYTES, TOKEN_BYTES,
 };
-use super::event::{Closed, ConnectError, Event};
+use super::event::{Caller, Closed, ConnectError, Event, KeyChangeError};
 use super::handshake::{Initiator, Responder};
 use super::id::{ConnectionId, INDEX_BITS};
 use super::initiations::Initiations;
 use super::keys::Keys;
+use super::noise::KEY_BYTES;
+use super::peers::Peer;
 use super::random::Random;
 use super::rate_limiter::RateLimiter;
 use super::refused::Refused;
@@ -26,6 +29,7 @@ use super::state::{
     CHALLENGE_INTERVAL, CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, ConnectionState, MAX_CLOSES,
     MAX_COOKIES, Move, Protection, UNCONFIRMED_LIFETIME, Unconfirmed,
 };
+use crate::seam::{Mutant, is_mutant};
 
 /// Most connections of one endpoint.
 const MAX_SLOTS: usize = 1 << INDEX_BITS;
@@ -41,7 +45,7 @@ const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
 
 /// Who is told of a caller's address and what it says first, and returns what to answer, or why not.
-pub type Accept<'a> = dyn FnMut(SocketAddr, &[u8]) -> Result<Vec<u8>, String> + 'a;
+pub type Accept<'a> = dyn FnMut(Caller<'_>, &[u8]) -> Result<Vec<u8>, String> + 'a;
 
 /// A packet for a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,7 +92,8 @@ impl Endpoint {
             Keys::Plain => [0; 32],
             Keys::Preshared(key) | Keys::Static { private: key, .. } => *key,
         };
-        let reset_key = blake3::derive_key("pliant 2 reset", &[key, config.host].concat());
+        let host = if is_mutant(Mutant::ResetsAreShared) { [0; 32] } else { config.host };
+        let reset_key = blake3::derive_key("pliant 2 reset", &[key, host].concat());
         Self {
             cookies: Cookies::new(random.array()),
             sources: Sources::new(random.array(), config.forged_per_second),
@@ -114,9 +119,8 @@ impl Endpoint {
         if opening.len() > MAX_OPENING_BYTES {
             return Err(ConnectError::Opening);
         }
-        if matches!(&self.config.keys, Keys::Static { peers, .. } if peers.len() != 1) {
-            return Err(ConnectError::ManyPeers);
-        }
+        let name = self.config.called.iter().find(|(address, _)| *address == to).map(|(_, name)| name.as_str());
+        let identity = self.config.keys.called(name)?;
         let id = self.new_id().ok_or(ConnectError::Full)?;
         let (security, nonce) = (self.config.keys.security(), self.random.array());
         let hello = HelloHeader { security, initiator: id, nonce, cookie: [0; COOKIE_BYTES] };
@@ -128,6 +132,7 @@ impl Endpoint {
             id,
             remote: 0,
             peer: to,
+            identity,
             calls: true,
             moving: None,
             state: ConnectionState::Calling(Box::new(calling)),
@@ -159,6 +164,38 @@ impl Endpoint {
         }
     }
 
+    /// From now on these keys are taken. They are of the same kind, with the same preshared or private key: what stands goes
+    /// on, but for connections with peers that have no line any more, which are closed with `code`.
+    pub fn set_keys(&mut self, now: Instant, keys: Keys, code: u8) -> Result<(), KeyChangeError> {
+        self.config.keys.check_change(&keys)?;
+        self.config.keys = keys;
+        let keys = &self.config.keys;
+        let is_known = |peer: &Peer| keys.peer(&peer.key).is_some();
+        let connections = self.slots.iter().flatten();
+        let strangers = connections.filter(|known| known.identity.as_deref().is_some_and(|peer| !is_known(peer)));
+        let is_told = |known: &Connection| matches!(known.state, ConnectionState::Open | ConnectionState::Calling(_));
+        let strangers: Vec<_> = strangers.map(|known| (ConnectionId(known.id), is_told(known))).collect();
+        for (connection, told) in strangers {
+            self.close(now, connection, code, "the key is not taken any more");
+            if told {
+                self.events.push_back((connection, Event::Closed(Closed::Revoked)));
+            }
+        }
+        self.wake_by(now);
+        Ok(())
+    }
+
+    /// From now on these peers are called at these addresses ([`Config::called`]).
+    pub fn set_called(&mut self, called: Vec<(SocketAddr, String)>) {
+        self.config.called = called;
+    }
+
+    /// Who a connection's peer is, where keys tell: with the name and the rights that it has now.
+    pub fn identity(&self, connection: ConnectionId) -> Option<Arc<Peer>> {
+        let identity = self.peek(connection.0)?.identity.as_ref()?;
+        Some(self.config.keys.peer(&identity.key).unwrap_or(identity).clone())
+    }
+
     /// Says up to [`MAX_NOTICE_BYTES`] bytes beside the packets of an open connection, which may be lost.
     pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
         debug_assert!(content.len() <= MAX_NOTICE_BYTES, "notices are short");
@@ -166,6 +203,15 @@ impl Endpoint {
             return;
         };
         let (peer, bytes) = (known.peer, known.frame(&Frame::Notice(content.to_vec())));
+        self.send(peer, bytes);
+    }
+
+    /// Asks the peer of an open connection for a sign of life, from which it learns this side's address.
+    pub fn ping(&mut self, connection: ConnectionId) {
+        let Some(known) = self.get(connection.0).filter(|known| matches!(known.state, ConnectionState::Open)) else {
+            return;
+        };
+        let (peer, bytes) = (known.peer, known.frame(&Frame::Ping));
         self.send(peer, bytes);
     }
 
@@ -290,11 +336,11 @@ impl Endpoint {
         let timestamp = self.timestamp(now);
         let next_nonce = self.random.array();
         let place = self.slots.get_mut(ConnectionId(id).index()).and_then(Option::as_deref_mut);
-        let calling = match place {
-            Some(Connection { id: known, peer, state: ConnectionState::Calling(calling), .. })
+        let (calling, called) = match place {
+            Some(Connection { id: known, peer, identity, state: ConnectionState::Calling(calling), .. })
                 if *known == id && *peer == from && calling.hello.nonce == nonce =>
             {
-                calling
+                (calling, identity.as_deref())
             }
             // Nobody asked, or it was answered already.
             _ => {
@@ -310,7 +356,8 @@ impl Endpoint {
         // Whoever gives a cookie speaks this version.
         calling.hint = None;
         calling.hello = HelloHeader { nonce: next_nonce, cookie, ..calling.hello };
-        let begun = Initiator::begin(&self.config.keys, &calling.hello, timestamp, &calling.opening, &mut self.random);
+        let (keys, random) = (&self.config.keys, &mut self.random);
+        let begun = Initiator::begin(keys, called, &calling.hello, timestamp, &calling.opening, random);
         calling.begun = Some(begun);
         calling.back_off(now);
         let bytes = calling.datagram();
@@ -419,13 +466,16 @@ impl Endpoint {
             self.sources.charge(now, from.ip());
             return;
         };
-        if !self.initiations.take(now, (answer.identity, from), answer.timestamp) {
+        let caller = answer.caller.clone();
+        let identity = caller.as_ref().map_or([0; KEY_BYTES], |peer| peer.key);
+        let is_new = self.initiations.take(now, (identity, from), answer.timestamp);
+        if !is_new && !is_mutant(Mutant::HellosAreUnbound) {
             self.refused.replayed += 1;
             // An honest caller whose hello was overtaken by a later one of its own begins anew.
             self.give_cookie(now, from, hello);
             return;
         }
-        let reply = match accept(from, &answer.opening) {
+        let reply = match accept(Caller { from, peer: caller.as_deref() }, &answer.opening) {
             Ok(reply) => reply,
             Err(why) => {
                 let why = crate::text::truncated(&why, MAX_OPENING_BYTES);
@@ -454,6 +504,7 @@ impl Endpoint {
             id,
             remote: initiator,
             peer: from,
+            identity: caller,
             calls: false,
             moving: None,
             state: ConnectionState::Unconfirmed(Box::new(Unconfirmed { welcome, hello: hash, opening, until })),
@@ -552,7 +603,12 @@ impl Endpoint {
             return None;
         };
         let elsewhere = known.peer != from;
-        if elsewhere && (known.calls || !matches!(known.state, ConnectionState::Open)) {
+        let closed = matches!(known.state, ConnectionState::Closed { close: Some(_), .. });
+        // A caller may move before its connection counts, too.
+        if elsewhere && is_mutant(Mutant::AddressesAreFixed) {
+            return None;
+        }
+        if elsewhere && (known.calls || matches!(known.state, ConnectionState::Closed { close: None, .. })) {
             self.refused.stray += 1;
             return None;
         }
@@ -566,6 +622,11 @@ impl Endpoint {
         match opened {
             Err(OpenError::Forged) => self.refused.forged += 1,
             Err(OpenError::Replayed) => self.refused.replayed += 1,
+            Ok(moves) if elsewhere && closed => {
+                if moves {
+                    self.close_again(connection, from, bytes.len());
+                }
+            }
             Ok(moves) => {
                 if moves {
                     self.hear_from(now, from, connection);
@@ -596,13 +657,27 @@ impl Endpoint {
             self.events.push_back((ConnectionId(connection), event));
         }
         let Some(known) = self.get(connection) else { return };
+        let peer = known.peer;
+        self.close_again(connection, peer, usize::MAX);
+    }
+
+    /// Repeats to a peer that goes on after a close, `heard` so many bytes from there, why it was closed. A peer may have
+    /// moved meanwhile; then no more than three times what came goes to where nobody has answered from, without its reason
+    /// if need be.
+    fn close_again(&mut self, connection: u32, to: SocketAddr, heard: usize) {
+        let Some(known) = self.get(connection) else { return };
         if let ConnectionState::Closed { close: Some(close), closes, .. } = &mut known.state
             && *closes < MAX_CLOSES
         {
             *closes += 1;
             let frame = (**close).clone();
-            let (peer, bytes) = (known.peer, known.frame(&frame));
-            self.send(peer, bytes);
+            let mut bytes = known.frame(&frame);
+            if let Frame::Close { code, .. } = frame
+                && bytes.len() > heard.saturating_mul(3)
+            {
+                bytes = known.frame(&Frame::Close { code, reason: String::new() });
+            }
+            self.send(to, bytes);
         }
     }
 

@@ -1,12 +1,13 @@
 //! What happens to connections, and why they end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use pliant_proto::time::Span;
 use thiserror::Error;
 
-use super::config::MAX_OPENING_BYTES;
-use super::datagram::VERSION;
+use super::datagram::{MAX_OPENING_BYTES, VERSION};
+use super::peers::{Peer, Rights};
 
 /// What happened to a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +21,8 @@ pub enum Event {
     Accepted {
         /// Its address.
         from: SocketAddr,
+        /// Who it is, where keys tell.
+        caller: Option<Arc<Peer>>,
         /// What it said first.
         opening: Vec<u8>,
     },
@@ -32,6 +35,22 @@ pub enum Event {
     Notice(Vec<u8>),
     /// The connection is over.
     Closed(Closed),
+}
+
+/// Who calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// From where.
+    pub from: SocketAddr,
+    /// Who it is, where keys tell.
+    pub peer: Option<&'a Peer>,
+}
+
+impl Caller<'_> {
+    /// What it may do: everything where keys do not tell callers apart.
+    pub fn rights(&self) -> Rights {
+        self.peer.map(|peer| peer.rights.clone()).unwrap_or_default()
+    }
 }
 
 /// Why a connection is over.
@@ -66,6 +85,9 @@ pub enum Closed {
     /// The peer has no room.
     #[error("it has no room for another connection")]
     Busy,
+    /// The peer's key is not in the key file any more.
+    #[error("its key is not taken any more")]
+    Revoked,
     /// This side could not go on.
     #[error("{0}")]
     Failed(String),
@@ -84,15 +106,26 @@ impl Closed {
     }
 }
 
-/// Why no connection was begun.
+/// New keys are not of the kind of those that they replace, or the side's own key is another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("only peers can change while it runs: another kind of key, or another key of its own, needs a restart")]
+pub struct KeyChangeError;
+
+/// Why no connection was begun.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ConnectError {
     /// There is no room.
     #[error("too many connections")]
     Full,
-    /// Static keys of more than one peer.
-    #[error("the key file must name one peer, the one to connect to")]
+    /// Static keys of more than one peer, or of none.
+    #[error("the key file has more than one peer, or none: say which, as in NAME@HOST:PORT")]
     ManyPeers,
+    /// No peer has that name.
+    #[error("the key file has no peer that is called {0}")]
+    UnknownPeer(String),
+    /// A peer was named, but whoever holds the key is it.
+    #[error("{0}: names are of peers with keys of their own; this key has none")]
+    NoNames(String),
     /// An opening that is too long.
     #[error("what is said first must not exceed {MAX_OPENING_BYTES} bytes")]
     Opening,

@@ -12,12 +12,16 @@
 //! the one endpoint and the ten seconds of its cookie. It carries the time when it was made, by which initiations are
 //! ordered (as WireGuard does, section 5.1 of its paper), and then the opening.
 
+use std::sync::Arc;
+
 use snow::HandshakeState;
 
 use super::datagram::HelloHeader;
 use super::keys::Keys;
 use super::noise::{KEY_BYTES, PATTERN_PRESHARED, PATTERN_STATIC, builder};
+use super::peers::Peer;
 use super::random::Random;
+use crate::seam::{Mutant, is_mutant};
 
 /// Bytes that a message may have beside what it carries: an ephemeral key, a static one, three tags.
 const MAX_OVERHEAD_BYTES: usize = 2 * KEY_BYTES + 3 * 16;
@@ -40,22 +44,39 @@ const TIMESTAMP_BYTES: usize = 8;
 
 /// What both sides mix in: a message for one hello fits no other.
 fn prologue(hello: &HelloHeader) -> Vec<u8> {
+    if is_mutant(Mutant::HellosAreUnbound) {
+        return Vec::new();
+    }
     [b"pliant 2".as_slice(), &hello.encode()].concat()
 }
 
-fn noise(keys: &Keys, hello: &HelloHeader, calls: bool, random: &mut Random) -> Option<HandshakeState> {
+/// Which side this is.
+#[derive(Clone, Copy)]
+enum Side<'p> {
+    /// Calls, under static keys this peer.
+    Calls(Option<&'p Peer>),
+    IsCalled,
+}
+
+fn noise(keys: &Keys, hello: &HelloHeader, side: Side<'_>, random: &mut Random) -> Option<HandshakeState> {
     let prologue = prologue(hello);
     let state = match keys {
         Keys::Plain => return None,
         Keys::Preshared(key) => {
             let builder = builder(PATTERN_PRESHARED, random).psk(0, key).and_then(|b| b.prologue(&prologue));
-            builder.and_then(|b| if calls { b.build_initiator() } else { b.build_responder() })
+            builder.and_then(|b| match side {
+                Side::Calls(_) => b.build_initiator(),
+                Side::IsCalled => b.build_responder(),
+            })
         }
-        Keys::Static { private, peers } => {
+        Keys::Static { private, .. } => {
             let builder = builder(PATTERN_STATIC, random).local_private_key(private);
             let builder = builder.and_then(|b| b.prologue(&prologue));
-            builder.and_then(|b| {
-                if calls { b.remote_public_key(&peers[0])?.build_initiator() } else { b.build_responder() }
+            builder.and_then(|b| match side {
+                Side::Calls(peer) => {
+                    b.remote_public_key(&peer.expect("a call under static keys is to a peer").key)?.build_initiator()
+                }
+                Side::IsCalled => b.build_responder(),
             })
         }
     };
@@ -72,16 +93,17 @@ pub(super) struct Initiator(Option<Box<HandshakeState>>);
 
 impl Initiator {
     /// Begins a handshake; returns the first message, which carries `opening` and the time, `timestamp`, in nanoseconds
-    /// since 1970. Static keys need their one peer.
+    /// since 1970. Under static keys `peer` is called.
     pub(super) fn begin(
         keys: &Keys,
+        peer: Option<&Peer>,
         hello: &HelloHeader,
         timestamp: u64,
         opening: &[u8],
         random: &mut Random,
     ) -> (Self, Vec<u8>) {
         let content = [&timestamp.to_be_bytes(), opening].concat();
-        let Some(mut state) = noise(keys, hello, true, random) else { return (Self(None), content) };
+        let Some(mut state) = noise(keys, hello, Side::Calls(peer), random) else { return (Self(None), content) };
         let mut message = vec![0; content.len() + MAX_OVERHEAD_BYTES];
         let length = state.write_message(&content, &mut message).expect("the message has room");
         message.truncate(length);
@@ -101,8 +123,8 @@ impl Initiator {
 /// The side that is called, after the first message.
 pub(super) struct Responder {
     state: Option<Box<HandshakeState>>,
-    /// The caller's public key; zeros where keys do not tell callers apart.
-    pub(super) identity: [u8; KEY_BYTES],
+    /// Who calls; `None` where keys do not tell callers apart.
+    pub(super) caller: Option<Arc<Peer>>,
     /// When the caller made the message, by its clock, in nanoseconds since 1970.
     pub(super) timestamp: u64,
     /// What the first message carried.
@@ -112,20 +134,19 @@ pub(super) struct Responder {
 impl Responder {
     /// Reads a first message; `None` if its sender does not prove to be one of those with a key.
     pub(super) fn begin(keys: &Keys, hello: &HelloHeader, message: &[u8], random: &mut Random) -> Option<Self> {
-        let mut identity = [0; KEY_BYTES];
-        let mut state = noise(keys, hello, false, random);
+        let mut caller = None;
+        let mut state = noise(keys, hello, Side::IsCalled, random);
         let mut content = message.to_vec();
         if let Some(state) = &mut state {
             let length = state.read_message(message, &mut content).ok()?;
             content.truncate(length);
-            if let Keys::Static { peers, .. } = keys {
-                let peer = state.get_remote_static()?;
-                identity = *peers.iter().find(|known| known.as_slice() == peer)?;
+            if let Keys::Static { .. } = keys {
+                caller = Some(keys.peer(state.get_remote_static()?)?.clone());
             }
         }
         let (timestamp, opening) = content.split_first_chunk::<TIMESTAMP_BYTES>()?;
         let (timestamp, opening) = (u64::from_be_bytes(*timestamp), opening.to_vec());
-        Some(Self { state: state.map(Box::new), identity, timestamp, opening })
+        Some(Self { state: state.map(Box::new), caller, timestamp, opening })
     }
 
     /// The second message, which carries `answer`, and the secrets.
@@ -152,12 +173,14 @@ mod tests {
     }
 
     fn begin(keys: &Keys, opening: &[u8], seed: u8) -> (Initiator, Vec<u8>) {
-        Initiator::begin(keys, &hello(keys, 7), 99, opening, &mut random(seed))
+        let called = keys.called(None).unwrap();
+        Initiator::begin(keys, called.as_deref(), &hello(keys, 7), 99, opening, &mut random(seed))
     }
 
     fn static_keys() -> (Keys, Keys) {
         let (a, b) = (key_pair(random(1)), key_pair(random(2)));
-        (Keys::Static { private: a.0, peers: vec![b.1] }, Keys::Static { private: b.0, peers: vec![a.1] })
+        let of = |private, key| Keys::Static { private, peers: vec![Arc::new(Peer::parse(key, &[]).unwrap())] };
+        (of(a.0, b.1), of(b.0, a.1))
     }
 
     /// Under each kind of key both sides read what the other said and hold the same secrets, one per direction, new ones

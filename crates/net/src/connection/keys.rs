@@ -6,19 +6,24 @@
 //! preshared 3c4f…     the one key that both sides hold
 //! ```
 //! ```text
-//! private 77aa…       this side's own
-//! peer    91be…       the public key of whom it talks to; any number of them for a side that is called
+//! private 77aa…                            this side's own
+//! peer    91be…                            the public key of somebody it talks to
+//! peer    5d20… hostb fetch send:backups/  another one, with its name, and all that it may do here
 //! ```
 
 use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 
 use super::datagram::Security;
+use super::event::{ConnectError, KeyChangeError};
 use super::noise::{KEY_BYTES, key_pair};
+use super::peers::Peer;
 use super::random::Random;
 
 /// Most peers in one file.
@@ -37,8 +42,8 @@ pub enum Keys {
     Static {
         /// This side's own.
         private: [u8; KEY_BYTES],
-        /// Public keys of the peers it talks to.
-        peers: Vec<[u8; KEY_BYTES]>,
+        /// Whom it talks to.
+        peers: Vec<Arc<Peer>>,
     },
 }
 
@@ -74,7 +79,7 @@ pub enum KeyError {
         /// Which line, from 1.
         line: usize,
         /// What is wrong.
-        why: &'static str,
+        why: String,
     },
     /// The lines do not make keys.
     #[error("{file}: {why}")]
@@ -127,14 +132,16 @@ impl Keys {
     pub fn parse(text: &str, file: &str) -> Result<Self, KeyError> {
         let (mut preshared, mut private, mut peers) = (None, None, Vec::new());
         for (index, line) in text.lines().enumerate() {
-            let wrong = |why| KeyError::Line { file: file.to_owned(), line: index + 1, why };
+            let wrong = |why: &str| KeyError::Line { file: file.to_owned(), line: index + 1, why: why.to_owned() };
             let line = line.split('#').next().unwrap_or_default();
             let mut words = line.split_whitespace();
             let Some(word) = words.next() else { continue };
-            let (Some(digits), None) = (words.next(), words.next()) else {
-                return Err(wrong("a line is a word and a key"));
-            };
+            let Some(digits) = words.next() else { return Err(wrong("a line is a word and a key")) };
             let key = from_hex(digits).ok_or_else(|| wrong("a key is 64 hexadecimal digits"))?;
+            let rest: Vec<&str> = words.collect();
+            if word != "peer" && !rest.is_empty() {
+                return Err(wrong("a line is a word and a key; names and rights are a peer's"));
+            }
             let once = |slot: &mut Option<[u8; KEY_BYTES]>| match slot.replace(key) {
                 None => Ok(()),
                 Some(_) => Err(wrong("there can be only one of these")),
@@ -143,8 +150,14 @@ impl Keys {
                 "preshared" => once(&mut preshared)?,
                 "private" => once(&mut private)?,
                 "public" => {}
-                "peer" if peers.len() < MAX_PEERS => peers.push(key),
-                "peer" => return Err(wrong("too many peers: 4096 at most")),
+                "peer" if peers.len() == MAX_PEERS => return Err(wrong("too many peers: 4096 at most")),
+                "peer" => {
+                    let peer = Peer::parse(key, &rest).map_err(|why| wrong(&why))?;
+                    if let Some(twice) = peers.iter().find_map(|other: &Arc<Peer>| other.clashes_with(&peer)) {
+                        return Err(wrong(twice));
+                    }
+                    peers.push(Arc::new(peer));
+                }
                 _ => return Err(wrong("known words are preshared, private, public and peer")),
             }
         }
@@ -157,6 +170,35 @@ impl Keys {
             (None, None, false) => incomplete("peers need a private key"),
             (Some(_), ..) => incomplete("a preshared key goes with no other"),
         }
+    }
+
+    /// The peer that is called: of that name, or the only one.
+    pub(super) fn called(&self, name: Option<&str>) -> Result<Option<Arc<Peer>>, ConnectError> {
+        match (self, name) {
+            (Self::Static { peers, .. }, Some(name)) => {
+                let named = peers.iter().find(|peer| peer.name.as_deref() == Some(name));
+                named.cloned().map(Some).ok_or_else(|| ConnectError::UnknownPeer(name.to_owned()))
+            }
+            (Self::Static { peers, .. }, None) if peers.len() == 1 => Ok(Some(peers[0].clone())),
+            (Self::Static { .. }, None) => Err(ConnectError::ManyPeers),
+            (_, Some(name)) => Err(ConnectError::NoNames(name.to_owned())),
+            (_, None) => Ok(None),
+        }
+    }
+
+    /// Whether something that runs under these keys can go on with `new` ones: only peers may change.
+    pub(crate) fn check_change(&self, new: &Self) -> Result<(), KeyChangeError> {
+        match (self, new) {
+            (Self::Static { private, .. }, Self::Static { private: other, .. }) if private == other => Ok(()),
+            (old, new) if old == new => Ok(()),
+            _ => Err(KeyChangeError),
+        }
+    }
+
+    /// The peer with that public key.
+    pub(super) fn peer(&self, key: &[u8]) -> Option<&Arc<Peer>> {
+        let Self::Static { peers, .. } = self else { return None };
+        peers.iter().find(|peer| peer.key == key)
     }
 
     /// The text of a new file with a preshared key, from 32 random bytes.
@@ -172,6 +214,37 @@ impl Keys {
         format!(
             "private {private}\npublic {public} # for the peer's file: peer {public}\n# peer <public key of the peer>\n"
         )
+    }
+}
+
+/// New keys for something that runs under others: put by its user, taken by its loop.
+#[derive(Debug)]
+pub struct KeyUpdates {
+    first: Keys,
+    waiting: AtomicBool,
+    keys: Mutex<Option<Keys>>,
+}
+
+impl KeyUpdates {
+    /// For something that runs under `keys`.
+    pub fn new(keys: Keys) -> Self {
+        Self { first: keys, waiting: AtomicBool::new(false), keys: Mutex::default() }
+    }
+
+    /// From soon on these are taken, unless they cannot replace those that it began with.
+    pub fn put(&self, keys: Keys) -> Result<(), KeyChangeError> {
+        self.first.check_change(&keys)?;
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+        self.waiting.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// What was put since it was last asked. It takes no lock where that is nothing.
+    pub fn take(&self) -> Option<Keys> {
+        self.waiting.swap(false, Ordering::Acquire).then(|| {
+            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.take()
+        })?
     }
 }
 
@@ -199,6 +272,7 @@ fn from_hex(digits: &str) -> Option<[u8; KEY_BYTES]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::Rights;
 
     #[test]
     fn a_key_is_this_users_or_roots() {
@@ -219,6 +293,24 @@ mod tests {
         assert!(matches!(Keys::parse(&file, "k").unwrap(), Keys::Static { peers, .. } if peers.len() == 1));
     }
 
+    /// What a line of a peer says.
+    #[test]
+    fn peers_have_names_and_rights() {
+        let rights = |rest: &str| {
+            let file = format!("private {}\npeer {} {rest}\n", "01".repeat(32), "02".repeat(32));
+            let Keys::Static { peers, .. } = Keys::parse(&file, "k").unwrap() else { unreachable!() };
+            (peers[0].name.clone(), peers[0].rights.clone())
+        };
+        let name = || Some("host-b.lab".to_owned());
+        let nothing = Rights { send: None, fetch: false, open: false };
+        assert_eq!(rights(""), (None, Rights::default()));
+        assert_eq!(rights("host-b.lab # the one below"), (name(), Rights::default()));
+        assert_eq!(rights("host-b.lab nothing"), (name(), nothing.clone()));
+        assert_eq!(rights("host-b.lab fetch"), (name(), Rights { fetch: true, ..nothing.clone() }));
+        let below = Rights { send: Some("backups/b".into()), open: true, ..nothing };
+        assert_eq!(rights("host-b.lab send:backups/b/ open"), (name(), below));
+    }
+
     /// Every mistake names its file and line.
     #[test]
     fn mistakes_are_named() {
@@ -229,11 +321,32 @@ mod tests {
             ("\npreshared 12\n", "k, line 2: a key is 64 hexadecimal digits"),
             ("preshared\n", "k, line 1: a line is a word and a key"),
             (&format!("secret {key}"), "k, line 1: known words are preshared, private, public and peer"),
-            (&format!("preshared {key} x"), "k, line 1: a line is a word and a key"),
             (&format!("preshared {}é", "a".repeat(62)), "k, line 1: a key is 64 hexadecimal digits"),
             (&format!("preshared {key}\npreshared {key}"), "k, line 2: there can be only one of these"),
             (&format!("preshared {key}\npeer {key}"), "k: a preshared key goes with no other"),
             (&format!("peer {key}"), "k: peers need a private key"),
+            (&format!("preshared {key} name"), "k, line 1: a line is a word and a key; names and rights are a peer's"),
+            (
+                &format!("private {key}\npeer {key} a\npeer {} a", "cd".repeat(32)),
+                "k, line 3: another peer has this name",
+            ),
+            (&format!("private {key}\npeer {key}\npeer {key}"), "k, line 3: this peer has a line already"),
+            (
+                &format!("private {key}\npeer {key} a@b"),
+                "k, line 2: a@b: a peer's name is up to 64 letters, digits, dots, dashes and underscores",
+            ),
+            (
+                &format!("private {key}\npeer {key} a write"),
+                "k, line 2: write: rights are send, send:FOLDER/, fetch, open and nothing",
+            ),
+            (
+                &format!("private {key}\npeer {key} a send:../x"),
+                "k, line 2: send:../x: a folder below the receiver's, such as send:backups/",
+            ),
+            (
+                &format!("private {key}\npeer {key} a send:/x"),
+                "k, line 2: send:/x: a folder below the receiver's, such as send:backups/",
+            ),
         ] {
             assert_eq!(Keys::parse(text, "k").unwrap_err().to_string(), error);
         }

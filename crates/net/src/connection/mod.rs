@@ -57,6 +57,7 @@ mod id;
 mod initiations;
 mod keys;
 mod noise;
+mod peers;
 mod random;
 mod rate_limiter;
 mod refused;
@@ -67,15 +68,18 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, MAX_OPENING_BYTES};
+pub use config::Config;
 pub use datagram::{
-    Datagram, MAX_NOTICE_BYTES, RefusalCode, SEALED_HEADER_BYTES, Security, TAG_BYTES, VERSION, decode,
+    Datagram, MAX_NOTICE_BYTES, MAX_OPENING_BYTES, RefusalCode, SEALED_HEADER_BYTES, Security, TAG_BYTES, VERSION,
+    decode,
 };
 pub use endpoint::{Accept, Arrival, Endpoint};
-pub use event::{Closed, ConnectError, Event};
+pub use event::{Caller, Closed, ConnectError, Event, KeyChangeError};
 pub use id::ConnectionId;
-pub use keys::{KeyError, Keys};
+pub use keys::{KeyError, KeyUpdates, Keys};
 pub use noise::KEY_BYTES;
+pub(crate) use peers::require_right;
+pub use peers::{Peer, Rights, check_name};
 pub(crate) use random::Random;
 pub use refused::Refused;
 pub use seal::PACKETS_PER_KEY;

@@ -1,6 +1,7 @@
 //! One connection.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use pliant_proto::time::{Instant, Span};
 
@@ -9,6 +10,7 @@ use super::datagram::{
 };
 use super::event::{Closed, Event};
 use super::handshake::{Initiator, Secrets};
+use super::peers::Peer;
 use super::seal::{OpeningKeys, SealingKeys};
 
 /// First time between two hellos; it doubles up to [`LONGEST_RESEND`].
@@ -140,6 +142,8 @@ pub(super) struct Connection {
     pub(super) id: u32,
     pub(super) remote: u32,
     pub(super) peer: SocketAddr,
+    /// Who that is, where keys tell.
+    pub(super) identity: Option<Arc<Peer>>,
     /// Whether this side called. The other may be heard from elsewhere; who was called stays where it is.
     pub(super) calls: bool,
     pub(super) moving: Option<Box<Move>>,
@@ -196,6 +200,6 @@ impl Connection {
         let ConnectionState::Unconfirmed(unconfirmed) = &mut self.state else { return None };
         let opening = std::mem::take(&mut unconfirmed.opening);
         self.state = ConnectionState::Open;
-        Some(Event::Accepted { from: self.peer, opening })
+        Some(Event::Accepted { from: self.peer, caller: self.identity.clone(), opening })
     }
 }

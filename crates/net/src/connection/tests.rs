@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use pliant_proto::time::{Instant, Span};
 use proptest::prelude::*;
@@ -29,8 +30,13 @@ fn preshared() -> Config {
 /// Configurations of a caller and a called side for each kind of keys.
 fn all_keys() -> [(Config, Config); 3] {
     let (a, b) = (key_pair(Random::from_seed([1; 32])), key_pair(Random::from_seed([2; 32])));
-    let of = |private, peer| Config { keys: Keys::Static { private, peers: vec![peer] }, ..Config::default() };
+    let of = |private, peer| Config { keys: Keys::Static { private, peers: vec![anyone(peer)] }, ..Config::default() };
     [(Config::default(), Config::default()), (preshared(), preshared()), (of(a.0, b.1), of(b.0, a.1))]
+}
+
+/// A peer without a name, which may do everything.
+fn anyone(key: [u8; KEY_BYTES]) -> Arc<Peer> {
+    Arc::new(Peer { key, name: None, rights: Rights::default() })
 }
 
 /// Two endpoints, and what each has to say.
@@ -68,7 +74,7 @@ impl Pair {
         let a = pair.a.connect(pair.now, called(), b"opening").unwrap();
         pair.settle(|_, _| true);
         assert_eq!(pair.events_a, [(a, Event::Connected { answer: b"answer".to_vec() })]);
-        let [(b, Event::Accepted { from, opening })] = &pair.events_b[..] else { panic!("{:?}", pair.events_b) };
+        let [(b, Event::Accepted { from, opening, .. })] = &pair.events_b[..] else { panic!("{:?}", pair.events_b) };
         assert_eq!((*from, &opening[..]), (caller(), &b"opening"[..]));
         let b = *b;
         pair.events_a.clear();
@@ -88,7 +94,7 @@ impl Pair {
     fn hear_b(&mut self, from: SocketAddr, datagram: &[u8]) {
         let mut bytes = datagram.to_vec();
         let refuse = self.refuse;
-        let mut accept = |_: SocketAddr, _: &[u8]| refuse.map_or(Ok(b"answer".to_vec()), |why| Err(why.to_owned()));
+        let mut accept = |_: Caller<'_>, _: &[u8]| refuse.map_or(Ok(b"answer".to_vec()), |why| Err(why.to_owned()));
         if let Some(arrival) = self.b.handle_datagram(self.now, from, &mut bytes, &mut accept) {
             self.packets_b.push(bytes[arrival.packet].to_vec());
         }
@@ -315,12 +321,24 @@ fn cookies_answer_one_hello() {
     assert_eq!(pair.events_a, [(a, Event::Connected { answer: b"answer".to_vec() })]);
 }
 
-/// Static keys of several peers do not say whom to call.
+/// Static keys of several peers do not say whom to call; a name does, if there is one.
 #[test]
-fn callers_have_one_peer() {
-    let keys = Keys::Static { private: [1; 32], peers: vec![[2; 32], [3; 32]] };
-    let mut endpoint = Endpoint::new(Config { keys, ..Config::default() }, [1; 32]);
-    assert_eq!(endpoint.connect(Instant::ZERO, called(), b""), Err(ConnectError::ManyPeers));
+fn callers_say_which_peer() {
+    let connect = |file: &str, name: Option<&str>| {
+        let keys = Keys::parse(file, "k").unwrap();
+        let called = name.map(|name| (called(), name.to_owned())).into_iter().collect();
+        let mut endpoint = Endpoint::new(Config { keys, called, ..Config::default() }, [1; 32]);
+        endpoint.connect(Instant::ZERO, self::called(), b"").map(|_| ())
+    };
+    let key = |digits: &str| digits.repeat(32);
+    let two = format!("private {}\npeer {} west\npeer {} east\n", key("01"), key("02"), key("03"));
+    assert_eq!(connect(&two, None), Err(ConnectError::ManyPeers));
+    assert_eq!(connect(&two, Some("east")), Ok(()));
+    assert_eq!(connect(&two, Some("north")), Err(ConnectError::UnknownPeer("north".into())));
+    assert_eq!(connect(&format!("private {}\npeer {}\n", key("01"), key("02")), None), Ok(()));
+    let preshared_file = format!("preshared {}", key("01"));
+    assert_eq!(connect(&preshared_file, None), Ok(()));
+    assert_eq!(connect(&preshared_file, Some("east")), Err(ConnectError::NoNames("east".into())));
     let mut endpoint = Endpoint::new(Config { max_connections: 1, ..preshared() }, [1; 32]);
     assert_eq!(endpoint.connect(Instant::ZERO, called(), &[0; 901]), Err(ConnectError::Opening));
     assert!(endpoint.connect(Instant::ZERO, called(), b"").is_ok());
@@ -358,6 +376,38 @@ fn a_lost_close_is_repeated_after_a_long_silence() {
         assert!(pair.packets_b.is_empty());
         pair.run(Span::from_secs(60), |_, _| true);
         assert_eq!((pair.a.connections(), pair.b.connections()), (0, 0));
+    }
+}
+
+/// A caller that has moved and did not hear of a close is told where it is now, in no more than three times what it sent:
+/// without the reason, if need be. What overtook others, and what somebody has changed, is told nothing.
+#[test]
+fn a_close_finds_a_caller_who_has_moved() {
+    let long = "a long reason ".repeat(10);
+    for configs in all_keys().into_iter().skip(1) {
+        for reason in ["done", &long] {
+            let (mut pair, a, b) = Pair::connected(configs.clone());
+            pair.b.close(pair.now, b, 3, reason);
+            pair.settle(|_, _| false);
+            let elsewhere = address(1);
+            pair.a.ping(a);
+            let (_, overtaken) = pair.a.poll_transmit().unwrap();
+            pair.a.ping(a);
+            let (_, ping) = pair.a.poll_transmit().unwrap();
+            let mut changed = ping.clone();
+            *changed.last_mut().unwrap() ^= 1;
+            pair.hear_b(elsewhere, &changed);
+            assert_eq!(pair.b.poll_transmit(), None);
+            pair.hear_b(elsewhere, &ping);
+            let (to, close) = pair.b.poll_transmit().unwrap();
+            assert!(to == elsewhere && close.len() <= 3 * ping.len());
+            pair.hear_b(address(2), &overtaken);
+            assert_eq!(pair.b.poll_transmit(), None);
+            pair.hear_a(called(), &close);
+            let reason = if reason.len() < 50 { reason } else { "" };
+            assert_eq!(pair.events_a, [(a, Event::Closed(Closed::ByPeer { code: 3, reason: reason.into() }))]);
+            assert!(pair.events_b.is_empty());
+        }
     }
 }
 
@@ -478,7 +528,7 @@ fn recorded_hellos_are_worth_nothing() {
                 if round > 0 {
                     hello[16..40].copy_from_slice(&fresh[16..40]);
                 }
-                let mut none = |_: SocketAddr, _: &[u8]| unreachable!("the application hears of it");
+                let mut none = |_: Caller<'_>, _: &[u8]| unreachable!("the application hears of it");
                 endpoint.handle_datagram(pair.now, from, &mut hello, &mut none);
                 if let Some((_, answer)) = endpoint.poll_transmit() {
                     assert_eq!(kind(&answer), 1, "a cookie");
@@ -668,6 +718,31 @@ fn a_connection_survives_a_new_address() {
             assert_eq!((pair.b.peer(b), destination(&mut pair.b, b)), (Some(elsewhere), elsewhere));
         }
         assert_eq!((pair.b.refused().stray, pair.b.refused().forged, pair.b.refused().replayed), (0, 0, 0));
+    }
+}
+
+/// A caller that gets a new address before the other side has heard it confirm the connection still gets it: it has shown
+/// that it has the keys, and is asked at the new address like any other that moves.
+#[test]
+fn a_caller_may_move_before_its_connection_counts() {
+    for configs in all_keys().into_iter().skip(1) {
+        let mut pair = Pair::new(configs);
+        let a = pair.a.connect(pair.now, called(), b"opening").unwrap();
+        // Sealed datagrams are lost until it has moved.
+        pair.settle(|from_caller, bytes| !from_caller || kind(bytes) != 5);
+        assert!(pair.events_b.is_empty() && pair.events_a.len() == 1);
+        let elsewhere = address(1);
+        pair.a.ping(a);
+        let (_, ping) = pair.a.poll_transmit().unwrap();
+        pair.hear_b(elsewhere, &ping);
+        let [(b, Event::Accepted { from, .. })] = pair.events_b[..] else { panic!("{:?}", pair.events_b) };
+        assert_eq!(from, caller(), "nothing is proven yet");
+        let (to, challenge) = pair.b.poll_transmit().unwrap();
+        assert!(to == elsewhere && challenge.len() < 3 * ping.len());
+        pair.hear_a(called(), &challenge);
+        let response = std::iter::from_fn(|| pair.a.poll_transmit()).last().unwrap().1;
+        pair.hear_b(elsewhere, &response);
+        assert_eq!(pair.b.peer(b), Some(elsewhere));
     }
 }
 
@@ -880,5 +955,56 @@ proptest! {
                 prop_assert_eq!(endpoint.connections(), 0);
             }
         }
+    }
+}
+
+/// A side with the keys of two others knows which of them calls, and by whose name it calls.
+#[test]
+fn peers_are_told_apart() {
+    let pairs = [1, 2, 3].map(|seed| key_pair(Random::from_seed([seed; 32])));
+    let named = |at: usize, name: &str| {
+        Arc::new(Peer { key: pairs[at].1, name: Some(name.to_owned()), rights: Rights::default() })
+    };
+    let keys = |own: usize, peers| Keys::Static { private: pairs[own].0, peers };
+    let called_keys = keys(2, vec![named(0, "west"), named(1, "east")]);
+    for (own, name) in [(0, "west"), (1, "east")] {
+        // The caller knows another one, too: it says whom it means.
+        let caller_keys = keys(own, vec![named(1 - own, "other"), named(2, "called")]);
+        let caller_config =
+            Config { keys: caller_keys, called: vec![(called(), "called".to_owned())], ..Config::default() };
+        let mut pair = Pair::new((caller_config, Config { keys: called_keys.clone(), ..Config::default() }));
+        pair.a.connect(pair.now, called(), b"opening").unwrap();
+        pair.settle(|_, _| true);
+        let [(_, Event::Accepted { caller: Some(peer), .. })] = &pair.events_b[..] else { panic!("nobody") };
+        assert_eq!(peer.name.as_deref(), Some(name));
+    }
+}
+
+/// Who has no line in the new keys is told so and gone; the others stay, and come again.
+#[test]
+fn a_key_that_is_taken_away_ends_its_connections() {
+    let [.., configs] = all_keys();
+    let (mut pair, a, b) = Pair::connected(configs.clone());
+    let Keys::Static { private, peers } = &configs.1.keys else { unreachable!("the third kind") };
+    let another = anyone(key_pair(Random::from_seed([9; 32])).1);
+    let with = |peers: Vec<Arc<Peer>>| Keys::Static { private: *private, peers };
+    let more = with(vec![peers[0].clone(), another.clone()]);
+    pair.b.set_keys(pair.now, more, 1).unwrap();
+    pair.settle(|_, _| true);
+    assert_eq!(pair.b.poll_event(), None, "a new line ends nothing");
+    pair.b.set_keys(pair.now, with(vec![another]), 1).unwrap();
+    assert_eq!(pair.b.poll_event(), Some((b, Event::Closed(Closed::Revoked))));
+    pair.settle(|_, _| true);
+    let [(closed, Event::Closed(Closed::ByPeer { code: 1, reason }))] = &pair.events_a[..] else {
+        panic!("{:?}", pair.events_a)
+    };
+    assert_eq!((*closed, reason.as_str()), (a, "the key is not taken any more"));
+    pair.events_a.clear();
+    pair.a.connect(pair.now, called(), b"opening").unwrap();
+    pair.settle(|_, _| true);
+    assert_eq!((pair.events_a.len(), pair.events_b.len()), (0, 0), "it is a stranger now");
+    let own = Keys::Static { private: [7; 32], peers: peers.clone() };
+    for other in [Keys::Plain, Keys::Preshared([1; 32]), own] {
+        assert_eq!(pair.b.set_keys(pair.now, other, 1), Err(KeyChangeError));
     }
 }

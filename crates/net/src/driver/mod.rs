@@ -9,6 +9,7 @@ mod session;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pliant_proto::packet::TrafficClass;
@@ -16,12 +17,15 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::Member;
 use pliant_proto::transport::rate_cap::RateCap;
 use pliant_proto::transport::{Command, Transport};
+use pliant_proto::units::Rate;
 use pliant_proto::wire;
 
 pub use session::{Application, PayloadLocation, Session};
 
 use crate::clock::{Clock, to_timeout};
-use crate::connection::{Closed, ConnectError, ConnectionId, Endpoint, Event, Refused};
+use crate::connection::{
+    Caller, Closed, ConnectError, ConnectionId, Endpoint, Event, KeyChangeError, Keys, Peer, Refused,
+};
 use crate::event_loop::{EventHandler, ReceiveOutcome, Schedule, Timed, run_once};
 use crate::poll::PollWaker;
 use crate::socket::{Batch, Socket};
@@ -38,7 +42,7 @@ const TOO_LARGE: &str = "packets of that size do not fit the link: use a smaller
 pub trait ConnectionHandler<T, A> {
     /// Somebody calls and says `opening`: what to answer, or why not. It may be asked more than once of one call, and of
     /// calls that come to nothing.
-    fn answer(&mut self, from: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String>;
+    fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String>;
 
     /// A connection stands: `event` is `Connected` or `Accepted`. `None` closes it.
     fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<Session<T, A>>;
@@ -109,6 +113,18 @@ impl<T: Member, A: Application> Driver<T, A> {
         self.tell(connection, Direction::Incoming, command);
     }
 
+    /// From now on a connection's outgoing flow keeps to `rate` on the wire, or to none. Nothing happens if it is over.
+    pub fn set_rate(&mut self, connection: ConnectionId, rate: Option<Rate>) {
+        let now = self.now;
+        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
+            && session.connection == connection
+            && let Some(flow) = session.flow(Direction::Outgoing)
+        {
+            flow.timed.tell(now).set_rate(now, rate);
+            session.touch(&mut self.touched);
+        }
+    }
+
     /// From now on a connection that stands receives by `transport`. Nothing happens if it is over.
     pub fn receive_by(&mut self, connection: ConnectionId, transport: T) {
         if let Some(Some(session)) = self.sessions.get_mut(connection.index())
@@ -119,9 +135,44 @@ impl<T: Member, A: Application> Driver<T, A> {
         }
     }
 
+    /// From now on a connection that stands sends by `transport`, at no more than `rate` on the wire. Nothing happens if it
+    /// is over.
+    pub fn send_by(&mut self, connection: ConnectionId, transport: T, rate: Option<Rate>) {
+        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
+            && session.connection == connection
+        {
+            session.send_by(transport, rate);
+            if self.endpoint.overhead() != (0, 0) {
+                session.hold_to_receipts(self.endpoint.draw_seed());
+            }
+            session.touch(&mut self.touched);
+        }
+    }
+
+    /// From now on these keys are taken ([`Endpoint::set_keys`]).
+    pub fn set_keys(&mut self, keys: Keys) -> Result<(), KeyChangeError> {
+        self.now = self.clock.now();
+        self.endpoint.set_keys(self.now, keys, FAILED)
+    }
+
+    /// From now on these peers are called at these addresses ([`Config::called`](crate::connection::Config::called)).
+    pub fn set_called(&mut self, called: Vec<(SocketAddr, String)>) {
+        self.endpoint.set_called(called);
+    }
+
+    /// Who a connection's peer is, where keys tell.
+    pub fn identity(&self, connection: ConnectionId) -> Option<Arc<Peer>> {
+        self.endpoint.identity(connection)
+    }
+
     /// Says a few bytes to a connection's peer with the next iteration; they may be lost.
     pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
         self.endpoint.notify(connection, content);
+    }
+
+    /// Asks a connection's peer for a sign of life with the next iteration.
+    pub fn ping(&mut self, connection: ConnectionId) {
+        self.endpoint.ping(connection);
     }
 
     fn tell(&mut self, connection: ConnectionId, direction: Direction, command: Command<T::Answer>) {
@@ -306,7 +357,7 @@ impl<T: Member, A: Application, S: ConnectionHandler<T, A>> EventHandler for Ite
         let taken = socket.receive(|datagram| {
             let (from, bytes) = (datagram.from, datagram.bytes);
             let arrival =
-                endpoint.handle_datagram(now, from, bytes, &mut |from, opening| handler.answer(from, opening));
+                endpoint.handle_datagram(now, from, bytes, &mut |caller, opening| handler.answer(caller, opening));
             while let Some((connection, event)) = endpoint.poll_event() {
                 handle_event(now, connection, event, sessions, touched, endpoint, handler);
             }

@@ -15,6 +15,7 @@ use super::outbox::send;
 use super::receipts::{ReceiptError, Receipts};
 use crate::connection::{ConnectionId, Endpoint, Refused};
 use crate::event_loop::{Schedule, Timed};
+use crate::seam::{Mutant, is_mutant};
 use crate::socket::{Batch, Socket};
 
 /// Where payload lies.
@@ -151,8 +152,12 @@ impl<T: Member, A: Application> Session<T, A> {
 
     /// Sends by `transport`, at no more than `rate` on the wire.
     pub fn sending(mut self, transport: T, rate: Option<Rate>) -> Self {
-        self.outgoing = Some(Flow::new(transport, rate));
+        self.send_by(transport, rate);
         self
+    }
+
+    pub(super) fn send_by(&mut self, transport: T, rate: Option<Rate>) {
+        self.outgoing = Some(Flow::new(transport, rate));
     }
 
     /// Receives by `transport`.
@@ -257,7 +262,8 @@ impl<T: Member, A: Application> Session<T, A> {
             self.failure = self.application.write(location, payload).err();
         }
         let mut packet = *packet;
-        if let Some(receipts) = self.receipts.as_mut().filter(|_| direction == Direction::Outgoing) {
+        let held = direction == Direction::Outgoing && !is_mutant(Mutant::ReceiptsAreBelieved);
+        if let Some(receipts) = self.receipts.as_mut().filter(|_| held) {
             packet = match receipts.check(&packet, sack) {
                 Ok(packet) => packet,
                 Err(ReceiptError::Stale) => return Err(|refused| refused.stray += 1),

@@ -42,18 +42,25 @@ pub struct Answer {
     pub protocol: Protocol,
     /// The receiver's clock, in nanoseconds since 1970.
     pub unix_ns: u64,
+    /// What the application has to say of the content; 0 if nothing.
+    pub note: u64,
 }
 
 impl Answer {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
-        [&[self.protocol as u8][..], &self.unix_ns.to_be_bytes()].concat()
+        let note = self.note.to_be_bytes();
+        let note = if self.note == 0 { &[][..] } else { &note };
+        [&[self.protocol as u8][..], &self.unix_ns.to_be_bytes(), note].concat()
     }
 
     /// From bytes.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (protocol, unix_ns) = bytes.split_first()?;
-        let unix_ns = u64::from_be_bytes(unix_ns.try_into().ok()?);
-        Some(Self { protocol: Protocol::from_octet(*protocol)?, unix_ns })
+        let (protocol, numbers) = bytes.split_first()?;
+        let (unix_ns, note) = numbers.split_first_chunk()?;
+        let unix_ns = u64::from_be_bytes(*unix_ns);
+        let note =
+            if note.is_empty() { 0 } else { u64::from_be_bytes(note.try_into().ok().filter(|note| *note != [0; 8])?) };
+        Some(Self { protocol: Protocol::from_octet(*protocol)?, unix_ns, note })
     }
 }

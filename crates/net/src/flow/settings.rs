@@ -49,7 +49,7 @@ impl Default for Classes {
 }
 
 /// Settings of a flow's sides. Each has its own; what the other must know is said in the handshake.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct FlowSettings {
     /// How a sender sends. Default DCTCP.
     pub transport: SocketTransport,

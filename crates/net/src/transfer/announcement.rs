@@ -7,6 +7,7 @@
 //!               partial                                                   last, or zero
 //!               3: messages
 //!               and a hash
+//!               4: identity                                                               22..54 identity, then the name
 //! ```
 //!
 //! A stream's hash follows its last byte. Messages that must all arrive are followed by one more, the hash of all.
@@ -18,6 +19,7 @@ const MAX_BYTES: u64 = 1 << 56;
 const UNKNOWN: u64 = u64::MAX;
 const NAME_AT: usize = 22;
 const MAX_NAME_BYTES: usize = 255;
+const IDENTITY_BYTES: usize = 32;
 
 /// What is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,16 +52,20 @@ pub struct Announcement {
     pub min_delivery: f64,
     /// Bytes of every message but the last, if it is sent as messages.
     pub message_bytes: Option<u32>,
+    /// The same for the same content, of which a receiver keeps what arrives if the transfer is cut off.
+    pub identity: Option<[u8; IDENTITY_BYTES]>,
 }
 
 impl Announcement {
     /// As bytes; a long name is cut.
     pub fn encode(&self) -> Vec<u8> {
         let name = crate::text::truncated(&self.name, MAX_NAME_BYTES);
-        let mut bytes = vec![self.kind as u8, u8::from(self.partial) | u8::from(self.hashed) << 1];
+        let flags = u8::from(self.partial) | u8::from(self.hashed) << 1 | u8::from(self.identity.is_some()) << 2;
+        let mut bytes = vec![self.kind as u8, flags];
         bytes.extend(self.size.unwrap_or(UNKNOWN).to_be_bytes());
         bytes.extend(self.min_delivery.to_be_bytes());
         bytes.extend(self.message_bytes.unwrap_or(0).to_be_bytes());
+        bytes.extend(self.identity.iter().flatten());
         bytes.extend(name.as_bytes());
         bytes
     }
@@ -67,15 +73,21 @@ impl Announcement {
     /// From bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         const SHORT: &str = "the connection does not begin as a transfer does";
-        let (fixed, name) = bytes.split_at_checked(NAME_AT).ok_or(SHORT)?;
+        let (fixed, mut name) = bytes.split_at_checked(NAME_AT).ok_or(SHORT)?;
         let kinds = [Kind::File, Kind::Directory, Kind::Stream, Kind::Test];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == fixed[0]).ok_or("it speaks another version")?;
-        let (partial, hashed) = match fixed[1] {
-            0 => (false, false),
-            1 => (true, false),
-            3 => (true, true),
+        let (partial, hashed, identified) = match fixed[1] {
+            0 => (false, false, false),
+            1 => (true, false, false),
+            3 => (true, true, false),
+            4 => (false, false, true),
             _ => return Err("it speaks another version"),
         };
+        let mut identity = None;
+        if identified {
+            let (first, rest) = name.split_first_chunk().ok_or(SHORT)?;
+            (identity, name) = (Some(*first), rest);
+        }
         let number = |at: usize| u64::from_be_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
         let size = Some(number(2)).filter(|size| *size != UNKNOWN);
         let min_delivery = f64::from_bits(number(10));
@@ -92,12 +104,15 @@ impl Announcement {
         if hashed && (message_bytes == 0 || min_delivery < 1.0 || kind == Kind::Test) {
             return Err("it announces a hash of what may be missing");
         }
+        if identity.is_some() && (size.is_none() || kind == Kind::Test) {
+            return Err("it announces to go on with what has no end");
+        }
         if name.len() > MAX_NAME_BYTES {
             return Err("the name it gives is too long");
         }
         let name = str::from_utf8(name).map_err(|_| "the name it gives is not UTF-8")?.to_owned();
         let message_bytes = Some(message_bytes).filter(|bytes| *bytes > 0);
-        let this = Self { kind, name, size, partial, hashed, min_delivery, message_bytes };
+        let this = Self { kind, name, size, partial, hashed, min_delivery, message_bytes, identity };
         if this.has_too_many_messages() {
             return Err("it announces too many messages");
         }
@@ -132,6 +147,7 @@ mod tests {
             hashed: false,
             min_delivery: 1.0,
             message_bytes,
+            identity: None,
         }
     }
 
@@ -141,7 +157,8 @@ mod tests {
         let stream = Announcement { kind: Kind::Stream, size: None, ..file() };
         let hashed = Announcement { partial: true, hashed: true, message_bytes: Some(1000), ..file() };
         assert_eq!(partial.messages(), 1);
-        for announcement in [file(), partial, stream, hashed.clone()] {
+        let identified = Announcement { identity: Some([7; IDENTITY_BYTES]), ..file() };
+        for announcement in [file(), partial, stream, hashed.clone(), identified.clone()] {
             assert_eq!(Announcement::decode(&announcement.encode()), Ok(announcement));
         }
         // Kind, flags, size, fraction, messages of a stream, name.
@@ -159,6 +176,9 @@ mod tests {
             Announcement { min_delivery: 0.9, ..hashed.clone() },
             Announcement { message_bytes: None, ..hashed.clone() },
             Announcement { kind: Kind::Test, ..hashed },
+            Announcement { kind: Kind::Test, ..identified.clone() },
+            Announcement { size: None, ..identified.clone() },
+            Announcement { partial: true, ..identified },
         ] {
             assert!(Announcement::decode(&broken.encode()).is_err(), "{broken:?}");
         }

@@ -7,10 +7,12 @@
 //! taken for a whole one.
 
 mod announcement;
+mod checkpoint;
 mod close_code;
 mod error;
 mod hash;
 mod missing;
+mod names;
 mod output;
 mod pack;
 mod partial;
@@ -18,6 +20,7 @@ mod placement;
 mod progress;
 mod push;
 mod receive;
+mod resume;
 mod send;
 mod sender_application;
 mod settings;

@@ -1,18 +1,19 @@
 //! Where received contents go: a temporary file that takes its place at the end.
 
 use std::fs::{File, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use super::announcement::{Announcement, Kind};
+use super::checkpoint::Checkpoint;
+use super::names::{parent, rename_new, sync, sync_folder_of};
 use super::settings::Limits;
 use super::unpack::unpack;
+use crate::seam::{DiskOperation, before};
 
 /// How the names of temporary files begin.
 const PREFIX: &str = ".pliant-";
@@ -57,12 +58,25 @@ pub(super) enum Output {
         /// It may take the place of another file.
         replaces: bool,
     },
+    /// A file that stays if the transfer is cut off.
+    Kept {
+        checkpoint: Checkpoint,
+        /// It may take the place of another file.
+        replaces: bool,
+    },
 }
 
 impl Output {
     /// A temporary file beside where the content is to lie. The user who names a file means that file; a name that the
     /// peer has chosen takes no other file's place, unless the user wants to `overwrite`.
-    pub(super) fn open(target: &Target, announcement: &Announcement, overwrite: bool) -> Result<Self, OutputError> {
+    ///
+    /// With a `kept` name it is what a transfer that was cut off has left under it, unless another transfer is at it.
+    pub(super) fn open(
+        target: &Target,
+        announcement: &Announcement,
+        overwrite: bool,
+        kept: Option<&blake3::Hash>,
+    ) -> Result<Self, OutputError> {
         let Some(path) = path_in(target, announcement)? else { return Ok(Self::Discarded) };
         let replaces = target.replaces(overwrite);
         if announcement.kind == Kind::Directory && path.symlink_metadata().is_ok() {
@@ -72,6 +86,13 @@ impl Output {
             require_free(&path)?;
             if announcement.partial {
                 require_free(&list_beside(&path))?;
+            }
+        }
+        if let Some(kept) = kept {
+            match Checkpoint::open(&path, kept) {
+                Ok(Some(checkpoint)) => return Ok(Self::Kept { checkpoint, replaces }),
+                Ok(None) => {}
+                Err(error) => return Err(OutputError::File(path, error)),
             }
         }
         match temporary_beside(&path) {
@@ -84,19 +105,46 @@ impl Output {
         match self {
             Self::Discarded => None,
             Self::Temporary { path, .. } => Some(path),
+            Self::Kept { checkpoint, .. } => Some(checkpoint.path()),
+        }
+    }
+
+    /// Writes what comes next of a content that comes in order.
+    pub(super) fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Discarded => Ok(()),
+            // Errors of the temporary file itself would name it, to the peer as well.
+            Self::Temporary { file, path, .. } => {
+                before(DiskOperation::Write(content.len()), path)?;
+                file.as_file().write_all(content)
+            }
+            Self::Kept { checkpoint, .. } => checkpoint.write(content),
+        }
+    }
+
+    /// Leaves nothing behind.
+    pub(super) fn discard(self) {
+        if let Self::Kept { checkpoint, .. } = self {
+            checkpoint.discard();
         }
     }
 
     /// Whether it may take the place of another file.
     pub(super) fn replaces(&self) -> bool {
-        matches!(self, Self::Temporary { replaces: true, .. })
+        matches!(self, Self::Temporary { replaces: true, .. } | Self::Kept { replaces: true, .. })
     }
 
     /// Puts a file into its place: it is on the disk before it takes the place of another, and its name after that.
     pub(super) fn commit(self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-        let Self::Temporary { file, path, replaces } = self else { return Ok(None) };
-        let committed = file.as_file().sync_all().and_then(|()| persist(file, &path, replaces));
-        told_of(path, committed)
+        match self {
+            Self::Discarded => Ok(None),
+            Self::Temporary { file, path, replaces } => {
+                let synced = sync(file.as_file(), &path);
+                let committed = synced.and_then(|()| persist(file, &path, replaces));
+                told_of(path, committed)
+            }
+            Self::Kept { checkpoint, replaces } => checkpoint.commit(replaces).map(Some),
+        }
     }
 
     /// Unpacks an archive into a temporary directory and gives it its name, once all of it is on the disk.
@@ -105,8 +153,13 @@ impl Output {
         limits: &Limits,
         cancelled: &AtomicBool,
     ) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
-        let Self::Temporary { file, path, .. } = self else { return Ok(None) };
-        let unpacked = unpack_beside(file, &path, limits, cancelled);
+        // The archive loses its name at once: it need not reach the disk.
+        let (path, archive) = match self {
+            Self::Discarded => return Ok(None),
+            Self::Temporary { file, path, .. } => (path, Ok(file.into_file())),
+            Self::Kept { checkpoint, .. } => (checkpoint.path().to_owned(), checkpoint.into_file()),
+        };
+        let unpacked = archive.and_then(|archive| unpack_beside(archive, &path, limits, cancelled));
         told_of(path, unpacked)
     }
 }
@@ -120,37 +173,24 @@ fn told_of(path: PathBuf, result: io::Result<()>) -> Result<Option<PathBuf>, (Pa
 
 /// Gives a temporary file its name, for good.
 pub(super) fn persist(file: NamedTempFile, path: &Path, replaces: bool) -> io::Result<()> {
+    before(DiskOperation::Rename, path)?;
     let persisted = if replaces { file.persist(path) } else { file.persist_noclobber(path) };
     persisted.map_err(|failed| failed.error)?;
     sync_folder_of(path)
 }
 
-fn unpack_beside(archive: NamedTempFile, path: &Path, limits: &Limits, cancelled: &AtomicBool) -> io::Result<()> {
+fn unpack_beside(archive: File, path: &Path, limits: &Limits, cancelled: &AtomicBool) -> io::Result<()> {
     let permissions = Permissions::from_mode(0o777);
     let directory = tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempdir_in(parent(path))?;
-    unpack(archive.as_file(), directory.path(), limits, cancelled)?;
-    // The archive need not reach the disk.
+    unpack(&archive, directory.path(), limits, cancelled)?;
     drop(archive);
     // One call for all the files; each by itself would wait for the disk as often as there are files.
+    before(DiskOperation::Sync, path)?;
     rustix::fs::syncfs(File::open(directory.path())?)?;
     rename_new(directory.path(), path)?;
     // It has another name now.
     let _ = directory.keep();
     sync_folder_of(path)
-}
-
-/// Renames something to a name that nothing has.
-pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Some file systems do not have it.
-        Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to),
-        renamed => Ok(renamed?),
-    }
-}
-
-/// Makes the name of a new file last.
-pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
-    File::open(parent(path))?.sync_all()
 }
 
 /// Where content is to lie, if it is to be kept.
@@ -176,12 +216,9 @@ pub(super) fn list_beside(path: &Path) -> PathBuf {
     path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()))
 }
 
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// A file that vanishes unless it is put into its place, with the permissions that any new file gets.
 pub(super) fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+    before(DiskOperation::Create, path)?;
     let created =
         tempfile::Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o666)).tempfile_in(parent(path));
     // The error would name the temporary file, which means nothing to the user.

@@ -264,7 +264,16 @@ mod tests {
 
     fn announcement(size: u64, min_delivery: f64, message_bytes: Option<u32>) -> Announcement {
         let (kind, name) = (Kind::File, "x".into());
-        Announcement { kind, name, size: Some(size), partial: true, hashed: false, min_delivery, message_bytes }
+        Announcement {
+            kind,
+            name,
+            size: Some(size),
+            partial: true,
+            hashed: false,
+            min_delivery,
+            message_bytes,
+            identity: None,
+        }
     }
 
     fn output(path: &Path) -> Output {

@@ -16,6 +16,7 @@ use super::partial::Partial;
 use super::settings::Limits;
 use super::verdict::Verdict;
 use super::whole::Whole;
+use crate::seam::{Mutant, is_mutant};
 
 /// What has arrived of a content.
 pub(super) enum Arrived {
@@ -38,9 +39,16 @@ impl Arrived {
     /// Its bytes that have arrived.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Self::Whole(whole) => whole.taken(),
+            Self::Whole(whole) => whole.bytes(),
             Self::Partial(partial) => partial.delivered(),
             Self::Counted(bytes) => *bytes,
+        }
+    }
+
+    /// Leaves nothing of it behind.
+    pub(super) fn discard(self) {
+        if let Self::Whole(whole) = self {
+            whole.discard();
         }
     }
 
@@ -55,10 +63,13 @@ impl Arrived {
         let bytes = self.bytes();
         match self {
             Self::Whole(whole) => {
-                let (got, expected) = whole.hashes();
-                check_hash(name, got, expected)?;
+                let ((got, expected), kept) = (whole.hashes(), whole.kept());
+                if let Err(differs) = check_hash(name, got, expected) {
+                    whole.discard();
+                    return Err(differs.into());
+                }
                 let path = whole.commit(limits, cancelled)?;
-                Ok(Placed { path, bytes, missing: Vec::new(), hash: Some(got) })
+                Ok(Placed { path, bytes, kept, missing: Vec::new(), hash: Some(got) })
             }
             Self::Partial(mut partial) => {
                 if !partial.keeps_bound() {
@@ -73,10 +84,10 @@ impl Arrived {
                 if let Some((got, expected)) = hashes {
                     check_hash(name, got, expected)?;
                 }
-                Ok(Placed { bytes, missing, hash: hashes.map(|(got, _)| got), path: partial.commit()? })
+                Ok(Placed { bytes, kept: 0, missing, hash: hashes.map(|(got, _)| got), path: partial.commit()? })
             }
             Self::Counted(_) if size.is_some_and(|size| bytes < size) => Err(PlacementError::Short),
-            Self::Counted(_) => Ok(Placed { path: None, bytes, missing: Vec::new(), hash: None }),
+            Self::Counted(_) => Ok(Placed { path: None, bytes, kept: 0, missing: Vec::new(), hash: None }),
         }
     }
 }
@@ -87,6 +98,8 @@ pub(super) struct Placed {
     /// The place, unless it is not kept.
     pub(super) path: Option<PathBuf>,
     pub(super) bytes: u64,
+    /// Of these, bytes that were there from a transfer that was cut off.
+    pub(super) kept: u64,
     pub(super) missing: Vec<ByteRange>,
     pub(super) hash: Option<blake3::Hash>,
 }
@@ -130,6 +143,9 @@ impl PlacementError {
 
 /// What the sender is told. It hears what happened, not where.
 pub(super) fn verdict(placed: &Result<Placed, PlacementError>) -> Verdict {
+    if is_mutant(Mutant::EverythingIsPlaced) {
+        return Verdict::Placed;
+    }
     match placed {
         Ok(_) => Verdict::Placed,
         Err(PlacementError::Differs(error)) => Verdict::Differs(error.to_string()),

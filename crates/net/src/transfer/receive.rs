@@ -1,5 +1,6 @@
 //! The receiving side of a transfer.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,20 +15,23 @@ use pliant_proto::transport::{Event as TransportEvent, Statistics};
 use pliant_proto::units::Bytes;
 
 use super::announcement::{Announcement, Kind};
+use super::checkpoint::kept_bytes;
 use super::close_code;
 use super::error::{TransferError, copy};
-use super::output::{Output, OutputError, Target};
+use super::output::{Output, OutputError, Target, path_in};
 use super::partial::Partial;
 use super::placement::{Arrived, Placed, PlacementError, verdict};
 use super::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
+use super::resume::{Hashes, Hashing, Prefixes, RESUME_BLOCK_BYTES, ResumeNotice, blocks_kept, name_of};
 use super::settings::Settings;
 use super::verdict::Verdict;
 use super::whole::{TOO_LARGE, Whole};
 use crate::clock::{Clock, realtime_ns};
-use crate::connection::{Closed, ConnectionId, Event, Refused};
+use crate::connection::{Caller, Closed, ConnectionId, Event, Refused, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use crate::flow::{Answer, Opening, Protocol};
 use crate::poll::PollWaker;
+use crate::seam::{self, Mutant};
 
 /// How long a receiver that has told its verdict waits for the sender's goodbye, counted from when it was heard last.
 const LINGER: Span = Span::from_secs(3);
@@ -48,6 +52,8 @@ pub struct Received {
     pub path: Option<PathBuf>,
     /// Bytes that arrived.
     pub bytes: u64,
+    /// Of these, bytes that were there from a transfer that was cut off.
+    pub kept_bytes: u64,
     /// The parts that are missing, as its contract allows.
     pub missing: Vec<ByteRange>,
     /// From the connection to the last byte.
@@ -119,12 +125,17 @@ impl Receiver {
             let place = |connection: ConnectionId, content: Arrived, announcement: Announcement| {
                 let (results, waker, cancelled) = (results.clone(), waker.clone(), &cancelled);
                 let limits = self.settings.limits;
-                scope.spawn(move || {
+                let work = move || {
                     let placed = content.place(&announcement, &limits, cancelled);
                     // Nobody listens any more once the socket has failed.
                     let _ = results.send((connection, placed));
                     waker.wake();
-                });
+                };
+                if seam::is_mutant(Mutant::PlacedInTheLoop) {
+                    work();
+                } else {
+                    scope.spawn(seam::task(work));
+                }
             };
             let (settings, clock) = (&self.settings, self.driver.clock());
             let mut serving = Serving {
@@ -135,7 +146,7 @@ impl Receiver {
             };
             let served = serving.serve(&placements, place, interrupted, &mut progress, &mut each);
             cancelled.store(true, Ordering::Relaxed);
-            match served {
+            let result = match served {
                 Err(ServeError::Socket(error)) => Err(failed(error)),
                 Err(ServeError::Interrupted) => {
                     // What is in its place is there, whenever the interruption came.
@@ -143,7 +154,9 @@ impl Receiver {
                     Err(TransferError::Interrupted)
                 }
                 Ok(()) => Ok(()),
-            }
+            };
+            seam::before_join();
+            result
         })
     }
 }
@@ -186,6 +199,7 @@ impl Serving<'_> {
         let mut told_at = self.driver.now();
         while !self.has_all() {
             self.driver.run_once(&mut self.handler, MAX_SLEEP)?;
+            self.handler.settings.update_keys(self.driver);
             let now = self.driver.now();
             let here: Vec<ConnectionId> = self.driver.connections().collect();
             for connection in &here {
@@ -203,6 +217,7 @@ impl Serving<'_> {
                 self.placed(now, connection, placed);
             }
             for connection in &here {
+                self.tell_start(*connection);
                 self.tell_verdict(now, *connection)?;
             }
             self.finish_all(each);
@@ -229,7 +244,7 @@ impl Serving<'_> {
         let here = self.driver.connections().filter_map(|connection| self.driver.session(connection));
         let over = self.handler.over.iter().map(|(_, session, _)| session);
         for _ in 0..here.chain(over).filter(|session| placing(session)).count() {
-            let Ok((connection, placed)) = placements.recv() else { break };
+            let Ok((connection, placed)) = seam::receive(placements) else { break };
             self.placed(self.driver.now(), connection, placed);
         }
         let here: Vec<ConnectionId> = self.driver.connections().collect();
@@ -250,6 +265,14 @@ impl Serving<'_> {
         if let Some(application) = application {
             let telling = Telling { first: now, next: now, interval: VERDICT_INTERVAL };
             application.stage = Stage::Placed(placed, telling);
+        }
+    }
+
+    /// Tells a sender that has said its hashes where to begin.
+    fn tell_start(&mut self, connection: ConnectionId) {
+        let Some(incoming) = self.driver.application(connection) else { return };
+        if let Some(start) = incoming.start_to_tell() {
+            self.driver.notify(connection, &start.encode());
         }
     }
 
@@ -321,15 +344,26 @@ fn finish(
     let ReceiverApplication { from, protocol, announcement, stage, opened_at, received_at, problem, .. } =
         session.application;
     if let Some(problem) = problem {
+        if let Stage::Receiving(content) = stage {
+            content.discard();
+        }
         return Err(problem);
     }
-    let (Stage::Placed(placed, _), Some(received_at)) = (stage, received_at) else {
-        return Err(TransferError::ended(from, why));
+    let (placed, received_at) = match (stage, received_at) {
+        (Stage::Placed(placed, _), Some(received_at)) => (placed, received_at),
+        (stage, _) => {
+            // A sender that fails has changed its file or cannot read it: what came of it is of no use.
+            if let (Stage::Receiving(content), Closed::ByPeer { code: close_code::FAILED, .. }) = (stage, &why) {
+                content.discard();
+            }
+            return Err(TransferError::ended(from, why));
+        }
     };
-    let Placed { path, bytes, missing, hash } = placed.map_err(|error| error.into_transfer_error(from))?;
+    let Placed { path, bytes, kept: kept_bytes, missing, hash } =
+        placed.map_err(|error| error.into_transfer_error(from))?;
     let elapsed = Duration::from_nanos(received_at.since(opened_at).as_ps() / 1000);
     let name = announcement.name;
-    Ok(Received { from, name, path, bytes, missing, elapsed, hash, protocol, statistics, refused })
+    Ok(Received { from, name, path, bytes, kept_bytes, missing, elapsed, hash, protocol, statistics, refused })
 }
 
 /// How far a transfer is.
@@ -340,6 +374,17 @@ enum Stage {
     Placing { bytes: u64 },
     /// What came of it.
     Placed(Result<Placed, PlacementError>, Telling),
+}
+
+/// Where the sender of a content of `size` bytes is to begin: what is kept is hashed first.
+fn start_behind(output: &mut Output, size: Option<u64>) -> io::Result<Start> {
+    let Output::Kept { checkpoint, .. } = output else { return Ok(Start::Behind(0)) };
+    let blocks = blocks_kept(checkpoint.written(), size.unwrap_or(0));
+    if blocks == 0 {
+        checkpoint.resume(0)?;
+        return Ok(Start::Behind(0));
+    }
+    Ok(Start::Hashing(Hashing::begin(checkpoint.part()?, blocks)))
 }
 
 /// When a sender is told the verdict.
@@ -361,6 +406,21 @@ pub(super) struct ReceiverApplication {
     clock: Clock,
     /// What made it fail.
     problem: Option<TransferError>,
+    /// Where the sender is to begin.
+    start: Start,
+    /// What the sender says that it has, until it is answered.
+    hashes: Option<Hashes>,
+    /// Why what is kept cannot be gone on with; the next event tells it.
+    failure: Option<io::Error>,
+}
+
+/// Where a sender is to begin.
+enum Start {
+    /// It depends on what is kept, which is being hashed.
+    Hashing(Hashing),
+    Hashed(Prefixes),
+    /// Behind so many blocks.
+    Behind(u32),
 }
 
 impl ReceiverApplication {
@@ -370,6 +430,29 @@ impl ReceiverApplication {
         let placing = Stage::Placing { bytes: self.bytes() };
         let Stage::Receiving(content) = std::mem::replace(&mut self.stage, placing) else { unreachable!() };
         Some((content, self.announcement.clone()))
+    }
+
+    /// Where the sender is to begin, if it has asked and that is known now.
+    fn start_to_tell(&mut self) -> Option<ResumeNotice> {
+        let Stage::Receiving(Arrived::Whole(whole)) = &mut self.stage else { return None };
+        let theirs = self.hashes.as_ref()?;
+        if let Start::Hashing(hashing) = &self.start {
+            self.start = match hashing.poll()? {
+                Ok(prefixes) => Start::Hashed(prefixes),
+                // What cannot be read is not kept.
+                Err(_) => Start::Behind(0),
+            };
+        }
+        if let Start::Hashed(prefixes) = &self.start {
+            let common = prefixes.common(theirs);
+            let blocks = common.as_ref().map_or(0, |prefix| prefix.bytes / RESUME_BLOCK_BYTES);
+            self.start = Start::Behind(blocks as u32);
+            let begun = whole.begin_behind(common);
+            self.failure = begun.err();
+        }
+        self.hashes = None;
+        let Start::Behind(blocks) = self.start else { return None };
+        Some(ResumeNotice::Start(blocks))
     }
 
     fn is_receiving(&self) -> bool {
@@ -425,6 +508,19 @@ impl Application for ReceiverApplication {
             self.received_at = Some(self.clock.now());
         }
         let Stage::Receiving(content) = &mut self.stage else { return Ok(()) };
+        if let Some(failure) = self.failure.take() {
+            return self.note(Err(failure));
+        }
+        if let (Arrived::Whole(whole), Start::Hashing(_) | Start::Hashed(_), TransportEvent::Deliver(_)) =
+            (&mut *content, &self.start, &event)
+        {
+            // A sender that does not ask where to begin begins at the beginning.
+            self.start = Start::Behind(0);
+            let begun = whole.begin_behind(None);
+            if begun.is_err() {
+                return self.note(begun);
+            }
+        }
         let taken = match content {
             Arrived::Whole(whole) => whole.event(event),
             Arrived::Partial(partial) => partial.event(event),
@@ -439,6 +535,36 @@ impl Application for ReceiverApplication {
         };
         self.note(taken)
     }
+
+    fn notice(&mut self, content: &[u8]) {
+        if let Some(ResumeNotice::Hashes(hashes)) = ResumeNotice::decode(content) {
+            self.hashes = Some(hashes);
+        }
+    }
+}
+
+/// The name under which a content is kept if its transfer is cut off.
+fn kept_name(announcement: &Announcement, caller: Caller<'_>) -> Option<blake3::Hash> {
+    let worth_it = announcement.size.is_some_and(|size| size > RESUME_BLOCK_BYTES);
+    announcement.identity.as_ref().filter(|_| worth_it).map(|own| name_of(own, caller.peer.map(|peer| &peer.key)))
+}
+
+/// Where a caller's content goes, or why it may not send.
+fn target_of<'t>(target: &'t Target, caller: Caller<'_>) -> Result<Cow<'t, Target>, String> {
+    let rights = caller.rights();
+    require_right(rights.send.is_some(), "send")?;
+    match (rights.send.filter(|folder| !folder.as_os_str().is_empty()), target) {
+        (None, _) => Ok(Cow::Borrowed(target)),
+        (Some(_), Target::Discard) => Ok(Cow::Owned(Target::Discard)),
+        (Some(folder), Target::Directory(directory)) => Ok(Cow::Owned(Target::Directory(directory.join(folder)))),
+        (Some(_), _) => Err("its key may send into a folder of the receiver's, which receives no folder".into()),
+    }
+}
+
+/// Makes the folder that only this caller sends into.
+fn make_folder(target: &Target) -> Result<(), OutputError> {
+    let Target::Directory(folder) = target else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| OutputError::File(folder.clone(), error))
 }
 
 struct ReceiverHandler<'s> {
@@ -483,12 +609,17 @@ impl ReceiverHandler<'_> {
 }
 
 impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_> {
-    fn answer(&mut self, _: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
+        let target = target_of(self.target, caller)?;
         if self.count.is_some_and(|count| self.begun >= count) {
             return Err("it receives from somebody else".into());
         }
-        let (_, _, protocol) = self.judge(opening)?;
-        Ok(Answer { protocol, unix_ns: realtime_ns() }.encode())
+        let (_, announcement, protocol) = self.judge(opening)?;
+        let kept = kept_name(&announcement, caller).and_then(|name| {
+            let path = path_in(&target, &announcement).ok()??;
+            Some(blocks_kept(kept_bytes(&path, &name), announcement.size?))
+        });
+        Ok(Answer { protocol, unix_ns: realtime_ns(), note: kept.unwrap_or(0).into() }.encode())
     }
 
     fn open(
@@ -497,17 +628,26 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
         connection: ConnectionId,
         event: Event,
     ) -> Option<Session<AnyTransport, ReceiverApplication>> {
-        let Event::Accepted { from, opening } = event else { return None };
+        let Event::Accepted { from, caller, opening } = event else { return None };
         if self.count.is_some_and(|count| self.begun >= count) {
             return None;
         }
         let (opening, announcement, protocol) = self.judge(&opening).ok()?;
+        let caller = Caller { from, peer: caller.as_deref() };
+        let target = target_of(self.target, caller).ok()?;
         self.begun += 1;
         let receive_buffer = self.settings.flow.receive_buffer;
-        let opened = Output::open(self.target, &announcement, self.settings.overwrite);
-        let (output, failure) = match opened {
-            Ok(output) => (output, None),
-            Err(error) => (Output::Discarded, Some(error)),
+        let overwrite = self.settings.overwrite || seam::is_mutant(Mutant::FilesAreReplaced);
+        let made = if let Cow::Owned(own) = &target { make_folder(own) } else { Ok(()) };
+        let kept = kept_name(&announcement, caller);
+        let opened = made.and_then(|()| Output::open(&target, &announcement, overwrite, kept.as_ref()));
+        let started = opened.and_then(|mut output| match start_behind(&mut output, announcement.size) {
+            Ok(start) => Ok((output, start)),
+            Err(error) => Err(OutputError::File(output.path().map(PathBuf::from).unwrap_or_default(), error)),
+        });
+        let (output, start, failure) = match started {
+            Ok((output, start)) => (output, start, None),
+            Err(error) => (Output::Discarded, Start::Behind(0), Some(error)),
         };
         let content = match announcement.kind {
             _ if announcement.partial => Arrived::Partial(Partial::new(&announcement, output)),
@@ -527,8 +667,19 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
             Some(OutputError::File(path, error)) => (Some(copy(&error)), Some(TransferError::File { path, error })),
         };
         let (clock, stage, opened_at, received_at) = (self.clock, Stage::Receiving(content), now, None);
-        let incoming =
-            ReceiverApplication { from, protocol, announcement, stage, opened_at, received_at, clock, problem };
+        let incoming = ReceiverApplication {
+            from,
+            protocol,
+            announcement,
+            stage,
+            opened_at,
+            received_at,
+            clock,
+            problem,
+            start,
+            hashes: None,
+            failure: None,
+        };
         let path = self.settings.path_to(from);
         let receiver = self.settings.flow.receiver(protocol, path, opening.mtu, u64::from(connection.get()));
         let session = Session::new(incoming).receiving(receiver);

@@ -15,14 +15,16 @@ use super::announcement::{Announcement, Kind};
 use super::close_code;
 use super::error::TransferError;
 use super::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
+use super::resume::{Hashing, Prefixes, ResumeNotice, blocks_kept};
 use super::sender_application::SenderApplication;
 use super::settings::Settings;
 use super::source::Source;
 use super::verdict::Verdict;
 use crate::clock::{Clock, realtime_ns};
-use crate::connection::{Closed, ConnectionId, Event, Refused};
+use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Session};
 use crate::flow::{Answer, FlowError, Opening, Protocol};
+use crate::seam;
 
 /// How long a loop sleeps at most while content may come from a reader.
 const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
@@ -31,11 +33,20 @@ const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
 const FIRST_RETRY: Span = Span::from_ms(250);
 const LONGEST_RETRY: Span = Span::from_secs(8);
 
+/// How often a sender is heard while it waits for the verdict. A receiver that hears nothing takes it for gone, and says
+/// the verdict to the address that it knows, which may be an old one.
+const WAITING_INTERVAL: Span = Span::from_secs(1);
+
+/// From one saying of the hashes of what may be kept to the next, until the receiver answers.
+const HASHES_INTERVAL: Span = Span::from_ms(250);
+
 /// What was sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// Bytes of the content.
     pub bytes: u64,
+    /// Of these, bytes that the receiver had from a transfer that was cut off.
+    pub kept_bytes: u64,
     /// From the request to the last acknowledgement.
     pub elapsed: Duration,
     /// BLAKE3 hash of the content, if it was sent whole.
@@ -72,8 +83,9 @@ impl ClockOffset {
 
 /// Sends `source` to the receiver at `to`. Returns when the receiver says that it has verified it and put it into its place.
 ///
-/// A receiver that was restarted under way is called again with growing gaps, for as long as the settings say, and gets all
-/// from the beginning; each loss is told to `lost`. A stream cannot be read again: there the loss is the end.
+/// A receiver that was restarted under way is called again with growing gaps, for as long as the settings say; each loss is
+/// told to `lost`. Of a file that was cut off, now or earlier, it gets what it has not kept. A stream cannot be read again:
+/// there the loss is the end.
 pub fn send(
     source: Source,
     to: SocketAddr,
@@ -112,7 +124,7 @@ fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), Transf
         if interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        std::thread::sleep(MAX_SLEEP);
+        seam::sleep(MAX_SLEEP);
     }
     Ok(())
 }
@@ -140,10 +152,13 @@ fn send_once(
         agreed: None,
         over: None,
         failed: None,
+        kept_blocks: 0,
     };
+    let mut agreeing = None;
     let mut told_at = driver.now();
     // When all of it was acknowledged; what comes then is the receiver's verdict.
     let mut acknowledged = None;
+    let mut heard_next = None;
     let session = loop {
         let nap = if total_bytes.is_none() { MAX_READER_SLEEP } else { MAX_SLEEP };
         driver.run_once(&mut sender, nap).map_err(socket_error)?;
@@ -170,6 +185,30 @@ fn send_once(
                 Verdict::Differs(why) => return Err(TransferError::Differs { address: to, why }),
             }
         }
+        if sender.kept_blocks > 0 {
+            let agreeing = agreeing.get_or_insert_with(|| Agreeing::Begin(sender.kept_blocks));
+            match agreeing.go_on(now, outgoing) {
+                Ok(Agreed::NotYet(None)) => continue,
+                Ok(Agreed::NotYet(Some(notice))) => {
+                    driver.notify(connection, &notice);
+                    continue;
+                }
+                Ok(Agreed::Yes) => {
+                    sender.kept_blocks = 0;
+                    let (protocol, _) = sender.agreed.expect("the connection stands");
+                    match sender.make(protocol, outgoing) {
+                        Ok(transport) => driver.send_by(connection, transport, settings.flow.rate_cap),
+                        Err(error) => sender.failed = Some(TransferError::Flow(error)),
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    let path = outgoing.path.clone();
+                    driver.close(connection, close_code::FAILED, "its source failed").map_err(socket_error)?;
+                    return Err(TransferError::File { path, error });
+                }
+            }
+        }
         let commands = outgoing.commands(now);
         let path = outgoing.path.clone();
         match commands {
@@ -183,6 +222,12 @@ fn send_once(
         let (done_bytes, placing) = (outgoing.released, outgoing.finished);
         if placing && acknowledged.is_none() {
             acknowledged = Some(now);
+        }
+        if placing && heard_next.is_none_or(|at| now >= at) {
+            if heard_next.is_some() {
+                driver.ping(connection);
+            }
+            heard_next = Some(now.after(WAITING_INTERVAL));
         }
         if now.since(told_at) >= PROGRESS_INTERVAL {
             told_at = now;
@@ -199,6 +244,7 @@ fn send_once(
     let (protocol, clock_offset) = sender.agreed.expect("it was agreed when the connection stood");
     Ok(Sent {
         bytes: session.application.bytes(),
+        kept_bytes: session.application.kept(),
         elapsed,
         hash: session.application.hash(),
         protocol,
@@ -231,7 +277,8 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
     let message_bytes = messages.then(|| settings.flow.message_bytes.unwrap_or(u32::from(payload)).max(1));
     let (name, kind, size) = (source.name.clone(), source.kind, source.bytes());
     let hashed = messages && min_delivery >= 1.0 && kind != Kind::Test;
-    let announcement = Announcement { kind, name, size, partial, hashed, min_delivery, message_bytes };
+    let identity = if partial { None } else { source.identity() };
+    let announcement = Announcement { kind, name, size, partial, hashed, min_delivery, message_bytes, identity };
     if announcement.has_too_many_messages() {
         return refuse("that is more than 67108864 messages: make them larger, `--message-bytes`");
     }
@@ -261,6 +308,45 @@ fn sender_error(
     }
 }
 
+/// How far the two sides are in finding out what the receiver has kept.
+enum Agreeing {
+    /// It says that it has so many blocks.
+    Begin(u32),
+    Hashing(Hashing),
+    /// The hashes are said again at the time.
+    Asking(Prefixes, Instant),
+}
+
+/// What came of it.
+enum Agreed {
+    /// Nothing yet; this is to be said.
+    NotYet(Option<Vec<u8>>),
+    /// The sender knows where to begin.
+    Yes,
+}
+
+impl Agreeing {
+    fn go_on(&mut self, now: Instant, outgoing: &mut SenderApplication) -> io::Result<Agreed> {
+        if let Self::Begin(blocks) = self {
+            *self = Self::Hashing(outgoing.hash_blocks(*blocks)?);
+        }
+        if let Self::Hashing(hashing) = self {
+            let Some(prefixes) = hashing.poll() else { return Ok(Agreed::NotYet(None)) };
+            *self = Self::Asking(prefixes?, now);
+        }
+        let Self::Asking(prefixes, next) = self else { unreachable!("it is hashed") };
+        if let Some(blocks) = outgoing.start {
+            outgoing.begin_behind(prefixes.of(blocks));
+            return Ok(Agreed::Yes);
+        }
+        if now < *next {
+            return Ok(Agreed::NotYet(None));
+        }
+        *next = now.after(HASHES_INTERVAL);
+        Ok(Agreed::NotYet(Some(ResumeNotice::Hashes(prefixes.hashes()).encode())))
+    }
+}
+
 struct SenderHandler<'s> {
     settings: &'s Settings,
     clock: Clock,
@@ -270,19 +356,21 @@ struct SenderHandler<'s> {
     agreed: Option<(Protocol, ClockOffset)>,
     over: Option<(Option<Session<AnyTransport, SenderApplication>>, Closed)>,
     failed: Option<TransferError>,
+    /// Blocks that the receiver says it has, until both know.
+    kept_blocks: u32,
 }
 
 impl SenderHandler<'_> {
     fn make(&self, protocol: Protocol, outgoing: &SenderApplication) -> Result<AnyTransport, FlowError> {
         let flow = &self.settings.flow;
         // The hash is part of what must arrive.
-        let size = outgoing.announcement().size.map(|size| size + outgoing.trailer_bytes());
+        let size = outgoing.stream_bytes();
         flow.sender(protocol, self.settings.path_to(self.peer), size, self.clock.phase_ps(flow.reflex_cycle()))
     }
 }
 
 impl ConnectionHandler<AnyTransport, SenderApplication> for SenderHandler<'_> {
-    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
         Err("this side sends".into())
     }
 
@@ -301,6 +389,14 @@ impl ConnectionHandler<AnyTransport, SenderApplication> for SenderHandler<'_> {
             return None;
         };
         self.agreed = Some((answer.protocol, ClockOffset::between(self.asked, answer.unix_ns, realtime_ns())));
+        if let Some(size) = outgoing.announcement().identity.and(outgoing.announcement().size) {
+            // It cannot have more than there is.
+            let most = blocks_kept(u64::MAX, size);
+            self.kept_blocks = u32::try_from(answer.note).unwrap_or(u32::MAX).min(most);
+            if self.kept_blocks > 0 {
+                return Some(Session::new(outgoing));
+            }
+        }
         let mut transport = match self.make(answer.protocol, &outgoing) {
             Ok(transport) => transport,
             Err(error) => {

@@ -12,9 +12,11 @@ use pliant_proto::transport::{Command, Event};
 
 use super::announcement::{Announcement, Kind};
 use super::hash::HASH_BYTES;
+use super::resume::{Hashing, Prefix, ResumeNotice};
 use super::source::{Content, Source};
 use super::verdict::Verdict;
 use crate::driver::{Application, PayloadLocation};
+use crate::seam::{Mutant, is_mutant};
 
 /// Bytes read from a file at once: they are read, hashed and copied while in the cache.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -36,7 +38,9 @@ pub(super) struct SenderApplication {
     window: VecDeque<u8>,
     /// The content's bytes, once they are known.
     size: Option<u64>,
-    /// Bytes of the stream given to the transport.
+    /// Bytes of the content that the receiver has already: the stream begins behind them.
+    kept: u64,
+    /// Bytes of the content given to the transport, or kept.
     given: u64,
     started: Option<Instant>,
     hasher: Option<blake3::Hasher>,
@@ -47,8 +51,10 @@ pub(super) struct SenderApplication {
     pub(super) content_failed: bool,
     /// The file is not what it was when it was opened.
     pub(super) changed: bool,
-    /// What the receiver says.
+    /// What the receiver says in the end.
     pub(super) verdict: Option<Verdict>,
+    /// How many blocks the receiver has, once it says so.
+    pub(super) start: Option<u32>,
 }
 
 impl SenderApplication {
@@ -62,6 +68,7 @@ impl SenderApplication {
             chunk: Vec::new(),
             chunk_at: 0,
             window: VecDeque::new(),
+            kept: 0,
             given: 0,
             started: None,
             hasher: hashes.then(blake3::Hasher::new),
@@ -72,6 +79,7 @@ impl SenderApplication {
             content_failed: false,
             changed: false,
             verdict: None,
+            start: None,
         }
     }
 
@@ -92,6 +100,29 @@ impl SenderApplication {
     pub(super) fn is_given(&self) -> bool {
         let to_hash = self.hasher.is_some() && matches!(self.content, Content::File { .. });
         self.finish_given && (!to_hash || self.hashed == self.bytes())
+    }
+
+    /// Begins to hash the first `blocks` of its file, as the receiver does with what it has kept.
+    pub(super) fn hash_blocks(&self, blocks: u32) -> io::Result<Hashing> {
+        Ok(Hashing::begin(self.file().try_clone()?, blocks))
+    }
+
+    /// Sends what lies behind `prefix`.
+    pub(super) fn begin_behind(&mut self, prefix: Option<Prefix>) {
+        let Some(Prefix { bytes, hasher }) = prefix else { return };
+        (self.kept, self.given, self.released) = (bytes, bytes, bytes);
+        (self.chunk_at, self.hashed, self.hasher) = (bytes, bytes, Some(hasher));
+    }
+
+    /// Bytes of the content that the receiver had before.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Bytes of the stream, with what follows the content.
+    pub(super) fn stream_bytes(&self) -> Option<u64> {
+        let trailer = if is_mutant(Mutant::HashNeedNotArrive) { 0 } else { self.trailer_bytes() };
+        self.announcement.size.map(|size| size - self.kept + trailer)
     }
 
     /// Bytes that follow the content: its hash, if there is one.
@@ -262,7 +293,7 @@ impl SenderApplication {
 impl Application for SenderApplication {
     fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
         let offset = match location {
-            PayloadLocation::Stream(offset) => offset,
+            PayloadLocation::Stream(offset) => self.kept + offset,
             PayloadLocation::Message { message, offset, .. } => {
                 let bytes = self.announcement.message_bytes.unwrap_or(0);
                 // The hash follows the last message, however short that is.
@@ -292,7 +323,7 @@ impl Application for SenderApplication {
     fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
         match event {
             Event::Release(range) => {
-                let released = range.end.min(self.bytes());
+                let released = (self.kept + range.end).min(self.bytes());
                 if matches!(self.content, Content::Pieces(_)) {
                     self.window.drain(..released.saturating_sub(self.released) as usize);
                 }
@@ -311,6 +342,9 @@ impl Application for SenderApplication {
     }
 
     fn notice(&mut self, content: &[u8]) {
-        self.verdict = self.verdict.take().or(Verdict::decode(content));
+        match ResumeNotice::decode(content) {
+            Some(ResumeNotice::Start(blocks)) => self.start = Some(blocks),
+            _ => self.verdict = self.verdict.take().or(Verdict::decode(content)),
+        }
     }
 }

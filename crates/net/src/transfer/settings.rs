@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use pliant_proto::time::Span;
 use pliant_proto::transport::any::{AnyTransport, Member};
 
 use super::error::TransferError;
 use crate::clock::Clock;
-use crate::connection::{Config, Endpoint, Keys, SEALED_HEADER_BYTES, Security, TAG_BYTES};
+use crate::connection::{Config, Endpoint, KeyUpdates, Keys, SEALED_HEADER_BYTES, Security, TAG_BYTES};
 use crate::driver::{Application, Driver};
 use crate::entropy;
 use crate::flow::{FlowSettings, Path};
@@ -40,6 +41,10 @@ pub struct Settings {
     pub flow: FlowSettings,
     /// Keys; plain transfers are for loopback and testbeds. Default: plain.
     pub keys: Keys,
+    /// Which peer is called at an address, by its name in the key file. Where there is nothing the key file's only one is.
+    pub called: Vec<(SocketAddr, String)>,
+    /// Keys that a receiver, or who offers, takes while it runs. Default: none.
+    pub key_updates: Option<Arc<KeyUpdates>>,
     /// Allows plain transfers beyond loopback. Default false.
     pub testbed: bool,
     /// Least fraction of a content that a receiver keeps, if its sender promises no more. Default 1: whole ones only.
@@ -65,6 +70,8 @@ impl Default for Settings {
         Self {
             flow: FlowSettings::default(),
             keys: Keys::Plain,
+            called: Vec::new(),
+            key_updates: None,
             testbed: false,
             min_delivery: 1.0,
             limits: Limits::default(),
@@ -101,6 +108,7 @@ impl Settings {
             host: entropy::host(socket.local_address()?),
             unix_ns: clock.unix_ns(),
             keys: self.keys.clone(),
+            called: self.called.clone(),
             accepts,
             connect_timeout: self.connect_timeout,
             idle_timeout: self.idle_timeout,
@@ -122,6 +130,13 @@ impl Settings {
         }
         let driver = self.driver(address, false).map_err(|error| TransferError::Socket { address, error })?;
         Ok(driver.0)
+    }
+
+    /// Gives a driver the keys that its user has put.
+    pub(super) fn update_keys<T: Member, A: Application>(&self, driver: &mut Driver<T, A>) {
+        let Some(keys) = self.key_updates.as_ref().and_then(|updates| updates.take()) else { return };
+        // They were held against the first ones when they were put.
+        let _ = driver.set_keys(keys);
     }
 
     /// What lies between this host and `peer`.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use super::announcement::Kind;
 use super::error::TransferError;
 use super::pack::pack;
+use super::resume::identity;
 
 /// Bytes that a reader hands over at once, and how many such pieces wait at most.
 const PIECE_BYTES: usize = 64 << 10;
@@ -124,6 +125,12 @@ impl Source {
             Content::Pieces(_) => return None,
         };
         Some(Self { kind: self.kind, name: self.name.clone(), path: self.path.clone(), skipped: Vec::new(), content })
+    }
+
+    /// What tells it from others, if it can be read again.
+    pub(super) fn identity(&self) -> Option<[u8; 32]> {
+        let Content::File { bytes, modified, .. } = self.content else { return None };
+        Some(identity(&self.path, &self.name, bytes, modified))
     }
 
     /// Its bytes, if they are known.

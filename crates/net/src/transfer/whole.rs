@@ -1,6 +1,6 @@
-//! The bytes behind a receiver of whole contents: window, hash, temporary file.
+//! The bytes behind a receiver of whole contents: window, hash, file.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -11,6 +11,7 @@ use super::announcement::{Announcement, Kind};
 use super::hash::HASH_BYTES;
 use super::missing::committed_whole;
 use super::output::Output;
+use super::resume::Prefix;
 use super::settings::Limits;
 
 /// Bytes of the content hashed and written at once. A power of two, at whose multiples BLAKE3's tree has whole subtrees.
@@ -21,7 +22,9 @@ pub(super) const TOO_LARGE: &str = "it is larger than the receiver takes: `recv 
 /// A stream of content and hash.
 pub(super) struct Whole {
     kind: Kind,
-    /// The content's bytes, once they are known.
+    /// Bytes of the content before the stream's first: they are there from a transfer that was cut off.
+    kept: u64,
+    /// The stream's bytes without the hash, once they are known.
     size: Option<u64>,
     /// What arrived and is not taken yet: byte `n` lies at `n` modulo its length, so that no piece wraps.
     window: Box<[u8]>,
@@ -29,7 +32,7 @@ pub(super) struct Whole {
     delivered: u64,
     /// The stream is hashed and written up to here.
     taken: u64,
-    /// Most bytes of the content.
+    /// Most bytes of the stream without the hash.
     max_bytes: u64,
     output: Output,
     hasher: blake3::Hasher,
@@ -44,6 +47,7 @@ impl Whole {
         let window_bytes = receive_buffer.next_multiple_of(PIECE_BYTES) + 2 * PIECE_BYTES;
         Self {
             kind: announcement.kind,
+            kept: 0,
             size: announcement.size,
             window: vec![0; window_bytes as usize].into(),
             delivered: 0,
@@ -55,9 +59,27 @@ impl Whole {
         }
     }
 
-    /// Bytes of the content that are taken.
-    pub(super) fn taken(&self) -> u64 {
-        self.taken
+    /// Goes on behind what is kept. Nothing may have come yet.
+    pub(super) fn begin_behind(&mut self, prefix: Option<Prefix>) -> io::Result<()> {
+        let bytes = prefix.as_ref().map_or(0, |prefix| prefix.bytes);
+        if let Output::Kept { checkpoint, .. } = &mut self.output {
+            checkpoint.resume(bytes)?;
+        }
+        self.kept = bytes;
+        self.size = self.size.map(|size| size - bytes);
+        self.max_bytes = self.max_bytes.saturating_sub(bytes);
+        self.hasher = prefix.map_or_else(blake3::Hasher::new, |prefix| prefix.hasher);
+        Ok(())
+    }
+
+    /// Bytes of the content that were there before.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Bytes of the content that are there.
+    pub(super) fn bytes(&self) -> u64 {
+        self.kept + self.taken
     }
 
     pub(super) fn path(&self) -> Option<&Path> {
@@ -95,10 +117,7 @@ impl Whole {
             let at = self.position(self.taken);
             let piece = &self.window[at..at + (end - self.taken) as usize];
             self.hasher.update(piece);
-            if let Output::Temporary { file, .. } = &mut self.output {
-                // Errors of the temporary file itself would name it, to the peer as well.
-                file.as_file().write_all(piece)?;
-            }
+            self.output.write(piece)?;
             self.taken = end;
         }
     }
@@ -141,6 +160,11 @@ impl Whole {
         let expected: [u8; HASH_BYTES] =
             std::array::from_fn(|byte| self.window[self.position(self.taken + byte as u64)]);
         (self.hasher.finalize(), expected.into())
+    }
+
+    /// Leaves nothing behind.
+    pub(super) fn discard(self) {
+        self.output.discard();
     }
 
     /// Puts it into its place.

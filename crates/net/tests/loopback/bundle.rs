@@ -13,7 +13,13 @@ use tokio::runtime::Builder;
 const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 fn class(name: &str) -> BundleClass {
-    BundleClass { name: name.into(), flow: FlowSettings::default(), max_streams: 64, window_budget: 16 << 20 }
+    BundleClass {
+        name: name.into(),
+        flow: FlowSettings::default(),
+        max_streams: 64,
+        window_budget: 16 << 20,
+        max_unread: 64 << 20,
+    }
 }
 
 fn settings() -> Settings {
@@ -50,7 +56,7 @@ fn streams_share_a_bundle_and_carry_both_ways() {
             opened.push(stream);
         }
         for _ in 0..8 {
-            let AcceptedStream { peer, class, header, mut stream } = accepted.next().await;
+            let AcceptedStream { peer, class, header, mut stream, .. } = accepted.next().await;
             assert_eq!((peer, class.as_str()), (here_address, "bulk"));
             let mut bytes = vec![0; 100_000];
             stream.read_exact(&mut bytes).await.unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{NEVER, content, files, loopback, settings};
 use pliant_net::clock::Clock;
-use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
+use pliant_net::connection::{Caller, Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
 use pliant_net::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use pliant_net::socket::Socket;
 use pliant_net::transfer::{Offered, PushNotice, Request, Target, fetch};
@@ -56,7 +55,7 @@ impl Application for Pushed {
 }
 
 impl ConnectionHandler<AnyTransport, Pushed> for Liar {
-    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
         Ok(self.answer.clone())
     }
 

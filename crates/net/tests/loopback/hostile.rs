@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::{by, content, encrypted, files, loopback, settings, stranger, write_file};
 use pliant_net::clock::Clock;
-use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
+use pliant_net::connection::{Caller, Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
 use pliant_net::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use pliant_net::flow::{Opening, Path, Protocol, SocketTransport};
 use pliant_net::socket::Socket;
@@ -78,7 +78,7 @@ const PATH: Path = Path { ipv6: false, sealing_bytes: 0 };
 struct Forger(Option<Vec<u8>>);
 
 impl ConnectionHandler<AnyTransport, Forged> for Forger {
-    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
         Err("nobody calls".into())
     }
 
@@ -116,6 +116,7 @@ fn announcement(name: &str, size: Option<u64>) -> Announcement {
         hashed: false,
         min_delivery: 1.0,
         message_bytes: None,
+        identity: None,
     }
 }
 
@@ -331,7 +332,7 @@ impl Intruder {
         let mut bytes = [0; 2000];
         let now = self.clock.now();
         while let Ok((length, from)) = self.socket.recv_from(&mut bytes) {
-            let mut accept = |_: SocketAddr, _: &[u8]| Ok([&[protocol as u8][..], &[0; 8]].concat());
+            let mut accept = |_: Caller<'_>, _: &[u8]| Ok([&[protocol as u8][..], &[0; 8]].concat());
             self.endpoint.handle_datagram(now, from, &mut bytes[..length], &mut accept);
         }
         self.endpoint.handle_timeout(now);
@@ -492,8 +493,8 @@ struct Liar {
 }
 
 impl ConnectionHandler<Ahead, Forged> for Liar {
-    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(pliant_net::flow::Answer { protocol: self.protocol, unix_ns: 0 }.encode())
+    fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(pliant_net::flow::Answer { protocol: self.protocol, unix_ns: 0, note: 0 }.encode())
     }
 
     fn open(&mut self, _: Instant, _: ConnectionId, _: ConnectionEvent) -> Option<Session<Ahead, Forged>> {

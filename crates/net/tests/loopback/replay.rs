@@ -1,14 +1,13 @@
 //! What a machine did on a real socket can be done again without one.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{Faults, Relay, loopback, settings};
 use pliant_net::clock::Clock;
-use pliant_net::connection::{Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
+use pliant_net::connection::{Caller, Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
 use pliant_net::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use pliant_net::flow::{Path, Protocol};
 use pliant_net::input_log::{Input, Logged, Output, replay};
@@ -55,7 +54,7 @@ fn receiver() -> AnyTransport {
 struct Logging;
 
 impl ConnectionHandler<Logged<AnyTransport>, Zeros> for Logging {
-    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
         Ok(Vec::new())
     }
 

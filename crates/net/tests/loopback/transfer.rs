@@ -1,5 +1,7 @@
 //! Whole transfers over loopback, and through a relay that marks, drops, duplicates, reorders and corrupts.
 
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -383,13 +385,8 @@ fn a_receiver_takes_as_many_as_it_says() {
     assert_eq!(names.len(), 3);
 }
 
-/// Stopped in the middle, both sides say so, and neither a part nor a temporary file remains.
-#[test]
-fn interruption_leaves_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = write_file(directory.path(), "source", 32 * MB);
-    let into = directory.path().join("into");
-    std::fs::create_dir(&into).unwrap();
+/// Sends the file at `path` into a folder, until so many datagrams with data have passed.
+fn interrupt(path: &Path, into: &Path, after: u64) {
     let receiver = Receiver::bind(crate::common::loopback(), settings()).unwrap();
     let to = receiver.address();
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -400,17 +397,75 @@ fn interruption_leaves_nothing() {
         let (flag, stop) = (&interrupted, &stop);
         scope.spawn(move || {
             let mut relay = relay;
-            relay.interrupt_after = Some((1000, flag.clone()));
+            relay.interrupt_after = Some((after, flag.clone()));
             relay.run(stop);
         });
-        let target = Target::Directory(into.clone());
+        let target = Target::Directory(into.to_owned());
         let receiving = scope.spawn(move || receiver.receive(&target, &crate::common::NEVER, |_| {}));
-        let sent = send(Source::open(&path).unwrap(), way, &settings(), flag, |_| {}, |_| {});
+        let sent = send(Source::open(path).unwrap(), way, &settings(), flag, |_| {}, |_| {});
         assert!(matches!(sent, Err(TransferError::Interrupted)), "{sent:?}");
         assert!(error(receiving.join().unwrap()).ends_with("closed by the peer: interrupted"));
         stop.store(true, Ordering::Relaxed);
     });
     assert!(interrupted.load(Ordering::Relaxed));
+}
+
+/// Stopped in the middle, both sides say so. What came stays under a name of its own, and the same file goes on behind what
+/// is right of it, though the receiver's disk has lost something, or the file is another with the same name and time.
+#[test]
+fn a_transfer_goes_on_where_it_was_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write_file(directory.path(), "source", 32 * MB);
+    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let into = directory.path().join("into");
+    std::fs::create_dir(&into).unwrap();
+    let flip = |path: &Path, at: u64| {
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        file.set_modified(modified).unwrap();
+    };
+    let block = 2 * 1024 * 1024;
+    for damage in ["none", "the end of the part", "the beginning of the part", "the file"] {
+        interrupt(&path, &into, 12_000);
+        let [part] = &files(&into)[..] else { panic!("{:?}", files(&into)) };
+        assert!(part.starts_with(".pliant-"), "{part}");
+        let part = into.join(part);
+        assert_eq!(part.extension().unwrap(), "part");
+        let there = std::fs::metadata(&part).unwrap().len();
+        assert!(there >= 3 * block, "{there}");
+        match damage {
+            "the end of the part" => flip(&part, there / block * block - 1),
+            "the beginning of the part" => flip(&part, 0),
+            "the file" => flip(&path, 0),
+            _ => {}
+        }
+        let (sent, received) = transfer(&path, &Target::Directory(into.clone()), &settings(), |receiver| receiver);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        let kept = match damage {
+            "none" => there / block * block,
+            "the end of the part" => (there / block - 1) * block,
+            _ => 0,
+        };
+        assert_eq!((sent.kept_bytes, received.kept_bytes), (kept, kept), "{damage}");
+        assert_eq!((sent.hash, sent.bytes, received.bytes), (received.hash, 32 * MB as u64, 32 * MB as u64));
+        assert_eq!(files(&into), ["source"], "{damage}");
+        assert!(std::fs::read(into.join("source")).unwrap() == std::fs::read(&path).unwrap(), "{damage}");
+        std::fs::remove_file(into.join("source")).unwrap();
+    }
+    // So does a directory; what is too short to be worth it leaves nothing.
+    let tree = directory.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    write_file(&tree, "inner", 32 * MB);
+    interrupt(&tree, &into, 12_000);
+    let (sent, received) = transfer(&tree, &Target::Directory(into.clone()), &settings(), |receiver| receiver);
+    assert!(sent.unwrap().kept_bytes >= 2 * block && received.unwrap().kept_bytes >= 2 * block);
+    assert_eq!(files(&into), ["tree"]);
+    assert!(std::fs::read(into.join("tree/inner")).unwrap() == content(32 * MB));
+    std::fs::remove_dir_all(into.join("tree")).unwrap();
+    let small = write_file(directory.path(), "small", 2 * MB);
+    interrupt(&small, &into, 500);
     assert_eq!(files(&into), Vec::<String>::new());
 }
 

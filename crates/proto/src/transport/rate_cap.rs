@@ -6,13 +6,19 @@ use crate::packet::{Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
-/// How far packets may run ahead of the rate: a driver's timer comes that late, and packets leave in batches.
-const TOLERANCE: Span = Span::from_ms(1);
+/// How far packets may run ahead of the rate: they leave in bursts, as a wake-up for each would cost more than sending it.
+const TOLERANCE: Span = Span::from_ms(2);
+/// A burst begins when they run ahead by no more than this: a driver's timer may come that late.
+const LATENESS: Span = Span::from_us(500);
+/// Longer bursts save nothing: the kernel takes so many bytes at once.
+const MAX_BURST_BYTES: u64 = 64 << 10;
 
 /// What a capped sender keeps.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     rate: Rate,
+    /// How far packets may run ahead at this rate.
+    tolerance: Span,
     /// When all that was sent would be over at the rate (the theoretical arrival time of ITU-T I.371's cell rate
     /// algorithm).
     sent_until: Instant,
@@ -20,10 +26,18 @@ struct Cap {
     held: bool,
 }
 
+impl Cap {
+    fn new(rate: Rate, sent_until: Instant) -> Self {
+        assert!(rate.bits_per_sec() > 0, "nothing can be sent at no rate");
+        let tolerance = rate.time_for(MAX_BURST_BYTES).plus(LATENESS).min(TOLERANCE);
+        Self { rate, tolerance, sent_until, held: false }
+    }
+}
+
 /// A transport whose packets keep to a rate on the wire, or any transport as it is.
 ///
 /// Packets are as long as the transport says ([`Packet::wire_bytes`]). At any time what was sent since the start is at
-/// most the rate times the time, and a millisecond's worth and one packet more.
+/// most the rate times the time, and two milliseconds' worth and one packet more.
 #[derive(Clone, Debug)]
 pub struct RateCap<T> {
     inner: T,
@@ -33,11 +47,18 @@ pub struct RateCap<T> {
 impl<T: Transport> RateCap<T> {
     /// `inner` at no more than `rate`, which must be above zero; as it is without one.
     pub fn new(inner: T, rate: Option<Rate>) -> Self {
-        let cap = rate.map(|rate| {
-            assert!(rate.bits_per_sec() > 0, "nothing can be sent at no rate");
-            Cap { rate, sent_until: Instant::ZERO, held: false }
-        });
-        Self { inner, cap }
+        Self { inner, cap: rate.map(|rate| Cap::new(rate, Instant::ZERO)) }
+    }
+
+    /// From `now` on it keeps to another rate, or to none. What it has sent ahead of the old rate, it has sent ahead of
+    /// the new one.
+    ///
+    /// # Panics
+    ///
+    /// If the rate is zero.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<Rate>) {
+        let ahead = self.cap.map_or(0, |cap| cap.rate.bytes_in(cap.sent_until.max(now).since(now)));
+        self.cap = rate.map(|rate| Cap { held: true, ..Cap::new(rate, now.after(rate.time_for(ahead))) });
     }
 
     /// The transport.
@@ -65,7 +86,8 @@ impl<T: Transport> Transport for RateCap<T> {
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         let Some(cap) = &mut self.cap else { return self.inner.poll_transmit(now) };
-        cap.held = cap.sent_until > now.after(TOLERANCE);
+        let ahead = if cap.held { LATENESS } else { cap.tolerance };
+        cap.held = cap.sent_until > now.after(ahead);
         if cap.held {
             return None;
         }
@@ -85,7 +107,7 @@ impl<T: Transport> Transport for RateCap<T> {
     fn poll_timeout(&self) -> Option<Deadline> {
         let inner = self.inner.poll_timeout();
         let Some(cap) = self.cap.filter(|cap| cap.held) else { return inner };
-        let at = cap.sent_until.before(TOLERANCE);
+        let at = cap.sent_until.before(LATENESS);
         match inner {
             // What is due already waits for the rate, too.
             Some(deadline) if deadline.at < at && deadline.why != Timer::Pace => inner,
@@ -149,7 +171,7 @@ mod tests {
 
     proptest! {
         /// The rate is never exceeded by more than the tolerance and a packet, and it is reached within 2 % however late,
-        /// up to half the tolerance, the sender is called.
+        /// up to half a millisecond, the sender is called.
         #[test]
         fn the_rate_is_kept_and_reached(mbit in 10u64..10_000, late_us in 0u64..500) {
             let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
@@ -157,6 +179,30 @@ mod tests {
             let bytes = run(rate, Span::from_us(late_us), span);
             prop_assert!(bytes as f64 >= 0.98 * rate.bytes_in(span) as f64, "{bytes} bytes");
         }
+    }
+
+    fn sent_at<T: Transport>(sender: &mut RateCap<T>, now: Instant) -> u64 {
+        core::iter::from_fn(|| sender.poll_transmit(now)).map(|packet| u64::from(packet.wire_bytes)).sum()
+    }
+
+    /// A rate that changes counts from then on.
+    #[test]
+    fn a_rate_that_changes_counts_from_then_on() {
+        let config = Arc::new(TcpConfig::default());
+        let slow = Rate::from_bits_per_sec(1_000_000);
+        let mut sender =
+            RateCap::new(TcpSender::new(config.clone(), Algorithm::NewReno.controller(config.mss)), Some(slow));
+        sender.handle_command(Instant::ZERO, Command::Send { bytes: 1 << 20 });
+        let first = sent_at(&mut sender, Instant::ZERO);
+        // A packet of 12 ms at the old rate is one of 1.2 ms at the new one.
+        let fast = Rate::from_bits_per_sec(10_000_000);
+        sender.set_rate(Instant::ZERO, Some(fast));
+        let at = sender.poll_timeout().expect("it waits for the rate").at;
+        assert_eq!(at, Instant::ZERO.after(fast.time_for(first)).before(LATENESS));
+        assert_eq!(sent_at(&mut sender, at.before(Span::from_ns(1))), 0);
+        assert!(sent_at(&mut sender, at) > 0);
+        sender.set_rate(at, None);
+        assert!(sent_at(&mut sender, at) > 10_000);
     }
 
     /// Without a rate it is the transport itself.

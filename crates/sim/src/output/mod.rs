@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::experiment::{FigureOutcome, Size};
 use crate::report;
 use crate::results::comparison::Variant;
+use crate::results::repetition::Repeated;
 use crate::results::table::Table;
 use crate::results::{
     FLOWS, GroupInfo, OBJECTS, PORTS, QUEUE_SERIES, REFLEX_SERIES, RunResult, THROUGHPUT_SERIES, WINDOW_SERIES,
@@ -52,11 +53,13 @@ pub fn write_run(
 }
 
 /// Writes the output folder of a comparison, whole or not at all: `comparison.json`, `report.html`, and every
-/// variant's own output folder, named after its label. `scenarios` are the variants' resolved scenarios.
+/// variant's own output folder, named after its label. `scenarios` are the variants' resolved scenarios. Of several seeds
+/// the folders are of the first, and `repeated` is of all.
 pub fn write_comparison(
     dir: &Path,
     title: &str,
     variants: &[Variant<'_>],
+    repeated: Option<&Repeated>,
     scenarios: &[String],
     options: WriteOptions,
 ) -> Result<(), OutputError> {
@@ -68,9 +71,9 @@ pub fn write_comparison(
             fs::create_dir(&own).map_err(OutputError::io("create", &own))?;
             write_run_files(&own, *variant, scenario, options.identify)?;
         }
-        write_text(&folder.join(files::COMPARISON), &report::comparison_json_in(title, variants, &names))?;
+        write_text(&folder.join(files::COMPARISON), &report::comparison_json_in(title, variants, repeated, &names))?;
         let first = scenarios.first().map_or("", String::as_str);
-        write_text(&folder.join(files::REPORT), &report::render_comparison(title, variants, first))
+        write_text(&folder.join(files::REPORT), &report::render_comparison(title, variants, repeated, first))
     })
 }
 
@@ -243,7 +246,7 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
     let labels = comparison.variants.iter().zip(&runs);
     let variants: Vec<_> = labels.map(|(label, result)| Variant { label, result }).collect();
     let first = comparison.folders.first().map_or(Ok(String::new()), |folder| read_scenario(&dir.join(folder)))?;
-    Ok(report::render_comparison(&comparison.title, &variants, &first))
+    Ok(report::render_comparison(&comparison.title, &variants, None, &first))
 }
 
 fn read_scenario(dir: &Path) -> Result<String, OutputError> {

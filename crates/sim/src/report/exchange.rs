@@ -4,29 +4,17 @@ use serde_json::json;
 
 use super::escape::escape;
 use super::figure::{Figure, axis, colour, layout, log_axis, short};
+use super::roles::roles;
 use crate::results::comparison::ComparisonRow;
 
 /// A dot per variant: across, what the flexible group keeps; up, the 99th percentile of the other's completion times. `None`
 /// of a single group or variant, and where a value is missing everywhere.
-///
-/// The flexible group is one whose contract says so in some variant, else that of the largest class; the other is, of the
-/// rest, the one with the most flows.
 pub(super) fn exchange(rows: &[ComparisonRow]) -> Option<Figure> {
-    let groups: Vec<&[ComparisonRow]> = rows.chunk_by(|a, b| a.group.name == b.group.name).collect();
-    if groups.len() < 2 || groups.iter().all(|group| group.len() < 2) {
-        return None;
-    }
-    let flexibility = |group: &[ComparisonRow]| {
-        let promises = group.iter().any(|row| row.group.contract != "none");
-        (promises, group.iter().filter_map(|row| class_of(&row.group.class)).max())
-    };
-    let (flexible, _) = groups.iter().enumerate().max_by_key(|(_, group)| flexibility(group))?;
-    let flows = |group: &[ComparisonRow]| group.iter().map(|row| row.group.all.flows).max();
-    let others = groups.iter().enumerate().filter(|&(number, _)| number != flexible);
-    let (other, _) = others.rev().max_by_key(|(_, group)| flows(group))?;
-    let [gives, gains] = [groups[flexible], groups[other]];
+    let (giving, gaining) = roles(rows)?;
+    let of_group = |name: &str| -> Vec<&ComparisonRow> { rows.iter().filter(|row| row.group.name == name).collect() };
+    let [gives, gains] = [giving, gaining].map(of_group);
 
-    let dot = |row: &ComparisonRow| {
+    let dot = |row: &&ComparisonRow| {
         let kept = gives.iter().find(|of| of.variant_index == row.variant_index)?.share_kept?;
         let p99 = row.group.all.fct_us?.p99;
         let symbol = if p99.lower_bound { "circle-open" } else { "circle" };
@@ -42,7 +30,7 @@ pub(super) fn exchange(rows: &[ComparisonRow]) -> Option<Figure> {
     if data.len() < 2 {
         return None;
     }
-    let [giving, gaining] = [gives, gains].map(|group| escape(&group[0].group.name));
+    let [giving, gaining] = [giving, gaining].map(escape);
     let mut x = axis(&format!("{giving}: share kept (%)"));
     x["rangemode"] = json!("tozero");
     Some(Figure {
@@ -52,11 +40,6 @@ pub(super) fn exchange(rows: &[ComparisonRow]) -> Option<Figure> {
         data,
         layout: layout(&x, &log_axis(&format!("{gaining}: FCT p99 (µs)"))),
     })
-}
-
-/// The number of a class as results tell it, `1 (low)`.
-fn class_of(text: &str) -> Option<u8> {
-    text.split(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use crate::results::statistics::{Distribution, Estimate, FlowStatistics, ObjectS
 use crate::results::table::{Column, ColumnUnit};
 use crate::results::{FLOWS, FlowRow};
 
+/// Title of the measure that is itself a ratio to the first variant.
+pub(super) const SHARE_KEPT: &str = "share kept";
+
 /// Which way is better, for colouring a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Better {
@@ -49,11 +52,6 @@ impl Measure {
     pub(super) fn is_all_zero(&self, rows: &[ComparisonRow]) -> bool {
         let is_zero = |row: &ComparisonRow| self.value(row).is_none_or(|estimate| estimate.value == 0.0);
         self.format == Format::Count && rows.iter().all(is_zero)
-    }
-
-    /// Its value in `row`, printed; a dash where there is none.
-    pub(super) fn print(&self, row: &ComparisonRow) -> String {
-        print(self.value(row), self.format)
     }
 }
 
@@ -182,7 +180,7 @@ const MEASURES: [Measure; 19] = [
     measure((18, "of all bytes", ""), Format::Percent, Better::Neither, |row| {
         Some(exact(row.group.share_of_delivered))
     }),
-    measure((6, "share kept", ""), Format::Percent, Better::Neither, |row| row.share_kept.map(exact)),
+    measure((6, SHARE_KEPT, ""), Format::Percent, Better::Neither, |row| row.share_kept.map(exact)),
     measure((7, "below promise", ""), Format::Percent, Better::Less, |row| {
         promised_share(row).map(|shares| exact(shares.below_min_share))
     }),
@@ -203,7 +201,7 @@ const MEASURES: [Measure; 19] = [
 /// share.
 pub(super) fn measures(rows: &[ComparisonRow], variants: usize) -> Vec<&'static Measure> {
     let is_told = |measure: &&Measure| match measure.title {
-        "share kept" => variants > 1,
+        SHARE_KEPT => variants > 1,
         title if title.starts_with("object") => rows.iter().any(|row| objects(row).is_some()),
         "below promise" | "least share" => rows.iter().any(|row| promised_share(row).is_some()),
         _ => true,

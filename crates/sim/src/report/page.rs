@@ -4,11 +4,14 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::answer::answer;
 use super::escape::escape;
 use super::figure::{Figure, colour};
 use super::figures::sections;
 use super::measures::{Better, Format, Measure, measures, number, print, unit_shown};
+use super::shown::Shown;
 use crate::results::comparison::{ComparisonRow, Variant, compare};
+use crate::results::repetition::Repeated;
 use crate::results::statistics::{Distribution, Estimate, FlowStatistics};
 use crate::results::table::Column;
 use crate::results::{PORTS, PortRow, RunResult};
@@ -29,7 +32,7 @@ const LEFT: &Column<PortRow> = PORTS.column("left_packets");
 const QUEUES_LISTED: usize = 10;
 
 /// The whole page.
-pub(super) fn page(title: &str, variants: &[Variant<'_>], scenario_toml: &str) -> String {
+pub(super) fn page(title: &str, variants: &[Variant<'_>], repeated: Option<&Repeated>, scenario_toml: &str) -> String {
     let rows = compare(variants);
     let sections = sections(variants, &rows);
     let title = escape(title);
@@ -39,7 +42,11 @@ pub(super) fn page(title: &str, variants: &[Variant<'_>], scenario_toml: &str) -
         identity(variants)
     );
     body.push_str(&warnings(variants));
-    body.push_str(&main_table(&rows, variants.len()));
+    if let Some(answer) = repeated.and_then(answer) {
+        writeln!(body, "<p class=\"answer\">{}</p>", escape(&answer)).expect("a string takes all");
+    }
+    let shown = repeated.map_or_else(|| Shown::Once(rows.clone()), Shown::Repeated);
+    body.push_str(&main_table(&shown, variants.len()));
     body.push_str(&size_table(&rows, variants.len()));
     let mut figures = 0;
     for section in &sections {
@@ -168,7 +175,8 @@ fn swatch(index: usize) -> String {
 }
 
 /// The table of groups, and in a comparison of their variants: what this does to the traffic.
-fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
+fn main_table(shown: &Shown<'_>, variants: usize) -> String {
+    let rows = shown.rows();
     let columns = measures(rows, variants);
     // Where there is little room, columns that say nothing make way.
     let columns: Vec<(&Measure, &str)> = columns
@@ -185,8 +193,10 @@ fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
          <th scope=\"col\">{second}</th>{}</tr></thead>",
         head.collect::<String>()
     );
+    let mut at = 0;
     for (position, group) in rows.chunk_by(|a, b| a.group.name == b.group.name).enumerate() {
         html.push_str("<tbody>");
+        let first = at;
         for (index, row) in group.iter().enumerate() {
             html.push_str("<tr>");
             if index == 0 {
@@ -195,13 +205,17 @@ fn main_table(rows: &[ComparisonRow], variants: usize) -> String {
                 html.push_str(&group_cell(&swatch, group));
             }
             html.push_str(&variant_cell(row, variants, !is_of_one_class(group)));
-            let reference = (index > 0 && group[0].variant_index == 0).then(|| &group[0]);
-            html.extend(columns.iter().map(|(measure, class)| value_cell(measure, class, row, reference)));
+            let reference = (index > 0 && group[0].variant_index == 0).then_some(first);
+            html.extend(columns.iter().map(|(measure, class)| value_cell(measure, class, shown, at, reference)));
             html.push_str("</tr>");
+            at += 1;
         }
         html.push_str("</tbody>");
     }
     html.push_str("</table></div>");
+    if let Shown::Repeated(repeated) = shown {
+        html.push_str(&repeated_note(repeated));
+    }
     html.push_str(&main_notes(rows, variants));
     html.push_str("</section>\n");
     html
@@ -258,32 +272,50 @@ fn variant_cell(row: &ComparisonRow, variants: usize, with_class: bool) -> Strin
     }
 }
 
-fn value_cell(measure: &Measure, class: &str, row: &ComparisonRow, reference: Option<&ComparisonRow>) -> String {
-    let change = reference.and_then(|reference| change(measure, row, reference)).unwrap_or_default();
-    format!("<td{class}>{}{change}</td>", measure.print(row))
+fn value_cell(measure: &Measure, class: &str, shown: &Shown<'_>, at: usize, reference: Option<usize>) -> String {
+    let change = match shown {
+        Shown::Once(rows) => reference.and_then(|reference| change_once(measure, &rows[at], &rows[reference])),
+        Shown::Repeated(_) => shown.change(measure, at).zip(shown.change_text(measure, at)).map(|(change, text)| {
+            let improved = (change.change < 0.0) == (measure.better == Better::Less);
+            let class = match measure.better {
+                Better::Neither => "",
+                _ if !change.is_seen() => "",
+                _ if improved => " class=\"better\"",
+                _ => " class=\"worse\"",
+            };
+            format!("<small{class}>{text}</small>")
+        }),
+    };
+    format!("<td{class}>{}{}</td>", print(shown.value(measure, at), measure.format), change.unwrap_or_default())
 }
 
-/// The relative change of a measure of which less or more is better; nothing can be said of lower bounds.
-fn change(measure: &Measure, row: &ComparisonRow, reference: &ComparisonRow) -> Option<String> {
+/// The relative change of a measure of which less or more is better. It has no colour: one run says nothing about chance.
+fn change_once(measure: &Measure, row: &ComparisonRow, reference: &ComparisonRow) -> Option<String> {
     let (now, before) = (measure.value(row)?, measure.value(reference)?);
     let known = !now.lower_bound && !before.lower_bound && before.value != 0.0;
     if !known || measure.better == Better::Neither || measure.format == Format::Count {
         return None;
     }
     let percent = 100.0 * (now.value / before.value - 1.0);
-    let improved = (percent < 0.0) == (measure.better == Better::Less);
-    let class = match percent.abs() {
-        size if size < 0.5 => return Some("<small>±0 %</small>".to_owned()),
-        size if size < 2.0 => "",
-        _ if improved => " class=\"better\"",
-        _ => " class=\"worse\"",
+    let text = match percent {
+        size if size.abs() < 0.5 => "±0 %".to_owned(),
+        size if size > 900.0 => format!("×{}", number(now.value / before.value)),
+        size => format!("{}{:.0} %", if size > 0.0 { "+" } else { "−" }, size.abs()),
     };
-    let text = if percent > 900.0 {
-        format!("×{}", number(now.value / before.value))
-    } else {
-        format!("{}{:.0} %", if percent > 0.0 { "+" } else { "−" }, percent.abs())
-    };
-    Some(format!("<small{class}>{text}</small>"))
+    Some(format!("<small>{text}</small>"))
+}
+
+/// What a table over several seeds says.
+fn repeated_note(repeated: &Repeated) -> String {
+    let seeds: Vec<String> = repeated.seeds().iter().map(u64::to_string).collect();
+    format!(
+        "<p class=\"note\">Means over {} seeds ({}). Every variant has the same arrivals under each seed; a change is that of \
+         the geometric mean against the first variant, with its 95 % interval (Student's, over the seeds), in colour where the \
+         interval leaves out zero. <b>≈</b>: no difference seen. The plots are of seed {}.</p>",
+        seeds.len(),
+        seeds.join(", "),
+        seeds[0]
+    )
 }
 
 /// Statistics by flow size, folded away.

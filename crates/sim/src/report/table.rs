@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::measures::{Measure, measures};
+use super::measures::{Format, Measure, measures, print};
+use super::shown::Shown;
 use crate::results::comparison::{ComparisonRow, Variant, compare};
+use crate::results::repetition::Repeated;
 
 /// Most characters of the name of a group, and of a variant's label, in a line; longer ones go over several.
 const WIDEST_LABEL: [usize; 2] = [20, 32];
@@ -25,10 +27,19 @@ pub struct TextTable {
 /// The table of every traffic group in every variant, in lines of at most `width` characters as far as labels let it, or
 /// with all columns. One run is one variant; its label is not shown.
 pub fn text_table(variants: &[Variant<'_>], width: Option<usize>) -> TextTable {
-    let rows = compare(variants);
-    let columns: Vec<Column> =
-        measures(&rows, variants.len()).into_iter().map(|measure| Column::of(measure, &rows)).collect();
-    let labels = labels(&rows, variants.len() > 1);
+    table(&Shown::Once(compare(variants)), variants.len(), width)
+}
+
+/// The same of means over several seeds, with each variant's changes against the first.
+pub fn repeated_text_table(repeated: &Repeated, width: Option<usize>) -> TextTable {
+    let last = repeated.rows().iter().map(|row| row.variant_index).max();
+    table(&Shown::Repeated(repeated), last.map_or(0, |last| last + 1), width)
+}
+
+fn table(shown: &Shown<'_>, variants: usize, width: Option<usize>) -> TextTable {
+    let rows = shown.rows();
+    let columns: Vec<Column> = measures(rows, variants).into_iter().map(|measure| Column::of(measure, shown)).collect();
+    let labels = labels(rows, variants > 1);
     let label_widths = [0, 1].map(|part| labels.iter().map(|lines| widest(&lines[part])).max().unwrap_or(0));
     let (shown, all_zero, no_room) = choose(columns, label_widths.iter().sum::<usize>() + 2, width);
 
@@ -51,6 +62,9 @@ pub fn text_table(variants: &[Variant<'_>], width: Option<usize>) -> TextTable {
     if text.contains('≥') {
         text.push_str("≥: flows still under way at the end make it a lower bound\n");
     }
+    if text.contains('≈') {
+        text.push_str("≈: no difference seen from the first variant, the 95 % interval holds zero\n");
+    }
     TextTable { text, all_zero, no_room }
 }
 
@@ -65,8 +79,18 @@ struct Column {
 }
 
 impl Column {
-    fn of(measure: &'static Measure, rows: &[ComparisonRow]) -> Self {
-        let cells: Vec<String> = rows.iter().map(|row| measure.print(row)).collect();
+    fn of(measure: &'static Measure, shown: &Shown<'_>) -> Self {
+        let rows = shown.rows();
+        let value = |row: usize| print(shown.value(measure, row), measure.format);
+        // A slowdown changes as its completion time does: its column is for others that find room then.
+        let change = |row: usize| shown.change_text(measure, row).filter(|_| measure.format != Format::Number);
+        // Values stand below each other, whatever stands behind them.
+        let widest = (0..rows.len()).filter_map(change).map(|text| length(&text)).max();
+        let cell = |row: usize| match widest {
+            Some(widest) => format!("{} {:>widest$}", value(row), change(row).unwrap_or_default()),
+            None => value(row),
+        };
+        let cells: Vec<String> = (0..rows.len()).map(cell).collect();
         let (first, second) = measure.title.rsplit_once(' ').unwrap_or((measure.title, measure.unit));
         let heading = [first, second];
         let width = heading.into_iter().chain(cells.iter().map(String::as_str)).map(length).max().unwrap_or(0);
@@ -199,7 +223,7 @@ mod tests {
         let promised: Vec<String> = measures(&rows, 2)
             .iter()
             .filter(|measure| ["below promise", "least share"].contains(&measure.title))
-            .flat_map(|measure| rows.iter().map(|row| measure.print(row)))
+            .flat_map(|measure| rows.iter().map(|row| print(measure.value(row), measure.format)))
             .collect();
         assert_eq!(promised, ["–", "–", "25.0 %", "25.0 %", "–", "–", "25.0 %", "25.0 %"]);
         let text = text_table(&variants, Some(100)).text;

@@ -25,7 +25,7 @@ fn no_text_of_the_user_becomes_markup() {
     run.interrupted = true;
     let variants = [Variant { label: HOSTILE, result: &run }, Variant { label: "b", result: &run }];
     let scenario = format!("description = \"\"\"{HOSTILE}\"\"\"");
-    for page in [render(&run, &scenario), render_comparison(HOSTILE, &variants, &scenario)] {
+    for page in [render(&run, &scenario), render_comparison(HOSTILE, &variants, None, &scenario)] {
         let page = page.replace(page::PLOTLY, "");
         assert!(!page.contains("<img"), "markup got through");
         assert_eq!(page.matches("</script>").count(), 3, "as many as the page has scripts");
@@ -79,7 +79,9 @@ fn what_says_nothing_makes_way() {
 fn every_plot_has_data_and_a_place() {
     let run = samples::run();
     let variants = [Variant { label: "a", result: &run }, Variant { label: "b", result: &run }];
-    for (page, plots) in [(render(&run, SCENARIO), 6), (render_comparison("ab", &variants, SCENARIO), 1 + 5 + 3 + 4)] {
+    for (page, plots) in
+        [(render(&run, SCENARIO), 6), (render_comparison("ab", &variants, None, SCENARIO), 1 + 5 + 3 + 4)]
+    {
         assert_eq!(page.matches("<div class=\"plot\"").count(), plots);
         let start = page.find("id=\"figures\">").unwrap() + "id=\"figures\">".len();
         let json = &page[start..start + page[start..].find("</script>").unwrap()];
@@ -103,16 +105,17 @@ fn a_run_without_flows_or_samples_has_a_report() {
     run.queue_samples.clear();
     run.throughput_samples.clear();
     assert!(render(&run, SCENARIO).contains("search"));
-    assert!(render_comparison("nothing", &[], "").contains("nothing"));
+    assert!(render_comparison("nothing", &[], None, "").contains("nothing"));
 }
 
 #[test]
 fn a_comparison_marks_changes_against_the_first_variant() {
     let (calm, busy) = (samples::run_with(400, 0.5), samples::run_with(400, 2.0));
     let variants = [Variant { label: "calm", result: &calm }, Variant { label: "busy", result: &busy }];
-    let page = render_comparison("load", &variants, SCENARIO);
-    assert!(page.contains("class=\"worse\"") && page.contains("share kept"));
-    let json: serde_json::Value = serde_json::from_str(&comparison_json("load", &variants)).unwrap();
+    let page = render_comparison("load", &variants, None, SCENARIO);
+    assert!(page.contains("<small>+") && page.contains("share kept"), "one run says nothing about chance");
+    assert!(!page.contains("class=\"worse\"") && !page.contains("class=\"better\""));
+    let json: serde_json::Value = serde_json::from_str(&comparison_json("load", &variants, None)).unwrap();
     assert_eq!(json["variants"], serde_json::json!(["calm", "busy"]));
     assert_eq!(json["rows"].as_array().unwrap().len(), 4);
     assert!(json["rows"][1]["all"]["fct_us"]["p99"]["value"].as_f64().unwrap() > 0.0);

@@ -32,17 +32,32 @@ pub struct ComparisonRow {
 
 /// Rows of all groups in all `variants`: by group in the order of first appearance, then by variant.
 pub fn compare(variants: &[Variant<'_>]) -> Vec<ComparisonRow> {
+    let labels: Vec<&str> = variants.iter().map(|variant| variant.label).collect();
     let statistics: Vec<_> = variants.iter().map(|variant| by_group(variant.result)).collect();
+    compare_statistics(&labels, &statistics)
+}
+
+/// The same of the statistics of each variant and their labels.
+pub(super) fn compare_statistics(
+    labels: &[impl AsRef<str>],
+    statistics: &[Vec<GroupStatistics>],
+) -> Vec<ComparisonRow> {
+    let mut names: Vec<&str> = Vec::new();
+    for group in statistics.iter().flatten() {
+        if !names.contains(&group.name.as_str()) {
+            names.push(&group.name);
+        }
+    }
     let mut rows = Vec::new();
-    for name in group_names(variants) {
+    for name in names {
         let of_name = |groups: &[GroupStatistics]| groups.iter().find(|group| group.name == name).cloned();
         let reference =
             statistics.first().and_then(|groups| of_name(groups)).map(|group| group.all.flow_rate_gbit_per_s);
-        for (variant_index, (variant, groups)) in variants.iter().zip(&statistics).enumerate() {
+        for (variant_index, (label, groups)) in labels.iter().zip(statistics).enumerate() {
             let Some(group) = of_name(groups) else { continue };
             let share = |rate: f64| group.all.flow_rate_gbit_per_s / rate;
             rows.push(ComparisonRow {
-                variant: variant.label.to_owned(),
+                variant: label.as_ref().to_owned(),
                 variant_index,
                 share_kept: reference.filter(|&rate| rate > 0.0).map(share),
                 group,

@@ -9,6 +9,7 @@ pub mod comparison;
 mod flow;
 mod flow_facts;
 pub mod objects;
+pub mod repetition;
 mod rows;
 pub mod statistics;
 pub(crate) mod table;

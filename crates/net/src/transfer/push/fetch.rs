@@ -21,7 +21,7 @@ use super::inquiry::Inquiry;
 use super::message::{HashNotice, Offered, PushNotice, Request};
 use super::object::{FetchApplication, Object, Pages, SharedObject, Sink, open_sink};
 use crate::clock::Clock;
-use crate::connection::{Closed, ConnectionId, Event, Refused};
+use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Driver, Session};
 use crate::transfer::close_code;
 use crate::transfer::error::TransferError;
@@ -568,7 +568,7 @@ impl FetchHandler<'_> {
 }
 
 impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
-    fn answer(&mut self, _: SocketAddr, _: &[u8]) -> Result<Vec<u8>, String> {
+    fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
         Err("this side fetches".into())
     }
 

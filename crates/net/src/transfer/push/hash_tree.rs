@@ -13,7 +13,7 @@ use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
 /// Bytes of a block: a power of two, as BLAKE3's subtrees have, and few enough to be decoded in passing.
-pub(super) const BLOCK_BYTES: u32 = 2 << 20;
+pub(in crate::transfer) const BLOCK_BYTES: u32 = 2 << 20;
 /// Values of a full page. Four fit a notice.
 pub(super) const PAGE_VALUES: usize = 4;
 /// Blocks ahead of the first one that is missing whose values are asked for: at 1 Gbit/s those of half a second.
@@ -29,12 +29,12 @@ pub struct PageNumber {
 }
 
 /// Blocks of a file of so many bytes.
-pub(super) fn blocks_of(bytes: u64) -> u64 {
+pub(in crate::transfer) fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES.into())
 }
 
 /// The value of a block; for the only one of a file it is the file's hash.
-pub(super) fn value_of(blocks: u64, block: u64, content: &[u8]) -> ChainingValue {
+pub(in crate::transfer) fn value_of(blocks: u64, block: u64, content: &[u8]) -> ChainingValue {
     let mut hasher = Hasher::new();
     hasher.set_input_offset(block * u64::from(BLOCK_BYTES)).update(content);
     if blocks == 1 { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }

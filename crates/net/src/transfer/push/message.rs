@@ -69,8 +69,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Both sides' machines as it wants them. Decoding costs more than sending, so any source may send a missing source
-    /// symbol.
+    /// Both sides' machines as it wants them. Sources of any speed share the source symbols out by claims: decoding
+    /// costs more than sending.
     pub(super) fn config(self, flow: &FlowSettings, path: Path) -> Result<Arc<PushConfig>, FlowError> {
         let Self { symbol, slots, window } = self;
         let config = PushConfig {

@@ -14,10 +14,9 @@
 //! receivers together.
 
 mod agreement;
-mod checkpoint;
 mod coding;
 mod fetch;
-mod hash_tree;
+pub(super) mod hash_tree;
 mod inquiry;
 mod message;
 mod object;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use pliant_proto::transport::push::{
     OPEN_BLOCKS, Partition, PushConfig, PushReceiver, PushRequest, SharedReceiver, ToController,
 };
 
-use super::checkpoint::Checkpoint;
 use super::coding::{Block, Dispute, Resolution};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, value_of};
 use super::message::{HashNotice, Offered, PushNotice};
 use crate::clock::Clock;
 use crate::driver::{Application, PayloadLocation};
 use crate::transfer::announcement::{Announcement, Kind};
+use crate::transfer::checkpoint::Checkpoint;
 use crate::transfer::error::{TransferError, copy};
 use crate::transfer::missing::committed_whole;
 use crate::transfer::output::{Output, OutputError, Target, path_in, require_free};
@@ -37,7 +37,16 @@ pub(super) enum Sink {
 pub(super) fn open_sink(target: &Target, offered: &Offered, overwrite: bool) -> Result<Sink, TransferError> {
     let (name, size) = (offered.name.clone(), Some(offered.bytes));
     let (kind, message_bytes) = (Kind::File, None);
-    let file = Announcement { kind, name, size, partial: false, hashed: false, min_delivery: 1.0, message_bytes };
+    let file = Announcement {
+        kind,
+        name,
+        size,
+        partial: false,
+        hashed: false,
+        min_delivery: 1.0,
+        message_bytes,
+        identity: None,
+    };
     let opened = || {
         if let Some(path) = path_in(target, &file)? {
             let replaces = target.replaces(overwrite);
@@ -49,7 +58,7 @@ pub(super) fn open_sink(target: &Target, offered: &Offered, overwrite: bool) -> 
                 return Ok(Sink::Resumable(kept, replaces));
             }
         }
-        Output::open(target, &file, overwrite).map(Sink::Once)
+        Output::open(target, &file, overwrite, None).map(Sink::Once)
     };
     opened().map_err(|error| match error {
         OutputError::Name => {
@@ -356,12 +365,12 @@ impl Object {
     fn write(&mut self, content: &[u8]) -> io::Result<()> {
         self.written += content.len() as u64;
         let (written, path) = match &mut self.sink {
-            Sink::Once(Output::Discarded) => return Ok(()),
-            Sink::Once(Output::Temporary { file, path, .. }) => (file.write_all(content), &**path),
-            Sink::Resumable(kept, _) => (kept.write(content), kept.path()),
+            Sink::Once(output) => (output.write(content), output.path()),
+            Sink::Resumable(kept, _) => (kept.write(content), Some(kept.path())),
         };
         written.inspect_err(|error| {
-            self.problem = Some(TransferError::File { path: path.to_owned(), error: copy(error) });
+            let path = path.map(PathBuf::from).unwrap_or_default();
+            self.problem = Some(TransferError::File { path, error: copy(error) });
         })
     }
 

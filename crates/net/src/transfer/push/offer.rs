@@ -20,7 +20,7 @@ use super::coding::Encoder;
 use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber};
 use super::message::{HashNotice, Offered, PushNotice, Request};
 use crate::clock::Clock;
-use crate::connection::{Closed, ConnectionId, Event};
+use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use crate::transfer::announcement::Kind;
 use crate::transfer::close_code;
@@ -198,6 +198,7 @@ impl Offer {
         let mut done = 0;
         while count.is_none_or(|count| done < count) {
             self.driver.run_once(&mut handler, MAX_SLEEP).map_err(socket_error)?;
+            settings.update_keys(&mut self.driver);
             for (session, why) in handler.over.drain(..) {
                 let served = finish(&session, why, self.driver.now());
                 done += u64::from(served.is_ok());
@@ -273,13 +274,14 @@ impl OfferHandler<'_> {
 }
 
 impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
-    fn answer(&mut self, from: SocketAddr, opening: &[u8]) -> Result<Vec<u8>, String> {
-        self.judge(from, opening)?;
+    fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
+        require_right(caller.rights().fetch, "fetch")?;
+        self.judge(caller.from, opening)?;
         Ok(self.held.borrow().offered.encode())
     }
 
     fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Session<AnyTransport, OfferApplication>> {
-        let Event::Accepted { from, opening } = event else { return None };
+        let Event::Accepted { from, opening, .. } = event else { return None };
         let request = self.judge(from, &opening).ok()?;
         // Of an empty file nobody orders a symbol. Its receiver waits for other sources' answers, then closes.
         let partition = request.partition(self.held.borrow().offered.bytes.max(1))?;

@@ -37,9 +37,11 @@
 //! it.
 //!
 //! Deviations from the paper. A lost repair symbol is not sent again: the next one does as well. The congestion window
-//! guards against loss on paths that do not mark ([`weighted_fair`](crate::congestion::weighted_fair)). With claims, a
-//! source that has sent all its source symbols of a block sends those of others which the receiver names, in place of
-//! repair symbols: a block then often needs no decoding though its sources differ in speed.
+//! guards against loss on paths that do not mark ([`weighted_fair`](crate::congestion::weighted_fair)). With claims the
+//! receiver follows the sources' rates and shares a block's source symbols out among them: a source that would be done
+//! before another gets the other's last symbols, one with each acknowledgement, and sends them in place of its owner. All
+//! are done at once then, next to nothing is sent twice, and a block seldom needs decoding. A source that has sent its share
+//! is told that nothing is needed, until no source has anything left; while it hears nothing it asks every 5 ms.
 
 mod config;
 mod controller;

@@ -21,6 +21,9 @@ const RETRY_MAX: Span = Span::from_secs(5);
 /// Fin is tried so often; then the controller is taken for gone.
 const FIN_TRIES: u8 = 8;
 
+/// Sources' rates are followed over about twice this time, in which what is under way arrives on most paths.
+const RATES_INTERVAL: Span = Span::from_ms(50);
+
 /// What a receiver counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiverCounts {
@@ -72,21 +75,50 @@ struct OpenBlock {
     decoded: bool,
     /// Bit `i` of all words together: symbol `i` came.
     seen: Vec<u64>,
-    /// Source symbols from here on have been claimed.
-    claimed: u32,
+    /// What each slot's source has still to send, with claims.
+    shares: Vec<Share>,
     /// One past the largest place k in a slot of which a symbol came.
     next: u32,
 }
 
+/// What the source of a slot has still to send of a block. Its own source symbols have places in the slot, from 0 on: it
+/// sends them from the first, and others claim them from the last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// Places before this one came, or are lost and will come.
+    came: u32,
+    /// Places from this one on are claimed.
+    end: u32,
+    /// Symbols of others that it has claimed and that have not come.
+    claimed: u32,
+}
+
+impl Share {
+    fn own(self) -> u32 {
+        self.end.saturating_sub(self.came)
+    }
+
+    fn left(self) -> u32 {
+        self.own() + self.claimed
+    }
+}
+
 impl OpenBlock {
-    fn begin(&mut self, symbols: u32) {
+    fn begin(&mut self, symbols: u32, slots: u8, claims: bool) {
         self.seen.clear();
         self.seen.resize(symbols.div_ceil(64) as usize, 0);
+        self.shares.clear();
+        let slots = u32::from(slots);
+        if claims {
+            let end = |slot: u32| symbols.saturating_sub(slot).div_ceil(slots);
+            self.shares.extend((0..slots).map(|slot| Share { end: end(slot), ..Share::default() }));
+        }
         *self = Self {
             symbols,
-            wanted: symbols,
-            claimed: symbols,
+            // With claims the source symbols are on their way: few others are no reason to decode.
+            wanted: symbols + if claims { 2 * slots } else { 0 },
             seen: core::mem::take(&mut self.seen),
+            shares: core::mem::take(&mut self.shares),
             ..Self::default()
         };
     }
@@ -106,15 +138,63 @@ impl OpenBlock {
         new
     }
 
-    /// A missing source symbol, from the last to the first: owners send theirs from the first on.
-    fn claim(&mut self) -> u32 {
-        for _ in 0..self.symbols {
-            self.claimed = self.claimed.checked_sub(1).unwrap_or(self.symbols - 1);
-            if self.seen[(self.claimed / 64) as usize] & 1 << (self.claimed % 64) == 0 {
-                return self.claimed;
+    /// Notes that a symbol came from the source of slot `from`, with claims.
+    #[inline]
+    fn note_share(&mut self, symbol: u32, from: u8) {
+        let slots = self.shares.len() as u32;
+        if slots == 0 || symbol >= self.symbols {
+            return;
+        }
+        let share = &mut self.shares[usize::from(from)];
+        if symbol % slots == u32::from(from) {
+            share.came = share.came.max(symbol / slots + 1);
+        } else {
+            share.claimed = share.claimed.saturating_sub(1);
+        }
+    }
+
+    /// A source symbol that the source of slot `by` should send in place of its owner: of that owner who would be done last,
+    /// if it would be done after `by`. `rates` are in proportion to what the slots' sources send.
+    fn claim(&mut self, by: u8, rates: &[u32]) -> u32 {
+        let slots = self.shares.len() as u32;
+        let by = usize::from(by);
+        while let Some(of) = self.last_to_finish(by, rates) {
+            self.shares[of].end -= 1;
+            let symbol = self.shares[of].end * slots + of as u32;
+            if self.seen[(symbol / 64) as usize] & 1 << (symbol % 64) == 0 {
+                self.shares[by].claimed += 1;
+                return symbol;
             }
         }
         NO_CLAIM
+    }
+
+    /// The slot whose source would be done last, later than that of slot `by` with one symbol more.
+    fn last_to_finish(&self, by: usize, rates: &[u32]) -> Option<usize> {
+        // What it has sent and what has not come is left to it, as far as that is known; at most most of what it sends of a
+        // block anyway, or the block would wait for it.
+        let all = rates.iter().map(|rate| u64::from(*rate)).sum::<u64>().max(1);
+        let under_way = |slot: usize| {
+            let usual = u64::from(self.symbols) * u64::from(rates[slot]) * 3 / (4 * all);
+            (rates[slot] / 2).min(self.symbols / (4 * self.shares.len() as u32)).min(usual as u32)
+        };
+        // Comparing left / rate without dividing.
+        let later = |left: u32, rate: u32, than: u32, at: u32| {
+            u64::from(left) * (u64::from(at) + 1) > u64::from(than) * (u64::from(rate) + 1)
+        };
+        let mut last: Option<usize> = None;
+        for (slot, share) in self.shares.iter().enumerate().filter(|(slot, _)| *slot != by) {
+            let claimable = share.own() > under_way(slot);
+            if claimable
+                && last.is_none_or(|last| later(share.left(), rates[slot], self.shares[last].left(), rates[last]))
+            {
+                last = Some(slot);
+            }
+        }
+        // A quarter of the time, so that sources of one speed do not claim each other's.
+        last.filter(|slot| {
+            later(4 * self.shares[*slot].left(), rates[*slot], 5 * (self.shares[by].left() + 1), rates[by])
+        })
     }
 }
 
@@ -155,6 +235,9 @@ pub struct PushReceiver {
     undelivered: u64,
     /// Sources heard of lately, at least one.
     active: u32,
+    /// Symbols that came lately for each slot: halved at times, so that they follow the sources' rates.
+    rates: Vec<u32>,
+    halve_rates_at: Instant,
     outbox: VecDeque<ToController>,
     next_report: Instant,
     next_try: Option<Instant>,
@@ -201,6 +284,8 @@ impl PushReceiver {
             useful_symbols,
             undelivered: partition.bytes().saturating_sub(had_bytes),
             active: 1,
+            rates: core::iter::repeat_n(0, usize::from(config.slots)).collect(),
+            halve_rates_at: now.after(RATES_INTERVAL),
             outbox: (had > 0).then_some(report).into_iter().chain([ToController::Fetch]).collect(),
             next_report: now.after(config.report),
             next_try: Some(now.after(config.retry)),
@@ -241,7 +326,7 @@ impl PushReceiver {
     fn open_next(&mut self, mut block: OpenBlock) -> bool {
         let symbols = self.partition.symbols_of(self.decoded + self.open.len() as u32);
         if symbols > 0 {
-            block.begin(symbols);
+            block.begin(symbols, self.config.slots, self.config.claims);
             self.open.push_back(block);
         }
         symbols > 0
@@ -274,11 +359,24 @@ impl PushReceiver {
             source.marks += 1;
         }
         source.attempted = None;
+        let slot = source.slot;
+        if self.config.claims {
+            self.note_rate(now, slot);
+        }
         let (needed, claim) = self.take(peer, block, symbol);
         self.peers[peer].ack = Some((number, needed, claim));
         if self.is_complete() && matches!(self.phase, Phase::Receiving) {
             self.complete(now);
         }
+    }
+
+    fn note_rate(&mut self, now: Instant, slot: u8) {
+        if now >= self.halve_rates_at {
+            let times = now.since(self.halve_rates_at).as_ps() / RATES_INTERVAL.as_ps() + 1;
+            self.rates.iter_mut().for_each(|rate| *rate = rate.checked_shr(times.min(31) as u32).unwrap_or(0));
+            self.halve_rates_at = now.after(RATES_INTERVAL);
+        }
+        self.rates[usize::from(slot)] += 1;
     }
 
     /// Puts a symbol into its block; tells what its sender should still send of it, and what it may.
@@ -292,6 +390,7 @@ impl PushReceiver {
             self.peers[peer].excess += 1;
             return (0, NO_CLAIM);
         };
+        block.note_share(symbol, self.peers[peer].slot);
         if block.note(symbol, slots) {
             if block.received <= block.symbols {
                 let bytes = self.undelivered.min(self.config.symbol.into());
@@ -307,7 +406,7 @@ impl PushReceiver {
             self.peers[peer].excess += 1;
         }
         let whole = block.sources == block.symbols;
-        if block.received >= block.wanted {
+        if whole || block.received >= block.wanted {
             let decodes = match &mut self.decoding {
                 Decoding::Drawn(stream) => whole || stream.below(FAILURES) > 0,
                 Decoding::Asked { blocks } => {
@@ -326,8 +425,20 @@ impl PushReceiver {
         // The paper's estimate: two symbols more than K decode with near certainty. Somewhat is needed until the block is
         // known to be decoded, even if all of it has come: who hears that nothing is does not send for it again.
         let missing = (block.wanted + 2).saturating_sub(block.received);
-        let claim = if self.config.claims && !whole { block.claim() } else { NO_CLAIM };
-        (missing.div_ceil(self.active).max(1), claim)
+        let fair = missing.div_ceil(self.active).max(1);
+        if !self.config.claims || whole {
+            return (fair, NO_CLAIM);
+        }
+        let slot = self.peers[peer].slot;
+        let claim = block.claim(slot, &self.rates);
+        let left = |block: &OpenBlock| block.shares.get(usize::from(slot)).map_or(0, |share| share.left());
+        let own = left(block);
+        if own > 0 {
+            return (own.saturating_sub(1).max(1), claim);
+        }
+        // It has sent its share, and the others will send theirs: it helps them out if nothing else is left to do.
+        let idle = self.open.iter().all(|block| block.decoded || left(block) == 0);
+        (if idle { fair } else { 0 }, claim)
     }
 
     /// The symbols that came of a block decode it: [`PushRequest::Decode`] has asked. Blocks that are not open are ignored.

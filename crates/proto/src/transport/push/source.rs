@@ -14,11 +14,13 @@ use crate::contract::policy::{Policy, Progress};
 use crate::packet::{Body, DataFlags, Ecn, NO_CLAIM, Packet, SackBlocks, TrafficClass};
 use crate::recovery::flight::{Flight, Sent};
 use crate::recovery::rtt::RttEstimator;
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
 
 /// Claims that a source keeps per block; more would be sent too late.
-const CLAIMS_MAX: usize = 64;
+const CLAIMS_MAX: usize = 1024;
+/// With claims, a source that has nothing to send and nothing under way asks so often whether something is needed.
+const PROBE_INTERVAL: Span = Span::from_ms(5);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -78,6 +80,8 @@ struct Source {
     /// When the source was last heard of, or began to wait.
     heard_at: Instant,
     timed_out_at: Instant,
+    probed_at: Instant,
+    probe_due: bool,
     lost: Vec<Sent>,
     policy: Option<Bend>,
     statistics: Statistics,
@@ -119,6 +123,8 @@ impl PushSource {
             last_ack: Instant::ZERO,
             heard_at: Instant::ZERO,
             timed_out_at: Instant::ZERO,
+            probed_at: Instant::ZERO,
+            probe_due: false,
             lost: Vec::new(),
             policy: None,
             statistics: Statistics::default(),
@@ -406,12 +412,20 @@ impl Source {
         Some(oldest.max(self.last_ack).max(self.timed_out_at).after(self.rtt.rto()))
     }
 
+    /// When it asks whether something is needed, if it has no other way to hear.
+    fn probe_at(&self) -> Option<Instant> {
+        let silent = self.config.claims && self.phase == Phase::Active && self.flight.under_way() == 0;
+        (silent && !self.open.is_empty()).then(|| self.last_ack.max(self.probed_at).after(PROBE_INTERVAL))
+    }
+
     /// The next block and symbol to send.
     #[inline]
     fn pick(&mut self) -> Option<(u32, u32, bool)> {
         let (slot, slots) = (u32::from(self.slot), u32::from(self.slots));
+        let probe = core::mem::take(&mut self.probe_due);
         for (index, block) in self.open.iter_mut().enumerate() {
-            if block.needed == 0 || block.outstanding > block.needed {
+            let is_probe = probe && index == 0;
+            if !is_probe && (block.needed == 0 || block.outstanding > block.needed) {
                 continue;
             }
             block.outstanding += 1;
@@ -419,12 +433,11 @@ impl Source {
             if let Some(symbol) = block.lost.pop_front() {
                 return Some((number, symbol, true));
             }
-            let mut symbol = block.next.saturating_mul(slots).saturating_add(slot);
-            if symbol >= block.symbols
-                && let Some(claim) = block.claims.pop_front()
-            {
+            // At once, as its owner may come to it; nobody else sends its own meanwhile.
+            if let Some(claim) = block.claims.pop_front() {
                 return Some((number, claim, false));
             }
+            let mut symbol = block.next.saturating_mul(slots).saturating_add(slot);
             if symbol > MAX_SYMBOL {
                 // Symbols are used up: those sent first serve again.
                 (block.next, symbol) = (0, slot);
@@ -463,6 +476,9 @@ impl Transport for PushSource {
             return;
         }
         source.ask_policy(now);
+        if source.probe_at().is_some_and(|at| at <= now) {
+            (source.probe_due, source.probed_at) = (true, now);
+        }
         if source.timeout_at().is_some_and(|at| at <= now) {
             let mut lost = core::mem::take(&mut source.lost);
             source.flight.judge_time(now, |_, sent| lost.push(sent));
@@ -516,7 +532,8 @@ impl Transport for PushSource {
         let timeout = source.timeout_at().map(|at| Deadline { at, why: Timer::Retransmit });
         let asked = source.policy.as_ref().filter(|bend| bend.started).and_then(|bend| bend.policy.deadline());
         let asked = asked.map(|at| Deadline { at, why: Timer::Policy });
-        [timeout, asked, Some(give_up)].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        let probe = source.probe_at().map(|at| Deadline { at, why: Timer::Persist });
+        [timeout, asked, probe, Some(give_up)].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
     fn statistics(&self) -> Statistics {

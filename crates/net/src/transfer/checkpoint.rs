@@ -1,8 +1,8 @@
-//! What is kept of a file that is being fetched, so that a fetch that was cut off, however, goes on where it was.
+//! What is kept of a file that is under way, so that a transfer that was cut off, however, goes on where it was.
 //!
-//! Beside the file's place lies `.pliant-HASH.part`, its blocks in order; HASH are 32 digits of the content's. Nothing vouches
-//! for what is there: a fetch hashes it block by block and holds that against the content's hash tree, as it does with what
-//! sources send.
+//! Beside the file's place lies `.pliant-NAME.part`, its blocks in order; NAME are 32 digits of the content's hash (`fetch`),
+//! or of what its sender says of it (`recv`). Nothing vouches for what is there: a fetch hashes it block by block and holds
+//! that against the content's hash tree, as it does with what sources send; a receiver holds it against the sender's file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use blake3::hazmat::ChainingValue;
 use rustix::fs::{FlockOperation, flock};
 
-use super::hash_tree::{BLOCK_BYTES, blocks_of, value_of};
-use crate::transfer::output::{rename_new, sync_folder_of};
+use super::names::{rename_new, sync, sync_folder_of};
+use super::push::hash_tree::{BLOCK_BYTES, blocks_of, value_of};
+use crate::seam::{DiskOperation, before};
 
 /// Digits of the hash in names.
 const DIGITS: usize = 32;
@@ -28,9 +29,10 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// What is kept of the content with this hash beside `path`; nothing at first. `None` if another fetch is at it.
+    /// What is kept of the content with this hash beside `path`; nothing at first. `None` if another transfer is at it.
     pub(super) fn open(path: &Path, hash: &blake3::Hash) -> io::Result<Option<Self>> {
-        let part_path = path.with_file_name(format!(".pliant-{}.part", &hash.to_hex()[..DIGITS]));
+        let part_path = part_path(path, hash);
+        before(DiskOperation::Create, path)?;
         // Nobody else's link is followed.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
@@ -46,6 +48,28 @@ impl Checkpoint {
         }
         let path = path.to_owned();
         Ok(Some(Self { part, part_path, path, written: metadata.len(), committed: false }))
+    }
+
+    /// Bytes that are there.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The bytes, to be read beside it.
+    pub(super) fn part(&self) -> io::Result<File> {
+        self.part.try_clone()
+    }
+
+    /// The bytes, which have no name any more.
+    pub(super) fn into_file(self) -> io::Result<File> {
+        let part = self.part.try_clone();
+        self.discard();
+        part
+    }
+
+    /// Nothing of it is worth keeping.
+    pub(super) fn discard(mut self) {
+        self.written = 0;
     }
 
     /// Where the file is to lie.
@@ -78,10 +102,11 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Keeps the next block.
-    pub(super) fn write(&mut self, block: &[u8]) -> io::Result<()> {
-        self.part.write_all(block)?;
-        self.written += block.len() as u64;
+    /// Keeps what comes next.
+    pub(super) fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        before(DiskOperation::Write(content.len()), &self.path)?;
+        self.part.write_all(content)?;
+        self.written += content.len() as u64;
         Ok(())
     }
 
@@ -89,13 +114,16 @@ impl Checkpoint {
     pub(super) fn commit(mut self, replaces: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
         let rename = || {
             if replaces {
+                before(DiskOperation::Rename, &self.path)?;
                 std::fs::rename(&self.part_path, &self.path)
             } else {
                 rename_new(&self.part_path, &self.path)
             }
         };
-        let committed = self.part.sync_all().and_then(|()| rename()).and_then(|()| sync_folder_of(&self.path));
+        let synced = sync(&self.part, &self.path);
+        let committed = synced.and_then(|()| rename()).and_then(|()| sync_folder_of(&self.path));
         if let Err(error) = committed {
+            // All of it is there: it waits for the place.
             return Err((self.path.clone(), error));
         }
         self.committed = true;
@@ -109,6 +137,16 @@ impl Drop for Checkpoint {
             let _ = std::fs::remove_file(&self.part_path);
         }
     }
+}
+
+/// Where what is kept of the content with this hash lies.
+fn part_path(path: &Path, hash: &blake3::Hash) -> PathBuf {
+    path.with_file_name(format!(".pliant-{}.part", &hash.to_hex()[..DIGITS]))
+}
+
+/// Bytes that are kept of the content with this hash beside `path`.
+pub(super) fn kept_bytes(path: &Path, hash: &blake3::Hash) -> u64 {
+    part_path(path, hash).symlink_metadata().map_or(0, |metadata| if metadata.is_file() { metadata.len() } else { 0 })
 }
 
 #[cfg(test)]

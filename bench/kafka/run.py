@@ -1,0 +1,410 @@
+#!/usr/bin/env python3
+"""Apache Kafka and unmodified clients through a Kafka door, beside the same clients without it.
+
+Usage: run.py PLIANT FOLDER [--brokers N] [--records N] [--record FILE]
+FOLDER holds jars/ (the broker) and is where logs and settings go. `make kafka` prepares it.
+Every line of the checks compares bytes. The exit code is 1 if one differs.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import importlib.metadata
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import aiokafka
+import confluent_kafka
+import confluent_kafka.admin
+import kafka
+
+PARTITIONS = 3
+PATIENCE = 60  # seconds until something that does not come is an error
+
+
+def free_ports(count):
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def wait_for(port, process, log):
+    """Until somebody accepts connections on a port."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit(f"it ended by itself: {log.read_text()[-2000:]}")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise SystemExit(f"nobody listens on port {port}: {log}")
+
+
+class Cluster:
+    """Brokers in KRaft mode, each a controller too."""
+
+    def __init__(self, folder, count):
+        self.jars = str(folder / "jars" / "*")
+        self.ports = free_ports(count)
+        controllers = free_ports(count)
+        voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(controllers))
+        cluster = self.java("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
+        self.processes = []
+        for n, (port, controller) in enumerate(zip(self.ports, controllers)):
+            home = folder / f"broker{n + 1}"
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir()
+            replicas = min(3, count)
+            (home / "server.properties").write_text(f"""
+process.roles=broker,controller
+node.id={n + 1}
+controller.quorum.voters={voters}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={home}/data
+offsets.topic.replication.factor={replicas}
+offsets.topic.num.partitions=3
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=3
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+""")
+            self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"))
+            self.processes.append((self.start(home), port, home / "log"))
+        for process, port, log in self.processes:
+            wait_for(port, process, log)
+
+    def java(self, *arguments, **more):
+        return subprocess.run(
+            ["java", "-XX:TieredStopAtLevel=1", "-cp", self.jars, *arguments],
+            check=True, text=True, capture_output=True, timeout=2 * PATIENCE, **more)
+
+    def start(self, home):
+        with open(home / "log", "w") as log:
+            return subprocess.Popen(
+                ["java", "-Xms128m", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self.jars,
+                 "kafka.Kafka", str(home / "server.properties")], stdout=log, stderr=log)
+
+    def end(self):
+        for process, _, _ in self.processes:
+            process.kill()
+            process.wait()
+
+
+class Door:
+    """Two daemons; the first has the door."""
+
+    def __init__(self, pliant, folder, bootstrap):
+        home = folder / "daemons"
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        subprocess.run([pliant, "keygen", str(home / "lab.key")], check=True, capture_output=True)
+        near, far, self.port = free_ports(3)
+        transport = "[classes.bulk]\ntransport = \"dctcp\"\n"
+        (home / "far.toml").write_text(
+            f'listen = "127.0.0.1:{far}"\nkey = "lab.key"\ncontrol = "far.sock"\n{transport}[exit]\nallow = ["127.0.0.1:*"]\n')
+        (home / "near.toml").write_text(
+            f'listen = "127.0.0.1:{near}"\nkey = "lab.key"\ncontrol = "near.sock"\n[peers]\nfar = "127.0.0.1:{far}"\n{transport}'
+            f'[[kafka]]\nlisten = "127.0.0.1:{self.port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n')
+        self.processes = []
+        for name in ["far", "near"]:
+            with open(home / f"{name}.log", "w") as log:
+                self.processes.append(
+                    subprocess.Popen([pliant, "daemon", str(home / f"{name}.toml")], stdout=log, stderr=log))
+        self.log = home / "near.log"
+        wait_for(self.port, self.processes[1], self.log)
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def records(count, size, seed):
+    """Values that tell order, loss and change."""
+    draw = random.Random(seed)
+    return [b"%08d" % number + draw.randbytes(size - 8) for number in range(count)]
+
+
+def create(bootstrap, topic, replicas):
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
+    new = confluent_kafka.admin.NewTopic(topic, PARTITIONS, replicas)
+    for each in admin.create_topics([new]).values():
+        each.result(PATIENCE)
+
+
+# Each client: produce(bootstrap, topic, values, codec) and consume(bootstrap, topic, count), which gives
+# {(partition, offset): value}. Value n goes to partition n % PARTITIONS.
+
+def librdkafka_produce(bootstrap, topic, values, codec):
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5, "enable.idempotence": True})
+    for number, value in enumerate(values):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(PATIENCE) == 0
+
+
+def librdkafka_consume(bootstrap, topic, count):
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"{topic}-{random.random()}", "auto.offset.reset": "earliest",
+         "check.crcs": True})
+    consumer.subscribe([topic])
+    got = {}
+    deadline = time.monotonic() + PATIENCE
+    while len(got) < count and time.monotonic() < deadline:
+        for message in consumer.consume(10_000, 0.2):
+            assert not message.error(), message.error()
+            got[message.partition(), message.offset()] = message.value()
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return got
+
+
+def kafka_python_produce(bootstrap, topic, values, codec):
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec)
+    for number, value in enumerate(values):
+        producer.send(topic, value, partition=number % PARTITIONS)
+    producer.flush(PATIENCE)
+    producer.close()
+
+
+def kafka_python_consume(bootstrap, topic, count):
+    consumer = kafka.KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=f"{topic}-{random.random()}",
+        consumer_timeout_ms=PATIENCE * 1000, check_crcs=True)
+    got = {}
+    for message in consumer:
+        got[message.partition, message.offset] = message.value
+        if len(got) == count:
+            break
+    consumer.close()
+    return got
+
+
+def aiokafka_produce(bootstrap, topic, values, codec):
+    async def produce():
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, enable_idempotence=True)
+        await producer.start()
+        last = [await producer.send(topic, value, partition=number % PARTITIONS) for number, value in enumerate(values)]
+        await asyncio.gather(*last)
+        await producer.stop()
+    asyncio.run(produce())
+
+
+def aiokafka_consume(bootstrap, topic, count):
+    async def consume():
+        consumer = aiokafka.AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=f"{topic}-{random.random()}")
+        await consumer.start()
+        got = {}
+        while len(got) < count:
+            batches = await asyncio.wait_for(consumer.getmany(timeout_ms=500), PATIENCE)
+            for messages in batches.values():
+                for message in messages:
+                    got[message.partition, message.offset] = message.value
+        await consumer.stop()
+        return got
+    return asyncio.run(consume())
+
+
+CLIENTS = {
+    "librdkafka": (librdkafka_produce, librdkafka_consume),
+    "kafka-python": (kafka_python_produce, kafka_python_consume),
+    "aiokafka": (aiokafka_produce, aiokafka_consume),
+}
+CODECS = {"librdkafka": ["none", "gzip", "snappy", "lz4", "zstd"], "kafka-python": ["none", "gzip"],
+          "aiokafka": ["none", "gzip"]}
+
+
+def digest(got):
+    """Of all records in the order of their partitions and offsets."""
+    whole = hashlib.sha256()
+    for (partition, offset), value in sorted(got.items()):
+        whole.update(b"%d %d %d " % (partition, offset, len(value)) + value)
+    return whole.hexdigest()
+
+
+def java_consume(cluster, bootstrap, topic, count):
+    """The Java client's reader: lines, as the console prints them, in the order of each partition."""
+    done = cluster.java(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic,
+        "--from-beginning", "--max-messages", str(count), "--timeout-ms", str(PATIENCE * 1000),
+        "--property", "print.partition=true", "--property", "print.offset=true")
+    rows = re.findall(r"Partition:(\d+)\s+Offset:(\d+)\s+(\S+)", done.stdout)
+    return {(int(partition), int(offset)): value.encode() for partition, offset, value in rows}
+
+
+def java_produce(cluster, bootstrap, topic, values):
+    cluster.java(
+        "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic,
+        input="".join(value.decode() + "\n" for value in values))
+
+
+def transactions(bootstrap, topic):
+    """Committed and aborted transactions in turn; gives what a reader of committed records has to get."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(PATIENCE)
+    committed = []
+    for number in range(20):
+        producer.begin_transaction()
+        values = [b"%d-%d" % (number, record) for record in range(50)]
+        for value in values:
+            producer.produce(topic, value, partition=number % PARTITIONS)
+        if number % 3 == 2:
+            producer.flush(PATIENCE)
+            producer.abort_transaction(PATIENCE)
+        else:
+            producer.commit_transaction(PATIENCE)
+            committed += values
+    return committed
+
+
+def consume_rate(bootstrap, topic, count):
+    """Records per second of librdkafka's consumer, from the first record on."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "rate", "enable.auto.commit": False})
+    consumer.assign([confluent_kafka.TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
+    got, start = 0, None
+    deadline = time.monotonic() + PATIENCE
+    while got < count and time.monotonic() < deadline:
+        messages = consumer.consume(10_000, 0.2)
+        if messages and start is None:
+            start, count = time.perf_counter(), count - len(messages)
+        else:
+            got += len(messages)
+    elapsed = time.perf_counter() - start
+    consumer.close()
+    return got / elapsed
+
+
+def produce_times(bootstrap, topic, count):
+    """How long each of some single records takes to be acknowledged, in milliseconds, sorted."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    producer.produce(topic, b"first", partition=0)
+    producer.flush(PATIENCE)
+    times = []
+    for _ in range(count):
+        acknowledged = []
+        start = time.perf_counter()
+        producer.produce(topic, b"x" * 100, partition=0, on_delivery=lambda error, _: acknowledged.append(error))
+        while not acknowledged:
+            producer.poll(1)
+        assert acknowledged == [None], acknowledged
+        times.append((time.perf_counter() - start) * 1000)
+    return sorted(times)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("pliant")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--records", type=int, default=20_000)
+    parser.add_argument("--record", type=Path, help="where the result goes, as JSON")
+    asked = parser.parse_args()
+    folder = asked.folder.resolve()
+    cluster = Cluster(folder, asked.brokers)
+    door = None
+    try:
+        direct = f"127.0.0.1:{cluster.ports[0]}"
+        door = Door(os.path.abspath(asked.pliant), folder, direct)
+        through = f"127.0.0.1:{door.port}"
+        checks = check(cluster, direct, through, asked)
+        speeds = measure(direct, through, asked)
+    finally:
+        if door:
+            door.end()
+        cluster.end()
+    jars = (folder / "jars").glob("kafka_*.jar")
+    versions = {name: importlib.metadata.version(name) for name in ["confluent-kafka", "kafka-python", "aiokafka"]}
+    versions["librdkafka"] = confluent_kafka.libversion()[0]
+    versions["kafka"] = sorted(jars)[0].stem
+    result = {"brokers": asked.brokers, "versions": versions, "checks": checks, "speeds": speeds}
+    if asked.record:
+        asked.record.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(versions))
+    wrong = [name for name, good in checks.items() if not good]
+    print(f"{len(checks) - len(wrong)} of {len(checks)} checks hold", *wrong, sep="\n")
+    sys.exit(bool(wrong))
+
+
+def check(cluster, direct, through, asked):
+    checks = {}
+
+    def note(name, good):
+        checks[name] = good
+        print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
+
+    brokers = confluent_kafka.admin.AdminClient({"bootstrap.servers": through}).list_topics(timeout=PATIENCE).brokers
+    ports = {broker.port for broker in brokers.values()}
+    note("every broker is behind the door", len(ports) == asked.brokers and not ports & set(cluster.ports))
+    replicas = min(3, asked.brokers)
+    for name, (produce, consume) in CLIENTS.items():
+        for codec in CODECS[name]:
+            topic = f"{name}-{codec}"
+            create(through, topic, replicas)
+            values = records(asked.records, 100, topic)
+            produce(through, topic, values, codec)
+            behind, beside = consume(through, topic, len(values)), consume(direct, topic, len(values))
+            note(f"{name} {codec}: consumed through the door and beside it", digest(behind) == digest(beside))
+            sent = {(n % PARTITIONS, n // PARTITIONS): value for n, value in enumerate(values)}
+            note(f"{name} {codec}: consumed as produced through the door", digest(behind) == digest(sent))
+    values = [value.hex().encode() for value in records(asked.records, 50, "java")]
+    create(through, "java", replicas)
+    java_produce(cluster, through, "java", values)
+    got = java_consume(cluster, through, "java", len(values))
+    note("java: consumed as produced through the door", sorted(got.values()) == sorted(values))
+    note("java: the same beside the door", digest(got) == digest(librdkafka_consume(direct, "java", len(values))))
+    create(through, "transactions", replicas)
+    committed = transactions(through, "transactions")
+    got = librdkafka_consume(through, "transactions", len(committed))
+    note("transactions: committed records and no other", sorted(got.values()) == sorted(committed))
+    return checks
+
+
+def measure(direct, through, asked):
+    """The same in turns, direct first; the median of three."""
+    speeds = {}
+    replicas = min(3, asked.brokers)
+    for size in [100, 1000]:
+        topic, count = f"speed-{size}", 40_000_000 // size
+        create(direct, topic, replicas)
+        librdkafka_produce(direct, topic, records(count, size, topic), "none")
+        runs = [[consume_rate(way, topic, count) for way in (direct, through)] for _ in range(3)]
+        for number, way in enumerate(["direct", "through the door"]):
+            speeds[f"consume {size} B, {way}, records/s"] = round(sorted(run[number] for run in runs)[1])
+    runs = [[produce_times(way, "speed-100", 1000) for way in (direct, through)] for _ in range(3)]
+    for number, way in enumerate(["direct", "through the door"]):
+        speeds[f"produce p99, {way}, ms"] = round(sorted(run[number][989] for run in runs)[1], 2)
+        speeds[f"produce p50, {way}, ms"] = round(sorted(run[number][499] for run in runs)[1], 2)
+    for name, value in speeds.items():
+        print(f"{value:>12}  {name}")
+    return speeds
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""One object from several sources behind links of different rates, beside aria2 over HTTP: `make bench-objects`.
+
+Every host is a network namespace; a source's link is a token bucket of its rate with 50 ms of buffer. Both programs fetch
+from the same sources in turn. What the sources' links carried is read from their counters: "beyond" is what they sent over
+the content, headers included. Needs root; installs aria2 and nginx on Debian when they are missing."""
+
+import argparse
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROWS = ["100", "20+100", "20+60+100", "60+60+60", "1+100", "20+60+100-"]
+NGINX = """
+daemon off; master_process off; error_log stderr crit; pid {folder}/nginx.pid;
+events {{ }}
+http {{ access_log off; sendfile on; server {{ listen {address}:8000; root {folder}; }} }}
+"""
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, **options)
+
+
+def ensure(command, package):
+    if shutil.which(command) is None:
+        print(f"objects.py: installing Debian package {package}", file=sys.stderr)
+        run("apt-get", "install", "--yes", package, stdout=subprocess.DEVNULL)
+
+
+class Network:
+    """A receiver and sources around one bridge."""
+
+    def __init__(self, rates):
+        self.rates, self.children = rates, []
+        self.hosts = ["receiver"] + [f"source{index}" for index in range(len(rates))]
+
+    def __enter__(self):
+        self.remove()
+        run("ip", "netns", "add", "objects-bridge")
+        bridge = ("ip", "-n", "objects-bridge", "link")
+        run(*bridge, "add", "bridge", "type", "bridge")
+        run(*bridge, "set", "bridge", "up")
+        for index, host in enumerate(self.hosts):
+            namespace = f"objects-{host}"
+            run("ip", "netns", "add", namespace)
+            peer = f"port{index}"
+            run("ip", "link", "add", "eth", "netns", namespace, "type", "veth", "peer", "name", peer, "netns", "objects-bridge")
+            run(*bridge, "set", peer, "master", "bridge", "up")
+            run("ip", "-n", namespace, "address", "add", f"{self.address(index)}/24", "dev", "eth")
+            for device in ("lo", "eth"):
+                run("ip", "-n", namespace, "link", "set", device, "up")
+            if index > 0:
+                limit = ("rate", f"{self.rates[index - 1]}mbit", "burst", "32k", "latency", "50ms")
+                run("tc", "-n", namespace, "qdisc", "add", "dev", "eth", "root", "tbf", *limit)
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self.remove()
+
+    @staticmethod
+    def address(index):
+        return f"10.93.0.{index + 1}"
+
+    def remove(self):
+        for host in ["bridge", *self.hosts]:
+            subprocess.run(["ip", "netns", "delete", f"objects-{host}"], stderr=subprocess.DEVNULL)
+
+    def spawn(self, index, *command):
+        inside = ("ip", "netns", "exec", f"objects-{self.hosts[index]}", *command)
+        child = subprocess.Popen(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.children.append(child)
+        return child
+
+    def stop(self):
+        for child in self.children:
+            child.send_signal(signal.SIGCONT)
+            child.terminate()
+        for child in self.children:
+            child.wait()
+        self.children.clear()
+
+    def carried(self):
+        """Bytes that left the sources."""
+        total = 0
+        for host in self.hosts[1:]:
+            path = "/sys/class/net/eth/statistics/tx_bytes"
+            total += int(run("ip", "netns", "exec", f"objects-{host}", "cat", path, capture_output=True).stdout)
+        return total
+
+    def sources(self):
+        return range(1, len(self.hosts))
+
+
+def measure(network, content, sources, fetch, dies):
+    """Seconds and bytes beyond the content of one fetch. The last source is killed after 5 s if `dies`."""
+    before, start = network.carried(), time.monotonic()
+    fetching = network.spawn(0, *fetch)
+    if dies:
+        try:
+            fetching.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            sources[-1].kill()
+    status = fetching.wait()
+    took, beyond = time.monotonic() - start, network.carried() - before - content
+    return (took, beyond / content) if status == 0 else None
+
+
+def with_pliant(pliant, folder, network, content, dies):
+    offers = [
+        network.spawn(index, pliant, "offer", f"{folder}/object", "--plain", "--testbed", "--listen", f"{network.address(index)}:7410")
+        for index in network.sources()
+    ]
+    time.sleep(0.7)
+    into = f"{folder}/pliant"
+    os.makedirs(into, exist_ok=True)
+    addresses = [f"{network.address(index)}:7410" for index in network.sources()]
+    fetch = [pliant, "fetch", *addresses, "--plain", "--testbed", "--into", into, "--overwrite", "--quiet"]
+    figures = measure(network, content, offers, fetch, dies)
+    network.stop()
+    return figures, f"{into}/object"
+
+
+def with_aria2(folder, network, content, dies):
+    servers = []
+    for index in network.sources():
+        settings = f"{folder}/nginx{index}"
+        with open(settings, "w") as file:
+            file.write(NGINX.format(folder=folder, address=network.address(index)))
+        servers.append(network.spawn(index, "nginx", "-c", settings))
+    time.sleep(0.7)
+    count = str(len(servers))
+    uris = [f"http://{network.address(index)}:8000/object" for index in network.sources()]
+    into = f"{folder}/aria2"
+    shutil.rmtree(into, ignore_errors=True)
+    options = ["-q", "-k1M", f"-s{count}", "-x1", f"-j{count}", "--file-allocation=none", "--timeout=5", f"-d{into}"]
+    figures = measure(network, content, servers, ["aria2c", *options, *uris], dies)
+    network.stop()
+    return figures, f"{into}/object"
+
+
+def same(left, right):
+    return subprocess.run(["cmp", "--silent", left, right]).returncode == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pliant", help="path of the pliant binary")
+    parser.add_argument("rows", nargs="*", default=ROWS, help="Mbit/s of the sources, such as 20+100; `-`: the last is killed at 5 s")
+    parser.add_argument("--bytes", type=int, default=200_000_000, help="size of the object (default: 200 MB)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of both in turn, whose medians are told (default: 3)")
+    arguments = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("objects.py: network namespaces need root")
+    ensure("aria2c", "aria2")
+    ensure("nginx", "nginx-light")
+    pliant = os.path.abspath(arguments.pliant)
+    print("| sources (Mbit/s) | bound | `fetch` | aria2 | beyond: `fetch` | aria2 |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="pliant-objects.") as folder:
+        os.chmod(folder, 0o755)
+        with open(f"{folder}/object", "wb") as file:
+            file.write(os.urandom(arguments.bytes))
+        for row in arguments.rows:
+            dies, rates = row.endswith("-"), [int(rate) for rate in row.rstrip("-").split("+")]
+            results = {"pliant": [], "aria2": []}
+            for _ in range(arguments.rounds):
+                with Network(rates) as network:
+                    for name, fetched in [
+                        ("pliant", with_pliant(pliant, folder, network, arguments.bytes, dies)),
+                        ("aria2", with_aria2(folder, network, arguments.bytes, dies)),
+                    ]:
+                        figures, path = fetched
+                        if figures is None or not same(path, f"{folder}/object"):
+                            sys.exit(f"objects.py: {row}: {name} did not fetch the object")
+                        results[name].append(figures)
+            middle = {name: [statistics.median(part) for part in zip(*runs)] for name, runs in results.items()}
+            (ours, ours_beyond), (theirs, theirs_beyond) = middle["pliant"], middle["aria2"]
+            bound = arguments.bytes * 8e-6 / sum(rates)
+            bound = f"{bound:.1f} s" if not dies else ""
+            name = f"{rates[-1]} killed at 5 s of {'+'.join(map(str, rates))}" if dies else row.replace("+", " + ")
+            cells = [name, bound, f"{ours:.1f} s", f"{theirs:.1f} s", f"{ours_beyond:.1%}", f"{theirs_beyond:.1%}"]
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

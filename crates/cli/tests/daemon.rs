@@ -1,0 +1,251 @@
+//! `pliant daemon` and `pliant status` as users run them: two processes on loopback, and signals.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+const CLASS: &str = "[classes.bulk]\ntransport = \"cubic\"\n";
+
+fn pliant() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_pliant"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A service that sends back what it gets.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming() {
+            let mut tcp = tcp.unwrap();
+            std::thread::spawn(move || std::io::copy(&mut tcp.try_clone().unwrap(), &mut tcp));
+        }
+    });
+    address
+}
+
+/// A daemon, whose lines on stderr are read as they come. It is killed when it is dropped.
+struct Process {
+    child: Child,
+    lines: BufReader<ChildStderr>,
+    listen: SocketAddr,
+    doors: Vec<SocketAddr>,
+    control: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    fn start(file: &Path) -> Self {
+        let mut child = pliant().arg("daemon").arg(file).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let (mut listen, mut doors) = (None, Vec::new());
+        let control = loop {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ends");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["listening", "on", address, ..] => listen = address.parse().ok(),
+                ["door", "on", address] => doors.push(address.parse().unwrap()),
+                ["control", "socket", path] => break PathBuf::from(path),
+                _ => panic!("{line}"),
+            }
+        };
+        Self { child, lines, listen: listen.unwrap(), doors, control }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        pliant().args(arguments).arg("--control").arg(&self.control).output().unwrap()
+    }
+}
+
+fn ping(tcp: &mut TcpStream) {
+    tcp.write_all(b"ping").unwrap();
+    let mut back = [0; 4];
+    tcp.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"ping");
+}
+
+/// A daemon's life: check, start, status, a bad and a good reload, a contract, a drain by a signal and one by a request.
+#[test]
+fn a_daemon_is_run_by_commands_and_signals() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let write = |name: &str, rest: &str| {
+        let path = folder.path().join(format!("{name}.toml"));
+        let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{name}.sock\"\n");
+        std::fs::write(&path, format!("{head}{rest}")).unwrap();
+        path
+    };
+    let service = echo();
+    let far_file = write("far", &format!("{CLASS}[exit]\nallow = [\"{service}\"]\n"));
+    let mut far = Process::start(&far_file);
+    let near_text = |class: &str| {
+        format!(
+            "[peers]\nfar = \"{}\"\n{class}[[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"far\"\ntarget = \"{service}\"\n\
+             class = \"bulk\"\n",
+            far.listen
+        )
+    };
+    let near_file = write("near", &near_text(CLASS));
+    let checked = pliant().arg("daemon").arg(&near_file).arg("--check").output().unwrap();
+    assert!(checked.status.success() && text(&checked.stdout).contains("is good"), "{}", text(&checked.stderr));
+    let mut near = Process::start(&near_file);
+    let mut tcp = TcpStream::connect(near.doors[0]).unwrap();
+    ping(&mut tcp);
+
+    let page = text(&near.ask(&["status"]).stdout);
+    assert!(page.contains("1 connections") && page.contains("far   bulk   open"), "{page}");
+    let json: serde_json::Value = serde_json::from_slice(&near.ask(&["status", "--json"]).stdout).unwrap();
+    assert_eq!((&json["bundles"][0]["streams"], &json["peers"][0]["open"]), (&1.into(), &true.into()));
+
+    write("near", &near_text(&CLASS.replace("cubic", "carrier pigeon")));
+    near.signal("HUP");
+    let line = near.line();
+    assert!(line.contains("near.toml:7: ") && line.contains("what was in force stays"), "{line}");
+    let refused = near.ask(&["daemon", "reload"]);
+    assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains("near.toml:7: "));
+    write("near", &near_text(&format!("{CLASS}max_rate = \"1Gbit/s\"\n")));
+    near.signal("HUP");
+    let line = near.line();
+    assert!(line.contains("near.toml is in force"), "{line}");
+    assert!(text(&near.ask(&["status"]).stdout).contains("1.00 Gbit/s"));
+    let set = near.ask(&["daemon", "set", "bulk", "max_rate=200Mbit/s"]);
+    assert!(set.status.success(), "{}", text(&set.stderr));
+    assert!(text(&near.ask(&["status"]).stdout).contains("200.0 Mbit/s"));
+    ping(&mut tcp);
+
+    // A signal to terminate lets the connection go on to its end.
+    near.signal("TERM");
+    assert_eq!(near.line(), "draining for 30 s at most\n");
+    ping(&mut tcp);
+    drop(tcp);
+    assert_eq!(near.child.wait().unwrap().code(), Some(0));
+    assert!(!near.control.exists());
+
+    let drained = far.ask(&["daemon", "drain"]);
+    assert!(drained.status.success() && text(&drained.stderr).contains("every connection had ended"));
+    assert_eq!(far.child.wait().unwrap().code(), Some(0));
+    let nobody = far.ask(&["status"]);
+    assert!(nobody.status.code() == Some(2) && text(&nobody.stderr).contains("no daemon at"));
+}
+
+/// An unmodified program goes through the daemon in the class that `wrap` names, by SOCKS5 and by HTTP; what is wrong is
+/// told, and the exit code is the program's.
+#[test]
+fn programs_are_wrapped() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let write = |name: &str, rest: &str| {
+        let path = folder.path().join(format!("{name}.toml"));
+        let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{name}.sock\"\n");
+        std::fs::write(&path, format!("{head}{rest}")).unwrap();
+        path
+    };
+    let classes = format!("{CLASS}[classes.night]\ntransport = \"ledbat++\"\n");
+    let web = http();
+    let far = Process::start(&write("far", &format!("{classes}[exit]\nallow = [\"{web}\"]\n")));
+    let proxy = "[proxy]\nlisten = \"127.0.0.1:0\"\n[[proxy.route]]\nhost = \"*\"\nto = \"far\"\nclass = \"bulk\"\n";
+    let near = Process::start(&write(
+        "near",
+        &format!("metrics = \"127.0.0.1:0\"\n[peers]\nfar = \"{}\"\n{classes}{proxy}", far.listen),
+    ));
+    let wrap = |class: &[&str], command: &[&str]| {
+        let mut words = vec!["wrap", "--control", near.control.to_str().unwrap()];
+        words.extend(class);
+        words.push("--");
+        words.extend(command);
+        pliant().args(words).output().unwrap()
+    };
+    let url = format!("http://{web}/");
+    // Not every machine has curl; a shell it has.
+    let shown = wrap(&["--class", "night"], &["sh", "-c", "echo $ALL_PROXY $https_proxy; exit 7"]);
+    let proxy = near.doors[0];
+    assert_eq!(
+        text(&shown.stdout),
+        format!("socks5h://night:@{proxy} http://night:@{proxy}\n"),
+        "{}",
+        text(&shown.stderr)
+    );
+    assert_eq!(shown.status.code(), Some(7));
+    if Command::new("curl").arg("--version").output().is_ok() {
+        for how in [&[][..], &["--proxytunnel"], &["--proxy", &format!("socks5h://night:@{proxy}")]] {
+            let fetched = wrap(&["--class", "night"], &[&["curl", "-sS", &url], how].concat());
+            assert_eq!((text(&fetched.stdout).as_str(), text(&fetched.stderr).as_str()), ("hello", ""), "{how:?}");
+        }
+        let json: serde_json::Value = serde_json::from_slice(&near.ask(&["status", "--json"]).stdout).unwrap();
+        let bundles = json["bundles"].as_array().unwrap();
+        assert!(bundles.len() == 1 && bundles[0]["class"] == "night" && bundles[0]["opened_streams"] == 3, "{json}");
+        assert_eq!(text(&wrap(&[], &["curl", "-sS", "--proxytunnel", &url]).stdout), "hello");
+    }
+    let wrong = wrap(&["--class", "day"], &["true"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        text(&wrong.stderr).contains("--class day: the daemon's classes are bulk, night"),
+        "{}",
+        text(&wrong.stderr)
+    );
+    assert!(text(&wrap(&[], &["no-such-program"]).stderr).starts_with("error: no-such-program: "));
+
+    // Its metrics: a line of each that Prometheus reads.
+    let ask = |request: &str| {
+        let mut tcp = TcpStream::connect(near.doors[1]).unwrap();
+        tcp.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let metrics = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+    let (_, body) = metrics.split_once("\r\n\r\n").unwrap();
+    for line in body.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with("pliant_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+    assert!(
+        body.contains("\npliant_peer_open{peer=\"far\"} ")
+            && body.contains("# TYPE pliant_bundle_sent_bytes_total counter")
+    );
+    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(ask("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+}
+
+/// A web server that says hello.
+fn http() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming() {
+            let mut tcp = tcp.unwrap();
+            let mut line = String::new();
+            let mut from = BufReader::new(tcp.try_clone().unwrap());
+            while from.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello").unwrap();
+        }
+    });
+    address
+}

@@ -1,0 +1,85 @@
+//! What changes while a daemon runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pliant_net::bundle::NodeChange;
+use tokio::net::TcpListener;
+
+use crate::config::{Config, ConfigError, Door};
+use crate::doors;
+use crate::shared::{OpenDoor, Shared};
+
+/// Has a daemon read its file again and do as it says from now on. No connection ends by it. Where the file is wrong, or wants what only a restart changes, all stays as it was.
+pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
+    let path = shared.config().path.clone();
+    let mut config = Config::read(&path)?;
+    let _one = shared.changing.lock().await;
+    let old = shared.config().clone();
+    if shared.is_draining() {
+        return Err(config.wrong_line(1, "the daemon drains, and takes no configuration any more".to_owned()));
+    }
+    if config.listen.address != old.listen.address {
+        return Err(config.wrong_line(config.listen.line, "another `listen` needs a restart".to_owned()));
+    }
+    if let Some(control) = old.control {
+        config.set_default_control(control.clone());
+        if config.control.as_ref() != Some(&control) {
+            return Err(config.wrong_line(config.control_line, "another `control` needs a restart".to_owned()));
+        }
+    }
+    let mut before: Vec<Arc<OpenDoor>> = shared.doors().clone();
+    let mut after = Vec::new();
+    for door in &config.doors {
+        let same = before.iter().position(|open| open.door().listen.address == door.listen.address);
+        after.push(match same {
+            Some(at) => Ok(before.remove(at)),
+            None => Err(bind(&config, door).await?),
+        });
+    }
+    change_node(shared, &config)?;
+    // Nothing fails from here on.
+    let doors = config.doors.iter().cloned().zip(after).map(|(door, known)| match known {
+        Ok(open) => {
+            open.set_door(door);
+            open
+        }
+        Err(listener) => open(door, listener, shared),
+    });
+    *shared.doors() = doors.collect();
+    for gone in before {
+        gone.close();
+    }
+    shared.set_exit(&config);
+    *shared.config() = config;
+    Ok(())
+}
+
+/// Sets keys of a class anew, until the file is read again. If there is no such class, or it would not be one, all stays as it was.
+pub(crate) async fn set_class(shared: &Shared, name: &str, settings: &BTreeMap<String, String>) -> Result<(), String> {
+    let _one = shared.changing.lock().await;
+    let mut config = shared.config().clone();
+    config.set_class(name, settings)?;
+    change_node(shared, &config).map_err(|error| error.to_string())?;
+    *shared.config() = config;
+    Ok(())
+}
+
+fn change_node(shared: &Shared, config: &Config) -> Result<(), ConfigError> {
+    let Config { classes, keys, called, .. } = config.clone();
+    let changed = shared.node.change(NodeChange { classes, keys, called });
+    changed.map_err(|error| config.wrong_line(config.key_line, error.to_string()))
+}
+
+/// Listens for a door.
+pub(crate) async fn bind(config: &Config, door: &Door) -> Result<TcpListener, ConfigError> {
+    TcpListener::bind(door.listen.address).await.map_err(|error| config.cannot_listen(&door.listen, &error))
+}
+
+/// Begins to serve a door.
+pub(crate) fn open(door: Door, listener: TcpListener, shared: &Arc<Shared>) -> Arc<OpenDoor> {
+    let local = listener.local_addr().unwrap_or(door.listen.address);
+    let open = OpenDoor::new(door, local);
+    open.set_task(tokio::spawn(doors::serve(listener, open.clone(), shared.clone())).abort_handle());
+    open
+}

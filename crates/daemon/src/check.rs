@@ -1,0 +1,29 @@
+//! What a check finds that only the machine knows.
+
+use std::net::{TcpListener, UdpSocket};
+
+use crate::config::{Config, ConfigError, Door, Listen};
+use crate::control::{Request, Status, request};
+
+impl Config {
+    /// Refuses listeners that cannot be, other than those that the daemon at its control socket has already.
+    ///
+    /// # Errors
+    ///
+    /// If something cannot listen where the file says, with the line.
+    pub fn check_listeners(&self) -> Result<(), ConfigError> {
+        let running = self.control.as_deref().and_then(|control| request(control, &Request::Status).ok());
+        let running: Option<Status> = running.and_then(|status| serde_json::from_value(status).ok());
+        let has = |listen: &Listen, found: &str| listen.address.port() != 0 && found == listen.address.to_string();
+        if !running.as_ref().is_some_and(|status| has(&self.listen, &status.listen)) {
+            let bound = UdpSocket::bind(self.listen.address);
+            bound.map_err(|error| self.cannot_listen(&self.listen, &error))?;
+        }
+        for Door { listen, .. } in &self.doors {
+            if !running.iter().flat_map(|status| &status.doors).any(|door| has(listen, &door.listen)) {
+                TcpListener::bind(listen.address).map_err(|error| self.cannot_listen(listen, &error))?;
+            }
+        }
+        Ok(())
+    }
+}

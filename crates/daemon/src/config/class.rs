@@ -1,0 +1,126 @@
+//! Classes as they are written.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use pliant_net::bundle::BundleClass;
+use pliant_net::flow::{Classes, FlowSettings, SocketTransport};
+use pliant_proto::contract::Contract;
+use pliant_proto::units::{Bytes, Rate};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use toml::{Table, Value};
+
+/// A table of a class.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClassTable {
+    #[serde(deserialize_with = "from_text")]
+    transport: SocketTransport,
+    #[serde(default = "one")]
+    weight: f64,
+    #[serde(default = "one")]
+    min_share: f64,
+    #[serde(default, deserialize_with = "some_from_text")]
+    max_rate: Option<Rate>,
+    #[serde(default)]
+    class: u8,
+    #[serde(default = "default_mtu")]
+    mtu: u16,
+    #[serde(default = "default_streams")]
+    max_streams: usize,
+    #[serde(default = "default_memory", deserialize_with = "from_text")]
+    memory: Bytes,
+    #[serde(default = "default_unread", deserialize_with = "from_text")]
+    unread: Bytes,
+    #[serde(default = "default_window", deserialize_with = "from_text")]
+    window: Bytes,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn default_mtu() -> u16 {
+    1200
+}
+
+fn default_streams() -> usize {
+    10_000
+}
+
+fn default_memory() -> Bytes {
+    Bytes(128 << 20)
+}
+
+fn default_unread() -> Bytes {
+    Bytes(256 << 20)
+}
+
+fn default_window() -> Bytes {
+    Bytes(4 << 20)
+}
+
+pub(super) fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(D::Error::custom)
+}
+
+/// A rate above zero: nothing can be sent at none.
+fn some_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
+    let rate: Rate = from_text(deserializer)?;
+    if rate.bits_per_sec() == 0 { Err(D::Error::custom("a rate above zero is wanted")) } else { Ok(Some(rate)) }
+}
+
+impl ClassTable {
+    /// The class, if it can carry streams.
+    pub(super) fn to_class(&self, name: &str) -> std::io::Result<BundleClass> {
+        let contract = Contract { weight: self.weight, min_share: self.min_share, ..Contract::default() };
+        let flow = FlowSettings {
+            transport: self.transport,
+            contract,
+            rate_cap: self.max_rate,
+            classes: Classes { data: self.class, control: self.class, ..Classes::default() },
+            mtu: self.mtu,
+            receive_buffer: self.window.0,
+            ..FlowSettings::default()
+        };
+        let class = BundleClass {
+            name: name.to_owned(),
+            flow,
+            max_streams: self.max_streams,
+            window_budget: self.memory.0,
+            max_unread: self.unread.0,
+        };
+        class.check()?;
+        Ok(class)
+    }
+}
+
+/// A class with some of its keys set anew, each as it would stand in the file; `none` takes a key away.
+pub(super) fn set_keys(table: &Table, name: &str, settings: &BTreeMap<String, String>) -> Result<Changed, String> {
+    let mut table = table.clone();
+    for (key, text) in settings {
+        if text == "none" {
+            table.remove(key);
+            continue;
+        }
+        // Numbers are numbers where the key wants one; all else is text.
+        let number = || text.parse().map(Value::Integer).ok().or_else(|| text.parse().map(Value::Float).ok());
+        table.insert(key.clone(), number().unwrap_or_else(|| Value::String(text.clone())));
+    }
+    let written = ClassTable::deserialize(table.clone()).map_err(|error| error.message().trim_end().to_owned())?;
+    let class = written.to_class(name).map_err(|error| error.to_string())?;
+    Ok(Changed { table, class })
+}
+
+/// What came of [`set_keys`].
+pub(super) struct Changed {
+    pub(super) table: Table,
+    pub(super) class: BundleClass,
+}

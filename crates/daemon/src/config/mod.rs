@@ -1,0 +1,637 @@
+//! The configuration file.
+
+mod class;
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pliant_net::bundle::BundleClass;
+use pliant_net::clock::to_timeout;
+use pliant_net::connection::{KeyError, Keys};
+use pliant_proto::time::Span;
+use serde::Deserialize;
+use thiserror::Error;
+use toml::{Spanned, Table};
+
+use self::class::{ClassTable, from_text, set_keys};
+use crate::header::Service;
+use crate::rules::{HostRule, ServiceRule};
+
+/// Larger files are named by mistake.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Why a configuration is refused.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A file cannot be read, or a socket cannot be made.
+    #[error("{path}: {error}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A line is wrong.
+    #[error("{path}:{line}: {why}")]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// What a daemon does.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) path: PathBuf,
+    pub(crate) listen: Listen,
+    pub(crate) control: Option<PathBuf>,
+    pub(crate) control_line: usize,
+    /// How long a drain may take.
+    pub(crate) drain: Duration,
+    pub(crate) keys: Keys,
+    /// Which line names the key file.
+    pub(crate) key_line: usize,
+    /// Which peer is called at an address, by its name in the key file.
+    pub(crate) called: Vec<(SocketAddr, String)>,
+    /// Addresses of peers, by their names here.
+    pub(crate) peers: BTreeMap<String, SocketAddr>,
+    pub(crate) classes: Vec<BundleClass>,
+    /// As they are written.
+    class_tables: BTreeMap<String, Table>,
+    pub(crate) doors: Vec<Door>,
+    pub(crate) exit: ExitRules,
+    pub(crate) limits: Limits,
+}
+
+/// What peers may reach.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ExitRules {
+    /// Every peer.
+    all: Vec<ServiceRule>,
+    /// Peers by the names of their keys, beyond that.
+    peers: BTreeMap<String, Vec<ServiceRule>>,
+}
+
+impl ExitRules {
+    /// The rules of a peer, by the name of its key.
+    pub(crate) fn of<'r>(&'r self, peer: Option<&str>) -> impl Iterator<Item = &'r ServiceRule> + Clone + use<'r> {
+        self.all.iter().chain(peer.and_then(|name| self.peers.get(name)).into_iter().flatten())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.peers.values().all(Vec::is_empty)
+    }
+}
+
+/// How much others may have of a daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    /// Most connections to services for a peer.
+    pub(crate) peer_connections: usize,
+    /// Most connections to a door for a user of this host, or for another host.
+    pub(crate) user_connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { peer_connections: 10_000, user_connections: 10_000 }
+    }
+}
+
+/// Where something listens, and which line of the file says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Listen {
+    pub(crate) address: SocketAddr,
+    pub(crate) line: usize,
+}
+
+/// Where connections of programs come in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Door {
+    pub(crate) listen: Listen,
+    pub(crate) kind: DoorKind,
+}
+
+/// What a door does with a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum DoorKind {
+    /// Connects it to one service.
+    Forward { next_hop: NextHop, target: Service },
+    /// Leads to a Kafka cluster.
+    Kafka(KafkaCluster),
+    /// Tells how the daemon stands.
+    Metrics,
+    /// Speaks SOCKS5 and HTTP CONNECT.
+    Proxy { routes: Vec<(HostRule, NextHop)>, classes: Vec<String> },
+}
+
+/// A Kafka cluster behind a door.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct KafkaCluster {
+    pub(crate) next_hop: NextHop,
+    pub(crate) bootstrap: Service,
+    /// Broker n is at this port plus n; without it, at any.
+    pub(crate) broker_ports: Option<u16>,
+}
+
+/// The peer that a connection goes to, and the class that it has on the way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NextHop {
+    pub(crate) to: String,
+    pub(crate) peer: SocketAddr,
+    pub(crate) class: String,
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Spanned<SocketAddr>,
+    key: Spanned<PathBuf>,
+    control: Option<Spanned<PathBuf>>,
+    #[serde(default = "default_drain", deserialize_with = "from_text")]
+    drain: Span,
+    #[serde(default)]
+    peers: BTreeMap<Spanned<String>, SocketAddr>,
+    #[serde(default)]
+    classes: BTreeMap<Spanned<String>, ClassTable>,
+    #[serde(default)]
+    forward: Vec<ForwardTable>,
+    #[serde(default)]
+    kafka: Vec<KafkaTable>,
+    proxy: Option<ProxyTable>,
+    metrics: Option<Spanned<SocketAddr>>,
+    #[serde(default)]
+    exit: ExitTable,
+    #[serde(default)]
+    limits: Limits,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForwardTable {
+    listen: Spanned<SocketAddr>,
+    to: Spanned<String>,
+    target: Spanned<String>,
+    class: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KafkaTable {
+    listen: Spanned<SocketAddr>,
+    to: Spanned<String>,
+    bootstrap: Spanned<String>,
+    class: Spanned<String>,
+    broker_ports: Option<u16>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProxyTable {
+    listen: Spanned<SocketAddr>,
+    #[serde(default)]
+    route: Vec<RouteTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteTable {
+    #[serde(deserialize_with = "from_text")]
+    host: HostRule,
+    to: Spanned<String>,
+    class: Spanned<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ExitTable {
+    #[serde(default)]
+    allow: Vec<Spanned<String>>,
+    #[serde(default)]
+    peers: BTreeMap<Spanned<String>, PeerExitTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeerExitTable {
+    allow: Vec<Spanned<String>>,
+}
+
+fn default_drain() -> Span {
+    Span::from_secs(30)
+}
+
+impl Config {
+    /// Reads a file and checks all of it, the key file too. Paths in it count from its folder.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let file = |error| ConfigError::File { path: path.into(), error };
+        if std::fs::metadata(path).map_err(file)?.len() > MAX_FILE_BYTES {
+            return Err(file(std::io::Error::other("larger than any configuration")));
+        }
+        let text = std::fs::read_to_string(path).map_err(file)?;
+        Self::parse(&text, path)
+    }
+
+    /// The same of a text; `path` is its name in errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let source = Source { text, path };
+        let file: File = toml::from_str(text).map_err(|error| {
+            let why = error.message().trim_end().replace('\n', " ");
+            source.wrong(error.span().map_or(0, |span| span.start), why)
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let keys = read_keys(&source, folder, &file.key)?;
+        let called = called(&source, &keys, &file)?;
+        let mut classes = Vec::new();
+        for (name, table) in &file.classes {
+            let class = table.to_class(name.get_ref());
+            classes.push(class.map_err(|error| source.wrong(name.span().start, error.to_string()))?);
+        }
+        let (doors, used) = doors(&source, &file)?;
+        let exit = exit_rules(&source, &keys, &file.exit)?;
+        if let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && exit.is_empty()) {
+            let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
+            return Err(source.wrong(unused.span().start, why));
+        }
+        let tables: Table = text.parse().expect("it was read as a file before");
+        let of_class = |(name, table): (&String, &toml::Value)| Some((name.clone(), table.as_table()?.clone()));
+        let class_tables = tables.get("classes").and_then(toml::Value::as_table);
+        Ok(Self {
+            path: path.into(),
+            listen: source.listen(&file.listen),
+            control_line: file.control.as_ref().map_or(1, |control| source.line(control.span().start)),
+            control: file.control.map(|control| folder.join(control.get_ref())),
+            drain: to_timeout(file.drain),
+            keys,
+            key_line: source.line(file.key.span().start),
+            called,
+            peers: file.peers.into_iter().map(|(name, address)| (name.into_inner(), address)).collect(),
+            classes,
+            class_tables: class_tables.into_iter().flatten().filter_map(of_class).collect(),
+            doors,
+            exit,
+            limits: file.limits,
+        })
+    }
+
+    /// What is allowed, but seldom meant.
+    pub fn warnings(&self) -> Vec<String> {
+        let open = self.doors.iter().filter(|door| !door.listen.address.ip().is_loopback());
+        let warning = |door: &Door| {
+            let Listen { address, line } = door.listen;
+            format!("{}:{line}: everybody who can reach {address} can use this door", self.path.display())
+        };
+        open.map(warning).collect()
+    }
+
+    pub(crate) fn cannot_listen(&self, listen: &Listen, error: &io::Error) -> ConfigError {
+        self.wrong_line(listen.line, format!("cannot listen on {}: {error}", listen.address))
+    }
+
+    /// Where its control socket is, if the file does not say.
+    pub fn set_default_control(&mut self, path: PathBuf) {
+        self.control.get_or_insert(path);
+    }
+
+    /// Sets keys of a class anew, each as text that would stand in the file; `none` takes a key away.
+    pub(crate) fn set_class(&mut self, name: &str, settings: &BTreeMap<String, String>) -> Result<(), String> {
+        let table = self.class_tables.get_mut(name).ok_or_else(|| format!("there is no class `{name}`"))?;
+        let changed = set_keys(table, name, settings)?;
+        *table = changed.table;
+        let class = self.classes.iter_mut().find(|class| class.name == name).expect("it has a table");
+        *class = changed.class;
+        Ok(())
+    }
+
+    /// The error of a line of this file.
+    pub(crate) fn wrong_line(&self, line: usize, why: String) -> ConfigError {
+        ConfigError::Line { path: self.path.clone(), line, why }
+    }
+}
+
+/// A text and its name.
+struct Source<'t> {
+    text: &'t str,
+    path: &'t Path,
+}
+
+impl Source<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.text[..at.min(self.text.len())].matches('\n').count() + 1
+    }
+
+    fn wrong(&self, at: usize, why: String) -> ConfigError {
+        ConfigError::Line { path: self.path.into(), line: self.line(at), why }
+    }
+
+    fn listen(&self, listen: &Spanned<SocketAddr>) -> Listen {
+        Listen { address: *listen.get_ref(), line: self.line(listen.span().start) }
+    }
+}
+
+fn read_keys(source: &Source<'_>, folder: &Path, key: &Spanned<PathBuf>) -> Result<Keys, ConfigError> {
+    Keys::read(&folder.join(key.get_ref())).map_err(|error| match error {
+        // A line of the key file says most.
+        KeyError::Line { file, line, why } => ConfigError::Line { path: file.into(), line, why },
+        error => source.wrong(key.span().start, error.to_string()),
+    })
+}
+
+/// Peers that have a line in the key file are called by it. Every other has to be its only one.
+fn called(source: &Source<'_>, keys: &Keys, file: &File) -> Result<Vec<(SocketAddr, String)>, ConfigError> {
+    let mut called = Vec::new();
+    let mut addresses = BTreeMap::new();
+    for (name, address) in &file.peers {
+        let wrong = |why| Err(source.wrong(name.span().start, why));
+        let name = name.get_ref();
+        if address.port() == 0 || address.ip().is_unspecified() {
+            return wrong(format!("{address} is no address of a peer"));
+        }
+        if address == file.listen.get_ref() {
+            return wrong(format!("the peer `{name}` is this daemon itself"));
+        }
+        if let Some(other) = addresses.insert(*address, name) {
+            return wrong(format!("the peers `{other}` and `{name}` have one address"));
+        }
+        let Keys::Static { peers, .. } = keys else { continue };
+        if peers.iter().any(|peer| peer.name.as_ref() == Some(name)) {
+            called.push((*address, name.clone()));
+        } else if peers.len() > 1 {
+            return wrong(format!("the key file has more than one peer, and none that is called `{name}`"));
+        }
+    }
+    Ok(called)
+}
+
+fn exit_rules(source: &Source<'_>, keys: &Keys, table: &ExitTable) -> Result<ExitRules, ConfigError> {
+    let parse = |rules: &[Spanned<String>]| {
+        let parse = |rule: &Spanned<String>| rule.get_ref().parse().map_err(|why| source.wrong(rule.span().start, why));
+        rules.iter().map(parse).collect::<Result<Vec<ServiceRule>, _>>()
+    };
+    let mut peers = BTreeMap::new();
+    for (name, rules) in &table.peers {
+        let known = |known: &Keys| match known {
+            Keys::Static { peers, .. } => peers.iter().any(|peer| peer.name.as_ref() == Some(name.get_ref())),
+            _ => false,
+        };
+        if !known(keys) {
+            let why = format!("the key file has no peer that is called `{}`", name.get_ref());
+            return Err(source.wrong(name.span().start, why));
+        }
+        peers.insert(name.get_ref().clone(), parse(&rules.allow)?);
+    }
+    Ok(ExitRules { all: parse(&table.allow)?, peers })
+}
+
+/// All doors, and the classes that they use.
+fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>), ConfigError> {
+    let mut used = HashSet::new();
+    let mut next_hop = |to: &Spanned<String>, class: &Spanned<String>| {
+        let known = file.peers.iter().find(|(name, _)| name.get_ref() == to.get_ref());
+        let Some((_, &peer)) = known else {
+            return Err(source.wrong(to.span().start, format!("there is no peer `{}` in [peers]", to.get_ref())));
+        };
+        if !file.classes.keys().any(|known| known.get_ref() == class.get_ref()) {
+            let why = format!("there is no class `{}` in [classes]", class.get_ref());
+            return Err(source.wrong(class.span().start, why));
+        }
+        used.insert(class.get_ref().clone());
+        Ok(NextHop { to: to.get_ref().clone(), peer, class: class.get_ref().clone() })
+    };
+    let mut doors: Vec<Door> = Vec::new();
+    let service = |text: &Spanned<String>| {
+        let why = || source.wrong(text.span().start, format!("`{}` is not HOST:PORT", text.get_ref()));
+        Service::parse(text.get_ref()).ok_or_else(why)
+    };
+    for table in &file.forward {
+        let target = service(&table.target)?;
+        let kind = DoorKind::Forward { next_hop: next_hop(&table.to, &table.class)?, target };
+        doors.push(Door { listen: source.listen(&table.listen), kind });
+    }
+    for table in &file.kafka {
+        let bootstrap = service(&table.bootstrap)?;
+        let next_hop = next_hop(&table.to, &table.class)?;
+        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports: table.broker_ports });
+        doors.push(Door { listen: source.listen(&table.listen), kind });
+    }
+    if let Some(table) = &file.proxy {
+        let route = |route: &RouteTable| Ok((route.host.clone(), next_hop(&route.to, &route.class)?));
+        let routes: Vec<_> = table.route.iter().map(route).collect::<Result<_, _>>()?;
+        // A program may name any class: none of them is unused.
+        let classes: Vec<String> = file.classes.keys().map(|name| name.get_ref().clone()).collect();
+        used.extend(classes.iter().cloned());
+        doors.push(Door { listen: source.listen(&table.listen), kind: DoorKind::Proxy { routes, classes } });
+    }
+    if let Some(listen) = &file.metrics {
+        if !listen.get_ref().ip().is_loopback() {
+            return Err(
+                source.wrong(listen.span().start, format!("{}: metrics are for loopback only", listen.get_ref()))
+            );
+        }
+        doors.push(Door { listen: source.listen(listen), kind: DoorKind::Metrics });
+    }
+    for (at, door) in doors.iter().enumerate() {
+        let (address, line) = (door.listen.address, door.listen.line);
+        let earlier = doors[..at].iter().find(|other| overlap(other.listen.address, address));
+        if let Some(other) = earlier {
+            let why = format!("two doors listen on {address}: line {} has {}", other.listen.line, other.listen.address);
+            return Err(ConfigError::Line { path: source.path.into(), line, why });
+        }
+    }
+    Ok((doors, used))
+}
+
+/// Whether both cannot listen. An unspecified address is every address; that of IPv6 takes IPv4's, too.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let takes = |a: SocketAddr, b: SocketAddr| {
+        a.ip() == b.ip() || a.ip().is_unspecified() && (a.is_ipv6() || a.is_ipv4() == b.is_ipv4())
+    };
+    a.port() != 0 && a.port() == b.port() && (takes(a, b) || takes(b, a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pliant_proto::units::Rate;
+
+    const GOOD: &str = r#"
+listen = "127.0.0.1:7411"
+key = "KEY"
+
+[peers]
+hostb = "127.0.0.1:7412"
+
+[classes.backup]
+transport = "ledbat++"
+max_rate = "200Mbit/s"
+
+[[forward]]
+listen = "127.0.0.1:6380"
+to = "hostb"
+target = "127.0.0.1:6379"
+class = "backup"
+
+[proxy]
+listen = "127.0.0.1:1080"
+
+[[proxy.route]]
+host = "*.rack2.example"
+to = "hostb"
+class = "backup"
+
+[exit]
+allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
+"#;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, format!("preshared {}", "07".repeat(32))).unwrap();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        Config::parse(&text.replace("\"KEY\"", &format!("{key:?}")), Path::new("pliant.toml"))
+    }
+
+    #[test]
+    fn a_configuration_is_read() {
+        let config = parse(GOOD).unwrap();
+        assert_eq!((config.classes.len(), config.doors.len(), config.exit.of(None).count()), (1, 2, 2));
+        assert_eq!(config.classes[0].flow.rate_cap, Some(Rate::from_bits_per_sec(200_000_000)));
+        let DoorKind::Forward { next_hop, target } = &config.doors[0].kind else { panic!("{:?}", config.doors) };
+        assert_eq!((next_hop.peer, target.port), ("127.0.0.1:7412".parse().unwrap(), 6379));
+        let DoorKind::Proxy { routes, .. } = &config.doors[1].kind else { panic!("{:?}", config.doors) };
+        assert_eq!((routes.len(), config.doors[1].listen.line), (1, 19));
+    }
+
+    /// Where one has all addresses, another cannot have one of them; another port, or none, is another listener.
+    #[test]
+    fn listeners_that_overlap_are_refused() {
+        for (first, second, refused) in [
+            ("0.0.0.0:6380", "127.0.0.1:6380", true),
+            ("127.0.0.1:6380", "[::]:6380", true),
+            ("[::1]:6380", "[::]:6380", true),
+            ("[::1]:6380", "127.0.0.1:6380", false),
+            ("[::1]:6380", "0.0.0.0:6380", false),
+            ("127.0.0.1:6380", "127.0.0.2:6380", false),
+            ("127.0.0.1:6380", "127.0.0.1:6381", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+        ] {
+            let parsed = parse(&GOOD.replace("127.0.0.1:6380", first).replace("127.0.0.1:1080", second));
+            assert_eq!(parsed.is_err(), refused, "{first} {second}");
+            if let Err(error) = parsed {
+                let why = format!("pliant.toml:19: two doors listen on {second}: line 13 has {first}");
+                assert_eq!(error.to_string(), why);
+            }
+        }
+    }
+
+    /// A key file that others may read, or that is not there, is told with the line that names it; a mistake in it with
+    /// its own.
+    #[test]
+    fn key_files_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pliant.toml");
+        let (key, line) = (folder.path().join("key"), format!("{}:3: ", path.display()));
+        let text = GOOD.replace("\"KEY\"", "\"key\"");
+        let check = |mode: u32, content: &str| {
+            std::fs::write(&key, content).unwrap();
+            std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            Config::parse(&text, &path).map_err(|error| error.to_string())
+        };
+        let absent = Config::parse(&text, &path).unwrap_err().to_string();
+        assert!(absent.starts_with(&line) && absent.contains("No such file"), "{absent}");
+        let good = format!("preshared {}", "07".repeat(32));
+        for (mode, content, starts, why) in [
+            (0o640, &good, &line, "others may read this key"),
+            (0o604, &good, &line, "others may read this key"),
+            (0o600, &"preshared 07".to_owned(), &format!("{}:1: ", key.display()), "64 hexadecimal digits"),
+        ] {
+            let error = check(mode, content).unwrap_err();
+            assert!(error.starts_with(starts) && error.contains(why), "{error}");
+        }
+        check(0o600, &good).unwrap();
+        // Of several peers the file says which is which.
+        let peers = |names: [&str; 2]| {
+            format!(
+                "private {}\npeer {} {}\npeer {} {}",
+                "01".repeat(32),
+                "02".repeat(32),
+                names[0],
+                "03".repeat(32),
+                names[1]
+            )
+        };
+        let config = check(0o600, &peers(["hosta", "hostb"])).unwrap();
+        assert_eq!(config.called, [("127.0.0.1:7412".parse().unwrap(), "hostb".to_owned())]);
+        let error = check(0o600, &peers(["hosta", "hostc"])).unwrap_err();
+        assert!(error.contains(":6: ") && error.contains("none that is called `hostb`"), "{error}");
+    }
+
+    /// A door that more than this host can reach is told of.
+    #[test]
+    fn doors_beyond_loopback_are_told_of() {
+        assert!(parse(GOOD).unwrap().warnings().is_empty());
+        let warnings = parse(&GOOD.replace("127.0.0.1:1080", "0.0.0.0:1080")).unwrap().warnings();
+        assert_eq!(warnings, ["pliant.toml:19: everybody who can reach 0.0.0.0:1080 can use this door"]);
+    }
+
+    #[test]
+    fn a_kafka_door_is_read() {
+        let door = "[[kafka]]\nlisten = \"127.0.0.1:9092\"\nto = \"hostb\"\nbootstrap = \"kafka.example:9092\"\n\
+                    class = \"backup\"\nbroker_ports = 19100\n";
+        let config = parse(&GOOD.replace("[proxy]", &format!("{door}[proxy]"))).unwrap();
+        let DoorKind::Kafka(cluster) = &config.doors[1].kind else { panic!("{:?}", config.doors) };
+        assert_eq!((cluster.bootstrap.text().as_str(), cluster.broker_ports), ("kafka.example:9092", Some(19_100)));
+        let error = parse(&GOOD.replace("[proxy]", &format!("{}[proxy]", door.replace(".example:9092", ""))));
+        assert!(error.unwrap_err().to_string().ends_with(":21: `kafka` is not HOST:PORT"));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        for (from, to, line, why) in [
+            ("to = \"hostb\"\ntarget", "to = \"hostc\"\ntarget", 14, "no peer `hostc`"),
+            ("class = \"backup\"\n\n[proxy]", "class = \"bulk\"\n\n[proxy]", 16, "no class `bulk`"),
+            ("target = \"127.0.0.1:6379\"", "target = \"6379\"", 15, "`6379` is not HOST:PORT"),
+            ("ledbat++", "ledbat+", 9, "ledbat+"),
+            ("transport = \"ledbat++\"", "transport = \"atp\"", 8, "does not carry streams"),
+            ("max_rate", "min_share = 0.5\nmax_rate", 8, "min_share"),
+            ("max_rate", "max_rat", 10, "max_rat"),
+            ("200Mbit/s", "200", 10, "200"),
+            ("127.0.0.1:1080", "127.0.0.1:6380", 19, "two doors listen on 127.0.0.1:6380"),
+            ("*.rack2.example", "*rack2", 22, "`*rack2` is no address"),
+            ("10.1.0.0/16:*", "10.1.0.0/16", 27, "`10.1.0.0/16` is not"),
+            ("[peers]", "[peer]", 5, "peer"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"127.0.0.1:7411\"", 6, "this daemon itself"),
+            ("[exit]", "[exit.peers.hostb]\nallow = []\n[exit]", 26, "no peer that is called `hostb`"),
+            ("[exit]", "[limits]\npeer_connection = 1\n[exit]", 27, "peer_connection"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"\"", 6, "socket address"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"127.0.0.1:0\"", 6, "no address of a peer"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"0.0.0.0:7412\"", 6, "no address of a peer"),
+            ("[classes.backup]", "hostc = \"127.0.0.1:7412\"\n[classes.backup]", 8, "have one address"),
+            ("max_rate", "weight = 2.0\nmax_rate", 8, "does not honour weight"),
+            ("200Mbit/s", "0bit/s", 10, "above zero"),
+            ("max_rate", "mtu = 100\nmax_rate", 8, "mtu"),
+            ("[peers]", "drain = \"3\"\n[peers]", 5, "a time such as"),
+            ("127.0.0.1:7411", "7411", 2, "socket address"),
+            ("[peers]", "metrics = \"0.0.0.0:9464\"\n[peers]", 5, "metrics are for loopback only"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("pliant.toml:{line}: ")) && error.contains(why), "{why}: {error}");
+        }
+        let unused = GOOD.replace("[exit]", "[classes.idle]\ntransport = \"dctcp\"\n[exit]").replace("allow", "#");
+        assert!(parse(&unused).is_ok(), "programs may name it at the proxy");
+        let (head, rest) = unused.split_once("[proxy]").unwrap();
+        let unused = format!("{head}{}", &rest[rest.find("[classes.idle]").unwrap()..]);
+        assert!(parse(&unused).unwrap_err().to_string().contains("no door uses the class `idle`"));
+    }
+}

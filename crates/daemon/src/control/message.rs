@@ -1,0 +1,70 @@
+//! What is said on a control socket.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Most bytes of a line.
+pub(super) const MAX_LINE_BYTES: u64 = 64 << 10;
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// How the daemon stands: a [`Status`](super::Status).
+    Status,
+    /// It reads its file again.
+    Reload,
+    /// Keys of a class are set anew, until the file is read again.
+    Set {
+        /// Name of the class.
+        class: String,
+        /// Keys and their values, as they would stand in the file; `none` takes a key away.
+        settings: BTreeMap<String, String>,
+    },
+    /// It takes no connection any more and ends with the last one.
+    Drain {
+        /// It ends after so many seconds at the latest. Without it the file says how many.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit_seconds: Option<u64>,
+    },
+}
+
+/// An answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It was done; what there is to say of it.
+    Ok(Value),
+    /// It was not done, and why.
+    Error(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines that the module's documentation shows are what is said.
+    #[test]
+    fn messages_are_lines_of_json() {
+        for (line, request) in [
+            (r#"{"request":"status"}"#, Request::Status),
+            (
+                r#"{"request":"set","class":"backup","settings":{"max_rate":"1Gbit/s"}}"#,
+                Request::Set {
+                    class: "backup".to_owned(),
+                    settings: [("max_rate".to_owned(), "1Gbit/s".to_owned())].into(),
+                },
+            ),
+            (r#"{"request":"drain","limit_seconds":30}"#, Request::Drain { limit_seconds: Some(30) }),
+        ] {
+            assert_eq!(serde_json::to_string(&request).unwrap(), line);
+            assert_eq!(serde_json::from_str::<Request>(line).unwrap(), request);
+        }
+        assert_eq!(serde_json::to_string(&Answer::Ok(Value::Null)).unwrap(), r#"{"ok":null}"#);
+        for wrong in ["", "{}", "[]", r#"{"request":"stop"}"#, r#"{"request":"drain","limit":3}"#] {
+            assert!(serde_json::from_str::<Request>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

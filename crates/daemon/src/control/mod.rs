@@ -1,0 +1,18 @@
+//! The control socket: a Unix socket that nobody but its owner can use, with a request and an answer a line, both JSON.
+//!
+//! ```text
+//! {"request":"status"}                                                  {"ok":{…}}
+//! {"request":"reload"}                                                  {"error":"daemon.toml:12: …"}
+//! {"request":"set","class":"backup","settings":{"max_rate":"1Gbit/s"}}  {"ok":null}
+//! {"request":"drain","limit_seconds":30}                                {"ok":{"cut":0}}
+//! ```
+
+mod client;
+mod message;
+mod server;
+mod status;
+
+pub use client::{ControlError, default_path, request};
+pub use message::{Answer, Request};
+pub(crate) use server::ControlSocket;
+pub use status::{BundleStatus, ClassStatus, DoorStatus, PeerStatus, Status};

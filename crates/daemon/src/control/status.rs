@@ -1,0 +1,197 @@
+//! How a daemon stands.
+
+use pliant_proto::units::Rate;
+use serde::{Deserialize, Serialize};
+
+use crate::config::DoorKind;
+use crate::shared::Shared;
+
+/// How a daemon stands.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub process: u32,
+    /// Its file.
+    pub configuration: String,
+    /// Seconds since it was started.
+    pub uptime_seconds: f64,
+    /// Its UDP socket's address.
+    pub listen: String,
+    /// It takes no connection any more.
+    pub draining: bool,
+    /// Connections of programs and to services.
+    pub connections: usize,
+    /// The peers of its file.
+    pub peers: Vec<PeerStatus>,
+    /// Its classes, as they are now.
+    pub classes: Vec<ClassStatus>,
+    /// Its doors.
+    pub doors: Vec<DoorStatus>,
+    /// Its bundles, by peer and class.
+    pub bundles: Vec<BundleStatus>,
+}
+
+/// A peer of the file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name in the file.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// Whether a bundle to or from it is open.
+    pub open: bool,
+}
+
+/// A class.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Its name.
+    pub name: String,
+    /// Its transport.
+    pub transport: String,
+    /// Its weight.
+    pub weight: f64,
+    /// Least share of the fair rate.
+    pub min_share: f64,
+    /// Greatest rate on the wire in bits per second.
+    pub max_rate_bits_per_second: Option<u64>,
+    /// Traffic class, 0 to 31.
+    pub class: u8,
+    /// Most streams that a peer may have open.
+    pub max_streams: usize,
+}
+
+/// A door.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DoorStatus {
+    /// Where it listens.
+    pub listen: String,
+    /// `forward`, `kafka`, `metrics` or `proxy`.
+    pub kind: String,
+    /// Of a forward the service, of Kafka's the bootstrap server.
+    pub target: Option<String>,
+    /// Of these: the peer's name.
+    pub to: Option<String>,
+    /// Of these: the class.
+    pub class: Option<String>,
+    /// Connections that it has taken.
+    pub accepted: u64,
+}
+
+/// A bundle: all streams of a class between this daemon and a peer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct BundleStatus {
+    /// Its number at this daemon.
+    pub number: u64,
+    /// The peer's address.
+    pub peer: String,
+    /// The peer's name, by its key or by the file.
+    pub name: Option<String>,
+    /// The class.
+    pub class: String,
+    /// `calling`, `open`, or `ending` after its class has changed.
+    pub state: String,
+    /// Streams that are open.
+    pub streams: usize,
+    /// Streams that either side has opened so far.
+    pub opened_streams: u64,
+    /// Streams that the peer was not allowed to open.
+    pub refused_streams: u64,
+    /// Bytes of streams that were sent, each once.
+    pub sent_bytes: u64,
+    /// Bytes of streams that have arrived, each once.
+    pub received_bytes: u64,
+    /// Bytes of streams per second that were sent in the last second.
+    pub sent_bytes_per_second: f64,
+    /// Bytes of streams per second that arrived in the last second.
+    pub received_bytes_per_second: f64,
+    /// Bytes of streams that this side holds.
+    pub held_bytes: u64,
+    /// Data packets sent.
+    pub packets: u64,
+    /// Of these, those that were sent again.
+    pub retransmissions: u64,
+    /// Acknowledgements that told of congestion marks.
+    pub marks: u64,
+}
+
+impl Status {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let config = shared.config().clone();
+        let reports = shared.node.reports();
+        let name_of = |address| config.peers.iter().find(|(_, known)| **known == address).map(|(name, _)| name.clone());
+        let bundles = reports.iter().map(|report| {
+            let speed = shared.speed(report);
+            let state = match (report.open, report.retired) {
+                (_, true) => "ending",
+                (true, false) => "open",
+                (false, false) => "calling",
+            };
+            BundleStatus {
+                number: report.number,
+                peer: report.peer.to_string(),
+                name: report.name.clone().or_else(|| name_of(report.peer)),
+                class: report.class.clone(),
+                state: state.to_owned(),
+                streams: report.streams,
+                opened_streams: report.counts.opened,
+                refused_streams: report.counts.refused,
+                sent_bytes: report.counts.sent_bytes,
+                received_bytes: report.counts.received_bytes,
+                sent_bytes_per_second: speed.sent,
+                received_bytes_per_second: speed.received,
+                held_bytes: report.held_bytes,
+                packets: report.sender.packets_sent,
+                retransmissions: report.sender.retransmissions,
+                marks: report.sender.marks,
+            }
+        });
+        let peers = config.peers.iter().map(|(name, address)| PeerStatus {
+            name: name.clone(),
+            address: address.to_string(),
+            open: reports.iter().any(|report| report.open && report.peer == *address),
+        });
+        let classes = config.classes.iter().map(|class| ClassStatus {
+            name: class.name.clone(),
+            transport: class.flow.transport.to_string(),
+            weight: class.flow.contract.weight,
+            min_share: class.flow.contract.min_share,
+            max_rate_bits_per_second: class.flow.rate_cap.map(Rate::bits_per_sec),
+            class: class.flow.classes.data,
+            max_streams: class.max_streams,
+        });
+        let doors = shared.doors();
+        let doors = doors.iter().map(|open| {
+            let door = open.door();
+            let (kind, forward) = match &door.kind {
+                DoorKind::Forward { next_hop, target } => ("forward", Some((next_hop, target))),
+                DoorKind::Kafka(cluster) => ("kafka", Some((&cluster.next_hop, &cluster.bootstrap))),
+                DoorKind::Metrics => ("metrics", None),
+                DoorKind::Proxy { .. } => ("proxy", None),
+            };
+            DoorStatus {
+                listen: open.local.to_string(),
+                kind: kind.to_owned(),
+                target: forward.map(|(_, target)| target.text()),
+                to: forward.map(|(next_hop, _)| next_hop.to.clone()),
+                class: forward.map(|(next_hop, _)| next_hop.class.clone()),
+                accepted: open.accepted.load(std::sync::atomic::Ordering::Relaxed),
+            }
+        });
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            configuration: config.path.display().to_string(),
+            uptime_seconds: shared.started.elapsed().as_secs_f64(),
+            listen: shared.node.local_address().to_string(),
+            draining: shared.is_draining(),
+            connections: shared.connections(),
+            peers: peers.collect(),
+            classes: classes.collect(),
+            doors: doors.collect(),
+            bundles: bundles.collect(),
+        }
+    }
+}

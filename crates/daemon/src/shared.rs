@@ -1,0 +1,276 @@
+//! What the tasks of a daemon share.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use pliant_net::bundle::{BundleNode, BundleReport};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::config::{Config, Door, ExitRules, Limits};
+use crate::doors::brokers::Brokers;
+use crate::mutex::lock;
+
+/// How often a drain looks whether its peers have everything.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A door that is open.
+pub(crate) struct OpenDoor {
+    /// What the configuration says now.
+    pub(crate) door: RwLock<Arc<Door>>,
+    /// Where it listens.
+    pub(crate) local: SocketAddr,
+    /// Connections that it has taken.
+    pub(crate) accepted: AtomicU64,
+    /// Of these, those that are here.
+    pub(crate) connections: AtomicUsize,
+    /// Of a Kafka cluster.
+    pub(crate) brokers: Brokers,
+    /// What accepts them. They go on without it.
+    task: Mutex<Option<AbortHandle>>,
+}
+
+impl OpenDoor {
+    pub(crate) fn new(door: Door, local: SocketAddr) -> Arc<Self> {
+        let door = RwLock::new(Arc::new(door));
+        Arc::new(Self {
+            door,
+            local,
+            accepted: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
+            brokers: Brokers::default(),
+            task: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn door(&self) -> Arc<Door> {
+        self.door.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_door(&self, door: Door) {
+        *self.door.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(door);
+    }
+
+    pub(crate) fn set_task(&self, task: AbortHandle) {
+        *lock(&self.task) = Some(task);
+    }
+
+    /// Nobody is let in any more.
+    pub(crate) fn close(&self) {
+        if let Some(task) = lock(&self.task).take() {
+            task.abort();
+        }
+        self.brokers.close();
+    }
+}
+
+/// How fast a bundle's streams go.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Speed {
+    /// Bytes per second that were framed to be sent.
+    pub(crate) sent: f64,
+    /// Bytes per second that arrived in order.
+    pub(crate) received: f64,
+}
+
+/// What a bundle had counted at a time.
+struct Sample {
+    at: Instant,
+    sent: u64,
+    received: u64,
+    speed: Speed,
+}
+
+/// What the tasks of a daemon share.
+pub(crate) struct Shared {
+    pub(crate) node: BundleNode,
+    /// The one in force.
+    pub(crate) config: Mutex<Config>,
+    pub(crate) doors: Mutex<Vec<Arc<OpenDoor>>>,
+    exit: RwLock<Arc<Exit>>,
+    /// Connections to services, by peer.
+    served: Mutex<HashMap<String, usize>>,
+    /// Connections of programs and to services.
+    connections: watch::Sender<usize>,
+    draining: AtomicBool,
+    ended: watch::Sender<bool>,
+    /// One change at a time.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+    samples: Mutex<HashMap<u64, Sample>>,
+    pub(crate) started: Instant,
+}
+
+impl Shared {
+    pub(crate) fn new(node: BundleNode, config: Config) -> Arc<Self> {
+        Arc::new(Self {
+            node,
+            exit: RwLock::new(Exit::of(&config)),
+            served: Mutex::default(),
+            config: Mutex::new(config),
+            doors: Mutex::default(),
+            connections: watch::Sender::new(0),
+            draining: AtomicBool::new(false),
+            ended: watch::Sender::new(false),
+            changing: tokio::sync::Mutex::default(),
+            samples: Mutex::default(),
+            started: Instant::now(),
+        })
+    }
+
+    pub(crate) fn config(&self) -> MutexGuard<'_, Config> {
+        lock(&self.config)
+    }
+
+    pub(crate) fn doors(&self) -> MutexGuard<'_, Vec<Arc<OpenDoor>>> {
+        lock(&self.doors)
+    }
+
+    pub(crate) fn exit(&self) -> Arc<Exit> {
+        self.exit.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_exit(&self, config: &Config) {
+        *self.exit.write().unwrap_or_else(PoisonError::into_inner) = Exit::of(config);
+    }
+
+    /// Whether one of its own doors listens there: an exit that connected to it could go round in a circle.
+    pub(crate) fn is_own_door(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        let is_door = |door: &Arc<OpenDoor>| {
+            let own = door.local.ip();
+            // Only an address of this host can be bound.
+            let reaches = own.to_canonical() == ip || own.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok();
+            door.local.port() == address.port() && reaches
+        };
+        self.doors().iter().any(is_door)
+    }
+
+    /// Counts a connection to a service for a peer until what this returns is dropped; `None` if the peer has too many.
+    pub(crate) fn serve_peer(self: &Arc<Self>, peer: &str) -> Option<ServedConnection> {
+        let most = self.exit().limits.peer_connections;
+        let mut served = lock(&self.served);
+        let count = served.get(peer).copied().unwrap_or(0);
+        (count < most).then(|| {
+            served.insert(peer.to_owned(), count + 1);
+            ServedConnection { shared: self.clone(), peer: peer.to_owned() }
+        })
+    }
+
+    /// Counts a connection until what this returns is dropped.
+    pub(crate) fn count_connection(self: &Arc<Self>) -> CountedConnection {
+        self.connections.send_modify(|count| *count += 1);
+        CountedConnection(self.clone())
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        *self.connections.borrow()
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn close_doors(&self) {
+        for door in self.doors().iter() {
+            door.close();
+        }
+    }
+
+    /// Has the daemon end.
+    pub(crate) fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Waits until it is to end.
+    pub(crate) async fn ended(&self) {
+        // It fails only if the sender is gone, which is here.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// Takes no connection any more, and waits until the last has ended and its peer has all of it, `limit` at most.
+    /// How many connections are left.
+    pub(crate) async fn drain(&self, limit: Duration) -> usize {
+        self.draining.store(true, Ordering::Relaxed);
+        self.close_doors();
+        let mut connections = self.connections.subscribe();
+        let over = async {
+            // It fails only if the sender is gone, which is here.
+            let _ = connections.wait_for(|count| *count == 0).await;
+            while !self.node.is_idle() {
+                sleep(DRAIN_INTERVAL).await;
+            }
+        };
+        let _ = timeout(limit, over).await;
+        self.connections()
+    }
+
+    /// Notes what bundles have counted so far.
+    pub(crate) fn sample(&self, now: Instant) {
+        let reports = self.node.reports();
+        let mut samples = lock(&self.samples);
+        samples.retain(|number, _| reports.iter().any(|report| report.number == *number));
+        for report in &reports {
+            let (sent, received) = (report.counts.sent_bytes, report.counts.received_bytes);
+            let sample = samples.entry(report.number);
+            sample
+                .and_modify(|sample| {
+                    let seconds = now.duration_since(sample.at).as_secs_f64();
+                    if seconds > 0.0 {
+                        let speed = |new: u64, old: u64| (new - old) as f64 / seconds;
+                        sample.speed =
+                            Speed { sent: speed(sent, sample.sent), received: speed(received, sample.received) };
+                    }
+                    (sample.at, sample.sent, sample.received) = (now, sent, received);
+                })
+                .or_insert(Sample { at: now, sent, received, speed: Speed::default() });
+        }
+    }
+
+    /// How fast a bundle was in the last interval between two samples.
+    pub(crate) fn speed(&self, bundle: &BundleReport) -> Speed {
+        lock(&self.samples).get(&bundle.number).map(|sample| sample.speed).unwrap_or_default()
+    }
+}
+
+/// What an exit serves.
+pub(crate) struct Exit {
+    pub(crate) rules: ExitRules,
+    pub(crate) limits: Limits,
+}
+
+impl Exit {
+    fn of(config: &Config) -> Arc<Self> {
+        Arc::new(Self { rules: config.exit.clone(), limits: config.limits })
+    }
+}
+
+/// A connection to a service that counts until it is dropped.
+pub(crate) struct ServedConnection {
+    shared: Arc<Shared>,
+    peer: String,
+}
+
+impl Drop for ServedConnection {
+    fn drop(&mut self) {
+        let mut served = lock(&self.shared.served);
+        if let Some(count) = served.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                served.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// A connection that counts until it is dropped.
+pub(crate) struct CountedConnection(Arc<Shared>);
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.0.connections.send_modify(|count| *count -= 1);
+    }
+}

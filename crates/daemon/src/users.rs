@@ -1,0 +1,135 @@
+//! Who a connection of this host comes from.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// A TCP socket of this host, as the kernel tells of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Socket {
+    local: SocketAddr,
+    remote: SocketAddr,
+    user: u32,
+}
+
+/// The kernel's codes of connections that a program has: established, or with an end of one side.
+const STATES: [&str; 4] = ["01", "04", "05", "08"];
+
+/// Connections that stand between one local user, or one other host, and a door.
+///
+/// `from` is the far end of a connection that the door has taken. If a socket of this host has that end, its user's
+/// connections to the door count, otherwise those of its address. The kernel's table is read anew: the cost is that of a
+/// line of each socket.
+pub(crate) fn connections_like(from: SocketAddr, door: u16) -> io::Result<usize> {
+    let mut sockets = Vec::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        match std::fs::read_to_string(table) {
+            Ok(text) => sockets.extend(text.lines().filter_map(parse)),
+            // A kernel without IPv6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count_like(&sockets, canonical(from), door))
+}
+
+fn count_like(sockets: &[Socket], from: SocketAddr, door: u16) -> usize {
+    let here = sockets.iter().find(|socket| socket.local == from && socket.remote.port() == door);
+    let alike = |socket: &&Socket| match here {
+        Some(here) => socket.user == here.user && socket.remote.port() == door,
+        None => socket.remote.ip() == from.ip() && socket.local.port() == door,
+    };
+    sockets.iter().filter(alike).count()
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// A line of `/proc/net/tcp` or `tcp6` (Linux, Documentation/networking/proc_net_tcp.rst) of a connection.
+fn parse(line: &str) -> Option<Socket> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, local, remote, state, _, _, _, user, ..] = words[..] else { return None };
+    STATES.contains(&state).then_some(())?;
+    Some(Socket { local: address(local)?, remote: address(remote)?, user: user.parse().ok()? })
+}
+
+/// An address as the kernel prints it: words of 32 bits in the host's byte order, and a port.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let words = ip.as_bytes().chunks(8).map(|word| {
+        let word = u32::from_str_radix(str::from_utf8(word).ok()?, 16).ok()?;
+        Some(word.to_ne_bytes())
+    });
+    let words: Vec<[u8; 4]> = words.collect::<Option<_>>()?;
+    let ip = match words[..] {
+        [word] => IpAddr::from(Ipv4Addr::from(word)),
+        [_, _, _, _] => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(words.concat()).ok()?)),
+        _ => return None,
+    };
+    Some(canonical(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of a kernel on a machine with the least significant byte first: one of IPv4, one of IPv6, a listener, and the
+    /// heading.
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        let line =
+            "   1: 0100007F:C350 0100007F:0438 01 00000000:00000000 00:00000000 00000000  1000        0 8 1 0 20 4";
+        let socket = parse(line).unwrap();
+        assert_eq!(
+            (socket.local.to_string(), socket.remote.to_string()),
+            ("127.0.0.1:50000".into(), "127.0.0.1:1080".into())
+        );
+        assert_eq!(socket.user, 1000);
+        let six = line.replace("0100007F:C350", "00000000000000000000000001000000:C350");
+        assert_eq!(parse(&six).unwrap().local.to_string(), "[::1]:50000");
+        let mapped = line.replace("0100007F:C350", "0000000000000000FFFF00000100007F:C350");
+        assert_eq!(parse(&mapped).unwrap().local, socket.local);
+        for other in [line.replace(" 01 ", " 0A "), "  sl  local_address rem_address   st".to_owned(), String::new()] {
+            assert_eq!(parse(&other), None);
+        }
+    }
+
+    /// A user of this host is counted by all its sockets, whatever their addresses; another host by its address.
+    #[test]
+    fn users_and_hosts_are_counted() {
+        let socket = |local: &str, remote: &str, user| Socket {
+            local: local.parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            user,
+        };
+        let sockets = [
+            socket("127.0.0.1:50000", "127.0.0.1:1080", 1000),
+            socket("127.0.0.2:50001", "127.0.0.1:1080", 1000),
+            socket("127.0.0.1:50002", "127.0.0.1:1080", 1001),
+            socket("127.0.0.1:50003", "127.0.0.1:80", 1000),
+            // The door's own ends belong to the daemon.
+            socket("127.0.0.1:1080", "127.0.0.1:50000", 7),
+            socket("10.0.0.1:1080", "10.0.0.9:50000", 7),
+            socket("10.0.0.1:1080", "10.0.0.9:50001", 7),
+        ];
+        let count = |from: &str| count_like(&sockets, from.parse().unwrap(), 1080);
+        assert_eq!((count("127.0.0.1:50000"), count("127.0.0.1:50002"), count("10.0.0.9:50000")), (2, 1, 2));
+    }
+
+    /// The kernel tells of a connection that is really there.
+    #[test]
+    fn the_kernel_knows_connections() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let door = listener.local_addr().unwrap();
+        let mut programs = Vec::new();
+        for expected in 1..=3 {
+            let program = std::net::TcpStream::connect(door).unwrap();
+            let (accepted, from) = listener.accept().unwrap();
+            assert_eq!(connections_like(from, door.port()).unwrap(), expected);
+            // Half of a connection is one still.
+            program.shutdown(std::net::Shutdown::Write).unwrap();
+            programs.push((program, accepted));
+        }
+    }
+}

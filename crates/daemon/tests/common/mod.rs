@@ -1,0 +1,135 @@
+//! Two daemons on loopback, and services.
+
+#![allow(dead_code, reason = "not every test uses all of it")]
+#![allow(unreachable_pub, reason = "each test is a crate")]
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use pliant_daemon::{Config, Daemon};
+use pliant_net::connection::Keys;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Two daemons: programs connect to the doors of the first, services are at the second.
+pub struct Pair {
+    pub near: Daemon,
+    pub far: Daemon,
+    folder: tempfile::TempDir,
+}
+
+/// The class that both have.
+pub const CLASS: &str = "[classes.bulk]\ntransport = \"dctcp\"\n";
+
+impl Pair {
+    /// `doors` are tables of the near side's file; the far side, `hostb`, allows `allow`.
+    pub async fn new(doors: &str, allow: &str) -> Self {
+        Self::with(&format!("{CLASS}{doors}"), &format!("{CLASS}[exit]\nallow = [{allow}]\n")).await
+    }
+
+    /// Both sides' files but for what every file has.
+    pub async fn with(near: &str, far: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, format!("preshared {}", "0a".repeat(32))).unwrap();
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
+        let far = start(folder.path(), "far", far).await;
+        let peers = format!("[peers]\nhostb = \"{}\"\n", far.address());
+        let near = start(folder.path(), "near", &format!("{peers}{near}")).await;
+        Self { near, far, folder }
+    }
+
+    /// The near side's file is another from now on; it is not read yet.
+    pub fn write_near(&self, text: &str) {
+        let peers = format!("[peers]\nhostb = \"{}\"\n", self.far.address());
+        write(self.folder.path(), "near", &format!("{peers}{text}"));
+    }
+
+    pub fn write_far(&self, text: &str) {
+        write(self.folder.path(), "far", text);
+    }
+
+    /// Another daemon like the near one.
+    pub async fn another(&self, text: &str) -> Daemon {
+        let peers = format!("[peers]\nhostb = \"{}\"\n", self.far.address());
+        start(self.folder.path(), "another", &format!("{peers}{text}")).await
+    }
+
+    /// The near side's control socket.
+    pub fn control(&self) -> PathBuf {
+        self.folder.path().join("run").join("near.sock")
+    }
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(format!("{name}.toml"));
+    let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"run/{name}.sock\"\n");
+    std::fs::write(&path, head + text).unwrap();
+    path
+}
+
+async fn start(folder: &Path, name: &str, text: &str) -> Daemon {
+    Daemon::start(Config::read(&write(folder, name, text)).unwrap()).await.unwrap()
+}
+
+/// Runs it to its end.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
+}
+
+/// The private and the public key of a pair, in hexadecimal digits.
+pub fn key_pair(seed: u8) -> (String, String) {
+    let text = Keys::new_static([seed; 32]);
+    let after = |word: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(word)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    (after("private "), after("public "))
+}
+
+/// A service that sends back what it gets, until the other side ends.
+pub async fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = tcp.split();
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+                let _ = to.shutdown().await;
+            });
+        }
+    });
+    address
+}
+
+/// A service that nobody serves. The port stays taken, or a door could get it.
+pub fn closed() -> SocketAddr {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    address
+}
+
+/// A door to a service.
+pub fn forward(target: SocketAddr) -> String {
+    format!("[[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"hostb\"\ntarget = \"{target}\"\nclass = \"bulk\"\n")
+}
+
+/// A proxy's door to all of loopback.
+pub const PROXY: &str =
+    "[proxy]\nlisten = \"127.0.0.1:0\"\n[[proxy.route]]\nhost = \"127.0.0.0/8\"\nto = \"hostb\"\nclass = \"bulk\"\n";
+
+/// Sends all, ends, and reads what comes back until the end.
+pub async fn exchange(mut tcp: TcpStream, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let (mut from, mut to) = tcp.split();
+    let mut back = Vec::new();
+    let sending = async {
+        to.write_all(bytes).await?;
+        to.shutdown().await
+    };
+    tokio::try_join!(sending, from.read_to_end(&mut back))?;
+    Ok(back)
+}

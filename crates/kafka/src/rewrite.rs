@@ -1,0 +1,245 @@
+//! Responses that a door changes.
+
+use crate::api;
+use crate::refusal::Refusal;
+use crate::walk::{Malformed, Walk};
+
+/// A broker as a response advertises it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advertised {
+    /// Its number.
+    pub node: i32,
+    /// Its name or address.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+}
+
+/// Where clients are to find a broker instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// A name or address.
+    pub host: String,
+    /// A TCP port.
+    pub port: u16,
+}
+
+/// Says where a broker is to be found, or why there is no such place.
+pub(crate) type Place<'p> = dyn FnMut(&Advertised) -> Result<Local, String> + 'p;
+
+/// The error code of a version that the other side does not know (protocol guide, error codes).
+pub(crate) const UNSUPPORTED_VERSION: i16 = 35;
+
+/// A response whose body is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Metadata,
+    FindCoordinator,
+    DescribeCluster,
+    /// With the addresses of new leaders, from version 16.
+    Fetch,
+    /// With the addresses of new leaders, from version 10.
+    Produce,
+    /// `refused` answers a request of a version that is not known, which the broker got as one of version 0.
+    ApiVersions {
+        refused: bool,
+    },
+}
+
+impl Kind {
+    /// What responses to a request have to be changed in, if in anything.
+    pub(crate) fn of(key: i16, version: i16) -> Option<Self> {
+        match key {
+            api::METADATA => Some(Self::Metadata),
+            api::FIND_COORDINATOR => Some(Self::FindCoordinator),
+            api::DESCRIBE_CLUSTER => Some(Self::DescribeCluster),
+            api::FETCH if version >= 16 => Some(Self::Fetch),
+            api::PRODUCE if version >= 10 => Some(Self::Produce),
+            api::API_VERSIONS => Some(Self::ApiVersions { refused: false }),
+            _ => None,
+        }
+    }
+
+    fn flexible(self, version: i16) -> bool {
+        version
+            >= match self {
+                Self::Metadata | Self::Produce => 9,
+                Self::FindCoordinator | Self::ApiVersions { .. } => 3,
+                Self::DescribeCluster => 0,
+                Self::Fetch => 12,
+            }
+    }
+}
+
+/// Writes a response's body, from behind the correlation number, with other addresses.
+pub(crate) fn rewrite(
+    kind: Kind,
+    version: i16,
+    body: &[u8],
+    place: &mut Place<'_>,
+    output: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    if let Kind::ApiVersions { refused } = kind {
+        return api_versions(version, refused, body, output).map_err(Refusal::from);
+    }
+    let mut walk = Walk::new(body, output, kind.flexible(version));
+    // The header's tagged fields.
+    walk.tags()?;
+    match kind {
+        Kind::Metadata => {
+            if version >= 3 {
+                walk.copy(4)?; // throttle_time_ms
+            }
+            walk.array(|walk| {
+                broker(walk, place)?;
+                if version >= 1 {
+                    walk.copy_string()?; // rack
+                }
+                Ok::<_, Refusal>(walk.tags()?)
+            })?;
+        }
+        Kind::FindCoordinator if version >= 4 => {
+            walk.copy(4)?; // throttle_time_ms
+            walk.array(|walk| {
+                walk.copy_string()?; // key
+                broker(walk, place)?;
+                walk.copy(2)?; // error_code
+                walk.copy_string()?; // error_message
+                Ok::<_, Refusal>(walk.tags()?)
+            })?;
+        }
+        Kind::FindCoordinator => {
+            if version >= 1 {
+                walk.copy(4)?; // throttle_time_ms
+            }
+            walk.copy(2)?; // error_code
+            if version >= 1 {
+                walk.copy_string()?; // error_message
+            }
+            broker(&mut walk, place)?;
+        }
+        Kind::DescribeCluster => {
+            walk.copy(4 + 2)?; // throttle_time_ms, error_code
+            walk.copy_string()?; // error_message
+            if version >= 1 {
+                walk.copy(1)?; // endpoint_type
+            }
+            walk.copy_string()?; // cluster_id
+            walk.copy(4)?; // controller_id
+            walk.array(|walk| {
+                broker(walk, place)?;
+                walk.copy_string()?; // rack
+                if version >= 2 {
+                    walk.copy(1)?; // is_fenced
+                }
+                Ok::<_, Refusal>(walk.tags()?)
+            })?;
+        }
+        Kind::Fetch => {
+            walk.copy(4 + 2 + 4)?; // throttle_time_ms, error_code, session_id
+            walk.array(|walk| {
+                walk.copy(16)?; // topic_id
+                walk.array(|walk| {
+                    walk.copy(4 + 2 + 3 * 8)?; // partition, error_code, three offsets
+                    walk.array(|walk| {
+                        walk.copy(2 * 8)?; // producer_id and first_offset of an aborted transaction
+                        walk.tags()
+                    })?;
+                    walk.copy(4)?; // preferred_read_replica
+                    walk.copy_compact_bytes()?; // records
+                    walk.tags()
+                })?;
+                walk.tags()
+            })?;
+            walk.tags_with(0, |walk| endpoints(walk, place))?;
+        }
+        Kind::Produce => {
+            walk.array(|walk| {
+                if version >= 13 {
+                    walk.copy(16)?; // topic_id
+                } else {
+                    walk.copy_string()?; // name
+                }
+                walk.array(|walk| {
+                    walk.copy(4 + 2 + 3 * 8)?; // partition, error_code, two offsets and a time
+                    walk.array(|walk| {
+                        walk.copy(4)?; // batch_index
+                        walk.copy_string()?; // error message of a record
+                        walk.tags()
+                    })?;
+                    walk.copy_string()?; // error_message
+                    walk.tags()
+                })?;
+                walk.tags()
+            })?;
+            walk.copy(4)?; // throttle_time_ms
+            walk.tags_with(0, |walk| endpoints(walk, place))?;
+        }
+        Kind::ApiVersions { .. } => unreachable!("is served above"),
+    }
+    walk.copy_rest();
+    Ok(())
+}
+
+/// The field `node_endpoints`.
+fn endpoints(walk: &mut Walk<'_, '_>, place: &mut Place<'_>) -> Result<(), Refusal> {
+    walk.array(|walk| {
+        broker(walk, place)?;
+        walk.copy_string()?; // rack
+        Ok::<_, Refusal>(walk.tags()?)
+    })
+}
+
+/// A broker's number, host and port.
+fn broker(walk: &mut Walk<'_, '_>, place: &mut Place<'_>) -> Result<(), Refusal> {
+    let node = walk.take_i32()?;
+    let host = walk.take_string()?;
+    let number = walk.take_i32()?;
+    walk.put(&node.to_be_bytes());
+    // A coordinator that is not there is number -1 with an empty host.
+    let advertised = match (host, u16::try_from(number)) {
+        (Some(host), Ok(port)) if node >= 0 && !host.is_empty() => Advertised { node, host: host.to_owned(), port },
+        _ => {
+            walk.put_string(host);
+            walk.put(&number.to_be_bytes());
+            return Ok(());
+        }
+    };
+    let local = place(&advertised).map_err(Refusal::Broker)?;
+    walk.put_string(Some(&local.host));
+    walk.put(&i32::from(local.port).to_be_bytes());
+    Ok(())
+}
+
+/// Takes out messages that are not known, and lowers the versions of those that are. The header is of version 0
+/// always, as the client does not know yet what the broker understands.
+fn api_versions(version: i16, refused: bool, body: &[u8], output: &mut Vec<u8>) -> Result<(), Malformed> {
+    let mut ignored = Vec::new();
+    let code = Walk::new(body, &mut ignored, false).take_i16()?;
+    // A broker answers a version that it does not know in version 0.
+    let form = if code == UNSUPPORTED_VERSION { 0 } else { version };
+    let flexible = Kind::ApiVersions { refused }.flexible(form);
+    let mut kept = Vec::new();
+    let mut count = 0;
+    let mut list = Walk::new(&body[2..], &mut kept, flexible);
+    for _ in 0..list.take_count()?.unwrap_or(0) {
+        let (key, min, max) = (list.take_i16()?, list.take_i16()?, list.take_i16()?);
+        if let Some((min, max)) = api::clamp(key, min, max) {
+            count += 1;
+            for value in [key, min, max] {
+                list.put(&value.to_be_bytes());
+            }
+            list.tags()?;
+        } else {
+            list.skip_tags()?;
+        }
+    }
+    let rest = list.rest();
+    let code = if refused { UNSUPPORTED_VERSION } else { code };
+    let mut head = Walk::new(&[], output, flexible);
+    head.put(&code.to_be_bytes());
+    head.put_count(Some(count));
+    head.put(&kept);
+    head.put(rest);
+    Ok(())
+}

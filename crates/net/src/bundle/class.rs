@@ -1,0 +1,55 @@
+//! What the streams of a class have in common.
+
+use std::io;
+
+use super::multiplexer::MultiplexerConfig;
+use crate::flow::{FlowSettings, Protocol};
+
+/// A class: a transport, a contract and limits.
+#[derive(Clone, Debug)]
+pub struct BundleClass {
+    /// Its name: both sides must have a class of it.
+    pub name: String,
+    /// Transport, contract and traffic classes of what this side sends.
+    pub flow: FlowSettings,
+    /// Most streams that a peer may have open.
+    pub max_streams: usize,
+    /// Most bytes that the windows of a bundle's streams grow to together.
+    pub window_budget: u64,
+    /// Most bytes of a bundle's streams that wait to be read; beyond it the stream that holds up most is reset.
+    pub max_unread: u64,
+}
+
+impl BundleClass {
+    /// Refuses a class that cannot carry streams, which need all their bytes and a transport with a window.
+    pub fn check(&self) -> io::Result<()> {
+        let wrong = |why: String| Err(invalid(format!("class {}: {why}", self.name)));
+        if let Err(error) = self.flow.check() {
+            return wrong(error.to_string());
+        }
+        if self.flow.transport.protocol() != Protocol::Tcp {
+            return wrong(format!("{} does not carry streams", self.flow.transport.name()));
+        }
+        if self.flow.contract.min_delivery < 1.0 {
+            return wrong("all bytes of a stream must arrive: min_delivery is 1".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether bundles of it can go on as bundles of `other`.
+    pub(super) fn changes_live_to(&self, other: &Self) -> bool {
+        let mut flow = other.flow.clone();
+        flow.contract.weight = self.flow.contract.weight;
+        flow.rate_cap = self.flow.rate_cap;
+        flow == self.flow
+    }
+
+    pub(super) fn multiplexer(&self, calls: bool) -> MultiplexerConfig {
+        let Self { max_streams, window_budget, max_unread, .. } = *self;
+        MultiplexerConfig { calls, max_streams, window_budget, max_unread, receive_buffer: self.flow.receive_buffer }
+    }
+}
+
+pub(super) fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}

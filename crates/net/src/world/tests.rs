@@ -1,0 +1,143 @@
+//! Worlds by their seeds.
+//!
+//! Without a variable a run has a fixed number of seeds. `PLIANT_WORLD_SEED=7` runs one; `PLIANT_WORLD_SECONDS=3600` goes on
+//! with ever new ones for that time.
+
+use pliant_proto::time::Span;
+
+use super::network::Link;
+use super::scenario::{Report, Scenario, Sending, send_to_a_liar};
+use super::schedule::HostConfig;
+use crate::clock::SharedClock;
+use crate::seam::Mutant;
+
+/// Seeds of a run that is told nothing.
+const SEEDS: u64 = 20;
+/// Seeds within which a mistake is found.
+const SEEDS_OF_MUTANTS: u64 = 60;
+
+const MUTANTS: [Mutant; 10] = [
+    Mutant::DestinationErrorsAreFatal,
+    Mutant::HellosAreUnbound,
+    Mutant::EverythingIsPlaced,
+    Mutant::ContentIsNotSynced,
+    Mutant::NamesAreNotSynced,
+    Mutant::HashNeedNotArrive,
+    Mutant::PlacedInTheLoop,
+    Mutant::ResetsAreShared,
+    Mutant::FilesAreReplaced,
+    Mutant::AddressesAreFixed,
+];
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable}={value}: not a number")))
+}
+
+/// Runs what `scenario` makes of the seeds that the user wants, and tells `each` what came of it.
+fn run_all(test: &str, scenario: impl Fn(u64) -> Scenario, mut each: impl FnMut(Report)) {
+    let run = |seed: u64| {
+        scenario(seed).run().unwrap_or_else(|why| {
+            let again = format!("PLIANT_WORLD_SEED={seed} cargo test -p pliant-net --lib world::tests::{test}");
+            panic!("seed {seed}: {why}\nAgain: {again}")
+        })
+    };
+    if let Some(seed) = number("PLIANT_WORLD_SEED") {
+        eprintln!("{:#?}", scenario(seed));
+        let report = run(seed);
+        eprintln!("seed {seed}: {report:?}");
+        return each(report);
+    }
+    let clock = SharedClock::start();
+    let until = number("PLIANT_WORLD_SECONDS").map(|seconds| clock.now().after(Span::from_secs(seconds)));
+    let first = if until.is_some() { SEEDS } else { 0 };
+    for seed in first.. {
+        let over = until.map_or(seed == SEEDS, |until| clock.now() >= until);
+        if over {
+            return eprintln!("{test}: {} seeds", seed - first);
+        }
+        each(run(seed));
+    }
+}
+
+/// Whatever links, clocks, addresses and disks do: who says that a file is in its place is right, and where nothing keeps
+/// transfers from success they succeed.
+#[test]
+fn success_means_success() {
+    let (mut succeeded, mut disk_failures) = (0, 0);
+    run_all("success_means_success", Scenario::of_seed, |report| {
+        succeeded += report.succeeded;
+        disk_failures += report.disk_failures;
+    });
+    if number("PLIANT_WORLD_SEED").is_none() {
+        assert!(succeeded > 0 && disk_failures > 0, "{succeeded} transfers, {disk_failures} failures of disks");
+    }
+}
+
+/// A sender that gets a new address while its file is put into its place still hears that it is.
+#[test]
+fn a_verdict_finds_a_sender_who_has_moved() {
+    for rebinds_ms in (50..2000).step_by(150) {
+        let mut scenario = quiet(20_000);
+        scenario.receiver.disk.delay_ns = 100_000_000;
+        scenario.senders[0].host.rebinds = vec![rebinds_ms * 1_000_000];
+        // What the receiver says on the way is lost, too.
+        scenario.senders[0].host.link.down = vec![(rebinds_ms * 1_000_000, (rebinds_ms + 900) * 1_000_000)];
+        let report = scenario.run().unwrap_or_else(|why| panic!("moved after {rebinds_ms} ms: {why}"));
+        assert_eq!(report.succeeded, 1, "moved after {rebinds_ms} ms");
+    }
+}
+
+/// The same seed gives the same run, event by event.
+#[test]
+fn a_seed_gives_the_same_run() {
+    for seed in 0..5 {
+        let digest = || Scenario::of_seed(seed).run().unwrap().ending;
+        assert_eq!(digest(), digest(), "seed {seed}");
+    }
+}
+
+/// One transfer, with which nothing is wrong, over a link of 8 Mbit/s.
+fn quiet(bytes: usize) -> Scenario {
+    let mut scenario = Scenario::of_seed(0);
+    let settings = scenario.senders[0].settings.clone();
+    let host = HostConfig { link: Link { rate: 8_000_000, ..Link::default() }, ..HostConfig::default() };
+    scenario.receiver = HostConfig::default();
+    scenario.senders = vec![Sending { name: "a".into(), bytes, begins_ns: 0, host, settings, occupied: false }];
+    scenario.must_succeed = true;
+    (scenario.observed, scenario.idle_connections) = (false, 0);
+    scenario
+}
+
+/// A link of 8 Mbit/s takes a second for a megabyte, and its headers and slow start a little longer.
+#[test]
+fn a_link_has_its_rate() {
+    let scenario = quiet(1_000_000);
+    let report = scenario.run().unwrap();
+    let ms = report.ending.now_ns / 1_000_000;
+    assert!((1000..1500).contains(&ms), "{ms} ms");
+}
+
+/// A receiver that acknowledges what it has not got is noticed over any link, and was believed before.
+#[test]
+fn who_acknowledges_ahead_is_noticed() {
+    for seed in 0..SEEDS {
+        send_to_a_liar(seed, 200_000, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+    let believed = send_to_a_liar(0, 200_000, Some(Mutant::ReceiptsAreBelieved)).unwrap_err();
+    // It has given all, and waits for a verdict that does not come.
+    assert_eq!(believed, "not done in time: sender");
+}
+
+/// Every mistake that was made once is found, when it is put back, within the seeds of a short run; without it nothing is
+/// wrong with that seed.
+#[test]
+fn mistakes_are_found_again() {
+    for mutant in MUTANTS {
+        let run = |seed, mutant| Scenario { mutant, ..Scenario::of_seed(seed) }.run();
+        let found = (0..SEEDS_OF_MUTANTS).find_map(|seed| Some((seed, run(seed, Some(mutant)).err()?)));
+        let (seed, why) = found.unwrap_or_else(|| panic!("{mutant:?} is not found within {SEEDS_OF_MUTANTS} seeds"));
+        eprintln!("{mutant:?}: seed {seed}: {why}");
+        run(seed, None).unwrap_or_else(|why| panic!("seed {seed} without {mutant:?}: {why}"));
+    }
+}
