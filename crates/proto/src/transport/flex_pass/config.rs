@@ -52,7 +52,8 @@ pub struct Window {
     pub handshake: bool,
     /// Largest window, in bytes. Default: no limit.
     pub maximum: Option<u64>,
-    /// How a loss cuts the window, once per window of data. Default [`LossCut::Halve`], which is DCTCP's own answer (RFC 8257 section 3.5).
+    /// How a loss cuts the window, once per window of data. Default [`LossCut::Halve`], which is DCTCP's own answer
+    /// (RFC 8257 section 3.5).
     pub loss_cut: LossCut,
     /// Whether acknowledgements of it are red as its data is. Default false.
     pub red_acks: bool,

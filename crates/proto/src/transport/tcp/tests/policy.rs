@@ -148,8 +148,6 @@ fn moves_cost_nothing_where_nothing_is_lost() {
             let sent_again = pair.sender.transport.statistics().retransmissions;
             let losses = pair.sender.transport.controller().causes().len();
             let what = (config.sack, config.rack);
-            let lows = pair.sender.sent.iter().filter(|s| s.packet.traffic_class.class() == 1).count();
-            std::eprintln!("DBG {what:?} {expect_overtaking} low {lows} of {} again {sent_again} losses {losses} end {:?}", pair.sender.sent.len(), pair.now);
             assert_eq!((sent_again == 0, losses == 0), (expect_overtaking, expect_overtaking), "{what:?}");
         }
     }
