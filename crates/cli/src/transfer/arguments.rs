@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use pliant_net::connection::{KeyUpdates, Keys, check_name};
 use pliant_net::flow::{Classes, FlowError, FlowSettings, SocketTransport};
 use pliant_net::transfer::{Limits, Settings, Source, Target};
+use pliant_proto::congestion::cubic::HyStartKind;
 use pliant_proto::contract::{Contract, ContractError};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
@@ -84,6 +85,12 @@ pub(crate) struct SendArgs {
     /// Weight under weighted-fair: a flow of weight 2 takes twice the rate of one of weight 1
     #[arg(long, value_name = "W", value_parser = flags::positive())]
     weight: Option<f64>,
+    /// How slow start ends before packets are lost, under cubic: as in Linux, by RFC 9406, or not at all [default: linux]
+    #[arg(long, value_name = "NAME", value_parser = hystart())]
+    hystart: Option<HyStartKind>,
+    /// Queueing delay that is aimed at, under ledbat and ledbat++, up to 1s [default: 100ms, ledbat++ 60ms]
+    #[arg(long, value_name = "TIME")]
+    target: Option<Span>,
     /// Greatest rate on the wire
     #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     rate_cap: Option<Rate>,
@@ -227,6 +234,13 @@ fn socket_name(name: &str) -> &str {
     SocketTransport::all().map(SocketTransport::name).find(|known| bare(known) == bare(name)).unwrap_or(name)
 }
 
+/// Names that `--hystart` takes.
+fn hystart() -> impl TypedValueParser<Value = HyStartKind> {
+    let kinds = [HyStartKind::Linux, HyStartKind::Rfc9406, HyStartKind::Off];
+    PossibleValuesParser::new(kinds.map(HyStartKind::name))
+        .map(move |name| kinds.into_iter().find(|kind| kind.name() == name).expect("one of the names"))
+}
+
 /// What a receiver, or all sources together, may have under way.
 pub(super) fn buffer() -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send + Sync {
     flags::within(Bytes(64 << 10)..=Bytes(1 << 40))
@@ -275,6 +289,7 @@ fn refused(error: &FlowError) -> CliError {
         FlowError::Contract { transport, error: ContractError::NotHonoured(field) } => {
             format!("--{}: {} does not honour it", field.to_string().replace('_', "-"), transport.name())
         }
+        FlowError::Setting { setting, why } => format!("--{setting}: {why}"),
         FlowError::NothingNeeded => "--min-delivery: atp needs more than 0".to_owned(),
         other => other.to_string(),
     })
@@ -340,6 +355,8 @@ impl SendArgs {
             rate_cap: self.rate_cap,
             reflex_interval: self.reflex_interval,
             message_bytes: self.message_bytes.map(|bytes| bytes.0 as u32),
+            hystart: self.hystart,
+            target: self.target,
             ..FlowSettings::default()
         };
         flow.check().map_err(|error| refused(&error))?;

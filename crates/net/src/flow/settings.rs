@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl};
+use pliant_proto::congestion::cubic::HyStartKind;
+use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, ControllerSettings};
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
 use pliant_proto::contract::{Contract, ContractError};
 use pliant_proto::packet::{Ecn, TrafficClass};
 use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::rng::Stream;
+use pliant_proto::settings::{OutOfRange, SettingValue, Value};
 use pliant_proto::time::Span;
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound, RateControlConfig, WAN_TIMER};
@@ -75,6 +77,10 @@ pub struct FlowSettings {
     pub auto_consume: bool,
     /// Bytes of a message (ATP), above 0. Default: what a packet holds.
     pub message_bytes: Option<u32>,
+    /// How slow start ends before packets are lost (CUBIC only). Default: as in Linux.
+    pub hystart: Option<HyStartKind>,
+    /// Queueing delay that is aimed at (LEDBAT and LEDBAT++ only), up to 1 s. Default: 100 ms, and 60 ms for LEDBAT++.
+    pub target: Option<Span>,
 }
 
 impl Default for FlowSettings {
@@ -91,6 +97,8 @@ impl Default for FlowSettings {
             reflex_interval: Span::from_ms(5),
             auto_consume: true,
             message_bytes: None,
+            hystart: None,
+            target: None,
         }
     }
 }
@@ -115,6 +123,14 @@ pub enum FlowError {
     /// A push flow that cannot be.
     #[error("{0}")]
     Push(PushConfigError),
+    /// The transport's controller has no such setting, or not with that value.
+    #[error("{setting}: {why}")]
+    Setting {
+        /// Which setting.
+        setting: &'static str,
+        /// What is wrong.
+        why: String,
+    },
     /// A bound that ATP cannot keep.
     #[error("atp needs a min_delivery above 0")]
     NothingNeeded,
@@ -132,6 +148,7 @@ impl FlowSettings {
         if transport == SocketTransport::Atp && self.loss_bound().is_none() {
             return Err(FlowError::NothingNeeded);
         }
+        self.check_controller()?;
         if self.bends() { self.reflex().check().map_err(FlowError::Reflex) } else { Ok(()) }
     }
 
@@ -172,10 +189,40 @@ impl FlowSettings {
         }
     }
 
+    /// What was asked of the controller.
+    fn asked(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let hystart = self.hystart.and_then(|kind| kind.write()).map(|value| ("hystart", value));
+        let target = self.target.and_then(|target| target.write()).map(|value| ("target", value));
+        hystart.into_iter().chain(target)
+    }
+
+    fn check_controller(&self) -> Result<(), FlowError> {
+        let refused = |setting, why| FlowError::Setting { setting, why };
+        let mut settings = self.algorithm().settings();
+        let is_tcp = matches!(self.transport, SocketTransport::Tcp(_));
+        for (key, value) in self.asked() {
+            match settings.set_value(key, &value).filter(|_| is_tcp) {
+                None => return Err(refused(key, format!("{} does not have it", self.transport))),
+                // The values were written from what they are read to.
+                Some(result) => result.expect("a value that was just written"),
+            }
+        }
+        settings.check_all().map_err(|OutOfRange { key, why }| refused(key, why))
+    }
+
+    /// The controller's settings: its defaults, but for HyStart, and what was asked.
+    fn controller_settings(&self) -> Box<dyn ControllerSettings> {
+        let mut settings = self.algorithm().settings();
+        let linux = HyStartKind::Linux.write().map(|value| ("hystart", value));
+        for (key, value) in linux.into_iter().chain(self.asked()) {
+            // Controllers without the setting do not take it; `check` refuses those who were asked for it.
+            let _ = settings.set_value(key, &value);
+        }
+        settings
+    }
+
     fn controller(&self, mss: u16) -> AnyController {
-        let mut controller = self.algorithm().controller(mss);
-        controller.set_weight(self.contract.weight);
-        controller
+        self.controller_settings().controller(mss, &self.contract)
     }
 
     pub(crate) fn rto(&self) -> RtoBounds {
@@ -202,6 +249,7 @@ impl FlowSettings {
             rto: self.rto(),
             receive_buffer: Some(self.receive_buffer),
             auto_consume: self.auto_consume,
+            expect_overtaking: self.bends(),
             ..TcpConfig::default()
         })
     }
@@ -308,5 +356,53 @@ impl FlowSettings {
             Protocol::FlexPass => FlexPassReceiver::new(self.flex_pass(path, mtu), greatest, stream()).into(),
             Protocol::Atp => AtpReceiver::new(self.atp(path)).into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by(algorithm: Algorithm) -> FlowSettings {
+        FlowSettings { transport: SocketTransport::Tcp(algorithm), ..FlowSettings::default() }
+    }
+
+    fn setting(flow: &FlowSettings, key: &str) -> Option<Value> {
+        flow.controller_settings().get_value(key).flatten()
+    }
+
+    /// CUBIC begins as the kernel's does unless it is told otherwise; LEDBAT aims at what it is told.
+    #[test]
+    fn controllers_have_what_is_asked() {
+        let text = |name: &str| Some(Value::Text(name.into()));
+        assert_eq!(setting(&by(Algorithm::Cubic), "hystart"), text("linux"));
+        let off = FlowSettings { hystart: Some(HyStartKind::Off), ..by(Algorithm::Cubic) };
+        assert_eq!((off.check(), setting(&off, "hystart")), (Ok(()), text("off")));
+        let near = FlowSettings { target: Some(Span::from_ms(5)), ..by(Algorithm::LedbatPlusPlus) };
+        assert_eq!((near.check(), setting(&near, "target")), (Ok(()), Span::from_ms(5).write()));
+        assert_eq!(setting(&by(Algorithm::Reno), "hystart"), None);
+    }
+
+    /// What the controller does not have, or not so large, is refused by name.
+    #[test]
+    fn what_a_controller_does_not_have_is_refused() {
+        let refused = |flow: FlowSettings| match flow.check() {
+            Err(FlowError::Setting { setting, .. }) => Some(setting),
+            _ => None,
+        };
+        let hystart = Some(HyStartKind::Linux);
+        assert_eq!(refused(FlowSettings { hystart, ..by(Algorithm::Dctcp) }), Some("hystart"));
+        assert_eq!(
+            refused(FlowSettings { hystart, transport: SocketTransport::Atp, ..FlowSettings::default() }),
+            Some("hystart")
+        );
+        let target = |target| FlowSettings { target: Some(target), ..by(Algorithm::Ledbat) };
+        assert_eq!(
+            refused(FlowSettings { transport: SocketTransport::Tcp(Algorithm::Cubic), ..target(Span::from_ms(1)) }),
+            Some("target")
+        );
+        assert_eq!(refused(target(Span::ZERO)), Some("target"));
+        assert_eq!(refused(target(Span::from_secs(2))), Some("target"));
+        assert_eq!(refused(target(Span::from_secs(1))), None);
     }
 }

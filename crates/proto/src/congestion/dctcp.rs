@@ -1,12 +1,13 @@
 //! DCTCP (RFC 8257): cuts the window by the fraction of marked bytes, and keeps the queue near the marking threshold.
 //!
 //! Growth, loss, timeout and idle restart are [`Reno`]'s: a loss halves the window whatever the fraction of marks
-//! (RFC 8257 section 3.4).
+//! (RFC 8257 section 3.4). ns-3's DCTCP cut by alpha/2 at a loss, as at a mark, until 2026: [`LossCut::AsMark`] repeats it.
 //!
 //! | knob | default | source |
 //! |---|---|---|
 //! | gain g | 1/16 | RFC 8257 section 4.2; stable below 1.386 / √(2(C·RTT + K)) (SIGCOMM 2010, equation 15) |
 //! | initial alpha | 1 | RFC 8257 section 4.2 |
+//! | cut at a loss | half | RFC 8257 section 3.4 |
 //! | minimum window | 2 segments | Linux; 1 spares a queue that very many flows share |
 //!
 //! The window does not grow on acknowledgements with ECE (RFC 3168 section 6.1.2, which RFC 8257 leaves in force). The
@@ -14,8 +15,20 @@
 
 use super::reno::{Reno, RenoConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
-use crate::settings;
 use crate::settings::Range;
+use crate::{choices, settings};
+
+choices! {
+    /// How a loss cuts the window.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum LossCut {
+        /// By half.
+        #[default]
+        Halve = "halve",
+        /// As a mark: by half of the fraction of marked bytes.
+        AsMark = "as-mark",
+    }
+}
 
 settings! {
     /// Settings of [`Dctcp`].
@@ -27,6 +40,9 @@ settings! {
         pub initial_alpha: f64 = 1.0 => [range: Range::closed(0.0, 1.0), source: "RFC 8257"],
         /// Marks cut the window no deeper than to so many segments.
         pub min_window: u16 = 2 => [range: Range::from(1).of("segment"), source: "Linux"],
+        /// How a loss cuts the window: by half (`"halve"`), or by alpha/2 as a mark does (`"as-mark"`). A timeout sets ssthresh
+        /// alike.
+        pub loss_cut: LossCut = LossCut::Halve => [source: "RFC 8257; ns-3 until 2026: `\"as-mark\"`"],
     }
     nested {
         /// Growth.
@@ -45,6 +61,7 @@ pub struct Dctcp {
     acked: u64,
     marked: u64,
     minimum_window: u16,
+    loss_cut: LossCut,
 }
 
 impl Dctcp {
@@ -61,6 +78,7 @@ impl Dctcp {
             acked: 0,
             marked: 0,
             minimum_window: config.min_window,
+            loss_cut: config.loss_cut,
         }
     }
 
@@ -79,12 +97,27 @@ impl Dctcp {
         self.marked = 0;
     }
 
-    fn on_mark(&mut self) {
+    /// The window after a mark.
+    fn cut_by_alpha(&self) -> u64 {
         let cwnd = self.reno.window();
         // The floor stops a cut; it does not raise a window that a timeout left below it.
         let floor = (u64::from(self.minimum_window) * self.reno.mss()).min(cwnd);
         let cut = (cwnd as f64 * self.alpha * 0.5) as u64;
-        self.reno.cut_to((cwnd - cut).max(floor));
+        (cwnd - cut).max(floor)
+    }
+
+    fn on_loss(&mut self, event: &Congestion) {
+        match (self.loss_cut, event.cause) {
+            (LossCut::Halve, _) => self.reno.on_congestion(event),
+            (LossCut::AsMark, Cause::Timeout) => {
+                let ssthresh = self.cut_by_alpha().max(2 * self.reno.mss());
+                self.reno.on_congestion(event);
+                if event.first {
+                    self.reno.set_ssthresh(ssthresh);
+                }
+            }
+            (LossCut::AsMark, _) => self.reno.cut_to(self.cut_by_alpha()),
+        }
     }
 }
 
@@ -105,8 +138,8 @@ impl CongestionControl for Dctcp {
 
     fn on_congestion(&mut self, event: &Congestion) {
         match event.cause {
-            Cause::Ecn => self.on_mark(),
-            Cause::Loss | Cause::Timeout => self.reno.on_congestion(event),
+            Cause::Ecn => self.reno.cut_to(self.cut_by_alpha()),
+            Cause::Loss | Cause::Timeout => self.on_loss(event),
         }
     }
 

@@ -91,6 +91,11 @@ impl Reno {
         self.ssthresh = cwnd;
     }
 
+    /// Sets where slow start ends, and not the window.
+    pub(super) fn set_ssthresh(&mut self, ssthresh: u64) {
+        self.ssthresh = ssthresh;
+    }
+
     #[inline]
     pub(super) fn mss(&self) -> u64 {
         u64::from(self.mss)

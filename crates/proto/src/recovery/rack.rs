@@ -55,6 +55,8 @@ pub struct Rack {
     /// SND.NXT when the window was last widened.
     dsack_round: Option<u64>,
     reorder_deadline: Option<Instant>,
+    /// When what is sent began to overtake, and where: what was sent before ends there.
+    overtaken: Option<(Instant, u64)>,
     max_ack_delay: Span,
     probe: Option<Probe>,
     probe_deadline: Option<Instant>,
@@ -77,6 +79,7 @@ impl Rack {
             window_persists: WIDENED_RECOVERIES,
             dsack_round: None,
             reorder_deadline: None,
+            overtaken: None,
             max_ack_delay,
             probe: None,
             probe_deadline: None,
@@ -113,6 +116,7 @@ impl Rack {
 
     /// Everything below `unacked` is acknowledged.
     pub fn on_acknowledged(&mut self, now: Instant, unacked: u64) {
+        self.overtaken = self.overtaken.filter(|(_, end)| unacked < *end);
         while let Some(mut segment) = self.segments.front().copied().filter(|segment| segment.range.end <= unacked) {
             self.segments.pop_front();
             if segment.sacked {
@@ -181,6 +185,12 @@ impl Rack {
         }
     }
 
+    /// What is sent from now on, from the byte `next` on, overtakes what is in flight: that is lost only a round trip and the
+    /// largest reordering window, a smoothed round trip (RFC 8985 section 6.2), from now.
+    pub fn expect_overtaking(&mut self, now: Instant, next: u64) {
+        self.overtaken = Some((now, next));
+    }
+
     /// A recovery ended: after enough of them the reordering window is narrow again.
     pub fn on_recovered(&mut self) {
         self.window_persists = self.window_persists.saturating_sub(1);
@@ -211,7 +221,11 @@ impl Rack {
             if segment.sacked || segment.lost || (segment.sent_at, segment.range.end) >= newest {
                 continue;
             }
-            let lost_at = segment.sent_at.after(patience);
+            let overtaken = self.overtaken.filter(|(_, end)| segment.range.end <= *end && !segment.retransmitted);
+            let lost_at = match overtaken {
+                Some((at, _)) => segment.sent_at.max(at).after(self.rtt.plus(smoothed)),
+                None => segment.sent_at.after(patience),
+            };
             if lost_at <= now {
                 segment.lost = true;
                 self.lost_segments += 1;
@@ -238,6 +252,7 @@ impl Rack {
             first &= segment.sacked;
         }
         self.reorder_deadline = None;
+        self.overtaken = None;
         self.probe = None;
         self.probe_deadline = None;
     }

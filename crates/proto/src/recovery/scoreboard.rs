@@ -18,6 +18,8 @@ pub struct Scoreboard {
     high_rxt: u64,
     /// Where the last rescue retransmission was justified (RescueRxt).
     rescue_rxt: u64,
+    /// Bytes that are not lost whatever is SACKed above them; empty as a rule.
+    spared: ByteRange,
 }
 
 impl Scoreboard {
@@ -91,6 +93,34 @@ impl Scoreboard {
         0
     }
 
+    /// Whether anything from `unacked` on is lost.
+    #[inline]
+    pub fn has_lost(&self, unacked: u64, mss: u64) -> bool {
+        let lost_below = self.lost_below(mss);
+        lost_below > unacked
+            && (self.spared.is_empty()
+                || self.holes_within(unacked, lost_below) > self.spared_within(unacked, lost_below))
+    }
+
+    /// Bytes of `range` are not lost from now on, though later ones have arrived: these took another way. An empty range
+    /// ends that.
+    pub fn spare(&mut self, range: ByteRange) {
+        self.spared = range;
+    }
+
+    /// What was spared may be lost after all: it is repaired again from the first spared byte on.
+    pub fn stop_sparing(&mut self, unacked: u64) {
+        if !self.spared.is_empty() {
+            self.high_rxt = self.high_rxt.min(self.spared.start.max(unacked));
+            self.spared = ByteRange::default();
+        }
+    }
+
+    /// Bytes of `from..to` that are spared and not SACKed.
+    fn spared_within(&self, from: u64, to: u64) -> u64 {
+        self.holes_within(self.spared.start.max(from), self.spared.end.min(to))
+    }
+
     /// Forgets everything if the first unacknowledged byte is marked as held: the receiver broke its word (RFC 2018
     /// section 8), and only that byte would be missing.
     pub fn forget_if_reneged(&mut self, unacked: u64) {
@@ -114,7 +144,9 @@ impl Scoreboard {
     /// Bytes in the network (pipe): those neither SACKed nor lost, and those retransmitted, each counted once per copy.
     pub fn pipe(&self, unacked: u64, next: u64, mss: u64) -> u64 {
         let lost_below = self.lost_below(mss).max(unacked);
-        self.holes_within(lost_below, next) + self.holes_within(unacked, self.high_rxt)
+        // What is spared is in the network like what is not lost.
+        let spared = self.spared_within(unacked.max(self.high_rxt), lost_below);
+        self.holes_within(lost_below, next) + self.holes_within(unacked, self.high_rxt) + spared
     }
 
     /// Recovery, or repair after a timeout, begins: nothing is retransmitted yet.
@@ -132,9 +164,20 @@ impl Scoreboard {
         }
     }
 
-    /// The first hole at or above HighRxt, cut at `limit`.
+    /// The first hole at or above HighRxt that is not spared, cut at `limit`.
     pub fn next_hole(&self, limit: u64) -> Option<ByteRange> {
-        let mut start = self.high_rxt;
+        let hole = self.hole_from(self.high_rxt, limit)?;
+        if self.spared.is_empty() || hole.end <= self.spared.start || hole.start >= self.spared.end {
+            return Some(hole);
+        }
+        if hole.start < self.spared.start {
+            return Some(ByteRange::new(hole.start, self.spared.start));
+        }
+        self.hole_from(self.spared.end, limit)
+    }
+
+    /// The first hole at or above `start`, cut at `limit`.
+    fn hole_from(&self, mut start: u64, limit: u64) -> Option<ByteRange> {
         let index = self.sacked.partition_point(|range| range.end <= start);
         let mut above = self.sacked[index..].iter();
         let mut end = limit;
@@ -171,7 +214,7 @@ impl Scoreboard {
             }
             hole.end = range.start;
         }
-        (!hole.is_empty()).then_some(hole)
+        (!hole.is_empty() && hole.start >= self.spared.end).then_some(hole)
     }
 
     /// The rescue of this recovery was sent; HighRxt stays.

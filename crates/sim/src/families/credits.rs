@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pliant_proto::congestion::dctcp::LossCut;
 use pliant_proto::congestion::{Algorithm, AnyController};
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Ecn, TrafficClass};
@@ -15,7 +16,7 @@ use pliant_proto::transport::express_pass::{
     self, CreditConfig, ExpressPassReceiver, ExpressPassSender, FeedbackConfig, FeedbackLaw, credit_share,
 };
 use pliant_proto::transport::flex_pass::{
-    self, FlexPassConfig, FlexPassReceiver, FlexPassSender, LossCut, Reactive, Splitting, Window as ReactiveWindow,
+    self, FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Splitting, Window as ReactiveWindow,
 };
 use pliant_proto::transport::layering::{self, LayeredReceiver, LayeredSender};
 use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
@@ -87,17 +88,6 @@ choices! {
         SharedBuffer = "shared-buffer",
         /// The proactive sub-flow begins at the front, the reactive one at the end.
         BothEnds = "both-ends",
-    }
-}
-
-choices! {
-    /// How a loss cuts the reactive window.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum LossCutName {
-        /// By half.
-        Halve = "halve",
-        /// By the fraction of marked packets.
-        AsMark = "as-mark",
     }
 }
 
@@ -195,7 +185,7 @@ settings! {
             range: Range::from(1).of("segment"), default: "no limit; `artifact`: 180"
         ],
         /// How a loss cuts the reactive window: by half (`"halve"`), or by the fraction of marks (`"as-mark"`).
-        pub loss_cut: LossCutName = LossCutName::Halve => [source: "RFC 8257"],
+        pub loss_cut: LossCut = LossCut::Halve => [source: "RFC 8257"],
         /// Whether acknowledgements of reactive data are dropped first, as that is.
         pub red_acks: bool = false => [default: "false; `artifact`: true"],
         /// Proactive packets per acknowledgement. Gaps are told at once, all else after a quarter of `recovery_timeout`.
@@ -319,10 +309,7 @@ impl FlexPassSettings {
             rto: tcp.rto,
             handshake: tcp.handshake,
             maximum: self.max_window.map(|segments| u64::from(segments) * u64::from(credit.mss)),
-            loss_cut: match self.loss_cut {
-                LossCutName::AsMark => LossCut::AsMark,
-                LossCutName::Halve => LossCut::Halve,
-            },
+            loss_cut: self.loss_cut,
             red_acks: self.red_acks,
         };
         checked(FlexPassConfig {

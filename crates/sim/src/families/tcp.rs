@@ -83,6 +83,9 @@ settings! {
         pub sack_blocks: u8 = 3 => [range: Range::closed(1, 4).of("blocks"), source: "RFC 2018"],
         /// Loss detection by time, and tail loss probes; needs `sack`.
         pub rack: bool = false => [source: "RFC 8985"],
+        /// With REFLEX by queues: packets that a flow overtakes itself when it moves up count as lost only two round trips
+        /// after the move.
+        pub expect_overtaking: bool = false => [default: "false; on sockets: true"],
         /// Sends in proportion to what arrives while losses are repaired; needs `sack`.
         pub prr: bool = false => [source: "RFC 6937"],
         /// New data on the first two duplicate acknowledgements.
@@ -188,6 +191,7 @@ impl Window {
             sack: own.sack,
             sack_blocks: own.sack_blocks,
             rack: own.rack,
+            expect_overtaking: own.expect_overtaking,
             prr: own.prr,
             limited_transmit: own.limited_transmit,
             ack_every: own.ack_every,

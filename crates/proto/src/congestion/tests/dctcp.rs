@@ -1,7 +1,7 @@
 //! DCTCP's controller alone: its steady state before a queue in slots, with marks that are exact. The simulator's
 //! `dctcp_table` tests hold the whole sender, the real echo of marks and a real port against the same table.
 
-use super::super::dctcp::{Dctcp, DctcpConfig};
+use super::super::dctcp::{Dctcp, DctcpConfig, LossCut};
 use super::super::{AckSample, Cause, CongestionControl, EcnMode};
 use super::model::{Bottleneck, MSS};
 use super::{ack, assert_near, congestion};
@@ -40,6 +40,28 @@ fn marks_cut_by_alpha_and_losses_halve() {
     assert_eq!((dctcp.window(), dctcp.ssthresh()), (9 * SEGMENT, 9 * SEGMENT));
     dctcp.on_congestion(&congestion(Cause::Loss, 8 * SEGMENT));
     assert_eq!((dctcp.window(), dctcp.ssthresh()), (4 * SEGMENT, 4 * SEGMENT));
+}
+
+/// ns-3's DCTCP until 2026 (`TcpDctcp::GetSsThresh`): a loss and a timeout set ssthresh to (1 - alpha/2) cwnd, whatever was
+/// in flight. With alpha 0.2 a loss leaves 9 of 10 segments, with alpha 0 all, with alpha 1 half.
+#[test]
+fn losses_may_cut_as_marks() {
+    for (initial_alpha, left) in [(0.0, 10), (0.2, 9), (1.0, 5)] {
+        let config = DctcpConfig { initial_alpha, loss_cut: LossCut::AsMark, ..DctcpConfig::default() };
+        let mut dctcp = Dctcp::new(config, MSS);
+        dctcp.on_congestion(&congestion(Cause::Loss, 8 * SEGMENT));
+        assert_eq!(
+            (dctcp.window(), dctcp.ssthresh()),
+            (left * SEGMENT, left * SEGMENT),
+            "loss at alpha {initial_alpha}"
+        );
+        let mut dctcp = Dctcp::new(config, MSS);
+        dctcp.on_congestion(&congestion(Cause::Timeout, 8 * SEGMENT));
+        assert_eq!((dctcp.window(), dctcp.ssthresh()), (SEGMENT, left * SEGMENT), "timeout at alpha {initial_alpha}");
+        // The second timeout of the same segment: ssthresh stays (RFC 5681).
+        dctcp.on_congestion(&crate::congestion::Congestion { first: false, ..congestion(Cause::Timeout, SEGMENT) });
+        assert_eq!((dctcp.window(), dctcp.ssthresh()), (SEGMENT, left * SEGMENT));
+    }
 }
 
 #[test]

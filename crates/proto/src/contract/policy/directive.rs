@@ -16,6 +16,8 @@ pub struct Progress {
 pub struct Directive {
     /// New data, retransmissions and probes take this class; what is queued already keeps its own.
     pub class: Option<TrafficClass>,
+    /// With `class`: packets of the new class overtake those sent before in the old one, which are not lost for it.
+    pub overtakes: bool,
     /// The stream ends at this byte, or at the last one sent if that is later: unsent bytes beyond are given up.
     pub stream_end: Option<u64>,
     /// Nothing more is written: the stream ends once what is left of it is acknowledged.

@@ -326,7 +326,9 @@ impl Reflex {
         let mut directive = Directive { stream_end: Some(self.stream_end()), ..Directive::default() };
         if low != was_low {
             match self.config.give_way {
-                GiveWay::Queue { high, low: given } => directive.class = Some(if low { given } else { high }),
+                GiveWay::Queue { high, low: given } => {
+                    (directive.class, directive.overtakes) = (Some(if low { given } else { high }), !low);
+                }
                 GiveWay::Weight { high, low: given } => directive.weight = Some(if low { given } else { high }),
             }
         }

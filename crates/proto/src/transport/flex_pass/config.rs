@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::congestion::dctcp::LossCut;
 use crate::packet::TrafficClass;
 use crate::recovery::rtt::RtoBounds;
 use crate::time::Span;
@@ -51,19 +52,11 @@ pub struct Window {
     pub handshake: bool,
     /// Largest window, in bytes. Default: no limit.
     pub maximum: Option<u64>,
-    /// How a loss cuts the window. Default [`LossCut::Halve`], which is DCTCP's own answer (RFC 8257 section 3.5).
+    /// How a loss cuts the window, once per window of data. Default [`LossCut::Halve`], which is DCTCP's own answer
+    /// (RFC 8257 section 3.5).
     pub loss_cut: LossCut,
     /// Whether acknowledgements of it are red as its data is. Default false.
     pub red_acks: bool,
-}
-
-/// How a loss cuts the reactive window, once per window of data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LossCut {
-    /// As a loss.
-    Halve,
-    /// As a mark: by the fraction of marked packets.
-    AsMark,
 }
 
 /// Which part of the flow each sub-flow takes.

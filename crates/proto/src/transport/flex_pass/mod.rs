@@ -51,7 +51,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-pub use config::{FlexPassConfig, FlexPassConfigError, LossCut, Reactive, Splitting, Window};
+pub use config::{FlexPassConfig, FlexPassConfigError, Reactive, Splitting, Window};
 pub use receiver::FlexPassReceiver;
 pub use sender::FlexPassSender;
 

@@ -3,8 +3,9 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use super::config::{FlexPassConfig, LossCut, Reactive};
+use super::config::{FlexPassConfig, Reactive};
 use super::{Run, Sent};
+use crate::congestion::dctcp::LossCut;
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
 use crate::packet::ByteRange;
 use crate::recovery::rtt::{RtoBounds, RttEstimator};

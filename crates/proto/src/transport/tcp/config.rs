@@ -43,6 +43,11 @@ pub struct TcpConfig {
     pub sack_blocks: u8,
     /// Loss detection by time and tail loss probes (RFC 8985); needs `sack`. Default false.
     pub rack: bool,
+    /// Whether packets sent in a lower class before a [policy](crate::contract::policy::Directive::overtakes) moved the flow up
+    /// count as lost only two round trips after the move: one until the first packet that overtook them is
+    /// acknowledged, and the largest reordering window, which is one more (RFC 8985 section 6.2). Otherwise
+    /// the flow takes its own overtaking for loss. Default false.
+    pub expect_overtaking: bool,
     /// Sends in proportion to what arrives while losses are repaired (RFC 6937); needs `sack`. Default false.
     pub prr: bool,
     /// New data on the first two duplicate acknowledgements (RFC 3042). Default true.
@@ -86,6 +91,7 @@ impl Default for TcpConfig {
             sack: true,
             sack_blocks: 3,
             rack: false,
+            expect_overtaking: false,
             prr: false,
             limited_transmit: true,
             ack_every: 2,

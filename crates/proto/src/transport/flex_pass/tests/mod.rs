@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::congestion::CongestionControl;
-use crate::congestion::dctcp::{Dctcp, DctcpConfig};
+use crate::congestion::dctcp::{Dctcp, DctcpConfig, LossCut};
 use crate::packet::{AckFlags, Body, CreditStamp, DataFlags, Packet, SackBlocks, ShortTime, Subflow};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};

@@ -1,6 +1,6 @@
 //! Acknowledgements that are duplicates, carry SACK blocks, or come while a loss is being repaired.
 
-use super::loss::Phase;
+use super::loss::{Overtaken, Phase};
 use super::{Ack, CONNECTED, HANDSHAKE, LOSS, PERSIST, TcpSender, Unusual};
 use crate::congestion::{Cause, CongestionControl};
 use crate::packet::{AckFlags, ByteRange, SackBlocks};
@@ -110,6 +110,9 @@ impl<C: CongestionControl> TcpSender<C> {
         let rtt = self.advance(now, ack);
         let loss = &mut unusual.loss;
         loss.scoreboard.advance(self.snd_una);
+        if loss.overtaken.is_some_and(|overtaken| overtaken.end <= self.snd_una) {
+            loss.forget_overtaken();
+        }
         if let Some(rack) = &mut unusual.rack {
             rack.on_acknowledged(now, self.snd_una);
         }
@@ -156,7 +159,8 @@ impl<C: CongestionControl> TcpSender<C> {
             return;
         }
         loss.duplicates += 1;
-        let lost = loss.duplicates >= DUP_THRESH || loss.scoreboard.lost_below(mss) > self.snd_una;
+        let by_count = loss.duplicates >= DUP_THRESH && loss.overtaken.is_none();
+        let lost = by_count || loss.scoreboard.has_lost(self.snd_una, mss);
         if lost && loss.may_begin(self.snd_una, self.config.sack) {
             self.begin_fast_recovery(now, unusual);
         }
@@ -173,6 +177,38 @@ impl<C: CongestionControl> TcpSender<C> {
         unusual.loss.rate = self.config.prr.then(|| ProportionalRate::new(flight));
         unusual.fast_recoveries += 1;
         self.congestion(now, Cause::Loss, flight, true);
+    }
+
+    /// What is in flight was sent in a lower class, and what is sent from now on overtakes it: SACKed bytes above it say
+    /// nothing of it for a round trip and the largest reordering window, another one (RFC 8985 section 6.2).
+    pub(super) fn expect_overtaking(&mut self, now: Instant, unusual: &mut Unusual) {
+        let smoothed = self.rtt.smoothed();
+        let patience = if smoothed == Span::ZERO { self.rtt.rto() } else { smoothed.times(2) };
+        let loss = &mut unusual.loss;
+        // What was lost by then is no matter of the move.
+        let start = self.snd_una.max(loss.scoreboard.lost_below(self.mss()));
+        if loss.phase == Phase::Timeout || start >= self.snd_nxt {
+            return;
+        }
+        loss.overtaken = Some(Overtaken { end: self.snd_nxt, until: now.after(patience) });
+        if let Some(rack) = &mut unusual.rack {
+            rack.expect_overtaking(now, self.snd_nxt);
+        } else {
+            loss.scoreboard.spare(ByteRange::new(start, self.snd_nxt));
+        }
+    }
+
+    /// What was overtaken counts as any other from now on.
+    pub(super) fn stop_waiting_for_overtaken(&mut self, now: Instant, unusual: &mut Unusual) {
+        let (mss, loss) = (self.mss(), &mut unusual.loss);
+        loss.overtaken = None;
+        loss.scoreboard.stop_sparing(self.snd_una);
+        let lost = loss.duplicates >= DUP_THRESH || loss.scoreboard.has_lost(self.snd_una, mss);
+        let may_begin = loss.phase == Phase::Open && loss.may_begin(self.snd_una, self.config.sack);
+        if unusual.rack.is_none() && lost && may_begin {
+            self.begin_fast_recovery(now, unusual);
+            self.set_loss_state(unusual);
+        }
     }
 
     /// Bytes that have arrived, and the end of those that are lost, by all that is known.

@@ -31,14 +31,17 @@ impl<C: CongestionControl> TcpSender<C> {
         let progress = self.progress();
         if let Some(policy) = unusual.policy.as_mut().filter(|policy| policy.deadline().is_some_and(|at| at <= now)) {
             let directive = policy.on_deadline(now, progress);
-            self.follow_directive(unusual, &directive);
+            self.follow_directive(now, unusual, &directive);
         }
     }
 
     /// Does what a policy asks.
-    pub(super) fn follow_directive(&mut self, unusual: &mut Unusual, directive: &Directive) {
+    pub(super) fn follow_directive(&mut self, now: Instant, unusual: &mut Unusual, directive: &Directive) {
         if let Some(class) = directive.class {
             self.set_data_class(class);
+            if directive.overtakes && self.config.expect_overtaking {
+                self.expect_overtaking(now, unusual);
+            }
         }
         if let Some(weight) = directive.weight {
             self.controller.set_weight(weight);

@@ -1,7 +1,9 @@
 //! Where a sender stands in repairing losses.
 
+use crate::packet::ByteRange;
 use crate::recovery::proportional_rate::ProportionalRate;
 use crate::recovery::scoreboard::Scoreboard;
+use crate::time::Instant;
 
 /// How new losses and old ones are being repaired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,6 +15,15 @@ pub(super) enum Phase {
     Fast,
     /// After a timeout: everything not SACKed below the recovery point is sent again in slow start.
     Timeout,
+}
+
+/// What was sent in a lower class, and is overtaken by what is sent since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Overtaken {
+    /// It ends at this byte.
+    pub(super) end: u64,
+    /// From here on it counts as any other.
+    pub(super) until: Instant,
 }
 
 /// Loss recovery of one flow.
@@ -35,6 +46,8 @@ pub(super) struct Loss {
     /// SND.UNA at the last timeout.
     pub(super) timed_out: Option<u64>,
     pub(super) scoreboard: Scoreboard,
+    /// Until then what was sent before a move to a higher class is not taken for lost.
+    pub(super) overtaken: Option<Overtaken>,
     /// How much fast recovery may send, if it keeps to what arrives.
     pub(super) rate: Option<ProportionalRate>,
 }
@@ -56,6 +69,12 @@ impl Loss {
         self.partial_seen = false;
         self.rate = None;
         self.scoreboard.begin(unacked);
+    }
+
+    /// What was sent before a move to a higher class has arrived, or is repaired by a timeout.
+    pub(super) fn forget_overtaken(&mut self) {
+        self.overtaken = None;
+        self.scoreboard.spare(ByteRange::default());
     }
 
     /// Whether everything outstanding when repair began is acknowledged.

@@ -322,7 +322,9 @@ impl<C: CongestionControl> TcpSender<C> {
         let pace = unusual.pace_timer.map(|at| Deadline { at, why: Timer::Pace });
         let rack = unusual.rack.as_ref().and_then(Rack::deadline);
         let loss = rack.map(|at| Deadline { at, why: Timer::LossDetection });
-        [policy, timer, pace, loss].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        let overtaken = unusual.loss.overtaken.filter(|overtaken| self.snd_una < overtaken.end);
+        let overtaken = overtaken.map(|overtaken| Deadline { at: overtaken.until, why: Timer::LossDetection });
+        [policy, timer, pace, loss, overtaken].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
     /// The one timer that every flow has expired.
@@ -353,6 +355,7 @@ impl<C: CongestionControl> TcpSender<C> {
         unusual.loss.timed_out = Some(self.snd_una);
         unusual.loss.scoreboard.forget_if_reneged(self.snd_una);
         unusual.loss.begin(Phase::Timeout, self.snd_una, self.snd_nxt);
+        unusual.loss.forget_overtaken();
         if let Some(rack) = &mut unusual.rack {
             rack.on_timeout(now, smoothed);
             unusual.loss.retransmit_first = true;
@@ -368,6 +371,9 @@ impl<C: CongestionControl> TcpSender<C> {
         let Some(mut unusual) = self.unusual.take() else { return };
         self.ask_policy(now, &mut unusual);
         unusual.pace_timer = unusual.pace_timer.filter(|at| *at > now);
+        if unusual.loss.overtaken.is_some_and(|overtaken| overtaken.until <= now) {
+            self.stop_waiting_for_overtaken(now, &mut unusual);
+        }
         let (smoothed, repairing) = (self.rtt.smoothed(), unusual.loss.phase != Phase::Open);
         let (mut lost, mut probe) = (false, false);
         if let Some(rack) = &mut unusual.rack {
