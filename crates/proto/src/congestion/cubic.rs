@@ -8,16 +8,17 @@
 //! | C | 0.4 segments/s³ | RFC 9438 section 5.1 |
 //! | beta | 0.7 (what remains) | RFC 9438 section 4.6 |
 //! | fast convergence | on | RFC 9438 section 4.7; off for flows that are alone |
-//! | HyStart++ | off | RFC 9406; RFC 9438 section 4.10 recommends it |
+//! | HyStart | off | RFC 9438 section 4.10 recommends it: RFC 9406's or Linux's |
 //!
 //! Choices where the RFC leaves room: avoidance adds (target − cwnd)/cwnd for each new acknowledgement (its section
 //! 4.4), not for each segment as Linux does; entering the Reno-friendly region never lowers the window; the curve
 //! starts with the first acknowledgement after recovery.
 
 use super::hystart::{HyStart, HyStartConfig};
+use super::hystart_linux::LinuxHyStart;
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::settings;
-use crate::settings::Range;
+use crate::settings::{Range, ReadError, SettingValue, Text, Value, choice, choice_kind};
 use crate::time::{Instant, Span};
 
 /// Least window in segments after a loss, and least ssthresh.
@@ -26,6 +27,52 @@ const FLOOR_LOSS: f64 = 2.0;
 const FLOOR_MARK: f64 = 1.0;
 /// The curve's target lies at most this factor above the window.
 const LARGEST_STEP: f64 = 1.5;
+
+/// How the window learns in slow start that the path is full, before packets are lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HyStartKind {
+    /// Not at all.
+    #[default]
+    Off,
+    /// HyStart++ (RFC 9406), in the initial slow start.
+    Rfc9406,
+    /// HyStart as Linux has it, in every slow start.
+    Linux,
+}
+
+impl HyStartKind {
+    const NAMES: [&'static str; 3] = ["off", "rfc9406", "linux"];
+
+    /// What users call it.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+impl SettingValue for HyStartKind {
+    type Bound = u64;
+
+    fn kind() -> Text {
+        choice_kind(&Self::NAMES)
+    }
+
+    /// Before there was Linux's, it was true or false.
+    fn read(value: &Value) -> Result<Self, ReadError> {
+        match value {
+            Value::Flag(false) => Ok(Self::Off),
+            Value::Flag(true) => Ok(Self::Rfc9406),
+            value => Ok([Self::Off, Self::Rfc9406, Self::Linux][choice(value, &Self::NAMES)?]),
+        }
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::Text(self.name().into()))
+    }
+
+    fn bound(&self) -> Option<&u64> {
+        None
+    }
+}
 
 settings! {
     /// Settings of [`Cubic`].
@@ -37,21 +84,22 @@ settings! {
         pub beta: f64 = 0.7 => [range: Range::open(0.0, 1.0), source: "RFC 9438"],
         /// Whether a flow whose maximum shrinks gives way further.
         pub fast_convergence: bool = true => [source: "RFC 9438"],
-        /// Whether the initial slow start ends when delay rises (HyStart++).
-        pub hystart: bool = false => [source: "RFC 9406"],
+        /// How slow start ends before packets are lost: by RFC 9406's HyStart++ (also `true`), or as in Linux, by trains
+        /// of acknowledgements as well.
+        pub hystart: HyStartKind = HyStartKind::Off => [source: "RFC 9406; Linux, tcp_cubic.c"],
         /// With `hystart`: least rise of the round-trip time that counts. It has no effect where queues add less.
         pub hystart_threshold: Span = Span::from_ms(4) => [source: "RFC 9406"],
     }
     fixed {
         /// Steepness of the curve in segments per second cubed (C), above 0. Default 0.4.
         pub c: f64 = 0.4,
-        /// With `hystart`: segments that one acknowledgement may add, at least 1; `u16::MAX` is no limit. Default 8.
+        /// With RFC 9406's `hystart`: segments that one acknowledgement may add, at least 1; `u16::MAX` is no limit. Default 8.
         pub hystart_burst_limit: u16 = 8
     }
 }
 
 impl CubicConfig {
-    fn hystart(&self) -> HyStartConfig {
+    fn hystart_config(&self) -> HyStartConfig {
         let HyStartConfig { maximum_threshold, .. } = HyStartConfig::default();
         HyStartConfig {
             minimum_threshold: self.hystart_threshold,
@@ -59,6 +107,22 @@ impl CubicConfig {
             burst_limit: self.hystart_burst_limit,
         }
     }
+
+    fn slow_start(&self) -> SlowStart {
+        match self.hystart {
+            HyStartKind::Off => SlowStart::Plain,
+            HyStartKind::Rfc9406 => SlowStart::Rfc9406(HyStart::new(self.hystart_config())),
+            HyStartKind::Linux => SlowStart::Linux(LinuxHyStart::new(self.hystart_config())),
+        }
+    }
+}
+
+/// What watches slow start.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum SlowStart {
+    Plain,
+    Rfc9406(HyStart),
+    Linux(LinuxHyStart),
 }
 
 /// The controller of CUBIC.
@@ -80,7 +144,7 @@ pub struct Cubic {
     /// When the curve started, moved on by the time in which the window was not the limit; `None` outside avoidance.
     epoch: Option<Instant>,
     last_ack: Instant,
-    hystart: Option<HyStart>,
+    slow_start: SlowStart,
     mss: u16,
     initial_window: u16,
     fast_convergence: bool,
@@ -106,7 +170,7 @@ impl Cubic {
             beta: config.beta,
             epoch: None,
             last_ack: Instant::ZERO,
-            hystart: config.hystart.then(|| HyStart::new(config.hystart())),
+            slow_start: config.slow_start(),
             mss,
             initial_window: config.initial_window,
             fast_convergence: config.fast_convergence,
@@ -120,19 +184,34 @@ impl Cubic {
 
     fn slow_start(&mut self, sample: &AckSample) {
         let mss = u64::from(self.mss);
-        let hystart = self.hystart.as_mut().filter(|_| self.ssthresh == f64::INFINITY);
-        let Some(hystart) = hystart else {
-            self.grow(sample, sample.acked.min(mss));
-            return;
-        };
-        let over = hystart.on_ack(sample);
-        let growth = hystart.growth(sample.acked, mss);
-        self.grow(sample, growth);
-        if over {
-            self.ssthresh = self.cwnd;
-            self.cwnd_prior = self.cwnd;
-            self.start_on_plateau = true;
+        let is_initial = self.ssthresh == f64::INFINITY;
+        match &mut self.slow_start {
+            SlowStart::Rfc9406(hystart) if is_initial => {
+                let over = hystart.on_ack(sample);
+                let growth = hystart.growth(sample.acked, mss);
+                self.grow(sample, growth);
+                if over {
+                    self.leave_slow_start();
+                }
+            }
+            SlowStart::Linux(hystart) => {
+                if hystart.on_ack(sample, self.cwnd, self.ssthresh, f64::from(self.mss)) {
+                    self.leave_slow_start();
+                    self.avoidance(sample);
+                    return;
+                }
+                // All that was acknowledged counts, as far as ssthresh.
+                self.grow(sample, sample.acked);
+                self.cwnd = self.cwnd.min(self.ssthresh);
+            }
+            _ => self.grow(sample, sample.acked.min(mss)),
         }
+    }
+
+    fn leave_slow_start(&mut self) {
+        self.ssthresh = self.cwnd;
+        self.cwnd_prior = self.cwnd;
+        self.start_on_plateau = true;
     }
 
     fn grow(&mut self, sample: &AckSample, bytes: u64) {
@@ -213,6 +292,9 @@ impl Cubic {
         self.cwnd = FLOOR_MARK;
         self.start_on_plateau = true;
         self.epoch = None;
+        if let SlowStart::Linux(hystart) = &mut self.slow_start {
+            hystart.on_timeout(event.now, event.next);
+        }
     }
 }
 
@@ -222,6 +304,9 @@ impl CongestionControl for Cubic {
             if self.cwnd < self.ssthresh {
                 self.slow_start(sample);
             } else {
+                if let SlowStart::Linux(hystart) = &mut self.slow_start {
+                    hystart.note(sample);
+                }
                 self.avoidance(sample);
             }
         }

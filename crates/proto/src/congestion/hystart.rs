@@ -37,17 +37,16 @@ impl Default for HyStartConfig {
     }
 }
 
-impl HyStartConfig {
-    /// The rise over `last_minimum` that ends slow start (RttThresh).
-    fn threshold(&self, last_minimum: Span) -> Span {
-        last_minimum.divided_by(RTT_DIVISOR).clamp(self.minimum_threshold, self.maximum_threshold)
-    }
+/// The rise over a round-trip time that ends slow start (RttThresh).
+pub(super) fn threshold(rtt: Span, minimum: Span, maximum: Span) -> Span {
+    rtt.divided_by(RTT_DIVISOR).clamp(minimum, maximum)
 }
 
 /// The state of HyStart++ during the initial slow start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HyStart {
-    config: HyStartConfig,
+    minimum_threshold: Span,
+    maximum_threshold: Span,
     /// The round ends when this byte is acknowledged (windowEnd).
     round_end: u64,
     /// Least round-trip times of the last and of this round; [`Span::MAX`] without a sample.
@@ -55,6 +54,7 @@ pub struct HyStart {
     current_minimum: Span,
     /// In conservative slow start: the minimum that led there; below it the rise was a false alarm.
     baseline: Option<Span>,
+    burst_limit: u16,
     samples: u8,
     conservative_rounds: u8,
 }
@@ -64,8 +64,11 @@ impl HyStart {
     pub fn new(config: HyStartConfig) -> Self {
         assert!(config.minimum_threshold <= config.maximum_threshold, "the minimum is not above the maximum");
         assert!(config.burst_limit > 0, "an acknowledgement adds at least one segment");
+        let HyStartConfig { minimum_threshold, maximum_threshold, burst_limit } = config;
         Self {
-            config,
+            minimum_threshold,
+            maximum_threshold,
+            burst_limit,
             round_end: 0,
             last_minimum: Span::MAX,
             current_minimum: Span::MAX,
@@ -77,8 +80,7 @@ impl HyStart {
 
     /// Bytes that the window grows by for this acknowledgement.
     pub(super) fn growth(&self, acked: u64, mss: u64) -> u64 {
-        let limit =
-            if self.config.burst_limit == u16::MAX { u64::MAX } else { u64::from(self.config.burst_limit) * mss };
+        let limit = if self.burst_limit == u16::MAX { u64::MAX } else { u64::from(self.burst_limit) * mss };
         acked.min(limit) / if self.baseline.is_some() { CONSERVATIVE_DIVISOR } else { 1 }
     }
 
@@ -100,7 +102,7 @@ impl HyStart {
             Some(_) => {}
             None if self.last_minimum == Span::MAX => {}
             None => {
-                let threshold = self.config.threshold(self.last_minimum);
+                let threshold = threshold(self.last_minimum, self.minimum_threshold, self.maximum_threshold);
                 if self.current_minimum >= self.last_minimum.plus(threshold) {
                     self.baseline = Some(self.current_minimum);
                     self.conservative_rounds = 0;
@@ -129,11 +131,12 @@ mod tests {
     /// RFC 9406 section 4.2: an eighth of the round-trip time, between 4 and 16 ms.
     #[test]
     fn thresholds() {
-        let config = HyStartConfig::default();
+        let HyStartConfig { minimum_threshold, maximum_threshold, .. } = HyStartConfig::default();
         for (rtt_ms, threshold_us) in [(10, 4_000), (50, 6_250), (100, 12_500), (200, 16_000)] {
-            assert_eq!(config.threshold(Span::from_ms(rtt_ms)), Span::from_us(threshold_us));
+            let found = threshold(Span::from_ms(rtt_ms), minimum_threshold, maximum_threshold);
+            assert_eq!(found, Span::from_us(threshold_us));
         }
-        let datacenter = HyStartConfig { minimum_threshold: Span::from_us(4), ..config };
-        assert_eq!(datacenter.threshold(Span::from_us(80)), Span::from_us(10));
+        let datacenter = threshold(Span::from_us(80), Span::from_us(4), maximum_threshold);
+        assert_eq!(datacenter, Span::from_us(10));
     }
 }

@@ -12,6 +12,7 @@ pub mod dctcp;
 pub mod delay_history;
 mod foreign;
 pub mod hystart;
+pub mod hystart_linux;
 pub mod ledbat;
 pub mod ledbat_plus_plus;
 pub mod reno;

@@ -1,4 +1,6 @@
-use super::super::cubic::{Cubic, CubicConfig};
+use alloc::vec::Vec;
+
+use super::super::cubic::{Cubic, CubicConfig, HyStartKind};
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
 use super::model::{LossyPath, MSS, Sender};
 use super::{ack, assert_near, congestion};
@@ -139,7 +141,7 @@ fn reno_friendly_region_ends_where_the_curve_overtakes() {
 
 /// Slow start under HyStart++ in rounds of ten acknowledgements, whose round-trip times are given per round.
 fn slow_start(rtts_ms: &[u64]) -> Cubic {
-    let config = CubicConfig { hystart: true, ..CubicConfig::default() };
+    let config = CubicConfig { hystart: HyStartKind::Rfc9406, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config, MSS);
     let mut unacked = 0;
     let mut acknowledge = |rtt_ms| {
@@ -182,4 +184,75 @@ fn avoidance_after_hystart_starts_flat() {
     let started = cubic.window();
     rounds(&mut cubic, Instant::ZERO, Span::from_ms(10), 4, true);
     assert!((started..=started + 4 * SEGMENT).contains(&cubic.window()));
+}
+
+/// Slow start under Linux's HyStart from a window of 20 segments: rounds of acknowledgements that come `gap_us` apart, each
+/// with a round-trip time in microseconds. The window after each.
+fn linux_slow_start(gap_us: u64, rtts_us: &[u64], per_round: u64) -> (Cubic, Vec<u64>) {
+    let config = CubicConfig { initial_window: 20, hystart: HyStartKind::Linux, ..CubicConfig::default() };
+    let mut cubic = Cubic::new(config, MSS);
+    let (mut unacked, mut now, mut windows) = (0, Instant::ZERO.after(Span::from_ms(1)), Vec::new());
+    for (number, &rtt_us) in (0..).zip(rtts_us) {
+        unacked += SEGMENT;
+        now = now.after(Span::from_us(gap_us));
+        let round_end = (number / per_round + 1) * per_round;
+        let sample = AckSample {
+            now,
+            unacked,
+            next: round_end * SEGMENT,
+            rtt: Some(Span::from_us(rtt_us)),
+            smoothed_rtt: Span::from_us(rtts_us[0]),
+            ..ack(SEGMENT)
+        };
+        cubic.on_ack(&sample);
+        windows.push(cubic.window() / SEGMENT);
+    }
+    (cubic, windows)
+}
+
+/// By hand: a round-trip time of 100 ms and a window of 20 segments of 1000 bytes pace 400 kB/s, so that a burst of 256 KiB
+/// counts with its limit of 1 ms. A train of acknowledgements 1 ms apart is longer than (100 + 1) / 2 ms with its 52nd,
+/// 51 ms behind the round's first; until then each adds a segment. A gap above 2 ms breaks the train.
+#[test]
+fn linux_hystart_ends_slow_start_by_a_train() {
+    let (cubic, windows) = linux_slow_start(1000, &[100_000; 60], 1000);
+    assert_eq!((windows[50], cubic.ssthresh()), (71, 71 * SEGMENT));
+    assert!(windows[59] <= 72, "avoidance begins flat: {windows:?}");
+    let (broken, windows) = linux_slow_start(3000, &[100_000; 60], 1000);
+    assert_eq!((windows[59], broken.ssthresh()), (80, u64::MAX));
+}
+
+/// By hand: least round-trip time 40 ms, rise max(40 / 8, 4) = 5 ms. In the second round of 20 the first eight samples of
+/// 46 ms only count, and the ninth ends slow start. 45 ms is no rise above 5 ms.
+#[test]
+fn linux_hystart_ends_slow_start_by_delay() {
+    let rounds = |second: u64| [[40_000; 20], [second; 20]].concat();
+    let (cubic, windows) = linux_slow_start(3000, &rounds(46_000), 20);
+    assert_eq!((windows[27], windows[28], cubic.ssthresh()), (48, 48, 48 * SEGMENT));
+    assert_eq!(linux_slow_start(3000, &rounds(45_000), 20).0.ssthresh(), u64::MAX);
+}
+
+/// After a timeout it watches again. By hand: a window of one segment grows by one with each acknowledgement, 1 ms apart. The
+/// first round is over below 16 segments' train; the second begins with the 22nd acknowledgement, and its train is longer
+/// than (20 + 1) / 2 ms with the 33rd, at 33 segments.
+#[test]
+fn linux_hystart_is_armed_again_by_a_timeout() {
+    let (mut cubic, _) = linux_slow_start(3000, &[[40_000; 20], [46_000; 20]].concat(), 20);
+    cubic.on_congestion(&Congestion {
+        now: Instant::ZERO.after(Span::from_ms(400)),
+        cause: Cause::Timeout,
+        flight: 100 * SEGMENT,
+        unacked: 0,
+        next: 0,
+        first: true,
+    });
+    assert_eq!((cubic.window(), cubic.ssthresh()), (SEGMENT, 70 * SEGMENT));
+    let (mut unacked, mut now) = (100 * SEGMENT, Instant::ZERO.after(Span::from_ms(401)));
+    for _ in 0..40 {
+        unacked += SEGMENT;
+        now = now.after(Span::from_ms(1));
+        let (rtt, next) = (Some(Span::from_ms(20)), unacked + 20 * SEGMENT);
+        cubic.on_ack(&AckSample { now, unacked, next, rtt, smoothed_rtt: Span::from_ms(20), ..ack(SEGMENT) });
+    }
+    assert_eq!(cubic.ssthresh(), 33 * SEGMENT);
 }

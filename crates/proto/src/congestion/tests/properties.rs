@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::cubic::{Cubic, CubicConfig};
+use super::super::cubic::{Cubic, CubicConfig, HyStartKind};
 use super::super::ledbat::{Ledbat, LedbatConfig};
 use super::super::reno::{Reno, RenoConfig};
 use super::super::tcp_lp::{Extremes, TcpLp, TcpLpConfig};
@@ -114,7 +114,7 @@ fn state(driven: &Driven) -> String {
 }
 
 fn every_controller(mss: u16) -> Vec<AnyController> {
-    let hystart = CubicConfig { hystart: true, ..CubicConfig::default() };
+    let hystart = CubicConfig { hystart: HyStartKind::Rfc9406, ..CubicConfig::default() };
     let defaults = Algorithm::ALL.iter().map(|algorithm| algorithm.controller(mss));
     let linux = TcpLpConfig { delay_extremes: Extremes::Linux, ..TcpLpConfig::default() };
     let near = LedbatConfig { target: Span::from_us(100), slow_start: true, ..LedbatConfig::default() };

@@ -19,7 +19,7 @@
 
 use super::config::SharedPathConfig;
 use super::knowledge::Knowledge;
-use crate::congestion::cubic::{Cubic, CubicConfig};
+use crate::congestion::cubic::{Cubic, CubicConfig, HyStartKind};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
 use crate::time::{Instant, Span};
 use crate::transport::tcp::PacingFactors;
@@ -55,7 +55,7 @@ impl SharedPath {
         // Packets are paced, so slow start needs no limit on bursts (RFC 9406, section 4.3).
         let window = CubicConfig {
             initial_window: config.initial_window,
-            hystart: true,
+            hystart: HyStartKind::Rfc9406,
             hystart_burst_limit: u16::MAX,
             ..CubicConfig::default()
         };

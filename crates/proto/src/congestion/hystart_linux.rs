@@ -1,0 +1,105 @@
+//! HyStart as Linux has it (Ha and Rhee, 2008; `net/ipv4/tcp_cubic.c`), and ns-3 after it: slow start ends at once, when a
+//! round's acknowledgements have come in a row for half a round-trip time, or when the round-trip time rises.
+//!
+//! | constant | value | name there |
+//! |---|---|---|
+//! | least window | 16 segments | `hystart_low_window` |
+//! | longest gap in a train of acknowledgements | 2 ms | `hystart_ack_delta_us` |
+//! | samples before the round's minimum counts | 8 | `HYSTART_MIN_SAMPLES` |
+//! | rise | an eighth of the least round-trip time, 4 to 16 ms | `HYSTART_DELAY_THRESH` |
+//! | bytes of a host's burst | 4 · 64 KiB at the pacing rate, 1 ms at most | `hystart_ack_delay` |
+//!
+//! It differs from HyStart++ (RFC 9406, [`hystart`](super::hystart)): no conservative slow start follows, a train of
+//! acknowledgements counts, which also works where queues are short, and it begins anew after a timeout. ns-3 3.37 asks for
+//! a train of the whole least round-trip time, and knows no bursts.
+
+use super::AckSample;
+use super::hystart::{HyStartConfig, threshold};
+use crate::time::{Instant, Span};
+
+const LEAST_WINDOW: f64 = 16.0;
+const LONGEST_GAP: Span = Span::from_ms(2);
+const SAMPLES: u8 = 8;
+const BURST_BYTES: f64 = 4.0 * 65536.0;
+const LONGEST_BURST: Span = Span::from_ms(1);
+
+/// The state of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinuxHyStart {
+    minimum_threshold: Span,
+    maximum_threshold: Span,
+    /// When the round began, and the last acknowledgement of its train.
+    round_start: Instant,
+    train: Instant,
+    /// The round ends behind this byte.
+    round_end: u64,
+    /// Least round-trip times: of the connection since it began or timed out, and of the round.
+    least: Span,
+    current: Span,
+    samples: u8,
+    found: bool,
+}
+
+impl LinuxHyStart {
+    /// A connection before its first acknowledgement.
+    pub(super) fn new(config: HyStartConfig) -> Self {
+        let HyStartConfig { minimum_threshold, maximum_threshold, .. } = config;
+        Self {
+            minimum_threshold,
+            maximum_threshold,
+            round_start: Instant::ZERO,
+            train: Instant::ZERO,
+            round_end: 0,
+            least: Span::MAX,
+            current: Span::MAX,
+            samples: 0,
+            found: false,
+        }
+    }
+
+    /// Takes the round-trip time of an acknowledgement outside of slow start.
+    #[inline]
+    pub(super) fn note(&mut self, sample: &AckSample) {
+        if let Some(rtt) = sample.rtt {
+            self.least = self.least.min(rtt);
+        }
+    }
+
+    /// Follows slow start with windows in segments of `mss` bytes; true when it is over.
+    pub(super) fn on_ack(&mut self, sample: &AckSample, cwnd: f64, ssthresh: f64, mss: f64) -> bool {
+        let Some(rtt) = sample.rtt else { return false };
+        self.least = self.least.min(rtt);
+        if self.found {
+            return false;
+        }
+        if sample.unacked > self.round_end {
+            (self.round_start, self.train, self.round_end) = (sample.now, sample.now, sample.next);
+            (self.current, self.samples) = (Span::MAX, 0);
+        }
+        if cwnd < LEAST_WINDOW {
+            return false;
+        }
+        if sample.now.since(self.train) <= LONGEST_GAP {
+            self.train = sample.now;
+            let pace = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.2 };
+            let rate = pace * cwnd * mss / sample.smoothed_rtt.as_secs_f64();
+            // A rate of zero or infinity gives a burst of the limit or none.
+            let burst = Span::from_secs_f64((BURST_BYTES / rate).min(LONGEST_BURST.as_secs_f64()));
+            self.found = sample.now.since(self.round_start) > self.least.plus(burst).divided_by(2);
+        }
+        self.current = self.current.min(rtt);
+        if self.samples < SAMPLES {
+            self.samples += 1;
+        } else {
+            let rise = threshold(self.least, self.minimum_threshold, self.maximum_threshold);
+            self.found |= self.current > self.least.plus(rise);
+        }
+        self.found
+    }
+
+    /// After a timeout all is as at the beginning, in a round that ends behind what was sent, `next`.
+    pub(super) fn on_timeout(&mut self, now: Instant, next: u64) {
+        (self.round_start, self.train, self.round_end) = (now, now, next);
+        (self.least, self.current, self.samples, self.found) = (Span::MAX, Span::MAX, 0, false);
+    }
+}
