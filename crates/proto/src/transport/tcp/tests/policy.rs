@@ -125,7 +125,8 @@ fn what_overtakes_is_repaired_as_ever() {
 }
 
 /// Over a path whose low class takes 100 us longer, however losses are told: a flow that fills the path and moves up every
-/// 400 us sends nothing again and shrinks no window. Without the knowledge it does both.
+/// 400 us sends nothing again and shrinks no window. Without the knowledge it does both, unless duplicates alone tell of
+/// losses: between those that overtake, what was overtaken goes on to arrive, so three never come in a row.
 #[test]
 fn moves_cost_nothing_where_nothing_is_lost() {
     let (high, low) = (Some(TrafficClass::new(0)), Some(TrafficClass::new(1)));
@@ -147,8 +148,8 @@ fn moves_cost_nothing_where_nothing_is_lost() {
             complete(&mut pair, 4000 * MSS);
             let sent_again = pair.sender.transport.statistics().retransmissions;
             let losses = pair.sender.transport.controller().causes().len();
-            let what = (config.sack, config.rack);
-            assert_eq!((sent_again == 0, losses == 0), (expect_overtaking, expect_overtaking), "{what:?}");
+            let free = expect_overtaking || !config.sack;
+            assert_eq!((sent_again == 0, losses == 0), (free, free), "SACK {}, RACK {}", config.sack, config.rack);
         }
     }
 }
