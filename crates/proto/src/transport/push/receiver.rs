@@ -139,12 +139,11 @@ impl OpenBlock {
     }
 
     /// Notes that a symbol came from the source of slot `from`, with claims.
-    #[inline]
     fn note_share(&mut self, symbol: u32, from: u8) {
-        let slots = self.shares.len() as u32;
-        if slots == 0 || symbol >= self.symbols {
+        if symbol >= self.symbols {
             return;
         }
+        let slots = self.shares.len() as u32;
         let share = &mut self.shares[usize::from(from)];
         if symbol % slots == u32::from(from) {
             share.came = share.came.max(symbol / slots + 1);
@@ -390,7 +389,9 @@ impl PushReceiver {
             self.peers[peer].excess += 1;
             return (0, NO_CLAIM);
         };
-        block.note_share(symbol, self.peers[peer].slot);
+        if self.config.claims {
+            block.note_share(symbol, self.peers[peer].slot);
+        }
         if block.note(symbol, slots) {
             if block.received <= block.symbols {
                 let bytes = self.undelivered.min(self.config.symbol.into());

@@ -422,10 +422,11 @@ impl Source {
     #[inline]
     fn pick(&mut self) -> Option<(u32, u32, bool)> {
         let (slot, slots) = (u32::from(self.slot), u32::from(self.slots));
-        let probe = core::mem::take(&mut self.probe_due);
+        // The first block is asked for, whatever is needed.
+        let mut probe = core::mem::take(&mut self.probe_due);
         for (index, block) in self.open.iter_mut().enumerate() {
-            let is_probe = probe && index == 0;
-            if !is_probe && (block.needed == 0 || block.outstanding > block.needed) {
+            let due = core::mem::take(&mut probe) || (block.needed > 0 && block.outstanding <= block.needed);
+            if !due {
                 continue;
             }
             block.outstanding += 1;
