@@ -19,6 +19,7 @@
 //! # }
 //! ```
 
+mod backlog;
 pub mod blocking;
 mod buffers;
 mod handle;

@@ -168,8 +168,14 @@ impl Connections {
             }
             !abandoned
         });
+        // The peers are told; a socket that fails is noticed in the next iteration.
+        while let Some(overdue) = self.node.take_overdue(self.clock.now()) {
+            let connection = overdue.lock().connection;
+            if let Some(connection) = connection {
+                let _ = driver.close(connection, 1, "nobody has accepted it in time");
+            }
+        }
         for connection in over {
-            // The peer is told; a socket that fails is noticed in the next iteration.
             let _ = driver.close(connection, 0, "");
         }
     }
@@ -231,14 +237,14 @@ impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
         if self.node.is_closing() {
             return Err("it is about to end".into());
         }
-        if self.node.is_backlog_full() {
+        let (_, protocol, messages) = Self::check_opening(opening)?;
+        if self.node.is_backlog_full(messages, caller.from.ip()) {
             return Err("too many wait to be accepted".into());
         }
-        let (_, protocol, _) = Self::check_opening(opening)?;
         Ok(Answer { protocol, unix_ns: realtime_ns(), note: 0 }.encode())
     }
 
-    fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<ConnectionSession> {
+    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<ConnectionSession> {
         match event {
             Event::Connected { answer } => {
                 let at = self.calling.iter().position(|(calling, _)| *calling == connection)?;
@@ -257,7 +263,7 @@ impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
                 let shared = Arc::new(SharedConnection::new(from, self.node.flow().receive_buffer, messages));
                 shared.lock().connection = Some(connection);
                 let session = self.session(&shared, protocol, opening.mtu, false)?;
-                self.node.add_to_backlog(shared, messages).then_some(session)
+                self.node.add_to_backlog(now, shared, messages, from.ip()).then_some(session)
             }
             Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } => None,
         }

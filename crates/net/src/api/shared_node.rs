@@ -1,20 +1,20 @@
 //! What applications' threads and the node's thread share of a node.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
+use pliant_proto::time::Instant;
+
+use super::backlog::Backlog;
 use super::buffers::SharedConnection;
 use crate::connection::Closed;
 use crate::flow::FlowSettings;
 use crate::poll::PollWaker;
 use crate::transfer::Settings;
-
-/// Connections that wait to be accepted; more are refused.
-const BACKLOG: usize = 128;
 
 /// One node, shared.
 pub(super) struct SharedNode {
@@ -26,28 +26,6 @@ pub(super) struct SharedNode {
     /// Why its thread serves nobody any more.
     failure: OnceLock<String>,
     settings: Settings,
-}
-
-/// Connections that wait to be accepted, whether they carry messages, and who waits for one.
-#[derive(Default)]
-struct Backlog {
-    waiting: VecDeque<(Arc<SharedConnection>, bool)>,
-    /// By the number of an [`Accepting`], which is there once while it waits.
-    wakers: BTreeMap<u64, Waker>,
-    next_accept: u64,
-}
-
-impl Backlog {
-    fn is_full(&self) -> bool {
-        self.waiting.len() >= BACKLOG
-    }
-
-    /// Everybody looks for himself.
-    fn wake_all(&mut self) {
-        while let Some((_, waker)) = self.wakers.pop_first() {
-            waker.wake();
-        }
-    }
 }
 
 /// Ends a connection that nobody serves any more.
@@ -72,18 +50,17 @@ impl Future for Accepting<'_> {
         if let Some(why) = self.node.failure.get() {
             return Poll::Ready(Err(io::Error::other(why.clone())));
         }
-        let found = backlog.waiting.iter().position(|(_, has_messages)| *has_messages == self.messages);
-        if let Some((connection, _)) = found.and_then(|at| backlog.waiting.remove(at)) {
+        if let Some(connection) = backlog.take(self.messages) {
             return Poll::Ready(Ok(connection));
         }
-        backlog.wakers.insert(self.number, context.waker().clone());
+        backlog.wait(self.number, context.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Accepting<'_> {
     fn drop(&mut self) {
-        self.node.backlog().wakers.remove(&self.number);
+        self.node.backlog().forget(self.number);
     }
 }
 
@@ -128,7 +105,7 @@ impl SharedNode {
             end(&connection, why);
         }
         let mut backlog = self.backlog();
-        for (connection, _) in backlog.waiting.drain(..) {
+        for connection in backlog.drain() {
             end(&connection, why);
         }
         backlog.wake_all();
@@ -146,34 +123,37 @@ impl SharedNode {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no more connections can wait to be accepted.
-    pub(super) fn is_backlog_full(&self) -> bool {
-        self.backlog().is_full()
+    /// Whether another connection of this kind from `address` must be refused.
+    pub(super) fn is_backlog_full(&self, messages: bool, address: IpAddr) -> bool {
+        self.backlog().is_full(messages, address)
     }
 
-    /// Lets a connection wait to be accepted. False if there is no room.
-    pub(super) fn add_to_backlog(&self, connection: Arc<SharedConnection>, messages: bool) -> bool {
-        let mut backlog = self.backlog();
-        if backlog.is_full() {
-            return false;
-        }
-        backlog.waiting.push_back((connection, messages));
-        backlog.wake_all();
-        true
+    /// Lets a connection from `address` wait to be accepted. False if there is no room.
+    pub(super) fn add_to_backlog(
+        &self,
+        now: Instant,
+        connection: Arc<SharedConnection>,
+        messages: bool,
+        address: IpAddr,
+    ) -> bool {
+        self.backlog().add(now, connection, messages, address)
+    }
+
+    /// The next connection that nobody has accepted in time.
+    pub(super) fn take_overdue(&self, now: Instant) -> Option<Arc<SharedConnection>> {
+        self.backlog().take_overdue(now)
     }
 
     /// The next connection to accept, with messages or without.
     pub(super) fn accept(&self, messages: bool) -> Accepting<'_> {
-        let mut backlog = self.backlog();
-        let number = backlog.next_accept;
-        backlog.next_accept += 1;
+        let number = self.backlog().number();
         Accepting { node: self, messages, number }
     }
 
     /// The node is dropped: nobody will accept what waits.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        for (connection, _) in &self.backlog().waiting {
+        for connection in self.backlog().connections() {
             connection.lock().wanted.abandoned = true;
         }
         self.waker.wake();
@@ -187,6 +167,7 @@ impl SharedNode {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::task::Waker;
 
     use super::*;
 
@@ -201,10 +182,10 @@ mod tests {
             assert!(accept.as_mut().poll(&mut context).is_pending());
             assert!(pin!(node.accept(true)).poll(&mut context).is_pending());
         }
-        assert_eq!(node.backlog().wakers.len(), 1);
+        assert_eq!(node.backlog().waiters(), 1);
         let connection = Arc::new(SharedConnection::new(([127, 0, 0, 1], 9).into(), 1000, false));
-        assert!(node.add_to_backlog(connection.clone(), false));
-        assert!(node.backlog().wakers.is_empty(), "woken");
+        assert!(node.add_to_backlog(Instant::ZERO, connection.clone(), false, [127, 0, 0, 1].into()));
+        assert_eq!(node.backlog().waiters(), 0, "woken");
         let Poll::Ready(Ok(accepted)) = accept.as_mut().poll(&mut context) else { panic!("it is there") };
         assert!(Arc::ptr_eq(&accepted, &connection));
     }

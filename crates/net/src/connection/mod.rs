@@ -83,3 +83,4 @@ pub use peers::{Peer, Rights, check_name};
 pub(crate) use random::Random;
 pub use refused::Refused;
 pub use seal::PACKETS_PER_KEY;
+pub(crate) use sources::source_of;

@@ -13,7 +13,7 @@ const MAX_PROVEN: usize = 1024;
 const BUDGETS: usize = 1024;
 
 /// Whose an address is, as far as limits go: who has one of IPv6 has all of its /64.
-pub(super) fn source_of(address: IpAddr) -> IpAddr {
+pub(crate) fn source_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(ip) => IpAddr::V4(ip),
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),

@@ -227,3 +227,26 @@ fn a_hello_from_port_zero_ends_no_node() {
         assert!(stream.is_ok() && accepted.is_ok());
     }
 }
+
+/// One address that opens messages which the program never accepts is refused from its 33rd on. Another address, and
+/// streams of the same one, are accepted all the same.
+#[test]
+fn an_address_that_is_never_accepted_keeps_nobody_out() {
+    let called = Node::bind(loopback(), encrypted(settings())).unwrap();
+    let messages = encrypted(by(SocketTransport::Atp));
+    let client = |address: &str, settings: &Settings| Node::client(address.parse().unwrap(), settings.clone()).unwrap();
+    let greedy = client("127.0.0.1:0", &messages);
+    let (other, streams) = (client("127.0.0.2:0", &messages), client("127.0.0.1:0", &encrypted(settings())));
+    let to = called.local_address();
+    runtime().block_on(async {
+        let mut held = Vec::new();
+        for _ in 0..32 {
+            held.push(greedy.connect_messages(to).await.unwrap());
+        }
+        let refused = greedy.connect_messages(to).await.err().unwrap();
+        assert!(refused.to_string().contains("too many wait to be accepted"), "{refused}");
+        assert!(other.connect_messages(to).await.is_ok());
+        let (stream, accepted) = tokio::join!(streams.connect(to), called.accept());
+        assert!(stream.is_ok() && accepted.is_ok());
+    });
+}
