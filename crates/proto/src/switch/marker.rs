@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use super::queue::Occupancy;
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
+use crate::units::Rate;
 
 /// How a queue marks.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -19,6 +20,8 @@ pub enum MarkerConfig {
     Threshold(Threshold),
     /// With a probability that grows with the averaged queue (Floyd and Jacobson 1993).
     Red(RedConfig),
+    /// By a counter that drains more slowly than the link sends (HULL, NSDI 2012, section 4.1).
+    Phantom(PhantomConfig),
 }
 
 /// A hard threshold.
@@ -41,6 +44,19 @@ pub enum Level {
     Packets(u32),
     /// Marks a packet with which more than this many bytes are queued.
     Bytes(u64),
+    /// Marks a packet with which more bytes are queued than the link sends in this time.
+    Time(Span),
+}
+
+impl Level {
+    /// Bytes of this level on `link`, where packets have `packet_bytes`.
+    pub fn bytes(self, packet_bytes: u32, link: Rate) -> u64 {
+        match self {
+            Self::Packets(packets) => u64::from(packets) * u64::from(packet_bytes),
+            Self::Bytes(bytes) => bytes,
+            Self::Time(span) => link.bytes_in(span),
+        }
+    }
 }
 
 /// When a threshold is compared.
@@ -60,6 +76,18 @@ pub enum Scope {
     Queue,
     /// All queues of the port (PIAS).
     Port,
+}
+
+/// A phantom queue: what a queue would hold if the link were slower. It marks before the real queue grows, so that the
+/// queue stays short and the difference between both rates stays unused.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PhantomConfig {
+    /// Its rate, as a share of the link's, in (0, 1]. HULL uses 0.95.
+    pub drain: f64,
+    /// Where it marks, in bytes or in time of the link.
+    pub level: Level,
+    /// Whether Not-ECT packets pass instead of being dropped.
+    pub pass_not_ect: bool,
 }
 
 /// Random early detection. Lengths in packets.
@@ -99,6 +127,13 @@ impl MarkerConfig {
             Self::Threshold(Threshold { level: Level::Packets(0), .. }) => {
                 Err("a marking threshold of 0 packets marks all")
             }
+            Self::Threshold(Threshold { level: Level::Time(Span::ZERO), .. }) => {
+                Err("a marking threshold of no time marks all")
+            }
+            Self::Phantom(phantom) if !unit(phantom.drain) => Err("a phantom queue's drain must lie in (0, 1]"),
+            Self::Phantom(PhantomConfig { level: Level::Packets(_), .. }) => {
+                Err("a phantom queue counts bytes: its threshold is in bytes or in time")
+            }
             Self::Red(red) if !(red.min_packets >= 0.0 && red.max_packets >= red.min_packets) => {
                 Err("RED needs 0 <= min <= max")
             }
@@ -116,20 +151,34 @@ impl MarkerConfig {
             Self::None | Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }) => u32::MAX,
             Self::Threshold(Threshold { scope: Scope::Queue, level: Level::Packets(packets), .. }) => packets,
             Self::Red(red) if red.is_instantaneous() => libm::ceil(red.min_packets) as u32,
-            Self::Threshold(_) | Self::Red(_) => 0,
+            Self::Threshold(_) | Self::Red(_) | Self::Phantom(_) => 0,
         }
     }
 }
 
 impl MarkerConfig {
-    /// The largest packet, in bytes, that is surely not marked where nothing else is queued.
-    pub(super) fn unmarked_alone(&self) -> u64 {
+    /// The least queue that may be marked, if any. `packet` is what a packet weighs, in bytes, where that is in packets and
+    /// not whole.
+    pub fn lowest(&self, packet: u32) -> Option<Level> {
         match *self {
-            Self::Threshold(Threshold { at: MarkAt::Enqueue, level: Level::Bytes(bytes), .. }) => bytes,
-            Self::Threshold(Threshold { at: MarkAt::Enqueue, level: Level::Packets(0), .. }) => 0,
-            Self::None | Self::Threshold(_) => u64::MAX,
+            Self::None => None,
+            Self::Threshold(threshold) => Some(threshold.level),
+            Self::Red(red) => Some(Level::Bytes(libm::round(red.min_packets * f64::from(packet)) as u64)),
+            Self::Phantom(phantom) => Some(phantom.level),
+        }
+    }
+}
+
+impl MarkerConfig {
+    /// The largest packet, in bytes, that is surely not marked where nothing else is queued for `link`.
+    pub(super) fn unmarked_alone(&self, link: Rate) -> u64 {
+        match *self {
+            Self::None | Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }) => u64::MAX,
+            Self::Threshold(Threshold { level: Level::Packets(0), .. }) => 0,
+            Self::Threshold(Threshold { level: Level::Packets(_), .. }) => u64::MAX,
+            Self::Threshold(Threshold { level, .. }) => level.bytes(0, link),
             Self::Red(_) if self.unmarked_below() > 0 => u64::MAX,
-            Self::Red(_) => 0,
+            Self::Red(_) | Self::Phantom(_) => 0,
         }
     }
 }
@@ -146,16 +195,19 @@ pub(super) enum Verdict {
 #[derive(Clone, Debug)]
 pub(super) enum Marker {
     None,
-    Threshold(Threshold),
+    Threshold(Step),
     Red(Box<Red>),
+    Phantom(Box<Phantom>),
 }
 
 impl Marker {
-    pub(super) fn new(config: &MarkerConfig, stream: impl FnOnce() -> Stream) -> Self {
+    /// A marker of a queue for `link`.
+    pub(super) fn new(config: &MarkerConfig, link: Rate, stream: impl FnOnce() -> Stream) -> Self {
         match *config {
             MarkerConfig::None => Self::None,
-            MarkerConfig::Threshold(threshold) => Self::Threshold(threshold),
+            MarkerConfig::Threshold(threshold) => Self::Threshold(Step::new(threshold, link)),
             MarkerConfig::Red(config) => Self::Red(Box::new(Red::new(config, stream()))),
+            MarkerConfig::Phantom(config) => Self::Phantom(Box::new(Phantom::new(config, link))),
         }
     }
 
@@ -170,9 +222,10 @@ impl Marker {
         port: Occupancy,
     ) -> Verdict {
         match self {
-            Self::Threshold(threshold) if threshold.at == MarkAt::Enqueue => threshold.judge(bytes, ect, queue, port),
+            Self::Threshold(step) if step.at == MarkAt::Enqueue => step.judge(bytes, ect, queue, port),
             Self::None | Self::Threshold(_) => Verdict::Pass,
             Self::Red(red) => red.judge(now, ect, queue),
+            Self::Phantom(phantom) => phantom.judge(now, bytes, ect),
         }
     }
 
@@ -180,8 +233,8 @@ impl Marker {
     #[inline]
     pub(super) fn marks_on_dequeue(&self, ect: bool, queue: Occupancy, port: Occupancy) -> bool {
         match self {
-            Self::Threshold(threshold) if threshold.at == MarkAt::Dequeue => {
-                ect && threshold.judge(0, true, queue, port) == Verdict::Mark
+            Self::Threshold(step) if step.at == MarkAt::Dequeue => {
+                ect && step.judge(0, true, queue, port) == Verdict::Mark
             }
             _ => false,
         }
@@ -190,23 +243,76 @@ impl Marker {
     /// Whether [`Self::marks_on_dequeue`] can ever be true.
     #[inline]
     pub(super) fn acts_on_dequeue(&self) -> bool {
-        matches!(self, Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }))
+        matches!(self, Self::Threshold(Step { at: MarkAt::Dequeue, .. }))
     }
 }
 
-impl Threshold {
+/// A threshold at one link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// Marks a packet that finds so many; `u32::MAX` for never.
+    packets: u32,
+    /// Marks a packet with which more bytes are queued; `u64::MAX` for never.
+    bytes: u64,
+    at: MarkAt,
+    scope: Scope,
+    pass_not_ect: bool,
+}
+
+impl Step {
+    fn new(Threshold { level, at, scope, pass_not_ect }: Threshold, link: Rate) -> Self {
+        let (packets, bytes) = match level {
+            Level::Packets(packets) => (packets, u64::MAX),
+            Level::Bytes(_) | Level::Time(_) => (u32::MAX, level.bytes(0, link)),
+        };
+        Self { packets, bytes, at, scope, pass_not_ect }
+    }
+
     #[inline]
     fn judge(&self, bytes: u32, ect: bool, queue: Occupancy, port: Occupancy) -> Verdict {
         let seen = if self.scope == Scope::Queue { queue } else { port };
-        let above = match self.level {
-            Level::Packets(level) => seen.packets >= level,
-            Level::Bytes(level) => seen.bytes + u64::from(bytes) > level,
-        };
-        match above {
-            true if ect => Verdict::Mark,
-            true if !self.pass_not_ect => Verdict::Drop,
-            _ => Verdict::Pass,
-        }
+        let above = seen.packets >= self.packets || seen.bytes + u64::from(bytes) > self.bytes;
+        verdict(above, ect, self.pass_not_ect)
+    }
+}
+
+fn verdict(above: bool, ect: bool, pass_not_ect: bool) -> Verdict {
+    match above {
+        true if ect => Verdict::Mark,
+        true if !pass_not_ect => Verdict::Drop,
+        _ => Verdict::Pass,
+    }
+}
+
+/// The counter of a phantom queue. A byte is [`BYTE`] units, and so many bits per second drain so many units in a picosecond.
+#[derive(Clone, Debug)]
+pub(super) struct Phantom {
+    bits_per_sec: u64,
+    level: u128,
+    queued: u128,
+    updated: Instant,
+    pass_not_ect: bool,
+}
+
+/// Units of a byte.
+const BYTE: u128 = 8_000_000_000_000;
+
+impl Phantom {
+    fn new(PhantomConfig { drain, level, pass_not_ect }: PhantomConfig, link: Rate) -> Self {
+        let bits_per_sec = (link.bits_per_sec() as f64 * drain) as u64;
+        let level = u128::from(level.bytes(0, link)) * BYTE;
+        Self { bits_per_sec, level, queued: 0, updated: Instant::ZERO, pass_not_ect }
+    }
+
+    /// A packet that is dropped here never leaves, and is not counted.
+    fn judge(&mut self, now: Instant, bytes: u32, ect: bool) -> Verdict {
+        let drained = u128::from(now.since(self.updated).as_ps()) * u128::from(self.bits_per_sec);
+        self.updated = now;
+        let rest = self.queued.saturating_sub(drained);
+        let queued = rest + u128::from(bytes) * BYTE;
+        let verdict = verdict(queued > self.level, ect, self.pass_not_ect);
+        self.queued = if verdict == Verdict::Drop { rest } else { queued };
+        verdict
     }
 }
 
@@ -272,10 +378,18 @@ impl Red {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn occupancy(packets: u32) -> Occupancy {
         Occupancy { packets, bytes: u64::from(packets) * 1500 }
+    }
+
+    const LINK: Rate = Rate::from_gbit_per_sec(10);
+
+    fn step(threshold: Threshold) -> Step {
+        Step::new(threshold, LINK)
     }
 
     fn red(config: RedConfig) -> Red {
@@ -314,7 +428,7 @@ mod tests {
         let threshold =
             Threshold { level: Level::Packets(65), at: MarkAt::Enqueue, scope: Scope::Queue, pass_not_ect: false };
         for packets in [0, 64, 65, 66, 64, 200] {
-            let expected = threshold.judge(1500, true, occupancy(packets), occupancy(0));
+            let expected = step(threshold).judge(1500, true, occupancy(packets), occupancy(0));
             assert_eq!(red.judge(Instant::ZERO, true, occupancy(packets)), expected, "{packets} queued");
         }
     }
@@ -339,14 +453,78 @@ mod tests {
     fn not_ect_is_dropped_where_ect_is_marked() {
         let base =
             Threshold { level: Level::Packets(3), at: MarkAt::Enqueue, scope: Scope::Queue, pass_not_ect: false };
-        assert_eq!(base.judge(1, false, occupancy(3), occupancy(3)), Verdict::Drop);
+        assert_eq!(step(base).judge(1, false, occupancy(3), occupancy(3)), Verdict::Drop);
         let pass = Threshold { pass_not_ect: true, ..base };
-        assert_eq!(pass.judge(1, false, occupancy(3), occupancy(3)), Verdict::Pass);
+        assert_eq!(step(pass).judge(1, false, occupancy(3), occupancy(3)), Verdict::Pass);
         let port = Threshold { scope: Scope::Port, ..base };
-        assert_eq!(port.judge(1, true, occupancy(0), occupancy(3)), Verdict::Mark);
+        assert_eq!(step(port).judge(1, true, occupancy(0), occupancy(3)), Verdict::Mark);
         let bytes = Threshold { level: Level::Bytes(3000), ..base };
-        assert_eq!(bytes.judge(1500, true, occupancy(1), occupancy(1)), Verdict::Pass);
-        assert_eq!(bytes.judge(1501, true, occupancy(1), occupancy(1)), Verdict::Mark);
+        assert_eq!(step(bytes).judge(1500, true, occupancy(1), occupancy(1)), Verdict::Pass);
+        assert_eq!(step(bytes).judge(1501, true, occupancy(1), occupancy(1)), Verdict::Mark);
+    }
+
+    /// At 0.8 of 10 Gbit/s, 1000 bytes drain in a microsecond. What comes at that rate never queues; what comes at the
+    /// link's own rate, 1250 bytes in a microsecond, gains 250 on it with each packet, and is marked beyond 2000 with the
+    /// fifth, whatever the real queue holds.
+    #[test]
+    fn a_phantom_queue_marks_what_outruns_its_drain() {
+        let config = PhantomConfig { drain: 0.8, level: Level::Bytes(2000), pass_not_ect: false };
+        assert_eq!(MarkerConfig::Phantom(config).check(), Ok(()));
+        let at = |us: u64| Instant::ZERO.after(Span::from_us(us));
+        let verdicts = |bytes: u32| -> Vec<bool> {
+            let mut phantom = Phantom::new(config, LINK);
+            (1..=8).map(|us| phantom.judge(at(us), bytes, true) == Verdict::Mark).collect()
+        };
+        assert_eq!(verdicts(1000), [false; 8]);
+        assert_eq!(verdicts(1250), [false, false, false, false, true, true, true, true]);
+        let in_time = PhantomConfig { level: Level::Time(Span::from_ns(1600)), ..config };
+        assert_eq!(Phantom::new(in_time, LINK).level, Phantom::new(config, LINK).level);
+    }
+
+    /// Not-ECT packets are dropped where others are marked, and do not count then; or pass, and do.
+    #[test]
+    fn a_phantom_queue_counts_what_leaves() {
+        for (pass_not_ect, expected) in [(false, Verdict::Pass), (true, Verdict::Mark)] {
+            let config = PhantomConfig { drain: 1.0, level: Level::Bytes(2000), pass_not_ect };
+            let mut phantom = Phantom::new(config, LINK);
+            phantom.judge(Instant::ZERO, 1500, true);
+            let not_ect = phantom.judge(Instant::ZERO, 501, false);
+            assert_eq!(not_ect, if pass_not_ect { Verdict::Pass } else { Verdict::Drop });
+            assert_eq!(phantom.judge(Instant::ZERO, 500, true), expected);
+        }
+    }
+
+    #[test]
+    fn ranges_of_phantom_queues() {
+        let config = PhantomConfig { drain: 1.0, level: Level::Bytes(0), pass_not_ect: true };
+        for (drain, level) in
+            [(0.0, config.level), (1.01, config.level), (f64::NAN, config.level), (1.0, Level::Packets(1))]
+        {
+            assert!(
+                MarkerConfig::Phantom(PhantomConfig { drain, level, ..config }).check().is_err(),
+                "{drain} {level:?}"
+            );
+        }
+        let marker = MarkerConfig::Phantom(config);
+        assert_eq!((marker.check(), marker.unmarked_below(), marker.unmarked_alone(LINK)), (Ok(()), 0, 0));
+    }
+
+    /// 2.4 us of 10 Gbit/s are 3000 bytes, of 100 Gbit/s 30 000.
+    #[test]
+    fn a_threshold_in_time_is_one_in_bytes_at_each_link() {
+        let level = Level::Time(Span::from_ns(2400));
+        let threshold = Threshold { level, at: MarkAt::Enqueue, scope: Scope::Queue, pass_not_ect: false };
+        for (gbit, most) in [(10, 1500), (100, 28_500)] {
+            let link = Rate::from_gbit_per_sec(gbit);
+            assert_eq!(level.bytes(1538, link), most + 1500);
+            let step = Step::new(threshold, link);
+            assert_eq!(step.judge(most as u32, true, occupancy(1), occupancy(1)), Verdict::Pass);
+            assert_eq!(step.judge(most as u32 + 1, true, occupancy(1), occupancy(1)), Verdict::Mark);
+            assert_eq!(MarkerConfig::Threshold(threshold).unmarked_alone(link), most + 1500);
+        }
+        let never = MarkerConfig::Threshold(Threshold { level: Level::Time(Span::ZERO), ..threshold });
+        assert_eq!(never.check(), Err("a marking threshold of no time marks all"));
+        assert_eq!(MarkerConfig::Threshold(threshold).check(), Ok(()));
     }
 
     /// What a queue may skip (`Queue::admit`): below so many packets, or with so many bytes alone, no marker of this kind
@@ -369,7 +547,7 @@ mod tests {
             (MarkerConfig::Red(RedConfig { weight: 0.5, ..instantaneous }), 0, 0),
             (MarkerConfig::Red(RED), 0, 0),
         ] {
-            assert_eq!((marker.unmarked_below(), marker.unmarked_alone()), (below, alone), "{marker:?}");
+            assert_eq!((marker.unmarked_below(), marker.unmarked_alone(LINK)), (below, alone), "{marker:?}");
         }
     }
 
@@ -421,7 +599,7 @@ mod tests {
             [(MarkAt::Enqueue, Verdict::Mark, false), (MarkAt::Dequeue, Verdict::Pass, true)]
         {
             let mut marker =
-                Marker::new(&MarkerConfig::Threshold(at(place)), || unreachable!("thresholds do not draw"));
+                Marker::new(&MarkerConfig::Threshold(at(place)), LINK, || unreachable!("thresholds do not draw"));
             assert_eq!(marker.on_enqueue(Instant::ZERO, 1, true, occupancy(3), occupancy(3)), arriving);
             assert_eq!(marker.on_enqueue(Instant::ZERO, 1, true, occupancy(2), occupancy(3)), Verdict::Pass);
             assert_eq!(marker.marks_on_dequeue(true, occupancy(3), occupancy(3)), leaving);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use pliant_proto::switch::marker::Level;
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, TaskId, ToController, Weighting, weights,
@@ -41,8 +42,8 @@ pub enum HighWeight {
         rtt: Span,
         /// Bytes of a full packet on the wire.
         packet_bytes: u16,
-        /// Packets at which queues mark (K).
-        threshold: f64,
+        /// Where queues mark (K); `None` where they do not.
+        threshold: Option<Level>,
     },
 }
 
@@ -51,7 +52,9 @@ impl HighWeight {
         match self {
             Self::Fixed(weight) => weight,
             Self::OfLink { rtt, packet_bytes, threshold } => {
-                let packets = rate.bits_per_sec() as f64 / (8.0 * f64::from(packet_bytes));
+                let full = f64::from(packet_bytes);
+                let packets = rate.bits_per_sec() as f64 / (8.0 * full);
+                let threshold = threshold.map_or(0.0, |level| level.bytes(packet_bytes.into(), rate) as f64 / full);
                 weights::high_weight(packets * rtt.as_secs_f64() + threshold)
             }
         }

@@ -10,7 +10,7 @@ use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::rng::Stream;
 use pliant_proto::settings::{Range, Settings};
 use pliant_proto::switch::QueuePlan;
-use pliant_proto::switch::marker::{Level, MarkerConfig};
+use pliant_proto::switch::marker::Level;
 use pliant_proto::time::Span;
 use pliant_proto::transport::push::{
     self, MAX_BLOCK_SYMBOLS, Partition, PushConfig, PushPort, PushReceiver, PushSource, SharedReceiver, Weighting,
@@ -204,17 +204,10 @@ impl Family for PushFamily {
     }
 }
 
-/// Packets at which the queue of data of `class` marks; zero if it does not.
-fn threshold(plan: &QueuePlan, class: u8, config: &PushConfig) -> f64 {
-    let full = f64::from(config.wire.wire_bytes(config.symbol));
-    match plan.queues[usize::from(plan.queue_of_class[usize::from(class)])].marker {
-        MarkerConfig::None => 0.0,
-        MarkerConfig::Threshold(threshold) => match threshold.level {
-            Level::Packets(packets) => packets.into(),
-            Level::Bytes(bytes) => bytes as f64 / full,
-        },
-        MarkerConfig::Red(red) => red.min_packets,
-    }
+/// Where the queue of data of `class` marks first.
+fn threshold(plan: &QueuePlan, class: u8, config: &PushConfig) -> Option<Level> {
+    let queue = usize::from(plan.queue_of_class[usize::from(class)]);
+    plan.queues[queue].marker.lowest(u32::from(config.wire.wire_bytes(config.symbol)))
 }
 
 #[derive(Clone, Debug)]
@@ -226,7 +219,7 @@ struct Push {
     /// Large weight of every link, if one was given.
     high_weight: Option<f64>,
     /// Packets at which the queue of its data marks; zero if it does not.
-    threshold: f64,
+    threshold: Option<Level>,
     /// Time that a message to or from the controller takes.
     control_delay: Span,
     /// Flows that bring one object.

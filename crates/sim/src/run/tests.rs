@@ -352,6 +352,34 @@ fn the_digest_depends_on_the_seed_alone() {
     assert_ne!(first.digest, run_small(&["seed=2"]).digest);
 }
 
+/// 20 us of 10 Gbit/s are 25 kB, as a threshold and as a limit; a port of another rate has another length.
+#[test]
+fn lengths_in_time_follow_the_rate() {
+    let bytes = run_small(&["queues.ecn=25kB", "queues.limit=250kB"]);
+    assert_eq!(run_small(&["queues.ecn=20us", "queues.limit=200us"]).digest, bytes.digest);
+    assert_ne!(run_small(&["queues.ecn=10us", "queues.limit=200us"]).digest, bytes.digest);
+    assert_ne!(run_small(&["queues.ecn=20us", "queues.limit=50us"]).digest, bytes.digest);
+    let error = try_small(&["queues.limit=1us"]).err().map(|error| error.to_string());
+    let expected = "1us of a link of 10Gbit/s are 1250 bytes: not even a full packet of 1538";
+    assert!(error.as_ref().is_some_and(|error| error.ends_with(expected)), "{error:?}");
+}
+
+/// A phantom queue is asked for by `drain`, and counts neither departures nor the port.
+#[test]
+fn phantom_queues_are_asked_for_by_their_drain() {
+    let ecn = |keys: &str| format!("queues.ecn={{ threshold = \"30kB\", {keys} }}");
+    let digest = |keys: &str| run_small(&[&ecn(keys)]).digest;
+    assert_ne!(digest("drain = 0.9"), digest("not_ect = \"drop\""));
+    for (keys, said) in [
+        ("drain = 0.9, at = \"dequeue\"", "leave out `at` and `scope`"),
+        ("drain = 0.9, scope = \"port\"", "leave out `at` and `scope`"),
+        ("drain = 1.1", "must lie in (0, 1]"),
+    ] {
+        let error = try_small(&[&ecn(keys)]).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains(said)), "{keys}: {error:?}");
+    }
+}
+
 /// Every transport and every named queue plan carries the same flows to their end.
 #[test]
 fn transports_and_plans_complete() {

@@ -1,6 +1,6 @@
 //! Fills in every default of a scenario, builds everything, and checks everything against everything else.
 
-use pliant_proto::packet::CLASSES;
+use pliant_proto::packet::{CLASSES, WireFormat};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
@@ -86,6 +86,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
             "hosts do not trim, for nothing could be returned to their flows: give them `host_queues` of their own";
         return Err(document.error(&format!("{host_key}.queue.{queue}"), why));
     }
+    check_limits(document, &spec, &topology, &[("queues", &switch_plan), (host_key, &host_plan)])?;
     let class_names = class_names(&queues);
     check_classes(document, &spec, &[("queues", &queues), (host_key, &host_queues)])?;
     (spec.queues, spec.host_queues) = (queues, Some(host_queues));
@@ -193,6 +194,28 @@ fn build_queues(document: &Document, key: &str, spec: &QueuesSpec) -> Result<(Qu
     let expanded = spec.expanded();
     let built = expanded.and_then(|expanded| expanded.build().map(|plan| (expanded, plan)));
     built.map_err(|(below, why)| document.error(format!("{key}.{below}").trim_end_matches('.'), why))
+}
+
+/// A queue whose limit is a time must hold a full packet, or none would pass.
+fn check_limits(
+    document: &Document,
+    spec: &ScenarioSpec,
+    topology: &Topology,
+    plans: &[(&str, &QueuePlan)],
+) -> Result<(), ScenarioError> {
+    let Some(rate) = topology.links().iter().map(|link| link.rate).min() else { return Ok(()) };
+    let full = WireFormat::from(spec.packets.framing).wire_bytes(spec.packets.mss.0 as u16);
+    for (key, plan) in plans {
+        for (index, queue) in plan.queues.iter().enumerate() {
+            let Some(limit) = queue.limit_time.filter(|limit| rate.bytes_in(*limit) < u64::from(full)) else {
+                continue;
+            };
+            let bytes = rate.bytes_in(limit);
+            let why = format!("{limit} of a link of {rate} are {bytes} bytes: not even a full packet of {full}");
+            return Err(document.error(&format!("{key}.queue.{index}.limit"), why));
+        }
+    }
+    Ok(())
 }
 
 /// What traces may call the classes: each by the queue that takes it, up to the class with which all queues are named.

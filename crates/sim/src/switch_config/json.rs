@@ -50,6 +50,12 @@ fn describe(port: &Port<'_>, index: usize, queue: &QueueConfig) -> Value {
             "gentle": red.gentle,
             "drops_above": red.hard_drop,
         }),
+        MarkerConfig::Phantom(phantom) => json!({
+            "kind": "phantom",
+            "drain": phantom.drain,
+            "bytes": port.level_bytes(phantom.level),
+            "drops_not_ect": !phantom.pass_not_ect,
+        }),
     };
     json!({
         "name": queue.name,
@@ -57,7 +63,7 @@ fn describe(port: &Port<'_>, index: usize, queue: &QueueConfig) -> Value {
         "strict": index < port.strict(),
         "weight": queue.weight,
         "limit_packets": (queue.limit_packets != u32::MAX).then_some(queue.limit_packets),
-        "limit_bytes": bytes(queue.limit_bytes),
+        "limit_bytes": bytes(queue.bytes_at(port.rate)),
         "red_limit_bytes": bytes(queue.red_limit_bytes),
         "marking": marking,
         "buffer_alpha": queue.buffer_alpha,

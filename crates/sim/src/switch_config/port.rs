@@ -1,6 +1,6 @@
 //! What is exported, and what follows from it for every form.
 
-use pliant_proto::switch::marker::Level;
+use pliant_proto::switch::marker::{Level, MarkerConfig};
 use pliant_proto::switch::plan::{Discipline, QueueConfig, QueuePlan, SchedulerConfig};
 use pliant_proto::units::Rate;
 
@@ -35,15 +35,12 @@ impl Port<'_> {
             u32::MAX => u64::MAX,
             packets => u64::from(packets) * u64::from(self.packet_bytes),
         };
-        packets.min(queue.limit_bytes)
+        packets.min(queue.bytes_at(self.rate))
     }
 
     /// A threshold in bytes.
     pub(super) fn level_bytes(&self, level: Level) -> u64 {
-        match level {
-            Level::Packets(packets) => u64::from(packets) * u64::from(self.packet_bytes),
-            Level::Bytes(bytes) => bytes,
-        }
+        level.bytes(self.packet_bytes, self.rate)
     }
 
     /// Whole weights of the queues behind the strict ones in the least numbers, at most `most`; and how far the ratio of
@@ -80,6 +77,9 @@ impl Port<'_> {
             };
             if let Some(what) = what {
                 all.push(format!("queue \"{name}\": {what}: written as a queue that drops its tail"));
+            }
+            if let MarkerConfig::Phantom(_) = queue.marker {
+                all.push(format!("queue \"{name}\": a phantom queue: written without marking"));
             }
             if queue.lane.is_some() {
                 all.push(format!(

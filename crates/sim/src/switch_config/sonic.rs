@@ -128,7 +128,7 @@ fn scheduling(port: &Port<'_>, queue: &QueueConfig, weight: Option<u32>) -> Valu
 fn wred_profile(port: &Port<'_>, queue: &QueueConfig, not_expressed: &mut Vec<String>) -> Option<Value> {
     let name = &queue.name;
     let (min, max, percent) = match queue.marker {
-        MarkerConfig::None => return None,
+        MarkerConfig::None | MarkerConfig::Phantom(_) => return None,
         MarkerConfig::Threshold(threshold) => {
             let bytes = port.level_bytes(threshold.level);
             if threshold.pass_not_ect {

@@ -10,7 +10,7 @@ use proptest::sample::select;
 use pliant_proto::congestion::reno::{Reno, RenoConfig};
 use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, EcnMode};
 use pliant_proto::packet::{TrafficClass, WireFormat};
-use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, RedConfig, Scope, Threshold};
+use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, PhantomConfig, RedConfig, Scope, Threshold};
 use pliant_proto::switch::plan::{SchedulerConfig, ShaperConfig, ShaperRate};
 use pliant_proto::switch::{Link, QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
@@ -146,7 +146,10 @@ fn markers() -> impl Strategy<Value = MarkerConfig> {
             })
         },
     );
-    prop_oneof![1 => Just(MarkerConfig::None), 2 => threshold, 1 => red]
+    let phantom = (0.5f64..1.0, 3000u64..40_000, any::<bool>()).prop_map(|(drain, bytes, pass_not_ect)| {
+        MarkerConfig::Phantom(PhantomConfig { drain, level: Level::Bytes(bytes), pass_not_ect })
+    });
+    prop_oneof![1 => Just(MarkerConfig::None), 2 => threshold, 1 => red, 1 => phantom]
 }
 
 fn queues(name: &'static str) -> impl Strategy<Value = QueueConfig> {

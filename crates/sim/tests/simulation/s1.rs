@@ -6,7 +6,7 @@ use pliant_proto::congestion::{Algorithm, EcnMode};
 use pliant_proto::packet::WireFormat;
 use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::switch::QueuePlan;
-use pliant_proto::switch::marker::{MarkAt, MarkerConfig};
+use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, PhantomConfig};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::tcp::TcpConfig;
 use pliant_sim::engine::Outcome;
@@ -55,6 +55,23 @@ fn eight_dctcp_flows() {
         assert!(fairness >= least_fairness, "{fairness}");
         assert!((58.0..=63.0).contains(&queue), "{queue}");
         assert!((71..=75).contains(&outcome.recorder.percentile(1.0)));
+        assert_eq!(dropped(&outcome.ports), 0);
+    }
+}
+
+/// A phantom queue marks for the rate alone: DCTCP sends no more than its share of the link, and the real queue stays
+/// nearly empty (HULL, NSDI 2012, sections 3.1 and 4.1). With the share at 1 the link is full again.
+#[test]
+fn a_phantom_queue_trades_bandwidth_for_the_queue() {
+    for (drain, utilisations) in [(0.8, 0.72..=0.801), (0.95, 0.855..=0.951), (1.0, 0.95..=1.001)] {
+        let marker = PhantomConfig { drain, level: Level::Bytes(65 * 1538), pass_not_ect: true };
+        let plan = fifo(1000, MarkerConfig::Phantom(marker));
+        let outcome = run(8, 10, Algorithm::Dctcp, EcnMode::Accurate, plan);
+        let (utilisation, fairness) = shares(&outcome);
+        let queue = outcome.recorder.mean_length();
+        println!("drain {drain}: utilisation {utilisation:.5}, Jain {fairness:.5}, queue {queue:.2}");
+        assert!(utilisations.contains(&utilisation), "{drain}: {utilisation}");
+        assert!(fairness >= 0.98 && (drain == 1.0 || queue < 10.0), "{drain}: {fairness}, {queue}");
         assert_eq!(dropped(&outcome.ports), 0);
     }
 }

@@ -45,6 +45,8 @@ pub struct QueueConfig {
     pub limit_packets: u32,
     /// Bytes it holds.
     pub limit_bytes: u64,
+    /// It holds no more bytes than its link sends in this time.
+    pub limit_time: Option<Span>,
     /// Bytes of red packets it holds (selective dropping); green packets see only the other limits.
     pub red_limit_bytes: u64,
     /// How it marks.
@@ -188,6 +190,7 @@ impl QueueConfig {
             name: name.into(),
             limit_packets,
             limit_bytes: u64::MAX,
+            limit_time: None,
             red_limit_bytes: u64::MAX,
             marker: MarkerConfig::None,
             weight: 1,
@@ -197,6 +200,11 @@ impl QueueConfig {
             discipline: Discipline::Fifo,
             lane: None,
         }
+    }
+
+    /// Bytes that it holds at a `link`, by its limits in bytes and in time.
+    pub fn bytes_at(&self, link: Rate) -> u64 {
+        self.limit_bytes.min(self.limit_time.map_or(u64::MAX, |span| link.bytes_in(span)))
     }
 }
 
@@ -252,7 +260,7 @@ impl QueuePlan {
             if self.queues[..index].iter().any(|other| other.name == queue.name) {
                 return queue_error(index, "two queues have this name");
             }
-            if queue.limit_packets == 0 || queue.limit_bytes == 0 {
+            if queue.limit_packets == 0 || queue.limit_bytes == 0 || queue.limit_time == Some(Span::ZERO) {
                 return queue_error(index, "its limit must be above 0");
             }
             if queue.weight == 0 {

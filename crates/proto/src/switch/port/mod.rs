@@ -130,7 +130,7 @@ impl EgressPort {
     pub fn new(plan: &QueuePlan, link: Rate, seed: u64, name: &str) -> Self {
         let stream = |config: &QueueConfig| Stream::named(seed, &format!("{name}/{}", config.name));
         let queues = plan.queues.iter().map(|config| PacketQueue {
-            queue: Queue::new(config, || stream(config)),
+            queue: Queue::new(config, link, || stream(config)),
             packets: VecDeque::new(),
             shaper: config.shaper.map(|shaper| TokenBucket::new(shaper, link)),
             order: Order::new(config, link, || stream(config)),

@@ -13,6 +13,7 @@ use super::shared_buffer::{Alpha, SharedBuffer};
 use crate::packet::{Ecn, Packet};
 use crate::rng::Stream;
 use crate::time::Instant;
+use crate::units::Rate;
 
 /// What became of an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,11 +92,12 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue; `stream` is asked for only by a marker that draws.
-    pub fn new(config: &QueueConfig, stream: impl FnOnce() -> Stream) -> Self {
-        let by_packets_only = config.limit_bytes == u64::MAX && config.red_limit_bytes == u64::MAX;
+    /// An empty queue for a link of rate `link`; `stream` is asked for only by a marker that draws.
+    pub fn new(config: &QueueConfig, link: Rate, stream: impl FnOnce() -> Stream) -> Self {
+        let limit_bytes = config.bytes_at(link);
+        let by_packets_only = limit_bytes == u64::MAX && config.red_limit_bytes == u64::MAX;
         let look_packets = config.marker.unmarked_below().min(config.limit_packets);
-        let alone_bytes = config.limit_bytes.min(config.red_limit_bytes).min(config.marker.unmarked_alone());
+        let alone_bytes = limit_bytes.min(config.red_limit_bytes).min(config.marker.unmarked_alone(link));
         // Another crate's discipline sees every packet.
         let judges_all = config.limit_packets == 0 || matches!(config.discipline, Discipline::Foreign(_));
         Self {
@@ -106,8 +108,8 @@ impl Queue {
             max_packets: 0,
             alone_bytes: if judges_all { 0 } else { alone_bytes.try_into().unwrap_or(u32::MAX) },
             limit_packets: config.limit_packets,
-            limit_bytes: config.limit_bytes,
-            marker: Marker::new(&config.marker, stream),
+            limit_bytes,
+            marker: Marker::new(&config.marker, link, stream),
             red_bytes: 0,
             red_limit_bytes: config.red_limit_bytes,
             reserved_bytes: config.reserved_bytes,

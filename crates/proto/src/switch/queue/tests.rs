@@ -3,7 +3,8 @@
 use super::*;
 use crate::packet::{Body, DataFlags, TrafficClass};
 use crate::switch::marker::{Level, MarkAt, MarkerConfig, Scope, Threshold};
-use crate::units::Bytes;
+use crate::time::Span;
+use crate::units::{Bytes, Rate};
 
 fn packet(bytes: u16) -> Packet {
     let body = Body::Data { seq: 0, sent_at: Instant::ZERO, len: bytes, flags: DataFlags::NONE };
@@ -17,7 +18,7 @@ fn red(bytes: u16) -> Packet {
 }
 
 fn queue(config: &QueueConfig) -> Queue {
-    Queue::new(config, || unreachable!("no marker here draws"))
+    Queue::new(config, Rate::from_gbit_per_sec(10), || unreachable!("no marker here draws"))
 }
 
 fn admit(queue: &mut Queue, packet: Packet) -> Admission {
@@ -45,6 +46,19 @@ fn limits_hold_to_the_byte() {
     assert_eq!(counters.admitted, Tally { packets: 4, bytes: 3200 });
     assert_eq!(counters.dropped[DropReason::Tail as usize], Tally { packets: 3, bytes: 1602 });
     assert_eq!((counters.max_packets, held.occupancy()), (3, Occupancy { packets: 3, bytes: 1700 }));
+}
+
+/// A limit in time is one in bytes at its link, here 10 Gbit/s: 2.4 us are 3000 bytes. The least limit holds.
+#[test]
+fn a_limit_in_time_is_one_in_bytes() {
+    let config = QueueConfig { limit_time: Some(Span::from_ns(2400)), ..QueueConfig::tail_drop("a", 3) };
+    assert_eq!(config.bytes_at(Rate::from_gbit_per_sec(1)), 300);
+    for (limit_bytes, room) in [(u64::MAX, 3000), (2000, 2000), (4000, 3000)] {
+        let mut held = queue(&QueueConfig { limit_bytes, ..config.clone() });
+        assert_eq!(admit(&mut held, packet(1000)), Admission::Queued);
+        assert_eq!(admit(&mut held, packet(room - 999)), Admission::Dropped(DropReason::Tail));
+        assert_eq!(admit(&mut held, packet(room - 1000)), Admission::Queued);
+    }
 }
 
 /// Selective dropping: red packets up to their own limit, whatever green ones hold.

@@ -1,6 +1,5 @@
 //! What groups and queues together make of each other: classes that part nothing, thresholds for slower links.
 
-use pliant_proto::switch::marker::Level;
 use pliant_proto::units::Rate;
 
 use super::super::file::document::Document;
@@ -74,7 +73,7 @@ pub(super) fn low_threshold(document: &Document, resolved: &Resolved, trips: &Fi
     if ["ecn", "queue"].iter().any(|key| queues.and_then(|queues| queues.get(key)).is_some()) {
         return None;
     }
-    let full = u64::from(resolved.wire().wire_bytes(resolved.mss()));
+    let full: u32 = resolved.wire().wire_bytes(resolved.mss()).into();
     let mut worst: Option<(u64, String)> = None;
     for (&number, &(path, round_trip)) in trips {
         let group = resolved.spec.traffic.values().nth(number)?;
@@ -83,14 +82,11 @@ pub(super) fn low_threshold(document: &Document, resolved: &Resolved, trips: &Fi
         if !group.keys.transport.traits().needs_order {
             continue;
         }
-        let threshold = match marking.threshold.0 {
-            Level::Packets(packets) => u64::from(packets) * full,
-            Level::Bytes(bytes) => bytes,
-        };
         let rate: Rate = resolved.path(path.0, path.1).map(|link: &Link| link.rate).min()?;
+        let threshold = marking.threshold.0.bytes(full, rate);
         let bytes = rate.bits_per_sec() as f64 / 8.0 * round_trip.as_secs_f64() / 7.0;
         if bytes > threshold as f64 && worst.as_ref().is_none_or(|(most, _)| bytes as u64 > *most) {
-            let packets = (bytes / full as f64).ceil();
+            let packets = (bytes / f64::from(full)).ceil();
             let why = format!(
                 "the plan marks from {} on, and a seventh of rate × round trip ({rate}, {}) is {packets} packets: links \
                  would run dry; `ecn = \"{packets} packets\"` fits, with a `limit` above it",

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pliant_proto::switch::marker::{MarkAt, MarkerConfig, RedConfig, Scope, Threshold};
+use pliant_proto::switch::marker::{MarkAt, MarkerConfig, PhantomConfig, RedConfig, Scope, Threshold};
 use pliant_proto::time::Span;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
@@ -15,8 +15,8 @@ use crate::units_serde;
 /// Time of a full Ethernet frame at 10 Gbit/s.
 pub(super) const DEFAULT_MEAN_PACKET_TIME: Span = Span::from_ps(1_230_400);
 
-/// Marking above a threshold: `"65 packets"`, a table with more keys, or `false`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Marking above a threshold: `"65 packets"`, `"80us"`, a table with more keys, or `false`.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum EcnSpec {
     /// Does not mark.
     #[default]
@@ -26,11 +26,11 @@ pub enum EcnSpec {
 }
 
 /// A marking threshold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdSpec {
-    /// A packet that finds so many packets, or with which more than so many bytes are queued, is marked. The DCTCP
-    /// paper uses 65 packets at 10 Gbit/s, 20 at 1 Gbit/s.
+    /// A packet that finds so many packets, or with which more than so many bytes are queued, is marked; a time stands
+    /// for the bytes that the link sends in it. The DCTCP paper uses 65 packets at 10 Gbit/s, 20 at 1 Gbit/s.
     pub threshold: Length,
     /// When the queue is looked at: `"enqueue"` or `"dequeue"`. Default: `"enqueue"`.
     #[serde(default)]
@@ -41,6 +41,10 @@ pub struct ThresholdSpec {
     /// What becomes of packets that cannot be marked: `"drop"` (RFC 3168) or `"pass"`. Default: `"drop"`.
     #[serde(default)]
     pub not_ect: NotEct,
+    /// The threshold is that of a phantom queue, which drains at this share of the link's rate, in (0, 1] (HULL, NSDI 2012,
+    /// section 4.1). Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<f64>,
 }
 
 /// When a threshold is compared.
@@ -127,7 +131,7 @@ fn default_mean_packet_time() -> Span {
 impl EcnSpec {
     /// Marks at `threshold`, with every other key at its default.
     pub(super) const fn threshold(threshold: Length) -> Self {
-        Self::On(ThresholdSpec { threshold, at: At::Enqueue, scope: Of::Queue, not_ect: NotEct::Drop })
+        Self::On(ThresholdSpec { threshold, at: At::Enqueue, scope: Of::Queue, not_ect: NotEct::Drop, drain: None })
     }
 
     /// The same, but packets that cannot be marked pass.
@@ -146,6 +150,10 @@ impl EcnSpec {
 
     pub(super) fn marker(self) -> MarkerConfig {
         let Self::On(spec) = self else { return MarkerConfig::None };
+        let pass_not_ect = spec.not_ect == NotEct::Pass;
+        if let Some(drain) = spec.drain {
+            return MarkerConfig::Phantom(PhantomConfig { drain, level: spec.threshold.0, pass_not_ect });
+        }
         MarkerConfig::Threshold(Threshold {
             level: spec.threshold.0,
             at: match spec.at {
@@ -156,7 +164,7 @@ impl EcnSpec {
                 Of::Queue => Scope::Queue,
                 Of::Port => Scope::Port,
             },
-            pass_not_ect: spec.not_ect == NotEct::Pass,
+            pass_not_ect,
         })
     }
 }
@@ -211,7 +219,7 @@ impl<'de> Visitor<'de> for EcnVisitor {
     type Value = EcnSpec;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a threshold such as \"65 packets\", a table with the key threshold, or false")
+        f.write_str("a threshold such as \"65 packets\" or \"80us\", a table with the key threshold, or false")
     }
 
     fn visit_bool<E: Error>(self, on: bool) -> Result<EcnSpec, E> {
@@ -223,6 +231,10 @@ impl<'de> Visitor<'de> for EcnVisitor {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<EcnSpec, M::Error> {
-        ThresholdSpec::deserialize(MapAccessDeserializer::new(map)).map(EcnSpec::On)
+        let spec = ThresholdSpec::deserialize(MapAccessDeserializer::new(map))?;
+        if spec.drain.is_some() && (spec.at, spec.scope) != (At::Enqueue, Of::Queue) {
+            return Err(M::Error::custom("`drain` counts what comes to its own queue: leave out `at` and `scope`"));
+        }
+        Ok(EcnSpec::On(spec))
     }
 }

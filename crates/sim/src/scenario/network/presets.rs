@@ -87,6 +87,7 @@ pub(super) fn queues_with(name: &str, reserve: Option<f64>) -> Result<QueuesSpec
                 at: At::Enqueue,
                 scope: Of::Queue,
                 not_ect: NotEct::Pass,
+                drain: None,
             };
             let deep = |queue| QueueSpec { limit: Limit::in_packets(1000), ecn: EcnSpec::On(ecn), ..queue };
             plan(Scheduler::Strict, numbered(&[1; 8]).into_iter().map(deep).collect())
@@ -246,6 +247,7 @@ fn marked(name: &str, bytes: u64) -> QueueSpec {
         at: At::Enqueue,
         scope: Of::Queue,
         not_ect: NotEct::Pass,
+        drain: None,
     };
     QueueSpec { limit: Limit::in_bytes(SHARED_BUFFER), ecn: EcnSpec::On(ecn), ..queue(name, 1) }
 }

@@ -24,7 +24,7 @@ pub struct QueuesSpec {
     /// A named plan: see [`PRESETS`](crate::scenario::PRESETS). Default: `"shared"` unless `queue` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// What each queue of a named plan holds: `"466 packets"`, `"1MB"`, or both. Default: the plan's.
+    /// What each queue of a named plan holds: `"466 packets"`, `"1MB"`, `"40ms"`, or several. Default: the plan's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// How each queue of a named plan marks; `false` for not at all. Default: the plan's.
@@ -112,7 +112,7 @@ pub struct QueueSpec {
     /// Its share against others under DWRR, WRR and WFQ, above 0. Default: 1.
     #[serde(default = "one")]
     pub weight: u32,
-    /// What it holds: `"466 packets"`, `"1MB"`, or both: `"466 packets, 1MB"`.
+    /// What it holds: `"466 packets"`, `"1MB"`, `"40ms"` of what its link sends, or several: `"466 packets, 1MB"`.
     pub limit: Limit,
     /// Marks above a threshold: `"65 packets"` or a table. Default: not.
     #[serde(default, skip_serializing_if = "EcnSpec::is_off")]
@@ -243,6 +243,7 @@ impl QueueSpec {
             name: self.name.clone(),
             limit_packets: self.limit.packets(),
             limit_bytes: self.limit.bytes(),
+            limit_time: self.limit.time(),
             red_limit_bytes: self.colour_limit.map_or(u64::MAX, |limit| limit.0),
             marker,
             weight: self.weight,
