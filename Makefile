@@ -115,8 +115,8 @@ fuzz:
 		cargo +nightly fuzz run $$target artifacts/found/$$target corpus/$$target $$more -- \
 			-max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
-## The real runtime for SOAK_SECONDS through a software switch with faults, every transport in turn; needs root. Fails if a
-## transfer does, or if a process that stays needs more and more memory.
+## The real runtime for SOAK_SECONDS through a software switch with faults, every transport in turn, beside hostile peers with
+## and without the key; needs root. Fails if a transfer does, or if a process that stays needs more and more memory.
 soak: $(PLIANT)
 	python3 bench/soak.py $(PLIANT) --seconds $(SOAK_SECONDS)
 

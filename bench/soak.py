@@ -2,10 +2,11 @@
 """The real runtime for a long time over a bad network: two hosts and `pliant switch` between them, each in a network
 namespace of its own (needs root), the switch losing, doubling, corrupting and reordering frames. One connection lasts
 from the beginning to the end; beside it files are sent one after the other, by each transport in turn, to one receiver
-that stays.
+that stays. Beside all that there are hostile peers: one without the key (attacker.py), and one with it, whose connections say
+nothing, whose transfers are left in the middle, and who sends what may not be taken.
 
-Fails if a transfer fails or arrives changed, if the faults did not happen, or if the memory of a process that stays has
-grown: the mean of its resident bytes over the last tenth of the time against that over a tenth after the warm-up.
+Fails if a transfer fails or arrives changed, if a hostile one succeeds or leaves more on the disk than it may, if the faults
+or the attacks did not happen, or if the memory of a process that stays has grown: the mean of its resident bytes over the last tenth of the time against that over a tenth after the warm-up.
 """
 
 import argparse
@@ -26,7 +27,9 @@ GROWTH_SHARE, GROWTH_BYTES = 0.02, 512 * 1024
 WARM_UP_SHARE = 0.1
 FAULTS = {"loss": 0.05, "duplicate": 0.02, "corrupt": 0.01, "reorder": 0.1}
 LONG_PORT, SERIES_PORT = 7411, 7412
-RECEIVER = "10.9.0.2"
+RECEIVER, SENDER, ATTACKER = "10.9.0.2", "10.9.0.1", "10.9.0.3"
+# Of the peer with the key: connections that say nothing, what it leaves at most (docs/network.md), and what is refused.
+IDLE, MAX_PARTS, MAX_FILES = 16, 64, 50
 
 
 class Network:
@@ -44,6 +47,7 @@ class Network:
             run(switch, *f"ip link set dev p{number} up".split())
             run(host, *f"ip address add 10.9.0.{number}/24 dev eth0".split())
             run(host, *"ip link set dev eth0 gso_max_segs 1 up".split())
+        run(first, *f"ip address add {ATTACKER}/24 dev eth0".split())
         self.first, self.second, self.switch = first, second, switch
 
     @staticmethod
@@ -99,6 +103,64 @@ def transfer(pliant, network, folder, transport, size, rate):
     return None if same else "arrived changed, or not at all"
 
 
+class HostilePeer(threading.Thread):
+    """Somebody with the key."""
+
+    def __init__(self, pliant, network, folder, rate):
+        super().__init__()
+        self.pliant, self.network, self.folder, self.over = pliant, network, folder, threading.Event()
+        self.options = ["--key", folder / "key", "--bind", f"{ATTACKER}:0", "--rate-cap", rate, "--quiet"]
+        self.counts, self.failures = dict.fromkeys(("idle", "left", "refused"), 0), []
+        (folder / "hostile").mkdir()
+        (folder / "incoming" / "occupied").write_bytes(b"of somebody else")
+        (folder / "hostile" / "occupied").write_bytes(b"hostile")
+        (folder / "hostile" / "many").mkdir()
+        for number in range(2 * MAX_FILES):
+            (folder / "hostile" / "many" / str(number)).write_bytes(b"x")
+
+    def send(self, source, **more):
+        command = [self.pliant, "send", source, f"{RECEIVER}:{SERIES_PORT}", *self.options]
+        return subprocess.Popen(self.network.inside(self.network.first, *command), stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True, **more)
+
+    def run(self):
+        idle = [self.send("-", stdin=subprocess.PIPE) for _ in range(IDLE)]
+        while not self.over.wait(1):
+            number = sum(self.counts.values())
+            if number % 3 < 2:
+                source = self.folder / "hostile" / f"left-{number}"
+                with source.open("wb") as file:
+                    file.truncate(64 << 20)
+                left = self.send(source)
+                # Long enough for more than one block, of which each is kept.
+                self.over.wait(3)
+                left.kill()
+                left.communicate()
+                source.unlink()
+                self.counts["left"] += 1
+            else:
+                name = random.choice(("occupied", "many"))
+                refused = self.send(self.folder / "hostile" / name)
+                _, said = refused.communicate()
+                if refused.returncode == 0:
+                    self.failures.append(f"the hostile peer's {name} was taken")
+                elif refused.returncode not in (3, 4):
+                    self.failures.append(f"the hostile peer's {name}: exit code {refused.returncode}: {said.strip()}")
+                self.counts["refused"] += 1
+        self.counts["idle"] = sum(process.poll() is None for process in idle)
+        if self.counts["idle"] == 0:
+            self.failures.append("no connection that says nothing was there at the end")
+        for process in idle:
+            process.kill()
+            process.communicate()
+        # One may be under way, and one be cleared away when the next begins.
+        parts = len(list((self.folder / "incoming").glob(".pliant-*.part")))
+        if parts > MAX_PARTS + 2:
+            self.failures.append(f"{parts} parts of transfers that were left are there")
+        if (self.folder / "incoming" / "occupied").read_bytes() != b"of somebody else":
+            self.failures.append("the hostile peer has replaced a file")
+
+
 def memory_grown(samples):
     """(bytes after the warm-up, bytes at the end, whether that is too much)."""
     tenth = max(1, len(samples) // 10)
@@ -123,14 +185,15 @@ def main():
         sys.exit("soak.py: --seconds must be at least ten times --every")
 
     pliant, rate = Path(given.pliant).resolve(), f"{given.rate / 2}Mbit/s"
-    network, failures, stay = Network(), [], {}
+    network, failures, stay, stranger, hostile, attacks = Network(), [], {}, None, None, {}
     with tempfile.TemporaryDirectory(prefix="pliant-soak.") as path:
         folder = Path(path)
         for name in ("outgoing", "incoming"):
             (folder / name).mkdir()
         plan = [f'rate = "{given.rate}Mbit/s"', f"seed = {given.seed}", 'queues = { plan = "shared" }']
         plan += ["faults = { " + ", ".join(f"{key} = {value}" for key, value in FAULTS.items()) + " }"]
-        plan += [f'[[port]]\ninterface = "p{n}"\naddresses = ["10.9.0.{n}"]\ndelay = "1ms"' for n in (1, 2)]
+        for number, addresses in ((1, f'"{SENDER}", "{ATTACKER}"'), (2, f'"{RECEIVER}"')):
+            plan += [f'[[port]]\ninterface = "p{number}"\naddresses = [{addresses}]\ndelay = "1ms"']
         (folder / "plan.toml").write_text("\n".join(plan) + "\n")
         subprocess.run([pliant, "keygen", folder / "key"], check=True, capture_output=True)
 
@@ -141,7 +204,7 @@ def main():
             return stay[name]
 
         key = ("--key", folder / "key", "--quiet", "--line-rate", rate)
-        series_words = ("--listen", f"{RECEIVER}:{SERIES_PORT}", "--count", 0, *key)
+        series_words = ("--listen", f"{RECEIVER}:{SERIES_PORT}", "--count", 0, "--max-files", MAX_FILES, *key)
         long_words = ("--listen", f"{RECEIVER}:{LONG_PORT}", "--discard", "--json", *key)
         try:
             start("switch", network.switch, "switch", folder / "plan.toml")
@@ -153,6 +216,11 @@ def main():
             feeding.start()
 
             samples = {name: [] for name in stay}
+            words = [sys.executable, Path(__file__).with_name("attacker.py"), ATTACKER, SENDER, RECEIVER]
+            stranger = subprocess.Popen(network.inside(network.first, *words, SERIES_PORT, LONG_PORT),
+                                        stdout=subprocess.PIPE, text=True)
+            hostile = HostilePeer(pliant, network, folder, f"{given.rate / 5}Mbit/s")
+            hostile.start()
             begun, ended = time.monotonic(), threading.Event()
 
             def sample():
@@ -177,6 +245,14 @@ def main():
                 moved += size
             ended.set()
             sampling.join()
+            hostile.over.set()
+            hostile.join()
+            stranger.send_signal(signal.SIGTERM)
+            said, _ = stranger.communicate(timeout=60)
+            attacks = {**json.loads(said or "{}"), **hostile.counts}
+            failures += hostile.failures
+            if not attacks or not all(attacks.values()):
+                failures.append(f"attacks that did not happen: {attacks}")
             feeding.join()
             for name in ("long sender", "long receiver"):
                 code = stay[name].wait(timeout=120)
@@ -196,6 +272,11 @@ def main():
             if missing:
                 failures.append(f"faults that did not happen: {', '.join(sorted(missing))}")
         finally:
+            if hostile is not None:
+                hostile.over.set()
+                hostile.join()
+            if stranger is not None:
+                stranger.kill()
             for process in stay.values():
                 process.kill()
                 process.wait()
@@ -211,7 +292,8 @@ def main():
               f"{max(values) / 2**20:7.2f} at most")
     print(f"{sum(transfers.values())} files, {moved / 1e6:.1f} MB; the long connection: {json.dumps(long_result)}")
     print(f"faults: {faults}")
-    result = {"seconds": given.seconds, "files": transfers, "bytes": moved, "memory": memory, "faults": faults}
+    print(f"attacks: {attacks}")
+    result = {"seconds": given.seconds, "files": transfers, "bytes": moved, "memory": memory, "faults": faults, "attacks": attacks}
     if given.out:
         given.out.write_text(json.dumps({**result, "failures": failures, "samples": samples}, indent=1) + "\n")
     for failure in failures:

@@ -131,7 +131,8 @@ pub(crate) struct RecvArgs {
     /// Least fraction of a file, in [0, 1], if its sender may leave out the rest
     #[arg(long, value_name = "FRACTION", default_value_t = 1.0, value_parser = flags::fraction())]
     min_delivery: f64,
-    /// Replaces files that have the name a sender gives [default: such a transfer fails]
+    /// Replaces files that have the name a sender gives, and directories that the same peer has sent, of which it sends what
+    /// has changed [default: such a transfer fails]
     #[arg(long)]
     overwrite: bool,
     /// Most bytes of one content, unpacked or not

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pliant_net::connection::{Keys, Refused};
 use pliant_net::flow::{Protocol, SocketTransport};
-use pliant_net::transfer::{Received, Sent, Settings};
+use pliant_net::transfer::{Received, Sent, Settings, Unchanged};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::transport::Statistics;
 use pliant_sim::one_line::OneLine;
@@ -29,6 +29,9 @@ pub(super) struct Outcome {
     bytes: u64,
     /// Of these, bytes that the receiver had from a transfer that was cut off.
     kept_bytes: u64,
+    /// Files of a directory that were not sent as the receiver had them, and their bytes; these are not among `bytes`.
+    unchanged_files: u64,
+    unchanged_bytes: u64,
     elapsed_s: f64,
     gbit_per_s: f64,
     /// CPU seconds of this process, user and system, per 10^9 bytes.
@@ -80,6 +83,7 @@ pub(super) fn without_credits(wanted: SocketTransport, protocol: Protocol) -> Op
 struct Common<'o> {
     bytes: u64,
     kept_bytes: u64,
+    unchanged: Unchanged,
     elapsed: Duration,
     protocol: Protocol,
     statistics: &'o Statistics,
@@ -89,9 +93,9 @@ struct Common<'o> {
 
 impl Outcome {
     pub(super) fn sent(file: &str, to: SocketAddr, settings: &Settings, sent: &Sent) -> Self {
-        let Sent { bytes, kept_bytes, elapsed, protocol, ref statistics, refused, clock_offset, .. } = *sent;
+        let Sent { bytes, kept_bytes, unchanged, elapsed, protocol, ref statistics, refused, clock_offset, .. } = *sent;
         let hash = sent.hash.map(|hash| hash.to_string());
-        let common = Common { bytes, kept_bytes, elapsed, protocol, statistics, refused, hash };
+        let common = Common { bytes, kept_bytes, unchanged, elapsed, protocol, statistics, refused, hash };
         let us = |ns: f64| Some(ns * 1e-3);
         Self {
             transport: agreed(settings.flow.transport, protocol),
@@ -102,16 +106,16 @@ impl Outcome {
     }
 
     pub(super) fn received(settings: &Settings, received: &Received) -> Self {
-        let Received { from, bytes, kept_bytes, elapsed, protocol, ref statistics, refused, .. } = *received;
+        let Received { from, bytes, kept_bytes, unchanged, elapsed, protocol, ref statistics, refused, .. } = *received;
         let file = received.path.as_ref().map_or(received.name.clone(), |path| path.display().to_string());
         let hash = received.hash.map(|hash| hash.to_string());
-        let common = Common { bytes, kept_bytes, elapsed, protocol, statistics, refused, hash };
+        let common = Common { bytes, kept_bytes, unchanged, elapsed, protocol, statistics, refused, hash };
         let missing = received.missing.iter().map(|range| (range.start, range.end)).collect();
         Self { missing, ..Self::new("received", file, from, settings, common) }
     }
 
     fn new(direction: &'static str, file: String, peer: SocketAddr, settings: &Settings, common: Common<'_>) -> Self {
-        let Common { bytes, kept_bytes, elapsed, protocol, statistics, refused, hash } = common;
+        let Common { bytes, kept_bytes, unchanged, elapsed, protocol, statistics, refused, hash } = common;
         let elapsed_s = elapsed.as_secs_f64();
         let across = bytes - kept_bytes;
         let per = |amount: f64, unit: f64| if unit > 0.0 { amount / unit } else { 0.0 };
@@ -128,6 +132,8 @@ impl Outcome {
             encrypted: settings.keys != Keys::Plain,
             bytes,
             kept_bytes,
+            unchanged_files: unchanged.files,
+            unchanged_bytes: unchanged.bytes,
             elapsed_s,
             gbit_per_s: per(across as f64 * 8e-9, elapsed_s),
             cpu_s_per_gb: per(process_cpu().as_secs_f64(), across as f64 * 1e-9),
@@ -160,11 +166,15 @@ impl Outcome {
             if *direction == "sent" { format!("{retransmissions} retransmissions, ") } else { String::new() };
         let kept =
             if self.kept_bytes > 0 { format!(", {} of them were there", self.kept_bytes) } else { String::new() };
+        let unchanged = match self.unchanged_files {
+            0 => String::new(),
+            files => format!(", besides {files} unchanged files of {} bytes", self.unchanged_bytes),
+        };
         let lost: u64 = missing.iter().map(|(start, end)| end - start).sum();
         let missing = if lost > 0 { format!(", {lost} bytes missing") } else { String::new() };
         let hash = self.blake3.as_ref().map_or_else(String::new, |hash| format!(", blake3 {hash}"));
         format!(
-            "{direction} {}: {bytes} bytes{kept} in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
+            "{direction} {}: {bytes} bytes{kept}{unchanged} in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
              {transport}, {protection}, {repeated}{marks} marks{missing}{hash}",
             OneLine(file)
         )

@@ -265,7 +265,7 @@ impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
                 let session = self.session(&shared, protocol, opening.mtu, false)?;
                 self.node.add_to_backlog(now, shared, messages, from.ip()).then_some(session)
             }
-            Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } => None,
+            Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } | Event::OwnMove => None,
         }
     }
 

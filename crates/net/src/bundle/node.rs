@@ -466,7 +466,7 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
                 self.thread.shared.lock().insert(bundle);
                 Some(session)
             }
-            Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } => None,
+            Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } | Event::OwnMove => None,
         }
     }
 

@@ -316,7 +316,12 @@ pub(super) enum Frame {
     /// A few bytes of the application's, which may be lost, repeated (by who is plain) or overtaken.
     Notice(Vec<u8>),
     /// Is to be answered from where it arrives (RFC 9000 section 8.2).
-    PathChallenge([u8; CHALLENGE_BYTES]),
+    PathChallenge {
+        /// What the answer repeats.
+        challenge: [u8; CHALLENGE_BYTES],
+        /// The peer was known at another host's address before, not just at another port.
+        other_host: bool,
+    },
     /// The answer, which repeats it.
     PathResponse([u8; CHALLENGE_BYTES]),
 }
@@ -337,7 +342,9 @@ impl Frame {
                 [&[Self::CLOSE, *code], crate::text::truncated(reason, MAX_REASON_BYTES).as_bytes()].concat()
             }
             Self::Notice(content) => [&[Self::NOTICE], &content[..]].concat(),
-            Self::PathChallenge(challenge) => [&[Self::PATH_CHALLENGE], &challenge[..]].concat(),
+            Self::PathChallenge { challenge, other_host } => {
+                [&[Self::PATH_CHALLENGE], &challenge[..], &[u8::from(*other_host)]].concat()
+            }
             Self::PathResponse(challenge) => [&[Self::PATH_RESPONSE], &challenge[..]].concat(),
         }
     }
@@ -352,7 +359,9 @@ impl Frame {
             [Self::NOTICE, ref content @ ..] if content.len() <= MAX_NOTICE_BYTES => {
                 Some(Self::Notice(content.to_vec()))
             }
-            [Self::PATH_CHALLENGE, ref challenge @ ..] => Some(Self::PathChallenge(challenge.try_into().ok()?)),
+            [Self::PATH_CHALLENGE, ref challenge @ .., other_host @ (0 | 1)] => {
+                Some(Self::PathChallenge { challenge: challenge.try_into().ok()?, other_host: other_host == 1 })
+            }
             [Self::PATH_RESPONSE, ref challenge @ ..] => Some(Self::PathResponse(challenge.try_into().ok()?)),
             _ => None,
         }

@@ -135,6 +135,7 @@ impl Endpoint {
             identity,
             calls: true,
             moving: None,
+            challenged: None,
             state: ConnectionState::Calling(Box::new(calling)),
             protection: Protection::Plain,
             token: None,
@@ -165,20 +166,29 @@ impl Endpoint {
     }
 
     /// From now on these keys are taken. They are of the same kind, with the same preshared or private key: what stands goes
-    /// on, but for connections with peers that have no line any more, which are closed with `code`.
+    /// on, but for connections with peers that have no line any more, and those of callers that may do less than before, which
+    /// are closed with `code`. What such a caller may do still, it can call for again.
     pub fn set_keys(&mut self, now: Instant, keys: Keys, code: u8) -> Result<(), KeyChangeError> {
         self.config.keys.check_change(&keys)?;
         self.config.keys = keys;
         let keys = &self.config.keys;
-        let is_known = |peer: &Peer| keys.peer(&peer.key).is_some();
-        let connections = self.slots.iter().flatten();
-        let strangers = connections.filter(|known| known.identity.as_deref().is_some_and(|peer| !is_known(peer)));
         let is_told = |known: &Connection| matches!(known.state, ConnectionState::Open | ConnectionState::Calling(_));
-        let strangers: Vec<_> = strangers.map(|known| (ConnectionId(known.id), is_told(known))).collect();
-        for (connection, told) in strangers {
-            self.close(now, connection, code, "the key is not taken any more");
+        let revoked = |known: &Connection| {
+            let peer = known.identity.as_deref()?;
+            let why = match keys.peer(&peer.key) {
+                None => Closed::Revoked,
+                Some(now) if !known.calls && !now.rights.cover(&peer.rights) => Closed::Restricted,
+                Some(_) => return None,
+            };
+            Some((ConnectionId(known.id), is_told(known), why))
+        };
+        let revoked: Vec<_> = self.slots.iter().flatten().filter_map(|known| revoked(known)).collect();
+        for (connection, told, why) in revoked {
+            let said =
+                if why == Closed::Revoked { "the key is not taken any more" } else { "the key has fewer rights now" };
+            self.close(now, connection, code, said);
             if told {
-                self.events.push_back((connection, Event::Closed(Closed::Revoked)));
+                self.events.push_back((connection, Event::Closed(why)));
             }
         }
         self.wake_by(now);
@@ -507,6 +517,7 @@ impl Endpoint {
             identity: caller,
             calls: false,
             moving: None,
+            challenged: None,
             state: ConnectionState::Unconfirmed(Box::new(Unconfirmed { welcome, hello: hash, opening, until })),
             protection: Protection::new(secrets, false, self.config.packets_per_key),
             token: None,
@@ -697,7 +708,7 @@ impl Endpoint {
             _ => challenge,
         };
         known.moving = Some(Box::new(Move { to: from, challenge, challenged_at: now }));
-        let bytes = known.frame(&Frame::PathChallenge(challenge));
+        let bytes = known.frame(&Frame::PathChallenge { challenge, other_host: known.peer.ip() != from.ip() });
         self.answer(from, bytes);
     }
 
@@ -718,7 +729,12 @@ impl Endpoint {
             (Frame::Notice(content), ConnectionState::Open) => {
                 self.events.push_back((ConnectionId(connection), Event::Notice(content)));
             }
-            (Frame::PathChallenge(challenge), ConnectionState::Open) => {
+            (Frame::PathChallenge { challenge, other_host }, ConnectionState::Open) => {
+                let is_new = known.challenged.replace(challenge) != Some(challenge);
+                if is_new && other_host && known.calls {
+                    self.events.push_back((ConnectionId(connection), Event::OwnMove));
+                }
+                let Some(known) = self.get(connection) else { return };
                 let (peer, bytes) = (known.peer, known.frame(&Frame::PathResponse(challenge)));
                 self.send(peer, bytes);
             }

@@ -31,6 +31,8 @@ pub enum Event {
         /// The address.
         to: SocketAddr,
     },
+    /// The peer has heard this side, which called, from the address of another host: its packets take another path.
+    OwnMove,
     /// The peer says a few bytes beside its packets ([`notify`](super::endpoint::Endpoint::notify)).
     Notice(Vec<u8>),
     /// The connection is over.
@@ -83,11 +85,14 @@ pub enum Closed {
     #[error("it wants another kind of key (preshared, static or none)")]
     Security,
     /// The peer has no room.
-    #[error("it has no room for another connection")]
+    #[error("it has no room for another connection: there are too many in all, or from this address")]
     Busy,
     /// The peer's key is not in the key file any more.
     #[error("its key is not taken any more")]
     Revoked,
+    /// The peer's key has fewer rights now than when it called.
+    #[error("its key has fewer rights now")]
+    Restricted,
     /// This side could not go on.
     #[error("{0}")]
     Failed(String),

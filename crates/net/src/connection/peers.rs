@@ -29,6 +29,14 @@ pub struct Rights {
     pub open: bool,
 }
 
+impl Rights {
+    /// Whether who has these may do all that `others` allow, into the same folder.
+    pub(crate) fn cover(&self, others: &Self) -> bool {
+        let sends = others.send.is_none() || self.send == others.send;
+        sends && (self.fetch || !others.fetch) && (self.open || !others.open)
+    }
+}
+
 impl Default for Rights {
     fn default() -> Self {
         Self { send: Some(PathBuf::new()), fetch: true, open: true }

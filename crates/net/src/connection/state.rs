@@ -147,6 +147,8 @@ pub(super) struct Connection {
     /// Whether this side called. The other may be heard from elsewhere; who was called stays where it is.
     pub(super) calls: bool,
     pub(super) moving: Option<Box<Move>>,
+    /// What the peer has asked last, to see whether this side is where it was heard.
+    pub(super) challenged: Option<[u8; CHALLENGE_BYTES]>,
     pub(super) state: ConnectionState,
     pub(super) protection: Protection,
     /// What proves that the peer has forgotten it.

@@ -711,6 +711,9 @@ fn a_connection_survives_a_new_address() {
             assert_eq!(pair.b.poll_transmit(), None);
             assert_eq!(destination(&mut pair.b, b), before, "nothing is proven yet");
             pair.hear_a(called(), &challenge);
+            // It learns that its path is another one, once, unless only its port is.
+            let own = if before.ip() == elsewhere.ip() { vec![] } else { vec![(a, Event::OwnMove)] };
+            assert_eq!(std::mem::take(&mut pair.events_a), own);
             let (to, response) = pair.a.poll_transmit().unwrap();
             assert_eq!(to, called());
             pair.hear_b(elsewhere, &response);
@@ -977,6 +980,43 @@ fn peers_are_told_apart() {
         pair.settle(|_, _| true);
         let [(_, Event::Accepted { caller: Some(peer), .. })] = &pair.events_b[..] else { panic!("nobody") };
         assert_eq!(peer.name.as_deref(), Some(name));
+    }
+}
+
+/// A caller that may do less than when it called is cut off, and hears why; with as many rights or more it stays.
+#[test]
+fn a_right_that_is_taken_away_ends_its_connections() {
+    let [.., configs] = all_keys();
+    let (mut pair, a, b) = Pair::connected(configs.clone());
+    let Keys::Static { private, peers } = &configs.1.keys else { unreachable!("the third kind") };
+    let with = |rights| {
+        let peer = Peer { rights, ..(*peers[0]).clone() };
+        Keys::Static { private: *private, peers: vec![Arc::new(peer)] }
+    };
+    pair.b.set_keys(pair.now, with(Rights::default()), 1).unwrap();
+    assert_eq!(pair.b.poll_event(), None);
+    // Its own call to the peer needs no right.
+    let from_b = pair.b.connect(pair.now, address(9), b"opening").unwrap();
+    let without_fetch = Rights { fetch: false, ..Rights::default() };
+    pair.b.set_keys(pair.now, with(without_fetch.clone()), 1).unwrap();
+    assert_eq!(pair.b.poll_event(), Some((b, Event::Closed(Closed::Restricted))));
+    assert_eq!(pair.b.poll_event(), None);
+    assert_eq!(pair.b.peer(from_b), Some(address(9)));
+    pair.settle(|_, _| true);
+    let [(closed, Event::Closed(Closed::ByPeer { code: 1, reason }))] = &pair.events_a[..] else {
+        panic!("{:?}", pair.events_a)
+    };
+    assert_eq!((*closed, reason.as_str()), (a, "the key has fewer rights now"));
+    for (rights, others, covered) in [
+        (Rights::default(), without_fetch.clone(), true),
+        (without_fetch, Rights::default(), false),
+        (Rights { send: None, ..Rights::default() }, Rights { send: None, ..Rights::default() }, true),
+        (Rights { send: None, ..Rights::default() }, Rights::default(), false),
+        // What was begun goes into the other folder.
+        (Rights::default(), Rights { send: Some("a".into()), ..Rights::default() }, false),
+        (Rights { open: false, ..Rights::default() }, Rights::default(), false),
+    ] {
+        assert_eq!(rights.cover(&others), covered, "{rights:?} {others:?}");
     }
 }
 

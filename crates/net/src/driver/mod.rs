@@ -421,7 +421,16 @@ fn handle_event<T: Member, A: Application>(
         if let Some(Some(session)) = sessions.get_mut(index)
             && session.connection == connection
         {
-            session.move_to(to);
+            session.move_to(now, to);
+            session.touch(touched);
+        }
+        return;
+    }
+    if event == Event::OwnMove {
+        if let Some(Some(session)) = sessions.get_mut(index)
+            && session.connection == connection
+        {
+            session.take_new_path(now);
             session.touch(touched);
         }
         return;

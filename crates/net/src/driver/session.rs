@@ -206,9 +206,20 @@ impl<T: Member, A: Application> Session<T, A> {
         self.outgoing_bit = u32::from(!calls);
     }
 
-    /// The peer has another address.
-    pub(super) fn move_to(&mut self, peer: SocketAddr) {
-        self.peer = peer;
+    /// The peer has another address. At another port of the same host it is behind the same path, most likely (RFC 9000
+    /// section 9.4).
+    pub(super) fn move_to(&mut self, now: Instant, peer: SocketAddr) {
+        let old = std::mem::replace(&mut self.peer, peer);
+        if old.ip() != peer.ip() {
+            self.take_new_path(now);
+        }
+    }
+
+    /// Packets take another path from now on.
+    pub(super) fn take_new_path(&mut self, now: Instant) {
+        for flow in [&mut self.outgoing, &mut self.incoming].into_iter().flatten() {
+            flow.timed.tell(now).handle_new_path(now);
+        }
     }
 
     /// Ends if the peer acknowledges what it cannot have; `seed` is random and secret.
@@ -425,5 +436,69 @@ impl<A: Application, R: Into<AnyRequest>> Outlet<R> for PacketWriter<'_, A> {
 
     fn arm(&mut self, deadline: Option<Deadline>) {
         *self.deadline = deadline;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pliant_proto::transport::Command;
+
+    use super::*;
+
+    /// Counts the paths that it is told of.
+    #[derive(Default)]
+    struct Counting(u32);
+
+    impl Transport for Counting {
+        type Request = std::convert::Infallible;
+        type Answer = std::convert::Infallible;
+
+        fn handle_packet(&mut self, _: Instant, _: &Packet, _: &SackBlocks) {}
+        fn handle_command(&mut self, _: Instant, _: Command<Self::Answer>) {}
+        fn handle_timeout(&mut self, _: Instant) {}
+        fn handle_new_path(&mut self, _: Instant) {
+            self.0 += 1;
+        }
+        fn poll_transmit(&mut self, _: Instant) -> Option<Packet> {
+            None
+        }
+        fn poll_event(&mut self) -> Option<Event<Self::Request>> {
+            None
+        }
+        fn poll_timeout(&self) -> Option<Deadline> {
+            None
+        }
+        fn statistics(&self) -> Statistics {
+            Statistics::default()
+        }
+    }
+
+    struct Nobody;
+
+    impl Application for Nobody {
+        fn read(&mut self, _: PayloadLocation, _: &mut [u8]) -> io::Result<()> {
+            Ok(())
+        }
+        fn write(&mut self, _: PayloadLocation, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+        fn event(&mut self, _: Event<AnyRequest>) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Both directions hear of a new path when a peer moves to another host's address, or this side does; at another port of
+    /// the same host nothing begins anew.
+    #[test]
+    fn another_host_is_another_path() {
+        let mut session = Session::new(Nobody).sending(Counting(0), None).receiving(Counting(0));
+        session.stand(ConnectionId(1), "192.0.2.1:7410".parse().unwrap(), 1, true);
+        let paths = |session: &Session<Counting, Nobody>| (session.sender().unwrap().0, session.receiver().unwrap().0);
+        for (to, expected) in [("192.0.2.1:7411", (0, 0)), ("192.0.2.2:7411", (1, 1)), ("192.0.2.2:7410", (1, 1))] {
+            session.move_to(Instant::ZERO, to.parse().unwrap());
+            assert_eq!(paths(&session), expected, "{to}");
+        }
+        session.take_new_path(Instant::ZERO);
+        assert_eq!(paths(&session), (2, 2));
     }
 }

@@ -14,6 +14,8 @@
 
 use pliant_proto::transport::atp::MAX_MESSAGES;
 
+use super::directory::DIGEST_BYTES;
+
 /// Larger contents are taken for nonsense.
 const MAX_BYTES: u64 = 1 << 56;
 const UNKNOWN: u64 = u64::MAX;
@@ -33,6 +35,8 @@ pub enum Kind {
     Stream = 2,
     /// Zeros, which nobody keeps: a measurement.
     Test = 3,
+    /// Digests of the files of a directory that is to be sent, in order. The receiver says which of them it has.
+    Listing = 4,
 }
 
 /// What a sender announces.
@@ -74,7 +78,7 @@ impl Announcement {
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         const SHORT: &str = "the connection does not begin as a transfer does";
         let (fixed, mut name) = bytes.split_at_checked(NAME_AT).ok_or(SHORT)?;
-        let kinds = [Kind::File, Kind::Directory, Kind::Stream, Kind::Test];
+        let kinds = [Kind::File, Kind::Directory, Kind::Stream, Kind::Test, Kind::Listing];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == fixed[0]).ok_or("it speaks another version")?;
         let (partial, hashed, identified) = match fixed[1] {
             0 => (false, false, false),
@@ -106,6 +110,11 @@ impl Announcement {
         }
         if identity.is_some() && (size.is_none() || kind == Kind::Test) {
             return Err("it announces to go on with what has no end");
+        }
+        if kind == Kind::Listing
+            && (partial || identity.is_some() || size.is_none_or(|size| size % DIGEST_BYTES as u64 != 0))
+        {
+            return Err("it announces a listing that is none");
         }
         if name.len() > MAX_NAME_BYTES {
             return Err("the name it gives is too long");
@@ -158,11 +167,12 @@ mod tests {
         let hashed = Announcement { partial: true, hashed: true, message_bytes: Some(1000), ..file() };
         assert_eq!(partial.messages(), 1);
         let identified = Announcement { identity: Some([7; IDENTITY_BYTES]), ..file() };
-        for announcement in [file(), partial, stream, hashed.clone(), identified.clone()] {
+        let listing = Announcement { kind: Kind::Listing, size: Some(32), ..file() };
+        for announcement in [file(), partial, stream, listing.clone(), hashed.clone(), identified.clone()] {
             assert_eq!(Announcement::decode(&announcement.encode()), Ok(announcement));
         }
         // Kind, flags, size, fraction, messages of a stream, name.
-        for (at, value) in [(0, 4), (1, 2), (2, 0x7f), (10, 0xff), (20, 1), (22, 0xff)] {
+        for (at, value) in [(0, 5), (1, 2), (2, 0x7f), (10, 0xff), (20, 1), (22, 0xff)] {
             let mut broken = file().encode();
             broken[at] = value;
             assert!(Announcement::decode(&broken).is_err(), "byte {at}");
@@ -179,6 +189,8 @@ mod tests {
             Announcement { kind: Kind::Test, ..identified.clone() },
             Announcement { size: None, ..identified.clone() },
             Announcement { partial: true, ..identified },
+            Announcement { size: Some(33), ..listing.clone() },
+            Announcement { size: None, ..listing },
         ] {
             assert!(Announcement::decode(&broken.encode()).is_err(), "{broken:?}");
         }

@@ -4,20 +4,27 @@
 //! or of what its sender says of it (`recv`). Nothing vouches for what is there: a fetch hashes it block by block and holds
 //! that against the content's hash tree, as it does with what sources send; a receiver holds it against the sender's file.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use blake3::hazmat::ChainingValue;
 use rustix::fs::{FlockOperation, flock};
 
-use super::names::{rename_new, sync, sync_folder_of};
+use super::names::{parent, rename_new, sync, sync_folder_of};
 use super::push::hash_tree::{BLOCK_BYTES, blocks_of, value_of};
-use crate::seam::{DiskOperation, before};
+use crate::clock::realtime_ns;
+use crate::seam::{self, DiskOperation, before};
 
 /// Digits of the hash in names.
 const DIGITS: usize = 32;
+/// Most parts of transfers that were cut off in one folder.
+const MAX_PARTS: usize = 64;
+/// How long such a part waits for its transfer.
+const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The blocks so far of a file, which stay unless the file is put into its place.
 pub(super) struct Checkpoint {
@@ -45,6 +52,16 @@ impl Checkpoint {
         let metadata = part.metadata()?;
         if !metadata.is_file() {
             return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if metadata.nlink() == 0 {
+            // It was cleared away between the two.
+            return Self::open(path, hash);
+        }
+        if metadata.len() == 0 {
+            // A folder of many files takes a while, for which nobody waits.
+            let folder = parent(path).to_owned();
+            let now = UNIX_EPOCH + Duration::from_nanos(realtime_ns());
+            std::thread::spawn(seam::task(move || clear_up(&folder, now)));
         }
         let path = path.to_owned();
         Ok(Some(Self { part, part_path, path, written: metadata.len(), committed: false }))
@@ -139,6 +156,41 @@ impl Drop for Checkpoint {
     }
 }
 
+/// Removes what transfers have left in `folder` that nobody goes on with: for longer than a week, and the oldest beyond so
+/// many. What a transfer is at stays.
+fn clear_up(folder: &Path, now: SystemTime) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let parts = entries.filter(|entry| is_part(&entry.file_name())).filter_map(|entry| {
+        // Nobody's link.
+        let metadata = entry.metadata().ok().filter(Metadata::is_file)?;
+        Some((metadata.modified().ok()?, entry.path()))
+    });
+    let mut parts: Vec<_> = parts.collect();
+    parts.sort_unstable();
+    let beyond = parts.len().saturating_sub(MAX_PARTS);
+    for (number, (modified, path)) in parts.into_iter().enumerate() {
+        let age = now.duration_since(modified).unwrap_or_default();
+        if number < beyond || age > MAX_AGE {
+            remove_part(&path);
+        }
+    }
+}
+
+fn is_part(name: &OsStr) -> bool {
+    let digits = name.to_str().and_then(|name| name.strip_prefix(".pliant-")?.strip_suffix(".part"));
+    digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+/// Removes a part unless a transfer is at it.
+fn remove_part(path: &Path) {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let Ok(part) = opened else { return };
+    if flock(&part, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        // It is removed under the lock: who opens it now finds that it has no name.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 /// Where what is kept of the content with this hash lies.
 fn part_path(path: &Path, hash: &blake3::Hash) -> PathBuf {
     path.with_file_name(format!(".pliant-{}.part", &hash.to_hex()[..DIGITS]))
@@ -209,6 +261,44 @@ mod tests {
             prop_assert!(std::fs::read(&path).unwrap() == content);
             prop_assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
         }
+    }
+
+    /// What nobody goes on with is removed, for its age or as there is too much of it, the oldest first; what is in use, and
+    /// what has another name or is a link, stays.
+    #[test]
+    fn abandoned_parts_are_cleared_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, now) = (directory.path().join("x"), directory.path().metadata().unwrap().modified().unwrap());
+        let part = |number: u64, age: u64| {
+            let name = directory.path().join(format!(".pliant-{number:032x}.part"));
+            let file = File::create(&name).unwrap();
+            file.set_modified(now - Duration::from_secs(age)).unwrap();
+            name
+        };
+        let week = MAX_AGE.as_secs();
+        let [old, new] = [part(1, week + 1), part(2, week - 1)];
+        let mut used = Checkpoint::open(&path, &blake3::hash(&[])).unwrap().unwrap();
+        used.write(b"x").unwrap();
+        let in_use = part_path(&path, &blake3::hash(&[]));
+        used.part.set_modified(now - Duration::from_secs(2 * week)).unwrap();
+        let other = directory.path().join(".pliant-of-somebody.part");
+        std::fs::write(&other, "x").unwrap();
+        File::options().write(true).open(&other).unwrap().set_modified(now - Duration::from_secs(2 * week)).unwrap();
+        let link = directory.path().join(format!(".pliant-{:032x}.part", 3));
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        clear_up(directory.path(), now);
+        assert_eq!(
+            [&old, &new, &in_use, &other, &link].map(|path| path.symlink_metadata().is_ok()),
+            [false, true, true, true, true]
+        );
+        let many: Vec<_> = (0..MAX_PARTS as u64).map(|number| part(100 + number, number)).collect();
+        clear_up(directory.path(), now);
+        let left = many.iter().filter(|path| path.exists()).count();
+        // Those in use are the oldest, and count.
+        assert!((MAX_PARTS - 1..=MAX_PARTS).contains(&left) && !new.exists() && in_use.exists(), "{left}");
+        drop(used);
+        // Whoever was about to open a part that is cleared away begins anew.
+        assert!(Checkpoint::open(&path, &blake3::hash(&[])).unwrap().is_some());
     }
 
     /// Two at once do not write into one file; nothing is left of one that got nowhere, and what another has kept stays

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use pliant_proto::packet::ByteRange;
 
-use super::output::{list_beside, persist, temporary_beside};
+use super::names::persist;
+use super::output::{list_beside, temporary_beside};
 
 /// Writes what is missing of the file at `path`, which should have `bytes`; the list takes another's place if it
 /// `replaces`.

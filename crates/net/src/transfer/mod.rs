@@ -9,12 +9,12 @@
 mod announcement;
 mod checkpoint;
 mod close_code;
+mod directory;
 mod error;
 mod hash;
 mod missing;
 mod names;
 mod output;
-mod pack;
 mod partial;
 mod placement;
 mod progress;
@@ -25,12 +25,12 @@ mod send;
 mod sender_application;
 mod settings;
 mod source;
-mod unpack;
 mod verdict;
 mod whole;
 
 pub use announcement::{Announcement, Kind};
 pub use blake3::Hash;
+pub use directory::Unchanged;
 pub use error::TransferError;
 pub use output::Target;
 pub use progress::Progress;

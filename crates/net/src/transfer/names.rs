@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use tempfile::NamedTempFile;
 
 use crate::seam::{DiskOperation, Mutant, before, is_mutant};
 
@@ -17,6 +18,34 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
         Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => std::fs::rename(from, to),
         renamed => Ok(renamed?),
     }
+}
+
+/// Gives the directory `new` the name of the one that is `there`, and the other way round.
+pub(super) fn exchange(new: &Path, there: &Path) -> io::Result<()> {
+    before(DiskOperation::Rename, there)?;
+    match renameat_with(CWD, new, CWD, there, RenameFlags::EXCHANGE) {
+        // Some file systems do not have it.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            let mut aside = new.as_os_str().to_owned();
+            aside.push(".old");
+            let aside = PathBuf::from(aside);
+            std::fs::rename(there, &aside)?;
+            if let Err(error) = std::fs::rename(new, there) {
+                let _ = std::fs::rename(&aside, there);
+                return Err(error);
+            }
+            std::fs::rename(&aside, new)
+        }
+        exchanged => Ok(exchanged?),
+    }
+}
+
+/// Gives a temporary file its name, for good.
+pub(super) fn persist(file: NamedTempFile, path: &Path, replaces: bool) -> io::Result<()> {
+    before(DiskOperation::Rename, path)?;
+    let persisted = if replaces { file.persist(path) } else { file.persist_noclobber(path) };
+    persisted.map_err(|failed| failed.error)?;
+    sync_folder_of(path)
 }
 
 /// Makes the content that is to lie at `path` last.

@@ -10,9 +10,9 @@ use tempfile::NamedTempFile;
 
 use super::announcement::{Announcement, Kind};
 use super::checkpoint::Checkpoint;
-use super::names::{parent, rename_new, sync, sync_folder_of};
+use super::directory::{Index, Unchanged, Unpacked, replace_tree, unpack};
+use super::names::{parent, persist, rename_new, sync, sync_folder_of};
 use super::settings::Limits;
-use super::unpack::unpack;
 use crate::seam::{DiskOperation, before};
 
 /// How the names of temporary files begin.
@@ -70,19 +70,27 @@ impl Output {
     /// A temporary file beside where the content is to lie. The user who names a file means that file; a name that the
     /// peer has chosen takes no other file's place, unless the user wants to `overwrite`.
     ///
-    /// With a `kept` name it is what a transfer that was cut off has left under it, unless another transfer is at it.
+    /// With a `kept` name it is what a transfer that was cut off has left under it, unless another transfer is at it. A
+    /// directory takes the place of another if its `index` says that the same peer has sent that one.
     pub(super) fn open(
         target: &Target,
         announcement: &Announcement,
         overwrite: bool,
         kept: Option<&blake3::Hash>,
+        index: Option<&Path>,
     ) -> Result<Self, OutputError> {
         let Some(path) = path_in(target, announcement)? else { return Ok(Self::Discarded) };
         let replaces = target.replaces(overwrite);
         if announcement.kind == Kind::Directory && path.symlink_metadata().is_ok() {
-            return Err(already_there(&path, "a directory is not replaced"));
-        }
-        if !replaces {
+            let Some(index) = index else {
+                return Err(already_there(&path, "`--overwrite` replaces a directory that the same peer has sent"));
+            };
+            match Index::open(&path, index) {
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(already_there(&path, "it is not a directory that this peer has sent")),
+                Err(error) => return Err(OutputError::File(path, error)),
+            }
+        } else if !replaces && announcement.kind != Kind::Listing {
             require_free(&path)?;
             if announcement.partial {
                 require_free(&list_beside(&path))?;
@@ -147,20 +155,32 @@ impl Output {
         }
     }
 
-    /// Unpacks an archive into a temporary directory and gives it its name, once all of it is on the disk.
+    /// Unpacks an archive into a temporary directory and gives it its name, once all of it is on the disk; what came is
+    /// noted in `index`. Returns what was not in the archive, too.
     pub(super) fn unpack(
         self,
         limits: &Limits,
         cancelled: &AtomicBool,
-    ) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+        index: Option<&Path>,
+    ) -> Result<(Option<PathBuf>, Unchanged), (PathBuf, io::Error)> {
         // The archive loses its name at once: it need not reach the disk.
         let (path, archive) = match self {
-            Self::Discarded => return Ok(None),
+            Self::Discarded => return Ok((None, Unchanged::default())),
             Self::Temporary { file, path, .. } => (path, Ok(file.into_file())),
             Self::Kept { checkpoint, .. } => (checkpoint.path().to_owned(), checkpoint.into_file()),
         };
-        let unpacked = archive.and_then(|archive| unpack_beside(archive, &path, limits, cancelled));
-        told_of(path, unpacked)
+        match archive.and_then(|archive| unpack_beside(archive, &path, limits, cancelled, index)) {
+            Ok(unchanged) => Ok((Some(path), unchanged)),
+            Err(error) => Err((path, error)),
+        }
+    }
+
+    /// The listing of a directory, and where that is; `None` if nothing is kept.
+    pub(super) fn into_listing(self) -> Option<(File, PathBuf)> {
+        match self {
+            Self::Temporary { file, path, .. } => Some((file.into_file(), path)),
+            Self::Discarded | Self::Kept { .. } => None,
+        }
     }
 }
 
@@ -171,26 +191,36 @@ fn told_of(path: PathBuf, result: io::Result<()>) -> Result<Option<PathBuf>, (Pa
     }
 }
 
-/// Gives a temporary file its name, for good.
-pub(super) fn persist(file: NamedTempFile, path: &Path, replaces: bool) -> io::Result<()> {
-    before(DiskOperation::Rename, path)?;
-    let persisted = if replaces { file.persist(path) } else { file.persist_noclobber(path) };
-    persisted.map_err(|failed| failed.error)?;
-    sync_folder_of(path)
-}
-
-fn unpack_beside(archive: File, path: &Path, limits: &Limits, cancelled: &AtomicBool) -> io::Result<()> {
+fn unpack_beside(
+    archive: File,
+    path: &Path,
+    limits: &Limits,
+    cancelled: &AtomicBool,
+    index_path: Option<&Path>,
+) -> io::Result<Unchanged> {
     let permissions = Permissions::from_mode(0o777);
     let directory = tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempdir_in(parent(path))?;
-    unpack(&archive, directory.path(), limits, cancelled)?;
+    let earlier = index_path.map(|index| Index::open(path, index)).transpose()?.flatten();
+    let replaces = earlier.is_some();
+    let Unpacked { unchanged, index } = unpack(&archive, directory.path(), limits, cancelled, earlier, index_path)?;
     drop(archive);
     // One call for all the files; each by itself would wait for the disk as often as there are files.
     before(DiskOperation::Sync, path)?;
     rustix::fs::syncfs(File::open(directory.path())?)?;
+    if replaces {
+        replace_tree(directory.path(), path, index)?;
+        let _ = directory.keep();
+        return Ok(unchanged);
+    }
     rename_new(directory.path(), path)?;
     // It has another name now.
     let _ = directory.keep();
-    sync_folder_of(path)
+    sync_folder_of(path)?;
+    if let Some(index) = index {
+        // Without it the directory is not replaced, and is in its place all the same.
+        let _ = index.finish_for(path);
+    }
+    Ok(unchanged)
 }
 
 /// Where content is to lie, if it is to be kept.

@@ -5,11 +5,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pliant_proto::packet::ByteRange;
 
-use super::announcement::Announcement;
+use super::announcement::{Announcement, Kind};
+use super::directory::Unchanged;
 use super::error::{TransferError, copy};
 use super::hash::check_hash;
 use super::partial::Partial;
@@ -52,12 +54,14 @@ impl Arrived {
         }
     }
 
-    /// Verifies it and puts it into its place. `cancelled` ends that, and nothing is left then.
+    /// Verifies it and puts it into its place. `cancelled` ends that, and nothing is left then; what a listing is compared
+    /// with is read as long as its sender is there (`wanted`).
     pub(super) fn place(
         self,
         announcement: &Announcement,
         limits: &Limits,
         cancelled: &AtomicBool,
+        wanted: &Weak<()>,
     ) -> Result<Placed, PlacementError> {
         let Announcement { name, size, .. } = announcement;
         let bytes = self.bytes();
@@ -68,8 +72,13 @@ impl Arrived {
                     whole.discard();
                     return Err(differs.into());
                 }
-                let path = whole.commit(limits, cancelled)?;
-                Ok(Placed { path, bytes, kept, missing: Vec::new(), hash: Some(got) })
+                if announcement.kind == Kind::Listing {
+                    let is_wanted = || wanted.strong_count() > 0 && !cancelled.load(Ordering::Relaxed);
+                    let held = whole.compare(is_wanted)?;
+                    return Ok(Placed { held, bytes, hash: Some(got), ..Placed::default() });
+                }
+                let (path, unchanged) = whole.commit(limits, cancelled)?;
+                Ok(Placed { path, bytes, kept, unchanged, hash: Some(got), ..Placed::default() })
             }
             Self::Partial(mut partial) => {
                 if !partial.keeps_bound() {
@@ -84,22 +93,27 @@ impl Arrived {
                 if let Some((got, expected)) = hashes {
                     check_hash(name, got, expected)?;
                 }
-                Ok(Placed { bytes, kept: 0, missing, hash: hashes.map(|(got, _)| got), path: partial.commit()? })
+                let (hash, path) = (hashes.map(|(got, _)| got), partial.commit()?);
+                Ok(Placed { path, bytes, missing, hash, ..Placed::default() })
             }
             Self::Counted(_) if size.is_some_and(|size| bytes < size) => Err(PlacementError::Short),
-            Self::Counted(_) => Ok(Placed { path: None, bytes, kept: 0, missing: Vec::new(), hash: None }),
+            Self::Counted(_) => Ok(Placed { bytes, ..Placed::default() }),
         }
     }
 }
 
 /// A content that is in its place.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Placed {
     /// The place, unless it is not kept.
     pub(super) path: Option<PathBuf>,
     pub(super) bytes: u64,
     /// Of these, bytes that were there from a transfer that was cut off.
     pub(super) kept: u64,
+    /// What of a directory did not come, as it was there.
+    pub(super) unchanged: Unchanged,
+    /// Of a listing: a bit for each file that is here.
+    pub(super) held: Vec<u8>,
     pub(super) missing: Vec<ByteRange>,
     pub(super) hash: Option<blake3::Hash>,
 }

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as MpscReceiver, channel};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pliant_proto::packet::ByteRange;
@@ -17,6 +18,7 @@ use pliant_proto::units::Bytes;
 use super::announcement::{Announcement, Kind};
 use super::checkpoint::kept_bytes;
 use super::close_code;
+use super::directory::{DIGEST_BYTES, HeldNotice, Index, Unchanged, index_path};
 use super::error::{TransferError, copy};
 use super::output::{Output, OutputError, Target, path_in};
 use super::partial::Partial;
@@ -41,6 +43,9 @@ const LONGEST_LINGER: Span = Span::from_secs(10);
 const VERDICT_INTERVAL: Span = Span::from_ms(250);
 const LONGEST_VERDICT_INTERVAL: Span = Span::from_secs(2);
 
+/// Most pages of the answer to a listing that are told at once; a sender asks again for what it does not hear.
+const MAX_ASKED: usize = 64;
+
 /// What was received.
 #[derive(Clone, Debug)]
 pub struct Received {
@@ -54,6 +59,8 @@ pub struct Received {
     pub bytes: u64,
     /// Of these, bytes that were there from a transfer that was cut off.
     pub kept_bytes: u64,
+    /// Files of a directory that did not come, as they were there from an earlier transfer.
+    pub unchanged: Unchanged,
     /// The parts that are missing, as its contract allows.
     pub missing: Vec<ByteRange>,
     /// From the connection to the last byte.
@@ -122,11 +129,11 @@ impl Receiver {
         // It waits for the threads that place contents.
         std::thread::scope(|scope| {
             let (results, placements) = channel();
-            let place = |connection: ConnectionId, content: Arrived, announcement: Announcement| {
+            let place = |connection: ConnectionId, (content, announcement, wanted): Work| {
                 let (results, waker, cancelled) = (results.clone(), waker.clone(), &cancelled);
                 let limits = self.settings.limits;
                 let work = move || {
-                    let placed = content.place(&announcement, &limits, cancelled);
+                    let placed = content.place(&announcement, &limits, cancelled, &wanted);
                     // Nobody listens any more once the socket has failed.
                     let _ = results.send((connection, placed));
                     waker.wake();
@@ -161,6 +168,9 @@ impl Receiver {
     }
 }
 
+/// What a thread is to place, and what is there as long as its connection is.
+type Work = (Arrived, Announcement, Weak<()>);
+
 /// Why a receiver stops.
 enum ServeError {
     Socket(io::Error),
@@ -191,7 +201,7 @@ impl Serving<'_> {
     fn serve(
         &mut self,
         placements: &Placements,
-        place: impl Fn(ConnectionId, Arrived, Announcement),
+        place: impl Fn(ConnectionId, Work),
         interrupted: &AtomicBool,
         progress: &mut impl FnMut(Progress),
         each: &mut impl FnMut(Result<Received, TransferError>),
@@ -204,13 +214,13 @@ impl Serving<'_> {
             let here: Vec<ConnectionId> = self.driver.connections().collect();
             for connection in &here {
                 let Some(incoming) = self.driver.application(*connection) else { continue };
-                if let Some((content, announcement)) = incoming.take_received() {
-                    place(*connection, content, announcement);
+                if let Some(work) = incoming.take_received() {
+                    place(*connection, work);
                 }
             }
             for (connection, session, _) in &mut self.handler.over {
-                if let Some((content, announcement)) = session.application.take_received() {
-                    place(*connection, content, announcement);
+                if let Some(work) = session.application.take_received() {
+                    place(*connection, work);
                 }
             }
             for (connection, placed) in placements.try_iter() {
@@ -218,6 +228,7 @@ impl Serving<'_> {
             }
             for connection in &here {
                 self.tell_start(*connection);
+                self.tell_held(now, *connection);
                 self.tell_verdict(now, *connection)?;
             }
             self.finish_all(each);
@@ -276,6 +287,20 @@ impl Serving<'_> {
         }
     }
 
+    /// Answers a sender that asks which files of its listing are here.
+    fn tell_held(&mut self, now: Instant, connection: ConnectionId) {
+        let Some(incoming) = self.driver.application(connection) else { return };
+        let asked = std::mem::take(&mut incoming.asked);
+        let Stage::Placed(Ok(Placed { held, .. }), telling) = &mut incoming.stage else { return };
+        if !asked.is_empty() {
+            telling.first = now;
+        }
+        let pages: Vec<_> = asked.into_iter().filter_map(|page| HeldNotice::page_of(held, page)).collect();
+        for page in pages {
+            self.driver.notify(connection, &page.encode());
+        }
+    }
+
     /// Tells a sender what became of its content, now and then; closes the connection once nothing is heard of it.
     fn tell_verdict(&mut self, now: Instant, connection: ConnectionId) -> io::Result<()> {
         let silence = self.driver.silence(connection);
@@ -315,6 +340,10 @@ impl Serving<'_> {
             !matches!(session.application.stage, Stage::Placing { .. })
         };
         for (_, session, why) in self.handler.over.extract_if(.., is_over) {
+            // A directory is yet to come.
+            if session.application.announcement.kind == Kind::Listing {
+                continue;
+            }
             self.done += 1;
             each(finish(session, why, self.driver.refused()));
         }
@@ -359,11 +388,24 @@ fn finish(
             return Err(TransferError::ended(from, why));
         }
     };
-    let Placed { path, bytes, kept: kept_bytes, missing, hash } =
+    let Placed { path, bytes, kept: kept_bytes, unchanged, missing, hash, .. } =
         placed.map_err(|error| error.into_transfer_error(from))?;
     let elapsed = Duration::from_nanos(received_at.since(opened_at).as_ps() / 1000);
     let name = announcement.name;
-    Ok(Received { from, name, path, bytes, kept_bytes, missing, elapsed, hash, protocol, statistics, refused })
+    Ok(Received {
+        from,
+        name,
+        path,
+        bytes,
+        kept_bytes,
+        unchanged,
+        missing,
+        elapsed,
+        hash,
+        protocol,
+        statistics,
+        refused,
+    })
 }
 
 /// How far a transfer is.
@@ -412,6 +454,10 @@ pub(super) struct ReceiverApplication {
     hashes: Option<Hashes>,
     /// Why what is kept cannot be gone on with; the next event tells it.
     failure: Option<io::Error>,
+    /// Pages of the answer to a listing that are to be told.
+    asked: Vec<u32>,
+    /// Its threads go on as long as it is there.
+    here: Arc<()>,
 }
 
 /// Where a sender is to begin.
@@ -425,11 +471,11 @@ enum Start {
 
 impl ReceiverApplication {
     /// The content, once all of it has arrived; only once.
-    fn take_received(&mut self) -> Option<(Arrived, Announcement)> {
+    fn take_received(&mut self) -> Option<Work> {
         self.received_at.filter(|_| self.problem.is_none() && self.is_receiving())?;
         let placing = Stage::Placing { bytes: self.bytes() };
         let Stage::Receiving(content) = std::mem::replace(&mut self.stage, placing) else { unreachable!() };
-        Some((content, self.announcement.clone()))
+        Some((content, self.announcement.clone(), Arc::downgrade(&self.here)))
     }
 
     /// Where the sender is to begin, if it has asked and that is known now.
@@ -539,6 +585,10 @@ impl Application for ReceiverApplication {
     fn notice(&mut self, content: &[u8]) {
         if let Some(ResumeNotice::Hashes(hashes)) = ResumeNotice::decode(content) {
             self.hashes = Some(hashes);
+        } else if let Some(HeldNotice::Ask(page)) = HeldNotice::decode(content)
+            && self.asked.len() < MAX_ASKED
+        {
+            self.asked.push(page);
         }
     }
 }
@@ -577,6 +627,23 @@ struct ReceiverHandler<'s> {
 }
 
 impl ReceiverHandler<'_> {
+    fn overwrites(&self) -> bool {
+        self.settings.overwrite || seam::is_mutant(Mutant::FilesAreReplaced)
+    }
+
+    /// Where it is noted which files of a directory this caller has sent, if it may replace the directory.
+    fn index_of(
+        &self,
+        announcement: &Announcement,
+        path: Option<&Path>,
+        target: &Target,
+        caller: Caller<'_>,
+    ) -> Option<PathBuf> {
+        let of_directory = matches!(announcement.kind, Kind::Directory | Kind::Listing);
+        let path = path.filter(|_| of_directory && target.replaces(self.overwrites()))?;
+        Some(index_path(path, caller.peer.map(|peer| &peer.key)))
+    }
+
     /// What is offered and how it is to be carried, or why not.
     fn judge(&self, opening: &[u8]) -> Result<(Opening, Announcement, Protocol), String> {
         let opening = Opening::decode(opening).ok_or("the connection does not begin as a transfer does")?;
@@ -597,6 +664,10 @@ impl ReceiverHandler<'_> {
         if announcement.kind != Kind::Test && announcement.size.is_some_and(|size| size > most) {
             return Err(TOO_LARGE.into());
         }
+        let most = self.settings.limits.max_files.saturating_mul(DIGEST_BYTES as u64);
+        if announcement.kind == Kind::Listing && announcement.size.is_some_and(|size| size > most) {
+            return Err(format!("more than {} files: `recv --max-files`", self.settings.limits.max_files));
+        }
         let kept = announcement.kind != Kind::Test && !matches!(self.target, Target::Discard);
         if kept && announcement.partial && announcement.min_delivery < self.settings.min_delivery {
             let (promised, least) = (announcement.min_delivery, self.settings.min_delivery);
@@ -615,11 +686,16 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
             return Err("it receives from somebody else".into());
         }
         let (_, announcement, protocol) = self.judge(opening)?;
-        let kept = kept_name(&announcement, caller).and_then(|name| {
-            let path = path_in(&target, &announcement).ok()??;
-            Some(blocks_kept(kept_bytes(&path, &name), announcement.size?))
-        });
-        Ok(Answer { protocol, unix_ns: realtime_ns(), note: kept.unwrap_or(0).into() }.encode())
+        let path = path_in(&target, &announcement).ok().flatten();
+        let kept = kept_name(&announcement, caller)
+            .zip(path.as_deref())
+            .and_then(|(name, path)| Some(blocks_kept(kept_bytes(path, &name), announcement.size?)));
+        let index = self.index_of(&announcement, path.as_deref(), &target, caller);
+        let earlier = path
+            .zip(index.filter(|_| announcement.kind == Kind::Listing))
+            .and_then(|(path, index)| Index::open(&path, &index).ok()?);
+        let note = earlier.map_or_else(|| kept.unwrap_or(0).into(), |earlier| earlier.files());
+        Ok(Answer { protocol, unix_ns: realtime_ns(), note }.encode())
     }
 
     fn open(
@@ -635,12 +711,15 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
         let (opening, announcement, protocol) = self.judge(&opening).ok()?;
         let caller = Caller { from, peer: caller.as_deref() };
         let target = target_of(self.target, caller).ok()?;
-        self.begun += 1;
+        self.begun += u64::from(announcement.kind != Kind::Listing);
         let receive_buffer = self.settings.flow.receive_buffer;
-        let overwrite = self.settings.overwrite || seam::is_mutant(Mutant::FilesAreReplaced);
+        let overwrite = self.overwrites();
         let made = if let Cow::Owned(own) = &target { make_folder(own) } else { Ok(()) };
         let kept = kept_name(&announcement, caller);
-        let opened = made.and_then(|()| Output::open(&target, &announcement, overwrite, kept.as_ref()));
+        let path = path_in(&target, &announcement).ok().flatten();
+        let index = self.index_of(&announcement, path.as_deref(), &target, caller);
+        let opened =
+            made.and_then(|()| Output::open(&target, &announcement, overwrite, kept.as_ref(), index.as_deref()));
         let started = opened.and_then(|mut output| match start_behind(&mut output, announcement.size) {
             Ok(start) => Ok((output, start)),
             Err(error) => Err(OutputError::File(output.path().map(PathBuf::from).unwrap_or_default(), error)),
@@ -652,9 +731,11 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
         let content = match announcement.kind {
             _ if announcement.partial => Arrived::Partial(Partial::new(&announcement, output)),
             Kind::Test => Arrived::Counted(0),
-            Kind::File | Kind::Directory | Kind::Stream => {
+            Kind::File | Kind::Directory | Kind::Stream | Kind::Listing => {
                 let max_bytes = self.settings.limits.max_bytes;
-                Arrived::Whole(Box::new(Whole::new(&announcement, output, receive_buffer, max_bytes)))
+                let mut whole = Whole::new(&announcement, output, receive_buffer, max_bytes);
+                whole.index = index;
+                Arrived::Whole(Box::new(whole))
             }
         };
         let (said, problem) = match failure {
@@ -679,6 +760,8 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
             start,
             hashes: None,
             failure: None,
+            asked: Vec::new(),
+            here: Arc::default(),
         };
         let path = self.settings.path_to(from);
         let receiver = self.settings.flow.receiver(protocol, path, opening.mtu, u64::from(connection.get()));

@@ -13,16 +13,17 @@ use pliant_proto::transport::{Statistics, Transport};
 
 use super::announcement::{Announcement, Kind};
 use super::close_code;
+use super::directory::{DIGEST_BYTES, FileHashes, Held, PageRequests, Unchanged};
 use super::error::TransferError;
 use super::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
 use super::resume::{Hashing, Prefixes, ResumeNotice, blocks_kept};
 use super::sender_application::SenderApplication;
 use super::settings::Settings;
-use super::source::Source;
+use super::source::{Content, Source};
 use super::verdict::Verdict;
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
-use crate::driver::{ConnectionHandler, Session};
+use crate::driver::{ConnectionHandler, Driver, Session};
 use crate::flow::{Answer, FlowError, Opening, Protocol};
 use crate::seam;
 
@@ -47,6 +48,8 @@ pub struct Sent {
     pub bytes: u64,
     /// Of these, bytes that the receiver had from a transfer that was cut off.
     pub kept_bytes: u64,
+    /// Files of a directory that were not sent, as the receiver had them from an earlier transfer.
+    pub unchanged: Unchanged,
     /// From the request to the last acknowledgement.
     pub elapsed: Duration,
     /// BLAKE3 hash of the content, if it was sent whole.
@@ -84,8 +87,8 @@ impl ClockOffset {
 /// Sends `source` to the receiver at `to`. Returns when the receiver says that it has verified it and put it into its place.
 ///
 /// A receiver that was restarted under way is called again with growing gaps, for as long as the settings say; each loss is
-/// told to `lost`. Of a file that was cut off, now or earlier, it gets what it has not kept. A stream cannot be read again:
-/// there the loss is the end.
+/// told to `lost`. Of a file that was cut off, now or earlier, it gets what it has not kept, and of a directory that it has
+/// from an earlier transfer the files that are not the same. A stream cannot be read again: there the loss is the end.
 pub fn send(
     source: Source,
     to: SocketAddr,
@@ -99,9 +102,15 @@ pub fn send(
     let (mut source, mut gap) = (source, FIRST_RETRY);
     // The time for retries counts from the loss, not from the beginning of a transfer of hours.
     let mut until = None;
+    let mut packed = None;
     loop {
         let again = source.again();
-        match (send_once(source, to, settings, interrupted, &mut progress), again) {
+        let sent = if matches!(source.content, Content::Directory) {
+            send_directory(&source, &mut packed, to, settings, interrupted, &mut progress)
+        } else {
+            send_once(source, to, settings, interrupted, &mut progress).map(|(sent, _)| sent)
+        };
+        match (sent, again) {
             (Err(error @ TransferError::Ended { why: Closed::Reset, .. }), Some(again)) => {
                 let now = clock.now();
                 let until = *until.get_or_insert(now.after(settings.retry_for));
@@ -117,6 +126,101 @@ pub fn send(
     }
 }
 
+/// Sends a directory, which is packed the first time.
+fn send_directory(
+    source: &Source,
+    packed: &mut Option<(Source, Unchanged)>,
+    to: SocketAddr,
+    settings: &Settings,
+    interrupted: &AtomicBool,
+    progress: &mut impl FnMut(Progress),
+) -> Result<Sent, TransferError> {
+    if packed.is_none() {
+        let held = ask_held(source, to, settings, interrupted)?;
+        *packed = Some(source.packed(&held, interrupted)?);
+    }
+    let again = packed.as_ref().and_then(|(archive, unchanged)| Some((archive.again()?, *unchanged)));
+    let Some((archive, unchanged)) = again else {
+        let error = io::Error::other("its archive cannot be read again");
+        return Err(TransferError::File { path: source.path.clone(), error });
+    };
+    let (sent, _) = send_once(archive, to, settings, interrupted, progress)?;
+    Ok(Sent { unchanged, ..sent })
+}
+
+/// Which files of a directory the receiver has from an earlier transfer. Files are read only if it has any.
+fn ask_held(
+    source: &Source,
+    to: SocketAddr,
+    settings: &Settings,
+    interrupted: &AtomicBool,
+) -> Result<Held, TransferError> {
+    if count_noted(source, to, settings, interrupted)? == 0 {
+        return Ok(Held::default());
+    }
+    let hashes = source.hashes(interrupted)?;
+    let (_, bits) = send_once(source.listing(&hashes)?, to, settings, interrupted, &mut |_| {})?;
+    Ok(hashes.held(&bits))
+}
+
+/// How many files of a directory the receiver has noted from an earlier transfer: it answers that to an empty listing.
+fn count_noted(
+    source: &Source,
+    to: SocketAddr,
+    settings: &Settings,
+    interrupted: &AtomicBool,
+) -> Result<u64, TransferError> {
+    let socket_error = |error| TransferError::Socket { address: to, error };
+    let mut calling = Calling::begin(source.listing(&FileHashes::default())?, to, settings)?;
+    let Calling { driver, connection, sender } = &mut calling;
+    loop {
+        driver.run_once(sender, MAX_SLEEP).map_err(socket_error)?;
+        if let Some(error) = sender.failed.take() {
+            return Err(error);
+        }
+        if let Some((session, why)) = sender.over.take() {
+            return Err(sender_error(to, session, why));
+        }
+        let interrupted = interrupted.load(Ordering::Relaxed);
+        if interrupted || sender.agreed.is_some() {
+            let code = if interrupted { close_code::INTERRUPTED } else { close_code::DONE };
+            driver.close(*connection, code, "").map_err(socket_error)?;
+            return if interrupted { Err(TransferError::Interrupted) } else { Ok(sender.note) };
+        }
+    }
+}
+
+/// A sender that has called.
+struct Calling<'s> {
+    driver: Driver<AnyTransport, SenderApplication>,
+    connection: ConnectionId,
+    sender: SenderHandler<'s>,
+}
+
+impl<'s> Calling<'s> {
+    fn begin(source: Source, to: SocketAddr, settings: &'s Settings) -> Result<Self, TransferError> {
+        let mut driver = settings.driver_to::<SenderApplication>(to)?;
+        let announcement = announce(&source, settings, to)?;
+        let opening =
+            Opening { offers: settings.flow.offers(), mtu: settings.flow.mtu, content: announcement.encode() };
+        let asked = realtime_ns();
+        let connection = driver.connect(to, &opening.encode()).map_err(TransferError::Connect)?;
+        let sender = SenderHandler {
+            settings,
+            clock: driver.clock(),
+            peer: to,
+            asked,
+            waiting: Some(SenderApplication::new(source, announcement)),
+            agreed: None,
+            note: 0,
+            over: None,
+            failed: None,
+            kept_blocks: 0,
+        };
+        Ok(Self { driver, connection, sender })
+    }
+}
+
 /// Waits, unless it is interrupted.
 fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), TransferError> {
     let until = clock.now().after(time);
@@ -129,31 +233,19 @@ fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), Transf
     Ok(())
 }
 
+/// Sends it, and returns what the receiver says of a listing, too.
 fn send_once(
     source: Source,
     to: SocketAddr,
     settings: &Settings,
     interrupted: &AtomicBool,
     progress: &mut impl FnMut(Progress),
-) -> Result<Sent, TransferError> {
+) -> Result<(Sent, Vec<u8>), TransferError> {
     let socket_error = |error| TransferError::Socket { address: to, error };
-    let mut driver = settings.driver_to::<SenderApplication>(to)?;
-    let announcement = announce(&source, settings, to)?;
-    let opening = Opening { offers: settings.flow.offers(), mtu: settings.flow.mtu, content: announcement.encode() };
-    let asked = realtime_ns();
-    let connection = driver.connect(to, &opening.encode()).map_err(TransferError::Connect)?;
     let total_bytes = source.bytes();
-    let mut sender = SenderHandler {
-        settings,
-        clock: driver.clock(),
-        peer: to,
-        asked,
-        waiting: Some(SenderApplication::new(source, announcement)),
-        agreed: None,
-        over: None,
-        failed: None,
-        kept_blocks: 0,
-    };
+    let listed = total_bytes.filter(|_| source.kind == Kind::Listing).map(|bytes| bytes / DIGEST_BYTES as u64);
+    let Calling { mut driver, connection, mut sender } = Calling::begin(source, to, settings)?;
+    let mut held = Vec::new();
     let mut agreeing = None;
     let mut told_at = driver.now();
     // When all of it was acknowledged; what comes then is the receiver's verdict.
@@ -177,7 +269,24 @@ fn send_once(
         }
         let now = driver.now();
         let Some(outgoing) = driver.application(connection) else { continue };
-        if let Some(verdict) = outgoing.verdict.take() {
+        if let Some(requests) = &mut outgoing.requests {
+            if let Some(bits) = requests.take_all() {
+                held = bits;
+                let session = driver.close(connection, close_code::DONE, "").map_err(socket_error)?;
+                break session.expect("it stood until now");
+            }
+            let due = requests.due(now);
+            for notice in due {
+                driver.notify(connection, &notice.encode());
+            }
+            continue;
+        }
+        let verdict = outgoing.verdict.take();
+        if let (Some(Verdict::Placed), Some(digests)) = (&verdict, listed) {
+            outgoing.requests = Some(PageRequests::new(digests));
+            continue;
+        }
+        if let Some(verdict) = verdict {
             let session = driver.close(connection, close_code::DONE, "").map_err(socket_error)?;
             match verdict {
                 Verdict::Placed => break session.expect("it stood until now"),
@@ -242,9 +351,10 @@ fn send_once(
     let elapsed = Duration::from_nanos(acknowledged.as_ps() / 1000);
     let refused = driver.refused();
     let (protocol, clock_offset) = sender.agreed.expect("it was agreed when the connection stood");
-    Ok(Sent {
+    let sent = Sent {
         bytes: session.application.bytes(),
         kept_bytes: session.application.kept(),
+        unchanged: Unchanged::default(),
         elapsed,
         hash: session.application.hash(),
         protocol,
@@ -255,7 +365,8 @@ fn send_once(
         statistics: session.sender_statistics(),
         refused,
         clock_offset,
-    })
+    };
+    Ok((sent, held))
 }
 
 /// What the receiver is told of `source`.
@@ -270,14 +381,14 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
     if partial && source.bytes().is_none() {
         return refuse("a stream of unknown length cannot arrive in part, nor as messages");
     }
-    if partial && source.kind == Kind::Directory {
+    if partial && matches!(source.kind, Kind::Directory | Kind::Listing) {
         return refuse("a directory cannot arrive in part, nor as messages");
     }
     let payload = settings.path_to(to).payload(settings.flow.mtu);
     let message_bytes = messages.then(|| settings.flow.message_bytes.unwrap_or(u32::from(payload)).max(1));
     let (name, kind, size) = (source.name.clone(), source.kind, source.bytes());
     let hashed = messages && min_delivery >= 1.0 && kind != Kind::Test;
-    let identity = if partial { None } else { source.identity() };
+    let identity = if partial || kind == Kind::Listing { None } else { source.identity() };
     let announcement = Announcement { kind, name, size, partial, hashed, min_delivery, message_bytes, identity };
     if announcement.has_too_many_messages() {
         return refuse("that is more than 67108864 messages: make them larger, `--message-bytes`");
@@ -354,6 +465,8 @@ struct SenderHandler<'s> {
     asked: u64,
     waiting: Option<SenderApplication>,
     agreed: Option<(Protocol, ClockOffset)>,
+    /// What the receiver says of what it has.
+    note: u64,
     over: Option<(Option<Session<AnyTransport, SenderApplication>>, Closed)>,
     failed: Option<TransferError>,
     /// Blocks that the receiver says it has, until both know.
@@ -389,6 +502,7 @@ impl ConnectionHandler<AnyTransport, SenderApplication> for SenderHandler<'_> {
             return None;
         };
         self.agreed = Some((answer.protocol, ClockOffset::between(self.asked, answer.unix_ns, realtime_ns())));
+        self.note = answer.note;
         if let Some(size) = outgoing.announcement().identity.and(outgoing.announcement().size) {
             // It cannot have more than there is.
             let most = blocks_kept(u64::MAX, size);

@@ -11,6 +11,7 @@ use pliant_proto::transport::any::{AnyAnswer, AnyRequest};
 use pliant_proto::transport::{Command, Event};
 
 use super::announcement::{Announcement, Kind};
+use super::directory::{HeldNotice, PageRequests};
 use super::hash::HASH_BYTES;
 use super::resume::{Hashing, Prefix, ResumeNotice};
 use super::source::{Content, Source};
@@ -55,6 +56,8 @@ pub(super) struct SenderApplication {
     pub(super) verdict: Option<Verdict>,
     /// How many blocks the receiver has, once it says so.
     pub(super) start: Option<u32>,
+    /// What is asked of the receiver of a listing, once it has compared it.
+    pub(super) requests: Option<PageRequests>,
 }
 
 impl SenderApplication {
@@ -80,6 +83,7 @@ impl SenderApplication {
             changed: false,
             verdict: None,
             start: None,
+            requests: None,
         }
     }
 
@@ -167,7 +171,7 @@ impl SenderApplication {
                     }
                 }
             }
-            Content::File { .. } | Content::Zeros(_) => {}
+            Content::File { .. } | Content::Zeros(_) | Content::Directory => {}
         }
         let wanted = self.size.unwrap_or_else(|| match self.content {
             Content::Pieces(_) => self.given,
@@ -250,6 +254,7 @@ impl SenderApplication {
     fn read_content(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         match &self.content {
             Content::File { .. } => self.read_file(offset, into),
+            Content::Directory => unreachable!("a directory is packed first"),
             Content::Zeros(_) | Content::ZerosFor(_) => {
                 into.fill(0);
                 Ok(())
@@ -342,9 +347,12 @@ impl Application for SenderApplication {
     }
 
     fn notice(&mut self, content: &[u8]) {
-        match ResumeNotice::decode(content) {
-            Some(ResumeNotice::Start(blocks)) => self.start = Some(blocks),
-            _ => self.verdict = self.verdict.take().or(Verdict::decode(content)),
+        if let Some(ResumeNotice::Start(blocks)) = ResumeNotice::decode(content) {
+            self.start = Some(blocks);
+        } else if let Some(HeldNotice::Page(page, bits)) = HeldNotice::decode(content) {
+            self.requests.iter_mut().for_each(|requests| requests.take(page, &bits));
+        } else {
+            self.verdict = self.verdict.take().or(Verdict::decode(content));
         }
     }
 }

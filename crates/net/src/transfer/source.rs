@@ -4,12 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use super::announcement::Kind;
+use super::directory::{FileHashes, Held, Unchanged, pack, skipped_in};
 use super::error::TransferError;
-use super::pack::pack;
 use super::resume::identity;
 
 /// Bytes that a reader hands over at once, and how many such pieces wait at most.
@@ -30,6 +31,8 @@ pub struct Source {
 /// Where the bytes come from.
 #[derive(Debug)]
 pub(super) enum Content {
+    /// A directory, which is packed once it is known what the receiver has of it.
+    Directory,
     /// A regular file, with when it was modified, or a temporary archive of a directory.
     File { file: File, bytes: u64, modified: Option<SystemTime> },
     /// Pieces that a thread reads; an error ends them, and so does their end.
@@ -41,8 +44,8 @@ pub(super) enum Content {
 }
 
 impl Source {
-    /// The file or directory at `path`. A directory is packed into a temporary archive first, beside the system's other
-    /// temporary files.
+    /// The file or directory at `path`. A directory is packed into a temporary archive before it is sent, beside the
+    /// system's other temporary files.
     pub fn open(path: &Path) -> Result<Self, TransferError> {
         let fail = |error| TransferError::File { path: path.into(), error };
         let unsuitable = || fail(io::Error::new(io::ErrorKind::InvalidInput, "neither a regular file nor a directory"));
@@ -60,8 +63,8 @@ impl Source {
         let name = name().map_err(fail)?;
         let mut skipped = Vec::new();
         let (kind, content) = if metadata.is_dir() {
-            let (file, bytes) = pack(path, &mut skipped).map_err(fail)?;
-            (Kind::Directory, Content::File { file, bytes, modified: None })
+            skipped = skipped_in(path).map_err(fail)?;
+            (Kind::Directory, Content::Directory)
         } else if metadata.is_file() {
             (Kind::File, Content::File { file, bytes: metadata.len(), modified: metadata.modified().ok() })
         } else {
@@ -120,11 +123,12 @@ impl Source {
             Content::File { file, bytes, modified } => {
                 Content::File { file: file.try_clone().ok()?, bytes: *bytes, modified: *modified }
             }
+            Content::Directory => Content::Directory,
             Content::Zeros(bytes) => Content::Zeros(*bytes),
             Content::ZerosFor(time) => Content::ZerosFor(*time),
             Content::Pieces(_) => return None,
         };
-        Some(Self { kind: self.kind, name: self.name.clone(), path: self.path.clone(), skipped: Vec::new(), content })
+        Some(self.with(self.kind, content))
     }
 
     /// What tells it from others, if it can be read again.
@@ -137,8 +141,38 @@ impl Source {
     pub fn bytes(&self) -> Option<u64> {
         match self.content {
             Content::File { bytes, .. } | Content::Zeros(bytes) => Some(bytes),
-            Content::Pieces(_) | Content::ZerosFor(_) => None,
+            Content::Directory | Content::Pieces(_) | Content::ZerosFor(_) => None,
         }
+    }
+
+    /// The archive of a directory, without what is `held`, and what that is.
+    pub(super) fn packed(&self, held: &Held, interrupted: &AtomicBool) -> Result<(Self, Unchanged), TransferError> {
+        let packed = pack(&self.path, held, interrupted);
+        let (file, bytes, unchanged) = packed.map_err(|error| self.failed(error, interrupted))?;
+        Ok((self.with(self.kind, Content::File { file, bytes, modified: None }), unchanged))
+    }
+
+    /// The hashes of the files of a directory.
+    pub(super) fn hashes(&self, interrupted: &AtomicBool) -> Result<FileHashes, TransferError> {
+        FileHashes::read(&self.path, interrupted).map_err(|error| self.failed(error, interrupted))
+    }
+
+    /// What is said of these hashes, to be sent.
+    pub(super) fn listing(&self, hashes: &FileHashes) -> Result<Self, TransferError> {
+        let listing = hashes.listing().map_err(|error| TransferError::File { path: self.path.clone(), error })?;
+        let (file, bytes) = listing;
+        Ok(self.with(Kind::Listing, Content::File { file, bytes, modified: None }))
+    }
+
+    fn with(&self, kind: Kind, content: Content) -> Self {
+        Self { kind, name: self.name.clone(), path: self.path.clone(), skipped: Vec::new(), content }
+    }
+
+    fn failed(&self, error: io::Error, interrupted: &AtomicBool) -> TransferError {
+        if interrupted.load(Ordering::Relaxed) {
+            return TransferError::Interrupted;
+        }
+        TransferError::File { path: self.path.clone(), error }
     }
 }
 

@@ -8,6 +8,7 @@ use pliant_proto::transport::Event;
 use pliant_proto::transport::any::AnyRequest;
 
 use super::announcement::{Announcement, Kind};
+use super::directory::{Index, Unchanged, compare};
 use super::hash::HASH_BYTES;
 use super::missing::committed_whole;
 use super::output::Output;
@@ -35,6 +36,8 @@ pub(super) struct Whole {
     /// Most bytes of the stream without the hash.
     max_bytes: u64,
     output: Output,
+    /// Where it is noted which files of a directory came, if they are.
+    pub(super) index: Option<PathBuf>,
     hasher: blake3::Hasher,
     /// What is wrong with it beside what the system says.
     pub(super) lie: Option<&'static str>,
@@ -54,6 +57,7 @@ impl Whole {
             taken: 0,
             max_bytes,
             output,
+            index: None,
             hasher: blake3::Hasher::new(),
             lie: None,
         }
@@ -167,17 +171,25 @@ impl Whole {
         self.output.discard();
     }
 
-    /// Puts it into its place.
+    /// Puts it into its place. Returns what of a directory did not come, as it was there, too.
     pub(super) fn commit(
         self,
         limits: &Limits,
         cancelled: &AtomicBool,
-    ) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+    ) -> Result<(Option<PathBuf>, Unchanged), (PathBuf, io::Error)> {
         if self.kind == Kind::Directory {
-            return self.output.unpack(limits, cancelled);
+            return self.output.unpack(limits, cancelled, self.index.as_deref());
         }
         let replaces = self.output.replaces();
         let committed = self.output.commit();
-        if replaces { committed.and_then(committed_whole) } else { committed }
+        let path = if replaces { committed.and_then(committed_whole) } else { committed };
+        path.map(|path| (path, Unchanged::default()))
+    }
+
+    /// Which files of a listing are here.
+    pub(super) fn compare(self, is_wanted: impl Fn() -> bool) -> Result<Vec<u8>, (PathBuf, io::Error)> {
+        let Some((listing, directory)) = self.output.into_listing() else { return Ok(Vec::new()) };
+        let index = self.index.as_deref().map(|index| Index::open(&directory, index)).transpose();
+        index.and_then(|index| compare(&listing, index.flatten(), is_wanted)).map_err(|error| (directory, error))
     }
 }

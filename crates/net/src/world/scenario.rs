@@ -1,5 +1,6 @@
 //! What happens in a world, drawn from a seed, and what must be true of it in the end.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,8 @@ const LONGEST_HONEST_NS: u64 = 180_000 * MS;
 pub(crate) struct Sending {
     pub(crate) name: String,
     pub(crate) bytes: usize,
+    /// It is a directory with so many files of these bytes, if any.
+    pub(crate) files: usize,
     pub(crate) begins_ns: u64,
     pub(crate) host: HostConfig,
     pub(crate) settings: Settings,
@@ -64,6 +67,8 @@ pub(crate) struct Scenario {
 pub(crate) struct Report {
     pub(crate) ending: Ending,
     pub(crate) succeeded: usize,
+    /// When each sender that has succeeded knew it.
+    pub(crate) done_ns: BTreeMap<usize, u64>,
     pub(crate) disk_failures: u64,
 }
 
@@ -148,14 +153,20 @@ impl Scenario {
                 host.rebinds.push(random.below(3_000 * MS));
             }
             let largest = 1 << (10 + random.below(11));
-            Sending {
+            let mut sending = Sending {
                 name: format!("file-{number}"),
                 bytes: random.below(largest) as usize,
+                files: 0,
                 begins_ns: random.below(1_000 * MS),
                 host,
                 settings: settings(&mut random),
                 occupied: random.below(8) == 0,
+            };
+            let mut directories = Stream::named(seed + number, "directories");
+            if directories.below(6) == 0 && sending.settings.flow.transport != SocketTransport::Atp {
+                (sending.files, sending.bytes) = (1 + directories.below(8) as usize, sending.bytes / 8);
             }
+            sending
         });
         let senders = senders.collect();
         let observed = random.below(3) == 0;
@@ -199,8 +210,7 @@ impl Scenario {
         for (number, sending) in self.senders.iter().enumerate() {
             let host = world.add_host(sending.host.clone());
             let path = directory.path().join(&sending.name);
-            std::fs::write(&path, content(self.seed + number as u64, sending.bytes))
-                .map_err(|error| error.to_string())?;
+            self.write(number, &path).map_err(|error| error.to_string())?;
             if sending.occupied {
                 std::fs::write(target.join(&sending.name), OCCUPANT).map_err(|error| error.to_string())?;
             }
@@ -233,8 +243,20 @@ impl Scenario {
         Ok(Report {
             ending,
             succeeded: sent.iter().filter(|file| file.result.is_ok()).count(),
+            done_ns: sent.iter().filter(|file| file.result.is_ok()).map(|file| (file.number, file.done_ns)).collect(),
             disk_failures: world.disk_failures(receiver),
         })
+    }
+
+    /// Makes what a sender sends.
+    fn write(&self, number: usize, path: &Path) -> std::io::Result<()> {
+        let (sending, content) =
+            (&self.senders[number], content(self.seed + number as u64, self.senders[number].bytes));
+        if sending.files == 0 {
+            return std::fs::write(path, content);
+        }
+        std::fs::create_dir(path)?;
+        (0..sending.files).try_for_each(|file| std::fs::write(path.join(file.to_string()), &content))
     }
 
     /// Lets its attackers loose, and notes what they gain.
@@ -285,11 +307,12 @@ impl Scenario {
         let expected = content(self.seed + file.number as u64, sending.bytes);
         let name = &sending.name;
         let placed = received.iter().flatten().find(|received| received.name == *name);
-        let found = std::fs::read(target.join(name)).ok();
+        let found = read(&target.join(name));
         if sending.occupied {
             let untouched = found.as_deref() == Some(OCCUPANT) && file.result.is_err();
             return if untouched { Ok(()) } else { Err(format!("{name}: it took another file's place")) };
         }
+        let expected = expected.repeat(sending.files.max(1));
         if found.as_ref().is_some_and(|found| *found != expected) {
             return Err(format!("{name}: other bytes are in its place"));
         }
@@ -346,6 +369,12 @@ struct SentFile {
     result: Result<Sent, TransferError>,
     lasting: Option<Lasting>,
     done_ns: u64,
+}
+
+/// The bytes of a file, or of all files of a directory.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let Ok(entries) = std::fs::read_dir(path) else { return std::fs::read(path).ok() };
+    entries.map(|entry| std::fs::read(entry.ok()?.path()).ok()).collect::<Option<Vec<_>>>().map(|files| files.concat())
 }
 
 fn target_of(path: &Path) -> PathBuf {

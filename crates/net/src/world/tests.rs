@@ -3,12 +3,14 @@
 //! Without a variable a run has a fixed number of seeds. `PLIANT_WORLD_SEED=7` runs one; `PLIANT_WORLD_SECONDS=3600` goes on
 //! with ever new ones for that time.
 
+use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
 
 use super::network::Link;
 use super::scenario::{Report, Scenario, Sending, send_to_a_liar};
 use super::schedule::HostConfig;
 use crate::clock::SharedClock;
+use crate::flow::SocketTransport;
 use crate::seam::Mutant;
 
 /// Seeds of a run that is told nothing.
@@ -103,7 +105,8 @@ fn quiet(bytes: usize) -> Scenario {
     let settings = scenario.senders[0].settings.clone();
     let host = HostConfig { link: Link { rate: 8_000_000, ..Link::default() }, ..HostConfig::default() };
     scenario.receiver = HostConfig::default();
-    scenario.senders = vec![Sending { name: "a".into(), bytes, begins_ns: 0, host, settings, occupied: false }];
+    scenario.senders =
+        vec![Sending { name: "a".into(), bytes, files: 0, begins_ns: 0, host, settings, occupied: false }];
     scenario.must_succeed = true;
     (scenario.observed, scenario.idle_connections) = (false, 0);
     scenario
@@ -116,6 +119,43 @@ fn a_link_has_its_rate() {
     let report = scenario.run().unwrap();
     let ms = report.ending.now_ns / 1_000_000;
     assert!((1000..1500).contains(&ms), "{ms} ms");
+}
+
+/// The unpacking of a directory of many files takes the disk minutes, and holds up nobody: what is sent meanwhile is in its
+/// place long before. If the event loop unpacked, it would not be.
+#[test]
+fn unpacking_holds_up_nobody() {
+    let mut scenario = quiet(10);
+    scenario.senders[0].settings.flow.transport = SocketTransport::Tcp(Algorithm::Cubic);
+    scenario.senders[0].files = 1500;
+    let mut file =
+        Sending { name: "b".into(), bytes: 20_000, files: 0, begins_ns: 20_000_000_000, ..scenario.senders[0].clone() };
+    file.host = HostConfig { link: Link { rate: 8_000_000, ..Link::default() }, ..HostConfig::default() };
+    scenario.senders.push(file);
+    // For each file, one after the other.
+    scenario.receiver.disk.delay_ns = 100_000_000;
+    let report = scenario.run().unwrap();
+    let [directory, file] = [0, 1].map(|number| report.done_ns[&number] / 1_000_000_000);
+    assert!(directory > 150 && file < 25, "{directory} s, {file} s");
+    let stuck = Scenario { mutant: Some(Mutant::PlacedInTheLoop), ..scenario }.run();
+    let is_late = |report: &Report| report.done_ns.get(&1).is_none_or(|at| *at > 150_000_000_000);
+    assert!(stuck.as_ref().map_or(true, is_late), "{stuck:?}");
+}
+
+/// A disk that takes the archive of a directory and fills while that is unpacked: nothing is in its place, and both sides
+/// know it.
+#[test]
+fn a_disk_that_fills_while_unpacking_is_no_success() {
+    let mut scenario = quiet(10_000);
+    scenario.senders[0].settings.flow.transport = SocketTransport::Tcp(Algorithm::Cubic);
+    (scenario.senders[0].files, scenario.must_succeed) = (10, false);
+    // The archive has 10,000 bytes and a header of each.
+    for (free_bytes, succeeded) in [(110_000, 0), (150_000, 0), (205_000, 0), (215_000, 1)] {
+        scenario.receiver.disk.free_bytes = free_bytes;
+        let report = scenario.run().unwrap_or_else(|why| panic!("{free_bytes} bytes free: {why}"));
+        assert_eq!(report.succeeded, succeeded, "{free_bytes} bytes free");
+        assert_eq!(report.disk_failures > 0, succeeded == 0, "{free_bytes} bytes free");
+    }
 }
 
 /// A receiver that acknowledges what it has not got is noticed over any link, and was believed before.

@@ -1,10 +1,11 @@
 //! Whole transfers over loopback, and through a relay that marks, drops, duplicates, reorders and corrupts.
 
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::common::{
     Faults, by, content, encrypted, files, loopbacks, settings, transfer, transfer_of, transfer_through, write_file,
@@ -348,6 +349,77 @@ fn directories_arrive_whole() {
     assert!(error(received).contains("tree: already there"));
 }
 
+/// A directory that is sent again takes the place of what the same peer has sent, and only what has changed travels: here
+/// or there, in content or in name. Permissions and times are those of the sender.
+#[test]
+fn unchanged_files_are_not_sent_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tree, into) = (directory.path().join("tree"), directory.path().join("into"));
+    std::fs::create_dir_all(tree.join("a/b")).unwrap();
+    std::fs::create_dir(&into).unwrap();
+    for name in ["top", "edited here", "edited there", "gone here", "gone there", "touched"] {
+        write_file(&tree, name, 100_000 + name.len());
+    }
+    for file in 0..200 {
+        std::fs::write(tree.join(format!("a/b/{file}")), file.to_string()).unwrap();
+    }
+    let target = Target::Directory(into.clone());
+    let settings = encrypted(Settings { overwrite: true, ..settings() });
+    let go = || {
+        let (sent, received) = transfer(&tree, &target, &settings, |receiver| receiver);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        assert_eq!((sent.hash, sent.unchanged), (received.hash, received.unchanged));
+        let diff = std::process::Command::new("diff").arg("-r").args([&tree, &into.join("tree")]).output().unwrap();
+        assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+        let [index, name] = &files(&into)[..] else { panic!("{:?}", files(&into)) };
+        assert!(index.starts_with(".pliant-") && name == "tree", "{index} {name}");
+        (sent.unchanged.files, sent.bytes)
+    };
+    let (unchanged, all) = go();
+    assert_eq!(unchanged, 0);
+    let (unchanged, few) = go();
+    assert_eq!(unchanged, 206);
+    assert!(few < all / 2, "{few} of {all}");
+
+    let there = into.join("tree");
+    std::fs::write(tree.join("edited here"), "other").unwrap();
+    std::fs::write(there.join("edited there"), "other").unwrap();
+    std::fs::remove_file(tree.join("gone here")).unwrap();
+    std::fs::remove_file(there.join("gone there")).unwrap();
+    std::fs::write(there.join("of somebody there"), "x").unwrap();
+    std::fs::rename(tree.join("a/b/7"), tree.join("a/b/700")).unwrap();
+    let touched = std::fs::File::options().write(true).open(tree.join("touched")).unwrap();
+    touched.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000)).unwrap();
+    touched.set_permissions(std::fs::Permissions::from_mode(0o600)).unwrap();
+    // Without one edited here, two of there, one that is gone here and one with a new name.
+    assert_eq!(go().0, 206 - 5);
+    let touched = there.join("touched").metadata().unwrap();
+    assert_eq!((touched.mode() & 0o777, touched.mtime()), (0o600, 1_000_000));
+    assert_eq!(go().0, 205);
+
+    // Nothing is known of a directory that somebody else has put there, and it is not replaced.
+    std::fs::remove_dir_all(&there).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    write_file(&there, "top", 100_003);
+    let (sent, received) = transfer(&tree, &target, &settings, |receiver| receiver);
+    assert!(error(sent).contains("it is not a directory that this peer has sent"));
+    assert!(error(received).contains("already there"));
+    assert_eq!(files(&there), ["top"]);
+    // Nor is anything replaced where the receiver has not asked for it.
+    let careful = Settings { overwrite: false, ..settings.clone() };
+    let (sent, _) = transfer(&tree, &target, &careful, |receiver| receiver);
+    assert!(error(sent).contains("`--overwrite` replaces"));
+    // A directory is sent once more, and goes on where it was cut off.
+    std::fs::remove_dir_all(&there).unwrap();
+    go();
+    write_file(&tree, "large", 32 * MB);
+    interrupt_with(&tree, &into, 12_000, &settings);
+    let (sent, received) = transfer(&tree, &target, &settings, |receiver| receiver);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert!(sent.kept_bytes >= 4 * MB as u64 && sent.unchanged.files == 205, "{sent:?}");
+    assert_eq!(sent.kept_bytes, received.kept_bytes);
+}
+
 /// An existing file is replaced by a whole one; the directory holds nothing else then.
 #[test]
 fn an_existing_file_is_replaced() {
@@ -385,9 +457,13 @@ fn a_receiver_takes_as_many_as_it_says() {
     assert_eq!(names.len(), 3);
 }
 
-/// Sends the file at `path` into a folder, until so many datagrams with data have passed.
+/// Sends what is at `path` into a folder, until so many datagrams with data have passed.
 fn interrupt(path: &Path, into: &Path, after: u64) {
-    let receiver = Receiver::bind(crate::common::loopback(), settings()).unwrap();
+    interrupt_with(path, into, after, &settings());
+}
+
+fn interrupt_with(path: &Path, into: &Path, after: u64, settings: &Settings) {
+    let receiver = Receiver::bind(crate::common::loopback(), settings.clone()).unwrap();
     let to = receiver.address();
     let interrupted = Arc::new(AtomicBool::new(false));
     // The relay interrupts the sender from within: after some data has passed, before all has. The receiver hears of it.
@@ -402,7 +478,7 @@ fn interrupt(path: &Path, into: &Path, after: u64) {
         });
         let target = Target::Directory(into.to_owned());
         let receiving = scope.spawn(move || receiver.receive(&target, &crate::common::NEVER, |_| {}));
-        let sent = send(Source::open(path).unwrap(), way, &settings(), flag, |_| {}, |_| {});
+        let sent = send(Source::open(path).unwrap(), way, settings, flag, |_| {}, |_| {});
         assert!(matches!(sent, Err(TransferError::Interrupted)), "{sent:?}");
         assert!(error(receiving.join().unwrap()).ends_with("closed by the peer: interrupted"));
         stop.store(true, Ordering::Relaxed);

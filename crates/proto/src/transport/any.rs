@@ -157,6 +157,10 @@ macro_rules! any_transport {
                 match self { $(Self::$name(transport) => transport.handle_timeout(now),)* }
             }
 
+            fn handle_new_path(&mut self, now: Instant) {
+                match self { $(Self::$name(transport) => transport.handle_new_path(now),)* }
+            }
+
             #[inline]
             fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
                 match self { $(Self::$name(transport) => transport.poll_transmit(now),)* }

@@ -201,6 +201,10 @@ pub trait Transport {
     /// The deadline of [`poll_timeout`](Self::poll_timeout) has come. Called early it does nothing.
     fn handle_timeout(&mut self, now: Instant);
 
+    /// Packets take another path from now on (RFC 9000 section 9.4): what was learnt of the old one, the congestion window
+    /// first of all, says nothing of it. Default: nothing is known of paths, as where the receiver's credits set the pace.
+    fn handle_new_path(&mut self, _now: Instant) {}
+
     /// The next packet to send now, if any.
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet>;
 
@@ -248,6 +252,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn handle_timeout(&mut self, now: Instant) {
         (**self).handle_timeout(now);
+    }
+
+    fn handle_new_path(&mut self, now: Instant) {
+        (**self).handle_new_path(now);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {

@@ -83,6 +83,10 @@ impl<T: Transport> Transport for RateCap<T> {
         self.inner.handle_timeout(now);
     }
 
+    fn handle_new_path(&mut self, now: Instant) {
+        self.inner.handle_new_path(now);
+    }
+
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         let Some(cap) = &mut self.cap else { return self.inner.poll_transmit(now) };

@@ -433,6 +433,45 @@ mod tests {
         assert_eq!((made == content, liars), (true, BTreeSet::new()));
     }
 
+    /// With more sources than there is memory for, half of them liars, a dispute ends all the same: those that have sent the
+    /// least are forgotten, and the others come to an end.
+    #[test]
+    fn a_dispute_among_many_sources_ends() {
+        let (symbol, needed, sources) = (8u16, 100u32, 20u16);
+        let content: Vec<u8> = (0..needed * u32::from(symbol)).map(|byte| (byte * byte % 251) as u8).collect();
+        let encoder = Encoder::new(symbol, &content);
+        let mut dispute = Block::new(symbol, needed, Vec::new()).dispute();
+        let mut gone = BTreeSet::new();
+        for round in 0..2 * needed {
+            for source in (0..sources).filter(|source| !gone.contains(source)).collect::<Vec<_>>() {
+                // Each source has symbols of its own.
+                let number = needed + u32::from(source) * 1000 + round;
+                let mut bytes = vec![0; symbol.into()];
+                encoder.write(number, &mut bytes);
+                if source % 2 == 1 {
+                    bytes[0] ^= 1;
+                }
+                dispute.keep(source, number, &bytes);
+                match dispute.resolve(content.len(), |block| block == content) {
+                    Resolution::Open => {}
+                    Resolution::Liar(liar) => {
+                        assert_eq!(liar % 2, 1);
+                        gone.insert(liar);
+                        dispute.forget(liar);
+                    }
+                    Resolution::Block(block, liars) => {
+                        assert_eq!(block, content);
+                        assert!(liars.iter().all(|liar| liar % 2 == 1), "{liars:?}");
+                        // No more than each source's block.
+                        assert!(round <= needed + MAX_EXTRA as u32, "{round}");
+                        return;
+                    }
+                }
+            }
+        }
+        panic!("it does not end");
+    }
+
     /// However much is sent, what is kept of a disputed block is bounded.
     #[test]
     fn disputes_are_bounded() {

@@ -58,7 +58,7 @@ pub(super) fn open_sink(target: &Target, offered: &Offered, overwrite: bool) -> 
                 return Ok(Sink::Resumable(kept, replaces));
             }
         }
-        Output::open(target, &file, overwrite, None).map(Sink::Once)
+        Output::open(target, &file, overwrite, None, None).map(Sink::Once)
     };
     opened().map_err(|error| match error {
         OutputError::Name => {

@@ -228,6 +228,16 @@ impl RateControl {
     }
 
     /// The rate of a window law paces its window.
+    /// The window of a shared path begins anew; the equations look at each window T_δ by itself.
+    pub(super) fn on_new_path(&mut self, rtt: Span) {
+        if let Law::Window(path) = &mut self.law {
+            path.on_new_path();
+            if rtt > Span::ZERO {
+                self.follow_window(rtt);
+            }
+        }
+    }
+
     fn follow_window(&mut self, rtt: Span) {
         if let Law::Window(path) = &self.law {
             self.rate = (path.packets_per_second(rtt) * self.packet_bits).min(self.max_rate);

@@ -480,6 +480,15 @@ impl Transport for AtpSender {
         }
     }
 
+    /// The smoothed round-trip time follows within a few packets; meanwhile it spreads the first window.
+    fn handle_new_path(&mut self, _now: Instant) {
+        self.base_rtt = None;
+        let rtt = self.rtt.smoothed();
+        if let Some(control) = &mut self.control {
+            control.on_new_path(rtt);
+        }
+    }
+
     fn handle_timeout(&mut self, now: Instant) {
         if self.phase == Phase::Open {
             let backup = self.backup.as_ref().map(|backup| &backup.subflow.flight);

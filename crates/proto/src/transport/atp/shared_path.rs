@@ -72,6 +72,12 @@ impl SharedPath {
         }
     }
 
+    /// Nothing is known of the path any more.
+    pub(super) fn on_new_path(&mut self) {
+        self.cubic.on_idle();
+        (self.latest_rtt, self.largest_rtt) = (Span::ZERO, [Span::ZERO; 2]);
+    }
+
     /// Packets that may be under way.
     #[inline]
     pub(super) fn window(&self) -> u64 {

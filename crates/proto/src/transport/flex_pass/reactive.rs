@@ -320,6 +320,11 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         self.rtt.smoothed()
     }
 
+    /// Nothing is known of the path any more.
+    pub(super) fn on_new_path(&mut self) {
+        self.controller.on_idle();
+    }
+
     /// The congestion controller.
     pub(super) fn controller(&self) -> &C {
         &self.controller

@@ -306,6 +306,11 @@ impl<C: CongestionControl> Transport for FlexPassSender<C> {
         }
     }
 
+    /// Credits are of the new path at once.
+    fn handle_new_path(&mut self, _now: Instant) {
+        self.reactive.on_new_path();
+    }
+
     fn handle_timeout(&mut self, now: Instant) {
         self.requester.handle_timeout(now);
         if self.proactive.timer().is_some_and(|at| at <= now) && self.lose_proactive() {

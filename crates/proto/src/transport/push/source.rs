@@ -467,6 +467,11 @@ impl Transport for PushSource {
         }
     }
 
+    fn handle_new_path(&mut self, _now: Instant) {
+        self.0.window.on_idle();
+        self.0.rtt = RttEstimator::new(&self.0.config.rto);
+    }
+
     fn handle_timeout(&mut self, now: Instant) {
         let source = &mut *self.0;
         if source.phase != Phase::Active && source.phase != Phase::Paused {

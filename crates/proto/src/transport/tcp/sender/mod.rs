@@ -395,6 +395,15 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
         }
     }
 
+    /// Slow start begins anew, up to where the old path ended it: no faster than RFC 9000 lets it.
+    fn handle_new_path(&mut self, now: Instant) {
+        self.controller.on_idle();
+        self.rtt = RttEstimator::new(&self.config.rto);
+        if self.timer.is_some() {
+            self.timer = Some(now.after(self.rtt.rto()));
+        }
+    }
+
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if self.is(SLOW | PACED) {

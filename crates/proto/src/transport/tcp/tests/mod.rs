@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::congestion::{AckSample, Algorithm, Cause, Congestion, CongestionControl, EcnMode};
 use crate::packet::{AckFlags, Body, DataFlags, Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::transport::any::Member;
@@ -292,4 +292,25 @@ fn the_same_inputs_give_the_same_outputs() {
     }
     assert_eq!(again.sent, pair.sender.sent);
     assert_eq!(again.events, pair.sender.events);
+}
+
+/// RFC 9000 section 9.4: on another path every controller starts from its first window again, and the round-trip time is
+/// measured anew. What the old path had is no more than a bound of slow start.
+#[test]
+fn a_new_path_is_measured_anew() {
+    for algorithm in Algorithm::ALL {
+        let config = Arc::new(config());
+        let first = algorithm.controller(config.mss).window();
+        let sender = TcpSender::new(config.clone(), algorithm.controller(config.mss));
+        let path = || Path::new(Span::from_ms(1));
+        let mut pair = Pair::new(sender, TcpReceiver::new(config), path(), path());
+        pair.transfer(1000 * MSS);
+        pair.run_until(us(11_000));
+        let sender = &mut pair.sender.transport;
+        assert!(sender.controller().window() > first && sender.smoothed_rtt() > Span::ZERO, "{algorithm}");
+        sender.handle_new_path(us(11_000));
+        assert_eq!((sender.controller().window(), sender.smoothed_rtt()), (first, Span::ZERO), "{algorithm}");
+        assert!(pair.run_until(Instant::MAX), "{algorithm}");
+        assert_eq!(pair.receiver.delivered(), 1000 * MSS, "{algorithm}");
+    }
 }
