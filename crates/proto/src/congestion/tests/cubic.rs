@@ -1,6 +1,6 @@
 use alloc::vec::Vec;
 
-use super::super::cubic::{Cubic, CubicConfig, HyStartKind};
+use super::super::cubic::{Cubic, CubicConfig, Growth, HyStartKind};
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
 use super::model::{LossyPath, MSS, Sender};
 use super::{ack, assert_near, congestion};
@@ -255,4 +255,67 @@ fn linux_hystart_is_armed_again_by_a_timeout() {
         cubic.on_ack(&AckSample { now, unacked, next, rtt, smoothed_rtt: Span::from_ms(20), ..ack(SEGMENT) });
     }
     assert_eq!(cubic.ssthresh(), 33 * SEGMENT);
+}
+
+/// Linux's growth from a window of 100 segments.
+fn as_linux() -> Cubic {
+    Cubic::new(CubicConfig { initial_window: 100, growth: Growth::Linux, ..CubicConfig::default() }, MSS)
+}
+
+/// `rounds` round trips of 100 us in which every segment of the window is acknowledged by itself, from `start` on.
+fn segment_by_segment(cubic: &mut Cubic, start: Instant, rounds: u64) -> Instant {
+    let rtt = Span::from_us(100);
+    let mut now = start;
+    for _ in 0..rounds {
+        now = now.after(rtt);
+        for _ in 0..cubic.window() / SEGMENT {
+            cubic.on_ack(&AckSample { now, smoothed_rtt: rtt, ..ack(SEGMENT) });
+        }
+    }
+    now
+}
+
+/// By hand from `bictcp_update` and `bictcp_recalc_ssthresh`, at a round-trip time at which the curve stands still. A loss at
+/// 100 segments leaves 70; the line of Reno adds 8/15 in a round trip: 3 rounds 1.6 and 15 rounds 8, less what is behind as
+/// each segment closes only a cwnd-th of the gap.
+#[test]
+fn linux_follows_renos_line_after_a_loss() {
+    let mut cubic = as_linux();
+    cubic.on_congestion(&congestion(Cause::Loss, 60 * SEGMENT));
+    assert_eq!((cubic.window(), cubic.ssthresh()), (70 * SEGMENT, 70 * SEGMENT), "of the window, not of the flight");
+    segment_by_segment(&mut cubic, Instant::ZERO, 15);
+    let grown = cubic.window() as f64 / SEGMENT as f64 - 70.0;
+    assert!((7.0..=8.1).contains(&grown), "{grown}");
+}
+
+/// By hand: a loss at 100 segments leaves 70, a timeout then a ssthresh of 49, which 48 acknowledgements reach. With the
+/// largest window forgotten each further segment adds a twentieth (`cnt` is 20 at most while `last_max_cwnd` is 0): 2.45
+/// with 49 of them. The RFC's line of Reno adds half a segment.
+#[test]
+fn linux_forgets_the_largest_window_after_a_timeout() {
+    let added = |growth| {
+        let config = CubicConfig { initial_window: 100, growth, ..CubicConfig::default() };
+        let mut cubic = Cubic::new(config, MSS);
+        cubic.on_congestion(&congestion(Cause::Loss, 100 * SEGMENT));
+        cubic.on_congestion(&congestion(Cause::Timeout, 70 * SEGMENT));
+        let mut acknowledge = |segments| {
+            (0..segments).for_each(|_| cubic.on_ack(&AckSample { smoothed_rtt: Span::from_us(100), ..ack(SEGMENT) }));
+            cubic.window() as f64 / SEGMENT as f64
+        };
+        assert_near(acknowledge(48), 49.0, 0.001);
+        acknowledge(49) - 49.0
+    };
+    assert_near(added(Growth::Linux), 2.45, 0.01);
+    assert_near(added(Growth::Rfc9438), 0.52, 0.02);
+}
+
+/// `cnt` is 2 at least: an acknowledged segment adds half a segment at most, however far the curve has run.
+#[test]
+fn linux_adds_half_a_segment_at_most() {
+    let mut cubic = as_linux();
+    cubic.on_congestion(&congestion(Cause::Loss, 100 * SEGMENT));
+    let late = rounds(&mut cubic, Instant::ZERO, Span::from_ms(1), 1, true).after(Span::from_secs(60));
+    let before = cubic.window();
+    cubic.on_ack(&AckSample { now: late, smoothed_rtt: Span::from_ms(1), ..ack(10 * SEGMENT) });
+    assert_eq!(cubic.window() - before, 5 * SEGMENT);
 }
