@@ -8,7 +8,7 @@
 //! | C | 0.4 segments/s³ | RFC 9438 section 5.1 |
 //! | beta | 0.7 (what remains) | RFC 9438 section 4.6 |
 //! | fast convergence | on | RFC 9438 section 4.7; off for flows that are alone |
-//! | HyStart | off | RFC 9438 section 4.10 recommends it: RFC 9406's or Linux's |
+//! | HyStart | off | RFC 9438 section 4.10 recommends it: RFC 9406's, Linux's or ns-3's |
 //! | growth | RFC 9438's | Linux's (`net/ipv4/tcp_cubic.c`), which ns-3 has too, differs, see below |
 //!
 //! Choices where the RFC leaves room: avoidance adds (target − cwnd)/cwnd for each new acknowledgement (its section
@@ -22,7 +22,7 @@
 //! segments, and looks ahead on the curve by the least round-trip time, not by the smoothed one.
 
 use super::hystart::{HyStart, HyStartConfig};
-use super::hystart_linux::LinuxHyStart;
+use super::hystart_linux::{LinuxHyStart, Variant};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::{choices, settings};
 use crate::settings::{Range, ReadError, SettingValue, Text, Value, choice, choice_kind};
@@ -50,10 +50,12 @@ pub enum HyStartKind {
     Rfc9406,
     /// HyStart as Linux has it, in every slow start.
     Linux,
+    /// As ns-3 has it: without allowance for bursts.
+    Ns3,
 }
 
 impl HyStartKind {
-    const NAMES: [&'static str; 3] = ["off", "rfc9406", "linux"];
+    const NAMES: [&'static str; 4] = ["off", "rfc9406", "linux", "ns3"];
 
     /// What users call it.
     pub const fn name(self) -> &'static str {
@@ -73,7 +75,7 @@ impl SettingValue for HyStartKind {
         match value {
             Value::Flag(false) => Ok(Self::Off),
             Value::Flag(true) => Ok(Self::Rfc9406),
-            value => Ok([Self::Off, Self::Rfc9406, Self::Linux][choice(value, &Self::NAMES)?]),
+            value => Ok([Self::Off, Self::Rfc9406, Self::Linux, Self::Ns3][choice(value, &Self::NAMES)?]),
         }
     }
 
@@ -108,7 +110,7 @@ settings! {
         /// Whether a flow whose maximum shrinks gives way further.
         pub fast_convergence: bool = true => [source: "RFC 9438"],
         /// How slow start ends before packets are lost: by RFC 9406's HyStart++ (also `true`), or as in Linux, by trains
-        /// of acknowledgements as well.
+        /// of acknowledgements as well, or as in ns-3, which allows for no bursts of the host.
         pub hystart: HyStartKind = HyStartKind::Off => [source: "RFC 9406; Linux, tcp_cubic.c"],
         /// With `hystart`: least rise of the round-trip time that counts. It has no effect where queues add less.
         pub hystart_threshold: Span = Span::from_ms(4) => [source: "RFC 9406"],
@@ -138,7 +140,8 @@ impl CubicConfig {
         match self.hystart {
             HyStartKind::Off => SlowStart::Plain,
             HyStartKind::Rfc9406 => SlowStart::Rfc9406(HyStart::new(self.hystart_config())),
-            HyStartKind::Linux => SlowStart::Linux(LinuxHyStart::new(self.hystart_config())),
+            HyStartKind::Linux => SlowStart::Linux(LinuxHyStart::new(self.hystart_config(), Variant::Linux)),
+            HyStartKind::Ns3 => SlowStart::Linux(LinuxHyStart::new(self.hystart_config(), Variant::Ns3)),
         }
     }
 }

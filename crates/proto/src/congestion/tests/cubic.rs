@@ -189,7 +189,11 @@ fn avoidance_after_hystart_starts_flat() {
 /// Slow start under Linux's HyStart from a window of 20 segments: rounds of acknowledgements that come `gap_us` apart, each
 /// with a round-trip time in microseconds. The window after each.
 fn linux_slow_start(gap_us: u64, rtts_us: &[u64], per_round: u64) -> (Cubic, Vec<u64>) {
-    let config = CubicConfig { initial_window: 20, hystart: HyStartKind::Linux, ..CubicConfig::default() };
+    slow_start_under(HyStartKind::Linux, gap_us, rtts_us, per_round)
+}
+
+fn slow_start_under(hystart: HyStartKind, gap_us: u64, rtts_us: &[u64], per_round: u64) -> (Cubic, Vec<u64>) {
+    let config = CubicConfig { initial_window: 20, hystart, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config, MSS);
     let (mut unacked, mut now, mut windows) = (0, Instant::ZERO.after(Span::from_ms(1)), Vec::new());
     for (number, &rtt_us) in (0..).zip(rtts_us) {
@@ -230,6 +234,19 @@ fn linux_hystart_ends_slow_start_by_delay() {
     let (cubic, windows) = linux_slow_start(3000, &rounds(46_000), 20);
     assert_eq!((windows[27], windows[28], cubic.ssthresh()), (48, 48, 48 * SEGMENT));
     assert_eq!(linux_slow_start(3000, &rounds(45_000), 20).0.ssthresh(), u64::MAX);
+}
+
+/// By hand, for ns-3: a train of acknowledgements 1 ms apart is longer than the round-trip time of 100 ms with its 102nd, 101 ms
+/// behind the round's first, at 20 + 101 segments. The rise is the whole 40 ms: the ninth sample of 81 ms ends slow start,
+/// 80 ms is no rise above it. Gaps of 3 ms break the train.
+#[test]
+fn ns3s_hystart_asks_for_a_whole_round_trip() {
+    let (cubic, windows) = slow_start_under(HyStartKind::Ns3, 1000, &[100_000; 110], 1000);
+    assert_eq!((windows[100], cubic.ssthresh()), (121, 121 * SEGMENT));
+    let rounds = |second: u64| [[40_000; 20], [second; 20]].concat();
+    let (cubic, windows) = slow_start_under(HyStartKind::Ns3, 3000, &rounds(81_000), 20);
+    assert_eq!((windows[27], cubic.ssthresh()), (48, 48 * SEGMENT));
+    assert_eq!(slow_start_under(HyStartKind::Ns3, 3000, &rounds(80_000), 20).0.ssthresh(), u64::MAX);
 }
 
 /// After a timeout it watches again. By hand: a window of one segment grows by one with each acknowledgement, 1 ms apart. The
