@@ -80,7 +80,7 @@ fn json_has_one_object_per_claim() {
     for row in rows {
         let mut keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
-        assert_eq!(keys, ["claim", "figure", "ours", "paper", "paper_value", "scaled", "verdict", "why"]);
+        assert_eq!(keys, ["claim", "class", "figure", "ours", "paper", "paper_value", "scaled", "verdict", "why"]);
         assert_eq!(
             (&row["paper"], &row["figure"], &row["verdict"]),
             (&"reflex".into(), &"fig03".into(), &"agrees".into())
@@ -210,9 +210,12 @@ fn the_document_says_what_the_files_say() {
     let document = || fs::read_to_string(folder.path().join("docs/reproduction.md")).unwrap();
     succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
 
-    fs::write(&second, FIGURE.replace("paper = 100", "paper = 100\nwhy = \"there are two\"")).unwrap();
+    let reason = "paper = 100\nwhy = \"there are two\"\nclass = \"unstated-parameter\"";
+    fs::write(&second, FIGURE.replace("paper = 100", reason)).unwrap();
     succeed(folder.path(), &record);
-    assert_eq!(document().matches("| differs | there are two |").count(), 1, "{}", document());
+    let row = "| differs: unstated parameter | there are two |";
+    assert_eq!(document().matches(row).count(), 1, "{}", document());
+    assert!(document().contains("| mine | 1 | 0 | 0 | 0 | 1 |"), "one of two has a class: {}", document());
 
     // What is wrong in a file whose words are needed is told before anything runs, and nothing changes.
     let before = document();
@@ -283,4 +286,35 @@ fn every_experiment_is_well_formed() {
     let left_out = stderr(&output).lines().filter(|line| line.starts_with("left out: ")).count();
     let listed = succeed(&repository, &["reproduce", "--list"]).lines().count();
     assert_eq!(checked.lines().count() + left_out, listed);
+}
+
+/// What agrees is computed once more with the paper's mechanism off, and the document says if it holds all the same; an axis
+/// or value that is not there is refused before anything runs.
+#[test]
+fn an_agreement_says_whether_it_needs_the_papers_mechanism() {
+    let axis = "[axes.plan]\ndefault = \"shared\"\n[axes.plan.points.shared]\n[axes.plan.points.strict]\nqueues.plan = \"strict\"\n";
+    let with = |off: &str| {
+        let mechanism = format!("ci = true\nmechanism = {{ name = \"one queue for all\", off = {{ {off} }} }}");
+        let figure = FIGURE.replace("[runs.shared]\n", &format!("{axis}\n[runs.shared]\nover = [\"plan\"]\n"));
+        figure.replace("ci = true", &mechanism)
+    };
+    let folder = folder_with(&with("plan = \"strict\""));
+    fs::create_dir(folder.path().join("docs")).unwrap();
+    let text = succeed(folder.path(), &["reproduce", "mine"]);
+    assert!(text.contains("without one queue for all (plan = strict)") && text.contains("outside"), "{text}");
+    succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
+    let document = || fs::read_to_string(folder.path().join("docs/reproduction.md")).unwrap();
+    assert!(document().contains("| agrees | Without one queue for all (plan = strict) it does not hold: 1."), "{}", document());
+
+    write_figure(folder.path(), &with("plan = \"shared\""));
+    succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
+    assert!(document().contains("| agrees, for another reason | Without one queue"), "{}", document());
+    assert!(document().contains("Of 1 claims that agree, 1 were computed again"), "{}", document());
+
+    for (off, named) in [("plam = \"strict\"", "axis `plam`"), ("plan = \"strct\"", "strict")] {
+        write_figure(folder.path(), &with(off));
+        let output = pliant_in(folder.path(), &["reproduce", "mine", "--check"]);
+        assert!(output.status.code() == Some(2) && stderr(&output).contains(named), "{off}: {}", stderr(&output));
+        assert!(stderr(&output).contains("mechanism.off"), "{}", stderr(&output));
+    }
 }

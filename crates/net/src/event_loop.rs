@@ -80,7 +80,7 @@ impl Schedule {
             && at < flow.armed[0]
         {
             flow.armed = [at, flow.armed[0]];
-            self.events.push(Event { at, kind: 0, entity: number });
+            self.events.push(Event { at, kind: 0, order: 0, entity: number });
         }
     }
 

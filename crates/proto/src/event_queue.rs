@@ -1,4 +1,4 @@
-//! The queue of pending events, ordered by (time, kind, entity).
+//! The queue of pending events, ordered by (time, kind, order, entity).
 //!
 //! The order never depends on when an event was inserted, so two drivers that schedule differently agree bit for bit.
 //! A binary heap of 16-byte keys wins up to some 16 thousand pending events, which one run does not reach.
@@ -14,16 +14,22 @@ use crate::time::Instant;
 pub struct Event {
     /// When it is due.
     pub at: Instant,
-    /// What kind: of simultaneous events the lower kind comes first.
+    /// What kind, below 16: of simultaneous events the lower kind comes first.
     pub kind: u8,
-    /// Whose: of simultaneous events of one kind the lower entity comes first.
+    /// Of simultaneous events of one kind the lower order comes first. Only its lower 28 bits count.
+    pub order: u32,
+    /// Whose: of simultaneous events of one kind and order the lower entity comes first.
     pub entity: u32,
 }
 
 impl Event {
+    /// The bits of an order that count.
+    pub const ORDER: u32 = (1 << 28) - 1;
+
     #[inline]
     fn key(self) -> u128 {
-        (self.at.as_ps() as u128) << 64 | u128::from(self.kind) << 32 | u128::from(self.entity)
+        let low = u64::from(self.kind) << 60 | u64::from(self.order & Self::ORDER) << 32 | u64::from(self.entity);
+        u128::from(self.at.as_ps()) << 64 | u128::from(low)
     }
 
     /// Whether it is handled before `other`.
@@ -34,7 +40,12 @@ impl Event {
 
     #[inline]
     fn from_key(key: u128) -> Self {
-        Self { at: Instant::from_ps((key >> 64) as u64), kind: (key >> 32) as u8, entity: key as u32 }
+        Self {
+            at: Instant::from_ps((key >> 64) as u64),
+            kind: (key >> 60) as u8 & 0xf,
+            order: (key >> 32) as u32 & Self::ORDER,
+            entity: key as u32,
+        }
     }
 }
 
@@ -53,6 +64,7 @@ impl EventQueue {
     /// Adds an event.
     #[inline]
     pub fn push(&mut self, event: Event) {
+        debug_assert!(event.kind < 16, "a kind has four bits of the key");
         self.heap.push(Reverse(event.key()));
     }
 
@@ -94,16 +106,16 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Events leave in the order (time, kind, entity) whatever the order they came in.
+        /// Events leave in the order (time, kind, order, entity) whatever the order they came in, and as they came in.
         #[test]
-        fn total_order(mut events in proptest::collection::vec((0u64..50, 0u8..4, 0u32..50), 0..200)) {
+        fn total_order(mut events in proptest::collection::vec((0u64..50, 0u8..16, 0u32..50, 0u32..50), 0..200)) {
             let mut queue = EventQueue::new();
-            for &(at, kind, entity) in &events {
-                queue.push(Event { at: Instant::from_ps(at), kind, entity });
+            for &(at, kind, order, entity) in &events {
+                queue.push(Event { at: Instant::from_ps(at), kind, order, entity });
             }
             let mut out = Vec::new();
             while let Some(event) = queue.pop() {
-                out.push((event.at.as_ps(), event.kind, event.entity));
+                out.push((event.at.as_ps(), event.kind, event.order, event.entity));
             }
             events.sort_unstable();
             prop_assert_eq!(out, events);

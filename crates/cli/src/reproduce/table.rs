@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pliant_sim::experiment::{ClaimOutcome, FigureOutcome, Quantity, Verdict};
+use pliant_sim::experiment::{Class, ClaimOutcome, FigureOutcome, Quantity, Verdict};
 use serde::Serialize;
 
 /// Characters in a line of text.
@@ -21,6 +21,7 @@ struct Row<'a> {
     verdict: Verdict,
     scaled: Option<&'a str>,
     why: Option<&'a str>,
+    class: Option<Class>,
 }
 
 /// One object per claim.
@@ -36,6 +37,7 @@ pub(super) fn json(outcomes: &[FigureOutcome]) -> String {
             verdict: claim.verdict,
             scaled: claim.scaled.as_deref(),
             why: claim.why.as_deref(),
+            class: claim.class,
         })
         .expect("a row is plain data")
     };
@@ -62,6 +64,11 @@ pub(super) fn text(outcomes: &[FigureOutcome]) -> String {
             row(&mut text, cells.each_ref().map(String::as_str), widths, &claim.claim);
             if let Some(why) = &claim.why {
                 row(&mut text, [""; 3], widths, &format!("why: {why}"));
+            }
+            if let Some(mechanism) = &claim.mechanism {
+                let mark = if mechanism.agrees { "within" } else { "outside" };
+                let without = format!("without {} ({})", mechanism.name, mechanism.off);
+                row(&mut text, [mark, "", &mechanism.ours.print(&claim.unit)], widths, &without);
             }
             for line in &claim.sensitivity {
                 let setting = format!("{} = {}", line.axis, line.value);

@@ -415,10 +415,10 @@ impl Fabric {
     fn schedule_next(&mut self, link: u32) {
         let port = &mut self.links[link as usize];
         if let Some(at) = port.next_arrival() {
-            self.events.push(Event { at, kind: ARRIVAL, entity: link });
+            self.events.push(Event { at, kind: ARRIVAL, order: 0, entity: link });
         } else if let Some(at) = port.wake_at() {
             self.wakes[link as usize] = at;
-            self.events.push(Event { at, kind: WAKE, entity: link });
+            self.events.push(Event { at, kind: WAKE, order: 0, entity: link });
         }
     }
 

@@ -8,16 +8,23 @@
 //! | C | 0.4 segments/s³ | RFC 9438 section 5.1 |
 //! | beta | 0.7 (what remains) | RFC 9438 section 4.6 |
 //! | fast convergence | on | RFC 9438 section 4.7; off for flows that are alone |
-//! | HyStart | off | RFC 9438 section 4.10 recommends it: RFC 9406's or Linux's |
+//! | HyStart | off | RFC 9438 section 4.10 recommends it: RFC 9406's, Linux's or ns-3's |
+//! | growth | RFC 9438's | Linux's (`net/ipv4/tcp_cubic.c`), which ns-3 has too, differs, see below |
 //!
 //! Choices where the RFC leaves room: avoidance adds (target − cwnd)/cwnd for each new acknowledgement (its section
 //! 4.4), not for each segment as Linux does; entering the Reno-friendly region never lowers the window; the curve
 //! starts with the first acknowledgement after recovery.
+//!
+//! Linux's growth differs in what matters at round-trip times of a datacenter, where the curve stands still. Until a loss has
+//! told the largest window, it grows by a twentieth in a round trip, where Reno's line adds half a segment; a timeout
+//! makes it forget that window. Reno's line never becomes steeper. All that is acknowledged counts, as far as half a segment
+//! for each, and cuts are of the window, not of the flight. Left out: Linux counts time in jiffies, rounds whole
+//! segments, and looks ahead on the curve by the least round-trip time, not by the smoothed one.
 
 use super::hystart::{HyStart, HyStartConfig};
-use super::hystart_linux::LinuxHyStart;
+use super::hystart_linux::{LinuxHyStart, Variant};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
-use crate::settings;
+use crate::{choices, settings};
 use crate::settings::{Range, ReadError, SettingValue, Text, Value, choice, choice_kind};
 use crate::time::{Instant, Span};
 
@@ -27,6 +34,11 @@ const FLOOR_LOSS: f64 = 2.0;
 const FLOOR_MARK: f64 = 1.0;
 /// The curve's target lies at most this factor above the window.
 const LARGEST_STEP: f64 = 1.5;
+/// Linux: segments that each acknowledged one adds at least while no loss has told the largest window (`cnt > 20`), on
+/// the curve's plateau (`100 * cwnd`), and at most (`max(ca->cnt, 2U)`).
+const LINUX_UNKNOWN: f64 = 1.0 / 20.0;
+const LINUX_PLATEAU: f64 = 1.0 / 100.0;
+const LINUX_LARGEST: f64 = 1.0 / 2.0;
 
 /// How the window learns in slow start that the path is full, before packets are lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,10 +50,12 @@ pub enum HyStartKind {
     Rfc9406,
     /// HyStart as Linux has it, in every slow start.
     Linux,
+    /// As ns-3 has it: without allowance for bursts.
+    Ns3,
 }
 
 impl HyStartKind {
-    const NAMES: [&'static str; 3] = ["off", "rfc9406", "linux"];
+    const NAMES: [&'static str; 4] = ["off", "rfc9406", "linux", "ns3"];
 
     /// What users call it.
     pub const fn name(self) -> &'static str {
@@ -61,7 +75,7 @@ impl SettingValue for HyStartKind {
         match value {
             Value::Flag(false) => Ok(Self::Off),
             Value::Flag(true) => Ok(Self::Rfc9406),
-            value => Ok([Self::Off, Self::Rfc9406, Self::Linux][choice(value, &Self::NAMES)?]),
+            value => Ok([Self::Off, Self::Rfc9406, Self::Linux, Self::Ns3][choice(value, &Self::NAMES)?]),
         }
     }
 
@@ -71,6 +85,17 @@ impl SettingValue for HyStartKind {
 
     fn bound(&self) -> Option<&u64> {
         None
+    }
+}
+
+choices! {
+    /// How the window grows in avoidance, and what a timeout leaves.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Growth {
+        /// As the RFC says.
+        Rfc9438 = "rfc9438",
+        /// As in Linux, and in ns-3 after it.
+        Linux = "linux",
     }
 }
 
@@ -85,10 +110,13 @@ settings! {
         /// Whether a flow whose maximum shrinks gives way further.
         pub fast_convergence: bool = true => [source: "RFC 9438"],
         /// How slow start ends before packets are lost: by RFC 9406's HyStart++ (also `true`), or as in Linux, by trains
-        /// of acknowledgements as well.
+        /// of acknowledgements as well, or as in ns-3, which allows for no bursts of the host.
         pub hystart: HyStartKind = HyStartKind::Off => [source: "RFC 9406; Linux, tcp_cubic.c"],
         /// With `hystart`: least rise of the round-trip time that counts. It has no effect where queues add less.
         pub hystart_threshold: Span = Span::from_ms(4) => [source: "RFC 9406"],
+        /// How CUBIC's window grows, and what a timeout leaves: as in RFC 9438, or as in Linux, by at least a twentieth in a
+        /// round trip until a loss tells the largest window, and anew after a timeout.
+        pub growth: Growth = Growth::Rfc9438 => [source: "RFC 9438; Linux, tcp_cubic.c"],
     }
     fixed {
         /// Steepness of the curve in segments per second cubed (C), above 0. Default 0.4.
@@ -112,7 +140,8 @@ impl CubicConfig {
         match self.hystart {
             HyStartKind::Off => SlowStart::Plain,
             HyStartKind::Rfc9406 => SlowStart::Rfc9406(HyStart::new(self.hystart_config())),
-            HyStartKind::Linux => SlowStart::Linux(LinuxHyStart::new(self.hystart_config())),
+            HyStartKind::Linux => SlowStart::Linux(LinuxHyStart::new(self.hystart_config(), Variant::Linux)),
+            HyStartKind::Ns3 => SlowStart::Linux(LinuxHyStart::new(self.hystart_config(), Variant::Ns3)),
         }
     }
 }
@@ -150,6 +179,9 @@ pub struct Cubic {
     fast_convergence: bool,
     /// The next curve starts on its plateau: after a timeout, or when HyStart++ ended slow start.
     start_on_plateau: bool,
+    growth: Growth,
+    /// A loss has told the plateau; a timeout makes Linux forget it.
+    plateau_is_known: bool,
 }
 
 impl Cubic {
@@ -175,6 +207,8 @@ impl Cubic {
             initial_window: config.initial_window,
             fast_convergence: config.fast_convergence,
             start_on_plateau: false,
+            growth: config.growth,
+            plateau_is_known: false,
         }
     }
 
@@ -204,7 +238,13 @@ impl Cubic {
                 self.grow(sample, sample.acked);
                 self.cwnd = self.cwnd.min(self.ssthresh);
             }
-            _ => self.grow(sample, sample.acked.min(mss)),
+            _ => {
+                let counted = match self.growth {
+                    Growth::Rfc9438 => sample.acked.min(mss),
+                    Growth::Linux => sample.acked,
+                };
+                self.grow(sample, counted);
+            }
         }
     }
 
@@ -234,7 +274,26 @@ impl Cubic {
             Some(epoch) => epoch,
             None => self.start_epoch(sample.now),
         };
-        self.follow_curve(sample.now.since(epoch), sample);
+        let elapsed = sample.now.since(epoch);
+        match self.growth {
+            Growth::Rfc9438 => self.follow_curve(elapsed, sample),
+            Growth::Linux => self.follow_curve_as_linux(elapsed, sample),
+        }
+    }
+
+    /// `bictcp_update`, with what each acknowledged segment adds in place of its inverse `cnt`.
+    fn follow_curve_as_linux(&mut self, elapsed: Span, sample: &AckSample) {
+        let acked = self.segments(sample.acked);
+        let target = self.curve(elapsed.plus(sample.smoothed_rtt));
+        let mut added = if target > self.cwnd { (target - self.cwnd) / self.cwnd } else { LINUX_PLATEAU / self.cwnd };
+        if !self.plateau_is_known {
+            added = added.max(LINUX_UNKNOWN);
+        }
+        // `beta_scale`: eighths of a window for each segment of Reno's.
+        let eighths = libm::floor(8.0 * (1.0 + self.beta) / (3.0 * (1.0 - self.beta)));
+        self.reno_window += 8.0 / eighths * acked / self.cwnd;
+        added = added.max((self.reno_window - self.cwnd) / self.cwnd);
+        self.cwnd += added.min(LINUX_LARGEST) * acked;
     }
 
     fn follow_curve(&mut self, elapsed: Span, sample: &AckSample) {
@@ -269,19 +328,29 @@ impl Cubic {
         now
     }
 
+    /// What a cut is taken of, in segments.
+    fn cut_from(&self, flight: u64) -> f64 {
+        match self.growth {
+            Growth::Rfc9438 => self.segments(flight),
+            Growth::Linux => self.cwnd,
+        }
+    }
+
     /// RFC 9438 sections 4.6 and 4.7.
     fn cut(&mut self, flight: u64, floor: f64) {
         let gives_way = self.fast_convergence && self.cwnd < self.plateau;
         self.plateau = if gives_way { self.cwnd * (1.0 + self.beta) / 2.0 } else { self.cwnd };
+        let before = self.cut_from(flight);
         self.set_ssthresh(flight);
-        self.cwnd = (self.segments(flight) * self.beta).max(floor);
+        self.cwnd = (before * self.beta).max(floor);
         self.start_on_plateau = false;
+        self.plateau_is_known = true;
         self.epoch = None;
     }
 
     fn set_ssthresh(&mut self, flight: u64) {
         self.cwnd_prior = self.cwnd;
-        self.ssthresh = (self.segments(flight) * self.beta).max(FLOOR_LOSS);
+        self.ssthresh = (self.cut_from(flight) * self.beta).max(FLOOR_LOSS);
     }
 
     /// RFC 9438 section 4.8.
@@ -291,6 +360,10 @@ impl Cubic {
         }
         self.cwnd = FLOOR_MARK;
         self.start_on_plateau = true;
+        if self.growth == Growth::Linux {
+            // `bictcp_reset`
+            (self.plateau, self.plateau_is_known) = (0.0, false);
+        }
         self.epoch = None;
         if let SlowStart::Linux(hystart) = &mut self.slow_start {
             hystart.on_timeout(event.now, event.next);

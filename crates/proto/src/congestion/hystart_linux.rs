@@ -10,8 +10,11 @@
 //! | bytes of a host's burst | 4 · 64 KiB at the pacing rate, 1 ms at most | `hystart_ack_delay` |
 //!
 //! It differs from HyStart++ (RFC 9406, [`hystart`](super::hystart)): no conservative slow start follows, a train of
-//! acknowledgements counts, which also works where queues are short, and it begins anew after a timeout. ns-3 3.37 asks for
-//! a train of the whole least round-trip time, and knows no bursts.
+//! acknowledgements counts, which also works where queues are short, and it begins anew after a timeout.
+//!
+//! ns-3's ([`Variant::Ns3`]; 3.37, `tcp-cubic.cc`) asks for a train of the whole least round-trip time and knows no bursts, and
+//! its rise is the whole least round-trip time, 4 ms to 1 s. At round trips of a datacenter they are far apart: a burst of
+//! 256 KiB is longer than the round trip, so that Linux's waits where ns-3's has ended slow start.
 
 use super::AckSample;
 use super::hystart::{HyStartConfig, threshold};
@@ -22,10 +25,21 @@ const LONGEST_GAP: Span = Span::from_ms(2);
 const SAMPLES: u8 = 8;
 const BURST_BYTES: f64 = 4.0 * 65536.0;
 const LONGEST_BURST: Span = Span::from_ms(1);
+const NS3_LARGEST_RISE: Span = Span::from_secs(1);
+
+/// Whose it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Variant {
+    /// The kernel's.
+    Linux,
+    /// ns-3's.
+    Ns3,
+}
 
 /// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinuxHyStart {
+    variant: Variant,
     minimum_threshold: Span,
     maximum_threshold: Span,
     /// When the round began, and the last acknowledgement of its train.
@@ -42,9 +56,10 @@ pub struct LinuxHyStart {
 
 impl LinuxHyStart {
     /// A connection before its first acknowledgement.
-    pub(super) fn new(config: HyStartConfig) -> Self {
+    pub(super) fn new(config: HyStartConfig, variant: Variant) -> Self {
         let HyStartConfig { minimum_threshold, maximum_threshold, .. } = config;
         Self {
+            variant,
             minimum_threshold,
             maximum_threshold,
             round_start: Instant::ZERO,
@@ -81,17 +96,20 @@ impl LinuxHyStart {
         }
         if sample.now.since(self.train) <= LONGEST_GAP {
             self.train = sample.now;
-            let pace = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.2 };
-            let rate = pace * cwnd * mss / sample.smoothed_rtt.as_secs_f64();
-            // A rate of zero or infinity gives a burst of the limit or none.
-            let burst = Span::from_secs_f64((BURST_BYTES / rate).min(LONGEST_BURST.as_secs_f64()));
-            self.found = sample.now.since(self.round_start) > self.least.plus(burst).divided_by(2);
+            let longest = match self.variant {
+                Variant::Linux => self.least.plus(burst(sample, cwnd, ssthresh, mss)).divided_by(2),
+                Variant::Ns3 => self.least,
+            };
+            self.found = sample.now.since(self.round_start) > longest;
         }
         self.current = self.current.min(rtt);
         if self.samples < SAMPLES {
             self.samples += 1;
         } else {
-            let rise = threshold(self.least, self.minimum_threshold, self.maximum_threshold);
+            let rise = match self.variant {
+                Variant::Linux => threshold(self.least, self.minimum_threshold, self.maximum_threshold),
+                Variant::Ns3 => self.least.clamp(self.minimum_threshold, NS3_LARGEST_RISE.max(self.minimum_threshold)),
+            };
             self.found |= self.current > self.least.plus(rise);
         }
         self.found
@@ -102,4 +120,12 @@ impl LinuxHyStart {
         (self.round_start, self.train, self.round_end) = (now, now, next);
         (self.least, self.current, self.samples, self.found) = (Span::MAX, Span::MAX, 0, false);
     }
+}
+
+/// How long a burst of the sending host may last.
+fn burst(sample: &AckSample, cwnd: f64, ssthresh: f64, mss: f64) -> Span {
+    let pace = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.2 };
+    let rate = pace * cwnd * mss / sample.smoothed_rtt.as_secs_f64();
+    // A rate of zero or infinity gives a burst of the limit or none.
+    Span::from_secs_f64((BURST_BYTES / rate).min(LONGEST_BURST.as_secs_f64()))
 }

@@ -41,7 +41,7 @@ use flows::{Endpoint, Flows, Slot};
 use network::Network;
 use oracle::Oracle;
 use outlet::SimulatedHost;
-use schedule::{Schedule, kind};
+use schedule::{Schedule, kind, order_of};
 
 /// What a run did, beside its flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -128,11 +128,11 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
             match event.kind {
                 kind::ARRIVAL => self.handle_arrival(event.entity),
                 kind::WAKE_PORT => self.network.wake(self.now, event.entity, &mut self.schedule),
-                kind::TIMER => self.handle_timer(EndpointId::from_index(event.entity)),
+                kind::TIMER => self.handle_timer(EndpointId::from_index(event.entity), event.order),
                 kind::FLOW_START => self.handle_flow_start(),
                 kind::ORACLE_REQUESTS => self.handle_oracle_requests(),
                 kind::ORACLE_UPDATE => self.handle_oracle_update(),
-                kind::MESSAGE => self.handle_message_due(event.entity),
+                kind::MESSAGE => self.handle_message_due(event.entity, event.order),
                 kind::CONTROL => self.handle_control(),
                 kind::HOST => self.handle_host(event.entity),
                 _ => self.handle_sample(),
@@ -266,16 +266,18 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         self.with_transport(packet.to, |transport, _, now| transport.handle_packet(now, packet, sack));
     }
 
-    fn handle_timer(&mut self, endpoint: EndpointId) {
+    /// `order` is that of the flow which set the timer: its slot may be another's by now.
+    fn handle_timer(&mut self, endpoint: EndpointId, order: u32) {
+        let flow = self.flows.slots[endpoint.flow() as usize].id;
         let state = &mut self.flows.endpoints[endpoint.index() as usize];
-        if state.armed != self.now {
+        if state.armed != self.now || order_of(flow) != order {
             return;
         }
         state.armed = Instant::MAX;
         match state.transport.poll_timeout() {
             Some(deadline) if deadline.at > self.now => {
                 state.armed = deadline.at;
-                self.schedule.push(deadline.at, kind::TIMER, endpoint.index());
+                self.schedule.push_of_flow(deadline.at, kind::TIMER, flow, endpoint.index());
             }
             Some(_) => {
                 self.mix(kind::TIMER, endpoint.index());
@@ -328,8 +330,9 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
     }
 
     /// The application of a flow has another message, unless the flow is over and its slot another's.
-    fn handle_message_due(&mut self, flow: u32) {
-        if self.flows.next_message(flow) == Some(self.now) {
+    fn handle_message_due(&mut self, flow: u32, order: u32) {
+        let is_its_own = order_of(self.flows.slots[flow as usize].id) == order;
+        if is_its_own && self.flows.next_message(flow) == Some(self.now) {
             self.mix(kind::MESSAGE, flow);
             self.with_transport(EndpointId::new(flow, Side::Initiator), |transport, slot, now| {
                 if let Some(messages) = &mut slot.messages {
@@ -342,7 +345,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
 
     fn schedule_message(&mut self, flow: u32) {
         if let Some(at) = self.flows.next_message(flow) {
-            self.schedule.push(at, kind::MESSAGE, flow);
+            self.schedule.push_of_flow(at, kind::MESSAGE, self.flows.slots[flow as usize].id, flow);
         }
     }
 

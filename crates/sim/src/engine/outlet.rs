@@ -131,7 +131,7 @@ impl<R: Recorder, Q: Into<AnyRequest>> Outlet<Q> for SimulatedHost<'_, '_, R> {
             && at < *self.armed
         {
             *self.armed = at;
-            self.schedule.push(at, kind::TIMER, self.endpoint.index());
+            self.schedule.push_of_flow(at, kind::TIMER, self.slot.id, self.endpoint.index());
         }
     }
 }

@@ -32,6 +32,11 @@ pub(super) mod kind {
     pub(in crate::engine) const CONTROL: u8 = 9;
 }
 
+/// A flow's place among simultaneous events of its kind.
+pub(super) const fn order_of(flow: u64) -> u32 {
+    flow as u32 & Event::ORDER
+}
+
 /// The pending events of a run.
 pub(super) struct Schedule {
     arrivals: Arrivals,
@@ -60,7 +65,7 @@ impl Schedule {
     #[inline(always)]
     pub(super) fn arrival(&mut self, at: Instant, link: u32) {
         let Some(key) = self.arrivals.key(self.now, at, link) else {
-            return self.push_other(Event { at, kind: kind::ARRIVAL, entity: link });
+            return self.push_other(Event { at, kind: kind::ARRIVAL, order: 0, entity: link });
         };
         if self.first_is_spent {
             self.first_is_spent = false;
@@ -70,11 +75,18 @@ impl Schedule {
         }
     }
 
-    /// Any other event.
+    /// Any other event that is no flow's.
     #[inline]
     pub(super) fn push(&mut self, at: Instant, kind: u8, entity: u32) {
         debug_assert_ne!(kind, kind::ARRIVAL);
-        self.push_other(Event { at, kind, entity });
+        self.push_other(Event { at, kind, order: 0, entity });
+    }
+
+    /// An event of a flow. Simultaneous ones come by the flows' numbers, not by their slots: which slot a flow has depends on
+    /// when others ended.
+    #[inline]
+    pub(super) fn push_of_flow(&mut self, at: Instant, kind: u8, flow: u64, entity: u32) {
+        self.push_other(Event { at, kind, order: order_of(flow), entity });
     }
 
     fn push_other(&mut self, event: Event) {
@@ -89,7 +101,7 @@ impl Schedule {
             Some((at, entity)) if at < self.others_at && at <= end => {
                 self.first_is_spent = true;
                 self.now = at;
-                Some(Event { at, kind: kind::ARRIVAL, entity })
+                Some(Event { at, kind: kind::ARRIVAL, order: 0, entity })
             }
             arrival => self.begin_next_of_both(arrival, end),
         }
@@ -98,7 +110,7 @@ impl Schedule {
     /// Compares in full, for arrivals that are not plainly first.
     #[inline(never)]
     fn begin_next_of_both(&mut self, arrival: Option<(Instant, u32)>, end: Instant) -> Option<Event> {
-        let arrival = arrival.map(|(at, entity)| Event { at, kind: kind::ARRIVAL, entity });
+        let arrival = arrival.map(|(at, entity)| Event { at, kind: kind::ARRIVAL, order: 0, entity });
         let other = self.others.peek();
         let arrival_first = match (&arrival, &other) {
             (Some(arrival), Some(other)) => arrival.precedes(other),

@@ -32,7 +32,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    fn of_value(value: &Value) -> Option<Self> {
+    pub(super) fn of_value(value: &Value) -> Option<Self> {
         match value {
             Value::Integer(number) => Some(Self::Number(*number as f64)),
             Value::Float(number) => Some(Self::Number(*number)),

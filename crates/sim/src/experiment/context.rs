@@ -10,7 +10,7 @@ use super::runs::{Job, Plan};
 use crate::results::RunResult;
 
 /// Results kept in memory at once, in bytes; others are read again when they are needed.
-const KEPT_BYTES: usize = 1 << 30;
+const KEPT_BYTES: usize = 256 << 20;
 
 /// A measure's failure, told to the engine.
 pub(super) type Failure = Box<EvalAltResult>;

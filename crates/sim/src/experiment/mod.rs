@@ -33,12 +33,12 @@ use std::sync::Arc;
 use toml::Value;
 
 pub use cache::Cache;
-pub use claims::{Quantity, Verdict, print_number};
+pub use claims::{Class, Quantity, Verdict, print_number};
 pub use library::Library;
 pub use on_testbed::{TestbedRecord, TestbedRecords};
-pub use outcome::{ClaimOutcome, FigureOutcome, Sensitivity};
+pub use outcome::{ClaimOutcome, FigureOutcome, Mechanism, Sensitivity};
 pub use plots::{PlotData, PlotPoint, SeriesData};
-pub use record::{ClaimRecord, FigureRecord, Records, SensitivityRecord};
+pub use record::{ClaimRecord, FigureRecord, MechanismRecord, Records, SensitivityRecord};
 pub use runs::Job;
 pub use size::Size;
 pub use spec::{PlotAxis, PlotKind};
@@ -52,7 +52,7 @@ use claims::Claim;
 use context::Source;
 use evaluate::{Evaluated, Evaluator, spread};
 use runs::Plan;
-use spec::{ClaimSpec, ExperimentSpec};
+use spec::{ClaimSpec, ExperimentSpec, MechanismSpec};
 
 /// A figure at one size, read and checked.
 #[derive(Clone, Debug)]
@@ -209,6 +209,15 @@ impl Experiment {
                 sensitivity.push(Sensitivity { axis: name, value: value.value.to_string(), ours, agrees });
             }
         }
+        let mechanism = match &spec.mechanism {
+            None => None,
+            Some(mechanism) => {
+                let bound = self.without(&at, mechanism)?;
+                let (_, ours, agrees) = compute(&bound)?;
+                let off: Vec<String> = bound.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();
+                Some(Mechanism { name: mechanism.name.clone(), off: off.join(", "), ours, agrees })
+            }
+        };
         let scaled = spec.scaled.clone().or_else(|| self.size.of(&self.spec).scaled.clone());
         let scaled = scaled.filter(|text| !text.is_empty());
         let verdict = match (met, &scaled) {
@@ -226,9 +235,27 @@ impl Experiment {
             verdict,
             scaled,
             why: self.why(index)?.filter(|_| verdict == Verdict::Differs),
+            class: spec.class.filter(|_| verdict == Verdict::Differs),
+            mechanism,
             ci: spec.ci,
             sensitivity,
         })
+    }
+
+    /// The values of axes at which a mechanism is off.
+    fn without(&self, at: &str, mechanism: &MechanismSpec) -> Result<Vec<(String, Scalar)>, ScenarioError> {
+        let mut bound = Vec::new();
+        for (name, value) in &mechanism.off {
+            let at = format!("{at}.mechanism.off.{name}");
+            let names: Vec<String> = self.plan.axes.iter().map(|axis| axis.name.clone()).collect();
+            let Some(axis) = self.plan.axes.iter().find(|axis| axis.name == *name) else {
+                return Err(self.document.error(&at, suggest::unknown("axis", name, &names)));
+            };
+            let value = Scalar::of_value(value).ok_or_else(|| self.document.error(&at, "must be a number or a text"))?;
+            axis.position(&value).map_err(|why| self.document.error(&at, why))?;
+            bound.push((name.clone(), value));
+        }
+        Ok(bound)
     }
 
     fn sensitivity_axes(&self, at: &str, spec: &ClaimSpec) -> Result<Vec<usize>, ScenarioError> {

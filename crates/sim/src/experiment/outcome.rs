@@ -1,6 +1,6 @@
 //! What became of a figure and its claims.
 
-use super::claims::{Quantity, Verdict};
+use super::claims::{Class, Quantity, Verdict};
 use super::plots::PlotData;
 
 /// What became of a figure.
@@ -47,10 +47,27 @@ pub struct ClaimOutcome {
     pub scaled: Option<String>,
     /// Why ours differs, if it does and somebody knows.
     pub why: Option<String>,
+    /// What kind of reason that is.
+    pub class: Option<Class>,
+    /// What the paper says causes it, and ours without it.
+    pub mechanism: Option<Mechanism>,
     /// Whether CI holds it.
     pub ci: bool,
     /// Ours by values of settings that the paper leaves unsaid.
     pub sensitivity: Vec<Sensitivity>,
+}
+
+/// What a paper says causes what it claims, and whether the claim needs it here.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Mechanism {
+    /// What the paper names.
+    pub name: String,
+    /// How it was switched off.
+    pub off: String,
+    /// Ours without it.
+    pub ours: Quantity,
+    /// Whether that is within the claim's tolerance.
+    pub agrees: bool,
 }
 
 /// Ours at one value of a setting.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::on_testbed::TestbedRecords;
 use super::text::{TAKES_ALL, UNEXPLAINED, cell, to_json};
-use super::{ClaimOutcome, Experiment, FigureOutcome, Quantity, Size, Verdict};
+use super::{Class, ClaimOutcome, Experiment, FigureOutcome, Quantity, Size, Verdict};
 use crate::scenario::ScenarioError;
 
 /// Everything recorded.
@@ -53,9 +53,28 @@ pub struct ClaimRecord {
     pub scaled: Option<String>,
     /// Why ours differs.
     pub why: Option<String>,
+    /// What kind of reason that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// What the paper says causes it, and ours without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<MechanismRecord>,
     /// By settings that the paper leaves unsaid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitivity: Vec<SensitivityRecord>,
+}
+
+/// What a paper says causes what it claims, and ours without it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct MechanismRecord {
+    /// What the paper names.
+    pub name: String,
+    /// How it was switched off.
+    pub off: String,
+    /// Ours without it, printed.
+    pub ours: String,
+    /// Whether the claim holds without it.
+    pub agrees: bool,
 }
 
 /// Ours at one value of a setting.
@@ -85,7 +104,8 @@ impl ClaimOutcome {
 
     /// The verdict with what is to be said of it.
     pub fn remark(&self) -> String {
-        remark(self.verdict, self.why.as_deref())
+        let holds_without = self.mechanism.as_ref().map(|mechanism| mechanism.agrees);
+        remark(self.verdict, self.class, holds_without)
     }
 
     fn record(&self) -> ClaimRecord {
@@ -101,15 +121,43 @@ impl ClaimOutcome {
             verdict: self.verdict,
             scaled: self.scaled.clone(),
             why: self.why.clone(),
+            class: self.class,
+            mechanism: self.mechanism.as_ref().map(|mechanism| MechanismRecord {
+                name: mechanism.name.clone(),
+                off: mechanism.off.clone(),
+                ours: mechanism.ours.print(&self.unit),
+                agrees: mechanism.agrees,
+            }),
             sensitivity: self.sensitivity.iter().map(setting).collect(),
         }
     }
 }
 
-fn remark(verdict: Verdict, why: Option<&str>) -> String {
-    match (verdict, why) {
-        (Verdict::Differs, None) => UNEXPLAINED.to_owned(),
-        (verdict, _) => verdict.name().to_owned(),
+/// The verdict, with the class of what differs, and whether what agrees does so without the paper's mechanism.
+fn remark(verdict: Verdict, class: Option<Class>, holds_without: Option<bool>) -> String {
+    match (verdict, class, holds_without) {
+        (Verdict::Differs, None, _) => UNEXPLAINED.to_owned(),
+        (Verdict::Differs, Some(class), _) => format!("differs: {}", class.title()),
+        (verdict, _, Some(true)) => format!("{}, for another reason", verdict.name()),
+        (verdict, ..) => verdict.name().to_owned(),
+    }
+}
+
+impl ClaimRecord {
+    fn remark(&self) -> String {
+        remark(self.verdict, self.class, self.mechanism.as_ref().map(|mechanism| mechanism.agrees))
+    }
+
+    /// Why it differs, or whether what agrees needs the mechanism that the paper gives.
+    fn why_in_words(&self) -> String {
+        match (&self.why, &self.mechanism) {
+            (Some(why), _) => why.clone(),
+            (None, Some(MechanismRecord { name, off, ours, agrees })) => {
+                let then = if *agrees { "it holds all the same" } else { "it does not hold" };
+                format!("Without {name} ({off}) {then}: {ours}.")
+            }
+            (None, None) => String::new(),
+        }
     }
 }
 
@@ -166,6 +214,7 @@ impl Records {
         experiment.spec.setup.trim().clone_into(&mut record.setup);
         for (index, claim) in record.claims.iter_mut().enumerate() {
             claim.why = experiment.why(index)?.filter(|_| claim.verdict == Verdict::Differs);
+            claim.class = experiment.spec.claims[index].class.filter(|_| claim.verdict == Verdict::Differs);
         }
         Ok(false)
     }
@@ -195,7 +244,10 @@ impl Records {
             "# Reproduction\n\nWhat papers say, what Pliant finds, and whether these agree. Written by `pliant reproduce \
              --write-docs docs/reproduction.md`;\nthe claims and their tolerances are in `experiments/`, \
              [experiments.md](experiments.md) explains them.\n\n**agrees**: within the claim's tolerance. **scaled**: \
-             within it, at a size smaller than the paper's. **differs**: not within it.\n\n\
+             within it, at a size smaller than the paper's. **differs**: not within it, because of an **unstated \
+             parameter** of the paper; because the **paper's simulator** does not do what its text says; because the **paper** \
+             is **inconsistent**; or for a reason that is **ours** or not known. **For another reason**: it agrees, but also \
+             where the mechanism that the paper gives is switched off.\n\n\
              **On the testbed** is what `pliant testbed record` found: processes on a real network against the same \
              scenario in the simulator.\n",
         );
@@ -211,6 +263,28 @@ impl Records {
             writeln!(text, "| {paper} | {} | {agree} | {scaled} | {differ} | {beyond} |", figures.len())
                 .expect(TAKES_ALL);
         }
+        text.push_str("\n| why claims differ |");
+        Class::ALL.iter().for_each(|class| write!(text, " {} |", class.title()).expect(TAKES_ALL));
+        text.push_str(" not yet explained |\n|---|---|---|---|---|---|\n");
+        let mut sums = [0; Class::ALL.len() + 1];
+        for (paper, figures) in &chosen {
+            let counts = classes(figures);
+            class_row(&mut text, paper, &counts);
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        class_row(&mut text, "all", &sums);
+        let claims = || chosen.iter().flat_map(|(_, figures)| figures).flat_map(|(_, _, record)| &record.claims);
+        let within = || claims().filter(|claim| claim.verdict.is_within());
+        let audited = within().filter_map(|claim| claim.mechanism.as_ref());
+        let another = audited.clone().filter(|mechanism| mechanism.agrees).count();
+        write!(
+            text,
+            "\nOf {} claims that agree, {} were computed again with the mechanism switched off that the paper gives; {another} \
+             hold without it.\n",
+            within().count(),
+            audited.count(),
+        )
+        .expect(TAKES_ALL);
         for (paper, figures) in chosen {
             write!(text, "\n## {paper}\n").expect(TAKES_ALL);
             for (figure, size, record) in figures {
@@ -245,6 +319,21 @@ fn counts(figures: &[Chosen<'_>]) -> [usize; 3] {
     })
 }
 
+/// Claims that differ, by class, and those without one.
+fn classes(figures: &[Chosen<'_>]) -> [usize; Class::ALL.len() + 1] {
+    let differing = figures.iter().flat_map(|(_, _, record)| &record.claims);
+    let mut counts = [0; Class::ALL.len() + 1];
+    for claim in differing.filter(|claim| claim.verdict == Verdict::Differs) {
+        counts[claim.class.map_or(Class::ALL.len(), |class| class as usize)] += 1;
+    }
+    counts
+}
+
+fn class_row(text: &mut String, name: &str, counts: &[usize]) {
+    let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
+    writeln!(text, "| {name} | {} |", counts.join(" | ")).expect(TAKES_ALL);
+}
+
 fn figure_section(text: &mut String, paper: &str, figure: &str, size: &str, record: &FigureRecord) {
     let seeds = if record.seeds == 1 { "one seed".to_owned() } else { format!("{} seeds", record.seeds) };
     let full = if size == "full" { " --full" } else { "" };
@@ -257,9 +346,8 @@ fn figure_section(text: &mut String, paper: &str, figure: &str, size: &str, reco
     .expect(TAKES_ALL);
     let mut scaled: Vec<&str> = Vec::new();
     for claim in &record.claims {
-        let cells = [&claim.claim, &claim.paper, &claim.ours, &remark(claim.verdict, claim.why.as_deref())];
-        let why = claim.why.as_deref().unwrap_or_default();
-        let cells = cells.into_iter().map(String::as_str).chain([why]).map(cell).collect::<Vec<_>>();
+        let cells = [&claim.claim, &claim.paper, &claim.ours, &claim.remark(), &claim.why_in_words()];
+        let cells = cells.map(|text| cell(text));
         writeln!(text, "| {} |", cells.join(" | ")).expect(TAKES_ALL);
         scaled.extend(claim.scaled.as_deref().filter(|sentence| !scaled.contains(sentence)));
     }

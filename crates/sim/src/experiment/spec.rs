@@ -1,5 +1,6 @@
 //! The keys of an experiment file.
 
+use super::claims::Class;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -102,12 +103,26 @@ pub(super) struct ClaimSpec {
     pub(super) tolerance: Option<Value>,
     /// A text, or one for each size.
     pub(super) why: Option<Value>,
+    /// What kind of reason `why` is.
+    pub(super) class: Option<Class>,
+    /// What the paper says causes it, and where that is switched off.
+    pub(super) mechanism: Option<MechanismSpec>,
     pub(super) scaled: Option<String>,
     pub(super) over_seeds: Option<OverSeeds>,
     /// An axis or a list of axes.
     pub(super) sensitivity: Option<Value>,
     #[serde(default)]
     pub(super) ci: bool,
+}
+
+/// `mechanism` of a claim.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MechanismSpec {
+    /// What the paper says causes it.
+    pub(super) name: String,
+    /// Values of axes, without it.
+    pub(super) off: Table,
 }
 
 /// A table `[[plots]]`.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What is said of a claim that differs and has no `why`.
+/// What is said of a claim that differs and has no class.
 pub(super) const UNEXPLAINED: &str = "differs: not yet explained";
 
 pub(super) const TAKES_ALL: &str = "a string takes all";

@@ -47,7 +47,8 @@ fn linux() -> Table {
         rack = true
         prr = true
         delayed_ack = "40ms"
-        hystart = true
+        hystart = "linux"
+        growth = "linux"
     }
 }
 

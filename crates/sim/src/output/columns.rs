@@ -249,20 +249,26 @@ fn write_values<T: DataType, W: Write + Send>(
     writer.close()
 }
 
-/// Reads what [`write_parquet`] wrote.
-pub(super) fn read_parquet(file: File, fields: &[Field]) -> Result<Columns<'static>, String> {
+/// Reads what [`write_parquet`] wrote, a row group at a time: a file's columns take several times the memory of its rows. Fields that are not `wanted` have no values.
+pub(super) fn read_parquet(
+    file: File,
+    fields: &[Field],
+    wanted: impl Fn(usize) -> bool,
+    mut take: impl FnMut(&Columns<'static>) -> Result<(), String>,
+) -> Result<(), String> {
     let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
     let own = reader.metadata().file_metadata().schema().get_fields();
     let has = |fields: &[Field]| parquet_types(fields).is_ok_and(|types| own == types);
     let skipped = leading(fields, has).ok_or("these are not the columns that this version writes")?;
-    let mut columns: Vec<_> = fields.iter().map(|(_, kind)| Values::empty(*kind)).collect();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index).map_err(|error| error.to_string())?;
-        for (position, column) in columns.iter_mut().enumerate() {
+        let mut columns: Vec<_> = fields.iter().map(|(_, kind)| Values::empty(*kind)).collect();
+        for (position, column) in columns.iter_mut().enumerate().filter(|(position, _)| wanted(*position)) {
             read_column(&*group, skipped + position, column).map_err(|error| error.to_string())?;
         }
+        take(&columns)?;
     }
-    Ok(columns)
+    Ok(())
 }
 
 fn read_column(group: &dyn RowGroupReader, position: usize, column: &mut Values<'_>) -> Result<(), ParquetError> {

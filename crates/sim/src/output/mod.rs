@@ -272,16 +272,21 @@ pub fn rebuild_report(dir: &Path) -> Result<PathBuf, OutputError> {
 fn read_csv<R>(path: &Path, table: &Table<R>, groups: &[GroupInfo]) -> Result<Vec<R>, OutputError> {
     let file = File::open(path).map_err(OutputError::io("read", path))?;
     let columns = columns::read_csv(io::BufReader::new(file), &schema::fields(table));
-    columns.and_then(|columns| schema::rows(table, &columns, groups)).map_err(OutputError::malformed(path))
+    let mut rows = Vec::new();
+    let read = columns.and_then(|columns| schema::add_rows(&mut rows, table, &columns, groups));
+    read.map(|()| rows).map_err(OutputError::malformed(path))
 }
 
 /// The rows of a Parquet file; `None` if there is no such file.
 fn read_parquet<R>(path: &Path, table: &Table<R>, groups: &[GroupInfo]) -> Result<Option<Vec<R>>, OutputError> {
     match File::open(path) {
         Ok(file) => {
-            let columns = columns::read_parquet(file, &schema::fields(table));
-            let rows = columns.and_then(|columns| schema::rows(table, &columns, groups));
-            rows.map(Some).map_err(OutputError::malformed(path))
+            let mut rows = Vec::new();
+            let is_set = |column: usize| table.columns[column].access.set.is_some();
+            let read = columns::read_parquet(file, &schema::fields(table), is_set, |columns| {
+                schema::add_rows(&mut rows, table, columns, groups)
+            });
+            read.map(|()| Some(rows)).map_err(OutputError::malformed(path))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(OutputError::io("read", path)(error)),

@@ -24,17 +24,25 @@ pub(super) fn columns<'a, R>(table: &Table<R>, rows: &'a [R], groups: &'a [Group
     values.collect()
 }
 
-/// The rows of columns that were read. The error names row and column.
-pub(super) fn rows<R>(table: &Table<R>, columns: &Columns<'static>, groups: &[GroupInfo]) -> Result<Vec<R>, String> {
-    let mut rows: Vec<R> = (0..columns[0].len()).map(|_| (table.blank)()).collect();
+/// Adds to `rows` those of columns that were read. The error names row and column.
+pub(super) fn add_rows<R>(
+    rows: &mut Vec<R>,
+    table: &Table<R>,
+    columns: &Columns<'static>,
+    groups: &[GroupInfo],
+) -> Result<(), String> {
+    let before = rows.len();
+    // What is computed from other columns is not read.
+    let count = columns.iter().map(Values::len).max().unwrap_or(0);
+    rows.extend((0..count).map(|_| (table.blank)()));
     for (column, values) in table.columns.iter().zip(columns) {
         let Some(set) = column.access.set else { continue };
-        for (number, row) in rows.iter_mut().enumerate() {
+        for (number, row) in rows[before..].iter_mut().enumerate() {
             let set = set(row, &values.value(number), groups);
-            set.map_err(|why| format!("row {}, column {}: {why}", number + 1, column.name))?;
+            set.map_err(|why| format!("row {}, column {}: {why}", before + number + 1, column.name))?;
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// What tells the rows of one run from those of another.

@@ -9,7 +9,7 @@ use super::figure::{Figure, axis, colour, layout, log_axis, short};
 use super::page::{figure_card, html};
 use super::series::MAX_POINTS;
 use crate::experiment::{
-    ClaimOutcome, FigureOutcome, PlotAxis, PlotData, PlotKind, PlotPoint, SeriesData, Size, Verdict,
+    ClaimOutcome, FigureOutcome, PlotAxis, PlotData, PlotKind, PlotPoint, Quantity, SeriesData, Size, Verdict,
 };
 
 /// Colour of what was read off the paper.
@@ -108,7 +108,7 @@ fn claims_table(outcome: &FigureOutcome) -> String {
             rows,
             "<tr><th scope=\"row\">{}{}</th><td>{}</td><td>{}</td><td class=\"text\"><span class=\"verdict {}\"></span>{}{why}</td></tr>",
             escape(&claim.claim),
-            sensitivity(claim),
+            variations(claim),
             escape(&claim.paper.print(&claim.unit)),
             escape(&claim.print_ours()),
             claim.verdict.name(),
@@ -129,13 +129,19 @@ fn claims_table(outcome: &FigureOutcome) -> String {
     )
 }
 
-fn sensitivity(claim: &ClaimOutcome) -> String {
-    let line = |row: &crate::experiment::Sensitivity| {
-        let mark = if row.agrees { "within tolerance" } else { "outside" };
-        let ours = escape(&row.ours.print(&claim.unit));
-        format!("<small>{} = {}: {ours}, {mark}</small>", escape(&row.axis), escape(&row.value))
+/// Ours without the mechanism that the paper gives, and by settings.
+fn variations(claim: &ClaimOutcome) -> String {
+    let line = |name: &str, ours: &Quantity, agrees: bool| {
+        let mark = if agrees { "within tolerance" } else { "outside" };
+        format!("<small>{}: {}, {mark}</small>", escape(name), escape(&ours.print(&claim.unit)))
     };
-    claim.sensitivity.iter().map(line).collect()
+    let mechanism = claim.mechanism.iter().map(|mechanism| {
+        let name = format!("without {} ({})", mechanism.name, mechanism.off);
+        line(&name, &mechanism.ours, mechanism.agrees)
+    });
+    let settings = claim.sensitivity.iter();
+    let settings = settings.map(|row| line(&format!("{} = {}", row.axis, row.value), &row.ours, row.agrees));
+    mechanism.chain(settings).collect()
 }
 
 /// A plot as plotly draws it.

@@ -1,6 +1,6 @@
 use alloc::vec::Vec;
 
-use super::super::cubic::{Cubic, CubicConfig, HyStartKind};
+use super::super::cubic::{Cubic, CubicConfig, Growth, HyStartKind};
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
 use super::model::{LossyPath, MSS, Sender};
 use super::{ack, assert_near, congestion};
@@ -189,7 +189,11 @@ fn avoidance_after_hystart_starts_flat() {
 /// Slow start under Linux's HyStart from a window of 20 segments: rounds of acknowledgements that come `gap_us` apart, each
 /// with a round-trip time in microseconds. The window after each.
 fn linux_slow_start(gap_us: u64, rtts_us: &[u64], per_round: u64) -> (Cubic, Vec<u64>) {
-    let config = CubicConfig { initial_window: 20, hystart: HyStartKind::Linux, ..CubicConfig::default() };
+    slow_start_under(HyStartKind::Linux, gap_us, rtts_us, per_round)
+}
+
+fn slow_start_under(hystart: HyStartKind, gap_us: u64, rtts_us: &[u64], per_round: u64) -> (Cubic, Vec<u64>) {
+    let config = CubicConfig { initial_window: 20, hystart, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config, MSS);
     let (mut unacked, mut now, mut windows) = (0, Instant::ZERO.after(Span::from_ms(1)), Vec::new());
     for (number, &rtt_us) in (0..).zip(rtts_us) {
@@ -232,6 +236,19 @@ fn linux_hystart_ends_slow_start_by_delay() {
     assert_eq!(linux_slow_start(3000, &rounds(45_000), 20).0.ssthresh(), u64::MAX);
 }
 
+/// By hand, for ns-3: a train of acknowledgements 1 ms apart is longer than the round-trip time of 100 ms with its 102nd, 101 ms
+/// behind the round's first, at 20 + 101 segments. The rise is the whole 40 ms: the ninth sample of 81 ms ends slow start,
+/// 80 ms is no rise above it. Gaps of 3 ms break the train.
+#[test]
+fn ns3s_hystart_asks_for_a_whole_round_trip() {
+    let (cubic, windows) = slow_start_under(HyStartKind::Ns3, 1000, &[100_000; 110], 1000);
+    assert_eq!((windows[100], cubic.ssthresh()), (121, 121 * SEGMENT));
+    let rounds = |second: u64| [[40_000; 20], [second; 20]].concat();
+    let (cubic, windows) = slow_start_under(HyStartKind::Ns3, 3000, &rounds(81_000), 20);
+    assert_eq!((windows[27], cubic.ssthresh()), (48, 48 * SEGMENT));
+    assert_eq!(slow_start_under(HyStartKind::Ns3, 3000, &rounds(80_000), 20).0.ssthresh(), u64::MAX);
+}
+
 /// After a timeout it watches again. By hand: a window of one segment grows by one with each acknowledgement, 1 ms apart. The
 /// first round is over below 16 segments' train; the second begins with the 22nd acknowledgement, and its train is longer
 /// than (20 + 1) / 2 ms with the 33rd, at 33 segments.
@@ -255,4 +272,67 @@ fn linux_hystart_is_armed_again_by_a_timeout() {
         cubic.on_ack(&AckSample { now, unacked, next, rtt, smoothed_rtt: Span::from_ms(20), ..ack(SEGMENT) });
     }
     assert_eq!(cubic.ssthresh(), 33 * SEGMENT);
+}
+
+/// Linux's growth from a window of 100 segments.
+fn as_linux() -> Cubic {
+    Cubic::new(CubicConfig { initial_window: 100, growth: Growth::Linux, ..CubicConfig::default() }, MSS)
+}
+
+/// `rounds` round trips of 100 us in which every segment of the window is acknowledged by itself, from `start` on.
+fn segment_by_segment(cubic: &mut Cubic, start: Instant, rounds: u64) -> Instant {
+    let rtt = Span::from_us(100);
+    let mut now = start;
+    for _ in 0..rounds {
+        now = now.after(rtt);
+        for _ in 0..cubic.window() / SEGMENT {
+            cubic.on_ack(&AckSample { now, smoothed_rtt: rtt, ..ack(SEGMENT) });
+        }
+    }
+    now
+}
+
+/// By hand from `bictcp_update` and `bictcp_recalc_ssthresh`, at a round-trip time at which the curve stands still. A loss at
+/// 100 segments leaves 70; the line of Reno adds 8/15 in a round trip: 3 rounds 1.6 and 15 rounds 8, less what is behind as
+/// each segment closes only a cwnd-th of the gap.
+#[test]
+fn linux_follows_renos_line_after_a_loss() {
+    let mut cubic = as_linux();
+    cubic.on_congestion(&congestion(Cause::Loss, 60 * SEGMENT));
+    assert_eq!((cubic.window(), cubic.ssthresh()), (70 * SEGMENT, 70 * SEGMENT), "of the window, not of the flight");
+    segment_by_segment(&mut cubic, Instant::ZERO, 15);
+    let grown = cubic.window() as f64 / SEGMENT as f64 - 70.0;
+    assert!((7.0..=8.1).contains(&grown), "{grown}");
+}
+
+/// By hand: a loss at 100 segments leaves 70, a timeout then a ssthresh of 49, which 48 acknowledgements reach. With the
+/// largest window forgotten each further segment adds a twentieth (`cnt` is 20 at most while `last_max_cwnd` is 0): 2.45
+/// with 49 of them. The RFC's line of Reno adds half a segment.
+#[test]
+fn linux_forgets_the_largest_window_after_a_timeout() {
+    let added = |growth| {
+        let config = CubicConfig { initial_window: 100, growth, ..CubicConfig::default() };
+        let mut cubic = Cubic::new(config, MSS);
+        cubic.on_congestion(&congestion(Cause::Loss, 100 * SEGMENT));
+        cubic.on_congestion(&congestion(Cause::Timeout, 70 * SEGMENT));
+        let mut acknowledge = |segments| {
+            (0..segments).for_each(|_| cubic.on_ack(&AckSample { smoothed_rtt: Span::from_us(100), ..ack(SEGMENT) }));
+            cubic.window() as f64 / SEGMENT as f64
+        };
+        assert_near(acknowledge(48), 49.0, 0.001);
+        acknowledge(49) - 49.0
+    };
+    assert_near(added(Growth::Linux), 2.45, 0.01);
+    assert_near(added(Growth::Rfc9438), 0.52, 0.02);
+}
+
+/// `cnt` is 2 at least: an acknowledged segment adds half a segment at most, however far the curve has run.
+#[test]
+fn linux_adds_half_a_segment_at_most() {
+    let mut cubic = as_linux();
+    cubic.on_congestion(&congestion(Cause::Loss, 100 * SEGMENT));
+    let late = rounds(&mut cubic, Instant::ZERO, Span::from_ms(1), 1, true).after(Span::from_secs(60));
+    let before = cubic.window();
+    cubic.on_ack(&AckSample { now: late, smoothed_rtt: Span::from_ms(1), ..ack(10 * SEGMENT) });
+    assert_eq!(cubic.window() - before, 5 * SEGMENT);
 }

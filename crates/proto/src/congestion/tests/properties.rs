@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::cubic::{Cubic, CubicConfig, HyStartKind};
+use super::super::cubic::{Cubic, CubicConfig, Growth, HyStartKind};
 use super::super::ledbat::{Ledbat, LedbatConfig};
 use super::super::reno::{Reno, RenoConfig};
 use super::super::tcp_lp::{Extremes, TcpLp, TcpLpConfig};
@@ -118,7 +118,13 @@ fn every_controller(mss: u16) -> Vec<AnyController> {
     let defaults = Algorithm::ALL.iter().map(|algorithm| algorithm.controller(mss));
     let linux = TcpLpConfig { delay_extremes: Extremes::Linux, ..TcpLpConfig::default() };
     let near = LedbatConfig { target: Span::from_us(100), slow_start: true, ..LedbatConfig::default() };
-    let variants = [Cubic::new(hystart, mss).into(), TcpLp::new(linux, mss).into(), Ledbat::new(near, mss).into()];
+    let kernel = CubicConfig { hystart: HyStartKind::Linux, growth: Growth::Linux, ..CubicConfig::default() };
+    let variants = [
+        Cubic::new(hystart, mss).into(),
+        Cubic::new(kernel, mss).into(),
+        TcpLp::new(linux, mss).into(),
+        Ledbat::new(near, mss).into(),
+    ];
     defaults.chain(variants).collect()
 }
 
