@@ -53,7 +53,7 @@ fn every_transport(folder: &Path) -> PathBuf {
              flows = [{{ source = 0, destination = 1, start = \"{start}ms\", size = \"300kB\" }}]\n"
         );
     };
-    for transport in ["reno", "newreno", "cubic", "dctcp", "weighted-fair", "tcp-lp", "ledbat", "ledbat++"] {
+    for transport in ["reno", "newreno", "cubic", "dctcp", "weighted-fair", "tcp-lp", "ledbat", "ledbat++", "bounded"] {
         group(&transport.replace("++", "pp"), &format!("transport = \"{transport}\""));
     }
     for transport in ["expresspass", "expresspass-layered", "flexpass"] {

@@ -154,7 +154,11 @@ impl FlowSettings {
 
     /// Whether the flow is REFLEX's.
     fn bends(&self) -> bool {
-        self.transport != SocketTransport::Atp && (self.contract.min_delivery < 1.0 || self.contract.min_share < 1.0)
+        let alone = match self.transport {
+            SocketTransport::Tcp(algorithm) => algorithm.keeps_min_share(),
+            transport => transport == SocketTransport::Atp,
+        };
+        !alone && (self.contract.min_delivery < 1.0 || self.contract.min_share < 1.0)
     }
 
     fn loss_bound(&self) -> Option<LossBound> {

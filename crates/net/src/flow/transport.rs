@@ -49,7 +49,9 @@ impl SocketTransport {
     /// The contract fields that it honours. A window's sender asks REFLEX, which needs a fair share of the link to hold.
     pub fn honours(self) -> Vec<Field> {
         match self {
-            Self::Tcp(algorithm) if algorithm.is_less_than_best_effort() => algorithm.honours().to_vec(),
+            Self::Tcp(algorithm) if algorithm.is_less_than_best_effort() || algorithm.keeps_min_share() => {
+                algorithm.honours().to_vec()
+            }
             Self::Tcp(algorithm) => [algorithm.honours(), reflex::HONOURS].concat(),
             Self::ExpressPass => express_pass::HONOURS.to_vec(),
             Self::FlexPass => flex_pass::HONOURS.to_vec(),
@@ -109,6 +111,7 @@ mod tests {
                 "weighted-fair" => [&[Field::Weight][..], &bounds].concat(),
                 "dctcp" | "cubic" | "reno" | "newreno" => bounds.to_vec(),
                 "atp" => vec![Field::MinDelivery],
+                "bounded" => vec![Field::MinShare],
                 _ => Vec::new(),
             };
             assert_eq!(transport.honours(), expected, "{transport}");

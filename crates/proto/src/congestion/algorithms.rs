@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
 
+use super::bounded::{Bounded, BoundedConfig};
 use super::controller::{AckSample, Congestion, CongestionControl, EcnMode};
 use super::cubic::{Cubic, CubicConfig};
 use super::dctcp::{Dctcp, DctcpConfig};
@@ -56,6 +57,7 @@ macro_rules! controllers {
             fn controller(&self, mss: u16, contract: &Contract) -> AnyController {
                 let mut controller = $name::new(*self, mss);
                 controller.set_weight(contract.weight);
+                controller.set_min_share(contract.min_share);
                 controller.into()
             }
         })*
@@ -120,6 +122,13 @@ macro_rules! controllers {
                 }
             }
 
+            fn pacing_burst(&self) -> u8 {
+                match self {
+                    $(Self::$name(controller) => controller.pacing_burst(),)*
+                    Self::Foreign(controller) => controller.pacing_burst(),
+                }
+            }
+
             fn ecn_mode(&self) -> EcnMode {
                 match self {
                     $(Self::$name(controller) => controller.ecn_mode(),)*
@@ -166,6 +175,13 @@ macro_rules! controllers {
                 match self {
                     $(Self::$name(controller) => controller.set_weight(weight),)*
                     Self::Foreign(controller) => controller.set_weight(weight),
+                }
+            }
+
+            fn set_min_share(&mut self, share: f64) {
+                match self {
+                    $(Self::$name(controller) => controller.set_min_share(share),)*
+                    Self::Foreign(controller) => controller.set_min_share(share),
                 }
             }
         }
@@ -250,6 +266,12 @@ controllers! {
         LedbatPlusPlus = "ledbat++":
             "LEDBAT by round-trip times, with slowdowns in place of the latecomer's advantage", honours [];
     }
+    /// Bounded degradation over one queue.
+    Bounded of BoundedConfig => {
+        /// `bounded` (Pliant).
+        Bounded = "bounded":
+            "gives way, and keeps contract.min_share of what a CUBIC flow would have (Pliant)", honours [MinShare];
+    }
 }
 
 impl AnyController {
@@ -263,6 +285,11 @@ impl Algorithm {
     /// Whether its flows give way to all others (RFC 6297): these have no fair share of a link that a bound could hold.
     pub const fn is_less_than_best_effort(self) -> bool {
         matches!(self, Self::TcpLp | Self::Ledbat | Self::LedbatPlusPlus)
+    }
+
+    /// Whether it keeps `min_share` by itself: others of TCP's family ask REFLEX, which needs a second traffic class.
+    pub fn keeps_min_share(self) -> bool {
+        self.honours().contains(&Field::MinShare)
     }
 }
 

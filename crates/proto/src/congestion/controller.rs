@@ -111,6 +111,11 @@ pub trait CongestionControl {
         None
     }
 
+    /// Packets that leave together at [`pacing_rate`](Self::pacing_rate), at least 1; the time for all of them follows.
+    fn pacing_burst(&self) -> u8 {
+        1
+    }
+
     /// Slow start ends at this window (ssthresh); `u64::MAX` before any congestion.
     fn ssthresh(&self) -> u64;
 
@@ -145,4 +150,8 @@ pub trait CongestionControl {
 
     /// Changes the flow's weight while it runs; controllers without a weight ignore it.
     fn set_weight(&mut self, _weight: f64) {}
+
+    /// The least share of a normal flow's rate that the flow keeps, in [0, 1], from now on; controllers that do not keep one
+    /// ignore it.
+    fn set_min_share(&mut self, _share: f64) {}
 }

@@ -80,6 +80,10 @@ impl CongestionControl for Foreign {
         self.controller.pacing_rate()
     }
 
+    fn pacing_burst(&self) -> u8 {
+        self.controller.pacing_burst()
+    }
+
     fn ecn_mode(&self) -> EcnMode {
         self.controller.ecn_mode()
     }
@@ -106,5 +110,9 @@ impl CongestionControl for Foreign {
 
     fn set_weight(&mut self, weight: f64) {
         self.with(|controller| controller.set_weight(weight));
+    }
+
+    fn set_min_share(&mut self, share: f64) {
+        self.with(|controller| controller.set_min_share(share));
     }
 }

@@ -6,6 +6,7 @@
 //! controller of another crate needs neither: [`AnyController::foreign`] takes it.
 
 mod algorithms;
+pub mod bounded;
 mod controller;
 pub mod cubic;
 pub mod dctcp;

@@ -233,6 +233,7 @@ const MEMBERS: &[Member] = &[
     member(Algorithm::TcpLp),
     member(Algorithm::Ledbat),
     member(Algorithm::LedbatPlusPlus),
+    Member { traits: Traits { bends: false, ..TCP }, ..member(Algorithm::Bounded) },
     Member {
         name: "dctcp-sd",
         description: "DCTCP; the sender leaves out a share 1 - min_delivery of the messages (ATP's DCTCP-SD)",

@@ -462,6 +462,7 @@ fn delay_based_transports_have_their_settings() {
         ("tcp-lp", true, &["initial_window = 10", "delay_threshold = 0.15", "inference_rtts = 3"][..]),
         ("ledbat", true, &["initial_window = 2", "target = \"100ms\"", "gain = 1.0", "base_interval = \"60s\""]),
         ("ledbat++", false, &["initial_window = 2", "target = \"60ms\"", "slowdown_ratio = 9", "noise_filter = 4"]),
+        ("bounded", true, &["jitter = \"250us\"", "foreign_packets = 4", "trickle = 0.015", "quiet = \"25ms\""]),
         ("dctcp", false, &["initial_window = 10", "gain = 0.0625"]),
     ] {
         let resolved = with(transport, "").unwrap();
@@ -486,6 +487,7 @@ fn delay_based_transports_have_their_settings() {
         ("ledbat", "slowdowns = false", "ledbat does not have it, only ledbat++"),
         ("ledbat++", "slowdown_ratio = 0", "at least 1"),
         ("ledbat++", "gain = 0.5", "ledbat++ does not have it, only dctcp, "),
+        ("bounded", "trickle = 1.0", "must lie in (0, 1)"),
         ("cubic", "target = \"1ms\"", "cubic does not have it, only ledbat, ledbat++"),
     ] {
         let message = message(with(transport, wrong));

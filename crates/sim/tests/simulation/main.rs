@@ -2,6 +2,7 @@
 
 mod atp;
 mod atp_wan;
+mod bounded;
 mod common;
 mod credits;
 mod cross_queue;

@@ -1,5 +1,6 @@
 //! Controllers against closed forms, one file each, and properties that all share.
 
+mod bounded;
 mod cubic;
 mod dctcp;
 mod delay_history;

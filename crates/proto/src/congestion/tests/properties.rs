@@ -130,7 +130,7 @@ fn every_controller(mss: u16) -> Vec<AnyController> {
 
 proptest! {
     /// Whatever happens, in whatever order: a window holds at least one segment, so no flow stalls (a NaN would read
-    /// as zero), nothing overflows, and a shrinking event never widens it.
+    /// as zero), nothing overflows, and a shrinking event never widens it, but for controllers whose rate decides.
     #[test]
     fn windows_stay_sane(mss in 1..=9000u16, operations in vec(operation(), 1..200)) {
         for controller in every_controller(mss) {
@@ -148,6 +148,7 @@ proptest! {
                         || before < 2 * u64::from(mss),
                     _ => false,
                 };
+                let may_widen = may_widen || driven.controller.needs_pacing();
                 prop_assert!(may_widen || after <= before, "{operation:?}: {before} to {:?}", driven.controller);
             }
         }
@@ -235,10 +236,10 @@ fn a_controller_of_another_crate_may_ask_for_everything() {
     assert!(controller.needs_one_way_delay() && controller.needs_hold_time());
 }
 
-/// Members ask for no pacing and no hold times: their packets go the straight way.
+/// Members ask for no pacing and no hold times, so that their packets go the straight way; all but the one that has a rate.
 #[test]
 fn algorithms_ask_for_nothing_new() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::ALL.into_iter().filter(|algorithm| *algorithm != Algorithm::Bounded) {
         let mut controller = algorithm.controller(1460);
         let before = format!("{controller:?}");
         controller.set_hops(4);
@@ -266,7 +267,8 @@ fn algorithms_have_names() {
     let error = "bbr".parse::<Algorithm>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "\"bbr\" is no congestion control; known are reno, newreno, cubic, dctcp, weighted-fair, tcp-lp, ledbat, ledbat++"
+        "\"bbr\" is no congestion control; known are reno, newreno, cubic, dctcp, weighted-fair, tcp-lp, ledbat, ledbat++, \
+         bounded"
     );
 }
 
@@ -289,7 +291,7 @@ fn algorithms_ask_for_their_ecn() {
 #[test]
 fn algorithms_ask_for_one_way_delays() {
     for algorithm in Algorithm::ALL {
-        let needed = matches!(algorithm, Algorithm::TcpLp | Algorithm::Ledbat);
+        let needed = matches!(algorithm, Algorithm::TcpLp | Algorithm::Ledbat | Algorithm::Bounded);
         assert_eq!(algorithm.controller(1460).needs_one_way_delay(), needed, "{algorithm}");
     }
 }

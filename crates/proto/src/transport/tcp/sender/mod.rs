@@ -89,6 +89,8 @@ struct Unusual {
     rack: Option<Rack>,
     /// The pacer allows the next packet from here on.
     pace_next: Option<Instant>,
+    /// Packets that may leave before it.
+    pace_burst: u8,
     /// Set while a packet waits for `pace_next`.
     pace_timer: Option<Instant>,
     persist_interval: Span,

@@ -55,7 +55,10 @@ impl<C: CongestionControl> TcpSender<C> {
     fn transmit_next(&mut self, now: Instant, unusual: &mut Unusual) -> Option<Packet> {
         let next = self.choose(now, unusual)?;
         let paced = self.is(PACED);
-        if paced && let Some(at) = self.pace_start(unusual).filter(|at| *at > now) {
+        if paced
+            && unusual.pace_burst == 0
+            && let Some(at) = self.pace_start(unusual).filter(|at| *at > now)
+        {
             unusual.pace_timer = Some(at);
             return None;
         }
@@ -66,8 +69,11 @@ impl<C: CongestionControl> TcpSender<C> {
         };
         if paced {
             let gap = self.pacing_gap(&packet);
+            let burst = self.controller.pacing_burst();
+            // Every packet of a burst takes its time after the last one.
+            unusual.pace_burst = if unusual.pace_burst == 0 { burst } else { unusual.pace_burst }.saturating_sub(1);
             // A timer that came late does not slow the flow down; a pause earns no burst.
-            let due = unusual.pace_next.filter(|at| now.since(*at) < gap).unwrap_or(now);
+            let due = unusual.pace_next.filter(|at| now.since(*at) < gap.times(burst.into())).unwrap_or(now);
             unusual.pace_next = Some(due.after(gap));
         }
         Some(packet)

@@ -34,6 +34,7 @@ pub(super) struct TestController {
     fixed: bool,
     pub(super) rate: Option<Rate>,
     pub(super) paces: bool,
+    pub(super) burst: u8,
     pub(super) asks_hold: bool,
     pub(super) congestions: Vec<Congestion>,
     pub(super) samples: Vec<AckSample>,
@@ -97,6 +98,10 @@ impl CongestionControl for TestController {
 
     fn pacing_rate(&self) -> Option<Rate> {
         self.rate
+    }
+
+    fn pacing_burst(&self) -> u8 {
+        self.burst.max(1)
     }
 
     fn needs_pacing(&self) -> bool {

@@ -55,6 +55,14 @@ fn the_longer_gap_holds() {
     assert_eq!(departures(controller, 4), [0, 80, 160, 240]);
 }
 
+/// Bursts of four take the time of four: the rate is the same.
+#[test]
+fn bursts_leave_together() {
+    let rate = Some(Rate::from_gbit_per_sec(8));
+    let controller = TestController { paces: true, rate, burst: 4, ..TestController::fixed(20) };
+    assert_eq!(departures(controller, 12), [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8]);
+}
+
 /// A controller whose window the test sets.
 struct Told(Rc<Cell<u64>>);
 

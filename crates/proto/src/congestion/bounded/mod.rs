@@ -1,0 +1,544 @@
+//! `bounded`: background traffic that gives way and keeps a promised share (a design of this project's own).
+//!
+//! It sends at `max(scavenger, min_share * normal)`. The scavenger takes what others leave, and next to nothing while they
+//! are there. `normal` is what a [CUBIC flow](normal) would have on the path as it is seen.
+//!
+//! **What tells own queue from others'.** The scavenger is paced below the line's rate, so that it builds no queue but
+//! while it grows, and then a small one that it knows. Any other delay is somebody else's. Once it sees delay it slows
+//! down and looks whether the delay goes (*drain*): if so it was its own, or one short answer of others; if not, or if it
+//! comes again at once, others are there. It then *watches*: a trickle of single packets, until their delays have been
+//! flat for a while. Flatness, not the level, says that a path is idle: whoever came late never saw the path
+//! without queue, but the delays of packets between others' vary by whole packets. A lossy path without delay is not a
+//! busy one.
+//!
+//! | state | rate | left when |
+//! |---|---|---|
+//! | watch | a trickle | delays were flat for `quiet` and two round trips: ramp |
+//! | ramp | doubles each round | delay: drain; nine tenths of the line: cruise |
+//! | cruise | grows by a segment per round, then by more | delay: drain |
+//! | drain | half | the delay is gone: cruise; it stays: watch |
+//!
+//! The contract's `min_share` is 1 by default, as of any traffic that does not bend: then it is a normal flow.
+//!
+//! Losses beyond `loss_tolerance` without delay are a policer's or a tiny buffer's: the rate falls to what arrives.
+
+mod normal;
+mod path;
+
+use alloc::boxed::Box;
+
+use self::normal::NormalFlow;
+use self::path::{Flat, LeastDelay, LineRate};
+use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::settings;
+use crate::settings::Range;
+use crate::time::{Instant, OneWayDelay, Span};
+use crate::units::Rate;
+
+settings! {
+    /// Settings of [`Bounded`].
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct BoundedConfig {
+        /// Window in segments with which the virtual normal flow begins.
+        pub initial_window: u16 = 10 => [range: Range::from(1).of("segment"), source: "RFC 6928"],
+        /// Variation of delays that hosts and links make by themselves: less is never taken for a queue.
+        pub jitter: Span = Span::from_us(250) => [
+            range: Range::closed(Span::from_ns(1), Span::from_secs(1)), source: "Pliant, docs/results/bounded.md"
+        ],
+        /// Delay in full packets' time that is taken for others' traffic.
+        pub foreign_packets: u16 = 4 => [range: Range::from(1).of("packet"), source: "Pliant, docs/results/bounded.md"],
+        /// Part of the line that is sent while others use it, to see when they stop. At most a packet each millisecond, at
+        /// least one in 50 ms.
+        pub trickle: f64 = 0.015 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/results/bounded.md"],
+        /// Delays must have been flat for so long, and for two round trips, before the path counts as idle. Up to eight
+        /// times as long after attempts that met others.
+        pub quiet: Span = Span::from_ms(25) => [range: Range::above(Span::ZERO), source: "Pliant, docs/results/bounded.md"],
+        /// How long the least delay is remembered; a longer path is noticed after so long.
+        pub memory: Span = Span::from_secs(5) => [range: Range::above(Span::ZERO), source: "Pliant, docs/results/bounded.md"],
+        /// Part of the packets that may be lost without delay before the rate follows.
+        pub loss_tolerance: f64 = 0.03 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/results/bounded.md"],
+    }
+}
+
+/// Least length of a round in the ramp, and while cruising.
+const RAMP_ROUND: Span = Span::from_ms(4);
+const CRUISE_ROUND: Span = Span::from_ms(10);
+/// Times of the trickle's packets.
+const TRICKLE_GAP: (f64, f64) = (0.001, 0.05);
+/// Trickle before the line's rate is known.
+const FIRST_GAP: f64 = 0.01;
+/// Bursts last no longer than this at the line's rate.
+const BURST_TIME: f64 = 200e-6;
+const MAX_BURST: f64 = 16.0;
+/// Packets that leave so soon after each other leave together.
+const TOGETHER: Span = Span::from_us(100);
+/// Samples that a round, and a flat stretch, have at least.
+const LEAST_SAMPLES: u32 = 4;
+/// Of the rate that filled the line, what is kept.
+const AFTER_FULL: f64 = 0.95;
+/// Growth in a round is at most this part of the rate.
+const LARGEST_STEP: f64 = 0.02;
+/// Greatest factor on `quiet`.
+const MOST_PATIENCE: f64 = 8.0;
+/// A path whose delays are flat that many times `quiet` has become longer.
+const LONGER_PATH: f64 = 80.0;
+/// Part of the rate that is kept while a small queue of the flow's own drains.
+const SMALL_DRAIN: f64 = 0.8;
+/// A queue that stays so long, and a round trip, is a standing one, in seconds.
+const STANDING: f64 = 0.004;
+/// Longest that a drain waits for the delay to go.
+const LONGEST_DRAIN: f64 = 0.02;
+/// Acknowledgements come so much later than the network makes them, at most.
+const ACK_SLACK: f64 = 0.01;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    Watch,
+    Ramp,
+    Cruise,
+    /// Until then the delay must go, at this part of the rate. `ours` if the flow had grown into it.
+    Drain {
+        began: Instant,
+        until: Instant,
+        ours: bool,
+        part: f64,
+    },
+}
+
+/// A round trip or more, over which rates are measured.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Round {
+    began: Instant,
+    /// It is over once all bytes below are acknowledged.
+    end: u64,
+    delivered: u64,
+    lost: u64,
+    samples: u32,
+    repaired: bool,
+}
+
+/// The controller of `bounded`.
+#[derive(Clone, Debug)]
+pub struct Bounded(Box<State>);
+
+#[derive(Clone, PartialEq, Debug)]
+struct State {
+    config: BoundedConfig,
+    mss: f64,
+    min_share: f64,
+    normal: NormalFlow,
+    phase: Phase,
+    /// The scavenger's rate in bytes of payload per second.
+    rate: f64,
+    /// Arrived per second in the last round.
+    arrived: f64,
+    /// What was sent per second in the last round.
+    paced: f64,
+    line: LineRate,
+    /// When the last packet left, and its delay.
+    last: Option<(Instant, OneWayDelay)>,
+    /// Of the last seconds; `None` before the first sample.
+    least: Option<LeastDelay>,
+    flat: Option<Flat>,
+    /// Delay without queue, as the ramp found it.
+    base: OneWayDelay,
+    /// Latest queueing delay in nanoseconds.
+    queue_ns: f64,
+    rtt: f64,
+    least_rtt: f64,
+    round: Round,
+    /// Growth per round, in segments.
+    step: f64,
+    /// Factor on `quiet`.
+    patience: f64,
+    /// When others were seen last, and when the path was last found idle.
+    met: Option<Instant>,
+    idle_since: Instant,
+    /// When the delay was that of an empty queue last.
+    low_at: Instant,
+    full_rate: f64,
+}
+
+impl State {
+    /// Seconds that a full packet takes on the line.
+    fn packet_time(&self) -> f64 {
+        self.line.get().map_or((self.least_rtt / 2.0).min(0.001), |rate| self.mss / rate)
+    }
+
+    /// A queue that a flow without competition may have, in nanoseconds.
+    fn own_ns(&self) -> f64 {
+        (2.5 * self.packet_time() * 1e9).max(span_ns(self.config.jitter))
+    }
+
+    /// A delay that only others make, in nanoseconds.
+    fn foreign_ns(&self) -> f64 {
+        let packets = f64::from(self.config.foreign_packets) * self.packet_time() * 1e9;
+        let bursts = f64::from(self.burst() - 1) * self.packet_time() * 1e9;
+        // What a round's growth may have built until it is seen, in two round trips.
+        let grown = 2.0 * self.step * self.packet_time() * 1e9;
+        packets.max(span_ns(self.config.jitter)) + bursts + grown
+    }
+
+    fn trickle(&self) -> f64 {
+        let gap = self
+            .line
+            .get()
+            .map_or(FIRST_GAP, |rate| (self.mss / (self.config.trickle * rate)).clamp(TRICKLE_GAP.0, TRICKLE_GAP.1));
+        self.mss / gap
+    }
+
+    /// The promise: the share of what a normal flow has, in bytes per second.
+    fn floor(&self) -> f64 {
+        if self.min_share == 0.0 || self.rtt == 0.0 {
+            return 0.0;
+        }
+        self.min_share * self.normal.window() * self.mss / self.rtt
+    }
+
+    fn sending_rate(&self) -> f64 {
+        let scavenger = match self.phase {
+            Phase::Watch => self.trickle(),
+            Phase::Drain { part, .. } => part * self.line.get().map_or(self.rate, |line| self.rate.min(line)),
+            Phase::Ramp | Phase::Cruise => self.rate,
+        };
+        scavenger.max(self.trickle()).max(self.floor())
+    }
+
+    /// Packets that leave together: two at least, as the time between them tells the line's rate, but for the trickle.
+    fn burst(&self) -> u8 {
+        let rate = self.sending_rate();
+        if rate <= self.trickle() && self.line.get().is_some() {
+            return 1;
+        }
+        (rate * BURST_TIME / self.mss).clamp(2.0, MAX_BURST) as u8
+    }
+
+    fn begin_round(&mut self, now: Instant, next: u64) {
+        self.round = Round { began: now, end: next, ..Round::default() };
+    }
+
+    fn watch(&mut self, now: Instant) {
+        self.phase = Phase::Watch;
+        self.flat = None;
+        self.step = 1.0;
+        if now.since(self.idle_since).as_secs_f64() < 4.0 * self.quiet() {
+            self.patience = (2.0 * self.patience).min(MOST_PATIENCE);
+        } else {
+            self.patience = 1.0;
+        }
+    }
+
+    fn quiet(&self) -> f64 {
+        self.config.quiet.as_secs_f64().max(2.0 * self.rtt)
+    }
+
+    fn ramp(&mut self, now: Instant, next: u64, base: OneWayDelay) {
+        self.phase = Phase::Ramp;
+        self.base = base;
+        self.idle_since = now;
+        let packets = 8.0 * self.mss / self.rtt.max(RAMP_ROUND.as_secs_f64());
+        self.rate = self.line.get().map_or(packets, |rate| rate / 8.0).max(2.0 * self.trickle());
+        self.begin_round(now, next);
+    }
+
+    fn drain(&mut self, now: Instant, ours: bool) {
+        // Growth while cruising makes a small queue.
+        let part = if ours && self.phase == Phase::Cruise { SMALL_DRAIN } else { 0.5 };
+        self.phase = Phase::Drain { began: now, until: now, ours, part };
+        self.step = 1.0;
+        self.extend_drain();
+    }
+
+    /// At half of the line's rate a queue of the flow's own is gone after twice its time, from when the slower rate
+    /// arrives there. It grows until then.
+    fn extend_drain(&mut self) {
+        let longest = LONGEST_DRAIN.max(3.0 * self.least_rtt);
+        if let Phase::Drain { began, until, part, .. } = &mut self.phase {
+            let emptying = self.queue_ns / 1e9 / (1.0 - *part);
+            let wait = self.least_rtt + emptying + self.config.jitter.as_secs_f64();
+            *until = (*until).max(began.after(Span::from_secs_f64(wait.min(longest))));
+        }
+    }
+
+    fn cruise(&mut self, now: Instant, next: u64, rate: f64) {
+        self.phase = Phase::Cruise;
+        self.rate = rate.max(2.0 * self.trickle());
+        self.low_at = now;
+        self.begin_round(now, next);
+    }
+
+    fn on_delay(&mut self, sample: &AckSample, delay: OneWayDelay) {
+        let now = sample.now;
+        let memory = self.config.memory;
+        self.least.get_or_insert_with(|| LeastDelay::starting_with(now, delay, memory)).record(now, delay);
+        let spread = self.own_ns();
+        match &mut self.flat {
+            Some(flat) => flat.record(now, delay, spread),
+            None => self.flat = Some(Flat::starting_with(now, delay)),
+        }
+        if self.phase != Phase::Watch && delay.minus(self.base) < 0 {
+            self.base = delay;
+        }
+        let least = self.least.map_or(delay, |least| least.get());
+        let base = if self.phase == Phase::Watch { least } else { self.base };
+        self.queue_ns = delay.minus(base).max(0) as f64;
+        self.round.samples += 1;
+        match self.phase {
+            Phase::Watch => self.watch_delay(sample, least),
+            Phase::Ramp if self.queue_ns > self.foreign_ns() => {
+                // Half of it made no queue, unless the delay came after the next step.
+                let line = self.line.get().map_or(f64::INFINITY, |rate| AFTER_FULL * rate);
+                self.rate = (self.rate / 2.0).min(line);
+                self.full_rate = self.rate;
+                self.drain(now, true);
+            }
+            Phase::Cruise if self.queue_ns > self.foreign_ns() => {
+                let again = self.met.is_some_and(|met| now.since(met) < self.config.quiet);
+                self.met = Some(now);
+                if again { self.watch(now) } else { self.drain(now, false) }
+            }
+            Phase::Drain { ours, .. } if self.queue_ns <= self.own_ns() => {
+                let rate = if ours { AFTER_FULL * self.rate.min(self.full_rate) } else { self.rate };
+                self.cruise(now, sample.next, rate);
+            }
+            Phase::Drain { until, .. } if now >= until => self.watch(now),
+            Phase::Drain { .. } => self.extend_drain(),
+            Phase::Cruise if self.queue_ns <= spread => self.low_at = now,
+            Phase::Cruise if now.since(self.low_at).as_secs_f64() > self.rtt.max(STANDING) => {
+                self.full_rate = self.arrived.min(self.rate);
+                self.line.on_full(self.full_rate);
+                self.drain(now, true);
+            }
+            Phase::Ramp | Phase::Cruise => {}
+        }
+    }
+
+    fn watch_delay(&mut self, sample: &AckSample, least: OneWayDelay) {
+        let Some(flat) = self.flat else { return };
+        let length = sample.now.since(flat.since).as_secs_f64();
+        let quiet = self.quiet() * self.patience;
+        let low = flat.least.minus(least) as f64 <= self.own_ns() || length > LONGER_PATH * self.quiet();
+        if flat.samples >= LEAST_SAMPLES && length >= quiet && low {
+            self.ramp(sample.now, sample.next, flat.least);
+        }
+    }
+
+    fn end_round(&mut self, sample: &AckSample) {
+        let round = self.round;
+        let seconds = sample.now.since(round.began).as_secs_f64();
+        let arrived = round.delivered as f64 / seconds;
+        let before = core::mem::replace(&mut self.arrived, arrived);
+        // What arrives now was sent a round before. Holes hide what arrived until they are filled.
+        let expected = self.paced;
+        self.paced = self.sending_rate();
+        let follows = arrived.max(before) >= 0.8 * expected;
+        let tolerated = self.config.loss_tolerance * (round.lost.saturating_add(round.delivered)) as f64;
+        let lossy = round.lost as f64 > tolerated + f64::from(LEAST_SAMPLES) * self.mss;
+        if !round.repaired && matches!(self.phase, Phase::Ramp | Phase::Cruise) {
+            self.line.at_least(arrived);
+        }
+        match self.phase {
+            Phase::Ramp | Phase::Cruise if lossy => {
+                self.step = 1.0;
+                self.rate = (0.9 * arrived.max(before).min(self.rate)).max(2.0 * self.trickle());
+                self.phase = Phase::Cruise;
+                self.low_at = sample.now;
+            }
+            Phase::Ramp => {
+                let line = self.line.get().unwrap_or(f64::INFINITY);
+                let known = if self.full_rate > 0.0 { self.full_rate } else { line };
+                if self.rate >= 0.9 * known {
+                    self.phase = Phase::Cruise;
+                    self.low_at = sample.now;
+                } else if !follows && arrived < expected / 2.0 {
+                    // The application, not the path, is the limit.
+                    self.rate = (2.0 * arrived.max(before)).clamp(self.trickle(), self.rate);
+                    self.phase = Phase::Cruise;
+                    self.low_at = sample.now;
+                } else {
+                    self.rate = (2.0 * self.rate).min(0.92 * known);
+                }
+            }
+            Phase::Cruise if self.rate < self.full_rate => self.rate = (1.05 * self.rate).min(self.full_rate),
+            Phase::Cruise if follows => {
+                self.step = self.step.min(LARGEST_STEP * self.rate * seconds / self.mss);
+                self.rate += self.step * self.mss / seconds;
+                self.step *= 2.0;
+                self.full_rate = self.full_rate.max(arrived);
+            }
+            Phase::Cruise | Phase::Watch | Phase::Drain { .. } => {}
+        }
+        self.begin_round(sample.now, sample.next);
+    }
+
+    fn follow_round(&mut self, sample: &AckSample) {
+        let round = &mut self.round;
+        round.delivered = round.delivered.saturating_add(sample.acked);
+        round.repaired |= sample.in_recovery;
+        let least = match self.phase {
+            Phase::Ramp => RAMP_ROUND,
+            _ => CRUISE_ROUND,
+        };
+        let old = sample.now.since(round.began) >= least;
+        if old && sample.unacked >= round.end && round.samples >= LEAST_SAMPLES {
+            self.end_round(sample);
+        }
+    }
+
+    /// Two packets that left together: how much later did the second arrive? The receiver says for how long it held the
+    /// first, or acknowledged both apart.
+    fn follow_pair(&mut self, sample: &AckSample) {
+        let sent = sample.rtt.map(|rtt| sample.now.before(rtt));
+        let last = core::mem::replace(&mut self.last, sent.zip(sample.delay));
+        if sample.in_recovery {
+            return;
+        }
+        let together = last.zip(self.last).filter(|(last, this)| this.0.since(last.0) < TOGETHER);
+        let beyond_first = sample.acked as f64 - self.mss;
+        let (bytes, seconds) = if beyond_first > 0.0 {
+            (beyond_first, sample.hold.unwrap_or_default().as_secs_f64())
+        } else if let Some((last, this)) = together {
+            (sample.acked as f64, this.1.minus(last.1) as f64 / 1e9)
+        } else {
+            return;
+        };
+        if seconds >= 1e-6 && bytes > 0.0 && bytes <= 2.0 * self.mss {
+            let behind_queue = self.queue_ns > self.own_ns();
+            self.line.on_pair(bytes / seconds, behind_queue);
+        }
+    }
+
+    fn follow_normal(&mut self, now: Instant) {
+        if self.rtt == 0.0 {
+            return;
+        }
+        // Without the line's rate the flow at most doubles.
+        let most = self.line.get().unwrap_or(2.0 * self.arrived.max(self.trickle()) / self.min_share.max(0.01));
+        self.normal.advance(now, self.rtt, most * self.rtt / self.mss);
+    }
+}
+
+fn span_ns(span: Span) -> f64 {
+    span.as_secs_f64() * 1e9
+}
+
+impl Bounded {
+    /// A controller before its first packet; `mss` is the payload of a full segment in bytes.
+    pub fn new(config: BoundedConfig, mss: u16) -> Self {
+        assert!(mss > 0, "a segment holds at least one byte");
+        Self(Box::new(State {
+            config,
+            mss: f64::from(mss),
+            min_share: 1.0,
+            normal: NormalFlow::new(config.initial_window),
+            phase: Phase::Watch,
+            rate: 0.0,
+            arrived: 0.0,
+            paced: 0.0,
+            line: LineRate::default(),
+            last: None,
+            least: None,
+            flat: None,
+            base: OneWayDelay::from_ns(0),
+            queue_ns: 0.0,
+            rtt: 0.0,
+            least_rtt: f64::INFINITY,
+            round: Round::default(),
+            step: 1.0,
+            patience: 1.0,
+            met: None,
+            idle_since: Instant::ZERO,
+            low_at: Instant::ZERO,
+            full_rate: 0.0,
+        }))
+    }
+}
+
+impl CongestionControl for Bounded {
+    fn on_ack(&mut self, sample: &AckSample) {
+        let state = &mut *self.0;
+        if let Some(rtt) = sample.rtt {
+            state.rtt = sample.smoothed_rtt.as_secs_f64();
+            state.least_rtt = state.least_rtt.min(rtt.as_secs_f64());
+        }
+        state.follow_round(sample);
+        // A peer that does not report one-way delays: the round trip, less what the receiver held, does as well.
+        let round_trip = || sample.fabric_delay().or(sample.rtt);
+        let delay =
+            sample.delay.or_else(|| Some(OneWayDelay::between(Instant::ZERO, Instant::ZERO.after(round_trip()?))));
+        if let Some(delay) = delay {
+            state.on_delay(sample, delay);
+        }
+        state.follow_pair(sample);
+        state.follow_normal(sample.now);
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        let state = &mut *self.0;
+        match event.cause {
+            Cause::Timeout => {
+                if event.first {
+                    state.normal.time_out();
+                }
+                state.watch(event.now);
+            }
+            Cause::Ecn => {
+                state.normal.cut();
+                if state.phase != Phase::Watch {
+                    state.watch(event.now);
+                }
+            }
+            Cause::Loss => {
+                state.normal.cut();
+                // Behind a queue a loss is news of congestion. Without one it is none.
+                if state.queue_ns > state.own_ns() && state.phase == Phase::Cruise {
+                    state.drain(event.now, true);
+                }
+            }
+        }
+    }
+
+    fn on_lost(&mut self, bytes: u64) {
+        self.0.round.lost = self.0.round.lost.saturating_add(bytes);
+    }
+
+    fn on_idle(&mut self) {
+        self.0.phase = Phase::Watch;
+        self.0.flat = None;
+    }
+
+    /// The rate decides; the window bounds what is out when acknowledgements stay away.
+    fn window(&self) -> u64 {
+        let state = &*self.0;
+        let rtt = if state.rtt > 0.0 { state.rtt } else { ACK_SLACK };
+        (2.0 * state.sending_rate() * (rtt + ACK_SLACK) + 8.0 * state.mss) as u64
+    }
+
+    fn ssthresh(&self) -> u64 {
+        self.window()
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        Some(Rate::from_bits_per_sec((8.0 * self.0.sending_rate()).max(1.0) as u64))
+    }
+
+    fn pacing_burst(&self) -> u8 {
+        self.0.burst()
+    }
+
+    fn ecn_mode(&self) -> EcnMode {
+        EcnMode::Off
+    }
+
+    fn needs_one_way_delay(&self) -> bool {
+        true
+    }
+
+    fn needs_hold_time(&self) -> bool {
+        true
+    }
+
+    fn set_min_share(&mut self, share: f64) {
+        self.0.min_share = share;
+    }
+}

@@ -1,0 +1,134 @@
+//! `bounded`: its virtual flow against CUBIC's closed form, and what it makes of delays.
+
+use alloc::vec::Vec;
+
+use super::super::bounded::{Bounded, BoundedConfig};
+use super::super::{AckSample, Cause, Congestion, CongestionControl};
+use super::{assert_near, congestion};
+use crate::time::{Instant, OneWayDelay, Span};
+
+const MSS: u16 = 1250;
+/// Ten packets of payload in a millisecond: a line of 100 Mbit/s.
+const LINE: f64 = 12.5e6;
+
+/// A line of 100 Mbit/s and a round trip of 10 ms that answers pairs, with a queue of others' that the test sets.
+struct Line {
+    controller: Bounded,
+    now: Instant,
+    unacked: u64,
+}
+
+impl Line {
+    fn new(min_share: f64) -> Self {
+        let mut controller = Bounded::new(BoundedConfig::default(), MSS);
+        controller.set_min_share(min_share);
+        Self { controller, now: Instant::ZERO, unacked: 0 }
+    }
+
+    fn rate(&self) -> f64 {
+        self.controller.pacing_rate().unwrap().bytes_per_sec_f64()
+    }
+
+    /// Sends at the controller's rate until `until`, packet by packet; `queue` is the delay of a packet in microseconds by
+    /// when it is sent, in milliseconds.
+    fn run(&mut self, until: Span, queue: impl Fn(u64) -> i64) {
+        let rtt = Span::from_ms(10);
+        while self.now.since(Instant::ZERO) < until {
+            let burst = u64::from(self.controller.pacing_burst());
+            let bytes = burst * u64::from(MSS);
+            self.now = self.now.after(Span::from_secs_f64(bytes as f64 / self.rate()));
+            self.unacked += bytes;
+            let queue_ns = 1000 * queue(self.now.as_ps() / 1_000_000_000);
+            self.controller.on_ack(&AckSample {
+                now: self.now,
+                acked: bytes,
+                unacked: self.unacked,
+                next: self.unacked + (self.rate() * rtt.as_secs_f64()) as u64,
+                rtt: Some(rtt),
+                delay: Some(OneWayDelay::from_ns(5_000_000 + queue_ns)),
+                hold: (burst > 1).then(|| Span::from_secs_f64((burst - 1) as f64 * f64::from(MSS) / LINE)),
+                smoothed_rtt: rtt,
+                ..super::ack(0)
+            });
+        }
+    }
+}
+
+/// On a path whose delays are flat it goes to nine tenths of the line within a quarter of a second.
+#[test]
+fn a_flat_path_is_an_idle_one() {
+    let mut line = Line::new(0.0);
+    line.run(Span::from_ms(250), |_| 0);
+    assert!(line.rate() > 0.9 * LINE, "{}", line.rate());
+}
+
+/// Whoever comes late does not know the path without queue. Delays that vary by eight packets tell all the same.
+#[test]
+fn a_latecomer_watches_delays_that_vary() {
+    let mut line = Line::new(0.0);
+    line.run(Span::from_secs(4), |ms| 30_000 + 100 * (ms * 7 % 9).cast_signed());
+    assert_near(line.rate(), 0.015 * LINE, 0.2);
+}
+
+/// Others come: within a round trip and a half the rate is halved, and soon it is the trickle.
+#[test]
+fn others_are_given_way() {
+    let mut line = Line::new(0.0);
+    line.run(Span::from_secs(1), |_| 0);
+    line.run(Span::from_ms(1010), |ms| 1000 + 100 * (ms * 7 % 9).cast_signed());
+    assert!(line.rate() < 0.55 * LINE, "{}", line.rate());
+    line.run(Span::from_ms(1100), |ms| 1000 + 100 * (ms * 7 % 9).cast_signed());
+    assert_near(line.rate(), 0.015 * LINE, 0.2);
+}
+
+/// With a promise the trickle is the promised share of a normal flow, which gets no more than the line.
+#[test]
+fn the_promise_is_kept_beside_others() {
+    for share in [0.25, 0.5, 1.0] {
+        let mut line = Line::new(share);
+        line.run(Span::from_secs(4), |ms| 30_000 + 100 * (ms * 7 % 9).cast_signed());
+        assert_near(line.rate(), share * LINE, 0.1);
+    }
+}
+
+/// CUBIC's average over periods of one loss each, RFC 9438's curve: after a cut from W the window is 0.7 W and returns to W
+/// after K = cbrt(0.3 W / 0.4) seconds.
+#[test]
+fn the_normal_flow_follows_cubic_s_curve() {
+    let mut line = Line::new(0.1);
+    let varying = |ms: u64| 1000 + 100 * (ms * 7 % 9).cast_signed();
+    line.run(Span::from_secs(4), varying);
+    let full = line.rate();
+    line.controller.on_congestion(&Congestion { now: line.now, ..congestion(Cause::Loss, 0) });
+    assert_near(line.rate(), 0.7 * full, 0.02);
+    // The window was 100 segments.
+    let k = libm::cbrt(0.3 * 100.0 / 0.4);
+    line.run(Span::from_secs_f64(4.0 + k / 2.0), varying);
+    // Half of the way in time is seven eighths of the way up.
+    assert_near(line.rate(), (1.0 - 0.3 / 8.0) * full, 0.05);
+}
+
+/// A loss on a path without delay is none of congestion's: the scavenger goes on.
+#[test]
+fn a_loss_without_delay_is_no_news() {
+    let mut line = Line::new(0.0);
+    line.run(Span::from_secs(1), |_| 0);
+    let before = line.rate();
+    line.controller.on_congestion(&Congestion { now: line.now, ..congestion(Cause::Loss, 0) });
+    assert_near(line.rate(), before, 0.01);
+}
+
+/// Bursts are pairs, as only packets that leave together tell the line's rate; the trickle is single packets.
+#[test]
+fn bursts_are_short() {
+    let mut line = Line::new(0.0);
+    let bursts: Vec<u8> = [20, 300]
+        .map(|ms| {
+            line.run(Span::from_ms(ms), |_| 0);
+            line.controller.pacing_burst()
+        })
+        .into();
+    assert_eq!(bursts, [2, 2]);
+    line.run(Span::from_ms(1000), |ms| 1000 + 100 * (ms * 7 % 9).cast_signed());
+    assert_eq!(line.controller.pacing_burst(), 1);
+}

@@ -1,0 +1,137 @@
+//! `bounded` on one queue without help from the network: what LEDBAT++ is known to fail at, and what others keep.
+
+use pliant_sim::results::RunResult;
+
+use crate::scenarios::run_with;
+
+/// A line of 100 Mbit/s; `foreground` and `background` are groups of flows between two pairs of hosts.
+const NETWORK: &str = r#"
+duration = "12s"
+warmup = "2s"
+drain = "0s"
+host_jitter = "20us"
+[topology]
+kind = "dumbbell"
+pairs = 2
+edge_link = { rate = "1Gbit/s", delay = "10us" }
+bottleneck_link = { rate = "100Mbit/s", delay = "30us" }
+[queues]
+plan = "drop-tail"
+limit = "500kB"
+[host_queues]
+plan = "drop-tail"
+limit = "10000 packets"
+[traffic.background]
+kind = "flows"
+flows = [{ source = 1, destination = 3 }]
+transport = "bounded"
+contract = { min_share = 0.0 }
+tcp = { min_rto = "200ms", rack = true, prr = true }
+"#;
+
+/// Four clients that ask for 10 kB again and again, which fills the line.
+const CLIENTS: &str = r#"
+[traffic.foreground]
+kind = "closed-loop"
+source = 0
+destination = 2
+loops = 4
+size = "10kB"
+transport = "kernel"
+tcp = { handshake = false }
+"#;
+
+/// One flow that takes what it gets.
+const GREEDY: &str = r#"
+[traffic.foreground]
+kind = "flows"
+flows = [{ source = 0, destination = 2 }]
+transport = "kernel"
+"#;
+
+const LEDBAT: [&str; 2] = ["traffic.background.transport=ledbat++", "traffic.background.contract.min_share=1"];
+/// Payload of the line in 12 s.
+const LINE_BYTES: f64 = 12.5e6 * 12.0 * 1460.0 / 1538.0;
+
+fn of_background(result: &RunResult) -> f64 {
+    let flows = result.flows.iter().filter(|flow| flow.spec.source == 1);
+    flows.map(|flow| flow.delivered_bytes as f64).sum::<f64>() / LINE_BYTES
+}
+
+fn of_foreground(result: &RunResult) -> f64 {
+    let flows = result.flows.iter().filter(|flow| flow.spec.source == 0);
+    flows.map(|flow| flow.delivered_bytes as f64).sum::<f64>() / LINE_BYTES
+}
+
+fn beside(foreground: &str, changes: &[&str]) -> (f64, f64) {
+    let result = run_with(&format!("{NETWORK}{foreground}"), changes);
+    let both = (of_foreground(&result), of_background(&result));
+    println!("foreground {:.3}, background {:.3} of the line: {changes:?}", both.0, both.1);
+    both
+}
+
+fn with_ledbat<'a>(changes: &[&'a str]) -> Vec<&'a str> {
+    [&LEDBAT[..], changes].concat()
+}
+
+/// A single greedy flow in a buffer above LEDBAT++'s target leaves it less than a tenth of the line. `bounded` keeps half of
+/// what a CUBIC flow has there, and without a promise it leaves nine tenths to the other.
+#[test]
+fn one_greedy_flow_does_not_starve_the_promise() {
+    let deep = ["queues.limit=2MB"];
+    let (_, starved) = beside(GREEDY, &with_ledbat(&deep));
+    let (_, cubic) =
+        beside(GREEDY, &["traffic.background.transport=cubic", "traffic.background.contract.min_share=1", deep[0]]);
+    let (_, kept) = beside(GREEDY, &["traffic.background.contract.min_share=0.5", deep[0]]);
+    let (left, _) = beside(GREEDY, &deep);
+    assert!(starved < 0.1, "{starved}");
+    assert!(kept >= 0.5 * cubic && kept >= 0.2, "{kept} beside {cubic}");
+    assert!(left >= 0.85, "{left}");
+}
+
+/// Closed loops never queue more than their own 40 kB, so LEDBAT++, whose target no buffer here reaches, sees an idle path.
+/// `bounded` leaves them 95 % of the line.
+#[test]
+fn a_target_above_the_buffer_harms_nobody() {
+    for limit in ["queues.limit=125kB", "queues.limit=500kB"] {
+        let (left, _) = beside(CLIENTS, &with_ledbat(&[limit]));
+        assert!(left < 0.6, "{limit}: {left}");
+        let (left, _) = beside(CLIENTS, &[limit]);
+        assert!(left >= 0.95, "{limit}: {left}");
+    }
+}
+
+/// Who starts later than the others never sees the path without their queue. LEDBAT++ takes it for the path's own delay.
+#[test]
+fn a_latecomer_gives_way() {
+    let late = r#"traffic.background.flows=[{ source = 1, destination = 3, start = "2s" }]"#;
+    let (left, _) = beside(CLIENTS, &with_ledbat(&[late]));
+    assert!(left < 0.6, "{left}");
+    let (left, _) = beside(CLIENTS, &[late]);
+    assert!(left >= 0.95, "{left}");
+}
+
+/// One packet in a hundred is lost on an idle path of 20 ms: LEDBAT++ halves each time. `bounded` sees no delay and goes on.
+#[test]
+fn losses_without_delay_are_no_congestion() {
+    let lossy = [
+        "topology.bottleneck_link.delay=10ms",
+        r#"losses=[{ link = "switch 0 -> switch 1", probability = 0.01 }]"#,
+    ];
+    let (_, slow) = beside("", &with_ledbat(&lossy));
+    let (_, taken) = beside("", &lossy);
+    assert!(slow < 0.15, "{slow}");
+    assert!(taken >= 0.6, "{taken}");
+}
+
+/// The others stop after 4 s of 12: what the background has then is nine tenths of the line but for the first second.
+#[test]
+fn an_idle_line_is_filled_within_a_second() {
+    let pause = ["traffic.foreground.stop=4s"];
+    for promise in [None, Some("traffic.background.contract.min_share=0.5")] {
+        let changes: Vec<&str> = pause.into_iter().chain(promise).collect();
+        let (_, taken) = beside(CLIENTS, &changes);
+        let before = if promise.is_some() { 0.4 * 4.0 } else { 0.0 };
+        assert!(taken * 12.0 >= 0.9 * 7.0 + before, "{taken}");
+    }
+}
