@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
-NEAR, FAR = "pliant-near", "pliant-far"
+# Of this process, so that runs beside each other do not meet.
+NEAR, FAR = f"pliant-near-{os.getpid()}", f"pliant-far-{os.getpid()}"
 NEAR_ADDRESS, FAR_ADDRESS = "10.211.0.1", "10.211.0.2"
 WEB, GIT, IPERF, REDIS, SSH, RSYNC, ECHO = 8000, 9418, 5201, 6379, 2222, 8873, 7000
 # A forward door of a service is at its port plus this: at the port itself nobody listens in the near namespace, so that what
@@ -89,7 +91,8 @@ class World:
 
     def __init__(self, pliant, folder, ssh_address="127.0.0.1"):
         self.pliant, self.folder, self.ssh_address, self.processes = pliant, folder, ssh_address, []
-        self.daemons = {}
+        # By name, and by port.
+        self.daemons, self.services = {}, {}
 
     def __enter__(self):
         for namespace in (NEAR, FAR):
@@ -120,12 +123,13 @@ class World:
 
     def serve(self, port, *words):
         if shutil.which(str(words[0])):
-            self.start(FAR, *words)
+            self.services[port] = self.start(FAR, *words)
             until(f"{words[0]} on port {port}", lambda: listens(FAR, port))
 
-    def start_daemons(self):
+    def start_daemons(self, of_class=""):
+        """The daemons, whose only class has these keys beside its transport."""
         run(self.pliant, "keygen", self.folder / "lab.key")
-        of_class = '[classes.backup]\ntransport = "cubic"\nmax_streams = 20000\n'
+        of_class = '[classes.backup]\ntransport = "cubic"\nmax_streams = 20000\n' + of_class
         of_all = 'key = "lab.key"\n' + of_class + "[limits]\npeer_connections = 20000\nuser_connections = 20000\n"
         forwards = "".join(
             f'[[forward]]\nlisten = "127.0.0.1:{DOORS + port}"\nto = "far"\ntarget = "127.0.0.1:{port}"\nclass = "backup"\n'
@@ -222,12 +226,12 @@ def resident_bytes(process):
     return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
 
 
-IDLE_CLIENT = f"""
+IDLE_CLIENT = """
 import asyncio, sys
 async def main():
-    here = []
+    here, port = [], int(sys.argv[2])
     for begin in range(0, int(sys.argv[1]), 100):
-        opened = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", {DOORS + ECHO}) for _ in range(100)))
+        opened = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(100)))
         for reader, writer in opened:
             writer.write(b"x")
         for reader, writer in opened:
@@ -239,18 +243,24 @@ asyncio.run(main())
 """
 
 
-def idle(world, count):
-    """Bytes that each daemon's memory grows by for a connection that is open and idle."""
-    before = {name: resident_bytes(process) for name, process in world.daemons.items()}
-    client = subprocess.Popen(inside(NEAR, sys.executable, "-c", IDLE_CLIENT, count), stdin=subprocess.PIPE,
+@contextmanager
+def idle_connections(port, count):
+    """As many connections to the echo service, open and idle, through a forwarder's near port."""
+    client = subprocess.Popen(inside(NEAR, sys.executable, "-c", IDLE_CLIENT, count, port), stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True)
     try:
         if client.stdout.readline() != "open\n":
             raise SystemExit("the idle connections did not come")
-        grown = {name: (resident_bytes(process) - before[name]) / count for name, process in world.daemons.items()}
+        yield
     finally:
         client.communicate("")
-    return {name: round(value) for name, value in grown.items()}
+
+
+def idle(world, count):
+    """Bytes that each daemon's memory grows by for a connection that is open and idle."""
+    before = {name: resident_bytes(process) for name, process in world.daemons.items()}
+    with idle_connections(DOORS + ECHO, count):
+        return {name: round((resident_bytes(process) - before[name]) / count) for name, process in world.daemons.items()}
 
 
 def main():

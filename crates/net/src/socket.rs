@@ -6,9 +6,9 @@
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrIn, SockaddrIn6, sendmsg};
@@ -43,6 +43,8 @@ pub struct Socket {
     /// Where a datagram went that was too large for the interface.
     too_large: Mutex<Option<SocketAddr>>,
     waker: Option<PollWaker>,
+    /// What else ends waits.
+    also: Option<Arc<OwnedFd>>,
     /// What stands for the kernel in a simulated world.
     #[cfg(test)]
     simulated: Option<SimulatedSocket>,
@@ -105,6 +107,7 @@ impl Socket {
             unsent: AtomicU64::new(0),
             too_large: Mutex::new(None),
             waker: None,
+            also: None,
             buffers: std::array::from_fn(|_| vec![0; RECEIVE_BUFFER_BYTES].into()),
             metas: [RecvMeta::default(); RECEIVE_BATCHES],
             receive_buffer_bytes,
@@ -134,6 +137,11 @@ impl Socket {
     /// Lets `waker` end waits.
     pub fn set_waker(&mut self, waker: PollWaker) {
         self.waker = Some(waker);
+    }
+
+    /// Lets waits end while there is something to read in `file`.
+    pub(crate) fn wait_for_also(&mut self, file: Arc<OwnedFd>) {
+        self.also = Some(file);
     }
 
     /// Sends every datagram by itself: where each must wait in a queue as it would on a wire.
@@ -271,17 +279,17 @@ impl Socket {
             simulated.wait(timeout.unwrap_or(Duration::from_millis(1)));
             return Ok(());
         }
-        let mut waits = [PollFd::new(&self.io, what), PollFd::new(&self.io, what)];
-        let mut count = 1;
-        if let Some(waker) = self.waker.as_ref().filter(|_| what == PollFlags::IN) {
-            waits[1] = PollFd::new(waker.file(), PollFlags::IN);
-            count = 2;
+        let own = PollFd::new(&self.io, what);
+        if what != PollFlags::IN {
+            return wait(&mut [own], timeout);
         }
-        wait(&mut waits[..count], timeout)?;
-        if count == 2
-            && !waits[1].revents().is_empty()
-            && let Some(waker) = &self.waker
-        {
+        let waker = self.waker.as_ref().map(PollWaker::file);
+        let others = [waker, self.also.as_deref()].map(|file| file.map(|file| PollFd::new(file, PollFlags::IN)));
+        // Whoever is not there is replaced by the socket itself.
+        let [waker, also] = others.map(|other| other.unwrap_or_else(|| own.clone()));
+        let mut waits = [own, waker, also];
+        wait(&mut waits, timeout)?;
+        if let Some(waker) = self.waker.as_ref().filter(|_| !waits[1].revents().is_empty()) {
             waker.clear();
         }
         Ok(())

@@ -37,8 +37,19 @@ pub(super) enum Parsed<'b> {
     Frame(StreamFrame<'b>, usize),
     /// Nothing more in this cell.
     Padding,
+    /// The beginning of a data frame, whose own bytes are not all here.
+    Begun(BegunData),
     /// The beginning of a frame.
     Incomplete,
+}
+
+/// Data whose frame is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BegunData {
+    pub(super) stream: StreamId,
+    pub(super) offset: u64,
+    /// Bytes of the frame from there on.
+    pub(super) left: usize,
 }
 
 const PADDING: u8 = 0;
@@ -59,8 +70,9 @@ impl<'b> StreamFrame<'b> {
         }
     }
 
-    /// Appends it.
-    pub(super) fn encode(&self, into: &mut Vec<u8>) {
+    /// What stands before its own bytes.
+    pub(super) fn head(&self) -> Head {
+        let mut head = Head { bytes: [0; DATA_OVERHEAD], count: 0 };
         let (kind, stream) = match self {
             Self::Open { stream, .. } => (OPEN, stream),
             Self::Data { stream, .. } => (DATA, stream),
@@ -68,20 +80,25 @@ impl<'b> StreamFrame<'b> {
             Self::Reset { stream, .. } => (RESET, stream),
             Self::Window { stream, .. } => (WINDOW, stream),
         };
-        into.push(kind);
-        into.extend(stream.to_be_bytes());
+        head.push([kind]);
+        head.push(stream.to_be_bytes());
         match self {
-            Self::Open { header, .. } => {
-                into.extend((header.len() as u16).to_be_bytes());
-                into.extend(*header);
-            }
+            Self::Open { header, .. } => head.push((header.len() as u16).to_be_bytes()),
             Self::Data { offset, bytes, .. } => {
-                into.extend(offset.to_be_bytes());
-                into.extend((bytes.len() as u16).to_be_bytes());
-                into.extend(*bytes);
+                head.push(offset.to_be_bytes());
+                head.push((bytes.len() as u16).to_be_bytes());
             }
-            Self::End { size: number, .. } | Self::Window { limit: number, .. } => into.extend(number.to_be_bytes()),
-            Self::Reset { code, .. } => into.push(*code),
+            Self::End { size: number, .. } | Self::Window { limit: number, .. } => head.push(number.to_be_bytes()),
+            Self::Reset { code, .. } => head.push([*code]),
+        }
+        head
+    }
+
+    /// Its own bytes: the header of a stream, or data.
+    pub(super) fn body(&self) -> &'b [u8] {
+        match *self {
+            Self::Open { header: bytes, .. } | Self::Data { bytes, .. } => bytes,
+            Self::End { .. } | Self::Reset { .. } | Self::Window { .. } => &[],
         }
     }
 
@@ -96,12 +113,37 @@ impl<'b> StreamFrame<'b> {
         }
         let frame = match reader.frame(kind as u8) {
             Ok(frame) => frame,
-            Err(Short) => return Some(Parsed::Incomplete),
+            Err(Short) => return Some(Self::begun(bytes).map_or(Parsed::Incomplete, Parsed::Begun)),
         };
         if matches!(frame, StreamFrame::Open { header, .. } if header.len() > MAX_HEADER_BYTES) {
             return None;
         }
         Some(Parsed::Frame(frame, reader.at))
+    }
+
+    /// The data frame that begins here, if all is here that stands before its data.
+    fn begun(bytes: &[u8]) -> Option<BegunData> {
+        let mut reader = Reader { bytes, at: 1 };
+        (bytes[0] == DATA).then_some(())?;
+        let (stream, offset, left) = (reader.number(4)?, reader.number(8)?, reader.number(2)?);
+        Some(BegunData { stream: stream as StreamId, offset, left: left as usize })
+    }
+}
+
+/// The bytes of a frame before its own.
+pub(super) struct Head {
+    bytes: [u8; DATA_OVERHEAD],
+    count: usize,
+}
+
+impl Head {
+    fn push<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.count..][..N].copy_from_slice(&bytes);
+        self.count += N;
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.count]
     }
 }
 
@@ -148,6 +190,10 @@ impl<'b> Reader<'b> {
 mod tests {
     use super::*;
 
+    fn encode(frame: &StreamFrame<'_>) -> Vec<u8> {
+        [frame.head().as_slice(), frame.body()].concat()
+    }
+
     /// Every frame comes back, of every shorter part it is told that more is needed, and unknown kinds are refused.
     #[test]
     fn frames_round_trip() {
@@ -159,11 +205,16 @@ mod tests {
             StreamFrame::Reset { stream: u32::MAX, code: 4 },
             StreamFrame::Window { stream: 0, limit: 65536 },
         ] {
-            let mut bytes = Vec::new();
-            frame.encode(&mut bytes);
+            let mut bytes = encode(&frame);
             assert_eq!(bytes.len(), frame.len());
             for shorter in 0..bytes.len() {
-                assert_eq!(StreamFrame::parse(&bytes[..shorter]), Some(Parsed::Incomplete), "{frame:?} {shorter}");
+                let begun = match frame {
+                    StreamFrame::Data { stream, offset, bytes } if shorter >= DATA_OVERHEAD => {
+                        Parsed::Begun(BegunData { stream, offset, left: bytes.len() })
+                    }
+                    _ => Parsed::Incomplete,
+                };
+                assert_eq!(StreamFrame::parse(&bytes[..shorter]), Some(begun), "{frame:?} {shorter}");
             }
             let length = bytes.len();
             bytes.push(0);
@@ -172,8 +223,6 @@ mod tests {
         assert_eq!(StreamFrame::parse(&[0, 9]), Some(Parsed::Padding));
         assert_eq!(StreamFrame::parse(&[6, 0, 0]), None);
         let long = StreamFrame::Open { stream: 0, header: &[0; MAX_HEADER_BYTES + 1] };
-        let mut bytes = Vec::new();
-        long.encode(&mut bytes);
-        assert_eq!(StreamFrame::parse(&bytes), None);
+        assert_eq!(StreamFrame::parse(&encode(&long)), None);
     }
 }

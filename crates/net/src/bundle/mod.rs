@@ -10,6 +10,7 @@ mod class;
 mod frame;
 mod multiplexer;
 mod node;
+mod relays;
 mod shared;
 mod stream;
 

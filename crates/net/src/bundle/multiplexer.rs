@@ -360,18 +360,41 @@ impl Multiplexer {
         self.streams.len()
     }
 
-    /// Takes bytes to be sent; how many, 0 while there is no room ([`StreamEvent::Writable`] follows). `None` if the
-    /// stream is over or was finished.
-    pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Option<usize> {
-        let most = (SEND_BUDGET / self.streams.len().max(1)).clamp(LEAST_SEND_BUFFER, SEND_BUFFER);
+    /// Bytes that all streams may let wait to be framed, each.
+    fn send_buffer(&self) -> usize {
+        (SEND_BUDGET / self.streams.len().max(1)).clamp(LEAST_SEND_BUFFER, SEND_BUFFER)
+    }
+
+    /// How many bytes [`write`](Self::write) takes, 0 while there is no room ([`StreamEvent::Writable`] follows). `None` if
+    /// the stream is over or was finished.
+    pub fn room(&mut self, stream: StreamId) -> Option<usize> {
+        let most = self.send_buffer();
         let known = self.streams.get_mut(&stream)?;
         if known.reset.is_some() || known.outgoing.finish {
             return None;
         }
-        let outgoing = &mut known.outgoing;
-        let taken = bytes.len().min(most.saturating_sub(outgoing.buffer.len()));
+        let room = most.saturating_sub(known.outgoing.buffer.len());
+        known.outgoing.blocked = room == 0;
+        Some(room)
+    }
+
+    /// Takes bytes to be sent; how many, 0 while there is no room ([`StreamEvent::Writable`] follows). `None` if the
+    /// stream is over or was finished.
+    pub fn write(&mut self, stream: StreamId, bytes: &[u8]) -> Option<usize> {
+        let taken = self.room(stream)?.min(bytes.len());
+        let mut rest = &bytes[..taken];
+        let outgoing = &mut self.streams.get_mut(&stream)?.outgoing;
         outgoing.blocked = taken < bytes.len();
-        outgoing.buffer.extend(&bytes[..taken]);
+        // Nobody has to take turns with it.
+        if outgoing.buffer.is_empty() && self.queue.is_empty() && self.control.is_empty() {
+            while !rest.is_empty() && outgoing.framed < outgoing.limit && self.writer.waiting() < UNSENT_BYTES {
+                let count = push_data(&mut self.writer, stream, outgoing.framed, outgoing.limit, rest);
+                outgoing.framed += count as u64;
+                self.counts.sent_bytes += count as u64;
+                rest = &rest[count..];
+            }
+        }
+        outgoing.buffer.extend(rest);
         self.enqueue(stream);
         Some(taken)
     }
@@ -394,19 +417,30 @@ impl Multiplexer {
 
     /// Reads what has come.
     pub fn read(&mut self, stream: StreamId, into: &mut [u8]) -> ReadOutcome {
+        self.read_with(stream, |[first, second]| {
+            let (of_first, of_second) = into.split_at_mut(first.len().min(into.len()));
+            of_first.copy_from_slice(&first[..of_first.len()]);
+            let more = second.len().min(of_second.len());
+            of_second[..more].copy_from_slice(&second[..more]);
+            of_first.len() + more
+        })
+    }
+
+    /// Shows what has come, if anything, to `take`, which says how many bytes of it it took.
+    pub fn read_with(&mut self, stream: StreamId, take: impl FnOnce([&[u8]; 2]) -> usize) -> ReadOutcome {
         let Some(known) = self.streams.get_mut(&stream) else { return ReadOutcome::Reset(reset_code::ABORTED) };
         if let Some(code) = known.reset {
             return ReadOutcome::Reset(code);
         }
         let incoming = &mut known.incoming;
-        let count = incoming.ready.len().min(into.len());
-        if count == 0 {
+        if incoming.ready.is_empty() {
             return if incoming.is_complete() { ReadOutcome::Ended } else { ReadOutcome::Nothing };
         }
         let (first, second) = incoming.ready.as_slices();
-        let of_first = first.len().min(count);
-        into[..of_first].copy_from_slice(&first[..of_first]);
-        into[of_first..count].copy_from_slice(&second[..count - of_first]);
+        let count = take([first, second]);
+        if count == 0 {
+            return ReadOutcome::Nothing;
+        }
         incoming.ready.drain(..count);
         self.unread -= count as u64;
         incoming.read += count as u64;
@@ -435,6 +469,11 @@ impl Multiplexer {
             self.unread -= known.incoming.clear();
             self.control.push_back(Control::Reset(stream, code));
         }
+    }
+
+    /// With which code a stream was reset, if it was. One that is forgotten was let go.
+    pub fn reset_of(&self, stream: StreamId) -> Option<u8> {
+        self.streams.get(&stream).map_or(Some(reset_code::ABORTED), |known| known.reset)
     }
 
     /// Resets the stream that holds up most bytes: not one that is read as they come.
@@ -481,7 +520,6 @@ impl Multiplexer {
     /// Frames what there is to send, as far as the transport has sent what was framed before; the bytes that are new to
     /// the transport.
     pub fn produce(&mut self) -> u64 {
-        let before = self.writer.waiting();
         while self.writer.waiting() < UNSENT_BYTES {
             if let Some(control) = self.control.pop_front() {
                 self.frame_control(control);
@@ -490,7 +528,7 @@ impl Multiplexer {
             let Some(stream) = self.queue.pop_front() else { break };
             self.frame_data(stream);
         }
-        self.writer.waiting() - before
+        self.writer.take_new()
     }
 
     fn frame_control(&mut self, control: Control) {
@@ -506,27 +544,22 @@ impl Multiplexer {
     }
 
     fn frame_data(&mut self, stream: StreamId) {
+        // Worth a call: who waits would be told of every frame.
+        let few = self.send_buffer() / 2;
         let Some(known) = self.streams.get_mut(&stream) else { return };
         let outgoing = &mut known.outgoing;
         outgoing.queued = false;
         if known.reset.is_some() || !outgoing.has_something() {
             return;
         }
-        let room = match self.writer.room() {
-            room if room < LEAST_ROOM => CELL_BYTES,
-            room => room,
-        };
-        let count = outgoing.buffer.len().min(room - DATA_OVERHEAD).min((outgoing.limit - outgoing.framed) as usize);
-        if count > 0 {
-            if outgoing.buffer.as_slices().0.len() < count {
-                outgoing.buffer.make_contiguous();
-            }
-            let bytes = &outgoing.buffer.as_slices().0[..count];
-            self.writer.push(&StreamFrame::Data { stream, offset: outgoing.framed, bytes });
+        // What does not lie in one piece goes with the next turn.
+        let bytes = outgoing.buffer.as_slices().0;
+        if !bytes.is_empty() && outgoing.framed < outgoing.limit {
+            let count = push_data(&mut self.writer, stream, outgoing.framed, outgoing.limit, bytes);
             outgoing.framed += count as u64;
             self.counts.sent_bytes += count as u64;
             outgoing.buffer.drain(..count);
-            if outgoing.blocked {
+            if outgoing.blocked && outgoing.buffer.len() <= few {
                 outgoing.blocked = false;
                 self.events.push_back(StreamEvent::Writable(stream));
             }
@@ -626,7 +659,9 @@ impl Multiplexer {
                     return Ok(());
                 }
                 let (before, held) = (known.incoming.received, known.incoming.held());
-                let tells = known.incoming.insert(offset, bytes)? && known.announced;
+                // Who left something there knows of it.
+                let unknown = known.incoming.ready.is_empty() && known.announced;
+                let tells = known.incoming.insert(offset, bytes)? && unknown;
                 let (received, holds) = (known.incoming.received - before, known.incoming.held());
                 self.counts.received_bytes += received;
                 // Of bytes that came twice, fewer are held than before.
@@ -669,4 +704,15 @@ impl Multiplexer {
         }
         Ok(())
     }
+}
+
+/// Frames as much of a stream's bytes from `offset` on as fits the cell, and its window up to `limit`; how much that was.
+fn push_data(writer: &mut CellWriter, stream: StreamId, offset: u64, limit: u64, bytes: &[u8]) -> usize {
+    let room = match writer.room() {
+        room if room < LEAST_ROOM => CELL_BYTES,
+        room => room,
+    };
+    let count = bytes.len().min(room - DATA_OVERHEAD).min((limit - offset) as usize);
+    writer.push(&StreamFrame::Data { stream, offset, bytes: &bytes[..count] });
+    count
 }

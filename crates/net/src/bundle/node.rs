@@ -14,6 +14,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::class::{BundleClass, invalid};
 use super::frame::MAX_HEADER_BYTES;
 use super::multiplexer::{Multiplexer, MultiplexerCounts};
+use super::relays::Relays;
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
 use super::stream::{AcceptedStreams, BundleStream};
 use crate::clock::{Clock, realtime_ns};
@@ -250,8 +251,9 @@ impl Application for BundleApplication {
 
     fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
         let PayloadLocation::Stream(offset) = location else { return Ok(()) };
-        let received = self.bundle.lock().multiplexer.receive(offset, payload);
-        self.bundle.handle_events(&self.bundles);
+        let mut state = self.bundle.lock();
+        let received = state.multiplexer.receive(offset, payload);
+        self.bundle.handle_events(state, &self.bundles);
         received.map_err(io::Error::other)
     }
 
@@ -284,12 +286,22 @@ impl NodeThread {
             }
         };
         driver.set_waker(self.shared.waker.clone());
+        let relays = match Relays::new(self.shared.clone()) {
+            Ok(relays) => relays,
+            Err(error) => {
+                _ = report.send(Err(error));
+                return;
+            }
+        };
+        driver.wait_for_also(relays.file());
         _ = report.send(driver.local_address());
         let clock = driver.clock();
+        let receive_buffer = buffer as u64 / 2;
         let mut connections =
-            Connections { thread: &self, clock, receive_buffer: buffer as u64 / 2, calling: Vec::new() };
+            Connections { thread: &self, clock, receive_buffer, calling: Vec::new(), relays, failure: None };
         while !self.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            if let Err(error) = driver.run_once(&mut connections, MAX_SLEEP) {
+            let ran = driver.run_once(&mut connections, MAX_SLEEP);
+            if let Err(error) = ran.and(connections.failure.take().map_or(Ok(()), Err)) {
                 let why = Closed::Failed(format!("the socket has failed: {error}"));
                 self.shared.close_all(&why);
                 return;
@@ -300,7 +312,6 @@ impl NodeThread {
                 driver.set_called(called);
                 connections.judge_peers(&driver);
             }
-            connections.serve_all(&mut driver);
         }
         let here: Vec<ConnectionId> = driver.connections().collect();
         for connection in here {
@@ -317,6 +328,9 @@ struct Connections<'t> {
     /// What the kernel's buffer bears.
     receive_buffer: u64,
     calling: Vec<(ConnectionId, Arc<SharedBundle>)>,
+    relays: Relays,
+    /// Why sockets cannot be waited for.
+    failure: Option<io::Error>,
 }
 
 impl Connections<'_> {
@@ -375,8 +389,7 @@ impl Connections<'_> {
             (state.sender, state.receiver) = (sender, receiver);
             let bytes = state.multiplexer.produce();
             let over = state.retired && state.multiplexer.is_over();
-            drop(state);
-            bundle.handle_events(&self.thread.shared);
+            bundle.handle_events(state, &self.thread.shared);
             if bytes > 0 {
                 driver.command(connection, Command::Send { bytes });
             }
@@ -390,7 +403,7 @@ impl Connections<'_> {
 
     /// A bundle's connection is over.
     fn end(&self, bundle: &Arc<SharedBundle>, why: Closed) {
-        bundle.close(why);
+        bundle.close(why, &self.thread.shared);
         self.thread.shared.lock().remove(bundle);
     }
 
@@ -468,6 +481,12 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
             }
             Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } | Event::OwnMove => None,
         }
+    }
+
+    /// Carries bytes from and to sockets, and has transports send what there is.
+    fn received(&mut self, driver: &mut BundleDriver) {
+        self.failure = self.relays.run().err();
+        self.serve_all(driver);
     }
 
     fn closed(&mut self, connection: ConnectionId, session: Option<BundleSession>, why: Closed) {

@@ -12,8 +12,13 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::class::BundleClass;
 use super::frame::StreamId;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
+use super::relays::{Attachment, RelayId};
 use crate::connection::{Closed, ConnectionId, Keys, Peer};
 use crate::poll::PollWaker;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A bundle's peer, and the name of its class.
 pub(super) type BundleKey = (SocketAddr, String);
@@ -77,17 +82,29 @@ pub(super) struct SharedBundles {
     keys: Mutex<Option<KeyChange>>,
     /// Bundles that have something to send, or to be called.
     queue: Mutex<Vec<Arc<SharedBundle>>>,
+    /// Sockets that the node's thread has not taken yet; `None` when it takes no more.
+    attachments: Mutex<Option<Vec<Attachment>>>,
+    /// Relays whose streams have news.
+    news: Mutex<Vec<RelayId>>,
     pub(super) accepted: UnboundedSender<OpenedStream>,
 }
 
 impl SharedBundles {
     pub(super) fn new(waker: PollWaker, accepted: UnboundedSender<OpenedStream>, classes: Vec<BundleClass>) -> Self {
-        let classes = RwLock::new(classes.into());
-        Self { waker, bundles: Mutex::default(), classes, keys: Mutex::default(), queue: Mutex::default(), accepted }
+        Self {
+            waker,
+            bundles: Mutex::default(),
+            classes: RwLock::new(classes.into()),
+            keys: Mutex::default(),
+            queue: Mutex::default(),
+            attachments: Mutex::new(Some(Vec::new())),
+            news: Mutex::default(),
+            accepted,
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Bundles> {
-        self.bundles.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bundles)
     }
 
     pub(super) fn classes(&self) -> Arc<[BundleClass]> {
@@ -105,19 +122,43 @@ impl SharedBundles {
 
     /// Has the node's thread take keys.
     pub(super) fn put_keys(&self, keys: Keys, called: Vec<(SocketAddr, String)>) {
-        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some((keys, called));
+        *lock(&self.keys) = Some((keys, called));
         self.waker.wake();
     }
 
     pub(super) fn take_keys(&self) -> Option<KeyChange> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.keys).take()
+    }
+
+    /// Has the node's thread carry a stream's bytes from and to a socket, unless it has ended.
+    pub(super) fn attach(&self, attachment: Attachment) {
+        match &mut *lock(&self.attachments) {
+            Some(attachments) => attachments.push(attachment),
+            None => return attachment.end_with_node(),
+        }
+        self.waker.wake();
+    }
+
+    pub(super) fn take_attachments(&self) -> Vec<Attachment> {
+        lock(&self.attachments).as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Has the node's thread look at a relay.
+    pub(super) fn tell(&self, relay: RelayId) {
+        lock(&self.news).push(relay);
+    }
+
+    pub(super) fn take_news(&self, into: &mut Vec<RelayId>) {
+        into.append(&mut lock(&self.news));
     }
 
     /// All connections are over.
     pub(super) fn close_all(&self, why: &Closed) {
         for bundle in std::mem::take(&mut *self.lock()).all() {
-            bundle.close(why.clone());
+            bundle.close(why.clone(), self);
         }
+        let attachments = lock(&self.attachments).take();
+        attachments.into_iter().flatten().for_each(Attachment::end_with_node);
     }
 
     /// Has the node's thread look at a bundle.
@@ -125,12 +166,12 @@ impl SharedBundles {
         if std::mem::replace(&mut bundle.lock().queued, true) {
             return;
         }
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(bundle.clone());
+        lock(&self.queue).push(bundle.clone());
         self.waker.wake();
     }
 
     pub(super) fn take_queued(&self) -> Vec<Arc<SharedBundle>> {
-        std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.queue))
     }
 }
 
@@ -144,10 +185,38 @@ pub(super) enum BundleStatus {
 }
 
 /// Who waits for a stream.
-#[derive(Default)]
-struct Waiting {
-    reader: Option<Waker>,
-    writer: Option<Waker>,
+enum Waiting {
+    Tasks {
+        reader: Option<Waker>,
+        writer: Option<Waker>,
+    },
+    Relay {
+        relay: RelayId,
+        /// It will look.
+        told: bool,
+    },
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::Tasks { reader: None, writer: None }
+    }
+}
+
+impl Waiting {
+    fn wake(&mut self, to_read: bool, to_write: bool, bundles: &SharedBundles) {
+        match self {
+            Self::Tasks { reader, writer } => {
+                let wakers = [reader.take_if(|_| to_read), writer.take_if(|_| to_write)];
+                wakers.into_iter().flatten().for_each(Waker::wake);
+            }
+            Self::Relay { relay, told } => {
+                if !std::mem::replace(told, true) {
+                    bundles.tell(*relay);
+                }
+            }
+        }
+    }
 }
 
 /// One bundle.
@@ -193,19 +262,18 @@ impl SharedBundle {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BundleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Tells who waits what has happened, and whoever accepts of new streams.
-    pub(super) fn handle_events(self: &Arc<Self>, bundles: &SharedBundles) {
-        let mut state = self.lock();
+    pub(super) fn handle_events(self: &Arc<Self>, mut state: MutexGuard<'_, BundleState>, bundles: &SharedBundles) {
         let mut opened = Vec::new();
         while let Some(event) = state.multiplexer.poll_event() {
             match event {
                 StreamEvent::Opened { stream, header } => opened.push((stream, header)),
-                StreamEvent::Readable(stream) => state.wake(stream, true, false),
-                StreamEvent::Writable(stream) => state.wake(stream, false, true),
-                StreamEvent::Reset { stream, .. } => state.wake(stream, true, true),
+                StreamEvent::Readable(stream) => state.wake(stream, true, false, bundles),
+                StreamEvent::Writable(stream) => state.wake(stream, false, true, bundles),
+                StreamEvent::Reset { stream, .. } => state.wake(stream, true, true, bundles),
             }
         }
         drop(state);
@@ -217,20 +285,34 @@ impl SharedBundle {
     }
 
     /// The connection is over: everybody hears why.
-    pub(super) fn close(&self, why: Closed) {
+    pub(super) fn close(&self, why: Closed, bundles: &SharedBundles) {
         let mut state = self.lock();
         state.status = BundleStatus::Closed(why);
-        for waiting in std::mem::take(&mut state.waiting).into_values() {
-            waiting.reader.into_iter().chain(waiting.writer).for_each(Waker::wake);
+        for mut waiting in std::mem::take(&mut state.waiting).into_values() {
+            waiting.wake(true, true, bundles);
         }
     }
 }
 
 impl BundleState {
-    fn wake(&mut self, stream: StreamId, reader: bool, writer: bool) {
-        let Some(waiting) = self.waiting.get_mut(&stream) else { return };
-        let wakers = [waiting.reader.take_if(|_| reader), waiting.writer.take_if(|_| writer)];
-        wakers.into_iter().flatten().for_each(Waker::wake);
+    fn wake(&mut self, stream: StreamId, to_read: bool, to_write: bool, bundles: &SharedBundles) {
+        if let Some(waiting) = self.waiting.get_mut(&stream) {
+            waiting.wake(to_read, to_write, bundles);
+        }
+    }
+
+    /// A relay waits for a stream from now on, and has just looked.
+    pub(super) fn set_relay(&mut self, stream: StreamId, relay: RelayId) {
+        self.waiting.insert(stream, Waiting::Relay { relay, told: false });
+    }
+
+    /// A task waits for a stream.
+    fn wait(&mut self, stream: StreamId, to_read: bool, context: &Context<'_>) {
+        // A stream that is carried belongs to its relay.
+        if let Waiting::Tasks { reader, writer } = self.waiting.entry(stream).or_default() {
+            let waker = if to_read { reader } else { writer };
+            *waker = Some(context.waker().clone());
+        }
     }
 
     /// Whether streams may be opened in it.
@@ -243,12 +325,15 @@ impl BundleState {
         self.peer.as_ref().is_none_or(|peer| peer.rights.open)
     }
 
-    pub(super) fn forget(&mut self, stream: StreamId) {
-        self.waiting.remove(&stream);
+    /// Nobody waits for a stream any more; a relay is told so.
+    pub(super) fn forget(&mut self, stream: StreamId, bundles: &SharedBundles) {
+        if let Some(mut waiting @ Waiting::Relay { .. }) = self.waiting.remove(&stream) {
+            waiting.wake(true, true, bundles);
+        }
     }
 
     /// Why nothing goes any more.
-    fn failure(&self) -> Option<io::Error> {
+    pub(super) fn failure(&self) -> Option<io::Error> {
         let BundleStatus::Closed(why) = &self.status else { return None };
         let kind = match why {
             Closed::NoAnswer(_) | Closed::Silent(_) => io::ErrorKind::TimedOut,
@@ -256,6 +341,14 @@ impl BundleState {
             _ => io::ErrorKind::ConnectionReset,
         };
         Some(io::Error::new(kind, why.to_string()))
+    }
+
+    /// Why a stream takes nothing to be sent any more.
+    pub(super) fn write_error(&mut self, stream: StreamId) -> io::Error {
+        match self.multiplexer.read(stream, &mut []) {
+            ReadOutcome::Reset(code) => reset_error(code),
+            _ => io::ErrorKind::BrokenPipe.into(),
+        }
     }
 
     pub(super) fn poll_read(
@@ -273,7 +366,7 @@ impl BundleState {
                 if let Some(error) = self.failure() {
                     return Poll::Ready(Err(error));
                 }
-                self.waiting.entry(stream).or_default().reader = Some(context.waker().clone());
+                self.wait(stream, true, context);
                 Poll::Pending
             }
         }
@@ -289,12 +382,9 @@ impl BundleState {
             return Poll::Ready(Err(error));
         }
         match self.multiplexer.write(stream, bytes) {
-            None => Poll::Ready(Err(match self.multiplexer.read(stream, &mut []) {
-                ReadOutcome::Reset(code) => reset_error(code),
-                _ => io::ErrorKind::BrokenPipe.into(),
-            })),
+            None => Poll::Ready(Err(self.write_error(stream))),
             Some(0) if !bytes.is_empty() => {
-                self.waiting.entry(stream).or_default().writer = Some(context.waker().clone());
+                self.wait(stream, false, context);
                 Poll::Pending
             }
             Some(count) => Poll::Ready(Ok(count)),
@@ -303,7 +393,7 @@ impl BundleState {
 }
 
 /// What a reset means to a program.
-fn reset_error(code: u8) -> io::Error {
+pub(super) fn reset_error(code: u8) -> io::Error {
     match code {
         reset_code::TOO_MANY => io::Error::new(io::ErrorKind::ConnectionRefused, "the peer takes no more streams"),
         reset_code::DENIED => io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not allow it"),

@@ -2,14 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot::channel;
 
 use super::frame::StreamId;
+use super::relays::Attachment;
 use super::shared::{OpenedStream, SharedBundle, SharedBundles};
 
 /// A stream that the peer has opened.
@@ -59,6 +62,20 @@ impl BundleStream {
         Self { bundles, bundle, stream }
     }
 
+    /// Carries bytes between it and a connected socket, both ways, until both sides have ended, each in its own time. What
+    /// ends one side with an error, as dropping this future does, resets the other.
+    ///
+    /// The node's thread does it: neither that nor a task has to wake the other for every piece.
+    ///
+    /// # Errors
+    ///
+    /// Whatever ended a side.
+    pub async fn carry(self, socket: OwnedFd) -> io::Result<()> {
+        let (over, told) = channel();
+        self.bundles.attach(Attachment { bundle: self.bundle.clone(), stream: self.stream, socket, over });
+        told.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionReset.into()))
+    }
+
     /// Resets it: the peer hears `code`, one of [`reset_code`](super::reset_code).
     pub fn reset(self, code: u8) {
         self.bundle.lock().multiplexer.reset(self.stream, code);
@@ -69,7 +86,7 @@ impl Drop for BundleStream {
     fn drop(&mut self) {
         let mut state = self.bundle.lock();
         state.multiplexer.drop_stream(self.stream);
-        state.forget(self.stream);
+        state.forget(self.stream, &self.bundles);
         drop(state);
         self.bundles.queue(&self.bundle);
     }

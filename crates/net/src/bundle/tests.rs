@@ -372,9 +372,8 @@ fn streams_beyond_the_limit_are_reset() {
     assert!(pair.0[0].streams[&beyond].reset);
     assert_eq!(pair.0[1].multiplexer.streams(), 16);
     let mut hostile = Multiplexer::new(config(false));
-    let mut frame = Vec::new();
-    super::frame::StreamFrame::End { stream: 1 << 20, size: 0 }.encode(&mut frame);
-    assert_eq!(hostile.receive(0, &frame), Err(Violation::Stream));
+    let frame = super::frame::StreamFrame::End { stream: 1 << 20, size: 0 };
+    assert_eq!(hostile.receive(0, frame.head().as_slice()), Err(Violation::Stream));
 }
 
 /// A stream that both sides have finished, read and let go leaves nothing behind, however many there were.

@@ -9,6 +9,7 @@ mod session;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,10 @@ pub trait ConnectionHandler<T, A> {
 
     /// A connection has ended; the session is what it was, `None` if it never stood.
     fn closed(&mut self, connection: ConnectionId, session: Option<Session<T, A>>, why: Closed);
+
+    /// What had arrived was handled. Nothing was said to it yet: what follows from it goes with the answers. Default:
+    /// nothing follows.
+    fn received(&mut self, _driver: &mut Driver<T, A>) {}
 }
 
 /// A socket with its connections, their transports and applications, and a clock.
@@ -230,6 +235,11 @@ impl<T: Member, A: Application> Driver<T, A> {
         self.socket.set_waker(waker);
     }
 
+    /// Lets an iteration's sleep end while there is something to read in `file`.
+    pub(crate) fn wait_for_also(&mut self, file: Arc<OwnedFd>) {
+        self.socket.wait_for_also(file);
+    }
+
     /// Its socket fails from now on.
     #[cfg(test)]
     pub(crate) fn break_socket(&mut self) {
@@ -379,6 +389,7 @@ impl<T: Member, A: Application, S: ConnectionHandler<T, A>> EventHandler for Ite
     }
 
     fn answer(&mut self) -> io::Result<bool> {
+        self.handler.received(self.driver);
         let now = self.driver.now;
         let due = self.driver.endpoint.poll_timeout().is_some_and(|at| at <= now);
         if due {

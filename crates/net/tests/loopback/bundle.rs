@@ -1,6 +1,8 @@
 //! Bundles between two nodes on real sockets.
 
-use std::net::SocketAddr;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 
 use pliant_net::bundle::{AcceptedStream, AcceptedStreams, BundleClass, BundleNode, reset_code};
 use pliant_net::connection::Keys;
@@ -88,7 +90,6 @@ fn streams_share_a_bundle_and_carry_both_ways() {
 /// What cannot be opened is an error of its stream, with the kind that a program knows.
 #[test]
 fn what_cannot_be_opened_is_told() {
-    use std::io::ErrorKind;
     block_on(async {
         let (here, _streams, _) = node(&["bulk", "other"]);
         let (that_node, mut accepted, there) = node(&["bulk"]);
@@ -142,5 +143,135 @@ fn a_stalled_stream_holds_up_no_other() {
         let ((), read) = tokio::join!(sending, stream.read_to_end(&mut bytes));
         read.unwrap();
         assert!(bytes == content(5_000_000, 3));
+    });
+}
+
+/// A TCP connection: the program's end, and the other.
+fn connection() -> (TcpStream, OwnedFd) {
+    let listener = TcpListener::bind(SocketAddr::from(LOOPBACK)).unwrap();
+    let program = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (program, listener.accept().unwrap().0.into())
+}
+
+/// A stream that both nodes carry from a connection to another; what became of it at either end, and what `programs` saw.
+async fn carried<T: Send + 'static>(
+    programs: impl FnOnce(TcpStream, TcpStream) -> T + Send + 'static,
+) -> ([std::io::Result<()>; 2], T) {
+    let (here, _streams, _) = node(&["bulk"]);
+    let (_there, mut accepted, there) = node(&["bulk"]);
+    let ((program, near), (service, far)) = (connection(), connection());
+    let outgoing = here.open(there, "bulk", Vec::new()).unwrap();
+    let incoming = accepted.next().await.stream;
+    let seen = std::thread::spawn(move || programs(program, service));
+    let (near, far) = tokio::join!(outgoing.carry(near), incoming.carry(far));
+    ([near, far], seen.join().unwrap())
+}
+
+fn read_all(mut from: &TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Sockets that the node's thread carries: all bytes go both ways, and each side ends by itself.
+#[test]
+fn carried_sockets_end_each_way_by_itself() {
+    let ([near, far], ()) = block_on(carried(|mut program, mut service| {
+        let taking = std::thread::spawn(move || {
+            assert!(read_all(&service) == content(20_000_000, 5));
+            // The other half still goes.
+            service.write_all(&content(3_000_000, 6)).unwrap();
+        });
+        program.write_all(&content(20_000_000, 5)).unwrap();
+        program.shutdown(Shutdown::Write).unwrap();
+        assert!(read_all(&program) == content(3_000_000, 6));
+        taking.join().unwrap();
+    }));
+    near.unwrap();
+    far.unwrap();
+}
+
+/// A program that goes while bytes for it are under way resets the service's connection.
+#[test]
+fn a_reset_goes_from_a_carried_socket_to_the_other() {
+    let (ends, kind) = block_on(carried(|mut program, mut service| {
+        service.write_all(&content(100_000, 1)).unwrap();
+        program.read_exact(&mut [0]).unwrap();
+        // With bytes that it has not read.
+        drop(program);
+        loop {
+            if let Err(error) = service.read(&mut [0]).and_then(|_| service.write(&[0; 1000])) {
+                return error.kind();
+            }
+        }
+    }));
+    assert!(ends.iter().all(Result::is_err), "{ends:?}");
+    assert!(matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{kind}");
+}
+
+/// Whoever stops waiting for a carried socket, or whose node ends, has reset it at both ends.
+#[test]
+fn a_carried_socket_is_reset_by_who_lets_it_go() {
+    for node_ends in [false, true] {
+        block_on(async {
+            let (here, _streams, _) = node(&["bulk"]);
+            let (_there, mut accepted, there) = node(&["bulk"]);
+            let ((program, near), (service, far)) = (connection(), connection());
+            let outgoing = here.open(there, "bulk", Vec::new()).unwrap();
+            let incoming = accepted.next().await.stream;
+            let mut near = Box::pin(outgoing.carry(near));
+            let mut far = Box::pin(incoming.carry(far));
+            assert!(is_pending(&mut near).await && is_pending(&mut far).await);
+            if node_ends {
+                drop(here);
+                assert!(near.await.is_err());
+            } else {
+                drop(near);
+            }
+            assert!(far.await.is_err());
+            for mut end in [program, service] {
+                assert_eq!(end.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+            }
+        });
+    }
+}
+
+/// Polls a future once.
+async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
+    std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending()))
+        .await
+}
+
+/// A carried socket whose program does not read holds up no other.
+#[test]
+fn a_stalled_carried_socket_holds_up_no_other() {
+    block_on(async {
+        let (here, _streams, _) = node(&["bulk"]);
+        let (_there, mut accepted, there) = node(&["bulk"]);
+        let mut carrying = tokio::task::JoinSet::new();
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            let ((program, near), (service, far)) = (connection(), connection());
+            carrying.spawn(here.open(there, "bulk", Vec::new()).unwrap().carry(near));
+            carrying.spawn(accepted.next().await.stream.carry(far));
+            ends.push((program, service));
+        }
+        let work = std::thread::spawn(move || {
+            let (mut live, to_live) = ends.pop().unwrap();
+            let (stalled, _unread) = ends.pop().unwrap();
+            stalled.set_write_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+            // Until it takes no more.
+            while (&stalled).write(&[1; 10_000]).is_ok() {}
+            let sending = std::thread::spawn(move || {
+                live.write_all(&content(5_000_000, 3)).unwrap();
+                live.shutdown(Shutdown::Write).unwrap();
+                live
+            });
+            assert!(read_all(&to_live) == content(5_000_000, 3));
+            drop(to_live);
+            sending.join().unwrap()
+        });
+        carrying.join_next().await.unwrap().unwrap().unwrap();
+        work.join().unwrap();
     });
 }

@@ -1,0 +1,261 @@
+//! Sockets whose bytes the node's thread carries to streams and from them.
+//!
+//! A task between the two would be woken by the thread, and the thread by the task, for every piece. That took most of a
+//! short request's time.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_linger;
+use tokio::sync::oneshot::Sender;
+
+use super::frame::StreamId;
+use super::multiplexer::ReadOutcome;
+use super::shared::{BundleState, SharedBundle, SharedBundles, reset_error};
+
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 64 << 10;
+/// Sockets that one call tells of.
+const EVENTS: usize = 256;
+
+/// The number of a relay at its node. It is never used again.
+pub(super) type RelayId = u64;
+
+/// A stream and the socket from and to which its bytes are to be carried.
+pub(super) struct Attachment {
+    pub(super) bundle: Arc<SharedBundle>,
+    pub(super) stream: StreamId,
+    pub(super) socket: OwnedFd,
+    /// Hears when both sides are over.
+    pub(super) over: Sender<io::Result<()>>,
+}
+
+impl Attachment {
+    /// It is over: whoever waits for that hears it. The socket is reset if it was not ended.
+    pub(super) fn end(self, over: io::Result<()>) {
+        if over.is_err() {
+            let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
+        }
+        drop(self.socket);
+        // Nobody may wait any more.
+        let _ = self.over.send(over);
+    }
+
+    /// The node has ended.
+    pub(super) fn end_with_node(self) {
+        self.end(Err(io::ErrorKind::ConnectionReset.into()));
+    }
+}
+
+/// All of a node.
+pub(super) struct Relays {
+    bundles: Arc<SharedBundles>,
+    epoll: Arc<OwnedFd>,
+    relays: HashMap<RelayId, Relay>,
+    last: RelayId,
+    /// Those that may have something to do.
+    ready: Vec<RelayId>,
+    piece: Box<[u8]>,
+}
+
+impl Drop for Relays {
+    fn drop(&mut self) {
+        self.relays.drain().for_each(|(_, relay)| relay.to.end_with_node());
+    }
+}
+
+/// One of them.
+struct Relay {
+    to: Attachment,
+    /// Whether the kernel may have something to read, or room to write.
+    readable: bool,
+    writable: bool,
+    /// The program has ended its side: what is read last is no sign that all was read.
+    ended: bool,
+    /// The stream has all of it, or the program has.
+    read_all: bool,
+    written_all: bool,
+}
+
+impl Relays {
+    pub(super) fn new(bundles: Arc<SharedBundles>) -> io::Result<Self> {
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let piece = vec![0; PIECE_BYTES].into();
+        Ok(Self { bundles, epoll, relays: HashMap::new(), last: 0, ready: Vec::new(), piece })
+    }
+
+    /// What is readable while a socket has news.
+    pub(super) fn file(&self) -> Arc<OwnedFd> {
+        self.epoll.clone()
+    }
+
+    /// Carries what can be carried now.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        for attachment in self.bundles.take_attachments() {
+            self.add(attachment);
+        }
+        self.look()?;
+        self.bundles.take_news(&mut self.ready);
+        for id in self.ready.drain(..) {
+            let Some(relay) = self.relays.get_mut(&id) else { continue };
+            let over = match relay.run(id, &mut self.piece) {
+                Ok(over) => over.then_some(Ok(())),
+                Err(error) => Some(Err(error)),
+            };
+            if let Some(over) = over {
+                let Attachment { bundle, stream, .. } = &relay.to;
+                bundle.lock().forget(*stream, &self.bundles);
+                let relay = self.relays.remove(&id).expect("it was just here");
+                relay.to.end(over);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, to: Attachment) {
+        use epoll::EventFlags as Flags;
+        self.last += 1;
+        let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
+        let registered = rustix::io::ioctl_fionbio(&to.socket, true)
+            .and_then(|()| epoll::add(&*self.epoll, &to.socket, epoll::EventData::new_u64(self.last), flags));
+        if let Err(error) = registered {
+            to.end(Err(error.into()));
+            return;
+        }
+        let (readable, writable) = (true, true);
+        let relay = Relay { to, readable, writable, ended: false, read_all: false, written_all: false };
+        self.relays.insert(self.last, relay);
+        self.ready.push(self.last);
+    }
+
+    /// Notes what the kernel has to say.
+    fn look(&mut self) -> io::Result<()> {
+        use epoll::EventFlags as Flags;
+        loop {
+            let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+            let at_once = Timespec::try_from(Duration::ZERO).expect("no time is a time");
+            let events = match epoll::wait(&*self.epoll, &mut events, Some(&at_once)) {
+                Ok((events, _)) => events,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let count = events.len();
+            for event in events {
+                let (id, flags) = (event.data.u64(), event.flags);
+                let Some(relay) = self.relays.get_mut(&id) else { continue };
+                let failed = flags.intersects(Flags::ERR | Flags::HUP);
+                relay.ended |= failed || flags.contains(Flags::RDHUP);
+                relay.readable |= relay.ended || flags.contains(Flags::IN);
+                relay.writable |= failed || flags.contains(Flags::OUT);
+                self.ready.push(id);
+            }
+            if count < EVENTS {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Relay {
+    /// Carries what can be carried now; whether all was.
+    fn run(&mut self, id: RelayId, piece: &mut [u8]) -> io::Result<bool> {
+        let bundle = self.to.bundle.clone();
+        let mut state = bundle.lock();
+        // Before it looks: what comes later is told anew.
+        state.set_relay(self.to.stream, id);
+        if let Some(code) = state.multiplexer.reset_of(self.to.stream) {
+            return Err(reset_error(code));
+        }
+        self.write(&mut state)?;
+        self.read(&mut state, piece)?;
+        Ok(self.read_all && self.written_all)
+    }
+
+    /// From the stream to the socket.
+    fn write(&mut self, state: &mut BundleState) -> io::Result<()> {
+        let Attachment { stream, socket, .. } = &self.to;
+        while self.writable && !self.written_all {
+            let (mut failure, mut whole) = (None, false);
+            let outcome = state.multiplexer.read_with(*stream, |[first, second]| {
+                let all = first.len() + second.len();
+                match rustix::io::writev(socket, &[IoSlice::new(first), IoSlice::new(second)]) {
+                    Ok(count) => {
+                        whole = count == all;
+                        count
+                    }
+                    Err(error) => {
+                        failure = Some(error);
+                        0
+                    }
+                }
+            });
+            match failure {
+                Some(Errno::INTR) => continue,
+                Some(Errno::AGAIN) => {
+                    self.writable = false;
+                    return Ok(());
+                }
+                Some(error) => return Err(error.into()),
+                None => {}
+            }
+            match outcome {
+                // The kernel has taken as much as it has room for.
+                ReadOutcome::Bytes(_) => self.writable = whole,
+                ReadOutcome::Nothing => return state.failure().map_or(Ok(()), Err),
+                ReadOutcome::Reset(code) => return Err(reset_error(code)),
+                ReadOutcome::Ended => {
+                    shutdown(socket)?;
+                    self.written_all = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From the socket to the stream.
+    fn read(&mut self, state: &mut BundleState, piece: &mut [u8]) -> io::Result<()> {
+        let Attachment { stream, socket, .. } = &self.to;
+        if self.read_all {
+            return Ok(());
+        }
+        if let Some(error) = state.failure() {
+            return Err(error);
+        }
+        while self.readable {
+            let Some(room) = state.multiplexer.room(*stream) else { return Err(state.write_error(*stream)) };
+            if room == 0 {
+                return Ok(());
+            }
+            let piece = &mut piece[..room.min(PIECE_BYTES)];
+            match rustix::io::read(socket, &mut *piece) {
+                Ok(0) => {
+                    state.multiplexer.finish(*stream);
+                    self.read_all = true;
+                    return Ok(());
+                }
+                Ok(count) => {
+                    state.multiplexer.write(*stream, &piece[..count]);
+                    self.readable = count == piece.len() || self.ended;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.readable = false,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shutdown(socket: &impl AsFd) -> io::Result<()> {
+    match rustix::net::shutdown(socket, rustix::net::Shutdown::Write) {
+        // The program has gone already.
+        Ok(()) | Err(Errno::NOTCONN) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
