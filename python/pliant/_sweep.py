@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -25,9 +27,11 @@ class Sweep:
     points: list[Point]
     """Every point: its keys and values, its seed and its folder."""
 
-    def __init__(self, folder: Path, points: list[Point], table: Path, rows: int, held: Any) -> None:
-        """Take where the results are; ``held`` is kept as long as the sweep is."""
-        self.folder, self.points, self._table, self._rows, self._held = folder, points, table, rows, held
+    def __init__(self, folder: Path, points: list[Point], table: Path, rows: int, temporary: bool) -> None:
+        """Take where the results are; a ``temporary`` folder goes with the sweep."""
+        self.folder, self.points, self._table, self._rows = folder, points, table, rows
+        if temporary:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     @property
     def table(self) -> Path:
@@ -53,11 +57,27 @@ class Sweep:
         """Return the flows of all points as a ``pyarrow.dataset.Dataset``, which reads what is asked for."""
         import pyarrow.dataset
 
-        return pyarrow.dataset.dataset(self.dataset, format="parquet", partitioning="hive")
+        fields = [(key, _type([point.values[key] for point in self.points])) for key in self.points[0].values]
+        schema = pyarrow.schema([*fields, ("seed", pyarrow.uint64())])
+        partitions = pyarrow.dataset.partitioning(schema, flavor="hive")
+        return pyarrow.dataset.dataset(self.dataset, format="parquet", partitioning=partitions)
 
     def __repr__(self) -> str:
         """Say where it is."""
         return f"<Sweep of {len(self.points)} points, {self._rows} rows in {self._table}>"
+
+
+def _type(values: list[str]) -> Any:
+    """Return the Arrow type of a key's values: numbers if all are."""
+    import pyarrow
+
+    for kind, type_ in ((int, pyarrow.int64()), (float, pyarrow.float64())):
+        try:
+            [kind(value) for value in values]
+        except ValueError:
+            continue
+        return type_
+    return pyarrow.string()
 
 
 def sweep(
@@ -98,8 +118,7 @@ def sweep(
     >>> [(point.values, point.seed) for point in swept.points][0]
     ({'search.load': '0.2'}, 1)
     """
-    held = tempfile.TemporaryDirectory(prefix="pliant-sweep-") if out is None else None
-    folder = Path(held.name if held is not None else out or "")
+    folder = Path(tempfile.mkdtemp(prefix="pliant-sweep-") if out is None else out)
     # Elsewhere what fits here does not matter.
     here = jobs if client is None else 1
     large = allow_large or client is not None
@@ -120,4 +139,4 @@ def sweep(
         if client is None:
             for point in points:
                 _dataset.add(folder, point)
-    return Sweep(folder, points, Path(table), rows, held)
+    return Sweep(folder, points, Path(table), rows, out is None)

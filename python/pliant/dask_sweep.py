@@ -8,7 +8,6 @@ checked, too, and none that differs ever gets a task.
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import json
 import sys
 import tempfile
@@ -56,8 +55,7 @@ class IdentityPlugin(WorkerPlugin):  # type: ignore[misc]
         """Compare, and give the resource."""
         own = await asyncio.to_thread(_pliant.identity)
         if own == self.wanted:
-            have = dict(worker.state.total_resources)
-            await worker.set_resources(**have, **{_resource(own): worker.state.nthreads})
+            await worker.set_resources(**{_resource(own): worker.state.nthreads})
 
 
 def _identity() -> _Identity:
@@ -87,20 +85,20 @@ def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
         except (TimeoutError, asyncio.TimeoutError):
             raise PliantError(f"no worker came to {client.scheduler.address} within {_NO_WORKER:.0f} s") from None
     # A function of Python's own: a worker without the package has it, too.
-    versions = client.run(importlib.metadata.version, "pliant", on_error="return")
+    imported = client.run(exec, "import pliant.dask_sweep", on_error="return")
     refused = {
-        worker: "has no package pliant: `pip install` it there"
-        for worker, version in versions.items()
-        if isinstance(version, Exception)
+        worker: f"it cannot import the package pliant ({error}): `pip install` it there"
+        for worker, error in imported.items()
+        if isinstance(error, Exception)
     }
-    others = [worker for worker in versions if worker not in refused]
+    others = [worker for worker in imported if worker not in refused]
     found = client.run(_identity, workers=others, on_error="return") if others else {}
     for worker, identity in found.items():
         if isinstance(identity, Exception):
             refused[worker] = f"its package pliant does not work: {identity}"
         elif tuple(identity) != wanted:
             refused[worker] = _difference(wanted, identity)
-    if len(refused) == len(versions):
+    if len(refused) == len(imported):
         told = "; ".join(f"{worker}: {why}" for worker, why in sorted(refused.items())[:3])
         raise PliantError(f"no worker of {client.scheduler.address} can run this sweep: {told}")
     return wanted, refused
@@ -166,7 +164,7 @@ class _Work:
         threads = sum(worker["nthreads"] for worker in self.client.scheduler_info(n_workers=-1)["workers"].values())
         room = max(_FEWEST_TASKS, _TASKS_PER_THREAD * threads)
         indices = {}
-        under_way = as_completed(raise_errors=False)
+        under_way = as_completed(loop=self.client.loop, raise_errors=False)
 
         def begin(index: int) -> None:
             future = self.submit(index)
@@ -180,9 +178,14 @@ class _Work:
             while indices:
                 future = next(under_way)
                 index = indices.pop(future)
-                if self.again(index, future):
-                    begin(index)
-                    continue
+                match self.outcome(index, future):
+                    case "again":
+                        begin(index)
+                        continue
+                    case "later":
+                        indices[future] = index
+                        under_way.add(future)
+                        continue
                 point = self.points[index]
                 _pliant.place_run(point.folder, future.result(), point.text)
                 _dataset.add(self.out, point)
@@ -197,15 +200,16 @@ class _Work:
             if indices and self.client.status == "running":
                 self.client.cancel(list(indices), force=True)
 
-    def again(self, index: int, future: Any) -> bool:
-        """Whether a point has to run once more; raises what no repetition mends."""
+    def outcome(self, index: int, future: Any) -> str:
+        """Return ``over``, ``again`` for a new try, or ``later``; raise what no repetition mends."""
         if future.status == "finished":
-            return False
+            return "over"
+        if future.status in ("lost", "pending"):
+            # The worker that held the result is gone, and the cluster runs the point again.
+            return "later"
         point = self.points[index].folder.name
-        if future.status in ("cancelled", "lost"):
-            raise PliantError(
-                f"{point}: the cluster gave it up: {self.client.status} client, scheduler lost or restarted"
-            )
+        if future.status == "cancelled":
+            raise PliantError(f"{point}: the cluster gave it up: its scheduler was lost or restarted")
         error = future.exception()
         if not isinstance(error, KilledWorker):
             if isinstance(error, ScenarioError):
@@ -214,7 +218,7 @@ class _Work:
         self.lost[index] += 1
         if self.lost[index] >= _LOST_WORKERS:
             raise PliantError(f"{point}: every worker that ran it was lost: has it too little memory?")
-        return True
+        return "again"
 
 
 def main() -> int:

@@ -21,6 +21,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 TIMEOUT = 60
 
 
+def first_on_path(folder):
+    """An environment whose Python looks for modules there first."""
+    others = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *([others] if others else [])])}
+
+
 def free_port():
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
@@ -129,7 +135,7 @@ def test_the_command_tells_what_is_missing_in_one_line(command, tmp_path):
     for env, address, why in [
         ({"PLIANT_PYTHON": "/no/python"}, nobody, "cannot start /no/python"),
         (
-            {"PLIANT_PYTHON": sys.executable, "PYTHONPATH": str(lacking(tmp_path, "distributed"))},
+            {"PLIANT_PYTHON": sys.executable, **first_on_path(lacking(tmp_path, "distributed"))},
             nobody,
             "has no package",
         ),
@@ -160,7 +166,7 @@ def test_a_worker_that_differs_gets_no_task(cluster, scenario, tmp_path, change)
         "module.identity = lambda: tuple(found)\n"
     )
     cluster.worker()
-    cluster.worker(env={"PYTHONPATH": str(other)})
+    cluster.worker(env=first_on_path(other))
     with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=TIMEOUT)
         identity, refused = dask_sweep.check_workers(client)
@@ -173,7 +179,7 @@ def test_a_worker_that_differs_gets_no_task(cluster, scenario, tmp_path, change)
 
 
 def test_workers_without_the_package_are_refused(cluster, scenario, tmp_path):
-    cluster.worker(env={"PYTHONPATH": str(lacking(tmp_path, "pliant"))})
+    cluster.worker(env=first_on_path(lacking(tmp_path, "pliant")))
     with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=TIMEOUT)
         with pytest.raises(pliant.PliantError, match=r"no worker of .* can run this sweep"):
