@@ -10,11 +10,14 @@ CARGO_C_VERSION ?= 0.10.24
 # Looks at dependencies. Built without optimization, in a minute.
 CARGO_DENY_VERSION ?= 0.20.2
 DENY := target/tools/bin/cargo-deny
+# Where `make python` installs the package and what its tests use.
+PYTHON_ENV := target/python/env
+PYTHON_READY := $(PYTHON_ENV)/ready
 # The fuzz targets, and folders of scenarios that are inputs of one of them.
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo test lint deny doc reproduce digests bench bench-net bench-objects bench-daemon testbed kafka programs fuzz soak install deb install-c test-c \
+.PHONY: all demo python test lint deny doc reproduce digests bench bench-net bench-objects bench-daemon testbed kafka programs fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -104,6 +107,25 @@ target/kafka/ready: bench/kafka/pom.xml bench/kafka/requirements.txt
 		-DoutputDirectory=$(CURDIR)/target/kafka/jars
 	python3 -m venv target/kafka/venv
 	target/kafka/venv/bin/pip install -q -r bench/kafka/requirements.txt
+	touch $@
+
+## The Python package, built and installed in an environment below target/: formats, types, stubs against the module, examples,
+## tests and notebooks (docs/python.md). Needs Python 3.10 or newer with venv (Debian: python3-venv); fetches what the tests use
+## the first time.
+python: $(QUICK) $(PYTHON_READY)
+	cd crates/python && cargo fmt -- --check && cargo clippy --locked --target-dir ../../target/python/build -- -D warnings
+	rm -rf target/python/wheels
+	$(PYTHON_ENV)/bin/maturin build --quiet --locked --profile quick --target-dir target/python/build \
+		--interpreter $(PYTHON_ENV)/bin/python --out target/python/wheels
+	$(PYTHON_ENV)/bin/pip install -q --no-deps --force-reinstall target/python/wheels/pliant-*.whl
+	$(PYTHON_ENV)/bin/ruff check python
+	$(PYTHON_ENV)/bin/ruff format --check python
+	cd target/python && env/bin/mypy --config-file ../../pyproject.toml && env/bin/stubtest pliant._pliant
+	PLIANT_COMMAND=$(QUICK) $(PYTHON_ENV)/bin/pytest --pyargs pliant python/tests
+
+$(PYTHON_READY): python/tests/requirements.txt
+	python3 -m venv $(PYTHON_ENV)
+	$(PYTHON_ENV)/bin/pip install -q -r $<
 	touch $@
 
 ## Each fuzz target for FUZZ_SECONDS; needs nightly Rust and cargo-fuzz. `make test` replays the corpora and some thousand

@@ -15,7 +15,9 @@ use pliant_testbed::switch::SwitchProcessError;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) enum CliError {
+pub enum CliError {
+    /// A scenario was refused.
+    Scenario(Box<ScenarioError>),
     /// The user can put it right: a flag, a key, a file.
     User(String),
     /// The machine failed.
@@ -32,17 +34,19 @@ pub(crate) enum CliError {
 
 impl CliError {
     /// The process' exit code.
-    pub(crate) fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         match self {
             Self::OutputClosed => 0,
             Self::Machine(_) => 1,
-            Self::User(_) => 2,
+            Self::User(_) | Self::Scenario(_) => 2,
             Self::NoPeer(_) => 3,
             Self::PeerLost(_) => 4,
             Self::WrongContent(_) => 5,
         }
     }
 }
+
+impl std::error::Error for CliError {}
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,6 +56,7 @@ impl fmt::Display for CliError {
             | Self::NoPeer(why)
             | Self::PeerLost(why)
             | Self::WrongContent(why) => f.write_str(why),
+            Self::Scenario(error) => error.fmt(f),
             Self::OutputClosed => f.write_str("the output was closed"),
         }
     }
@@ -59,7 +64,7 @@ impl fmt::Display for CliError {
 
 impl From<ScenarioError> for CliError {
     fn from(error: ScenarioError) -> Self {
-        Self::User(error.to_string())
+        Self::Scenario(Box::new(error))
     }
 }
 

@@ -6,17 +6,19 @@ use crate::error::CliError;
 
 /// A key and the values it takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Axis {
-    pub(crate) key: String,
-    pub(crate) values: Vec<String>,
+pub struct Axis {
+    /// The key, which may be a short form.
+    pub key: String,
+    /// Its values, as they stand behind `--vary KEY=`.
+    pub values: Vec<String>,
 }
 
-/// One choice of a value for each axis.
-pub(crate) type Choice<'a> = Vec<(&'a str, &'a str)>;
+/// One choice of a value for each axis: keys and values.
+pub type Choice = Vec<(String, String)>;
 
 impl Axis {
     /// Reads `KEY=a,b,c` or `KEY=START:STOP:STEP`, both ends included.
-    pub(crate) fn parse(text: &str) -> Result<Self, CliError> {
+    pub fn parse(text: &str) -> Result<Self, CliError> {
         let fail = |why: &str| CliError::User(format!("--vary {text}: {why}"));
         let split = text.split_once('=').filter(|(key, values)| !key.trim().is_empty() && !values.trim().is_empty());
         let Some((key, values)) = split else {
@@ -26,18 +28,37 @@ impl Axis {
             Some(range) => range.map_err(fail)?,
             None => split_values(values),
         };
+        Self { key: key.trim().to_owned(), values }.checked(text)
+    }
+
+    /// The axis unless it is refused; `text` is how it was given.
+    fn checked(self, text: &str) -> Result<Self, CliError> {
+        let fail = |why: &str| Err(CliError::User(format!("--vary {text}: {why}")));
+        let values = &self.values;
+        if values.is_empty() {
+            return fail("has no value");
+        }
         if values.iter().any(String::is_empty) {
-            return Err(fail("has an empty value"));
+            return fail("has an empty value");
         }
         if let Some((at, twice)) = values.iter().enumerate().find(|(at, value)| values[..*at].contains(value)) {
-            return Err(fail(&format!("value {} repeats `{twice}`", at + 1)));
+            return fail(&format!("value {} repeats `{twice}`", at + 1));
         }
-        Ok(Self { key: key.trim().to_owned(), values })
+        Ok(self)
+    }
+
+    /// The axes that a program has; each value is as in `--set KEY=VALUE`.
+    pub fn all(axes: Vec<(String, Vec<String>)>) -> Result<Vec<Self>, CliError> {
+        let checked = |(key, values): (String, Vec<String>)| Self { key: key.clone(), values }.checked(&key);
+        Self::once_each(axes.into_iter().map(checked).collect::<Result<_, _>>()?)
     }
 
     /// Reads every axis; no key may come twice.
     pub(crate) fn parse_all(texts: &[String]) -> Result<Vec<Self>, CliError> {
-        let axes = texts.iter().map(|text| Self::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        Self::once_each(texts.iter().map(|text| Self::parse(text)).collect::<Result<_, _>>()?)
+    }
+
+    fn once_each(axes: Vec<Self>) -> Result<Vec<Self>, CliError> {
         match axes.iter().enumerate().find(|(at, axis)| axes[..*at].iter().any(|other| other.key == axis.key)) {
             Some((_, axis)) => Err(CliError::User(format!("--vary {}: is given twice", axis.key))),
             None => Ok(axes),
@@ -46,14 +67,14 @@ impl Axis {
 }
 
 /// Every choice of one value per axis, the last axis fastest.
-pub(crate) fn choices(axes: &[Axis]) -> Vec<Choice<'_>> {
+pub fn choices(axes: &[Axis]) -> Vec<Choice> {
     let mut choices = vec![Vec::new()];
     for axis in axes {
         let mut longer = Vec::with_capacity(choices.len() * axis.values.len());
         for choice in &choices {
             for value in &axis.values {
-                let mut choice: Choice<'_> = choice.clone();
-                choice.push((axis.key.as_str(), value.as_str()));
+                let mut choice: Choice = choice.clone();
+                choice.push((axis.key.clone(), value.clone()));
                 longer.push(choice);
             }
         }
@@ -68,13 +89,13 @@ pub(crate) fn count(axes: &[Axis]) -> u64 {
 }
 
 /// A choice as people read it: `load=0.2 queues.plan=strict`.
-pub(crate) fn label(choice: &Choice<'_>) -> String {
+pub fn label(choice: &[(String, String)]) -> String {
     choice.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// A choice as it is laid over a scenario.
-pub(crate) fn overrides(choice: &Choice<'_>) -> Result<Vec<Override>, CliError> {
-    let parse = |(key, value): &(&str, &str)| Override::parse("--vary", &format!("{key}={value}"));
+pub fn overrides(choice: &[(String, String)]) -> Result<Vec<Override>, CliError> {
+    let parse = |(key, value): &(String, String)| Override::parse("--vary", &format!("{key}={value}"));
     Ok(choice.iter().map(parse).collect::<Result<_, _>>()?)
 }
 
@@ -140,7 +161,7 @@ mod tests {
     #[test]
     fn a_grid_has_every_choice() {
         let axes = Axis::parse_all(&["a=1,2".to_owned(), "b=x,y,z".to_owned()]).unwrap();
-        let labels: Vec<_> = choices(&axes).iter().map(label).collect();
+        let labels: Vec<_> = choices(&axes).iter().map(|choice| label(choice)).collect();
         assert_eq!(labels, ["a=1 b=x", "a=1 b=y", "a=1 b=z", "a=2 b=x", "a=2 b=y", "a=2 b=z"]);
         assert_eq!(count(&axes), 6);
         assert_eq!(choices(&[]).len(), 1);

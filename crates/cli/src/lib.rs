@@ -37,6 +37,7 @@ mod grid;
 mod interrupt;
 mod jobs;
 mod keygen;
+pub mod library;
 mod list;
 mod manual;
 mod memory;

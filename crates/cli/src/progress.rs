@@ -16,7 +16,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(20);
 const PARTS: u64 = 1000;
 
 /// The progress of one or more runs.
-pub(crate) struct RunProgress {
+pub struct RunProgress {
     bar: ProgressBar,
     shows_lines: bool,
     started: Instant,
@@ -31,7 +31,7 @@ pub(crate) struct RunProgress {
 }
 
 /// What one run has told so far.
-pub(crate) struct RunPart {
+pub struct RunPart {
     /// Parts of the whole that the run is.
     share: u64,
     parts: u64,
@@ -53,13 +53,13 @@ impl Default for RunPart {
 
 impl RunProgress {
     /// A display of `runs` runs; silent if `quiet`.
-    pub(crate) fn new(runs: usize, quiet: bool) -> Self {
+    pub fn new(runs: usize, quiet: bool) -> Self {
         Self::weighing(&vec![1.0; runs], quiet)
     }
 
     /// A display of runs that differ in length: one weight each.
     #[allow(clippy::disallowed_methods, reason = "progress is about real time")]
-    pub(crate) fn weighing(weights: &[f64], quiet: bool) -> Self {
+    pub fn weighing(weights: &[f64], quiet: bool) -> Self {
         let all_parts = weights.iter().map(|&weight| RunPart::weighing(weight).share).sum();
         let on_terminal = std::io::stderr().is_terminal() && !quiet;
         let target = if on_terminal { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
@@ -81,7 +81,7 @@ impl RunProgress {
     }
 
     /// Takes what a run tells; `part` is what it told before.
-    pub(crate) fn update(&self, part: &mut RunPart, progress: &Progress) {
+    pub fn update(&self, part: &mut RunPart, progress: &Progress) {
         let (now, duration) = (progress.now.as_ps(), progress.duration.as_ps().max(1));
         let parts =
             (u128::from(now) * u128::from(part.share) / u128::from(duration)).min(u128::from(part.share)) as u64;
@@ -96,10 +96,25 @@ impl RunProgress {
     }
 
     /// A run is over, or was not needed.
-    pub(crate) fn finish(&self, part: &RunPart) {
+    pub fn finish(&self, part: &RunPart) {
         self.add(part.share - part.parts, 0);
         self.finished.fetch_add(1, Ordering::Relaxed);
         self.show("");
+    }
+
+    /// What is done of all, from 0 to 1.
+    pub fn done(&self) -> f64 {
+        self.parts.load(Ordering::Relaxed) as f64 / self.all_parts.max(1) as f64
+    }
+
+    /// Runs that are over, and all.
+    pub fn runs(&self) -> (u64, u64) {
+        (self.finished.load(Ordering::Relaxed), self.runs)
+    }
+
+    /// Packet-hops of all runs so far.
+    pub fn packet_hops(&self) -> u64 {
+        self.packet_hops.load(Ordering::Relaxed)
     }
 
     fn add(&self, parts: u64, packet_hops: u64) {
@@ -116,7 +131,7 @@ impl RunProgress {
         self.bar.set_message(format!("{state}, {rate:.1} M hops/s"));
         self.bar.set_position(parts);
         if self.shows_lines && self.is_line_due() {
-            let done = parts as f64 / self.all_parts.max(1) as f64;
+            let done = self.done();
             let left = elapsed.as_secs_f64() * (1.0 - done) / done.max(1e-3);
             eprintln!("{:.0} %: {state}, {rate:.1} M hops/s, about {left:.0} s left", done * 100.0);
         }

@@ -161,11 +161,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
 }
 
 /// Runs a scenario, telling `display` how far it is.
-pub(crate) fn run_one(
-    scenario: &Resolved,
-    interrupt: &AtomicBool,
-    display: &RunProgress,
-) -> Result<RunResult, CliError> {
+pub fn run_one(scenario: &Resolved, interrupt: &AtomicBool, display: &RunProgress) -> Result<RunResult, CliError> {
     run_part(scenario, interrupt, display, RunPart::default())
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn say_warnings(scenario: &Resolved, said: &mut BTreeSet<String>) {
 }
 
 /// A scenario file; if there is none, the built-in scenario of that name.
-pub(crate) fn load(path: &Path) -> Result<Scenario, CliError> {
+pub fn load(path: &Path) -> Result<Scenario, CliError> {
     let name = path.to_string_lossy();
     if path.exists() || path.components().count() > 1 || path.extension().is_some() {
         return Ok(Scenario::load(path)?);

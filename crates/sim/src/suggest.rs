@@ -19,6 +19,11 @@ pub(crate) fn hint<'n>(name: &str, names: impl Iterator<Item = &'n str> + Clone)
     }
 }
 
+/// The name that a message with a [`hint`] offers, if it offers one.
+pub fn offered(message: &str) -> Option<&str> {
+    message.split_once("did you mean `")?.1.split_once("`?").map(|(name, _)| name)
+}
+
 /// The name most like `name`, if any is like it at all: few letters apart, or beginning alike. Two letters in each
 /// other's place are one mistake (Damerau's distance), and likelier than a letter too many.
 pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
@@ -93,5 +98,7 @@ mod tests {
         assert_eq!(hint("zzz", ["a", "b"].into_iter()), ", there are: a, b");
         assert_eq!(hint("zzz", [].into_iter()), "");
         assert_eq!(unknown("key", "laod", &["load".to_owned()]), "unknown key `laod`, did you mean `load`?");
+        assert_eq!(offered("a.toml:1: unknown key `laod`, did you mean `load`?"), Some("load"));
+        assert_eq!(offered(&unknown("key", "zzz", &["load".to_owned()])), None);
     }
 }

@@ -5,17 +5,20 @@ mod document;
 mod runs;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use pliant_sim::experiment::{Cache, Experiment, Library, Size};
+use pliant_sim::experiment::{Cache, Experiment, FigureOutcome, Library, Size};
 use pliant_sim::output::{check_folder, write_reproduction};
 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::progress::RunProgress;
 use crate::run::OutputArguments;
 use crate::stdout::{print, print_rows};
-use crate::{experiments, flags};
+use crate::{experiments, flags, interrupt};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -102,19 +105,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     }
     arguments.output.check()?;
     let chosen = library.choose(paper, figure).map_err(CliError::User)?;
-    let mut experiments = Vec::new();
     // Every file is checked before the first run.
-    for (paper, figure) in &chosen {
-        if let Some(why) = library.missing_data(paper, figure)? {
-            eprintln!("left out: {why}");
-            continue;
-        }
-        let experiment = Experiment::load(&library, paper, figure, size)?;
-        if !arguments.ci {
-            experiments.push(experiment);
-        } else if experiment.is_in_ci() {
-            experiments.push(experiment.for_ci()?);
-        }
+    let mut experiments = load(&library, &chosen, size)?;
+    if arguments.ci {
+        let held = experiments.into_iter().filter(Experiment::is_in_ci);
+        experiments = held.map(|experiment| experiment.for_ci()).collect::<Result<_, _>>()?;
     }
     if arguments.check {
         return check(&library, &experiments);
@@ -127,19 +122,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         document::check(document, &library)?;
     }
 
-    if !arguments.cache.is_dir() {
-        check_folder(&arguments.cache, false)?;
-    }
-    let cache = Cache::new(&arguments.cache);
-    let finished = runs::run_all(&experiments, &cache, arguments.jobs, arguments.output.quiet)?;
-    let mut outcomes = Vec::new();
-    // One after the other: the flows of one figure's runs are in memory at a time.
-    for experiment in &experiments {
-        if finished || runs::are_finished(experiment, &cache) {
-            let cache = cache.clone();
-            outcomes.push(experiment.evaluate(move |job| runs::read(&cache, job).map_err(|error| error.to_string()))?);
-        }
-    }
+    let cache = open_cache(&arguments.cache)?;
+    let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
+    let display = OnceLock::new();
+    let finished = runs::run_all(&experiments, &cache, arguments.jobs, interrupt, &display, arguments.output.quiet)?;
+    drop(display);
+    let outcomes = evaluate(&experiments, &cache, finished)?;
     if finished || !outcomes.is_empty() {
         print(&if arguments.output.json { table::json(&outcomes) } else { table::text(&outcomes) })?;
     }
@@ -164,6 +152,76 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         Some(recorded) => ci::hold(&recorded, &outcomes, size),
         None => Ok(ExitStatus::Done),
     }
+}
+
+/// What came out of the experiments whose runs are all there.
+fn evaluate(experiments: &[Experiment], cache: &Cache, finished: bool) -> Result<Vec<FigureOutcome>, CliError> {
+    let mut outcomes = Vec::new();
+    // One after the other: the flows of one figure's runs are in memory at a time.
+    for experiment in experiments {
+        if finished || runs::are_finished(experiment, cache) {
+            let cache = cache.clone();
+            outcomes.push(experiment.evaluate(move |job| runs::read(&cache, job).map_err(|error| error.to_string()))?);
+        }
+    }
+    Ok(outcomes)
+}
+
+/// What a program asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The paper.
+    pub paper: &'a str,
+    /// The figure; `None` for all.
+    pub figure: Option<&'a str>,
+    /// Quick sizes, or the paper's.
+    pub size: Size,
+    /// Folder in which finished runs are kept.
+    pub cache: &'a Path,
+    /// Runs at once; `None` as many as processors.
+    pub jobs: Option<usize>,
+}
+
+impl Request<'_> {
+    /// Runs the figures, and what came out of those that are whole; figures without their data are left out, which stderr
+    /// says. `display` becomes that of the runs as soon as they are known.
+    pub fn run(&self, interrupt: &AtomicBool, display: &OnceLock<RunProgress>) -> Result<Vec<FigureOutcome>, CliError> {
+        let library = experiments::library()?;
+        let chosen = library.choose(Some(self.paper), self.figure).map_err(CliError::User)?;
+        let experiments = load(&library, &chosen, self.size)?;
+        let cache = open_cache(self.cache)?;
+        let finished = runs::run_all(&experiments, &cache, self.jobs, interrupt, display, true)?;
+        evaluate(&experiments, &cache, finished)
+    }
+}
+
+/// The verdicts of figures as JSON: an object for each claim.
+pub fn verdicts_json(outcomes: &[FigureOutcome]) -> String {
+    table::json(outcomes)
+}
+
+/// The verdicts of figures as text.
+pub fn verdicts_text(outcomes: &[FigureOutcome]) -> String {
+    table::text(outcomes)
+}
+
+/// The chosen experiments whose data are there; stderr says which are left out.
+fn load(library: &Library, chosen: &[(String, String)], size: Size) -> Result<Vec<Experiment>, CliError> {
+    let mut experiments = Vec::new();
+    for (paper, figure) in chosen {
+        match library.missing_data(paper, figure)? {
+            Some(why) => eprintln!("left out: {why}"),
+            None => experiments.push(Experiment::load(library, paper, figure, size)?),
+        }
+    }
+    Ok(experiments)
+}
+
+fn open_cache(folder: &Path) -> Result<Cache, CliError> {
+    if !folder.is_dir() {
+        check_folder(folder, false)?;
+    }
+    Ok(Cache::new(folder))
 }
 
 /// Behind each title how many runs the figure takes at this size, and how long they last.

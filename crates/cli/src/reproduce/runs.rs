@@ -1,8 +1,8 @@
 //! The runs that experiments need: each once, the longest first.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use pliant_sim::experiment::{Cache, Experiment, Job};
 use pliant_sim::results::RunResult;
@@ -10,22 +10,22 @@ use pliant_sim::scenario::Estimate;
 use rayon::prelude::*;
 
 use crate::error::CliError;
-use crate::interrupt;
 use crate::jobs::with_jobs;
 use crate::memory::refuse_too_little;
 use crate::progress::{RunPart, RunProgress};
 use crate::run::run_part;
 use crate::stdout;
 
-/// Does every run that the cache does not have. Returns whether all are there: an interrupt ends it before.
+/// Does every run that the cache does not have; `display` becomes theirs as soon as they are known. Returns whether all are there: an interrupt ends it before.
 pub(super) fn run_all(
     experiments: &[Experiment],
     cache: &Cache,
     jobs: Option<usize>,
+    interrupt: &AtomicBool,
+    display: &OnceLock<RunProgress>,
     quiet: bool,
 ) -> Result<bool, CliError> {
     let all: BTreeSet<Arc<Job>> = experiments.iter().flat_map(Experiment::jobs).collect();
-    let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let due = with_jobs(jobs, || {
         let due: Vec<Arc<Job>> = all.into_par_iter().filter(|job| !cache.has(job)).collect();
         let estimated = |job: Arc<Job>| Ok((job.resolve()?.estimate(), job));
@@ -39,7 +39,7 @@ pub(super) fn run_all(
     refuse_too_little(memory, jobs, due.len())?;
     let weight = |estimate: &Estimate| estimate.packet_hops / longest.packet_hops.max(1.0);
     let weights: Vec<f64> = due.iter().map(|(estimate, _)| weight(estimate)).collect();
-    let display = RunProgress::weighing(&weights, quiet);
+    let display = display.get_or_init(|| RunProgress::weighing(&weights, quiet));
     let run = |(estimate, job): &(Estimate, Arc<Job>)| -> Result<(), CliError> {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(());
@@ -48,7 +48,7 @@ pub(super) fn run_all(
         if stdout::is_closed() {
             return Err(CliError::OutputClosed);
         }
-        let result = run_part(&job.resolve()?, interrupt, &display, RunPart::weighing(weight(estimate)))?;
+        let result = run_part(&job.resolve()?, interrupt, display, RunPart::weighing(weight(estimate)))?;
         if !result.interrupted {
             cache.write(job, &result)?;
         }

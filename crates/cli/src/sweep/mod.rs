@@ -1,14 +1,17 @@
 //! `pliant sweep`: a grid of runs, each in a folder of its own, and one table of all.
 
+mod dask;
 mod plan;
 mod table;
 
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use pliant_sim::output::{WriteOptions, write_run};
+use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
+use pliant_sim::scenario::Scenario;
 use rayon::prelude::*;
 
 use crate::error::CliError;
@@ -22,7 +25,7 @@ use crate::run::{IdentifyArgument, run_one};
 use crate::scenarios::{ScenarioArguments, VariantArgument};
 use crate::stdout::print;
 use crate::{flags, interrupt};
-use plan::{Point, Shard};
+pub use plan::{Point, Shard};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -32,6 +35,8 @@ Examples:
                                        and every row says which point it is of
   pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/loads
                                        the second quarter of the points, beside three other machines
+  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --seeds 20 --dask tcp://cluster:8786 --out results/loads
+                                       on a cluster
 
 The same command again runs only the points that are not finished. DIR/sweep.csv has a row for each point, traffic
 group and flow size.";
@@ -56,6 +61,10 @@ pub(crate) struct Arguments {
     /// Runs only the I-th of N parts of the points, I from 1
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
+    /// Runs the points on the Dask cluster whose scheduler is there, by the Python package (docs/python.md); finished ones
+    /// are written here
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["jobs", "shard"])]
+    dask: Option<String>,
     /// Folder of the results
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -75,52 +84,139 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+/// What a sweep is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The keys that vary.
+    pub axes: &'a [Axis],
+    /// Seeds of each choice.
+    pub seeds: u64,
+    /// Folder of the results.
+    pub out: &'a Path,
+    /// Runs at once; `None` as many as processors.
+    pub jobs: Option<usize>,
+    /// Part of the points.
+    pub shard: Shard,
+    /// Whether points of another grid may stand in the folder.
+    pub force: bool,
+    /// Whether it may take very long.
+    pub allow_large: bool,
+}
+
+impl Request<'_> {
+    /// Every point, checked: nothing has to be refused any more when the first one runs. What is odd about them is said
+    /// on stderr.
+    pub fn points(&self) -> Result<Vec<Point>, CliError> {
+        let count = grid::count(self.axes).saturating_mul(self.seeds);
+        plan::refuse_too_many(count)?;
+        let choices = grid::choices(self.axes);
+        let is_new = plan::is_new(self.out);
+        // In a folder that has points, how many are left is known when all of them are.
+        let fits = |bytes: u64| {
+            let runs = self.shard.count(count as usize);
+            if is_new { refuse_too_little(bytes, self.jobs, runs) } else { Ok(()) }
+        };
+        // On more threads than processors more networks would be built at once, and none sooner.
+        let planners = rayon::current_num_threads().min(self.jobs.unwrap_or(usize::MAX));
+        let plan = || plan::points(self.scenario, &choices, self.seeds, self.out, &fits);
+        let points = with_jobs(Some(planners), plan)??;
+        if !self.force {
+            plan::refuse_another_grid(&points, self.out)?;
+        }
+        let due = self.due(&points);
+        plan::warn(&due);
+        plan::refuse_too_large(&due, self.jobs, self.allow_large)?;
+        plan::refuse_unwritable(&due)?;
+        Ok(points)
+    }
+
+    /// Those of its part that are not finished.
+    pub fn due<'p>(&self, points: &'p [Point]) -> Vec<&'p Point> {
+        self.shard.of(points).filter(|point| !point.is_finished()).collect()
+    }
+}
+
+/// How the runs of a sweep are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Writing<'a> {
+    /// The variant of the scenario that is swept; may be empty.
+    pub variant: &'a str,
+    /// Leads every row with what says which run it is of.
+    pub identify: bool,
+}
+
+impl Writing<'_> {
+    /// Writes the folder of a point that has run; `folder` may be another than its own.
+    pub fn write(&self, point: &Point, folder: &Path, result: &RunResult) -> Result<(), CliError> {
+        let label = point.label(self.variant);
+        let options = WriteOptions { force: true, identify: self.identify };
+        Ok(write_run(folder, Variant { label: &label, result }, &point.text, options)?)
+    }
+}
+
+/// Runs points, each into its folder. An interrupt ends it before, and leaves what finished.
+pub fn run_points(
+    due: &[&Point],
+    jobs: Option<usize>,
+    writing: Writing<'_>,
+    interrupt: &AtomicBool,
+    display: &RunProgress,
+) -> Result<(), CliError> {
+    let run = |point: &&Point| -> Result<(), CliError> {
+        if interrupt.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let result = run_one(&point.resolve()?, interrupt, display)?;
+        writing.write(point, &point.folder, &result)
+    };
+    with_jobs(jobs, || due.par_iter().with_max_len(1).try_for_each(run))?
+}
+
+/// Writes `sweep.csv` of all finished points; returns its text, its number of rows and its path.
+pub fn write_table(axes: &[Axis], points: &[Point], out: &Path) -> Result<(String, usize, PathBuf), CliError> {
+    let (csv, rows) = table::table(axes, points)?;
+    let path = out.join("sweep.csv");
+    write_atomically(&path, &csv)?;
+    Ok((csv, rows, path))
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let scenario = arguments.scenario.load_variant(&arguments.variant)?;
     let axes = Axis::parse_all(&arguments.vary)?;
-    let count = grid::count(&axes).saturating_mul(arguments.seeds);
-    plan::refuse_too_many(count)?;
-    let choices = grid::choices(&axes);
     let shard = arguments.shard.unwrap_or_default();
-    let is_new = plan::is_new(&arguments.out);
-    // In a folder that has points, how many are left is known when all of them are.
-    let fits = |bytes: u64| {
-        if is_new { refuse_too_little(bytes, arguments.jobs, shard.count(count as usize)) } else { Ok(()) }
+    let request = Request {
+        scenario: &scenario,
+        axes: &axes,
+        seeds: arguments.seeds,
+        out: &arguments.out,
+        // What fits into this machine, and how long it would take, is not about a cluster.
+        jobs: if arguments.dask.is_some() { Some(1) } else { arguments.jobs },
+        shard,
+        force: arguments.force,
+        allow_large: arguments.allow_large || arguments.dask.is_some(),
     };
-    // Every point is checked before the first one runs; on more threads than processors more networks would be built at
-    // once, and none sooner.
-    let planners = rayon::current_num_threads().min(arguments.jobs.unwrap_or(usize::MAX));
-    let plan = || plan::points(&scenario, &choices, arguments.seeds, &arguments.out, &fits);
-    let points = with_jobs(Some(planners), plan)??;
-    if !arguments.force {
-        plan::refuse_another_grid(&points, &arguments.out)?;
-    }
-    let due: Vec<&Point<'_>> = shard.of(&points).filter(|point| !point.is_finished()).collect();
-    plan::warn(&due);
-    plan::refuse_too_large(&due, arguments.jobs, arguments.allow_large)?;
-    plan::refuse_unwritable(&due)?;
+    let points = request.points()?;
+    let due = request.due(&points);
     if !arguments.quiet {
         arguments.variant.say_there_are(&scenario)?;
     }
 
     let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
-    let display = RunProgress::new(due.len(), arguments.quiet);
-    let run = |point: &&Point<'_>| -> Result<(), CliError> {
-        if interrupt.load(Ordering::Relaxed) {
-            return Ok(());
+    let writing = Writing { variant: arguments.variant.name(), identify: arguments.identify.identify };
+    match &arguments.dask {
+        Some(address) => {
+            let (out, quiet, Writing { variant, identify }) = (&*arguments.out, arguments.quiet, writing);
+            dask::run(&dask::Cluster { address, out, variant, identify, quiet }, &due, interrupt)?;
         }
-        let scenario = point.resolve()?;
-        let result = run_one(&scenario, interrupt, &display)?;
-        let label = point.label(arguments.variant.name());
-        let options = WriteOptions { force: true, identify: arguments.identify.identify };
-        Ok(write_run(&point.folder, Variant { label: &label, result: &result }, &point.text, options)?)
-    };
-    with_jobs(arguments.jobs, || due.par_iter().with_max_len(1).try_for_each(run))??;
-    drop(display);
+        None => {
+            let display = RunProgress::new(due.len(), arguments.quiet);
+            run_points(&due, arguments.jobs, writing, interrupt, &display)?;
+        }
+    }
 
-    let (csv, rows) = table::table(&axes, &points)?;
-    let path = arguments.out.join("sweep.csv");
-    write_atomically(&path, &csv)?;
+    let (csv, rows, path) = write_table(&axes, &points, &arguments.out)?;
     if arguments.csv {
         print(&csv)?;
     } else {

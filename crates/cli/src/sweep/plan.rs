@@ -27,12 +27,16 @@ const ESTIMATED_POINTS: usize = 8;
 const LARGE_CPU_HOURS: f64 = 24.0 * 7.0;
 
 /// One run of a sweep.
-pub(super) struct Point<'a> {
-    pub(super) choice: &'a Choice<'a>,
-    pub(super) seed: u64,
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// What tells it from the others but for its seed.
+    pub choice: Choice,
+    /// The seed.
+    pub seed: u64,
     /// The resolved scenario: what it runs, and what it must have run to be finished.
-    pub(super) text: String,
-    pub(super) folder: PathBuf,
+    pub text: String,
+    /// Where its files are.
+    pub folder: PathBuf,
     /// What is odd about it.
     pub(super) warnings: Vec<String>,
     /// Memory of its network without traffic.
@@ -41,15 +45,15 @@ pub(super) struct Point<'a> {
 
 /// Every choice with every seed, checked. `fits` is asked, as soon as a choice is known, whether runs that need so many
 /// bytes each have room.
-pub(super) fn points<'a>(
+pub(super) fn points(
     scenario: &Scenario,
-    choices: &'a [Choice<'a>],
+    choices: &[Choice],
     seeds: u64,
     out: &Path,
     fits: &(dyn Fn(u64) -> Result<(), CliError> + Sync),
-) -> Result<Vec<Point<'a>>, CliError> {
+) -> Result<Vec<Point>, CliError> {
     let Some((first, others)) = choices.split_first() else { return Ok(Vec::new()) };
-    let of_choice = |choice: &'a Choice<'a>, memory: fn(&Resolved) -> u64| {
+    let of_choice = |choice: &Choice, memory: fn(&Resolved) -> u64| {
         let scenario = scenario.with(&grid::overrides(choice)?)?;
         let resolved = scenario.resolve()?;
         fits(memory(&resolved))?;
@@ -57,7 +61,7 @@ pub(super) fn points<'a>(
     };
     // The first by itself: where it does not fit, nothing else is built.
     let mut points = of_choice(first, |resolved| resolved.estimate().memory_bytes)?;
-    let others: Vec<Vec<Point<'a>>> =
+    let others: Vec<Vec<Point>> =
         others.par_iter().map(|choice| of_choice(choice, Resolved::network_bytes)).collect::<Result<_, _>>()?;
     points.extend(others.into_iter().flatten());
     Ok(points)
@@ -65,13 +69,13 @@ pub(super) fn points<'a>(
 
 /// One choice with every seed. The network is built for the first seed only: it, and with it the memory, is the same for
 /// all.
-fn of_seeds<'a>(
-    choice: &'a Choice<'a>,
+fn of_seeds(
+    choice: &Choice,
     scenario: &Scenario,
     mut resolved: Resolved,
     seeds: u64,
     out: &Path,
-) -> Result<Vec<Point<'a>>, CliError> {
+) -> Result<Vec<Point>, CliError> {
     let first = resolved.spec.seed;
     let end = first.checked_add(seeds).filter(|&end| end <= MAX_SEED + 1);
     let end = end.ok_or_else(|| CliError::User(format!("--seeds {seeds}: from seed {first} on there are fewer")))?;
@@ -84,13 +88,13 @@ fn of_seeds<'a>(
         resolved.spec.seed = seed;
         let (text, warnings) = (resolved.to_toml(), resolved.warnings.clone());
         let folder = out.join(POINTS).join(folder_name(choice, seed));
-        Ok(Point { choice, seed, text, folder, warnings, network_bytes })
+        Ok(Point { choice: choice.clone(), seed, text, folder, warnings, network_bytes })
     };
     (first..end).map(of_seed).collect()
 }
 
 /// Refuses a folder with points that are not of this sweep: its table would lose them.
-pub(super) fn refuse_another_grid(points: &[Point<'_>], out: &Path) -> Result<(), CliError> {
+pub(super) fn refuse_another_grid(points: &[Point], out: &Path) -> Result<(), CliError> {
     let own: BTreeSet<_> = points.iter().filter_map(|point| point.folder.file_name()).collect();
     let found = fs::read_dir(out.join(POINTS)).into_iter().flatten().flatten().map(|entry| entry.file_name());
     // What is being written has a hidden name.
@@ -109,19 +113,19 @@ pub(super) fn is_new(out: &Path) -> bool {
     !out.join(POINTS).exists()
 }
 
-impl Point<'_> {
+impl Point {
     /// Its scenario. Points keep text only: built, a thousand networks would not fit in memory.
-    pub(super) fn resolve(&self) -> Result<Resolved, CliError> {
+    pub fn resolve(&self) -> Result<Resolved, CliError> {
         Ok(Scenario::parse(&self.text, &self.folder.join(files::SCENARIO))?.resolve()?)
     }
 
     /// What tells it from the other points but for its seed, behind the variant of the scenario if there is one.
-    pub(super) fn label(&self, variant: &str) -> String {
-        [variant, &grid::label(self.choice)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    pub fn label(&self, variant: &str) -> String {
+        [variant, &grid::label(&self.choice)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
     /// Whether its folder holds a whole run of exactly this scenario by this version.
-    pub(super) fn is_finished(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         let same = fs::read_to_string(self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);
         same && self
             .summary()
@@ -135,7 +139,7 @@ impl Point<'_> {
 }
 
 /// A folder's name made of a choice; where characters had to give way, a hash keeps it distinct.
-fn folder_name(choice: &Choice<'_>, seed: u64) -> String {
+fn folder_name(choice: &Choice, seed: u64) -> String {
     let label = grid::label(choice).replace(' ', ",");
     let harmless = |c: char| if c.is_ascii_alphanumeric() || "-_=.,".contains(c) { c } else { '_' };
     let mut name: String = label.chars().map(harmless).take(120).collect();
@@ -146,8 +150,8 @@ fn folder_name(choice: &Choice<'_>, seed: u64) -> String {
 }
 
 /// Part of the points: the `index`-th, the `index + parts`-th and so on.
-#[derive(Clone, Copy)]
-pub(super) struct Shard {
+#[derive(Clone, Copy, Debug)]
+pub struct Shard {
     index: usize,
     parts: usize,
 }
@@ -158,7 +162,7 @@ impl Shard {
         points.saturating_sub(self.index).div_ceil(self.parts)
     }
 
-    pub(super) fn of<'p, 'a>(self, points: &'p [Point<'a>]) -> impl Iterator<Item = &'p Point<'a>> {
+    pub(super) fn of<'p, 'a>(self, points: &'p [Point]) -> impl Iterator<Item = &'p Point> {
         points.iter().skip(self.index).step_by(self.parts)
     }
 }
@@ -189,12 +193,12 @@ pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
 }
 
 /// Refuses a folder that could not be written, before the first point runs.
-pub(super) fn refuse_unwritable(due: &[&Point<'_>]) -> Result<(), CliError> {
+pub(super) fn refuse_unwritable(due: &[&Point]) -> Result<(), CliError> {
     due.first().map_or(Ok(()), |point| Ok(check_folder(&point.folder, true)?))
 }
 
 /// Says in one line on stderr what is odd about the points.
-pub(super) fn warn(due: &[&Point<'_>]) {
+pub(super) fn warn(due: &[&Point]) {
     let mut warned = due.iter().filter_map(|point| Some((point, point.warnings.first()?)));
     if let Some((point, warning)) = warned.next() {
         let label = point.folder.file_name().unwrap_or_default().to_string_lossy();
@@ -207,7 +211,7 @@ pub(super) fn warn(due: &[&Point<'_>]) {
 }
 
 /// Refuses what would not fit in memory, and what takes very long unless that is `allowed`.
-pub(super) fn refuse_too_large(due: &[&Point<'_>], jobs: Option<usize>, allowed: bool) -> Result<(), CliError> {
+pub(super) fn refuse_too_large(due: &[&Point], jobs: Option<usize>, allowed: bool) -> Result<(), CliError> {
     let step = due.len().div_ceil(ESTIMATED_POINTS).max(1);
     let estimates: Vec<Estimate> =
         due.iter().step_by(step).map(|point| Ok(point.resolve()?.estimate())).collect::<Result<_, CliError>>()?;

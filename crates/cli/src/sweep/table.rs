@@ -42,7 +42,7 @@ const STATISTICS: &[(&str, &str)] = &[
 ];
 
 /// The table of all finished points as CSV, and its number of rows.
-pub(super) fn table(axes: &[Axis], points: &[Point<'_>]) -> Result<(String, usize), CliError> {
+pub(super) fn table(axes: &[Axis], points: &[Point]) -> Result<(String, usize), CliError> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let keys = axes.iter().map(|axis| axis.key.as_str());
     let fixed = ["seed", "digest", "group", "transport", "flow_size"];
@@ -51,7 +51,7 @@ pub(super) fn table(axes: &[Axis], points: &[Point<'_>]) -> Result<(String, usiz
     let mut rows = 0;
     for point in points.iter().filter(|point| point.is_finished()) {
         let Some(summary) = point.summary() else { continue };
-        let values: Vec<String> = point.choice.iter().map(|(_, value)| (*value).to_owned()).collect();
+        let values: Vec<String> = point.choice.iter().map(|(_, value)| value.clone()).collect();
         for group in summary["groups"].as_array().into_iter().flatten() {
             for (size, statistics) in by_size(group) {
                 let fixed = [

@@ -16,10 +16,18 @@ use std::sync::LazyLock;
 use pliant_house::modules::Modules;
 
 /// Where nothing is that people wrote.
-const NOT_OURS: [&str; 7] =
-    [".git", "target", "fuzz/target", "fuzz/artifacts", "fuzz/corpus", "out", "bench/quinn/target"];
+const NOT_OURS: [&str; 8] = [
+    ".git",
+    "target",
+    "fuzz/target",
+    "fuzz/artifacts",
+    "fuzz/corpus",
+    "out",
+    "bench/quinn/target",
+    "crates/python/target",
+];
 
-const CRATES: [&str; 9] = ["proto", "sim", "net", "testbed", "kafka", "daemon", "ffi", "cli", "house"];
+const CRATES: [&str; 10] = ["proto", "sim", "net", "testbed", "kafka", "daemon", "ffi", "cli", "python", "house"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -14,7 +14,7 @@ use crate::output::{self, OutputError, files};
 use crate::results::RunResult;
 
 /// Hash of the sources that results depend on, made when the program was built.
-const FINGERPRINT: &str = env!("PLIANT_SIMULATOR_FINGERPRINT");
+pub const FINGERPRINT: &str = env!("PLIANT_SIMULATOR_FINGERPRINT");
 
 /// A folder of results.
 #[derive(Clone, Debug)]

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use toml::Value;
 
-pub use cache::Cache;
+pub use cache::{Cache, FINGERPRINT};
 pub use claims::{Class, Quantity, Verdict, print_number};
 pub use library::Library;
 pub use on_testbed::{TestbedRecord, TestbedRecords};

@@ -160,6 +160,19 @@ pub enum PlotKind {
     Ccdf,
 }
 
+impl PlotKind {
+    /// The word for it in a file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lines => "lines",
+            Self::Points => "points",
+            Self::Bars => "bars",
+            Self::Cdf => "cdf",
+            Self::Ccdf => "ccdf",
+        }
+    }
+}
+
 /// One axis of a plot.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

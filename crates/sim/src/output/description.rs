@@ -40,7 +40,7 @@ pub fn tables() -> Vec<TableDescription> {
     ]
 }
 
-fn describe<R>(table: &Table<R>) -> TableDescription {
+pub(super) fn describe<R>(table: &Table<R>) -> TableDescription {
     let columns = table.columns.iter().map(|column| ColumnDescription {
         name: column.name,
         kind: kind(column.access.kind),

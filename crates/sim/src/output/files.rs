@@ -26,3 +26,18 @@ pub const REPORT: &str = "report.html";
 pub const COMPARISON: &str = "comparison.json";
 /// The verdicts of a reproduction.
 pub const VERDICTS: &str = "verdicts.json";
+
+/// The files that the folder of a run may have.
+pub const OF_A_RUN: [&str; 11] = [
+    SCENARIO,
+    SUMMARY,
+    FLOWS_CSV,
+    FLOWS_PARQUET,
+    PORTS_CSV,
+    QUEUE_SERIES,
+    THROUGHPUT_SERIES,
+    REFLEX_SERIES,
+    WINDOW_SERIES,
+    OBJECTS,
+    REPORT,
+];

@@ -21,12 +21,14 @@ mod description;
 mod error;
 pub mod files;
 mod folder;
+mod frame;
 mod schema;
 mod summary;
 
 pub use description::{ColumnDescription, TableDescription, tables};
 pub use error::OutputError;
 pub use folder::check_folder;
+pub use frame::{ColumnValues, FrameColumn, TableName, frame};
 pub use summary::summary_json;
 
 /// How an output folder is written.
@@ -49,6 +51,26 @@ pub fn write_run(
 ) -> Result<(), OutputError> {
     folder::write_whole(dir, options.force, |folder| {
         write_run_files(folder, run, resolved_scenario_toml, options.identify)
+    })
+}
+
+/// Writes the output folder of a run from its files as another process read them, whole or not at all: `files` are names
+/// and contents. What stands there is replaced if it is an output folder.
+///
+/// # Errors
+///
+/// Names that no file of a run has are refused, and files without a summary.
+pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError> {
+    let malformed = |why: String| Err(OutputError::Malformed { path: dir.to_path_buf(), why });
+    if let Some((name, _)) = files.iter().find(|(name, _)| !files::OF_A_RUN.contains(name)) {
+        return malformed(format!("no file of a run is called {name:?}"));
+    }
+    if !files.iter().any(|(name, _)| *name == files::SUMMARY) {
+        return malformed(format!("there is no {}", files::SUMMARY));
+    }
+    folder::write_whole(dir, true, |folder| {
+        let write = |(name, bytes): &(&str, &[u8])| write_file(&folder.join(name), |out| out.write_all(bytes));
+        files.iter().try_for_each(write)
     })
 }
 

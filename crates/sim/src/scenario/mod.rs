@@ -73,6 +73,14 @@ impl Scenario {
         Ok(Self { document })
     }
 
+    /// The scenario that a program has as a table; `name` appears in errors in the place of a file and is the scenario's
+    /// unless it has one. Relative paths start from the current folder.
+    pub fn of_table(table: toml::Table, name: &str) -> Self {
+        let mut document = Document::of_table(table, name);
+        document.anchor_paths();
+        Self { document }
+    }
+
     /// This scenario with overrides, in their order.
     pub fn with(&self, overrides: &[Override]) -> Result<Self, ScenarioError> {
         let mut scenario = self.clone();

@@ -99,7 +99,8 @@ impl Resolved {
         toml::to_string(&self.to_table()).expect("a scenario is made of tables and plain values")
     }
 
-    pub(super) fn to_table(&self) -> Table {
+    /// The same as a table.
+    pub fn to_table(&self) -> Table {
         Table::try_from(&self.spec).expect("a scenario is made of tables and plain values")
     }
 

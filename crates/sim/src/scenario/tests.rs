@@ -590,3 +590,30 @@ fn warnings_tell_times_as_people_do() {
         assert!(warnings.contains(told), "{told} in\n{warnings}");
     }
 }
+
+/// A table that a program has means what the same file means, and its mistakes are told alike but for the line.
+#[test]
+fn a_table_of_a_program_is_a_scenario() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 3\nlink = { rate = '1Gbit/s', delay = '1us' }\n\
+                [traffic.a]\nkind = 'poisson'\nsize = '10kB'\nload = 0.3\ntransport = 'dctcp'\n";
+    let of_file = |text: &str| Scenario::parse(text, Path::new("three.toml")).unwrap();
+    let of_table = |text: &str| Scenario::of_table(text.parse().unwrap(), "three");
+    assert_eq!(of_table(text).resolve().unwrap().to_toml(), of_file(text).resolve().unwrap().to_toml());
+    for (right, wrong, key) in [
+        ("'dctcp'", "'dcctp'", "traffic.a.transport"),
+        ("load = 0.3\n", "load = 'x'\n", "traffic.a.load"),
+        ("hosts = 3\n", "", "topology.hosts"),
+        ("duration =", "druation =", "druation"),
+        ("size = '10kB'", "size = '10kB..1kB'", "traffic.a.size"),
+    ] {
+        let text = text.replacen(right, wrong, 1);
+        let [file, table] = [of_file(&text), of_table(&text)].map(|scenario| scenario.resolve().unwrap_err());
+        let after = |error: &ScenarioError| {
+            let place = error.place().unwrap().to_string();
+            error.to_string().strip_prefix(&place).map(str::to_owned).expect("a message begins with its place")
+        };
+        assert_eq!(after(&file), after(&table));
+        assert_eq!(table.place(), Some(&Place::Program("three".to_owned())));
+        assert_eq!([file.key().as_deref(), table.key().as_deref()], [Some(key); 2], "{table}");
+    }
+}

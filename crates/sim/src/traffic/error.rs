@@ -52,3 +52,14 @@ pub enum TrafficError {
         why: String,
     },
 }
+
+impl TrafficError {
+    /// The key with its tables, dotted.
+    pub fn key(&self) -> String {
+        let (group, key) = match self {
+            Self::Key { group, key, .. } | Self::Sizes { group, key, .. } => (group, *key),
+            Self::Unreadable { group, .. } | Self::TraceLine { group, .. } => (group, "path"),
+        };
+        format!("traffic.{group}.{key}")
+    }
+}

@@ -42,7 +42,7 @@ pub enum Size {
     Fixed(u64),
     /// Every whole number of bytes from the first to the second, both included, is equally likely.
     Uniform(u64, u64),
-    /// The name of a [`BUILT_IN`] distribution, or the path of a file of the same form.
+    /// The name of a [`BUILT_IN`] distribution, the path of a file of the same form, or the text of such a file.
     Workload(String),
 }
 
@@ -57,9 +57,17 @@ impl Size {
     }
 }
 
+/// Whether the value of a key `workload` is itself the table of sizes: it has lines, as neither name nor path has.
+pub(crate) fn is_table(workload: &str) -> bool {
+    workload.contains('\n')
+}
+
 fn workload(name: &str, directory: &Path) -> Result<Distribution, DistributionError> {
     if let Some((_, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
         return Distribution::parse(name, text);
+    }
+    if is_table(name) {
+        return Distribution::parse("table of sizes", name);
     }
     if !name.contains(['/', '\\', '.']) {
         let hint = suggest::hint(name, BUILT_IN.iter().map(|(name, _)| *name));

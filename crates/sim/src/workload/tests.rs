@@ -12,6 +12,15 @@ fn table(rows: &str) -> Result<Distribution, DistributionError> {
     Distribution::parse("t.csv", &format!("size_bytes,cdf\n{rows}"))
 }
 
+/// A table in the place of a name is the distribution that a file with it would be, and its mistakes have lines.
+#[test]
+fn a_workload_may_be_the_table_itself() {
+    let text = "size_bytes,cdf\n100,0\n300,1\n";
+    assert_eq!(built_in(text), Distribution::parse("t.csv", text).unwrap());
+    let error = Size::Workload("size_bytes,cdf\n100,2\n".to_owned()).distribution(Path::new(".")).unwrap_err();
+    assert!(error.to_string().starts_with("table of sizes:2: "), "{error}");
+}
+
 fn ethernet() -> PacketFormat {
     PacketFormat::new(1460, WireFormat::ETHERNET)
 }

@@ -52,11 +52,11 @@ pub(crate) enum Value<'a> {
 }
 
 impl Value<'_> {
-    fn integer(&self) -> u64 {
+    pub(crate) fn integer(&self) -> u64 {
         if let Self::Integer(value) = self { *value } else { unreachable!("{self:?} in a column of integers") }
     }
 
-    fn optional_integer(&self) -> Option<u64> {
+    pub(crate) fn optional_integer(&self) -> Option<u64> {
         if let Self::OptionalInteger(value) = self {
             *value
         } else {
@@ -64,12 +64,12 @@ impl Value<'_> {
         }
     }
 
-    fn optional_number(&self) -> Option<f64> {
+    pub(crate) fn optional_number(&self) -> Option<f64> {
         if let Self::OptionalNumber(value) = self { *value } else { unreachable!("{self:?} for a number or nothing") }
     }
 
     /// The text of a column of text.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         if let Self::Text(value) = self { value } else { unreachable!("{self:?} in a column of text") }
     }
 

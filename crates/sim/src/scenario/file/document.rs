@@ -14,6 +14,7 @@ use toml::{Table, Value};
 use super::error::{Place, ScenarioError};
 use super::words;
 use crate::suggest;
+use crate::workload::is_table;
 
 /// A TOML file with the overrides that were laid over it.
 #[derive(Clone, Debug)]
@@ -42,6 +43,15 @@ impl Document {
         let mut places = BTreeMap::new();
         note_places(parsed.get_ref(), "", &place, &mut places);
         Ok(Self { file: file.to_owned(), root: Value::Table(table), places })
+    }
+
+    /// The document that a program has as a table; `name` takes the place of a file's.
+    pub(crate) fn of_table(table: Table, name: &str) -> Self {
+        let (root, mut places) = (Value::Table(table), BTreeMap::new());
+        let place = Place::Program(name.to_owned());
+        note_given(&root, "", &place, &mut places);
+        places.insert(String::new(), place);
+        Self { file: PathBuf::from(name), root, places }
     }
 
     /// The whole document.
@@ -136,8 +146,10 @@ impl Document {
         let Some(groups) = self.table_mut(&["traffic"]) else { return };
         for group in groups.iter_mut().filter_map(|(_, group)| group.as_table_mut()) {
             anchor(group.get_mut("path"));
-            // Other names are built in.
-            let is_path = |name: &&mut Value| name.as_str().is_some_and(|name| name.contains(['/', '\\', '.']));
+            // Other names are built in, or are no names but the table itself.
+            let is_path = |name: &&mut Value| {
+                name.as_str().is_some_and(|name| name.contains(['/', '\\', '.']) && !is_table(name))
+            };
             anchor(group.get_mut("workload").filter(is_path));
             let Some(messages) = group.get_mut("messages").and_then(Value::as_table_mut) else { continue };
             anchor(messages.get_mut("workload").filter(is_path));
@@ -208,6 +220,20 @@ fn note_places(table: &DeTable<'_>, path: &str, place: &impl Fn(usize) -> Place,
         let path = if path.is_empty() { key.get_ref().to_string() } else { format!("{path}.{}", key.get_ref()) };
         note_value(value.get_ref(), &path, place, places);
         places.insert(path, place(key.span().start));
+    }
+}
+
+/// Every key of a value that a program gave.
+fn note_given(value: &Value, path: &str, place: &Place, places: &mut BTreeMap<String, Place>) {
+    let mut note = |key: &str, value: &Value| {
+        let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        note_given(value, &path, place, places);
+        places.insert(path, place.clone());
+    };
+    match value {
+        Value::Table(table) => table.iter().for_each(|(key, value)| note(key, value)),
+        Value::Array(items) => items.iter().enumerate().for_each(|(index, item)| note(&index.to_string(), item)),
+        _ => {}
     }
 }
 

@@ -19,13 +19,15 @@ pub enum Place {
     },
     /// What the command line put over the file, such as `--set seed=2`.
     Flag(String),
+    /// What a program gave as a value, under this name. It has no lines.
+    Program(String),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line { file, line } => write!(f, "{}:{line}", file.display()),
-            Self::Flag(flag) => f.write_str(flag),
+            Self::Flag(text) | Self::Program(text) => f.write_str(text),
         }
     }
 }
@@ -83,4 +85,27 @@ pub enum ScenarioError {
         /// Why.
         source: Box<TrafficError>,
     },
+}
+
+impl ScenarioError {
+    /// Where the value stands that is refused; `None` if no value of the document is.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Unreadable { .. } | Self::Override { .. } => None,
+            Self::Syntax { place, .. }
+            | Self::Key { place, .. }
+            | Self::Topology { place, .. }
+            | Self::Traffic { place, .. } => Some(place),
+        }
+    }
+
+    /// The key with its tables, dotted, if the error is about one.
+    pub fn key(&self) -> Option<String> {
+        match self {
+            Self::Key { key, .. } => Some(key.clone()),
+            Self::Topology { .. } => Some("topology".to_owned()),
+            Self::Traffic { source, .. } => Some(source.key()),
+            Self::Unreadable { .. } | Self::Syntax { .. } | Self::Override { .. } => None,
+        }
+    }
 }

@@ -84,7 +84,7 @@ impl Document {
     ) -> Result<(), ScenarioError> {
         let refuse = |why: String| match &change.place {
             Place::Flag(flag) => ScenarioError::Override { flag: flag.clone(), why },
-            place @ Place::Line { .. } => ScenarioError::Key { place: place.clone(), key: change.key.clone(), why },
+            place => ScenarioError::Key { place: place.clone(), key: change.key.clone(), why },
         };
         let key = full_key(&change.key, keys, |key| self.gives(key)).map_err(refuse)?;
         if let Some(group) = key.strip_prefix("traffic.").and_then(|rest| rest.split('.').next()) {

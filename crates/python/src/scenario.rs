@@ -1,0 +1,136 @@
+//! Scenarios.
+
+use std::path::{Path, PathBuf};
+
+use pliant_cli::library;
+use pliant_sim::scenario::{Override, Place, Resolved, Scenario as Document};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::{failed, refused};
+use crate::values;
+
+/// A scenario: topology, queues, traffic, transports, duration and seed. It does not change; `set` gives another one.
+#[pyclass(module = "pliant", frozen, from_py_object)]
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    pub(crate) document: Document,
+}
+
+impl Scenario {
+    pub(crate) fn resolve(&self) -> PyResult<Resolved> {
+        self.document.resolve().map_err(|error| refused(&error))
+    }
+
+    fn parsed(text: &str, file: &str) -> PyResult<Self> {
+        let document = Document::parse(text, Path::new(file)).map_err(|error| refused(&error))?;
+        Ok(Self { document })
+    }
+
+    fn with(&self, overrides: &[Override]) -> PyResult<Self> {
+        Ok(Self { document: self.document.with(overrides).map_err(|error| refused(&error))? })
+    }
+}
+
+#[pymethods]
+impl Scenario {
+    /// Reads a scenario file, or takes the built-in scenario of that name (`"demo"`).
+    #[staticmethod]
+    fn load(path: PathBuf) -> PyResult<Self> {
+        Ok(Self { document: library::load(&path).map_err(|error| failed(&error))? })
+    }
+
+    /// The scenario that a dict describes, with the keys that a file has.
+    #[staticmethod]
+    #[pyo3(signature = (keys, name = "scenario"))]
+    fn from_dict(keys: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        Ok(Self { document: Document::of_table(values::table(keys)?, name) })
+    }
+
+    /// The scenario of a text as a file has it. Relative paths start from the folder of `file`, which errors name.
+    #[staticmethod]
+    #[pyo3(signature = (text, file = "scenario.toml"))]
+    fn from_toml(text: &str, file: &str) -> PyResult<Self> {
+        Self::parsed(text, file)
+    }
+
+    /// The scenario with one key changed, as by `--set` on the command line.
+    fn set(&self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let place = Place::Flag(format!("set {key}"));
+        self.with(&[Override { key: key.to_owned(), value: values::value(value, key, 0)?, place }])
+    }
+
+    /// The scenario as one of the variants that it names.
+    fn variant(&self, name: &str) -> PyResult<Self> {
+        let variants = self.document.variants().map_err(|error| refused(&error))?;
+        match variants.iter().find(|(variant, _)| variant == name) {
+            Some((_, overrides)) => self.with(overrides),
+            None => {
+                let names: Vec<String> = variants.into_iter().map(|(name, _)| name).collect();
+                let why = pliant_sim::suggest::unknown("variant", name, &names);
+                Err(crate::errors::refused_value("variants", &why))
+            }
+        }
+    }
+
+    /// The names of its variants.
+    #[getter]
+    fn variants(&self) -> PyResult<Vec<String>> {
+        let variants = self.document.variants().map_err(|error| refused(&error))?;
+        Ok(variants.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Its name.
+    #[getter]
+    fn name(&self) -> PyResult<String> {
+        Ok(self.resolve()?.name().to_owned())
+    }
+
+    /// Its seed.
+    #[getter]
+    fn seed(&self) -> PyResult<u64> {
+        Ok(self.resolve()?.spec.seed)
+    }
+
+    /// Every setting with its default filled in, as the text of a file. Raises what a run would.
+    fn to_toml(&self) -> PyResult<String> {
+        Ok(self.resolve()?.to_toml())
+    }
+
+    /// The same as a dict.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let table = toml::Value::Table(self.resolve()?.to_table());
+        Ok(values::to_python(py, &table)?.cast_into::<PyDict>()?)
+    }
+
+    /// Raises what a run would, and returns what is odd, as `pliant check` warns of it.
+    fn check(&self) -> PyResult<Vec<String>> {
+        Ok(self.resolve()?.warnings)
+    }
+
+    /// Seconds of a processor and bytes of memory that a run will take, about.
+    fn estimate(&self) -> PyResult<(f64, u64)> {
+        let estimate = self.resolve()?.estimate();
+        Ok((estimate.cpu_s(), estimate.memory_bytes))
+    }
+
+    fn __repr__(&self) -> PyResult<String> {
+        Ok(match self.document.resolve() {
+            Ok(resolved) => format!(
+                "Scenario({:?}: {} hosts, {} groups, seed {})",
+                resolved.name(),
+                resolved.topology.hosts(),
+                resolved.groups.len(),
+                resolved.spec.seed
+            ),
+            Err(error) => format!("Scenario(not valid: {error})"),
+        })
+    }
+
+    /// For `copy` and `pickle`: the resolved text, which stands for itself on another machine.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String, String))> {
+        let resolved = slf.get().resolve()?;
+        let file = format!("{}.toml", resolved.name());
+        Ok((slf.get_type().getattr("from_toml")?, (resolved.to_toml(), file)))
+    }
+}

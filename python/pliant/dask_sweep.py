@@ -1,0 +1,254 @@
+"""The points of a sweep on a Dask cluster. ``pliant sweep --dask ADDRESS`` runs this module.
+
+Every worker proves that it is the same build and computes the same: version, hash of the simulator's sources, and the
+digest of a short run. Those that do are given a resource, which every task asks for. So workers that come later are
+checked, too, and none that differs ever gets a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distributed import WorkerPlugin, as_completed
+from distributed.scheduler import KilledWorker
+
+from . import _dataset, _pliant
+from ._errors import PliantError, ScenarioError
+from ._points import Point
+from ._progress import Progress
+
+if TYPE_CHECKING:
+    from distributed import Client, Worker
+
+_PLUGIN = "pliant-identity"
+# Workers that a point may take with it before it is given up. Dask itself tries some times for each of these.
+_LOST_WORKERS = 3
+# Tasks that the cluster holds at a time, for each of its threads, and at least so many: the others wait here.
+_TASKS_PER_THREAD, _FEWEST_TASKS = 4, 64
+# For how long workers are waited for while there are none, in seconds.
+_NO_WORKER = 600.0
+
+_Identity = tuple[str, str, str]
+
+
+def _resource(identity: _Identity) -> str:
+    return "pliant-" + "-".join(identity)
+
+
+class IdentityPlugin(WorkerPlugin):  # type: ignore[misc]
+    """Gives the resource that tasks ask for to a worker whose runs are the client's."""
+
+    name = _PLUGIN
+
+    def __init__(self, wanted: _Identity) -> None:
+        """Take the client's identity."""
+        self.wanted = wanted
+
+    async def setup(self, worker: Worker) -> None:
+        """Compare, and give the resource."""
+        own = await asyncio.to_thread(_pliant.identity)
+        if own == self.wanted:
+            await worker.set_resources(**{_resource(own): worker.state.nthreads})
+
+
+def _identity() -> _Identity:
+    """Run on a worker."""
+    return _pliant.identity()
+
+
+def _run_point(text: str, label: str, identify: bool) -> list[tuple[str, bytes]]:
+    """Run a point on a worker; return the files of its folder."""
+    result = _pliant.run(_pliant.Scenario.from_toml(text))
+    with tempfile.TemporaryDirectory(prefix="pliant-") as folder:
+        out = Path(folder) / "run"
+        result.write(out, label, False, identify)
+        return [(file.name, file.read_bytes()) for file in sorted(out.iterdir())]
+
+
+def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
+    """Return this build's identity, and why each of the cluster's workers that differ is refused.
+
+    Raises:
+        PliantError: There is no worker, or none that is the same.
+    """
+    wanted = _pliant.identity()
+    if not client.scheduler_info(n_workers=-1)["workers"]:
+        try:
+            client.wait_for_workers(1, timeout=_NO_WORKER)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise PliantError(f"no worker came to {client.scheduler.address} within {_NO_WORKER:.0f} s") from None
+    # A function of Python's own: a worker without the package has it, too.
+    imported = client.run(exec, "import pliant.dask_sweep", on_error="return")
+    refused = {
+        worker: f"it cannot import the package pliant ({error}): `pip install` it there"
+        for worker, error in imported.items()
+        if isinstance(error, Exception)
+    }
+    others = [worker for worker in imported if worker not in refused]
+    found = client.run(_identity, workers=others, on_error="return") if others else {}
+    for worker, identity in found.items():
+        if isinstance(identity, Exception):
+            refused[worker] = f"its package pliant does not work: {identity}"
+        elif tuple(identity) != wanted:
+            refused[worker] = _difference(wanted, identity)
+    if len(refused) == len(imported):
+        told = "; ".join(f"{worker}: {why}" for worker, why in sorted(refused.items())[:3])
+        raise PliantError(f"no worker of {client.scheduler.address} can run this sweep: {told}")
+    return wanted, refused
+
+
+def _difference(wanted: _Identity, found: _Identity) -> str:
+    if found[0] != wanted[0]:
+        return f"it has version {found[0]}, this is {wanted[0]}"
+    if found[1] != wanted[1]:
+        return "it was built from other sources of the same version"
+    return f"a short run has digest {found[2]} there and {wanted[2]} here: its arithmetic differs"
+
+
+def run_points(
+    client: Client,
+    points: list[Point],
+    out: Path,
+    *,
+    identify: bool = False,
+    progress: Callable[[float, int, int, int], object] | None = None,
+) -> None:
+    """Run points on a cluster. Each is written as soon as it has run, and then linked into the dataset.
+
+    A point whose worker is lost runs again on another one.
+
+    Raises:
+        PliantError: The client is closed, no worker can run the points, or one took several workers with it.
+    """
+    if not points:
+        return
+    if client.status != "running":
+        raise PliantError(f"the client of the cluster is {client.status}")
+    wanted, refused = check_workers(client)
+    for worker, why in sorted(refused.items()):
+        print(f"warning: worker {worker} is refused: {why}", file=sys.stderr)
+    try:
+        client.register_plugin(IdentityPlugin(wanted))
+    except Exception:
+        # A worker without the package cannot read the plugin. It is refused already, and the others have it.
+        if not refused:
+            raise
+    _Work(client, points, out, _resource(wanted), identify).run(progress)
+
+
+class _Work:
+    """Points on their way through a cluster."""
+
+    def __init__(self, client: Client, points: list[Point], out: Path, resource: str, identify: bool) -> None:
+        self.client, self.points, self.out, self.resource, self.identify = client, points, out, resource, identify
+        self.lost = [0] * len(points)
+        self.waiting = iter(range(len(points)))
+        self.run_name = f"pliant-{time.time_ns():x}"
+
+    def submit(self, index: int) -> Any:
+        point = self.points[index]
+        # A name of its own for each try: the cluster would give the failure of the one before again.
+        key = (f"{self.run_name}-{self.lost[index]}", index)
+        return self.client.submit(
+            _run_point, point.text, point.label, self.identify, key=key, resources={self.resource: 1}, pure=False
+        )
+
+    def run(self, progress: Callable[[float, int, int, int], object] | None) -> None:
+        threads = sum(worker["nthreads"] for worker in self.client.scheduler_info(n_workers=-1)["workers"].values())
+        room = max(_FEWEST_TASKS, _TASKS_PER_THREAD * threads)
+        indices = {}
+        under_way = as_completed(loop=self.client.loop, raise_errors=False)
+
+        def begin(index: int) -> None:
+            future = self.submit(index)
+            indices[future] = index
+            under_way.add(future)
+
+        try:
+            for _, index in zip(range(room), self.waiting, strict=False):
+                begin(index)
+            over = 0
+            while indices:
+                future = next(under_way)
+                index = indices.pop(future)
+                match self.outcome(index, future):
+                    case "again":
+                        begin(index)
+                        continue
+                    case "later":
+                        indices[future] = index
+                        under_way.add(future)
+                        continue
+                point = self.points[index]
+                _pliant.place_run(point.folder, future.result(), point.text)
+                _dataset.add(self.out, point)
+                over += 1
+                if progress is not None:
+                    progress(over / len(self.points), over, len(self.points), 0)
+                for following in self.waiting:
+                    begin(following)
+                    break
+        finally:
+            # Of an interrupt or a failure: nobody waits for these any more.
+            if indices and self.client.status == "running":
+                self.client.cancel(list(indices), force=True)
+
+    def outcome(self, index: int, future: Any) -> str:
+        """Return ``over``, ``again`` for a new try, or ``later``; raise what no repetition mends."""
+        if future.status == "finished":
+            return "over"
+        if future.status in ("lost", "pending"):
+            # The worker that held the result is gone, and the cluster runs the point again.
+            return "later"
+        point = self.points[index].folder.name
+        if future.status == "cancelled":
+            raise PliantError(f"{point}: the cluster gave it up: its scheduler was lost or restarted")
+        error = future.exception()
+        if not isinstance(error, KilledWorker):
+            if isinstance(error, ScenarioError):
+                raise error
+            raise PliantError(f"{point}: {error}")
+        self.lost[index] += 1
+        if self.lost[index] >= _LOST_WORKERS:
+            raise PliantError(f"{point}: every worker that ran it was lost: has it too little memory?")
+        return "again"
+
+
+def main() -> int:
+    """Run what ``pliant sweep --dask`` asks for on its standard input; return the exit code."""
+    from distributed import Client
+
+    asked = json.load(sys.stdin)
+    try:
+        own = _pliant.identity()
+        if [own[0], own[1]] != asked["identity"]:
+            raise PliantError("the package pliant of this Python is another build than the command: install both anew")
+        points = [
+            Point(dict(point["values"]), point["seed"], Path(point["folder"]), point["label"], point["text"])
+            for point in asked["points"]
+        ]
+        try:
+            client = Client(asked["address"], timeout=10, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise PliantError(f"--dask {asked['address']}: no scheduler answers there: {error}") from None
+        with client, Progress(False if asked["quiet"] else None) as shown:
+            run_points(client, points, Path(asked["out"]), identify=asked["identify"], progress=shown)
+    except PliantError as error:
+        # The command says it as its own error.
+        print(" ".join(str(error).split()))
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; what finished is kept", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

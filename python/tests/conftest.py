@@ -1,0 +1,46 @@
+import os
+import subprocess
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+import pliant
+
+ROOT = Path(__file__).resolve().parents[2]
+matplotlib.use("agg")
+
+# Three hosts, two groups, every law of a plain run, in milliseconds.
+SMALL = {
+    "duration": "2ms",
+    "topology": {"kind": "star", "hosts": 4, "link": {"rate": "10Gbit/s", "delay": "1us"}},
+    "traffic": {
+        "search": {"kind": "poisson", "size": "20kB", "load": 0.4, "transport": "dctcp"},
+        "copies": {"kind": "poisson", "size": "200kB", "load": 0.3, "transport": "cubic"},
+    },
+}
+
+
+@pytest.fixture
+def small() -> pliant.Scenario:
+    return pliant.Scenario.from_dict(SMALL, "small")
+
+
+@pytest.fixture(scope="session")
+def command():
+    """Run the command line; `make python` builds it."""
+    program = Path(os.environ.get("PLIANT_COMMAND", ROOT / "target/quick/pliant"))
+    assert program.is_file(), f"there is no {program}: `make python` builds it, PLIANT_COMMAND names another"
+
+    def run(*words, check=True, env=None):
+        done = subprocess.run(
+            [str(program), *map(str, words)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **(env or {})},
+            timeout=300,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    return run

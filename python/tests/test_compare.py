@@ -1,0 +1,131 @@
+"""Comparisons and plots: the command's numbers, and what is drawn of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pliant
+import pliant.plots
+from conftest import ROOT
+
+VARY = {"queues.plan": ["shared", "strict"], "search.load": [0.3, 0.4]}
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return pliant.compare(pliant.Scenario.load("demo").set("duration", "1ms"), vary=VARY, seeds=3)
+
+
+def test_a_comparison_is_the_commands(command, compared, tmp_path):
+    words = ["--vary", "queues.plan=shared,strict", "--vary", "search.load=0.3,0.4", "--seeds", 3, "--json", "--quiet"]
+    said = json.loads(command("compare", "demo", "--set", "duration=1ms", *words).stdout)
+    assert compared.labels == said["variants"] and compared.seeds == said["seeds"] == [1, 2, 3]
+    assert compared.changes == said["changes"] and len(compared.changes) > 0
+    assert compared.answer == said.get("answer")
+    assert compared.data["rows"] == said["rows"]
+
+
+def test_variants_of_the_scenario_and_ranges_as_text(small):
+    by_text = pliant.compare(small, vary={"search.load": "0.2:0.4:0.1"}, seeds=1)
+    assert by_text.labels == ["search.load=0.2", "search.load=0.3", "search.load=0.4"]
+    assert by_text.changes == [] and by_text.answer is None
+    demo = pliant.Scenario.load("demo").set("duration", "200us")
+    assert pliant.compare(demo, seeds=1).labels == demo.variants
+
+
+def test_mistakes_of_what_varies_are_told(small):
+    for vary, why in [
+        ({}, "nothing to compare"),
+        ({"search.load": []}, "has no value"),
+        ({"search.load": [0.1, 0.1]}, "repeats"),
+        ({"search.laod": [0.1]}, "no key of this scenario"),
+        ({"search.load": [0.1, "x"]}, "search.load"),
+        ({"search.load": 3}, "a list of values"),
+        ({"seed": list(range(100))}, "do not fit in a table"),
+    ]:
+        with pytest.raises(pliant.PliantError, match=why):
+            pliant.compare(small, vary=vary, seeds=2)
+    with pytest.raises(pliant.PliantError, match="seeds=0"):
+        pliant.compare(small, vary={"search.load": [0.1]}, seeds=0)
+
+
+def test_a_comparison_shows_itself(compared):
+    assert "<pre>" in compared._repr_html_() and compared.labels[0] in str(compared)
+    frame = compared.to_pandas()
+    assert (frame["low"] <= frame["change"]).all() and (frame["change"] <= frame["high"]).all()
+
+
+def test_changes_are_drawn_as_they_are(compared):
+    measure = compared.changes[0]["measure"]
+    ax = compared.plot(measure)
+    rows = [row for row in compared.changes if row["measure"] == measure]
+    drawn = sorted(bar.get_height() for bar in ax.patches)
+    assert np.allclose(drawn, sorted(100 * row["change"] for row in rows))
+    with pytest.raises(pliant.PliantError, match="there is no measure"):
+        compared.plot("speed")
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    scenario = pliant.Scenario.load("demo").set("duration", "2ms").set("sample_interval", "50us")
+    return pliant.run(scenario)
+
+
+def test_a_cdf_ends_at_the_part_that_completed(sampled):
+    ax = pliant.plots.fct_cdf(sampled)
+    flows = sampled.flows.to_pandas()
+    for line in ax.get_lines():
+        of_group = flows[flows["group"] == line.get_label()]
+        completed = of_group["fct_us"].notna().sum()
+        assert len(line.get_xdata()) == completed
+        assert line.get_ydata()[-1] == pytest.approx(completed / len(of_group))
+
+
+def test_slowdowns_are_quantiles_of_the_flows(sampled):
+    ax = pliant.plots.slowdown_by_size(sampled, quantile=0.5, buckets=1, groups=["search"])
+    flows = sampled.flows.to_pandas()
+    expected = flows[flows["group"] == "search"]["slowdown"].dropna().median()
+    assert ax.get_lines()[0].get_ydata()[0] == pytest.approx(expected)
+
+
+def test_shares_add_up_to_one(sampled):
+    ax = pliant.plots.share_over_time(sampled)
+    total = np.sum([line.get_ydata() for line in ax.get_lines()], axis=0)
+    assert np.all((np.abs(total - 1) < 1e-9) | (total == 0))
+
+
+def test_the_heat_map_has_the_fullest_queue_first(sampled):
+    ax = pliant.plots.queue_heat_map(sampled, ports=5)
+    image = ax.get_images()[0].get_array()
+    per_time = sampled.queue_series.to_pandas().groupby(["port", "at_ps"])["bytes"].sum()
+    assert image[0].max() == pytest.approx(per_time.max() / 1e3)
+    assert list(image.max(axis=1)) == sorted(image.max(axis=1), reverse=True)
+
+
+def test_plots_without_their_data_say_what_to_do(small):
+    result = pliant.run(small)
+    for plot in (pliant.plots.share_over_time, pliant.plots.queue_heat_map):
+        with pytest.raises(pliant.PliantError, match="sample_interval"):
+            plot(result)
+    with pytest.raises(pliant.PliantError, match="no traffic group 'none'"):
+        pliant.plots.fct_cdf(result, groups=["none"])
+
+
+def test_a_figure_has_the_commands_verdicts(command, tmp_path):
+    cache = tmp_path / "cache"
+    reproduced = pliant.reproduce("reflex", "fig14", cache=cache)
+    said = command("reproduce", "reflex", "fig14", "--json", "--quiet", "--cache", cache)
+    assert reproduced.claims == json.loads(said.stdout) and len(reproduced.claims) > 0
+    assert len(reproduced.plots) > 0
+    ax = reproduced.plot(0)
+    assert len(ax.get_legend().get_texts()) == len(reproduced.plots[0]["series"])
+    reproduced.write_page(tmp_path / "page.html")
+    assert "<html" in (tmp_path / "page.html").read_text()
+    with pytest.raises(pliant.PliantError, match="fig"):
+        pliant.reproduce("reflex", "fig99", cache=cache)
+
+
+def test_figures_are_those_of_the_tree():
+    named = {name.split()[0] for name, _ in pliant.figures()}
+    assert named == {path.parent.name for path in ROOT.glob("experiments/*/fig*.toml")}

@@ -1,0 +1,240 @@
+"""Sweeps on a cluster: a scheduler and workers as processes of their own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from distributed import Client
+
+import pliant
+from pliant import _pliant, dask_sweep
+from test_sweep import VARY, contents
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+TIMEOUT = 60
+
+
+def first_on_path(folder):
+    """An environment whose Python looks for modules there first."""
+    others = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *([others] if others else [])])}
+
+
+def free_port():
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return opened.getsockname()[1]
+
+
+class Cluster:
+    """A scheduler and workers; whatever is started is ended."""
+
+    def __init__(self, folder):
+        self.folder, self.processes = folder, []
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        port = self.address.rpartition(":")[2]
+        self.start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-show")
+
+    def start(self, *words, env=None):
+        log = open(self.folder / f"log{len(self.processes)}.txt", "w")
+        command = [sys.executable, "-m", "distributed.cli.dask_" + words[0].replace("-", "_"), *words[1:]]
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=self.folder, start_new_session=True, env={**os.environ, **(env or {})}
+        )
+        self.processes.append(process)
+        return process
+
+    def worker(self, env=None):
+        return self.start(
+            "worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory",
+            str(self.folder), "--death-timeout", "60", env=env,
+        )  # fmt: skip
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.kill()
+        for process in self.processes:
+            process.wait(TIMEOUT)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    (tmp_path / "cluster").mkdir()
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def scenario(small):
+    return small.set("duration", "10ms")
+
+
+def test_two_of_four_workers_killed_and_the_results_are_the_local_ones(cluster, scenario, tmp_path):
+    workers = [cluster.worker() for _ in range(4)]
+    local = pliant.sweep(scenario, vary=VARY, seeds=6, out=tmp_path / "local")
+    seen, killed = [], []
+
+    def kill(done, over, runs, packet_hops):
+        seen.append(over)
+        if over in (3, 6):
+            victim = workers.pop()
+            victim.kill()
+            killed.append(victim)
+
+    plan = _pliant.SweepPlan(scenario, VARY, 6, tmp_path / "cluster-out", 1)
+    points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        client.wait_for_workers(4, timeout=TIMEOUT)
+        dask_sweep.run_points(client, points, tmp_path / "cluster-out", progress=kill)
+    plan.write_table()
+    assert len(killed) == 2 and seen == list(range(1, 25)), "written as they finish, each once"
+    assert contents(tmp_path / "cluster-out") == contents(tmp_path / "local")
+    assert len(local) == 24
+
+
+def test_a_sweep_goes_on_where_it_was_here_or_there(cluster, scenario, tmp_path):
+    """Points of a cluster are not run again on this machine, and the other way round."""
+    cluster.worker()
+    out = tmp_path / "out"
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        pliant.sweep(scenario, vary={"search.load": [0.2]}, seeds=2, out=out, client=client)
+        before = {path: path.stat().st_mtime_ns for path in (out / "points").iterdir()}
+        pliant.sweep(scenario, vary={"search.load": [0.2, 0.3]}, seeds=2, out=out)
+        plan = _pliant.SweepPlan(scenario, {"search.load": [0.2, 0.3]}, 3, out, 1)
+        assert len(plan.due()) == 2
+        swept = pliant.sweep(scenario, vary={"search.load": [0.2, 0.3]}, seeds=3, out=out, client=client)
+    assert len(swept) == 6 and all(path.stat().st_mtime_ns == at for path, at in before.items())
+
+
+def test_the_command_sweeps_on_a_cluster(command, cluster, scenario, tmp_path):
+    cluster.worker()
+    file = tmp_path / "small.toml"
+    file.write_text(scenario.to_toml())
+    words = ["sweep", file, "--vary", "search.load=0.2,0.3", "--seeds", 2, "--quiet"]
+    env = {"PLIANT_PYTHON": sys.executable}
+    said = command(*words, "--dask", cluster.address, "--out", tmp_path / "far", env=env)
+    assert said.stdout.startswith("4 of 4 points finished (4 now, 0 before)")
+    command(*words, "--out", tmp_path / "near")
+    far = contents(tmp_path / "far")
+    assert {name: far[name] for name in far if not name.startswith("dataset/")} == contents(tmp_path / "near")
+    again = command(*words, "--dask", cluster.address, "--out", tmp_path / "far", env=env)
+    assert "(0 now, 4 before)" in again.stdout
+
+
+def test_the_command_tells_what_is_missing_in_one_line(command, tmp_path):
+    words = ["sweep", "demo", "--set", "duration=1ms", "--out", tmp_path / "out", "--quiet", "--dask"]
+    nobody = f"tcp://127.0.0.1:{free_port()}"
+    for env, address, why in [
+        ({"PLIANT_PYTHON": "/no/python"}, nobody, "cannot start /no/python"),
+        (
+            {"PLIANT_PYTHON": sys.executable, **first_on_path(lacking(tmp_path, "distributed"))},
+            nobody,
+            "has no package",
+        ),
+        ({"PLIANT_PYTHON": sys.executable}, "nonsense://x", "no scheduler answers there"),
+    ]:
+        said = command(*words, address, check=False, env=env)
+        assert said.returncode == 2 and why in said.stderr, said.stderr
+        assert said.stderr.startswith("error: --dask") and said.stderr.count("\n") == 1, said.stderr
+
+
+def lacking(folder, package):
+    """A folder that hides a package, as if it were not installed."""
+    hidden = folder / f"without-{package}"
+    (hidden / package).mkdir(parents=True, exist_ok=True)
+    (hidden / package / "__init__.py").write_text(f"raise ModuleNotFoundError(\"No module named '{package}'\")\n")
+    return hidden
+
+
+@pytest.mark.parametrize("change", [0, 1, 2])
+def test_a_worker_that_differs_gets_no_task(cluster, scenario, tmp_path, change):
+    """Another version, other sources, other arithmetic: refused with the reason, while its neighbour does all."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text(
+        "import pliant._pliant as module\n"
+        "found = list(module.identity())\n"
+        f"found[{change}] = 'other'\n"
+        "module.identity = lambda: tuple(found)\n"
+    )
+    cluster.worker()
+    cluster.worker(env=first_on_path(other))
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=TIMEOUT)
+        identity, refused = dask_sweep.check_workers(client)
+        assert identity == _pliant.identity() and len(refused) == 1
+        why = ["it has version other", "other sources", "its arithmetic differs"][change]
+        assert why in next(iter(refused.values()))
+        swept = pliant.sweep(scenario, vary={"search.load": [0.1, 0.2, 0.3]}, seeds=2, client=client)
+        ran = client.run(lambda dask_worker: dask_worker.state.executed_count, on_error="return")
+        assert len(swept) == 6 and ran[next(iter(refused))] == 0 and sum(ran.values()) == 6
+
+
+def test_workers_without_the_package_are_refused(cluster, scenario, tmp_path):
+    cluster.worker(env=first_on_path(lacking(tmp_path, "pliant")))
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=TIMEOUT)
+        with pytest.raises(pliant.PliantError, match=r"no worker of .* can run this sweep"):
+            pliant.sweep(scenario, vary={"search.load": [0.1]}, client=client)
+
+
+def test_a_client_that_is_closed_is_told(cluster, scenario):
+    cluster.worker()
+    client = Client(cluster.address, timeout=TIMEOUT, set_as_default=False)
+    client.close()
+    with pytest.raises(pliant.PliantError, match="the client of the cluster is closed"):
+        pliant.sweep(scenario, vary={"search.load": [0.1]}, client=client)
+
+
+def test_a_mistake_on_a_worker_is_the_scenarios(cluster, scenario, tmp_path):
+    """A trace that only this machine has: the error is that of a scenario and names its key."""
+    trace = tmp_path / "flows.csv"
+    trace.write_text("start,src,dst,bytes\n0.0,0,1,1000\n")
+    keys = scenario.to_dict()
+    keys["traffic"] = {"replayed": {"kind": "trace", "path": str(trace), "transport": "dctcp"}}
+    traced = pliant.Scenario.from_dict(keys)
+    cluster.worker()
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        plan = _pliant.SweepPlan(traced, {"seed": [1, 2]}, 1, tmp_path / "out", 1)
+        points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
+        trace.unlink()
+        with pytest.raises(pliant.PliantError, match=r"flows\.csv"):
+            dask_sweep.run_points(client, points, tmp_path / "out")
+        assert not list((tmp_path / "out").rglob("summary.json"))
+
+
+def test_what_a_worker_sends_is_checked(tmp_path):
+    """Neither another scenario nor another name of a file gets into a folder."""
+    for files, why in [
+        ([("scenario.toml", b"x")], "not a run of this point"),
+        ([("scenario.toml", b"text"), ("../evil", b"")], "no file of a run is called"),
+        ([("scenario.toml", b"text")], "there is no summary.json"),
+    ]:
+        with pytest.raises(pliant.PliantError, match=why):
+            _pliant.place_run(tmp_path / "point", files, "text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_keeps_what_finished(cluster, scenario, tmp_path):
+    cluster.worker()
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+
+        def interrupt(done, over, runs, packet_hops):
+            if over == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(5)
+
+        plan = _pliant.SweepPlan(scenario, VARY, 4, tmp_path / "out", 1)
+        points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
+        with pytest.raises(KeyboardInterrupt):
+            dask_sweep.run_points(client, points, tmp_path / "out", progress=interrupt)
+    done = [json.loads(path.read_text()) for path in Path(tmp_path / "out").rglob("summary.json")]
+    assert len(done) == 2 and len(plan.due()) == 14
