@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let mut experiments = load(&library, &chosen, size)?;
     if arguments.ci {
         let held = experiments.into_iter().filter(Experiment::is_in_ci);
-        experiments = held.map(|experiment| experiment.for_ci()).collect::<Result<_, _>>()?;
+        experiments = held.map(Experiment::for_ci).collect::<Result<_, _>>()?;
     }
     if arguments.check {
         return check(&library, &experiments);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::on_testbed::TestbedRecords;
 use super::text::{TAKES_ALL, UNEXPLAINED, cell, to_json};
-use super::{Class, ClaimOutcome, Experiment, FigureOutcome, Quantity, Size, Verdict};
+use super::{ClaimOutcome, Class, Experiment, FigureOutcome, Quantity, Size, Verdict};
 use crate::scenario::ScenarioError;
 
 /// Everything recorded.
@@ -264,7 +264,9 @@ impl Records {
                 .expect(TAKES_ALL);
         }
         text.push_str("\n| why claims differ |");
-        Class::ALL.iter().for_each(|class| write!(text, " {} |", class.title()).expect(TAKES_ALL));
+        for class in Class::ALL {
+            write!(text, " {} |", class.title()).expect(TAKES_ALL);
+        }
         text.push_str(" not yet explained |\n|---|---|---|---|---|---|\n");
         let mut sums = [0; Class::ALL.len() + 1];
         for (paper, figures) in &chosen {
