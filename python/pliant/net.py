@@ -1,7 +1,7 @@
 """Connections on real sockets, by the transports that the simulator runs: byte streams, and messages under a contract.
 
-For a program that uses sockets today. Every operation has two forms: one that waits, and one for asyncio whose name ends in
-``_async``.
+For a program that uses sockets today. Every operation has two forms: one that waits, and one for asyncio, whose name
+ends in ``_async``.
 
 >>> import pliant.net
 >>> with pliant.net.Node("127.0.0.1:0", listen=True) as server, pliant.net.Node() as client:

@@ -121,7 +121,7 @@ def test_mistakes_are_told_in_one_line(tmp_path):
     for options, why in [
         ({"transport": "dcctp"}, "did you mean `dctcp`"),
         ({"bind": "localhost"}, "an address is IP:PORT"),
-        ({"bind": "192.0.2.7:0"}, ""),
+        ({"bind": "192.0.2.7:0"}, "."),
         ({"key": tmp_path / "none.key"}, "none.key"),
         ({"transport": "cubic", "weight": 2.0}, "weight"),
         ({"min_share": 2.0}, "min_share"),
