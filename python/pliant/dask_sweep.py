@@ -34,6 +34,8 @@ _LOST_WORKERS = 3
 _TASKS_PER_THREAD, _FEWEST_TASKS = 4, 64
 # For how long workers are waited for while there are none, in seconds.
 _NO_WORKER = 600.0
+# For how long a scheduler may take to answer, in seconds.
+_ANSWER = 10
 
 _Identity = tuple[str, str, str]
 
@@ -221,6 +223,20 @@ class _Work:
         return "again"
 
 
+def _check_address(address: str) -> None:
+    """Raise an error of one line if nobody answers: a client that cannot connect says more, and late."""
+    from distributed.comm import connect
+
+    async def call() -> None:
+        comm = await connect(address, timeout=_ANSWER)
+        await comm.close()
+
+    try:
+        asyncio.run(call())
+    except (OSError, TimeoutError, ValueError) as error:
+        raise PliantError(f"no scheduler answers at {address}: {error}") from None
+
+
 def main() -> int:
     """Run what ``pliant sweep --dask`` asks for on its standard input; return the exit code."""
     from distributed import Client
@@ -234,10 +250,8 @@ def main() -> int:
             Point(dict(point["values"]), point["seed"], Path(point["folder"]), point["label"], point["text"])
             for point in asked["points"]
         ]
-        try:
-            client = Client(asked["address"], timeout=10, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
-            raise PliantError(f"--dask {asked['address']}: no scheduler answers there: {error}") from None
+        _check_address(asked["address"])
+        client = Client(asked["address"], timeout=_ANSWER, set_as_default=False)
         with client, Progress(False if asked["quiet"] else None) as shown:
             run_points(client, points, Path(asked["out"]), identify=asked["identify"], progress=shown)
     except PliantError as error:

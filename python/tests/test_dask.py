@@ -139,7 +139,8 @@ def test_the_command_tells_what_is_missing_in_one_line(command, tmp_path):
             nobody,
             "has no package",
         ),
-        ({"PLIANT_PYTHON": sys.executable}, "nonsense://x", "no scheduler answers there"),
+        ({"PLIANT_PYTHON": sys.executable}, "nonsense://x", "no scheduler answers at"),
+        ({"PLIANT_PYTHON": sys.executable}, nobody, "no scheduler answers at"),
     ]:
         said = command(*words, address, check=False, env=env)
         assert said.returncode == 2 and why in said.stderr, said.stderr

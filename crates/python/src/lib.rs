@@ -12,6 +12,7 @@ mod scenario;
 mod supervise;
 mod sweep;
 mod table;
+mod transfer;
 mod values;
 
 /// Bindings of Pliant. Use the package `pliant`.
@@ -22,6 +23,11 @@ fn _pliant(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<result::RunResult>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<sweep::SweepPlan>()?;
+    module.add_class::<transfer::Pending>()?;
+    module.add_class::<transfer::NetNode>()?;
+    module.add_class::<transfer::NetStream>()?;
+    module.add_class::<transfer::NetSender>()?;
+    module.add_class::<transfer::NetReceiver>()?;
     module.add_function(wrap_pyfunction!(result::run, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce::reproduce, module)?)?;

@@ -169,7 +169,7 @@ fn evaluate(experiments: &[Experiment], cache: &Cache, finished: bool) -> Result
 
 /// What a program asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct ReproduceRequest<'a> {
     /// The paper.
     pub paper: &'a str,
     /// The figure; `None` for all.
@@ -182,7 +182,7 @@ pub struct Request<'a> {
     pub jobs: Option<usize>,
 }
 
-impl Request<'_> {
+impl ReproduceRequest<'_> {
     /// Runs the figures, and what came out of those that are whole; figures without their data are left out, which stderr
     /// says. `display` becomes that of the runs as soon as they are known.
     pub fn run(&self, interrupt: &AtomicBool, display: &OnceLock<RunProgress>) -> Result<Vec<FigureOutcome>, CliError> {

@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
 
 /// What a sweep is asked to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct SweepRequest<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
     /// The keys that vary.
@@ -105,7 +105,7 @@ pub struct Request<'a> {
     pub allow_large: bool,
 }
 
-impl Request<'_> {
+impl SweepRequest<'_> {
     /// Every point, checked: nothing has to be refused any more when the first one runs. What is odd about them is said
     /// on stderr.
     pub fn points(&self) -> Result<Vec<Point>, CliError> {
@@ -186,7 +186,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let scenario = arguments.scenario.load_variant(&arguments.variant)?;
     let axes = Axis::parse_all(&arguments.vary)?;
     let shard = arguments.shard.unwrap_or_default();
-    let request = Request {
+    let request = SweepRequest {
         scenario: &scenario,
         axes: &axes,
         seeds: arguments.seeds,
@@ -205,15 +205,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
 
     let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let writing = Writing { variant: arguments.variant.name(), identify: arguments.identify.identify };
-    match &arguments.dask {
-        Some(address) => {
-            let (out, quiet, Writing { variant, identify }) = (&*arguments.out, arguments.quiet, writing);
-            dask::run(&dask::Cluster { address, out, variant, identify, quiet }, &due, interrupt)?;
-        }
-        None => {
-            let display = RunProgress::new(due.len(), arguments.quiet);
-            run_points(&due, arguments.jobs, writing, interrupt, &display)?;
-        }
+    if let Some(address) = &arguments.dask {
+        let (out, quiet, Writing { variant, identify }) = (&*arguments.out, arguments.quiet, writing);
+        dask::run(&dask::Cluster { address, out, variant, identify, quiet }, &due, interrupt)?;
+    } else {
+        let display = RunProgress::new(due.len(), arguments.quiet);
+        run_points(&due, arguments.jobs, writing, interrupt, &display)?;
     }
 
     let (csv, rows, path) = write_table(&axes, &points, &arguments.out)?;

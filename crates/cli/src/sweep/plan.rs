@@ -162,7 +162,7 @@ impl Shard {
         points.saturating_sub(self.index).div_ceil(self.parts)
     }
 
-    pub(super) fn of<'p, 'a>(self, points: &'p [Point]) -> impl Iterator<Item = &'p Point> {
+    pub(super) fn of(self, points: &[Point]) -> impl Iterator<Item = &Point> {
         points.iter().skip(self.index).step_by(self.parts)
     }
 }
