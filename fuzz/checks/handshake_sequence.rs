@@ -151,7 +151,7 @@ impl World {
                         }
                     }
                     Event::Closed(_) => receiver.open.retain(|open| *open != connection),
-                    Event::Connected { .. } => panic!("receivers do not call"),
+                    Event::Connected { .. } | Event::OwnMove => panic!("receivers do not call"),
                     Event::Notice(_) | Event::Moved { .. } => {}
                 }
             }
@@ -182,7 +182,7 @@ impl World {
                     }
                     Event::Accepted { .. } => panic!("nobody calls callers"),
                     Event::Moved { .. } => panic!("who is called stays where it is"),
-                    Event::Notice(_) => {}
+                    Event::Notice(_) | Event::OwnMove => {}
                 }
             }
         }
