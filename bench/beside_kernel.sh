@@ -9,7 +9,7 @@
 # back (TCP Small Queues), so that each other flow wins for a reason that no real path has.
 #
 # Prints a table: buffer in ms, the other flow, the foreground (Mbit/s, or requests per second and p99 in ms) and the other's
-# goodput in Mbit/s. BUFFERS in the environment names the buffers ("10 40 160"). The foreground is measured from the third second of the other on. The path without queue takes next to
+# goodput in Mbit/s. In the environment BUFFERS names the buffers ("10 40 160"), RATE the rate, BUCKET the bucket of tokens ("15kb"). The foreground is measured from the third second of the other on. The path without queue takes next to
 # no time. `kernel` in place of a transport is a second kernel CUBIC flow, and `none` nobody. Flags may follow a transport's
 # name: "ledbat --target 5ms".
 set -eu
@@ -30,8 +30,10 @@ seconds=${2:-20}
 if [ $# -gt 2 ]; then shift 2; else
     set -- none kernel cubic ledbat "ledbat --target 5ms" ledbat++ "ledbat++ --target 5ms" tcp-lp
 fi
-rate=50mbit
-[ $foreground = redis ] && rate=100mbit
+rate=${RATE:-50mbit}
+[ $foreground = redis ] && rate=${RATE:-100mbit}
+# At 1 Gbit/s the bucket must hold what passes between two of the kernel's timers.
+bucket=${BUCKET:-15kb}
 # The other flow is two seconds old when the foreground's measurement begins, and outlasts it.
 others=$((seconds + 4))
 left=bk-left-$$
@@ -71,9 +73,9 @@ there=10.78.0.2
 
 bottleneck() { # BUFFER in ms
     if [ $where = host ]; then
-        ip netns exec "$left" tc qdisc replace dev veth0 root tbf rate $rate burst 15kb latency "$1ms"
+        ip netns exec "$left" tc qdisc replace dev veth0 root tbf rate $rate burst $bucket latency "$1ms"
     else
-        ip netns exec "$middle" tc qdisc replace dev right root tbf rate $rate burst 15kb latency "$1ms"
+        ip netns exec "$middle" tc qdisc replace dev right root tbf rate $rate burst $bucket latency "$1ms"
     fi
 }
 
