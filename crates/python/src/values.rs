@@ -97,11 +97,11 @@ pub(crate) fn axes(vary: &Bound<'_, PyAny>) -> PyResult<Vec<Axis>> {
             axes.push((axis.key, axis.values));
             continue;
         }
-        let Ok(items) = given.try_iter() else {
+        let Ok(given) = given.try_iter() else {
             return Err(refused_value(&key, "what varies has a list of values"));
         };
-        let values = items.map(|item| Ok(flag_text(&value(&item?, &key, 0)?))).collect::<PyResult<Vec<_>>>()?;
-        axes.push((key, values));
+        let texts = given.map(|item| Ok(flag_text(&value(&item?, &key, 0)?))).collect::<PyResult<Vec<_>>>()?;
+        axes.push((key, texts));
     }
     Axis::all(axes).map_err(|error| failed(&error))
 }
