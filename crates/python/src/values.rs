@@ -93,8 +93,9 @@ pub(crate) fn axes(vary: &Bound<'_, PyAny>) -> PyResult<Vec<Axis>> {
     for item in vary.items()?.iter() {
         let (key, given): (String, Bound<'_, PyAny>) = item.extract()?;
         if let Ok(text) = given.cast::<PyString>() {
-            let axis = Axis::parse(&format!("{key}={}", text.to_str()?)).map_err(|error| failed(&error))?;
-            axes.push((axis.key, axis.values));
+            let Axis { key, values } =
+                Axis::parse(&format!("{key}={}", text.to_str()?)).map_err(|error| failed(&error))?;
+            axes.push((key, values));
             continue;
         }
         let Ok(given) = given.try_iter() else {
