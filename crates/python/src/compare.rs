@@ -84,7 +84,7 @@ fn work(
     let name = own.name().to_owned();
     let first = own.spec.seed;
     drop(own);
-    let end = first.checked_add(seeds).filter(|&end| seeds > 0 && end <= i64::MAX as u64);
+    let end = first.checked_add(seeds).filter(|&end| seeds > 0 && i64::try_from(end).is_ok());
     let end = end.ok_or_else(|| CliError::User(format!("seeds={seeds}: it must be from 1 to what is left")))?;
     // Every variant is checked before the first one runs.
     for (label, overrides) in variants {

@@ -7,10 +7,16 @@ use pliant_sim::scenario::{Override, Place, Resolved, Scenario as Document};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::errors::{failed, refused};
+use crate::errors::{failed, refused, refused_value};
 use crate::values;
 
 /// A scenario: topology, queues, traffic, transports, duration and seed. It does not change; `set` gives another one.
+///
+/// >>> s = pliant.Scenario.load("demo")
+/// >>> s
+/// Scenario("demo": 32 hosts, 2 groups, seed 1)
+/// >>> s.set("seed", 2).seed, s.seed
+/// (2, 1)
 #[pyclass(module = "pliant", frozen, from_py_object)]
 #[derive(Clone)]
 pub(crate) struct Scenario {
@@ -40,7 +46,16 @@ impl Scenario {
         Ok(Self { document: library::load(&path).map_err(|error| failed(&error))? })
     }
 
-    /// The scenario that a dict describes, with the keys that a file has.
+    /// The scenario that a dict describes, with the keys that a file has. A key with the value `None` counts as left out.
+    ///
+    /// >>> link = {"rate": "10Gbit/s", "delay": "1us"}
+    /// >>> search = {"kind": "poisson", "size": "20kB", "load": 0.4, "transport": "dctcp"}
+    /// >>> pliant.Scenario.from_dict({
+    /// ...     "duration": "1ms",
+    /// ...     "topology": {"kind": "star", "hosts": 4, "link": link},
+    /// ...     "traffic": {"search": search},
+    /// ... }, "mine")
+    /// Scenario("mine": 4 hosts, 1 groups, seed 1)
     #[staticmethod]
     #[pyo3(signature = (keys, name = "scenario"))]
     fn from_dict(keys: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
@@ -54,7 +69,11 @@ impl Scenario {
         Self::parsed(text, file)
     }
 
-    /// The scenario with one key changed, as by `--set` on the command line.
+    /// The scenario with one key changed, as by `--set` on the command line: the last part of a key is enough where only
+    /// one key ends so.
+    ///
+    /// >>> pliant.Scenario.load("demo").set("search.load", 0.5).to_dict()["traffic"]["search"]["load"]
+    /// 0.5
     fn set(&self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let place = Place::Flag(format!("set {key}"));
         self.with(&[Override { key: key.to_owned(), value: values::value(value, key, 0)?, place }])
@@ -63,17 +82,17 @@ impl Scenario {
     /// The scenario as one of the variants that it names.
     fn variant(&self, name: &str) -> PyResult<Self> {
         let variants = self.document.variants().map_err(|error| refused(&error))?;
-        match variants.iter().find(|(variant, _)| variant == name) {
-            Some((_, overrides)) => self.with(overrides),
-            None => {
-                let names: Vec<String> = variants.into_iter().map(|(name, _)| name).collect();
-                let why = pliant_sim::suggest::unknown("variant", name, &names);
-                Err(crate::errors::refused_value("variants", &why))
-            }
+        if let Some((_, overrides)) = variants.iter().find(|(variant, _)| variant == name) {
+            return self.with(overrides);
         }
+        let names: Vec<String> = variants.into_iter().map(|(name, _)| name).collect();
+        Err(refused_value("variants", &pliant_sim::suggest::unknown("variant", name, &names)))
     }
 
     /// The names of its variants.
+    ///
+    /// >>> len(pliant.Scenario.load("demo").variants) > 1
+    /// True
     #[getter]
     fn variants(&self) -> PyResult<Vec<String>> {
         let variants = self.document.variants().map_err(|error| refused(&error))?;
@@ -114,8 +133,8 @@ impl Scenario {
         Ok((estimate.cpu_s(), estimate.memory_bytes))
     }
 
-    fn __repr__(&self) -> PyResult<String> {
-        Ok(match self.document.resolve() {
+    fn __repr__(&self) -> String {
+        match self.document.resolve() {
             Ok(resolved) => format!(
                 "Scenario({:?}: {} hosts, {} groups, seed {})",
                 resolved.name(),
@@ -124,7 +143,7 @@ impl Scenario {
                 resolved.spec.seed
             ),
             Err(error) => format!("Scenario(not valid: {error})"),
-        })
+        }
     }
 
     /// For `copy` and `pickle`: the resolved text, which stands for itself on another machine.

@@ -23,6 +23,9 @@ pub(crate) struct SweepPlan {
     identify: bool,
 }
 
+/// Keys and values of a point, its seed, its resolved scenario and its folder.
+type Described = (Vec<(String, String)>, u64, String, PathBuf);
+
 impl SweepPlan {
     fn point(&self, index: usize) -> PyResult<&Point> {
         self.points.get(index).ok_or_else(|| PyIndexError::new_err("no such point"))
@@ -67,7 +70,7 @@ impl SweepPlan {
     }
 
     /// Keys and values of a point, its seed, its resolved scenario and its folder.
-    fn describe(&self, index: usize) -> PyResult<(Vec<(String, String)>, u64, String, PathBuf)> {
+    fn describe(&self, index: usize) -> PyResult<Described> {
         let Point { choice, seed, text, folder, .. } = self.point(index)?;
         Ok((choice.clone(), *seed, text.clone(), folder.clone()))
     }

@@ -111,6 +111,10 @@ impl Table {
     }
 
     /// Only the columns of these names, in this order. Nothing is copied.
+    ///
+    /// >>> flows = pliant.run(pliant.Scenario.load("demo").set("duration", "100us")).flows
+    /// >>> flows.select(["group", "fct_us"]).column_names
+    /// ['group', 'fct_us']
     fn select(&self, names: Vec<String>) -> PyResult<Self> {
         let known: Vec<String> = self.column_names();
         let index = |name: &String| {

@@ -87,6 +87,12 @@ impl Wake for Unpark {
     }
 }
 
+/// Raises what a signal's handler raises.
+#[allow(clippy::redundant_closure_for_method_calls, reason = "the method itself is not general enough in its lifetime")]
+fn attend() -> PyResult<()> {
+    Python::attach(|py| py.check_signals())
+}
+
 fn over() -> PyErr {
     classes::PliantError::new_err("the operation is over")
 }
@@ -104,7 +110,7 @@ impl Pending {
                     return Ok(given?);
                 }
                 thread::park_timeout(INTERVAL);
-                Python::attach(|py| py.check_signals())?;
+                attend()?;
             }
         });
         given?.into_python(py)
@@ -166,8 +172,7 @@ impl NetNode {
         };
         let names: Vec<String> = SocketTransport::all().map(|known| known.name().to_owned()).collect();
         let known = SocketTransport::all().find(|known| known.name() == transport);
-        let transport =
-            known.ok_or_else(|| refused(pliant_sim::suggest::unknown("transport", transport, &names)))?;
+        let transport = known.ok_or_else(|| refused(pliant_sim::suggest::unknown("transport", transport, &names)))?;
         let line_rate = line_rate.map(str::parse::<Rate>).transpose().map_err(|error| refused(error.to_string()))?;
         let contract = Contract { min_delivery, min_share, weight, ..Contract::default() };
         let flow = FlowSettings { transport, contract, line_rate, ..FlowSettings::default() };

@@ -93,15 +93,16 @@ pub(crate) fn axes(vary: &Bound<'_, PyAny>) -> PyResult<Vec<Axis>> {
     for item in vary.items()?.iter() {
         let (key, given): (String, Bound<'_, PyAny>) = item.extract()?;
         if let Ok(text) = given.cast::<PyString>() {
-            let axis = Axis::parse(&format!("{key}={}", text.to_str()?)).map_err(|error| failed(&error))?;
-            axes.push((axis.key, axis.values));
+            let Axis { key, values } =
+                Axis::parse(&format!("{key}={}", text.to_str()?)).map_err(|error| failed(&error))?;
+            axes.push((key, values));
             continue;
         }
-        let Ok(items) = given.try_iter() else {
+        let Ok(given) = given.try_iter() else {
             return Err(refused_value(&key, "what varies has a list of values"));
         };
-        let values = items.map(|item| Ok(flag_text(&value(&item?, &key, 0)?))).collect::<PyResult<Vec<_>>>()?;
-        axes.push((key, values));
+        let texts = given.map(|item| Ok(flag_text(&value(&item?, &key, 0)?))).collect::<PyResult<Vec<_>>>()?;
+        axes.push((key, texts));
     }
     Axis::all(axes).map_err(|error| failed(&error))
 }
