@@ -51,6 +51,7 @@ mod stdout;
 mod sweep;
 mod switch;
 mod testbed;
+mod top;
 mod transfer;
 mod wrap;
 
@@ -105,6 +106,7 @@ enum Command {
     Keygen(keygen::Arguments),
     Daemon(daemon::Arguments),
     Status(status::Arguments),
+    Top(top::Arguments),
     Doctor(doctor::Arguments),
     Wrap(wrap::Arguments),
     Switch(switch::Arguments),
@@ -141,6 +143,7 @@ pub fn main() -> ExitCode {
         Command::Keygen(arguments) => keygen::run(arguments),
         Command::Daemon(arguments) => daemon::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Wrap(arguments) => wrap::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),

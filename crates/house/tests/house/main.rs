@@ -19,7 +19,8 @@ use pliant_house::modules::Modules;
 const NOT_OURS: [&str; 7] =
     [".git", "target", "fuzz/target", "fuzz/artifacts", "fuzz/corpus", "out", "bench/quinn/target"];
 
-const CRATES: [&str; 9] = ["proto", "sim", "net", "testbed", "kafka", "daemon", "ffi", "cli", "house"];
+const CRATES: [&str; 11] =
+    ["proto", "sim", "net", "testbed", "kafka", "handover", "daemon", "preload", "ffi", "cli", "house"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
