@@ -46,3 +46,25 @@ fn five_minutes_from_nothing_to_rclone() {
     assert!(output.status.success() && said.contains("all done"), "{said}");
     assert!(said.contains("backup       ledbat++") && said.contains("100.0 Mbit/s"), "{said}");
 }
+
+/// The tables of the proof are those of its record.
+#[test]
+fn the_tables_of_the_proof_are_the_records() {
+    let read = |name: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap()
+    };
+    let (page, record) = (read("daemon.md"), read("proof.json"));
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let links = record["links"].as_array().unwrap();
+    assert!(!links.is_empty());
+    let mut rest = page.as_str();
+    for link in links {
+        let title = format!("A link of {} Mbit/s, ", link["mbit_per_second"].as_f64().unwrap());
+        (_, rest) = rest.split_once(&title).unwrap_or_else(|| panic!("{title} is missing"));
+        for row in link["rows"].as_array().unwrap() {
+            let cells: Vec<&str> = row["cells"].as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect();
+            let line = format!("\n| {} |", cells.join(" | "));
+            (_, rest) = rest.split_once(&line).unwrap_or_else(|| panic!("{line} is missing"));
+        }
+    }
+}
