@@ -1,5 +1,7 @@
 # Everything a fresh machine with Rust needs: `make demo`, `make test`.
 PLIANT := target/release/pliant
+# What `pliant wrap` loads before programs; it is built with the program.
+PRELOAD = $(dir $(PLIANT))libpliant_preload.so
 # Built in half the time, a few percent slower.
 QUICK := target/quick/pliant
 FUZZ_SECONDS ?= 60
@@ -17,7 +19,7 @@ PYTHON_READY := $(PYTHON_ENV)/ready
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo python test lint deny doc reproduce digests bench bench-net bench-objects bench-daemon testbed kafka programs fuzz soak install deb install-c test-c \
+.PHONY: all demo python test lint deny doc reproduce digests bench bench-net bench-objects bench-daemon testbed kafka programs proof fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -27,11 +29,11 @@ release: $(PLIANT)
 # cargo itself decides what is stale.
 .PHONY: $(PLIANT)
 $(PLIANT):
-	cargo build --release --locked --package pliant-cli
+	cargo build --release --locked --package pliant-cli --package pliant-preload
 
 .PHONY: $(QUICK)
 $(QUICK):
-	cargo build --profile quick --locked --package pliant-cli
+	cargo build --profile quick --locked --package pliant-cli --package pliant-preload
 
 ## A leaf-spine under four queue plans, then a real file over UDP loopback by DCTCP and by CUBIC.
 demo: $(QUICK)
@@ -90,6 +92,16 @@ bench-daemon: $(PLIANT)
 programs: $(QUICK)
 	python3 bench/programs.py $(QUICK) --record docs/programs.json
 
+## A foreground beside a background under moving load: the daemon's doors beside rclone's own limit, trickle, htb and low DSCPs,
+## between network namespaces; needs root, redis-server, rclone, curl, and matplotlib for the figure (PROOF_PYTHON). Writes
+## docs/proof.json, docs/proof.svg and the table of docs/daemon.md; 35 minutes with steps of 30 s.
+PROOF_STEP ?= 30
+PROOF_TRANSPORT ?= ledbat++
+PROOF_PYTHON ?= python3
+proof: $(QUICK)
+	$(PROOF_PYTHON) bench/proof.py $(QUICK) --step $(PROOF_STEP) $(addprefix --transport ,$(PROOF_TRANSPORT)) \
+		--record docs/proof.json --write-docs
+
 ## The scenarios of experiments/testbed on this machine's network namespaces, beside the simulator; needs root. Writes
 ## docs/testbed.json, which `pliant reproduce --write-docs` takes into the document.
 testbed: $(PLIANT)
@@ -142,11 +154,12 @@ fuzz:
 soak: $(PLIANT)
 	python3 bench/soak.py $(PLIANT) --seconds $(SOAK_SECONDS)
 
-## The program below PREFIX with its manual pages and completions for bash, zsh and fish. DESTDIR as usual. Builds nothing,
+## The program below PREFIX with the preload library, manual pages and completions for bash, zsh and fish. DESTDIR as usual. Builds nothing,
 ## so that root need not: `make release` first.
 install:
-	test -x $(PLIANT) || { echo "there is no $(PLIANT): \`make release\` first" >&2; exit 1; }
+	test -x $(PLIANT) -a -f $(PRELOAD) || { echo "there is no $(PLIANT): \`make release\` first" >&2; exit 1; }
 	install -D -m 755 $(PLIANT) $(DESTDIR)$(PREFIX)/bin/pliant
+	install -D -m 644 $(PRELOAD) $(DESTDIR)$(PREFIX)/lib/pliant/libpliant_preload.so
 	$(PLIANT) man $(DESTDIR)$(PREFIX)/share/man/man1
 	mkdir -p $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(PLIANT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pliant

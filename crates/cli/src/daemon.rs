@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use pliant_daemon::control::{ControlError, Request, default_path, request};
-use pliant_daemon::{Config, ConfigError, Daemon, ServiceState, notify};
+use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CliError;
@@ -115,6 +115,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
 
 fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let user = |error: ConfigError| CliError::User(error.to_string());
+    if std::env::var_os(PRELOAD_SOCKET_VARIABLE).is_some() {
+        // Its own connections would go round through a daemon.
+        return Err(CliError::User(format!(
+            "a daemon cannot run under `pliant wrap`: unset {PRELOAD_SOCKET_VARIABLE}"
+        )));
+    }
     let path = arguments.config.as_ref().expect("it is required without an action");
     let mut config = Config::read(path).map_err(user)?;
     if let Some(path) = default_path() {

@@ -1,9 +1,10 @@
 //! `pliant doctor`: what this host and the ways to its peers can do.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use pliant_daemon::doctor::{Finding, Verdict, examine_host};
+use pliant_daemon::doctor::{Finding, Verdict, examine_host, examine_program};
 use pliant_daemon::{Config, ConfigError};
 
 use crate::error::CliError;
@@ -13,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   pliant doctor                             this host: clock, UDP buffers, offload
   pliant doctor /etc/pliant/daemon.toml     its key file, descriptors, and each peer that a door uses, too
+  pliant doctor --program curl --program rclone    whether they would load the preload library, which `wrap` uses
 
 Run it as the user of the daemon, while the daemons of the peers run. Exit codes: 0 all works, 2 something does not.";
 
@@ -22,6 +24,9 @@ Run it as the user of the daemon, while the daemons of the peers run. Exit codes
 pub(crate) struct Arguments {
     /// The configuration of a daemon
     config: Option<PathBuf>,
+    /// A program: whether it would load the preload library (docs/daemon.md)
+    #[arg(long, value_name = "PROGRAM")]
+    program: Vec<OsString>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
@@ -31,6 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         findings.extend(runtime.block_on(config.examine())?);
     }
+    findings.extend(arguments.program.iter().map(|program| examine_program(program)));
     for finding in &findings {
         println!("{}", line(finding));
     }

@@ -52,6 +52,7 @@ mod stdout;
 mod sweep;
 mod switch;
 mod testbed;
+mod top;
 mod transfer;
 mod wrap;
 
@@ -106,6 +107,7 @@ enum Command {
     Keygen(keygen::Arguments),
     Daemon(daemon::Arguments),
     Status(status::Arguments),
+    Top(top::Arguments),
     Doctor(doctor::Arguments),
     Wrap(wrap::Arguments),
     Switch(switch::Arguments),
@@ -142,6 +144,7 @@ pub fn main() -> ExitCode {
         Command::Keygen(arguments) => keygen::run(arguments),
         Command::Daemon(arguments) => daemon::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Wrap(arguments) => wrap::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),

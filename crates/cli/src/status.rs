@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
 }
 
 /// Bits per second of bytes per second.
-fn rate(bytes_per_second: f64) -> String {
+pub(crate) fn rate(bytes_per_second: f64) -> String {
     let bits = bytes_per_second * 8.0;
     match bits {
         bits if bits >= 1e9 => format!("{:.2} Gbit/s", bits / 1e9),
@@ -96,7 +96,7 @@ fn page(status: &Status) -> String {
             DoorStatusKind::Forward { to, target, class } | DoorStatusKind::Kafka { to, target, class } => {
                 [to.as_str(), target, class]
             }
-            DoorStatusKind::Metrics | DoorStatusKind::Proxy => ["-"; 3],
+            DoorStatusKind::Metrics | DoorStatusKind::Preload { .. } | DoorStatusKind::Proxy => ["-"; 3],
         };
         let texts = [&door.listen, door.kind.name(), to, target, class].map(str::to_owned);
         texts.into_iter().chain([door.accepted.to_string()]).collect()

@@ -5,10 +5,14 @@ use std::path::{Path, PathBuf};
 
 use pliant_proto::rng::Stream;
 
+#[path = "../../../fuzz/checks/bundle_frames.rs"]
+mod bundle_frames;
 #[path = "../../../fuzz/checks/connection_endpoint.rs"]
 mod connection_endpoint;
 #[path = "../../../fuzz/checks/connection_parsers.rs"]
 mod connection_parsers;
+#[path = "../../../fuzz/checks/control_request.rs"]
+mod control_request;
 #[path = "../../../fuzz/checks/distribution_parser.rs"]
 mod distribution_parser;
 #[path = "../../../fuzz/checks/fetch_protocol.rs"]
@@ -17,8 +21,14 @@ mod fetch_protocol;
 mod frame_parser;
 #[path = "../../../fuzz/checks/handshake_sequence.rs"]
 mod handshake_sequence;
+#[path = "../../../fuzz/checks/preload_request.rs"]
+mod preload_request;
+#[path = "../../../fuzz/checks/proxy_request.rs"]
+mod proxy_request;
 #[path = "../../../fuzz/checks/scenario_parser.rs"]
 mod scenario_parser;
+#[path = "../../../fuzz/checks/stream_header.rs"]
+mod stream_header;
 #[path = "../../../fuzz/checks/switch_plan.rs"]
 mod switch_plan;
 #[path = "../../../fuzz/checks/wire_codec.rs"]
@@ -130,4 +140,29 @@ fn distributions_are_refused_or_hold() {
 #[test]
 fn plans_are_refused_in_one_line_or_switch() {
     replay("switch_plan", &[], 500, switch_plan::check);
+}
+
+#[test]
+fn peers_put_anything_into_bundles() {
+    replay("bundle_frames", &[], 20_000, bundle_frames::check);
+}
+
+#[test]
+fn requests_to_daemons_are_refused_or_round_trip() {
+    replay("control_request", &[], 20_000, control_request::check);
+}
+
+#[test]
+fn requests_of_the_preload_library_are_refused_or_round_trip() {
+    replay("preload_request", &[], 20_000, preload_request::check);
+}
+
+#[test]
+fn requests_to_the_proxy_are_refused_or_name_a_service() {
+    replay("proxy_request", &[], 20_000, proxy_request::check);
+}
+
+#[test]
+fn headers_of_streams_are_refused_or_name_a_service() {
+    replay("stream_header", &[], 20_000, stream_header::check);
 }

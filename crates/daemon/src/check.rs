@@ -2,8 +2,9 @@
 
 use std::net::{TcpListener, UdpSocket};
 
-use crate::config::{Config, ConfigError, Door, Listen};
+use crate::config::{Config, ConfigError, Door, Listen, Preload};
 use crate::control::{Request, Status, request};
+use crate::local_socket::LocalSocket;
 
 impl Config {
     /// Refuses listeners that cannot be, other than those that the daemon at its control socket has already.
@@ -22,6 +23,13 @@ impl Config {
         for Door { listen, .. } in &self.doors {
             if !running.iter().flat_map(|status| &status.doors).any(|door| has(listen, &door.listen)) {
                 TcpListener::bind(listen.address).map_err(|error| self.cannot_listen(listen, &error))?;
+            }
+        }
+        if let Some(Preload { socket, line, .. }) = &self.preload {
+            let name = socket.display().to_string();
+            let own = running.iter().flat_map(|status| &status.doors).any(|door| door.listen == name);
+            if !own && let Err(error) = LocalSocket::check(socket, "preload.socket") {
+                return Err(self.wrong_line(*line, format!("{name}: {error}")));
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! What a host and its ways to peers can do, and what would make them better.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,6 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::config::{Config, DoorKind, NextHop};
+use crate::program::Program;
 
 /// How long a peer may take to answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -110,6 +112,22 @@ fn offload(sends: bool, receives: bool) -> Finding {
     Finding::weak("UDP offload", found, "each packet is a system call: Linux 5.0 or newer has both")
 }
 
+/// Whether a program would load the preload library, by its path or its name in `PATH`.
+pub fn examine_program(name: &OsStr) -> Finding {
+    let subject = format!("program {}", name.display());
+    match Program::examine(name) {
+        Ok(Program { file, obstacle: None }) => {
+            Finding::good(&subject, format!("{} loads the library", file.display()))
+        }
+        Ok(Program { file, obstacle: Some(obstacle) }) => Finding::weak(
+            &subject,
+            format!("{} does not load the preload library: {}", file.display(), obstacle.why()),
+            "use a table `proxy` or `forward`",
+        ),
+        Err(error) => Finding::broken(&subject, error.to_string(), "name a program, by its path or as in PATH"),
+    }
+}
+
 impl Config {
     /// What this host and the ways to the peers can do for this configuration. Each peer that a door uses is called.
     ///
@@ -149,6 +167,7 @@ impl Config {
             };
             next_hops.extend(of_door);
         }
+        next_hops.extend(self.preload.iter().flat_map(|preload| &preload.rules).map(|rule| &rule.next_hop));
         next_hops.sort_by_key(|next_hop| (&next_hop.to, &next_hop.class));
         next_hops.dedup();
         next_hops

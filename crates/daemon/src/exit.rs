@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pliant_handover::ServiceRule;
 use pliant_net::bundle::{AcceptedStream, AcceptedStreams, reset_code};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, lookup_host};
@@ -12,7 +13,6 @@ use tokio::time::timeout;
 
 use crate::header::{CONNECTED, Service};
 use crate::relay::relay;
-use crate::rules::ServiceRule;
 use crate::shared::Shared;
 
 /// How long a service may take to answer.

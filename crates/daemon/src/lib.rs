@@ -16,8 +16,12 @@ pub mod doctor;
 mod doors;
 mod exit;
 mod header;
+mod local_socket;
 mod mutex;
 mod notify;
+#[doc(hidden)]
+pub mod parsers;
+pub mod program;
 mod relay;
 mod rules;
 mod run;
@@ -26,4 +30,8 @@ mod users;
 
 pub use config::{Config, ConfigError};
 pub use notify::{ServiceState, notify};
+pub use pliant_handover::{
+    CLASS_VARIABLE as PRELOAD_CLASS_VARIABLE, RULES_VARIABLE as PRELOAD_RULES_VARIABLE,
+    SOCKET_VARIABLE as PRELOAD_SOCKET_VARIABLE,
+};
 pub use run::Daemon;

@@ -5,45 +5,6 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Addresses and ports of services: `127.0.0.1:6379`, `10.1.0.0/16:9000`, `[2001:db8::]/32:*`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ServiceRule {
-    network: IpNet,
-    /// Any, if none is said.
-    port: Option<u16>,
-}
-
-impl ServiceRule {
-    pub(crate) fn matches(&self, address: IpAddr, port: u16) -> bool {
-        // An IPv4 address in IPv6's clothes is the IPv4 address.
-        self.network.contains(&address.to_canonical()) && self.port.is_none_or(|own| own == port)
-    }
-}
-
-impl FromStr for ServiceRule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not ADDRESS:PORT, ADDRESS/BITS:PORT or either with `*` for any port");
-        let (network, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let port = if port == "*" { None } else { Some(port.parse().map_err(|_| wrong())?) };
-        let (address, bits) = match network.split_once('/') {
-            Some((address, bits)) => (address, Some(bits.parse().map_err(|_| wrong())?)),
-            None => (network, None),
-        };
-        let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        if bare.is_none() && address.contains(':') {
-            return Err(wrong());
-        }
-        let address: IpAddr = bare.unwrap_or(address).parse().map_err(|_| wrong())?;
-        let network = match bits {
-            Some(bits) => IpNet::new(address, bits).map_err(|_| wrong())?.trunc(),
-            None => address.into(),
-        };
-        Ok(Self { network, port })
-    }
-}
-
 /// Hosts that a route is about: an address, a network, a name, a suffix of names (`*.rack2.example`), or `*` for all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum HostRule {
@@ -100,20 +61,6 @@ impl FromStr for HostRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn services_are_matched_by_network_and_port() {
-        let matches = |rule: &str, address: &str, port| {
-            rule.parse::<ServiceRule>().unwrap().matches(address.parse().unwrap(), port)
-        };
-        assert!(matches("127.0.0.1:6379", "127.0.0.1", 6379) && !matches("127.0.0.1:6379", "127.0.0.1", 6380));
-        assert!(matches("10.1.0.0/16:*", "10.1.2.3", 1) && !matches("10.1.0.0/16:*", "10.2.0.1", 1));
-        assert!(matches("[2001:db8::]/32:9000", "2001:db8::7", 9000));
-        assert!(matches("127.0.0.1:80", "::ffff:127.0.0.1", 80), "another spelling of the same address");
-        for wrong in ["", "127.0.0.1", "127.0.0.1:x", "host:80", "10.0.0.0/33:1", "2001:db8::1:80", "10.0.0.1/8"] {
-            assert!(wrong.parse::<ServiceRule>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn hosts_are_matched_by_the_most_exact_rule() {

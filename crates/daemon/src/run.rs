@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::change::{bind, open};
 use crate::config::{Config, ConfigError};
 use crate::control::{ControlSocket, Status};
+use crate::doors::preload::PreloadDoor;
 use crate::shared::Shared;
 use crate::{change, exit};
 
@@ -47,6 +48,7 @@ impl Daemon {
             listeners.push(bind(&config, door).await?);
         }
         let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
+        let preload = config.preload.as_ref().map(|preload| PreloadDoor::bind(&config, preload)).transpose()?;
         let (doors, shared) = (config.doors.clone(), Shared::new(node, config));
         let mut tasks = JoinSet::new();
         for (door, listener) in doors.into_iter().zip(listeners) {
@@ -55,6 +57,9 @@ impl Daemon {
         }
         tasks.spawn(exit::serve(streams, shared.clone()));
         tasks.spawn(sample(shared.clone()));
+        if let Some(preload) = preload {
+            shared.set_preload(tokio::spawn(preload.serve(shared.clone())).abort_handle());
+        }
         if let Some(control) = control {
             tasks.spawn(control.serve(shared.clone()));
         }

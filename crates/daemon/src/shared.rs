@@ -91,6 +91,10 @@ pub(crate) struct Shared {
     /// The one in force.
     pub(crate) config: Mutex<Config>,
     pub(crate) doors: Mutex<Vec<Arc<OpenDoor>>>,
+    /// What serves programs with the preload library.
+    preload: Mutex<Option<AbortHandle>>,
+    /// Connections that it has handed over.
+    pub(crate) handed_over: AtomicU64,
     exit: RwLock<Arc<Exit>>,
     /// Connections to services, by peer.
     served: Mutex<HashMap<String, usize>>,
@@ -109,6 +113,8 @@ impl Shared {
         Arc::new(Self {
             node,
             exit: RwLock::new(Exit::of(&config)),
+            preload: Mutex::default(),
+            handed_over: AtomicU64::new(0),
             served: Mutex::default(),
             config: Mutex::new(config),
             doors: Mutex::default(),
@@ -127,6 +133,10 @@ impl Shared {
 
     pub(crate) fn doors(&self) -> MutexGuard<'_, Vec<Arc<OpenDoor>>> {
         lock(&self.doors)
+    }
+
+    pub(crate) fn set_preload(&self, task: AbortHandle) {
+        *lock(&self.preload) = Some(task);
     }
 
     pub(crate) fn exit(&self) -> Arc<Exit> {
@@ -177,6 +187,9 @@ impl Shared {
     pub(crate) fn close_doors(&self) {
         for door in self.doors().iter() {
             door.close();
+        }
+        if let Some(task) = lock(&self.preload).take() {
+            task.abort();
         }
     }
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pliant_handover::{MAX_CLASS_BYTES, ServiceRule};
 use pliant_net::bundle::BundleClass;
 use pliant_net::clock::to_timeout;
 use pliant_net::connection::{KeyError, Keys};
@@ -18,7 +19,7 @@ use toml::{Spanned, Table};
 
 use self::class::{ClassTable, from_text, set_keys};
 use crate::header::Service;
-use crate::rules::{HostRule, ServiceRule};
+use crate::rules::HostRule;
 
 /// Larger files are named by mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -66,6 +67,8 @@ pub struct Config {
     /// As they are written.
     class_tables: BTreeMap<String, Table>,
     pub(crate) doors: Vec<Door>,
+    /// The door of the preload library.
+    pub(crate) preload: Option<Preload>,
     pub(crate) exit: ExitRules,
     pub(crate) limits: Limits,
 }
@@ -142,6 +145,21 @@ pub(crate) struct KafkaCluster {
     pub(crate) broker_ports: Option<u16>,
 }
 
+/// Where programs with the preload library ask for their connections.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Preload {
+    pub(crate) socket: PathBuf,
+    pub(crate) line: usize,
+    pub(crate) rules: Vec<PreloadRule>,
+}
+
+/// Services that a program with the preload library reaches by a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PreloadRule {
+    pub(crate) service: ServiceRule,
+    pub(crate) next_hop: NextHop,
+}
+
 /// The peer that a connection goes to, and the class that it has on the way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NextHop {
@@ -168,6 +186,7 @@ struct File {
     #[serde(default)]
     kafka: Vec<KafkaTable>,
     proxy: Option<ProxyTable>,
+    preload: Option<PreloadTable>,
     metrics: Option<Spanned<SocketAddr>>,
     #[serde(default)]
     exit: ExitTable,
@@ -207,6 +226,22 @@ struct ProxyTable {
 struct RouteTable {
     #[serde(deserialize_with = "from_text")]
     host: HostRule,
+    to: Spanned<String>,
+    class: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreloadTable {
+    socket: Spanned<PathBuf>,
+    #[serde(default)]
+    rule: Vec<PreloadRuleTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreloadRuleTable {
+    service: Spanned<String>,
     to: Spanned<String>,
     class: Spanned<String>,
 }
@@ -256,7 +291,7 @@ impl Config {
             let class = table.to_class(name.get_ref());
             classes.push(class.map_err(|error| source.wrong(name.span().start, error.to_string()))?);
         }
-        let (doors, used) = doors(&source, &file)?;
+        let Doors { doors, preload, used } = doors(&source, &file, folder)?;
         let exit = exit_rules(&source, &keys, &file.exit)?;
         if let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && exit.is_empty()) {
             let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
@@ -278,6 +313,7 @@ impl Config {
             classes,
             class_tables: class_tables.into_iter().flatten().filter_map(of_class).collect(),
             doors,
+            preload,
             exit,
             limits: file.limits,
         })
@@ -333,6 +369,11 @@ impl Source<'_> {
         ConfigError::Line { path: self.path.into(), line: self.line(at), why }
     }
 
+    fn service_rule(&self, rule: &Spanned<String>) -> Result<ServiceRule, ConfigError> {
+        let wrong = |why| self.wrong(rule.span().start, format!("`{}` is {why}", rule.get_ref()));
+        rule.get_ref().parse().map_err(|why: pliant_handover::WrongRule| wrong(why))
+    }
+
     fn listen(&self, listen: &Spanned<SocketAddr>) -> Listen {
         Listen { address: *listen.get_ref(), line: self.line(listen.span().start) }
     }
@@ -374,8 +415,7 @@ fn called(source: &Source<'_>, keys: &Keys, file: &File) -> Result<Vec<(SocketAd
 
 fn exit_rules(source: &Source<'_>, keys: &Keys, table: &ExitTable) -> Result<ExitRules, ConfigError> {
     let parse = |rules: &[Spanned<String>]| {
-        let parse = |rule: &Spanned<String>| rule.get_ref().parse().map_err(|why| source.wrong(rule.span().start, why));
-        rules.iter().map(parse).collect::<Result<Vec<ServiceRule>, _>>()
+        rules.iter().map(|rule| source.service_rule(rule)).collect::<Result<Vec<ServiceRule>, _>>()
     };
     let mut peers = BTreeMap::new();
     for (name, rules) in &table.peers {
@@ -393,7 +433,13 @@ fn exit_rules(source: &Source<'_>, keys: &Keys, table: &ExitTable) -> Result<Exi
 }
 
 /// All doors, and the classes that they use.
-fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>), ConfigError> {
+struct Doors {
+    doors: Vec<Door>,
+    preload: Option<Preload>,
+    used: HashSet<String>,
+}
+
+fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, ConfigError> {
     let mut used = HashSet::new();
     let mut next_hop = |to: &Spanned<String>, class: &Spanned<String>| {
         let known = file.peers.iter().find(|(name, _)| name.get_ref() == to.get_ref());
@@ -423,13 +469,25 @@ fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>
         let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports: table.broker_ports });
         doors.push(Door { listen: source.listen(&table.listen), kind });
     }
+    let preload = match &file.preload {
+        Some(table) => Some(preload(source, folder, table, &mut next_hop)?),
+        None => None,
+    };
     if let Some(table) = &file.proxy {
         let route = |route: &RouteTable| Ok((route.host.clone(), next_hop(&route.to, &route.class)?));
         let routes: Vec<_> = table.route.iter().map(route).collect::<Result<_, _>>()?;
         // A program may name any class: none of them is unused.
         let classes: Vec<String> = file.classes.keys().map(|name| name.get_ref().clone()).collect();
         used.extend(classes.iter().cloned());
-        doors.push(Door { listen: source.listen(&table.listen), kind: DoorKind::Proxy { routes, classes } });
+        let listen = source.listen(&table.listen);
+        // `wrap` names the proxy to programs that have the preload library, too.
+        let (ip, port) = (listen.address.ip(), listen.address.port());
+        let taken = preload.iter().flat_map(|preload| &preload.rules).find(|rule| rule.service.matches(ip, port));
+        if let Some(rule) = taken {
+            let why = format!("the preload library's rule {} takes what goes to this door", rule.service);
+            return Err(source.wrong(table.listen.span().start, why));
+        }
+        doors.push(Door { listen, kind: DoorKind::Proxy { routes, classes } });
     }
     if let Some(listen) = &file.metrics {
         if !listen.get_ref().ip().is_loopback() {
@@ -447,7 +505,32 @@ fn doors(source: &Source<'_>, file: &File) -> Result<(Vec<Door>, HashSet<String>
             return Err(ConfigError::Line { path: source.path.into(), line, why });
         }
     }
-    Ok((doors, used))
+    Ok(Doors { doors, preload, used })
+}
+
+type FindNextHop<'f> = dyn FnMut(&Spanned<String>, &Spanned<String>) -> Result<NextHop, ConfigError> + 'f;
+
+fn preload(
+    source: &Source<'_>,
+    folder: &Path,
+    table: &PreloadTable,
+    next_hop: &mut FindNextHop<'_>,
+) -> Result<Preload, ConfigError> {
+    let mut rules: Vec<PreloadRule> = Vec::new();
+    for PreloadRuleTable { service, to, class } in &table.rule {
+        let rule = PreloadRule { service: source.service_rule(service)?, next_hop: next_hop(to, class)? };
+        if class.get_ref().len() > MAX_CLASS_BYTES {
+            return Err(source.wrong(class.span().start, "the name of this class is too long for a program".to_owned()));
+        }
+        let is_same =
+            |other: &PreloadRule| other.service == rule.service && other.next_hop.class == rule.next_hop.class;
+        if rules.iter().any(is_same) {
+            let why = format!("another rule of the class `{}` is about {} already", class.get_ref(), rule.service);
+            return Err(source.wrong(service.span().start, why));
+        }
+        rules.push(rule);
+    }
+    Ok(Preload { socket: folder.join(table.socket.get_ref()), line: source.line(table.socket.span().start), rules })
 }
 
 /// Whether both cannot listen. An unspecified address is every address; that of IPv6 takes IPv4's, too.
@@ -596,6 +679,10 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
 
     #[test]
     fn mistakes_are_told_with_their_line() {
+        let preload = |service: &str, class: &str| {
+            let rule = format!("[[preload.rule]]\nservice = \"{service}\"\nto = \"hostb\"\nclass = \"{class}\"\n");
+            format!("[preload]\nsocket = \"s\"\n{rule}[proxy]")
+        };
         for (from, to, line, why) in [
             ("to = \"hostb\"\ntarget", "to = \"hostc\"\ntarget", 14, "no peer `hostc`"),
             ("class = \"backup\"\n\n[proxy]", "class = \"bulk\"\n\n[proxy]", 16, "no class `bulk`"),
@@ -622,6 +709,10 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("[peers]", "drain = \"3\"\n[peers]", 5, "a time such as"),
             ("127.0.0.1:7411", "7411", 2, "socket address"),
             ("[peers]", "metrics = \"0.0.0.0:9464\"\n[peers]", 5, "metrics are for loopback only"),
+            ("[proxy]", "[preload]\nsocke = \"s\"\n[proxy]", 19, "socke"),
+            ("[proxy]", &preload("10.0.0.0/8", "backup"), 21, "`10.0.0.0/8` is not"),
+            ("[proxy]", &preload("10.0.0.0/8:*", "bulk"), 23, "no class `bulk`"),
+            ("[proxy]", &preload("127.0.0.0/8:*", "backup"), 25, "rule 127.0.0.0/8:* takes what goes to this door"),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");

@@ -3,7 +3,7 @@
 use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{DoorKind, KafkaCluster, NextHop};
+use crate::config::{DoorKind, KafkaCluster, NextHop, PreloadRule};
 use crate::shared::Shared;
 
 /// How a daemon stands.
@@ -99,8 +99,31 @@ pub enum DoorStatusKind {
     },
     /// Tells how the daemon stands.
     Metrics,
+    /// Hands connections to programs with the preload library.
+    Preload {
+        /// What goes by it.
+        rules: Vec<PreloadRuleStatus>,
+    },
     /// Speaks SOCKS5 and HTTP.
     Proxy,
+}
+
+/// Services that a program with the preload library reaches by a peer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PreloadRuleStatus {
+    /// Their addresses and ports.
+    pub service: String,
+    /// The peer's name.
+    pub to: String,
+    /// The class.
+    pub class: String,
+}
+
+impl PreloadRuleStatus {
+    fn of(rule: &PreloadRule) -> Self {
+        let PreloadRule { service, next_hop: NextHop { to, class, .. } } = rule;
+        Self { service: service.to_string(), to: to.clone(), class: class.clone() }
+    }
 }
 
 impl DoorStatusKind {
@@ -110,6 +133,7 @@ impl DoorStatusKind {
             Self::Forward { .. } => "forward",
             Self::Kafka { .. } => "kafka",
             Self::Metrics => "metrics",
+            Self::Preload { .. } => "preload",
             Self::Proxy => "proxy",
         }
     }
@@ -213,6 +237,11 @@ impl Status {
             let accepted = open.accepted.load(std::sync::atomic::Ordering::Relaxed);
             DoorStatus { listen: open.local.to_string(), accepted, kind }
         });
+        let preload = config.preload.iter().map(|preload| DoorStatus {
+            listen: preload.socket.display().to_string(),
+            accepted: shared.handed_over.load(std::sync::atomic::Ordering::Relaxed),
+            kind: DoorStatusKind::Preload { rules: preload.rules.iter().map(PreloadRuleStatus::of).collect() },
+        });
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
@@ -223,7 +252,7 @@ impl Status {
             connections: shared.connections(),
             peers: peers.collect(),
             classes: classes.collect(),
-            doors: doors.collect(),
+            doors: doors.chain(preload).collect(),
             bundles: bundles.collect(),
         }
     }

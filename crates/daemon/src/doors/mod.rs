@@ -6,7 +6,8 @@ mod forward;
 mod kafka;
 mod metrics;
 mod open;
-mod proxy;
+pub(crate) mod preload;
+pub(crate) mod proxy;
 
 use std::sync::Arc;
 

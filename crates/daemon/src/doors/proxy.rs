@@ -12,7 +12,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use pliant_net::bundle::BundleNode;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -52,18 +52,22 @@ pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule
     let _ = connect(tcp, node, routes, classes).await;
 }
 
+/// A program's end: its connection, or what stands for one in tests.
+pub(crate) trait Program: AsyncRead + AsyncWrite + Unpin {}
+impl<P: AsyncRead + AsyncWrite + Unpin> Program for P {}
+
 /// What a program wants.
-struct Request {
-    service: Service,
+pub(crate) struct Request {
+    pub(crate) service: Service,
     /// Empty if it has named none.
     class: String,
     /// What the service gets first.
-    head: Vec<u8>,
+    pub(crate) head: Vec<u8>,
 }
 
 /// The two languages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Language {
+pub(crate) enum Language {
     Socks,
     /// A tunnel.
     Connect,
@@ -124,7 +128,7 @@ fn code_of(error: &io::Error) -> u8 {
 }
 
 /// What a program wants, or the reply that it gets instead. An error ends its connection without one.
-async fn request(program: &mut BufReader<TcpStream>) -> io::Result<(Language, Result<Request, u8>)> {
+pub(crate) async fn request<P: Program>(program: &mut BufReader<P>) -> io::Result<(Language, Result<Request, u8>)> {
     if program.fill_buf().await?.first() == Some(&SOCKS_VERSION) {
         Ok((Language::Socks, socks_request(program).await?))
     } else {
@@ -132,7 +136,7 @@ async fn request(program: &mut BufReader<TcpStream>) -> io::Result<(Language, Re
     }
 }
 
-async fn socks_request(program: &mut BufReader<TcpStream>) -> io::Result<Result<Request, u8>> {
+async fn socks_request<P: Program>(program: &mut BufReader<P>) -> io::Result<Result<Request, u8>> {
     let _version = program.read_u8().await?;
     let mut methods = vec![0; program.read_u8().await?.into()];
     program.read_exact(&mut methods).await?;
@@ -175,7 +179,7 @@ async fn socks_request(program: &mut BufReader<TcpStream>) -> io::Result<Result<
 }
 
 /// The user name that a program gives, whatever its password.
-async fn user_name(program: &mut BufReader<TcpStream>) -> io::Result<String> {
+async fn user_name<P: Program>(program: &mut BufReader<P>) -> io::Result<String> {
     if program.read_u8().await? != USER_NAME_VERSION {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -187,7 +191,7 @@ async fn user_name(program: &mut BufReader<TcpStream>) -> io::Result<String> {
     String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-async fn http_request(program: &mut BufReader<TcpStream>) -> io::Result<(Language, Result<Request, u8>)> {
+async fn http_request<P: Program>(program: &mut BufReader<P>) -> io::Result<(Language, Result<Request, u8>)> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let mut left = MAX_REQUEST_BYTES;
     let mut lines = Vec::new();

@@ -13,9 +13,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("net", &["proto"]),
     ("testbed", &["proto", "net", "sim"]),
     ("kafka", &[]),
-    ("daemon", &["proto", "net", "kafka"]),
+    ("handover", &[]),
+    // Its tests begin daemons.
+    ("preload", &["handover", "net", "daemon"]),
+    ("daemon", &["proto", "net", "kafka", "handover"]),
     ("ffi", &["proto", "net"]),
-    ("cli", &["proto", "sim", "net", "testbed", "daemon"]),
+    ("cli", &["proto", "sim", "net", "testbed", "daemon", "handover"]),
     ("python", &["proto", "sim", "net", "cli"]),
     ("house", &[]),
 ];

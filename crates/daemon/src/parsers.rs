@@ -1,0 +1,34 @@
+//! What is read from programs and peers, for fuzzing: nothing else is to use it.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{BufReader, join, sink};
+
+use crate::doors::proxy::{Request, request};
+use crate::header::Service;
+
+/// What a program asks a proxy for.
+#[derive(Debug)]
+pub struct ProxyRequest {
+    /// The service's text.
+    pub service: String,
+    /// What the service gets first.
+    pub head: Vec<u8>,
+}
+
+/// What a program that says these bytes, and ends, asks a proxy for; `None` if it is refused.
+pub fn proxy_request(bytes: &[u8]) -> Option<ProxyRequest> {
+    let mut program = BufReader::new(join(bytes, sink()));
+    // Nothing has to be waited for.
+    let Poll::Ready(asked) = pin!(request(&mut program)).poll(&mut Context::from_waker(Waker::noop())) else {
+        unreachable!("all bytes are here");
+    };
+    let Request { service, head, .. } = asked.ok()?.1.ok()?;
+    Some(ProxyRequest { service: service.text(), head })
+}
+
+/// The service that a stream's header names, as its text; `None` if it names none.
+pub fn service(header: &[u8]) -> Option<String> {
+    Service::parse(str::from_utf8(header).ok()?).map(|service| service.text())
+}
