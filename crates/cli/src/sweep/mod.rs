@@ -1,5 +1,6 @@
 //! `pliant sweep`: a grid of runs, each in a folder of its own, and one table of all.
 
+mod observed;
 mod plan;
 mod table;
 
@@ -7,13 +8,16 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use pliant_sim::output::{WriteOptions, write_run};
+use pliant_sim::output::{WriteOptions, write_point, write_sweep_report};
+use pliant_sim::report::{Sweep, decision_text, sweep_json};
 use pliant_sim::results::comparison::Variant;
 use rayon::prelude::*;
 
+use crate::again;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::files::write_atomically;
+use crate::goal::GoalArguments;
 use crate::grid::{self, Axis};
 use crate::jobs::with_jobs;
 use crate::memory::refuse_too_little;
@@ -28,13 +32,15 @@ const AFTER_HELP: &str = "\
 Examples:
   pliant sweep demo --vary search.load=0.2:0.6:0.1 --seeds 5 --out results/load
   pliant sweep rack.toml --vary queues.plan=shared,strict --vary load=0.3,0.6 --jobs 8 --out results/grid
+  pliant sweep demo --variants --seeds 3 --goal 'search.fct_p99 < 200ms' --cost copies.share_kept --out results/goal
+                                       every variant of the file; of those that reach the goal, the one that costs least
   pliant sweep rack.toml --vary load=0.3,0.6 --identify --out results/joined
                                        and every row says which point it is of
   pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/loads
                                        the second quarter of the points, beside three other machines
 
 The same command again runs only the points that are not finished. DIR/sweep.csv has a row for each point, traffic
-group and flow size.";
+group and flow size; DIR/report.html draws them all, and `pliant report DIR/points/POINT` makes a page of one.";
 
 /// Runs a scenario at every point of a grid; finished points are not run again.
 #[derive(Args)]
@@ -47,6 +53,11 @@ pub(crate) struct Arguments {
     /// Gives a key several values: `KEY=a,b,c` or `KEY=START:STOP:STEP`; several keys span a grid
     #[arg(long, value_name = "KEY=VALUES")]
     vary: Vec<String>,
+    /// Runs every variant that the scenario names, as a first axis of the grid
+    #[arg(long, conflicts_with = "variant")]
+    variants: bool,
+    #[command(flatten)]
+    goal: GoalArguments,
     /// Runs every point with this many seeds: the scenario's, and those that follow it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole::<u64>(1..=u64::MAX))]
     seeds: u64,
@@ -70,6 +81,9 @@ pub(crate) struct Arguments {
     /// Prints the table as CSV in place of a summary
     #[arg(long)]
     csv: bool,
+    /// Prints the means with their intervals as JSON in place of a summary
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
     /// Shows no progress
     #[arg(long, short)]
     quiet: bool,
@@ -77,7 +91,15 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let scenario = arguments.scenario.load_variant(&arguments.variant)?;
-    let axes = Axis::parse_all(&arguments.vary)?;
+    let variants = if arguments.variants { scenario.variants()? } else { Vec::new() };
+    if arguments.variants && variants.is_empty() {
+        return Err(CliError::User("--variants: the scenario names none".to_owned()));
+    }
+    let mut axes = Axis::parse_all(&arguments.vary)?;
+    if arguments.variants {
+        let names = variants.iter().map(|(name, _)| name.clone()).collect();
+        axes.insert(0, Axis { key: plan::VARIANT.to_owned(), values: names });
+    }
     let count = grid::count(&axes).saturating_mul(arguments.seeds);
     plan::refuse_too_many(count)?;
     let choices = grid::choices(&axes);
@@ -90,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     // Every point is checked before the first one runs; on more threads than processors more networks would be built at
     // once, and none sooner.
     let planners = rayon::current_num_threads().min(arguments.jobs.unwrap_or(usize::MAX));
-    let plan = || plan::points(&scenario, &choices, arguments.seeds, &arguments.out, &fits);
+    let plan = || plan::points(&scenario, &variants, &choices, arguments.seeds, &arguments.out, &fits);
     let points = with_jobs(Some(planners), plan)??;
     if !arguments.force {
         plan::refuse_another_grid(&points, &arguments.out)?;
@@ -99,9 +121,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     plan::warn(&due);
     plan::refuse_too_large(&due, arguments.jobs, arguments.allow_large)?;
     plan::refuse_unwritable(&due)?;
-    if !arguments.quiet {
+    if !arguments.quiet && !arguments.variants {
         arguments.variant.say_there_are(&scenario)?;
     }
+    let first = points.first().map(Point::resolve).transpose()?;
+    let wish = first.as_ref().map_or(Ok(None), |first| arguments.goal.wish(first))?;
+    let title = first.map_or_else(String::new, |first| first.name().to_owned());
 
     let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let display = RunProgress::new(due.len(), arguments.quiet);
@@ -113,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         let result = run_one(&scenario, interrupt, &display)?;
         let label = point.label(arguments.variant.name());
         let options = WriteOptions { force: true, identify: arguments.identify.identify };
-        Ok(write_run(&point.folder, Variant { label: &label, result: &result }, &point.text, options)?)
+        Ok(write_point(&point.folder, Variant { label: &label, result: &result }, &point.text, options)?)
     };
     with_jobs(arguments.jobs, || due.par_iter().with_max_len(1).try_for_each(run))??;
     drop(display);
@@ -121,16 +146,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let (csv, rows) = table::table(&axes, &points)?;
     let path = arguments.out.join("sweep.csv");
     write_atomically(&path, &csv)?;
+    let observed = observed::observed(&choices, &points, &title);
+    let decision = wish.map(|wish| wish.decide(&observed));
+    let values: Vec<(String, Vec<String>)> = axes.iter().map(|axis| (axis.key.clone(), axis.values.clone())).collect();
+    let again = again::command(|_| ());
+    let sweep = Sweep {
+        title: &title,
+        axes: &values,
+        observed: &observed,
+        seeds: arguments.seeds,
+        decision: decision.as_ref(),
+        again: &again,
+        scenario_toml: points.first().map_or("", |point| &point.text),
+    };
+    write_sweep_report(&arguments.out, &sweep)?;
     if arguments.csv {
         print(&csv)?;
+    } else if arguments.json {
+        print(&sweep_json(&sweep))?;
     } else {
         let finished = points.iter().filter(|point| point.is_finished()).count();
         let skipped = shard.of(&points).count() - due.len();
         let (all, ran) = (points.len(), due.iter().filter(|point| point.is_finished()).count());
         print(&format!(
-            "{finished} of {all} points finished ({ran} now, {skipped} before)\n{rows} rows in {}\n",
+            "{finished} of {all} points finished ({ran} now, {skipped} before)\n{rows} rows in {}, drawn in report.html beside it\n",
             path.display()
         ))?;
+        if let Some(decision) = &decision {
+            print(&format!("{}\n", decision_text(decision)))?;
+        }
     }
     Ok(if interrupt.load(Ordering::Relaxed) { ExitStatus::Interrupted } else { ExitStatus::Done })
 }

@@ -15,6 +15,8 @@ use crate::error::CliError;
 use crate::grid::{self, Choice};
 use crate::memory::refuse_too_little;
 
+/// The axis of a file's variants.
+pub(super) const VARIANT: &str = "variant";
 /// Folder of the points within that of the results.
 const POINTS: &str = "points";
 /// Largest seed of a scenario.
@@ -43,6 +45,7 @@ pub(super) struct Point<'a> {
 /// bytes each have room.
 pub(super) fn points<'a>(
     scenario: &Scenario,
+    variants: &[(String, Vec<Override>)],
     choices: &'a [Choice<'a>],
     seeds: u64,
     out: &Path,
@@ -50,7 +53,7 @@ pub(super) fn points<'a>(
 ) -> Result<Vec<Point<'a>>, CliError> {
     let Some((first, others)) = choices.split_first() else { return Ok(Vec::new()) };
     let of_choice = |choice: &'a Choice<'a>, memory: fn(&Resolved) -> u64| {
-        let scenario = scenario.with(&grid::overrides(choice)?)?;
+        let scenario = scenario.with(&overrides(choice, variants)?)?;
         let resolved = scenario.resolve()?;
         fits(memory(&resolved))?;
         of_seeds(choice, &scenario, resolved, seeds, out)
@@ -61,6 +64,16 @@ pub(super) fn points<'a>(
         others.par_iter().map(|choice| of_choice(choice, Resolved::network_bytes)).collect::<Result<_, _>>()?;
     points.extend(others.into_iter().flatten());
     Ok(points)
+}
+
+/// A choice as it is laid over the scenario: a variant by its name, then the other keys.
+fn overrides(choice: &Choice<'_>, variants: &[(String, Vec<Override>)]) -> Result<Vec<Override>, CliError> {
+    let (named, others): (Choice<'_>, Choice<'_>) =
+        choice.iter().copied().partition(|(key, _)| *key == VARIANT && !variants.is_empty());
+    let of_variant = named.iter().filter_map(|(_, name)| variants.iter().find(|(variant, _)| variant == name));
+    let mut all: Vec<Override> = of_variant.flat_map(|(_, overrides)| overrides.clone()).collect();
+    all.extend(grid::overrides(&others)?);
+    Ok(all)
 }
 
 /// One choice with every seed. The network is built for the first seed only: it, and with it the memory, is the same for
