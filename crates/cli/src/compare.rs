@@ -5,17 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum};
 use pliant_sim::output::write_comparison;
-use pliant_sim::report::{answer, comparison_json};
+use pliant_sim::report::{answer, comparison_json, decision_text};
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::{ComparisonRow, Variant};
+use pliant_sim::results::decision::Observed;
 use pliant_sim::results::repetition::{Repeated, SeedRuns};
 use pliant_sim::results::statistics::{GroupStatistics, by_group};
 use pliant_sim::scenario::{Override, Resolved, Scenario};
 use rayon::prelude::*;
 
+use crate::again;
 use crate::agreement;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::goal::GoalArguments;
 use crate::grid::{self, Axis};
 use crate::jobs::with_jobs;
 use crate::memory::refuse_too_little;
@@ -42,6 +45,8 @@ Examples:
   pliant compare demo --seeds 20                             each with twenty seeds, and intervals of the changes
   pliant compare rack.toml --vary queues.plan=shared,strict,dwrr-9-1
   pliant compare rack.toml --vary backup.transport=dctcp,cubic --vary load=0.3,0.6 --out results/compared
+  pliant compare demo --goal 'search.fct_p99 < 200ms' --cost copies.share_kept
+                                                             of the variants that reach it, the one that costs least
   pliant compare demo --json | jq '.rows[].variant'
   pliant compare experiments/testbed/two-dctcp.toml --on sim,testbed    simulator and real network, and their ratio";
 
@@ -64,6 +69,8 @@ pub(crate) struct Arguments {
     /// PERCENT of the change, or a thousand seeds have run
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "seeds")]
     until: Option<f64>,
+    #[command(flatten)]
+    goal: GoalArguments,
     /// Runs at once. Default: as many as processors
     #[arg(long, value_name = "N", value_parser = flags::jobs())]
     jobs: Option<usize>,
@@ -104,7 +111,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let variants = variants(&scenario, &Axis::parse_all(&arguments.vary)?, on_testbed)?;
     let output = &arguments.output;
     output.check()?;
-    let name = scenario.resolve()?.name().to_owned();
+    let first = scenario.resolve()?;
+    let (name, wish) = (first.name().to_owned(), arguments.goal.wish(&first)?);
+    drop(first);
     // Every variant is checked before the first one runs.
     let (mut said, count) = (BTreeSet::new(), variants.len());
     let resolve = |(label, overrides): (String, Vec<Override>)| {
@@ -155,16 +164,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let variants: Vec<_> = ran.iter().map(|(label, result, _)| Variant { label, result }).collect();
     let scenarios: Vec<String> = ran.iter().map(|(_, _, scenario)| scenario.clone()).collect();
 
+    let decision = wish.map(|wish| {
+        let mut single = Repeated::default();
+        let labels: Vec<String> = ran.iter().map(|(label, ..)| label.clone()).collect();
+        if repeated.is_none() && !variants.is_empty() {
+            single.add(variants[0].result.seed, &SeedRuns::of(&labels, &variants));
+        }
+        wish.decide(&Observed::of_repeated(repeated.unwrap_or(&single)))
+    });
     if let Some(out) = &output.out {
-        write_comparison(out, &name, &variants, repeated, &scenarios, output.options())?;
+        let of_all = (repeated, decision.as_ref());
+        write_comparison(out, &name, &variants, of_all, &scenarios, output.options())?;
     }
     print(&match repeated {
-        _ if output.json => comparison_json(&name, &variants, repeated),
+        _ if output.json => comparison_json(&name, &variants, repeated, decision.as_ref()),
         Some(repeated) => answered(&arguments.table, repeated, &variants),
         None => arguments.table.text(&variants),
     })?;
     if variants.len() > 1 && !output.json {
         print("share kept: rate of a group's flows while they are open, relative to the first variant\n")?;
+    }
+    if let (Some(decision), false) = (&decision, output.json) {
+        print(&format!("{}\n", decision_text(decision)))?;
     }
     if let (Some(repeated), false) = (repeated, output.json) {
         print(&format!("again: {}\n", again(repeated.seeds().len())))?;
@@ -316,23 +337,14 @@ fn answered(table: &TableArguments, repeated: &Repeated, variants: &[Variant<'_>
 
 /// The command that gives the same numbers again.
 fn again(seeds: usize) -> String {
-    let mut words: Vec<String> = std::env::args().collect();
-    "pliant".clone_into(&mut words[0]);
-    if let Some(at) = words.iter().position(|word| word == "--until" || word.starts_with("--until=")) {
-        words.drain(at..if words[at] == "--until" { at + 2 } else { at + 1 });
-    }
-    if !words.iter().any(|word| word == "--seeds" || word.starts_with("--seeds=")) {
-        words.extend(["--seeds".to_owned(), seeds.to_string()]);
-    }
-    let quoted = |word: &String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
+    again::command(|words| {
+        if let Some(at) = words.iter().position(|word| word == "--until" || word.starts_with("--until=")) {
+            words.drain(at..if words[at] == "--until" { at + 2 } else { at + 1 });
         }
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+        if !words.iter().any(|word| word == "--seeds" || word.starts_with("--seeds=")) {
+            words.extend(["--seeds".to_owned(), seeds.to_string()]);
+        }
+    })
 }
 
 /// A percentage as a ratio.

@@ -21,6 +21,7 @@
 //! file that vanished), 2 a mistake of the user's (one line says which), 3 to 5 of transfers only, 130 interrupted
 //! (what finished is written).
 
+mod again;
 mod agreement;
 mod check;
 mod compare;
@@ -33,6 +34,7 @@ mod export;
 mod files;
 mod flags;
 mod fluid;
+mod goal;
 mod grid;
 mod interrupt;
 mod jobs;
@@ -53,6 +55,7 @@ mod sweep;
 mod switch;
 mod testbed;
 mod top;
+mod trace;
 mod transfer;
 mod wrap;
 
@@ -100,6 +103,7 @@ enum Command {
     Fluid(fluid::Arguments),
     Export(export::ExportArgs),
     Import(export::ImportArgs),
+    Trace(trace::Arguments),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
     Offer(transfer::OfferArgs),
@@ -137,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Fluid(arguments) => fluid::run(arguments),
         Command::Export(arguments) => export::run_export(arguments),
         Command::Import(arguments) => export::run_import(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
         Command::Send(arguments) => transfer::send(arguments),
         Command::Recv(arguments) => transfer::recv(arguments),
         Command::Offer(arguments) => transfer::offer(arguments),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{limited, pliant, stderr};
+use common::{limited, pliant, pliant_in, stderr};
 use serde_json::Value;
 
 /// The demo, made short.
@@ -183,6 +183,90 @@ fn a_sweep_resumes() {
     assert_eq!(fs::read_to_string(folder.path().join("sweep.csv")).unwrap(), table);
     let changed = stdout(&run("sweep", &[&grid[..], &["--set", "packets.mss=1000B"]].concat()));
     assert!(changed.starts_with("4 of 4 points finished (4 now, 0 before)"), "{changed}");
+}
+
+/// A sweep takes the file's variants and seeds, draws all points in one page without the plotting library in it, and chooses
+/// among the points by a goal; each mistake in a goal is one line.
+#[test]
+fn a_sweep_takes_variants_and_a_goal() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let base = ["--variants", "--vary", "search.load=0.2,0.4", "--seeds", "2", "--quiet", "--out", out];
+    let goal = ["--goal", "search.fct_p99 < 100s", "--cost", "copies.share_kept"];
+    let told = stdout(&run("sweep", &[&base[..], &goal].concat()));
+    assert!(
+        told.contains(" meets search.fct_p99 < 100s at the least cost: ") && told.contains("8 of 8 meet the goal"),
+        "{told}"
+    );
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.len() < 400_000 && page.contains("src=\"plotly-basic.min.js\""), "{} bytes", page.len());
+    assert!(folder.path().join("plotly-basic.min.js").is_file());
+    let points: Vec<_> =
+        fs::read_dir(folder.path().join("points")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(points.len(), 16);
+    assert!(points.iter().all(|point| !point.join("report.html").exists()), "one page, not one for each point");
+    let json: Value = serde_json::from_str(&stdout(&run("sweep", &[&base[..], &goal, &["--json"]].concat()))).unwrap();
+    assert_eq!(
+        (json["rows"].as_array().unwrap().len(), json["rows"][0]["seeds"].clone()),
+        (16, serde_json::json!([1, 2]))
+    );
+    let (chosen, all) =
+        (json["decision"]["chosen"].as_str().unwrap(), json["decision"]["candidates"].as_array().unwrap());
+    let kept = |candidate: &Value| candidate["cost"]["mean"].as_f64().unwrap();
+    let best = all.iter().max_by(|a, b| kept(a).total_cmp(&kept(b))).unwrap();
+    assert!(kept(all.iter().find(|candidate| candidate["name"] == chosen).unwrap()) >= kept(best));
+    let none = ["--goal", "search.fct_p99 < 1ns", "--cost", "copies.share_kept"];
+    let told = stdout(&run("sweep", &[&base[..], &none].concat()));
+    assert!(
+        told.contains("No variant meets search.fct_p99 < 1ns. ") && told.contains(" comes nearest with "),
+        "{told}"
+    );
+    fs::remove_dir_all(&points[0]).unwrap();
+    for (wrong, why) in [
+        ([&["--goal", "serch.fct_p99 < 1s"][..], &goal[2..]].concat(), "did you mean `search`?"),
+        ([&["--goal", "search.fct_p99 < 1"][..], &goal[2..]].concat(), "must be a time such as 20ms"),
+        (goal[..2].to_vec(), "--cost"),
+    ] {
+        let output = pliant(&[&["sweep"], &SHORT[..], &base, &wrong].concat());
+        assert!(output.status.code() == Some(2) && stderr(&output).contains(why), "{}", stderr(&output));
+    }
+    assert!(!points[0].exists(), "what is wrong is told before a run");
+}
+
+/// A log of nfdump becomes a trace that a scenario replays, by the names of its hosts.
+#[test]
+fn a_flow_log_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = "ts,sa,da,ibyt,obyt\n2026-03-01 22:15:07.125,10.0.0.7,10.0.0.9,5200,180\n2026-03-01 22:15:07.126,10.0.0.8,10.0.0.7,9000,0\n";
+    fs::write(folder.path().join("flows.csv"), log).unwrap();
+    let group = stdout(&pliant_in(folder.path(), &["trace", "flows.csv", "--out", "replay"]));
+    assert!(group.starts_with("# 3 flows of 3 hosts in 1ms\n[traffic.replay]\n"), "{group}");
+    let scenario = format!("duration = \"10ms\"\n[topology]\nkind = \"star\"\nhosts = 3\nlink = \"10Gbit/s\"\n{group}");
+    fs::write(folder.path().join("replay.toml"), scenario).unwrap();
+    let summary: Value =
+        serde_json::from_slice(&pliant_in(folder.path(), &["run", "replay.toml", "--json", "--quiet"]).stdout).unwrap();
+    assert_eq!(summary["groups"][0]["all"]["delivered_bytes"], 14_380);
+    fs::write(folder.path().join("flows.csv"), "ts,sa,da,ibyt\n0,a,b,lots\n").unwrap();
+    let refused = pliant_in(folder.path(), &["trace", "flows.csv", "--out", "none"]);
+    let told = stderr(&refused);
+    assert!(
+        refused.status.code() == Some(2) && told == "error: flows.csv:2: \"lots\" is not a number of bytes\n",
+        "{told}"
+    );
+    assert!(!folder.path().join("none").exists());
+}
+
+/// `compare` chooses by a goal, too, and says so in its JSON and page.
+#[test]
+fn a_comparison_has_a_goal() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("c");
+    let goal = ["--goal", "search.fct_mean < 100s", "--cost", "copies.fct_mean", "--seeds", "2", "--quiet"];
+    let told = stdout(&run("compare", &[&goal[..], &["--out", out.to_str().unwrap()]].concat()));
+    assert!(told.contains("meets search.fct_mean < 100s at the least cost: FCT mean of search is "), "{told}");
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("What meets the goal"));
+    let json: Value = serde_json::from_str(&fs::read_to_string(out.join("comparison.json")).unwrap()).unwrap();
+    assert_eq!(json["decision"]["candidates"].as_array().unwrap().len(), 4);
 }
 
 /// A sweep builds the network of a variant once, and yet each seed's scenario is what that seed says by itself: also where

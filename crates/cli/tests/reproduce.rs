@@ -186,7 +186,7 @@ fn ci_holds_what_was_recorded() {
     assert!(unrecorded.status.code() == Some(2) && stderr(&unrecorded).contains("docs/reproduction.json"));
     fs::create_dir(folder.path().join("docs")).unwrap();
     succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
-    let document = fs::read_to_string(folder.path().join("docs/reproduction.md")).unwrap();
+    let document = fs::read_to_string(folder.path().join("docs/results/mine.md")).unwrap();
     assert!(document.contains("| there are <many> flows | 100 | 2 | differs: not yet explained |"), "{document}");
     succeed(folder.path(), &ci);
 
@@ -207,7 +207,7 @@ fn the_document_says_what_the_files_say() {
     fs::write(&second, FIGURE).unwrap();
     fs::create_dir(folder.path().join("docs")).unwrap();
     let record = ["reproduce", "mine", "fig1", "--write-docs", "docs/reproduction.md"];
-    let document = || fs::read_to_string(folder.path().join("docs/reproduction.md")).unwrap();
+    let document = || fs::read_to_string(folder.path().join("docs/results/mine.md")).unwrap();
     succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
 
     let reason = "paper = 100\nwhy = \"there are two\"\nclass = \"unstated-parameter\"";
@@ -233,7 +233,7 @@ fn the_document_says_what_the_files_say() {
     assert!(stderr(&output).contains("other claims than the files make: mine fig2 (quick)"), "{}", stderr(&output));
     let output = pliant_in(folder.path(), &record);
     assert!(stderr(&output).contains("forgotten: mine fig2, quick"), "{}", stderr(&output));
-    assert!(document().contains("### fig1") && !document().contains("### fig2"), "{}", document());
+    assert!(document().contains("## fig1:") && !document().contains("fig2"), "{}", document());
 }
 
 /// Every file under `tests/broken_experiments`, and what must stand in the one line about it.

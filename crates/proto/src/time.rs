@@ -257,6 +257,16 @@ impl fmt::Debug for Span {
 
 const SPAN_UNITS: &[(&str, u64)] =
     &[("s", 1_000_000_000_000), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000), ("ps", 1)];
+/// The same as they are read: also the longer ones, which are printed in seconds.
+const READ_SPAN_UNITS: &[(&str, u64)] = &[
+    ("h", 3_600_000_000_000_000),
+    ("min", 60_000_000_000_000),
+    ("s", 1_000_000_000_000),
+    ("ms", 1_000_000_000),
+    ("us", 1_000_000),
+    ("ns", 1_000),
+    ("ps", 1),
+];
 
 impl fmt::Display for Span {
     /// Exact, in the largest unit that keeps it whole: `5us`, `1500ns`.
@@ -303,7 +313,7 @@ impl FromStr for Span {
 
     /// Reads `5us`, `1.5ms`, `0s`; the unit is required.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse_with_unit(text, "a time such as \"5us\"", SPAN_UNITS).map(Self)
+        parse_with_unit(text, "a time such as \"5us\"", READ_SPAN_UNITS).map(Self)
     }
 }
 
@@ -319,13 +329,20 @@ mod tests {
 
     #[test]
     fn spans_parse_and_print_exactly() {
-        for (text, ps) in
-            [("5us", 5_000_000), ("1.5ms", 1_500_000_000), ("0s", 0), ("800ps", 800), ("2 s", 2_000_000_000_000)]
-        {
+        for (text, ps) in [
+            ("5us", 5_000_000),
+            ("1.5ms", 1_500_000_000),
+            ("0s", 0),
+            ("800ps", 800),
+            ("2 s", 2_000_000_000_000),
+            ("1.5min", 90_000_000_000_000),
+            ("2h", 7_200_000_000_000_000),
+        ] {
             assert_eq!(text.parse::<Span>().unwrap().as_ps(), ps);
         }
         assert_eq!(Span::from_ns(1500).to_string(), "1500ns");
         assert_eq!(Span::from_us(5).to_string(), "5us");
+        assert_eq!("1h".parse::<Span>().unwrap().to_string(), "3600s", "read, and printed the one way");
         assert!("5".parse::<Span>().unwrap_err().to_string().contains("unit"));
         assert!("5Gbit/s".parse::<Span>().is_err());
         assert!("0.5ps".parse::<Span>().is_err(), "below one picosecond");

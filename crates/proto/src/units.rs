@@ -98,6 +98,19 @@ impl Serializer {
 
 const RATE_UNITS: &[(&str, u64)] =
     &[("Tbit/s", 1_000_000_000_000), ("Gbit/s", 1_000_000_000), ("Mbit/s", 1_000_000), ("kbit/s", 1_000), ("bit/s", 1)];
+/// The same as they are read: also as switches' manuals write them.
+const READ_RATE_UNITS: &[(&str, u64)] = &[
+    ("Tbit/s", 1_000_000_000_000),
+    ("Gbit/s", 1_000_000_000),
+    ("Mbit/s", 1_000_000),
+    ("kbit/s", 1_000),
+    ("bit/s", 1),
+    ("Tbps", 1_000_000_000_000),
+    ("Gbps", 1_000_000_000),
+    ("Mbps", 1_000_000),
+    ("kbps", 1_000),
+    ("bps", 1),
+];
 
 const BYTE_UNITS: &[(&str, u64)] = &[
     ("TB", 1_000_000_000_000),
@@ -135,7 +148,7 @@ impl FromStr for Rate {
 
     /// Reads `10Gbit/s`, `2.5Gbit/s`; the unit is required.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse_with_unit(text, "a rate such as \"10Gbit/s\"", RATE_UNITS).map(Self)
+        parse_with_unit(text, "a rate such as \"10Gbit/s\"", READ_RATE_UNITS).map(Self)
     }
 }
 
@@ -157,12 +170,13 @@ mod tests {
     fn quantities_parse_and_print() {
         assert_eq!("10Gbit/s".parse::<Rate>().unwrap(), Rate::from_gbit_per_sec(10));
         assert_eq!("2.5Gbit/s".parse::<Rate>().unwrap().bits_per_sec(), 2_500_000_000);
+        assert_eq!("2.5Gbps".parse::<Rate>().unwrap().to_string(), "2500Mbit/s", "read, and printed the one way");
         assert_eq!("250MB".parse::<Bytes>().unwrap(), Bytes(250_000_000));
         assert_eq!("1 MiB".parse::<Bytes>().unwrap(), Bytes(1 << 20));
         assert_eq!(Bytes(1 << 20).to_string(), "1MiB");
         assert_eq!(Bytes(250_000).to_string(), "250kB");
         assert_eq!(Rate::from_gbit_per_sec(40).to_string(), "40Gbit/s");
-        for bad in ["", "10", "Gbit/s", "1.2.3MB", "0.5B", "10 Gbps", "99999999999999999999MB", "-1MB", ".MB"] {
+        for bad in ["", "10", "Gbit/s", "1.2.3MB", "0.5B", "10 Gb", "99999999999999999999MB", "-1MB", ".MB"] {
             assert!(bad.parse::<Rate>().is_err() && bad.parse::<Bytes>().is_err(), "{bad}");
         }
     }

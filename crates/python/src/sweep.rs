@@ -53,7 +53,18 @@ impl SweepPlan {
         let document = &scenario.document;
         let plan = || {
             let shard = Shard::default();
-            SweepRequest { scenario: document, axes: &axes, seeds, out: &out, jobs, shard, force, allow_large }.points()
+            let request = SweepRequest {
+                scenario: document,
+                variants: &[],
+                axes: &axes,
+                seeds,
+                out: &out,
+                jobs,
+                shard,
+                force,
+                allow_large,
+            };
+            request.points()
         };
         let points = py.detach(plan).map_err(|error| failed(&error))?;
         Ok(Self { axes, points, out, jobs, identify })

@@ -56,6 +56,7 @@
 //! | [`engine`] | the event loop: networks, flows, hosts |
 //! | [`oracle`], [`fluid`] | max-min shares, ideal completion times, fluid models: what results are held against |
 //! | [`results`] | rows, and columns that are declared once |
+//! | [`flow_log`] | flow logs of nfdump and tshark as traces |
 //! | [`topology`], [`routing`], [`traffic`], [`workload`] | who is connected to whom, and who sends what when |
 //! | [`recorder`] | samples over time |
 //! | [`switch_config`] | queue plans in the words of switches and hosts, and back |
@@ -70,6 +71,7 @@ mod cross_queue;
 pub mod engine;
 pub mod experiment;
 pub mod families;
+pub mod flow_log;
 pub mod fluid;
 pub mod one_line;
 pub mod oracle;

@@ -1,5 +1,6 @@
 //! The document of all that was recorded.
 
+use std::fs;
 use std::path::Path;
 
 use pliant_sim::experiment::{FigureOutcome, Library, Records, Size, TestbedRecords};
@@ -8,6 +9,9 @@ use super::ci;
 use crate::error::CliError;
 use crate::files::write_atomically;
 use crate::testbed::record;
+
+/// Folder beside the document with a page for each paper.
+const PAGES: &str = "results";
 
 fn read(document: &Path) -> Result<(Records, TestbedRecords), CliError> {
     let path = document.with_extension("json");
@@ -42,5 +46,11 @@ pub(super) fn write(
         }
     }
     write_atomically(&document.with_extension("json"), &records.to_json())?;
-    write_atomically(document, &records.to_markdown(&testbed))
+    write_atomically(document, &records.to_markdown(&testbed))?;
+    let pages = document.with_file_name(PAGES);
+    fs::create_dir_all(&pages).map_err(|error| CliError::User(format!("{}: {error}", pages.display())))?;
+    for (paper, text) in records.paper_pages(&testbed) {
+        write_atomically(&pages.join(format!("{paper}.md")), &text)?;
+    }
+    Ok(())
 }

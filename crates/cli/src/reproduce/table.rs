@@ -82,11 +82,15 @@ pub(super) fn text(outcomes: &[FigureOutcome]) -> String {
         text.push('\n');
     }
     let all = outcomes.iter().flat_map(|figure| &figure.claims);
-    let count = |verdict| all.clone().filter(|claim| claim.verdict == verdict).count();
+    let count = |verdict| all.clone().filter(|claim| claim.verdict == verdict && !claim.is_check()).count();
     let counts = [Verdict::Agrees, Verdict::Scaled, Verdict::Differs];
     let counts = counts.map(|verdict| format!("{} {}", count(verdict), verdict.name())).join(", ");
     let figures = if outcomes.len() == 1 { "figure" } else { "figures" };
-    writeln!(text, "{} {figures}, claims: {counts}", outcomes.len()).expect(TAKES_ALL);
+    let checks = match all.clone().filter(|claim| claim.is_check()).count() {
+        0 => String::new(),
+        checks => format!("; checks without a paper's value: {checks}"),
+    };
+    writeln!(text, "{} {figures}, claims: {counts}{checks}", outcomes.len()).expect(TAKES_ALL);
     text
 }
 

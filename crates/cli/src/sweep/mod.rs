@@ -1,6 +1,7 @@
 //! `pliant sweep`: a grid of runs, each in a folder of its own, and one table of all.
 
 mod dask;
+mod observed;
 mod plan;
 mod table;
 
@@ -8,15 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use pliant_sim::output::{WriteOptions, write_run};
+use pliant_sim::output::{WriteOptions, write_point, write_sweep_report};
+use pliant_sim::report::{Sweep, decision_text, sweep_json};
 use pliant_sim::results::RunResult;
 use pliant_sim::results::comparison::Variant;
-use pliant_sim::scenario::Scenario;
+use pliant_sim::scenario::{Override, Scenario};
 use rayon::prelude::*;
 
+use crate::again;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::files::write_atomically;
+use crate::goal::GoalArguments;
 use crate::grid::{self, Axis};
 use crate::jobs::with_jobs;
 use crate::memory::refuse_too_little;
@@ -31,6 +35,8 @@ const AFTER_HELP: &str = "\
 Examples:
   pliant sweep demo --vary search.load=0.2:0.6:0.1 --seeds 5 --out results/load
   pliant sweep rack.toml --vary queues.plan=shared,strict --vary load=0.3,0.6 --jobs 8 --out results/grid
+  pliant sweep demo --variants --seeds 3 --goal 'search.fct_p99 < 200ms' --cost copies.share_kept --out results/goal
+                                       every variant of the file; of those that reach the goal, the one that costs least
   pliant sweep rack.toml --vary load=0.3,0.6 --identify --out results/joined
                                        and every row says which point it is of
   pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/loads
@@ -39,7 +45,7 @@ Examples:
                                        on a cluster
 
 The same command again runs only the points that are not finished. DIR/sweep.csv has a row for each point, traffic
-group and flow size.";
+group and flow size; DIR/report.html draws them all, and `pliant report DIR/points/POINT` makes a page of one.";
 
 /// Runs a scenario at every point of a grid; finished points are not run again.
 #[derive(Args)]
@@ -52,6 +58,11 @@ pub(crate) struct Arguments {
     /// Gives a key several values: `KEY=a,b,c` or `KEY=START:STOP:STEP`; several keys span a grid
     #[arg(long, value_name = "KEY=VALUES")]
     vary: Vec<String>,
+    /// Runs every variant that the scenario names, as a first axis of the grid
+    #[arg(long, conflicts_with = "variant")]
+    variants: bool,
+    #[command(flatten)]
+    goal: GoalArguments,
     /// Runs every point with this many seeds: the scenario's, and those that follow it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::whole::<u64>(1..=u64::MAX))]
     seeds: u64,
@@ -79,6 +90,9 @@ pub(crate) struct Arguments {
     /// Prints the table as CSV in place of a summary
     #[arg(long)]
     csv: bool,
+    /// Prints the means with their intervals as JSON in place of a summary
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
     /// Shows no progress
     #[arg(long, short)]
     quiet: bool,
@@ -89,6 +103,8 @@ pub(crate) struct Arguments {
 pub struct SweepRequest<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
+    /// Its variants, where they are the first axis.
+    pub variants: &'a [(String, Vec<Override>)],
     /// The keys that vary.
     pub axes: &'a [Axis],
     /// Seeds of each choice.
@@ -120,7 +136,7 @@ impl SweepRequest<'_> {
         };
         // On more threads than processors more networks would be built at once, and none sooner.
         let planners = rayon::current_num_threads().min(self.jobs.unwrap_or(usize::MAX));
-        let plan = || plan::points(self.scenario, &choices, self.seeds, self.out, &fits);
+        let plan = || plan::points(self.scenario, self.variants, &choices, self.seeds, self.out, &fits);
         let points = with_jobs(Some(planners), plan)??;
         if !self.force {
             plan::refuse_another_grid(&points, self.out)?;
@@ -152,7 +168,7 @@ impl Writing<'_> {
     pub fn write(&self, point: &Point, folder: &Path, result: &RunResult) -> Result<(), CliError> {
         let label = point.label(self.variant);
         let options = WriteOptions { force: true, identify: self.identify };
-        Ok(write_run(folder, Variant { label: &label, result }, &point.text, options)?)
+        Ok(write_point(folder, Variant { label: &label, result }, &point.text, options)?)
     }
 }
 
@@ -184,10 +200,19 @@ pub fn write_table(axes: &[Axis], points: &[Point], out: &Path) -> Result<(Strin
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let scenario = arguments.scenario.load_variant(&arguments.variant)?;
-    let axes = Axis::parse_all(&arguments.vary)?;
+    let variants = if arguments.variants { scenario.variants()? } else { Vec::new() };
+    if arguments.variants && variants.is_empty() {
+        return Err(CliError::User("--variants: the scenario names none".to_owned()));
+    }
+    let mut axes = Axis::parse_all(&arguments.vary)?;
+    if arguments.variants {
+        let names = variants.iter().map(|(name, _)| name.clone()).collect();
+        axes.insert(0, Axis { key: plan::VARIANT.to_owned(), values: names });
+    }
     let shard = arguments.shard.unwrap_or_default();
     let request = SweepRequest {
         scenario: &scenario,
+        variants: &variants,
         axes: &axes,
         seeds: arguments.seeds,
         out: &arguments.out,
@@ -199,9 +224,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     };
     let points = request.points()?;
     let due = request.due(&points);
-    if !arguments.quiet {
+    if !arguments.quiet && !arguments.variants {
         arguments.variant.say_there_are(&scenario)?;
     }
+    let first = points.first().map(Point::resolve).transpose()?;
+    let wish = first.as_ref().map_or(Ok(None), |first| arguments.goal.wish(first))?;
+    let title = first.map_or_else(String::new, |first| first.name().to_owned());
 
     let interrupt = interrupt::listen(interrupt::FINISHED_IS_KEPT);
     let writing = Writing { variant: arguments.variant.name(), identify: arguments.identify.identify };
@@ -214,16 +242,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     }
 
     let (csv, rows, path) = write_table(&axes, &points, &arguments.out)?;
+    let observed = observed::observed(&grid::choices(&axes), &points, &title);
+    let decision = wish.map(|wish| wish.decide(&observed));
+    let values: Vec<(String, Vec<String>)> = axes.iter().map(|axis| (axis.key.clone(), axis.values.clone())).collect();
+    let again = again::command(|_| ());
+    let sweep = Sweep {
+        title: &title,
+        axes: &values,
+        observed: &observed,
+        seeds: arguments.seeds,
+        decision: decision.as_ref(),
+        again: &again,
+        scenario_toml: points.first().map_or("", |point| &point.text),
+    };
+    write_sweep_report(&arguments.out, &sweep)?;
     if arguments.csv {
         print(&csv)?;
+    } else if arguments.json {
+        print(&sweep_json(&sweep))?;
     } else {
         let finished = points.iter().filter(|point| point.is_finished()).count();
         let skipped = shard.of(&points).count() - due.len();
         let (all, ran) = (points.len(), due.iter().filter(|point| point.is_finished()).count());
         print(&format!(
-            "{finished} of {all} points finished ({ran} now, {skipped} before)\n{rows} rows in {}\n",
+            "{finished} of {all} points finished ({ran} now, {skipped} before)\n{rows} rows in {}, drawn in report.html beside it\n",
             path.display()
         ))?;
+        if let Some(decision) = &decision {
+            print(&format!("{}\n", decision_text(decision)))?;
+        }
     }
     Ok(if interrupt.load(Ordering::Relaxed) { ExitStatus::Interrupted } else { ExitStatus::Done })
 }

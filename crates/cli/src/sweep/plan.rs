@@ -15,6 +15,8 @@ use crate::error::CliError;
 use crate::grid::{self, Choice};
 use crate::memory::refuse_too_little;
 
+/// The axis of a file's variants.
+pub(super) const VARIANT: &str = "variant";
 /// Folder of the points within that of the results.
 const POINTS: &str = "points";
 /// Largest seed of a scenario.
@@ -47,6 +49,7 @@ pub struct Point {
 /// bytes each have room.
 pub(super) fn points(
     scenario: &Scenario,
+    variants: &[(String, Vec<Override>)],
     choices: &[Choice],
     seeds: u64,
     out: &Path,
@@ -54,7 +57,7 @@ pub(super) fn points(
 ) -> Result<Vec<Point>, CliError> {
     let Some((first, others)) = choices.split_first() else { return Ok(Vec::new()) };
     let of_choice = |choice: &Choice, memory: fn(&Resolved) -> u64| {
-        let scenario = scenario.with(&grid::overrides(choice)?)?;
+        let scenario = scenario.with(&overrides(choice, variants)?)?;
         let resolved = scenario.resolve()?;
         fits(memory(&resolved))?;
         of_seeds(choice, &scenario, resolved, seeds, out)
@@ -65,6 +68,16 @@ pub(super) fn points(
         others.par_iter().map(|choice| of_choice(choice, Resolved::network_bytes)).collect::<Result<_, _>>()?;
     points.extend(others.into_iter().flatten());
     Ok(points)
+}
+
+/// A choice as it is laid over the scenario: a variant by its name, then the other keys.
+fn overrides(choice: &Choice, variants: &[(String, Vec<Override>)]) -> Result<Vec<Override>, CliError> {
+    let (named, others): (Choice, Choice) =
+        choice.iter().cloned().partition(|(key, _)| key == VARIANT && !variants.is_empty());
+    let of_variant = named.iter().filter_map(|(_, name)| variants.iter().find(|(variant, _)| variant == name));
+    let mut all: Vec<Override> = of_variant.flat_map(|(_, overrides)| overrides.clone()).collect();
+    all.extend(grid::overrides(&others)?);
+    Ok(all)
 }
 
 /// One choice with every seed. The network is built for the first seed only: it, and with it the memory, is the same for

@@ -166,24 +166,26 @@ fn counts_of_claims_are_those_of_the_record() {
     let record: Value = serde_json::from_str(&text(record)).unwrap();
     let mut findings = Vec::new();
     for (paper, figures) in record["figures"].as_object().unwrap() {
-        let mut counts: BTreeMap<&str, usize> = [("agree", 0), ("at a smaller size", 0), ("differ", 0)].into();
+        let columns = ["reproduced", "at reduced scale", "not reproduced", "check"];
+        let mut counts: BTreeMap<&str, usize> = columns.map(|column| (column, 0)).into();
         for figure in figures.as_object().unwrap().values() {
             // The paper's size is shown where it was run.
             let size = figure.get("full").filter(|full| !full.is_null()).unwrap_or(&figure["quick"]);
             for claim in size["claims"].as_array().unwrap() {
                 let column = match claim["verdict"].as_str().unwrap() {
-                    "agrees" => "agree",
-                    "scaled" => "at a smaller size",
-                    _ => "differ",
+                    _ if claim["paper"] == "not given" => "check",
+                    "agrees" => "reproduced",
+                    "scaled" => "at reduced scale",
+                    _ => "not reproduced",
                 };
                 *counts.get_mut(column).unwrap() += 1;
             }
         }
         counts.insert("figures", figures.as_object().unwrap().len());
         for (column, count) in counts {
-            let shown = cell(&table, paper, column).unwrap_or_default();
+            let shown = cell(&table, &format!("[{paper}](results/{paper}.md)"), column).unwrap_or_default();
             if shown != count.to_string() {
-                let line = line_of(&table, &format!("| {paper} |"));
+                let line = line_of(&table, &format!("| [{paper}](results/{paper}.md) |"));
                 findings.push(format!("{document}:{line}: {paper}, {column}: {shown}, recorded {count}"));
             }
         }

@@ -241,14 +241,32 @@ impl<'a, T: Transport> Flows<'a, T> {
             self.endpoints[first] = endpoint(initiator);
             self.endpoints[first + 1] = endpoint(responder);
         }
-        let (back, forth) = self.routes[first * self.stride..][..2 * self.stride].split_at_mut(self.stride);
+        self.pin(number, path);
+        initiator_id
+    }
+
+    /// Gives a flow this path, whose reverse is the way back.
+    pub(super) fn pin(&mut self, flow: u32, path: &[LinkId]) {
+        let first = EndpointId::new(flow, Side::Initiator).index() as usize;
+        let routes = &mut self.routes[first * self.stride..][..2 * self.stride];
+        routes.fill(u32::MAX);
+        let (back, forth) = routes.split_at_mut(self.stride);
         for (place, link) in forth.iter_mut().zip(path) {
             *place = link.0;
         }
         for (place, link) in back.iter_mut().zip(path.iter().rev()) {
             *place = link.reverse().0;
         }
-        initiator_id
+    }
+
+    /// What the pinned path of a flow's data begins with.
+    pub(super) fn route_of(&self, flow: u32) -> &[u32] {
+        &self.routes[EndpointId::new(flow, Side::Responder).index() as usize * self.stride..][..self.stride]
+    }
+
+    /// The flow in a slot, or the last one that was.
+    pub(super) fn spec(&self, flow: u32) -> &FlowSpec {
+        &self.slots[flow as usize].spec
     }
 
     /// When the application of a flow under way has another message.

@@ -21,7 +21,7 @@ pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
 pub use network::flow_path;
 pub use objects::{HighWeight, Mail, Objects, PushFlow};
-pub use setup::{PathChoice, Setup};
+pub use setup::{PathChoice, Reroute, Setup};
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
@@ -103,7 +103,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
             now: Instant::ZERO,
             schedule: Schedule::new(setup.topology.links().len()),
             network: Network::new(setup),
-            flows: Flows::new(setup.routing.max_hops(), Box::new(traffic), Box::new(open)),
+            flows: Flows::new(most_hops(setup), Box::new(traffic), Box::new(open)),
             oracle: Oracle::new(setup.oracle_interval),
             objects: Objects::default(),
             recorder,
@@ -113,6 +113,9 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
             displaced: Vec::new(),
         };
         simulation.schedule_flow_start();
+        for (number, reroute) in (0..).zip(setup.reroutes) {
+            simulation.schedule.push(reroute.at, kind::REROUTE, number);
+        }
         if R::ON {
             simulation.schedule.push(Instant::ZERO, kind::SAMPLE, 0);
         }
@@ -135,6 +138,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
                 kind::MESSAGE => self.handle_message_due(event.entity, event.order),
                 kind::CONTROL => self.handle_control(),
                 kind::HOST => self.handle_host(event.entity),
+                kind::REROUTE => self.handle_reroute(event.entity),
                 _ => self.handle_sample(),
             }
             self.schedule.finish();
@@ -207,11 +211,41 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
     /// The link that a packet takes next at `node`.
     #[inline(always)]
     fn next_link(&mut self, node: NodeId, packet: &Packet) -> u32 {
-        let pinned = self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)];
-        if self.network.sprays() && !self.flows.slots[packet.to.flow() as usize].pinned {
-            self.network.spray(node, self.flows.host(packet.to), pinned, packet.hops)
+        if self.network.chooses() {
+            return self.choose_link(node, packet);
+        }
+        self.flows.routes[packet.to.index() as usize * self.flows.stride + usize::from(packet.hops)]
+    }
+
+    /// The same where packets choose their path, or paths move.
+    #[inline(never)]
+    fn choose_link(&mut self, node: NodeId, packet: &Packet) -> u32 {
+        let (stride, hops) = (self.flows.stride, usize::from(packet.hops));
+        // On a way round a packet may have come further than any path is long.
+        let place = (hops < stride).then_some(packet.to.index() as usize * stride + hops);
+        let pinned = place.map_or(u32::MAX, |place| self.flows.routes[place]);
+        let (destination, flow) = (self.flows.host(packet.to), packet.to.flow());
+        if self.network.sprays() && !self.flows.slots[flow as usize].pinned {
+            self.network.spray(node, destination, pinned, packet.hops)
         } else {
-            pinned
+            self.network.keep_to_path(node, destination, pinned, u64::from(flow))
+        }
+    }
+
+    /// Paths move: flows whose path has a link that is left out, or is longer than it need be, take a shortest one. Packets
+    /// under way that are on no path of their flow any more go on by the new tables, on which each hop comes nearer.
+    #[cold]
+    fn handle_reroute(&mut self, number: u32) {
+        self.mix(kind::REROUTE, number);
+        self.network.reroute(number as usize);
+        let mut path = Vec::new();
+        for flow in 0..self.flows.slots.len() as u32 {
+            let route = self.flows.route_of(flow);
+            let own = self.network.path_of(route);
+            self.network.path(self.flows.spec(flow), &mut path);
+            if path.len() < own.len() || own.iter().any(|&link| self.network.is_left_out(link)) {
+                self.flows.pin(flow, &path);
+            }
         }
     }
 
@@ -502,6 +536,12 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         let event = self.now.as_ps() ^ u64::from(entity) << 40 ^ u64::from(kind) << 56;
         self.digest = (self.digest.rotate_left(5) ^ event).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
+}
+
+/// Links of the longest path that a flow may ever have.
+fn most_hops(setup: &Setup<'_>) -> usize {
+    let moved = setup.reroutes.iter().map(|reroute| reroute.routing.max_hops());
+    moved.fold(setup.routing.max_hops(), usize::max)
 }
 
 /// Writes what the send buffer has room for, and ends the stream behind the last byte.

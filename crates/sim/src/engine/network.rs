@@ -1,5 +1,7 @@
 //! Everything between the endpoints: links, shared buffers, the choice of paths.
 
+use std::collections::BTreeSet;
+
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, DropReason, QueueCounters};
@@ -11,7 +13,7 @@ use super::attachments::Attachments;
 use super::hosts::Hosts;
 use super::losses::Losses;
 use super::schedule::{Schedule, kind};
-use super::setup::{PathChoice, Setup};
+use super::setup::{PathChoice, Reroute, Setup};
 use crate::routing::Routing;
 use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
@@ -27,6 +29,9 @@ pub(super) struct Network<'a> {
     /// The shared buffer of each node that has one; empty if none has.
     shared: Vec<Option<SharedBuffer>>,
     path_choice: PathChoice,
+    reroutes: &'a [Reroute],
+    /// The links that paths leave out now.
+    left_out: Option<&'a BTreeSet<u32>>,
     seed: u64,
     /// Draws for random spraying.
     stream: Stream,
@@ -62,6 +67,8 @@ impl<'a> Network<'a> {
             hosts: topology.hosts(),
             shared: if shares { (0..nodes as u32).map(shared).collect() } else { Vec::new() },
             path_choice: setup.path_choice,
+            reroutes: setup.reroutes,
+            left_out: None,
             seed: setup.seed,
             stream: Stream::named(setup.seed, "spray"),
             turns: vec![0; nodes],
@@ -184,6 +191,9 @@ impl<'a> Network<'a> {
     /// the flow's pinned path has after so many hops.
     pub(super) fn spray(&mut self, node: NodeId, destination: u32, pinned: u32, hops: u8) -> u32 {
         let links = self.routing.next_links(node, NodeId(destination));
+        if links.is_empty() {
+            return self.topology.outgoing(node)[0].0;
+        }
         let choice = match self.path_choice {
             _ if links.len() == 1 => 0,
             PathChoice::SprayRandom => self.stream.below(links.len() as u64) as usize,
@@ -213,6 +223,36 @@ impl<'a> Network<'a> {
             PathChoice::Ecmp => unreachable!("a pinned path needs no choice"),
         };
         links[choice].0
+    }
+
+    /// Whether a packet's next link is not simply that of its flow's path.
+    #[inline]
+    pub(super) fn chooses(&self) -> bool {
+        self.sprays() || !self.reroutes.is_empty()
+    }
+
+    /// Takes the paths of a move.
+    pub(super) fn reroute(&mut self, number: usize) {
+        let reroute = &self.reroutes[number];
+        (self.routing, self.left_out) = (&reroute.routing, Some(&reroute.dead));
+    }
+
+    /// Whether paths leave this link out now.
+    pub(super) fn is_left_out(&self, link: u32) -> bool {
+        self.left_out.is_some_and(|dead| dead.contains(&link))
+    }
+
+    /// The link of a packet's pinned path if it leaves `node` and is not left out, else one that comes nearer.
+    pub(super) fn keep_to_path(&self, node: NodeId, destination: u32, pinned: u32, hash: u64) -> u32 {
+        let leaves = self.topology.links().get(pinned as usize).is_some_and(|link| link.from == node);
+        if leaves && !self.is_left_out(pinned) {
+            return pinned;
+        }
+        match self.routing.next_links(node, NodeId(destination)) {
+            // A switch without a link: what reached it is lost with the first one that failed.
+            [] => self.topology.outgoing(node)[0].0,
+            _ => self.routing.ecmp_link(node, NodeId(destination), hash).0,
+        }
     }
 
     /// Whether each packet chooses its path.

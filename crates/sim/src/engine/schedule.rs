@@ -30,6 +30,8 @@ pub(super) mod kind {
     pub(in crate::engine) const HOST: u8 = 8;
     /// The controller of objects has mail, sends some, or acts.
     pub(in crate::engine) const CONTROL: u8 = 9;
+    /// Paths move; the entity is the number of the move.
+    pub(in crate::engine) const REROUTE: u8 = 10;
 }
 
 /// A flow's place among simultaneous events of its kind.

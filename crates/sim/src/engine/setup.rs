@@ -1,7 +1,9 @@
 //! What a run is made of.
 
+use std::collections::BTreeSet;
+
 use pliant_proto::switch::QueuePlan;
-use pliant_proto::time::Span;
+use pliant_proto::time::{Instant, Span};
 
 use super::losses::LinkLoss;
 use crate::routing::Routing;
@@ -41,4 +43,17 @@ pub struct Setup<'a> {
     pub seed: u64,
     /// What links lose.
     pub losses: &'a [LinkLoss],
+    /// When paths move, by time.
+    pub reroutes: &'a [Reroute],
+}
+
+/// From some time on, packets take the paths without some links.
+#[derive(Clone, Debug)]
+pub struct Reroute {
+    /// When.
+    pub at: Instant,
+    /// The links that are left out, both directions of each cable.
+    pub dead: BTreeSet<u32>,
+    /// The paths without them.
+    pub routing: Routing,
 }

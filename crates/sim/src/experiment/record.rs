@@ -1,7 +1,8 @@
 //! The verdicts of earlier reproductions, and the document made of them.
 //!
 //! `docs/reproduction.json` has, for each figure and size, what was found when it was last reproduced. From it
-//! `docs/reproduction.md` is written, and CI reads what it must not fall behind.
+//! `docs/reproduction.md` and a page for each paper, `docs/results/PAPER.md`, are written, and CI reads what it must not fall
+//! behind.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -108,6 +109,11 @@ impl ClaimOutcome {
         remark(self.verdict, self.class, holds_without)
     }
 
+    /// Whether it is a check of ours: the paper has no value for it.
+    pub fn is_check(&self) -> bool {
+        matches!(&self.paper, Quantity::Text(text) if text == NOT_GIVEN)
+    }
+
     fn record(&self) -> ClaimRecord {
         let setting = |row: &super::Sensitivity| SensitivityRecord {
             setting: format!("{} = {}", row.axis, row.value),
@@ -133,6 +139,9 @@ impl ClaimOutcome {
     }
 }
 
+/// What stands for the paper's value where the paper has none.
+const NOT_GIVEN: &str = "not given";
+
 /// The verdict, with the class of what differs, and whether what agrees does so without the paper's mechanism.
 fn remark(verdict: Verdict, class: Option<Class>, holds_without: Option<bool>) -> String {
     match (verdict, class, holds_without) {
@@ -144,8 +153,14 @@ fn remark(verdict: Verdict, class: Option<Class>, holds_without: Option<bool>) -
 }
 
 impl ClaimRecord {
+    /// Whether it is a check of ours: the paper has no value for it.
+    pub fn is_check(&self) -> bool {
+        self.paper == NOT_GIVEN
+    }
+
     fn remark(&self) -> String {
-        remark(self.verdict, self.class, self.mechanism.as_ref().map(|mechanism| mechanism.agrees))
+        let said = remark(self.verdict, self.class, self.mechanism.as_ref().map(|mechanism| mechanism.agrees));
+        if self.is_check() { format!("check: {said}") } else { said }
     }
 
     /// Why it differs, or whether what agrees needs the mechanism that the paper gives.
@@ -237,30 +252,32 @@ impl Records {
         record.claims.iter().find(|record| record.claim == claim).map(|record| record.verdict)
     }
 
-    /// The document: papers, figures, claims, and what testbeds found of them. Of a figure that was reproduced at both
-    /// sizes the full one counts.
+    /// The document: how many claims of each paper came out, and what testbeds found of no paper's figure. Of a figure that was
+    /// reproduced at both sizes the full one counts.
     pub fn to_markdown(&self, testbed: &TestbedRecords) -> String {
         let mut text = String::from(
             "# Reproduction\n\nWhat papers say, what Pliant finds, and whether these agree. Written by `pliant reproduce \
              --write-docs docs/reproduction.md`;\nthe claims and their tolerances are in `experiments/`, \
-             [experiments.md](experiments.md) explains them.\n\n**agrees**: within the claim's tolerance. **scaled**: \
-             within it, at a size smaller than the paper's. **differs**: not within it, because of an **unstated \
-             parameter** of the paper; because the **paper's simulator** does not do what its text says; because the **paper** \
-             is **inconsistent**; or for a reason that is **ours** or not known. **For another reason**: it agrees, but also \
-             where the mechanism that the paper gives is switched off.\n\n\
+             [experiments.md](experiments.md) explains them. Each paper has a page.\n\n**Reproduced**: within the claim's \
+             tolerance. **At reduced scale**: within it, at a size smaller than the paper's. **Not reproduced**: not within \
+             it, because of an **unstated parameter** of the paper; because the **paper's simulator** does not do what its \
+             text says; because the **paper** is **inconsistent**; or for a reason that is **ours** or not known. **For another \
+             reason**: it agrees, but also where the mechanism that the paper gives is switched off.\n**Check**: a claim of \
+             ours about something that the paper leaves open and has no value for.\n\n\
              **On the testbed** is what `pliant testbed record` found: processes on a real network against the same \
              scenario in the simulator.\n",
         );
         let chosen: Vec<(&str, Vec<Chosen<'_>>)> =
             self.figures.iter().map(|(paper, figures)| (paper.as_str(), chosen(figures))).collect();
         text.push_str(
-            "\n| claims | figures | agree | at a smaller size | differ | of them beyond the paper |\n|---|---|---|---|---|---|\n",
+            "\n| paper | figures | reproduced | at reduced scale | not reproduced | check | of them beyond the paper |\n\
+             |---|---|---|---|---|---|---|\n",
         );
         for (paper, figures) in &chosen {
-            let [agree, scaled, differ] = counts(figures);
+            let counts = counts(figures).map(|count| count.to_string()).join(" | ");
             let beyond = figures.iter().filter(|(_, _, record)| record.section.contains(BEYOND));
             let beyond: usize = beyond.map(|(_, _, record)| record.claims.len()).sum();
-            writeln!(text, "| {paper} | {} | {agree} | {scaled} | {differ} | {beyond} |", figures.len())
+            writeln!(text, "| [{paper}](results/{paper}.md) | {} | {counts} | {beyond} |", figures.len())
                 .expect(TAKES_ALL);
         }
         text.push_str("\n| why claims differ |");
@@ -287,16 +304,60 @@ impl Records {
             audited.count(),
         )
         .expect(TAKES_ALL);
-        for (paper, figures) in chosen {
-            write!(text, "\n## {paper}\n").expect(TAKES_ALL);
+        text.push_str(&testbed.section());
+        text
+    }
+
+    /// A page for each paper, by its name: what differs, how many claims of each figure came out, and every claim.
+    pub fn paper_pages(&self, testbed: &TestbedRecords) -> Vec<(&str, String)> {
+        let mut pages = Vec::new();
+        for (paper, figures) in &self.figures {
+            let figures = chosen(figures);
+            let mut text = format!(
+                "# {paper}: claims and what came of them\n\nWritten by `pliant reproduce --write-docs docs/reproduction.md`; \
+                 [reproduction.md](../reproduction.md) says what the\ncolumns mean. Settings that a paper leaves unsaid were \
+                 varied: `pliant reproduce {paper} FIGURE --out DIR` draws each figure\nand lists ours by setting.\n\n\
+                 | figure | reproduced | at reduced scale | not reproduced | check |\n|---|---|---|---|---|\n"
+            );
+            for figure in &figures {
+                let (name, _, record) = figure;
+                let counts = counts(std::slice::from_ref(figure)).map(|count| count.to_string()).join(" | ");
+                let title = cell(&record.title);
+                writeln!(text, "| [{name}](#{}): {title} | {counts} |", anchor(name, &record.title)).expect(TAKES_ALL);
+            }
+            let all = counts(&figures).map(|count| count.to_string()).join(" | ");
+            writeln!(text, "| all | {all} |").expect(TAKES_ALL);
+            text.push_str(&not_reproduced(&figures));
             for (figure, size, record) in figures {
                 figure_section(&mut text, paper, figure, size, record);
                 text.push_str(&testbed.figure_section(paper, figure));
             }
+            pages.push((paper.as_str(), text));
         }
-        text.push_str(&testbed.section());
-        text
+        pages
     }
+}
+
+/// The claims that differ, with why.
+fn not_reproduced(figures: &[Chosen<'_>]) -> String {
+    let mut text = String::new();
+    for (figure, _, record) in figures {
+        for claim in record.claims.iter().filter(|claim| claim.verdict == Verdict::Differs) {
+            let why = claim.why.as_deref().unwrap_or(UNEXPLAINED);
+            let cells = [*figure, &*claim.claim, &claim.paper, &claim.ours, why].map(cell).join(" | ");
+            writeln!(text, "| {cells} |").expect(TAKES_ALL);
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!("\n## Not reproduced\n\n| figure | claim | paper | ours | why |\n|---|---|---|---|---|\n{text}")
+}
+
+/// The anchor of a figure's heading, as GitHub makes it.
+fn anchor(figure: &str, title: &str) -> String {
+    let heading = format!("{figure}: {title}").to_lowercase().replace(' ', "-");
+    heading.chars().filter(|&c| c.is_alphanumeric() || c == '-' || c == '_').collect()
 }
 
 /// What a figure's `section` says of claims that no paper makes.
@@ -314,11 +375,12 @@ fn chosen(figures: &BTreeMap<String, BTreeMap<String, FigureRecord>>) -> Vec<Cho
         .collect()
 }
 
-/// Claims that agree, agree at a smaller size, differ.
-fn counts(figures: &[Chosen<'_>]) -> [usize; 3] {
-    [Verdict::Agrees, Verdict::Scaled, Verdict::Differs].map(|verdict| {
-        figures.iter().flat_map(|(_, _, record)| &record.claims).filter(|claim| claim.verdict == verdict).count()
-    })
+/// Claims that agree, agree at a smaller size, differ, and checks.
+fn counts(figures: &[Chosen<'_>]) -> [usize; 4] {
+    let claims = || figures.iter().flat_map(|(_, _, record)| &record.claims);
+    let [agree, scaled, differ] = [Verdict::Agrees, Verdict::Scaled, Verdict::Differs]
+        .map(|verdict| claims().filter(|claim| claim.verdict == verdict && !claim.is_check()).count());
+    [agree, scaled, differ, claims().filter(|claim| claim.is_check()).count()]
 }
 
 /// Claims that differ, by class, and those without one.
@@ -341,13 +403,16 @@ fn figure_section(text: &mut String, paper: &str, figure: &str, size: &str, reco
     let full = if size == "full" { " --full" } else { "" };
     write!(
         text,
-        "\n### {figure}: {}\n\nSection {}. {}\n\n`pliant reproduce {paper} {figure}{full}`, {seeds}, Pliant {}.\n\n\
+        "\n## {figure}: {}\n\nSection {}. {}\n\n`pliant reproduce {paper} {figure}{full}`, {seeds}, Pliant {}.\n\n\
          | claim | paper | ours | verdict | why |\n|---|---|---|---|---|\n",
         record.title, record.section, record.setup, record.version
     )
     .expect(TAKES_ALL);
     let mut scaled: Vec<&str> = Vec::new();
-    for claim in &record.claims {
+    // What differs comes first.
+    let mut claims: Vec<&ClaimRecord> = record.claims.iter().collect();
+    claims.sort_by_key(|claim| claim.verdict.is_within());
+    for claim in claims {
         let cells = [&claim.claim, &claim.paper, &claim.ours, &claim.remark(), &claim.why_in_words()];
         let cells = cells.map(|text| cell(text));
         writeln!(text, "| {} |", cells.join(" | ")).expect(TAKES_ALL);
@@ -355,17 +420,5 @@ fn figure_section(text: &mut String, paper: &str, figure: &str, size: &str, reco
     }
     for sentence in scaled {
         write!(text, "\nScaled: {sentence}\n").expect(TAKES_ALL);
-    }
-    for claim in record.claims.iter().filter(|claim| !claim.sensitivity.is_empty()) {
-        write!(
-            text,
-            "\n{} (paper: {}):\n\n| setting | ours | within tolerance |\n|---|---|---|\n",
-            claim.claim, claim.paper
-        )
-        .expect(TAKES_ALL);
-        for row in &claim.sensitivity {
-            let agrees = if row.agrees { "yes" } else { "no" };
-            writeln!(text, "| {} | {} | {agrees} |", cell(&row.setting), cell(&row.ours)).expect(TAKES_ALL);
-        }
     }
 }

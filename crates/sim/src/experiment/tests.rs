@@ -343,22 +343,49 @@ fn records_become_a_document() {
     records.insert(&quick, Size::Quick);
     assert_eq!(Records::parse(&records.to_json()).unwrap(), records);
     let document = records.to_markdown(&TestbedRecords::default());
+    assert!(document.contains("| [paper](results/paper.md) | 1 | 1 | 1 | 1 | 0 | 0 |"), "{document}");
+    let page = |records: &Records| {
+        let [(name, page)] = &records.paper_pages(&TestbedRecords::default())[..] else { panic!("one paper") };
+        assert_eq!(*name, "paper");
+        page.clone()
+    };
+    let own = page(&records);
     for part in [
-        "### fig1: Two flows",
+        "| [fig1](#fig1-two-flows): Two flows | 1 | 1 | 1 | 0 |",
+        "## Not reproduced\n\n| figure | claim | paper | ours | why |\n|---|---|---|---|---|\n| fig1 | there are 17 | 17 | 2 | there",
+        "## fig1: Two flows",
         "`pliant reproduce paper fig1`, one seed",
-        "| there are 17 | 17 | 2 | differs | there are only two |",
+        "|---|---|---|---|---|\n| there are 17 | 17 | 2 | differs | there are only two |",
         "Scaled: One seed, one size.",
-        "| burst = late |",
-        "| paper | 1 | 1 | 1 | 1 | 0 |",
     ] {
-        assert!(document.contains(part), "{part} in\n{document}");
+        assert!(own.contains(part), "{part} in\n{own}");
     }
     records.insert(&load(FILE, Size::Full).unwrap().evaluate(simulate).unwrap(), Size::Full);
-    assert!(records.to_markdown(&TestbedRecords::default()).contains("`pliant reproduce paper fig1 --full`, 2 seeds"));
+    assert!(page(&records).contains("`pliant reproduce paper fig1 --full`, 2 seeds"));
     let recorded = |size| records.verdict("paper", "fig1", size, "two flows that share take twice as long");
     assert_eq!((recorded(Size::Quick), recorded(Size::Full)), (Some(Verdict::Scaled), Some(Verdict::Agrees)));
     records.retain(|_, _| false);
     assert_eq!(records, Records::default());
+}
+
+/// A claim for which the paper has no value is a check of ours: counted apart, whatever came out.
+#[test]
+fn claims_without_a_value_of_the_paper_are_checks() {
+    let claim = |text: &str, paper: &str, verdict: &str| {
+        format!(
+            r#"{{ "claim": "{text}", "paper": "{paper}", "ours": "1", "verdict": "{verdict}", "scaled": null, "why": null }}"#
+        )
+    };
+    let claims =
+        [claim("a", "2", "agrees"), claim("b", "not given", "agrees"), claim("c", "not given", "differs")].join(",");
+    let figure = format!(
+        r#"{{ "version": "1", "title": "T", "section": "2", "setup": "S.", "seeds": 1, "claims": [{claims}] }}"#
+    );
+    let records = Records::parse(&format!(r#"{{ "figures": {{ "p": {{ "f": {{ "full": {figure} }} }} }} }}"#)).unwrap();
+    let testbed = TestbedRecords::default();
+    assert!(records.to_markdown(&testbed).contains("| [p](results/p.md) | 1 | 1 | 0 | 0 | 2 | 0 |"));
+    let pages = records.paper_pages(&testbed);
+    assert!(pages[0].1.contains("| b | not given | 1 | check: agrees |"), "{}", pages[0].1);
 }
 
 #[test]

@@ -266,6 +266,8 @@ pub struct Facts<'a> {
     pub pushes: bool,
     /// Its messages arrive whole or not at all, in any order.
     pub delivers_messages: bool,
+    /// No switch can mark its data: packets are not ECN-capable.
+    pub not_ect: bool,
 }
 
 /// What opening flows needs to know of a run.

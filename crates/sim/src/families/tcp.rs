@@ -389,6 +389,7 @@ impl GroupTransport for TcpTransport {
     fn facts(&self) -> Facts<'_> {
         Facts {
             is_plain_tcp: self.cross_queue.is_none() && self.sender_drop.is_none(),
+            not_ect: self.config.ecn == EcnMode::Off,
             simulator_only: self
                 .sender_drop
                 .map(|_| "leaves messages out of a byte stream, which the testbed's receivers cannot tell"),

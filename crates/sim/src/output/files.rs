@@ -22,6 +22,8 @@ pub const WINDOW_SERIES: &str = "window_series.parquet";
 pub const OBJECTS: &str = "objects.csv";
 /// The report.
 pub const REPORT: &str = "report.html";
+/// The plotting library beside a report that does not carry it.
+pub const PLOTLY: &str = "plotly-basic.min.js";
 /// The table of a comparison.
 pub const COMPARISON: &str = "comparison.json";
 /// The verdicts of a reproduction.

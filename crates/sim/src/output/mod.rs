@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::experiment::{FigureOutcome, Size};
 use crate::report;
 use crate::results::comparison::Variant;
+use crate::results::decision::Decision;
 use crate::results::repetition::Repeated;
 use crate::results::table::Table;
 use crate::results::{
@@ -50,6 +51,19 @@ pub fn write_run(
     options: WriteOptions,
 ) -> Result<(), OutputError> {
     folder::write_whole(dir, options.force, |folder| {
+        write_run_files(folder, run, resolved_scenario_toml, options.identify)?;
+        write_text(&folder.join(files::REPORT), &report::render(run.result, resolved_scenario_toml))
+    })
+}
+
+/// The same without a report, for one of many runs: [`write_sweep_report`] makes one of all.
+pub fn write_point(
+    dir: &Path,
+    run: Variant<'_>,
+    resolved_scenario_toml: &str,
+    options: WriteOptions,
+) -> Result<(), OutputError> {
+    folder::write_whole(dir, options.force, |folder| {
         write_run_files(folder, run, resolved_scenario_toml, options.identify)
     })
 }
@@ -74,14 +88,20 @@ pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError>
     })
 }
 
+/// Writes the report of a sweep and, beside it, the plotting library that it loads.
+pub fn write_sweep_report(dir: &Path, sweep: &report::Sweep<'_>) -> Result<(), OutputError> {
+    write_text(&dir.join(files::PLOTLY), report::PLOTLY)?;
+    write_text(&dir.join(files::REPORT), &report::render_sweep(sweep, files::PLOTLY))
+}
+
 /// Writes the output folder of a comparison, whole or not at all: `comparison.json`, `report.html`, and every
 /// variant's own output folder, named after its label. `scenarios` are the variants' resolved scenarios. Of several seeds
-/// the folders are of the first, and `repeated` is of all.
+/// the folders are of the first, and `repeated` is of all; beside it what follows from a goal.
 pub fn write_comparison(
     dir: &Path,
     title: &str,
     variants: &[Variant<'_>],
-    repeated: Option<&Repeated>,
+    (repeated, decision): (Option<&Repeated>, Option<&Decision>),
     scenarios: &[String],
     options: WriteOptions,
 ) -> Result<(), OutputError> {
@@ -92,10 +112,12 @@ pub fn write_comparison(
             let own = folder.join(name);
             fs::create_dir(&own).map_err(OutputError::io("create", &own))?;
             write_run_files(&own, *variant, scenario, options.identify)?;
+            write_text(&own.join(files::REPORT), &report::render(variant.result, scenario))?;
         }
-        write_text(&folder.join(files::COMPARISON), &report::comparison_json_in(title, variants, repeated, &names))?;
+        let json = report::comparison_json_in(title, variants, repeated, decision, &names);
+        write_text(&folder.join(files::COMPARISON), &json)?;
         let first = scenarios.first().map_or("", String::as_str);
-        write_text(&folder.join(files::REPORT), &report::render_comparison(title, variants, repeated, first))
+        write_text(&folder.join(files::REPORT), &report::render_comparison(title, variants, repeated, decision, first))
     })
 }
 
@@ -152,7 +174,7 @@ fn write_run_files(
     if !objects.is_empty() {
         files.csv(files::OBJECTS, &OBJECTS, &objects)?;
     }
-    write_text(&folder.join(files::REPORT), &report::render(run.result, resolved_scenario_toml))
+    Ok(())
 }
 
 fn write_data_files(files: &Files<'_>, resolved_scenario_toml: &str) -> Result<(), OutputError> {
@@ -268,7 +290,7 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
     let labels = comparison.variants.iter().zip(&runs);
     let variants: Vec<_> = labels.map(|(label, result)| Variant { label, result }).collect();
     let first = comparison.folders.first().map_or(Ok(String::new()), |folder| read_scenario(&dir.join(folder)))?;
-    Ok(report::render_comparison(&comparison.title, &variants, None, &first))
+    Ok(report::render_comparison(&comparison.title, &variants, None, None, &first))
 }
 
 fn read_scenario(dir: &Path) -> Result<String, OutputError> {

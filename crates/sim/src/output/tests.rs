@@ -327,7 +327,7 @@ fn a_comparison_keeps_every_variants_folder() {
     let result = samples::run();
     let variants = labels.map(|label| Variant { label, result: &result });
     let scenarios = labels.map(str::to_owned);
-    write_comparison(&out, "four", &variants, None, &scenarios, NEW).unwrap();
+    write_comparison(&out, "four", &variants, (None, None), &scenarios, NEW).unwrap();
     assert_eq!(entries(&out), ["1_a_b", "2_report.html", "3_..", "a_b", "comparison.json", "report.html"]);
     assert_eq!(read_run(&out.join("1_a_b")).unwrap(), result);
 
@@ -336,7 +336,7 @@ fn a_comparison_keeps_every_variants_folder() {
     rebuild_report(&out).unwrap();
     assert_eq!(fs::read_to_string(out.join(files::REPORT)).unwrap(), first);
 
-    write_comparison(&out, "two", &variants[..2], None, &scenarios[..2], REPLACED).unwrap();
+    write_comparison(&out, "two", &variants[..2], (None, None), &scenarios[..2], REPLACED).unwrap();
     assert_eq!(entries(&out), ["1_a_b", "a_b", "comparison.json", "report.html"]);
 }
 

@@ -3,9 +3,11 @@
 use serde_json::json;
 
 use super::escape::escape;
-use super::figure::{Figure, axis, colour, layout, log_axis, short};
+use super::figure::{Figure, axis, colour, layout, short};
+use super::frontier::unit_of_axis;
 use super::roles::roles;
 use crate::results::comparison::ComparisonRow;
+use crate::results::decision::GoalUnit;
 
 /// A dot per variant: across, what the flexible group keeps; up, the 99th percentile of the other's completion times. `None`
 /// of a single group or variant, and where a value is missing everywhere.
@@ -14,6 +16,8 @@ pub(super) fn exchange(rows: &[ComparisonRow]) -> Option<Figure> {
     let of_group = |name: &str| -> Vec<&ComparisonRow> { rows.iter().filter(|row| row.group.name == name).collect() };
     let [gives, gains] = [giving, gaining].map(of_group);
 
+    let times = gains.iter().filter_map(|row| Some(row.group.all.fct_us?.p99.value));
+    let (factor, unit) = unit_of_axis(GoalUnit::Time, times.fold(0.0, f64::max));
     let dot = |row: &&ComparisonRow| {
         let kept = gives.iter().find(|of| of.variant_index == row.variant_index)?.share_kept?;
         let p99 = row.group.all.fct_us?.p99;
@@ -21,9 +25,9 @@ pub(super) fn exchange(rows: &[ComparisonRow]) -> Option<Figure> {
         let label = escape(&row.variant);
         Some(json!({
             "type": "scatter", "mode": "markers+text", "name": label, "text": [label], "textposition": "top center",
-            "cliponaxis": false, "x": [short(100.0 * kept)], "y": [short(p99.value)], "showlegend": false,
+            "cliponaxis": false, "x": [short(100.0 * kept)], "y": [short(factor * p99.value)], "showlegend": false,
             "marker": { "size": 12, "color": colour(row.variant_index), "symbol": symbol },
-            "hovertemplate": "%{y:.4s} µs at %{x:.3~f} % kept",
+            "hovertemplate": format!("%{{y:.4~f}} {unit} at %{{x:.3~f}} % kept"),
         }))
     };
     let data: Vec<_> = gains.iter().filter_map(dot).collect();
@@ -33,12 +37,14 @@ pub(super) fn exchange(rows: &[ComparisonRow]) -> Option<Figure> {
     let [giving, gaining] = [giving, gaining].map(escape);
     let mut x = axis(&format!("{giving}: share kept (%)"));
     x["rangemode"] = json!("tozero");
+    let mut y = axis(&format!("{gaining}: FCT p99 ({unit})"));
+    y["rangemode"] = json!("tozero");
     Some(Figure {
         title: format!("What {gaining} gains, and what {giving} gives for it"),
         note: "Further down is faster for the one, further right is better for the other. Hollow: a lower bound."
             .into(),
         data,
-        layout: layout(&x, &log_axis(&format!("{gaining}: FCT p99 (µs)"))),
+        layout: layout(&x, &y),
     })
 }
 

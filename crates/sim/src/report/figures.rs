@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::escape::escape;
 use super::exchange::exchange;
 use super::figure::{Figure, axis, colour, layout, log_axis, short};
-use super::measures::{DROPS, MARKS, RETRANSMISSIONS, TIMEOUTS};
 use super::series::{self, QueueId, SizePoint};
 use crate::results::comparison::{ComparisonRow, Variant, group_names};
 use crate::results::statistics::{self, Estimate, flows_by_group};
@@ -83,7 +82,7 @@ fn group_sections(variants: &[Variant<'_>]) -> Vec<Section> {
 }
 
 fn flow_figures(curves: &[Curve<'_>]) -> Vec<Figure> {
-    vec![slowdown_by_size(curves), fct_by_size(curves), slowdown_distribution(curves), counts(curves)]
+    vec![slowdown_by_size(curves), fct_by_size(curves), slowdown_distribution(curves)]
 }
 
 fn slowdown_by_size(curves: &[Curve<'_>]) -> Figure {
@@ -92,7 +91,7 @@ fn slowdown_by_size(curves: &[Curve<'_>]) -> Figure {
         note: "Completion time over the time the flow would take alone; 1 is ideal. Circles: median. Diamonds: 99th \
                percentile. Hollow: a lower bound."
             .into(),
-        data: size_traces(curves, "×", statistics::slowdown),
+        data: size_traces(curves, ("×", 1.0), statistics::slowdown),
         layout: layout(&size_axis(), &log_axis("slowdown (×)")),
     }
 }
@@ -103,12 +102,17 @@ fn fct_by_size(curves: &[Curve<'_>]) -> Figure {
         note: "From the application's start to the receiver's last needed byte. Circles: median. Diamonds: 99th \
                percentile. Hollow: a lower bound."
             .into(),
-        data: size_traces(curves, " µs", statistics::fct_us),
-        layout: layout(&size_axis(), &log_axis("completion time (µs)")),
+        data: size_traces(curves, ("s", 1e-6), statistics::fct_us),
+        layout: layout(&size_axis(), &time_axis("completion time")),
     }
 }
 
-fn size_traces(curves: &[Curve<'_>], unit: &str, value: fn(&FlowRow, &RunResult) -> Option<Estimate>) -> Vec<Value> {
+/// `unit` is what values are drawn in, and what makes it of them.
+fn size_traces(
+    curves: &[Curve<'_>],
+    unit: (&str, f64),
+    value: fn(&FlowRow, &RunResult) -> Option<Estimate>,
+) -> Vec<Value> {
     let points = |curve: &Curve<'_>| series::by_size(&curve.flows, |flow| value(flow, curve.run));
     let points: Vec<Vec<SizePoint>> = curves.iter().map(points).collect();
     // Of one size there is nothing to draw that the table does not say.
@@ -145,7 +149,7 @@ impl Percentile {
     }
 }
 
-fn size_trace(curve: &Curve<'_>, points: &[SizePoint], percentile: Percentile, unit: &str) -> Value {
+fn size_trace(curve: &Curve<'_>, points: &[SizePoint], percentile: Percentile, (unit, factor): (&str, f64)) -> Value {
     let (name, dash, symbol) = percentile.style();
     let symbol_of = |point: &SizePoint| {
         if percentile.of(point).lower_bound { format!("{symbol}-open") } else { symbol.to_owned() }
@@ -153,7 +157,7 @@ fn size_trace(curve: &Curve<'_>, points: &[SizePoint], percentile: Percentile, u
     json!({
         "type": "scatter", "mode": "lines+markers", "name": format!("{} {name}", curve.name),
         "x": points.iter().map(|point| short(point.bytes)).collect::<Vec<_>>(),
-        "y": points.iter().map(|point| short(percentile.of(point).value)).collect::<Vec<_>>(),
+        "y": points.iter().map(|point| short(factor * percentile.of(point).value)).collect::<Vec<_>>(),
         "customdata": points.iter().map(|point| point.flows).collect::<Vec<_>>(),
         "line": { "color": curve.colour, "dash": dash, "width": 2 },
         "marker": { "size": 7, "symbol": points.iter().map(symbol_of).collect::<Vec<_>>() },
@@ -180,32 +184,6 @@ fn slowdown_distribution(curves: &[Curve<'_>]) -> Figure {
         note: "Further left is better. A curve that ends below 100 % has flows still under way at the end.".into(),
         data: curves.iter().filter_map(trace).collect(),
         layout: layout(&log_axis("slowdown (×)"), &y),
-    }
-}
-
-fn counts(curves: &[Curve<'_>]) -> Figure {
-    let kinds = [DROPS, MARKS, TIMEOUTS, RETRANSMISSIONS];
-    let totals = |curve: &Curve<'_>| kinds.map(|column| curve.flows.iter().map(|flow| column.count(flow)).sum::<u64>());
-    let trace = |curve: &Curve<'_>| {
-        let totals = totals(curve);
-        json!({
-            "type": "bar", "name": curve.name, "x": kinds.map(|column| column.title), "y": totals,
-            "text": totals.map(|total| super::measures::number(total as f64)), "textposition": "outside",
-            "cliponaxis": false, "marker": { "color": curve.colour }, "hovertemplate": "%{y:,} %{x}",
-        })
-    };
-    let largest = curves.iter().flat_map(totals).max().unwrap_or(0);
-    let mut layout = layout(&axis(""), &log_axis("packets, or timeouts"));
-    layout["barmode"] = json!("group");
-    // From one packet on: bars on an axis that starts elsewhere would compare nothing.
-    layout["yaxis"]["range"] = json!([0.0, (largest.max(10) as f64).log10() + 0.3]);
-    Figure {
-        title: "Drops, marks, timeouts".to_owned(),
-        note: "Totals over the run, on a logarithmic axis: packets dropped by queues, arrived with a congestion mark, \
-               or sent again, and retransmission timeouts."
-            .into(),
-        data: if largest > 0 { curves.iter().map(trace).collect() } else { Vec::new() },
-        layout,
     }
 }
 
@@ -279,6 +257,14 @@ fn line(name: &str, colour: &str, points: &[(f64, f64)]) -> Value {
         "x": points.iter().map(|&(x, _)| short(x)).collect::<Vec<_>>(),
         "y": points.iter().map(|&(_, y)| short(y)).collect::<Vec<_>>(),
     })
+}
+
+/// A logarithmic axis of seconds, which prints 83.6 ms as the tables do.
+fn time_axis(title: &str) -> Value {
+    let mut axis = log_axis(title);
+    axis["tickformat"] = json!("~s");
+    axis["ticksuffix"] = json!("s");
+    axis
 }
 
 fn size_axis() -> Value {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::experiment::{FigureOutcome, Size};
 use crate::results::RunResult;
 use crate::results::comparison::{ComparisonRow, Variant, compare};
+use crate::results::decision::Decision;
 use crate::results::repetition::{Change, Repeated};
 use shown::Shown;
 
@@ -14,20 +15,26 @@ mod escape;
 mod exchange;
 mod figure;
 mod figures;
+mod frontier;
 mod measures;
+mod network;
 mod page;
 mod reproduction;
 mod roles;
 mod series;
 mod shown;
+mod sweep;
 mod table;
 
 pub use answer::answer;
+pub use frontier::decision_text;
+pub(crate) use page::PLOTLY;
+pub use sweep::{Sweep, render_sweep, sweep_json};
 pub use table::{TextTable, repeated_text_table, text_table};
 
 /// The HTML report of one run of a resolved scenario, which it quotes.
 pub fn render(result: &RunResult, scenario_toml: &str) -> String {
-    page::page(&result.scenario, &[Variant { label: "", result }], None, scenario_toml)
+    page::page(&result.scenario, &[Variant { label: "", result }], None, None, scenario_toml)
 }
 
 /// The HTML report of several variants side by side; `title` names what they have in common, and the resolved scenario is
@@ -36,9 +43,10 @@ pub fn render_comparison(
     title: &str,
     variants: &[Variant<'_>],
     repeated: Option<&Repeated>,
+    decision: Option<&Decision>,
     scenario_toml: &str,
 ) -> String {
-    page::page(title, variants, repeated, scenario_toml)
+    page::page(title, variants, repeated, decision, scenario_toml)
 }
 
 /// The HTML report of figures that were reproduced: each drawn as the paper draws it, under it the claims.
@@ -48,8 +56,13 @@ pub fn render_reproduction(figures: &[FigureOutcome], size: Size) -> String {
 
 /// The comparison's table as JSON: one object per traffic group and variant, with all statistics, of the first seed; of
 /// several seeds also the changes against the first variant, with their intervals.
-pub fn comparison_json(title: &str, variants: &[Variant<'_>], repeated: Option<&Repeated>) -> String {
-    comparison_json_in(title, variants, repeated, &[])
+pub fn comparison_json(
+    title: &str,
+    variants: &[Variant<'_>],
+    repeated: Option<&Repeated>,
+    decision: Option<&Decision>,
+) -> String {
+    comparison_json_in(title, variants, repeated, decision, &[])
 }
 
 /// The same, with the names of the variants' output folders.
@@ -57,6 +70,7 @@ pub(crate) fn comparison_json_in(
     title: &str,
     variants: &[Variant<'_>],
     repeated: Option<&Repeated>,
+    decision: Option<&Decision>,
     folders: &[String],
 ) -> String {
     #[derive(Serialize)]
@@ -72,6 +86,8 @@ pub(crate) fn comparison_json_in(
         seeds: Option<&'a [u64]>,
         #[serde(skip_serializing_if = "Option::is_none")]
         changes: Option<Vec<ChangeRow<'a>>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        decision: Option<serde_json::Value>,
     }
     let labels = variants.iter().map(|variant| variant.label).collect();
     let comparison = Comparison {
@@ -82,6 +98,7 @@ pub(crate) fn comparison_json_in(
         rows: compare(variants),
         seeds: repeated.map(Repeated::seeds),
         changes: repeated.map(changes),
+        decision: decision.map(sweep::decision_json),
     };
     let mut text = serde_json::to_string_pretty(&comparison).expect("a comparison is plain data");
     text.push('\n');

@@ -7,10 +7,13 @@ use serde_json::{Value, json};
 use super::answer::answer;
 use super::escape::escape;
 use super::figure::{Figure, colour};
-use super::figures::sections;
+use super::figures::{Section, sections};
+use super::frontier::{decision_text, frontier};
 use super::measures::{Better, Format, Measure, measures, number, print, unit_shown};
+use super::network::picture;
 use super::shown::Shown;
 use crate::results::comparison::{ComparisonRow, Variant, compare};
+use crate::results::decision::Decision;
 use crate::results::repetition::Repeated;
 use crate::results::statistics::{Distribution, Estimate, FlowStatistics};
 use crate::results::table::Column;
@@ -20,7 +23,7 @@ use pliant_proto::switch::DropReason;
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
 /// plotly.js 4.1.1, its bundle of basic charts; licence in `assets/plotly-LICENSE`.
-pub(super) const PLOTLY: &str = include_str!("assets/plotly-basic.min.js");
+pub(crate) const PLOTLY: &str = include_str!("assets/plotly-basic.min.js");
 
 /// Columns of queues that the report shows, under their titles.
 const ADMITTED: &Column<PortRow> = PORTS.column("enqueued_packets");
@@ -32,9 +35,18 @@ const LEFT: &Column<PortRow> = PORTS.column("left_packets");
 const QUEUES_LISTED: usize = 10;
 
 /// The whole page.
-pub(super) fn page(title: &str, variants: &[Variant<'_>], repeated: Option<&Repeated>, scenario_toml: &str) -> String {
+pub(super) fn page(
+    title: &str,
+    variants: &[Variant<'_>],
+    repeated: Option<&Repeated>,
+    decision: Option<&Decision>,
+    scenario_toml: &str,
+) -> String {
     let rows = compare(variants);
-    let sections = sections(variants, &rows);
+    let mut sections = sections(variants, &rows);
+    if let Some(figure) = decision.and_then(frontier) {
+        sections.insert(0, Section { title: "What meets the goal".to_owned(), figures: vec![figure] });
+    }
     let title = escape(title);
     let mut body = format!(
         "<header><p class=\"brand\">Pliant</p><h1>{title}</h1>{}{}</header>\n",
@@ -45,10 +57,16 @@ pub(super) fn page(title: &str, variants: &[Variant<'_>], repeated: Option<&Repe
     if let Some(answer) = repeated.and_then(answer) {
         writeln!(body, "<p class=\"answer\">{}</p>", escape(&answer)).expect("a string takes all");
     }
+    if let Some(decision) = decision {
+        writeln!(body, "<p class=\"answer\">{}</p>", escape(&decision_text(decision))).expect("a string takes all");
+    }
     let shown = repeated.map_or_else(|| Shown::Once(rows.clone()), Shown::Repeated);
     body.push_str(&main_table(&shown, variants.len()));
     body.push_str(&size_table(&rows, variants.len()));
     let mut figures = 0;
+    if let [first, ..] = variants {
+        body.push_str(&picture(first.result, scenario_toml).unwrap_or_default());
+    }
     for section in &sections {
         write!(body, "<section><h2>{}</h2><div class=\"grid\">", section.title).expect("a string takes all");
         for figure in &section.figures {
@@ -60,7 +78,7 @@ pub(super) fn page(title: &str, variants: &[Variant<'_>], repeated: Option<&Repe
     body.extend(variants.iter().map(queue_table));
     body.push_str(&scenario_text(variants, scenario_toml));
     let figures = sections.iter().flat_map(|section| &section.figures);
-    html(&title, &body, figures)
+    html(&title, &body, figures, Library::Inside)
 }
 
 /// What the scenario says of itself.
@@ -82,15 +100,36 @@ fn scenario_text(variants: &[Variant<'_>], scenario_toml: &str) -> String {
     format!("<details><summary>Scenario{of}</summary><pre>{}</pre></details>\n", escape(scenario_toml))
 }
 
-/// A whole page that loads nothing: `title` and `body` are markup, and the body has a place for each figure.
-pub(super) fn html<'f>(title: &str, body: &str, figures: impl Iterator<Item = &'f Figure>) -> String {
-    // The page may run what it carries, and load nothing.
-    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
+/// Where a page has the plotting library.
+#[derive(Clone, Copy)]
+pub(super) enum Library<'a> {
+    /// In itself.
+    Inside,
+    /// In a file of this name beside it.
+    Beside(&'a str),
+}
+
+/// A whole page that loads nothing but the library, if that stands beside it: `title` and `body` are markup, and the body has
+/// a place for each figure.
+pub(super) fn html<'f>(
+    title: &str,
+    body: &str,
+    figures: impl Iterator<Item = &'f Figure>,
+    library: Library<'_>,
+) -> String {
+    // The page may run what it carries, or what stands beside it, and load nothing else.
+    let (allowed, library) = match library {
+        Library::Inside => ("", format!("<script>{PLOTLY}</script>")),
+        Library::Beside(file) => (" 'self' file:", format!("<script src=\"{file}\"></script>")),
+    };
+    let policy = format!(
+        "default-src 'none'; script-src 'unsafe-inline'{allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+    );
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title} – Pliant</title>\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n{body}</main>\n<script>{PLOTLY}</script>\n\
+         <body>\n<main>\n{body}</main>\n{library}\n\
          <script type=\"application/json\" id=\"figures\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         figures_json(figures)
     )
@@ -103,10 +142,36 @@ fn figures_json<'f>(figures: impl Iterator<Item = &'f Figure>) -> String {
 }
 
 pub(super) fn figure_card(figure: &Figure, index: usize) -> String {
+    let take = |what: &str, name: &str| {
+        format!("<button type=\"button\" data-figure=\"{index}\" data-take=\"{what}\">{name}</button>")
+    };
     format!(
-        "<figure><h3>{}</h3><div class=\"plot\" id=\"figure-{index}\"></div><figcaption>{}</figcaption></figure>",
-        figure.title, figure.note
+        "<figure><h3>{}</h3><div class=\"plot\" id=\"figure-{index}\" role=\"img\" tabindex=\"0\" aria-label=\"{}\"></div>\
+         <figcaption>{}</figcaption><p class=\"take\">{}{}{}</p><div class=\"data\" id=\"data-{index}\" hidden></div></figure>",
+        figure.title,
+        alternative(figure),
+        figure.note,
+        take("svg", "SVG"),
+        take("csv", "CSV"),
+        take("table", "Table")
     )
+}
+
+/// A plot in words, for who does not see it: what it shows, and each series from where to where.
+fn alternative(figure: &Figure) -> String {
+    let unit = |axis: &str| figure.layout[axis]["title"]["text"].as_str().unwrap_or_default().to_owned();
+    let series = figure.data.iter().filter_map(|trace| {
+        let values = || trace["y"].as_array().into_iter().flatten().filter_map(Value::as_f64);
+        let (least, most) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+        let name = trace["name"].as_str().unwrap_or_default();
+        Some(if least == most {
+            format!("{name} {}", number(most))
+        } else {
+            format!("{name} from {} to {}", number(least), number(most))
+        })
+    });
+    let series: Vec<String> = series.take(16).collect();
+    format!("{}: {} by {}. {}", figure.title, unit("yaxis"), unit("xaxis"), series.join("; ")).replace('"', "&quot;")
 }
 
 /// What identifies the runs: one line for a run, a table for several.
@@ -177,15 +242,10 @@ fn swatch(index: usize) -> String {
 /// The table of groups, and in a comparison of their variants: what this does to the traffic.
 fn main_table(shown: &Shown<'_>, variants: usize) -> String {
     let rows = shown.rows();
-    let columns = measures(rows, variants);
-    // Where there is little room, columns that say nothing make way.
-    let columns: Vec<(&Measure, &str)> = columns
-        .into_iter()
-        .map(|measure| (measure, if measure.is_all_zero(rows) { " class=\"zero\"" } else { "" }))
-        .collect();
-    let head = columns
-        .iter()
-        .map(|(measure, class)| format!("<th scope=\"col\"{class}>{}{}</th>", measure.title, unit(measure.unit)));
+    // Columns that say nothing are named below the table.
+    let (zero, columns): (Vec<&Measure>, Vec<&Measure>) =
+        measures(rows, variants).into_iter().partition(|measure| measure.is_all_zero(rows));
+    let head = columns.iter().map(|measure| format!("<th scope=\"col\">{}{}</th>", measure.title, unit(measure.unit)));
     let second = if variants > 1 { "variant" } else { "transport" };
     let title = if variants > 1 { "What it does to the traffic" } else { "Result" };
     let mut html = format!(
@@ -206,13 +266,17 @@ fn main_table(shown: &Shown<'_>, variants: usize) -> String {
             }
             html.push_str(&variant_cell(row, variants, !is_of_one_class(group)));
             let reference = (index > 0 && group[0].variant_index == 0).then_some(first);
-            html.extend(columns.iter().map(|(measure, class)| value_cell(measure, class, shown, at, reference)));
+            html.extend(columns.iter().map(|measure| value_cell(measure, shown, at, reference)));
             html.push_str("</tr>");
             at += 1;
         }
         html.push_str("</tbody>");
     }
     html.push_str("</table></div>");
+    if !zero.is_empty() {
+        let names: Vec<&str> = zero.iter().map(|measure| measure.title).collect();
+        write!(html, "<p class=\"note\">0 everywhere: {}.</p>", names.join(", ")).expect("a string takes all");
+    }
     if let Shown::Repeated(repeated) = shown {
         html.push_str(&repeated_note(repeated));
     }
@@ -272,7 +336,7 @@ fn variant_cell(row: &ComparisonRow, variants: usize, with_class: bool) -> Strin
     }
 }
 
-fn value_cell(measure: &Measure, class: &str, shown: &Shown<'_>, at: usize, reference: Option<usize>) -> String {
+fn value_cell(measure: &Measure, shown: &Shown<'_>, at: usize, reference: Option<usize>) -> String {
     let change = match shown {
         Shown::Once(rows) => reference.and_then(|reference| change_once(measure, &rows[at], &rows[reference])),
         Shown::Repeated(_) => shown.change(measure, at).zip(shown.change_text(measure, at)).map(|(change, text)| {
@@ -286,7 +350,7 @@ fn value_cell(measure: &Measure, class: &str, shown: &Shown<'_>, at: usize, refe
             format!("<small{class}>{text}</small>")
         }),
     };
-    format!("<td{class}>{}{}</td>", print(shown.value(measure, at), measure.format), change.unwrap_or_default())
+    format!("<td>{}{}</td>", print(shown.value(measure, at), measure.format), change.unwrap_or_default())
 }
 
 /// The relative change of a measure of which less or more is better. It has no colour: one run says nothing about chance.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::escape::escape;
 use super::figure::{Figure, axis, colour, layout, log_axis, short};
-use super::page::{figure_card, html};
+use super::page::{Library, figure_card, html};
 use super::series::MAX_POINTS;
 use crate::experiment::{
     ClaimOutcome, FigureOutcome, PlotAxis, PlotData, PlotKind, PlotPoint, Quantity, SeriesData, Size, Verdict,
@@ -50,7 +50,7 @@ pub(super) fn page(outcomes: &[FigureOutcome], size: Size) -> String {
         body.push_str(&claims_table(outcome));
         body.push_str("</section>\n");
     }
-    html(&title, &body, figures.iter())
+    html(&title, &body, figures.iter(), Library::Inside)
 }
 
 const TAKES_ALL: &str = "a string takes all";
@@ -62,8 +62,9 @@ fn anchor(outcome: &FigureOutcome) -> String {
 fn facts(outcomes: &[FigureOutcome], size: Size) -> String {
     let count = |verdict| {
         let claims = outcomes.iter().flat_map(|outcome| &outcome.claims);
-        claims.filter(|claim| claim.verdict == verdict).count().to_string()
+        claims.filter(|claim| claim.verdict == verdict && !claim.is_check()).count().to_string()
     };
+    let checks = outcomes.iter().flat_map(|outcome| &outcome.claims).filter(|claim| claim.is_check()).count();
     let items = [
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("size", size.name().to_owned()),
@@ -71,6 +72,7 @@ fn facts(outcomes: &[FigureOutcome], size: Size) -> String {
         ("agrees", count(Verdict::Agrees)),
         ("scaled", count(Verdict::Scaled)),
         ("differs", count(Verdict::Differs)),
+        ("checks", checks.to_string()),
     ];
     let items = items.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>"));
     format!("<dl>{}</dl>", items.concat())
@@ -95,7 +97,7 @@ fn overview(outcomes: &[FigureOutcome]) -> String {
         "<section><div class=\"scroll\"><table><thead><tr><th scope=\"col\">figure</th><th class=\"text\" scope=\"col\">\
          shows</th><th class=\"text\" scope=\"col\">claims</th></tr></thead><tbody>{}</tbody></table></div><p class=\"note\">\
          <b>agrees</b>: within the claim's tolerance. <b>scaled</b>: within it, at a size smaller than the paper's. \
-         <b>differs</b>: not within it.</p></section>\n",
+         <b>differs</b>: not within it. <b>check</b>: a claim of ours, for which the paper has no value.</p></section>\n",
         outcomes.iter().map(line).collect::<String>()
     )
 }
@@ -112,7 +114,7 @@ fn claims_table(outcome: &FigureOutcome) -> String {
             escape(&claim.paper.print(&claim.unit)),
             escape(&claim.print_ours()),
             claim.verdict.name(),
-            escape(&claim.remark()),
+            escape(&if claim.is_check() { format!("check: {}", claim.remark()) } else { claim.remark() }),
         )
         .expect(TAKES_ALL);
     }
@@ -147,7 +149,9 @@ fn variations(claim: &ClaimOutcome) -> String {
 /// A plot as plotly draws it.
 fn draw(plot: &PlotData) -> Figure {
     let mut ours = 0;
-    let traces = plot.series.iter().map(|series| {
+    // What the paper has is drawn over ours.
+    let (paper, own): (Vec<&SeriesData>, Vec<&SeriesData>) = plot.series.iter().partition(|series| series.paper);
+    let traces = own.into_iter().chain(paper).map(|series| {
         let colour = if series.paper { PAPER_COLOUR } else { colour(ours) };
         ours += usize::from(!series.paper);
         trace(plot, series, colour)

@@ -6,6 +6,7 @@
 use pliant_proto::time::{Instant, Span};
 
 pub mod comparison;
+pub mod decision;
 mod flow;
 mod flow_facts;
 pub mod objects;

@@ -30,16 +30,12 @@ impl Change {
     /// Of pairs of a value in the first variant and the value with the same seed. `None` of fewer than two, and of values
     /// that are not above 0, which have no ratio.
     pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
-        let count = pairs.len() as f64;
         if pairs.len() < 2 || pairs.iter().any(|&(first, value)| first <= 0.0 || value <= 0.0) {
             return None;
         }
         let logarithms: Vec<f64> = pairs.iter().map(|&(first, value)| (value / first).ln()).collect();
-        let mean = logarithms.iter().sum::<f64>() / count;
-        let squares: f64 = logarithms.iter().map(|logarithm| (logarithm - mean).powi(2)).sum();
-        // Beyond the table: the normal distribution's, and the first term of what Student's has more.
-        let student = STUDENT.get(pairs.len() - 2).copied().unwrap_or(1.96 + 2.4 / (count - 1.0));
-        let half = student * (squares / (count - 1.0) / count).sqrt();
+        let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
+        let half = half_interval(&logarithms)?;
         let [change, low, high] = [mean, mean - half, mean + half].map(f64::exp_m1);
         Some(Self { change, low, high })
     }
@@ -53,6 +49,19 @@ impl Change {
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
+}
+
+/// Half of the 95 % interval of the mean of several values, Student's; `None` of fewer than two.
+pub fn half_interval(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    if values.len() < 2 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    // Beyond the table: the normal distribution's, and the first term of what Student's has more.
+    let student = STUDENT.get(values.len() - 2).copied().unwrap_or(1.96 + 2.4 / (count - 1.0));
+    Some(student * (squares / (count - 1.0) / count).sqrt())
 }
 
 /// Variants of one scenario, each run with the same seeds.

@@ -4,7 +4,7 @@
 //! are equal are stored once. A class is all edge switches with the same neighbours (a pod of a fat-tree, all leaves
 //! of a leaf-spine): every other switch reaches them alike, so tables grow with pods, not with racks or hosts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::topology::{Link, LinkId, NodeId, Topology, TopologyError};
 
@@ -57,7 +57,13 @@ struct Head {
 impl Routing {
     /// Computes all shortest paths of a topology.
     pub fn new(topology: &Topology) -> Result<Self, TopologyError> {
-        let fabric = Fabric::new(topology);
+        Self::without(topology, &BTreeSet::new())
+    }
+
+    /// The same without these links between switches, of which both directions are listed. An error where that leaves a host
+    /// without a path to another.
+    pub fn without(topology: &Topology, dead: &BTreeSet<u32>) -> Result<Self, TopologyError> {
+        let fabric = Fabric::new(topology, dead);
         let classes = fabric.classes(topology);
         let entries = classes.len() as u64 * u64::from(topology.switches());
         if entries > MAX_ENTRIES {
@@ -75,10 +81,15 @@ impl Routing {
             table: vec![0; entries as usize],
             sets: NextLinkSets::default(),
             heads: topology.links().iter().map(head).collect(),
-            layered: topology.is_layered(),
+            // With links missing, the two directions of a path need not find the same choices.
+            layered: topology.is_layered() && dead.is_empty(),
             max_hops: 0,
         };
-        routing.fill(&fabric, &classes);
+        routing.fill(&fabric, &classes).map_err(|(from, to)| TopologyError::Unreachable {
+            file: None,
+            from: topology.node_name(NodeId(topology.hosts() + from)),
+            to: topology.node_name(NodeId(topology.hosts() + to)),
+        })?;
         Ok(routing)
     }
 
@@ -154,19 +165,26 @@ impl Routing {
         }
     }
 
-    fn fill(&mut self, fabric: &Fabric, classes: &[Vec<u32>]) {
+    /// An error names two edge switches without a path between them.
+    fn fill(&mut self, fabric: &Fabric, classes: &[Vec<u32>]) -> Result<(), (u32, u32)> {
         let mut index = HashMap::new();
         let mut distances = vec![UNREACHED; fabric.switches()];
         for (class, members) in classes.iter().enumerate() {
             fabric.distances_to(members, &mut distances);
+            if let Some(&cut) = self.racks.iter().find(|&&rack| distances[rack as usize] == UNREACHED) {
+                return Err((cut, members[0]));
+            }
             for switch in 0..fabric.switches() {
+                // A switch that lost its last link reaches nothing: its set is empty.
                 let distance = distances[switch];
-                assert!(distance != UNREACHED, "a topology is connected");
                 let set = self.sets.insert(fabric.next_hops(switch, members, &distances), &mut index);
-                self.table[switch * classes.len() + class] = if distance == 1 { set | DIRECT } else { set };
+                // Of a class by itself all links lead to its one member, and there may be several.
+                let is_direct = distance == 1 && members.len() > 1;
+                self.table[switch * classes.len() + class] = if is_direct { set | DIRECT } else { set };
             }
             self.max_hops = self.max_hops.max(2 + self.farthest_rack(members, &distances));
         }
+        Ok(())
     }
 
     /// Hops from the farthest edge switch to a class; two between its members, by a neighbour they share.
@@ -253,17 +271,17 @@ struct Fabric {
 }
 
 impl Fabric {
-    fn new(topology: &Topology) -> Self {
+    fn new(topology: &Topology, dead: &BTreeSet<u32>) -> Self {
         let mut fabric = Self { offsets: vec![0], arcs: Vec::new() };
         for switch in (topology.hosts()..topology.nodes()).map(NodeId) {
             let start = fabric.arcs.len();
             for &link in topology.outgoing(switch) {
                 let head = topology.link(link);
-                if !topology.is_host(head.to) {
+                if !topology.is_host(head.to) && !dead.contains(&link.0) {
                     fabric.arcs.push(Arc { to: head.to.0 - topology.hosts(), plane: head.plane, link });
                 }
             }
-            fabric.arcs[start..].sort_unstable_by_key(|arc| (arc.plane, arc.to));
+            fabric.arcs[start..].sort_unstable_by_key(|arc| (arc.plane, arc.to, arc.link));
             fabric.offsets.push(fabric.arcs.len());
         }
         fabric
@@ -277,15 +295,16 @@ impl Fabric {
         &self.arcs[self.offsets[switch]..self.offsets[switch + 1]]
     }
 
-    /// Edge switches grouped by their set of neighbours. Cables are never double, so members of one class are two
-    /// hops apart and equally far from every other switch.
+    /// Edge switches grouped by their set of neighbours: members of one class are two hops apart and equally far from every
+    /// other switch. A switch with several cables to a neighbour is a class by itself.
     fn classes(&self, topology: &Topology) -> Vec<Vec<u32>> {
-        let mut classes: BTreeMap<Vec<u32>, Vec<u32>> = BTreeMap::new();
+        let mut classes: BTreeMap<(Vec<u32>, Option<u32>), Vec<u32>> = BTreeMap::new();
         let edge = (0..topology.switches()).filter(|&switch| topology.tier(NodeId(topology.hosts() + switch)) == 1);
         for switch in edge {
             let mut neighbours: Vec<u32> = self.arcs(switch as usize).iter().map(|arc| arc.to).collect();
             neighbours.sort_unstable();
-            classes.entry(neighbours).or_default().push(switch);
+            let alone = neighbours.windows(2).any(|pair| pair[0] == pair[1]).then_some(switch);
+            classes.entry((neighbours, alone)).or_default().push(switch);
         }
         classes.into_values().collect()
     }
@@ -317,7 +336,7 @@ impl Fabric {
         let distance = distances[switch];
         let nearer = |arc: &&Arc| distance == 0 || distances[arc.to as usize] < distance;
         let mut arcs: Vec<&Arc> = self.arcs(switch).iter().filter(nearer).collect();
-        if distance == 1 {
+        if distance == 1 && members.len() > 1 {
             arcs.sort_unstable_by_key(|arc| arc.to);
             assert_eq!(arcs.len(), members.len(), "a neighbour of one member is a neighbour of all");
         }

@@ -39,7 +39,8 @@ fn random_graph(switches: u32, extra: u32, seed: u64) -> Topology {
         let mut draw = || stream.below(u64::from(switches)) as u32;
         let (a, b) = (draw(), draw());
         let cable = (a.min(b), a.max(b));
-        if a != b && !cables.contains(&cable) {
+        // Now and then a second cable between the same switches.
+        if a != b {
             cables.push(cable);
         }
     }
@@ -53,6 +54,34 @@ fn random_graph(switches: u32, extra: u32, seed: u64) -> Topology {
     crate::topology::EdgeList { file: "random.csv".into(), host_delay: pliant_proto::time::Span::ZERO }
         .build_from(text.as_bytes(), "random.csv".into())
         .unwrap()
+}
+
+/// Two cables between the same switches, and two between a leaf and one of two spines: flows take each, both ways the same.
+#[test]
+fn flows_spread_over_parallel_cables() {
+    let list = |text: &str| {
+        let text = format!("from,to,rate,delay\n{text}").replace('|', ",1Gbit/s,1us\n");
+        let spec = crate::topology::EdgeList { file: "x.csv".into(), host_delay: pliant_proto::time::Span::ZERO };
+        spec.build_from(text.as_bytes(), "x.csv".into()).unwrap()
+    };
+    let pair = list("host0,a|host1,b|a,b|a,b|");
+    let fabric = list("host0,l0|host1,l1|host2,l2|l0,s0|l0,s0|l0,s1|l1,s0|l1,s1|l2,s0|l2,s1|");
+    for (topology, ways) in [(&pair, 2), (&fabric, 3)] {
+        let routing = Routing::new(topology).unwrap();
+        let mut taken = std::collections::BTreeMap::<Vec<LinkId>, u32>::new();
+        for key in 0..3000 {
+            let there = path(&routing, 0, 1, key);
+            let mut back = path(&routing, 1, 0, key);
+            back.reverse();
+            assert_eq!(there, back.into_iter().map(LinkId::reverse).collect::<Vec<_>>());
+            *taken.entry(there).or_default() += 1;
+        }
+        assert_eq!(taken.len(), ways);
+        let even = 3000 / ways as u32;
+        assert!(taken.values().all(|&flows| flows.abs_diff(even) < even / 5), "{taken:?}");
+    }
+    let names: Vec<String> = (4..8).map(|link| pair.link_name(LinkId(link))).collect();
+    assert_eq!(names, ["a -> b", "b -> a", "a -> b (2)", "b -> a (2)"]);
 }
 
 fn path(routing: &Routing, src: u32, dst: u32, key: u64) -> Vec<LinkId> {
@@ -229,5 +258,61 @@ proptest! {
         let topology = random_graph(switches, extra, seed);
         check_next_links(&topology);
         check_paths(&topology, 3);
+    }
+}
+
+proptest! {
+    /// Without some cables every path is a shortest of those that are left, from any switch each hop comes nearer, so nothing
+    /// loops; where a host cannot be reached, that is said.
+    #[test]
+    fn paths_without_links_avoid_them(switches in 3u32..9, extra in 0u32..12, seed: u64, failed in 0usize..5) {
+        let topology = random_graph(switches, extra, seed);
+        let hosts = topology.hosts();
+        let between = |link: u32| {
+            let link = topology.link(LinkId(link));
+            !topology.is_host(link.from) && !topology.is_host(link.to)
+        };
+        let mut cables: Vec<u32> = (0..topology.links().len() as u32).step_by(2).filter(|&link| between(link)).collect();
+        Stream::named(seed, "failed").shuffle(&mut cables);
+        let dead: BTreeSet<u32> = cables.iter().take(failed).flat_map(|&link| [link, link ^ 1]).collect();
+        // Hops from every node to host 0's switch over what is left.
+        let hops_to = |host: u32| {
+            let mut hops = vec![None; topology.nodes() as usize];
+            let mut queue = std::collections::VecDeque::from([NodeId(host)]);
+            hops[host as usize] = Some(0u32);
+            while let Some(node) = queue.pop_front() {
+                for &link in topology.outgoing(node).iter().filter(|link| !dead.contains(&link.0)) {
+                    let to = topology.link(link).to;
+                    if hops[to.index()].is_none() && (!topology.is_host(to)) {
+                        hops[to.index()] = hops[node.index()].map(|hops| hops + 1);
+                        queue.push_back(to);
+                    }
+                }
+            }
+            hops
+        };
+        let is_whole = (0..hosts).all(|host| {
+            let hops = hops_to(host);
+            (0..hosts).all(|other| hops[topology.rack(NodeId(other)).index()].is_some())
+        });
+        let routing = Routing::without(&topology, &dead);
+        prop_assert_eq!(routing.is_ok(), is_whole);
+        let Ok(routing) = routing else { return Ok(()) };
+        for destination in 0..hosts {
+            let hops = hops_to(destination);
+            for switch in hosts..topology.nodes() {
+                for &link in routing.next_links(NodeId(switch), NodeId(destination)) {
+                    prop_assert!(!dead.contains(&link.0));
+                    let to = topology.link(link).to;
+                    let left = if to == NodeId(destination) { Some(0) } else { hops[to.index()] };
+                    prop_assert_eq!(left.map(|left| left + 1), hops[switch as usize]);
+                }
+            }
+            for source in (0..hosts).filter(|&source| source != destination) {
+                let links = path(&routing, source, destination, seed);
+                prop_assert_eq!(links.len() as u32, hops[topology.rack(NodeId(source)).index()].unwrap() + 1);
+                prop_assert!(links.iter().all(|link| !dead.contains(&link.0)));
+            }
+        }
     }
 }

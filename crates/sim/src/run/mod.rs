@@ -101,6 +101,7 @@ fn run_with<T: Member + TryFrom<AnyTransport>, R: Recorder>(
         path_choice: scenario.spec.routing.into(),
         oracle_interval: scenario.oracle_interval(),
         losses: &scenario.losses,
+        reroutes: &scenario.reroutes,
         seed: scenario.spec.seed,
     };
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;

@@ -574,3 +574,79 @@ pause = "93us"
         assert!(of_loop.iter().all(|flow| flow.start < Instant::ZERO.after(Span::from_ms(10))));
     }
 }
+
+const TWO_SPINES: &str = "duration = '10ms'\ndrain = '500ms'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n\
+                          host_link = '10Gbit/s'\nfabric_link = '40Gbit/s'\n[transport]\nmin_rto = '1ms'\n[traffic.copies]\n\
+                          kind = 'permutation'\nhosts = [0, 4, 1, 5, 2, 6, 3, 7]\nsize = '5MB'\n";
+
+/// A cable fails for good at 2 ms. Without new paths the flows on it stand still to the end; 1 ms later paths leave it out, and
+/// all flows end, with what was lost in between. The run itself asserts that no packet is made or lost without a count.
+#[test]
+fn flows_move_from_a_failed_link() {
+    let run = |more: &str| {
+        let text = format!("outages = [{{ links = ['spine 0 -> leaf 1'], from = '2ms'{more} }}]\n{TWO_SPINES}");
+        let resolved = Scenario::parse(&text, Path::new("two.toml")).unwrap().resolve().unwrap();
+        run(&resolved, &AtomicBool::default(), &mut |_| ()).unwrap()
+    };
+    let unfinished = |result: &RunResult| result.flows.iter().filter(|flow| flow.completed.is_none()).count();
+    let lost = |result: &RunResult| -> u64 {
+        result.ports.iter().map(|port| port.dropped(pliant_proto::switch::DropReason::Loss).packets).sum()
+    };
+    let (stuck, moved) = (run(""), run(", reroute_after = '1ms'"));
+    assert!(unfinished(&stuck) > 0, "some flow was on it");
+    assert_eq!(unfinished(&moved), 0);
+    assert!(lost(&moved) > 0 && lost(&moved) < lost(&stuck) + 10_000);
+    // It fails in both directions, and comes back: flows end though nothing is moved.
+    let back = run(", until = '4ms'");
+    assert_eq!(unfinished(&back), 0);
+    let whole = run(", until = '4ms', reroute_after = '500us'");
+    assert!(unfinished(&whole) == 0 && lost(&whole) > 0);
+}
+
+/// Cables and a whole switch of a fat-tree fail and come back while flows start, on one path each and sprayed: all flows end,
+/// nothing loops (a packet that did would overflow its count of hops), and equal seeds give equal runs.
+#[test]
+fn a_fabric_that_fails_and_comes_back_delivers_everything() {
+    for routing in ["ecmp", "spray-random"] {
+        let text = format!(
+            "routing = '{routing}'\nduration = '10ms'\ndrain = '500ms'\noutages = [\n\
+             {{ links = ['tor 0.0 -> agg 0.0', 'agg 1.1 -> core 3'], from = '1ms', until = '5ms', reroute_after = '300us' }},\n\
+             {{ switches = ['agg 2.0'], from = '2ms', until = '6ms', reroute_after = '200us' }},\n\
+             {{ switches = ['core 0'], from = '3ms', reroute_after = '0s' }}]\n\
+             [topology]\nkind = 'fat-tree'\nk = 4\nlink = '10Gbit/s'\n[transport]\nmin_rto = '1ms'\n\
+             [traffic.web]\nkind = 'poisson'\nsize = '20kB..200kB'\nload = 0.3\n"
+        );
+        let resolved = Scenario::parse(&text, Path::new("tree.toml")).unwrap().resolve().unwrap();
+        assert_eq!(resolved.reroutes.len(), 5);
+        let once = run(&resolved, &AtomicBool::default(), &mut |_| ()).unwrap();
+        assert!(once.flows.len() > 100 && once.flows.iter().all(|flow| flow.completed.is_some()), "{routing}");
+        assert_eq!(run(&resolved, &AtomicBool::default(), &mut |_| ()).unwrap().digest, once.digest);
+    }
+}
+
+/// The failure of the only path is refused by name where paths are to move, and so is what is no link, or has hosts.
+#[test]
+fn outages_of_links_are_checked() {
+    let error = |outage: &str| {
+        let text = format!("outages = [{{ {outage} }}]\n{TWO_SPINES}");
+        Scenario::parse(&text, Path::new("two.toml")).unwrap().resolve().err().expect(outage).to_string()
+    };
+    for (outage, why) in [
+        (
+            "links = ['leaf 0 -> spine 0', 'spine 1 -> leaf 0'], reroute_after = '1ms'",
+            "`outages.0.reroute_after`: without `leaf 0 -> spine 0`, ",
+        ),
+        ("switches = ['spine 0', 'spine 1'], reroute_after = '1ms'", "there is no path from leaf "),
+        (
+            "links = ['leaf 0 -> spine 7']",
+            "`outages.0.links`: unknown link between switches `leaf 0 -> spine 7`, did you mean",
+        ),
+        ("switches = ['leaf 0']", "`outages.0.switches`: leaf 0 has hosts, such as host 0"),
+        ("hosts = 1, reroute_after = '1ms'", "`outages.0.reroute_after`: is about `links` and `switches`"),
+        ("from = '1ms'", "`outages.0.hosts`: is missing, and so are `links` and `switches`"),
+        ("links = ['leaf 0 -> spine 0'], loss = 0.5", "`outages.0.loss`: is about `hosts`"),
+    ] {
+        let error = error(outage);
+        assert!(error.contains(why), "{error}");
+    }
+}

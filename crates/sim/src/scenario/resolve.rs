@@ -3,7 +3,7 @@
 use pliant_proto::packet::{CLASSES, WireFormat};
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
-use pliant_proto::units::Rate;
+use pliant_proto::units::{Bytes, Rate};
 
 use super::file::document::Document;
 use super::file::error::ScenarioError;
@@ -19,6 +19,8 @@ use crate::tables::{KeyError, below};
 use crate::topology::{NodeId, Topology, TopologyError};
 use crate::traffic::{Fabric, TrafficError, TrafficSpec};
 
+/// Headers of IP and TCP, without options.
+const IP_AND_TCP_BYTES: u64 = 40;
 /// Payload bytes of a full packet.
 const MSS_RANGE: std::ops::RangeInclusive<u64> = 64..=65_000;
 /// Least share that is reserved for traffic, however little of it there is.
@@ -55,12 +57,25 @@ pub(super) fn follows_traffic(spec: &ScenarioSpec) -> bool {
 }
 
 fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved, ScenarioError> {
+    if let Some(mtu) = spec.packets.mtu.take() {
+        if document.gives("packets.mss") {
+            return Err(document.error("packets.mtu", "goes without `mss`, which is 40 bytes less"));
+        }
+        spec.packets.mss = Bytes(mtu.0.saturating_sub(IP_AND_TCP_BYTES));
+        if !MSS_RANGE.contains(&spec.packets.mss.0) {
+            return Err(document.error("packets.mtu", "must be between 104B and 65040B"));
+        }
+    }
     check_top(document, &spec)?;
     spec.name.get_or_insert_with(|| document.file_stem());
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
     // A promise of a share is held against what came of it.
     let promises = spec.traffic.values().any(|group| group.keys.contract.min_share < 1.0);
-    spec.shares.get_or_insert(promises && spec.routing == RoutingName::Ecmp);
+    let moves = reroute_key(&spec);
+    spec.shares.get_or_insert(promises && spec.routing == RoutingName::Ecmp && moves.is_none());
+    if let (Some(true), Some(key)) = (spec.shares, moves) {
+        return Err(document.error(&key, "a fair rate is that of one path: not with `shares`"));
+    }
     spec.variants.clear();
 
     let topology_error = |source| {
@@ -117,6 +132,10 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     let place = |(key, why): KeyError| document.error(&key, why);
     let mut losses = losses::resolve(&spec.losses, &topology).map_err(place)?;
     losses.extend(outages::resolve(&spec.outages, &topology).map_err(place)?);
+    let reroutes = outages::reroutes(&spec.outages, &topology).map_err(place)?;
+    if let (Some(first), true) = (reroute_key(&spec), groups.iter().any(|group| group.transport.facts().asks_oracle)) {
+        return Err(document.error(&first, "an oracle knows the paths of the start only: not with near-opt"));
+    }
     let fabric = fabric(&topology, spec.duration);
     let mut resolved = Resolved {
         spec,
@@ -127,6 +146,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         groups,
         deployed,
         losses,
+        reroutes,
         warnings: Vec::new(),
         fabric,
         class_names,
@@ -134,6 +154,12 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     check_traffic(document, &resolved)?;
     resolved.warnings = warnings(document, &resolved);
     Ok(resolved)
+}
+
+/// The key that lets paths move.
+fn reroute_key(spec: &ScenarioSpec) -> Option<String> {
+    let index = spec.outages.iter().position(|outage| outage.reroute_after.is_some())?;
+    Some(format!("outages.{index}.reroute_after"))
 }
 
 fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioError> {

@@ -13,7 +13,7 @@ use toml::Table;
 
 use super::file::spec::ScenarioSpec;
 use super::reflex::ReflexGroup;
-use crate::engine::LinkLoss;
+use crate::engine::{LinkLoss, Reroute};
 use crate::families::{GroupTransport, TransportName};
 use crate::routing::Routing;
 use crate::topology::{Link, NodeId, Topology};
@@ -44,6 +44,8 @@ pub struct Resolved {
     pub(super) deployed: Vec<bool>,
     /// What links lose.
     pub losses: Vec<LinkLoss>,
+    /// When paths move since links failed or came back.
+    pub reroutes: Vec<Reroute>,
     /// What can run but is hardly meant, a line each.
     pub warnings: Vec<String>,
     pub(super) fabric: Fabric,

@@ -150,7 +150,7 @@ fn mistakes_are_named() {
         ("spines = 2\n", "", "small.toml:4: `topology.spines`: is missing"),
         (", delay = \"1us\"", "", "small.toml:9: `topology.host_link.delay`: is missing"),
         ("duration = \"1ms\"", "", "small.toml:1: `duration`: is missing"),
-        ("\"10Gbit/s\"", "\"10Gbps\"", "small.toml:9: `topology.host_link.rate`: \"10Gbps\" is not a rate"),
+        ("\"10Gbit/s\"", "\"10Gb\"", "small.toml:9: `topology.host_link.rate`: \"10Gb\" is not a rate"),
         ("\"1ms\"", "1", "small.toml:2: `duration`: integer `1` where a quantity with its unit"),
         ("\"100kB\"", "\"100k\"", "small.toml:18: `traffic.backup.size`: \"100k\" is not a size"),
         ("load = 0.5", "load = 1.5", "small.toml:14: `traffic.web.load`: 1.5 would put 15.000 Gbit/s"),
@@ -411,6 +411,7 @@ fn every_key_is_documented() {
         ("Deployment", [values_of::<Unit>(), values_of::<Order>()].concat()),
         ("Near-Opt", keys_of::<OracleSpec>(None)),
         ("Losses", keys_of::<LossSpec>(None)),
+        ("Outages", keys_of::<OutageSpec>(None)),
         ("Queue", keys_of::<TrimSpec>(None)),
         ("messages", [keys_of::<MessagesSpec>(None), values_of::<GapLaw>()].concat()),
         ("poisson", [values_of::<LoadOn>(), values_of::<LoadCounts>()].concat()),
@@ -516,9 +517,76 @@ fn hosts_in_step_at_a_tail_drop_queue_are_warned_of() {
     let warnings = |changes: &[&str]| set(text, changes).unwrap().warnings;
     let in_step = warnings(&[]);
     assert!(in_step.len() == 1 && in_step[0].contains("`queues`: \"shared\" drops by its tail"), "{in_step:?}");
-    for change in ["host_jitter=1us", "host_jitter=0s", "queues.plan=shared"] {
+    for change in ["host_jitter=1us", "host_jitter=0s", "queues.ecn={threshold='65 packets', not_ect='pass'}"] {
         assert_eq!(warnings(&[change]), [""; 0], "{change}");
     }
+}
+
+/// A queue that marks drops what cannot be marked at the same threshold, which whoever compares LEDBAT++ or CUBIC with
+/// DCTCP in it must know; unless the file says so itself, or the packets can be marked.
+#[test]
+fn packets_that_are_dropped_where_others_are_marked_are_warned_of() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'star'\nhosts = 4\nlink = { rate = '10Gbit/s', delay = '1us' }\n\
+                [traffic.a]\nkind = 'permutation'\nsize = '1MB'\ntransport = 'ledbat++'\n";
+    let warnings = |changes: &[&str]| set(text, changes).unwrap().warnings;
+    for transport in ["ledbat++", "cubic"] {
+        let dropped = warnings(&[&format!("traffic.a.transport={transport}")]);
+        let told = format!(
+            "`traffic.a.transport`: packets of {transport} cannot be marked, and \"shared\" drops these from 65"
+        );
+        assert!(dropped.len() == 1 && dropped[0].contains(&told), "{dropped:?}");
+    }
+    for change in [
+        "queues.ecn={threshold='65 packets', not_ect='pass'}",
+        "queues.ecn={threshold='65 packets', not_ect='drop'}",
+        "traffic.a.tcp.ecn=classic",
+        "traffic.a.transport=dctcp",
+    ] {
+        assert_eq!(warnings(&[change]), [""; 0], "{change}");
+    }
+}
+
+/// Periodic groups without hosts send to the next host, which is mostly in the same rack: said unless the file asks for it.
+#[test]
+fn traffic_that_stays_in_its_rack_is_warned_of() {
+    let backup = SMALL.replace("kind = \"incast\"", "kind = \"periodic\"");
+    let warnings = |changes: &[&str]| set(&backup, changes).unwrap().warnings;
+    let stays = warnings(&[]);
+    let told =
+        "`traffic.backup.destination_choice`: each host sends to the next one, and 6 of 8 flows stay in their rack";
+    assert!(stays.len() == 1 && stays[0].contains(told), "{stays:?}");
+    for change in
+        ["backup.destination_choice=paired", "backup.destination_choice=random", "traffic.backup.destinations=0..4"]
+    {
+        assert_eq!(warnings(&[change]), [""; 0], "{change}");
+    }
+}
+
+/// The words of switches' manuals: a link by its rate, Gbps, an MTU in place of the segment, minutes and hours.
+#[test]
+fn values_as_engineers_write_them() {
+    let link = |text: &str| resolve(&SMALL.replace("{ rate = \"10Gbit/s\", delay = \"1us\" }", text)).unwrap();
+    let long = link("{ rate = \"25Gbit/s\", delay = \"1us\" }").topology;
+    for text in ["\"25Gbit/s\"", "\"25Gbps\""] {
+        assert_eq!(link(text).topology.links(), long.links(), "{text}");
+    }
+    let error = message(resolve(&SMALL.replace("{ rate = \"10Gbit/s\", delay = \"1us\" }", "\"25 fast\"")));
+    assert!(error.starts_with("small.toml:9: `topology.host_link`: \"25 fast\" is not a rate"), "{error}");
+    assert_eq!(set(SMALL, &["packets.mtu=9000B"]).unwrap().mss(), 8960);
+    let error = message(set(SMALL, &["packets.mss=1400B", "packets.mtu=1500B"]));
+    assert!(error.contains("`packets.mtu`: goes without `mss`"), "{error}");
+    assert!(message(set(SMALL, &["packets.mtu=90B"])).contains("must be between 104B and 65040B"));
+    assert_eq!(set(SMALL, &["drain=2min"]).unwrap().drain(), pliant_proto::time::Span::from_secs(120));
+}
+
+/// What `check` prints as a table can be set as a table.
+#[test]
+fn a_whole_table_can_be_set() {
+    let weight = |changes: &[&str]| set(SMALL, changes).unwrap().spec.traffic["backup"].keys.contract.weight;
+    assert_eq!(weight(&["backup.contract={ weight = 0.5 }"]), 0.5);
+    assert_eq!(weight(&["backup.contract={ weight = 0.5 }", "backup.contract.weight=0.125"]), 0.125);
+    let error = message(set(SMALL, &["contract={ weight = 0.5 }"]));
+    assert!(error.contains("`contract` may mean `traffic.backup.contract`, `traffic.web.contract`"), "{error}");
 }
 
 /// Of several keys that end alike, a short one means the one that the file writes.

@@ -1,6 +1,6 @@
 //! Lays cables one by one and finishes the arrays of a [`Topology`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Link, LinkId, LinkSpec, MAX_HOSTS, MAX_LINKS, NodeGroup, NodeId, NodeNames, Topology, TopologyError};
 
@@ -87,7 +87,9 @@ impl Builder {
             tiers: Vec::new(),
             layered: self.layered,
             names: self.names,
+            parallel: BTreeMap::new(),
         };
+        topology.parallel = topology.parallel_links();
         topology.check_connected()?;
         topology.tiers = topology.distances_from_hosts();
         Ok(topology)
@@ -114,6 +116,19 @@ fn index_by_sender(nodes: usize, links: &[Link]) -> (Vec<u32>, Vec<LinkId>) {
 }
 
 impl Topology {
+    /// The number of each link that is not the first between its nodes.
+    fn parallel_links(&self) -> BTreeMap<LinkId, u32> {
+        let mut parallel = BTreeMap::new();
+        for node in 0..self.nodes() {
+            let mut of_node: Vec<LinkId> = self.outgoing(NodeId(node)).to_vec();
+            of_node.sort_by_key(|&link| (self.link(link).to, link));
+            for same in of_node.chunk_by(|&a, &b| self.link(a).to == self.link(b).to) {
+                parallel.extend(same.iter().copied().zip(1..).skip(1));
+            }
+        }
+        parallel
+    }
+
     fn check_connected(&self) -> Result<(), TopologyError> {
         let distances = self.breadth_first([NodeId(0)]);
         match distances.iter().position(Option::is_none) {

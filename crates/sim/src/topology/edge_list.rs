@@ -99,7 +99,7 @@ struct Cables {
     places: HashMap<String, usize>,
     /// Ends, as places in `names`, and kind of each cable.
     list: Vec<(usize, usize, LinkSpec)>,
-    /// Line of each cable, its lower end first.
+    /// Line of each host's cable to a node, the host first.
     lines: HashMap<(usize, usize), u64>,
     /// Line of each host's cable.
     host_lines: HashMap<usize, u64>,
@@ -156,7 +156,10 @@ impl Cables {
             return Err(EdgeError::HostToHost(from.into(), to.into()));
         }
         let (a, b) = (self.place(from), self.place(to));
-        if let Some(first) = self.lines.insert((a.min(b), a.max(b)), line) {
+        // Switches may have several cables between them.
+        if (is_host(from) || is_host(to))
+            && let Some(first) = self.lines.insert((a.min(b), a.max(b)), line)
+        {
             return Err(EdgeError::Duplicate { from: from.into(), to: to.into(), first });
         }
         for (place, name) in [(a, from), (b, to)] {

@@ -129,7 +129,7 @@ pub enum EdgeError {
     /// Both ends are hosts.
     #[error("{0} and {1} are both hosts: a host connects to a switch")]
     HostToHost(String, String),
-    /// The cable exists already; a line stands for both directions.
+    /// The host's cable exists already; a line stands for both directions.
     #[error("{from} and {to} are already connected by line {first}")]
     Duplicate {
         /// One end.

@@ -30,6 +30,7 @@ pub use parking_lot::ParkingLot;
 pub use spec::{LinkSpec, TopologyKind};
 pub use star::Star;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use pliant_proto::time::Span;
@@ -129,6 +130,8 @@ pub struct Topology {
     tiers: Vec<u32>,
     layered: bool,
     names: NodeNames,
+    /// Which of several links between the same nodes a link is, from 2; the first, and one alone, is not listed.
+    parallel: BTreeMap<LinkId, u32>,
 }
 
 impl Topology {
@@ -212,10 +215,11 @@ impl Topology {
         }
     }
 
-    /// What a link is called: "host 3 -> leaf 0".
-    pub fn link_name(&self, link: LinkId) -> String {
-        let link = self.link(link);
-        format!("{} -> {}", self.node_name(link.from), self.node_name(link.to))
+    /// What a link is called: "host 3 -> leaf 0", the second between the same nodes "leaf 0 -> leaf 1 (2)".
+    pub fn link_name(&self, id: LinkId) -> String {
+        let link = self.link(id);
+        let name = format!("{} -> {}", self.node_name(link.from), self.node_name(link.to));
+        self.parallel.get(&id).map_or(name.clone(), |number| format!("{name} ({number})"))
     }
 
     /// Capacity from below over capacity to above of the switches of `tier`, at the worst of them; `None` if one of

@@ -1,9 +1,12 @@
 //! The `topology` table of a scenario file.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_HOSTS, TopologyError};
@@ -19,9 +22,8 @@ pub struct TopologyKind {
     pub example: &'static str,
 }
 
-/// A kind of cable: `{ rate = "10Gbit/s", delay = "1us" }`. Both directions are alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A kind of cable: `{ rate = "10Gbit/s", delay = "1us" }`, or `"10Gbit/s"` with the usual delay. Both directions are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkSpec {
     /// Transmission rate of each direction; above zero.
     #[serde(with = "crate::units_serde")]
@@ -29,6 +31,42 @@ pub struct LinkSpec {
     /// Propagation delay of each direction; switch processing may be added here.
     #[serde(with = "crate::units_serde")]
     pub delay: Span,
+}
+
+/// Delay of a cable of which only the rate is given: that of a switch and some metres.
+const USUAL_DELAY: Span = Span::from_us(1);
+
+impl<'de> Deserialize<'de> for LinkSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LinkVisitor)
+    }
+}
+
+struct LinkVisitor;
+
+impl<'de> Visitor<'de> for LinkVisitor {
+    type Value = LinkSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate such as \"10Gbit/s\", or a table with the keys rate and delay")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<LinkSpec, E> {
+        Ok(LinkSpec { rate: text.parse().map_err(E::custom)?, delay: USUAL_DELAY })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LinkSpec, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Keys {
+            #[serde(with = "crate::units_serde")]
+            rate: Rate,
+            #[serde(with = "crate::units_serde")]
+            delay: Span,
+        }
+        let Keys { rate, delay } = Keys::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(LinkSpec { rate, delay })
+    }
 }
 
 impl LinkSpec {

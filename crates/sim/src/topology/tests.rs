@@ -224,13 +224,13 @@ fn edge_list_errors_name_file_and_line() {
         ("host1,t,1Gbit/s,1us", "net.csv, line 4: host1 is already connected by line 2: a host has one link"),
         ("host1,host2,1Gbit/s,1us", "net.csv, line 4: host1 and host2 are both hosts: a host connects to a switch"),
         (
-            "s,t,1Gbps,1us",
-            "net.csv, line 4: `rate`: \"1Gbps\" is not a rate such as \"10Gbit/s\": its unit is not known here, there are: Tbit/s, Gbit/s, Mbit/s, \
-             kbit/s, bit/s",
+            "s,t,1Gb,1us",
+            "net.csv, line 4: `rate`: \"1Gb\" is not a rate such as \"10Gbit/s\": its unit is not known here, there are: Tbit/s, Gbit/s, Mbit/s, \
+             kbit/s, bit/s, Tbps, Gbps, Mbps, kbps, bps",
         ),
         (
             "s,t,1Gbit/s,5",
-            "net.csv, line 4: `delay`: \"5\" is not a time such as \"5us\": it has no unit, there are: s, ms, us, ns, ps",
+            "net.csv, line 4: `delay`: \"5\" is not a time such as \"5us\": it has no unit, there are: h, min, s, ms, us, ns, ps",
         ),
         ("s,t,0bit/s,1us", "net.csv, line 4: `rate` must be above zero"),
         ("s,t,1Gbit/s", "net.csv, line 4: expected 4 fields (from,to,rate,delay), found 3"),

@@ -46,10 +46,11 @@ pub(super) struct LoadSpec {
     pub(super) load_counts: LoadCounts,
 }
 
-/// Arrivals per second that `rate_per_s` or `load` asks for.
+/// Arrivals per second that `rate_per_s` or `load` asks for; at some time it is `peak` times that.
 pub(super) fn arrivals_per_second(
     context: &Context<'_>,
     spec: &LoadSpec,
+    peak: f64,
     pairs: &Pairs,
     sizes: &Distribution,
 ) -> Result<f64, TrafficError> {
@@ -58,7 +59,7 @@ pub(super) fn arrivals_per_second(
         (None, Some(rate)) => {
             Err(context.error("rate_per_s", format!("{rate} is not between 0 (excluded) and 1e12 flows per second")))
         }
-        (Some(load), None) if load > 0.0 && load.is_finite() => from_load(context, spec, load, pairs, sizes),
+        (Some(load), None) if load > 0.0 && load.is_finite() => from_load(context, spec, (load, peak), pairs, sizes),
         (Some(load), None) => Err(context.error("load", format!("{load} is not above 0 and at most 1"))),
         (None, None) => Err(context.error("load", "give either load or rate_per_s")),
         (Some(_), Some(_)) => Err(context.error("load", "give either load or rate_per_s, not both")),
@@ -68,7 +69,7 @@ pub(super) fn arrivals_per_second(
 fn from_load(
     context: &Context<'_>,
     spec: &LoadSpec,
-    load: f64,
+    (load, peak): (f64, f64),
     pairs: &Pairs,
     sizes: &Distribution,
 ) -> Result<f64, TrafficError> {
@@ -90,7 +91,7 @@ fn from_load(
         }
         (LoadOn::Uplinks, Some(capacity)) => load * capacity.bits_per_sec() as f64 / (bits * shares.inter_rack),
     };
-    refuse_overload(context, load, rate * wire_bits, &shares)?;
+    refuse_overload(context, load * peak, peak * rate * wire_bits, &shares)?;
     Ok(rate)
 }
 

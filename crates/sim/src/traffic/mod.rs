@@ -24,6 +24,7 @@ mod pairs;
 mod periodic;
 mod permutation;
 mod poisson;
+mod profile;
 mod remainder;
 mod spec;
 mod trace;

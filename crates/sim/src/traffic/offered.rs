@@ -1,5 +1,6 @@
 //! What groups offer to links, on average: loads of several groups on the same links add up.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::context::Context;
@@ -48,47 +49,94 @@ pub fn offered(groups: &[TrafficGroup<'_>], environment: &Environment<'_>) -> Re
     Ok(all)
 }
 
-/// A group's mean: bit/s of all its flows, and the probabilities with which a byte leaves and reaches hosts.
+/// A group's mean: bit/s of all its flows, and where they go.
 struct MeanFlow {
     bits_per_s: f64,
-    sources: Vec<(u32, f64)>,
-    destinations: Vec<(u32, f64)>,
-    /// The probability that a byte goes to another rack; `None` if that follows from the hosts' own.
-    between_racks: Option<f64>,
+    spread: Spread,
     /// Whether it is a single round.
     once: bool,
 }
 
+/// Where the bytes of a group go.
+enum Spread {
+    /// Sources and destinations are drawn each by itself.
+    Independent {
+        /// The probability with which a byte leaves each host.
+        sources: Vec<(u32, f64)>,
+        /// The probability with which it reaches each host.
+        destinations: Vec<(u32, f64)>,
+        /// The probability that it goes to another rack; `None` if that follows from the hosts' own.
+        between_racks: Option<f64>,
+    },
+    /// Between these pairs of hosts, equally.
+    Pairs(Vec<(u32, u32)>),
+}
+
+/// The probabilities with which a byte leaves and reaches each host, and leaves and reaches each rack.
+type Shares = [BTreeMap<u32, f64>; 4];
+
+impl Spread {
+    fn destinations(&self) -> Vec<(u32, f64)> {
+        match self {
+            Self::Independent { destinations, .. } => destinations.clone(),
+            Self::Pairs(_) => self.shares(&[])[1].iter().map(|(&host, &share)| (host, share)).collect(),
+        }
+    }
+
+    /// Without `racks` nothing leaves one.
+    fn shares(&self, racks: &[u32]) -> Shares {
+        let rack_of = |host: u32| racks.get(host as usize).copied().unwrap_or(0);
+        let mut shares = Shares::default();
+        match self {
+            Self::Independent { sources, destinations, between_racks } => {
+                let mut per_rack = BTreeMap::<u32, (f64, f64)>::new();
+                for &(host, share) in sources {
+                    *shares[0].entry(host).or_default() += share;
+                    per_rack.entry(rack_of(host)).or_default().0 += share;
+                }
+                for &(host, share) in destinations {
+                    *shares[1].entry(host).or_default() += share;
+                    per_rack.entry(rack_of(host)).or_default().1 += share;
+                }
+                let between = 1.0 - per_rack.values().map(|(from, to)| from * to).sum::<f64>();
+                let scale = between_racks.filter(|_| between > 0.0).map_or(1.0, |exactly| exactly / between);
+                for (&rack, (from, to)) in &per_rack {
+                    shares[2].insert(rack, from * (1.0 - to) * scale);
+                    shares[3].insert(rack, to * (1.0 - from) * scale);
+                }
+            }
+            Self::Pairs(pairs) => {
+                let each = 1.0 / pairs.len() as f64;
+                for &(source, destination) in pairs {
+                    *shares[0].entry(source).or_default() += each;
+                    *shares[1].entry(destination).or_default() += each;
+                    let (from, to) = (rack_of(source), rack_of(destination));
+                    if from != to {
+                        *shares[2].entry(from).or_default() += each;
+                        *shares[3].entry(to).or_default() += each;
+                    }
+                }
+            }
+        }
+        shares
+    }
+}
+
 impl MeanFlow {
     fn new(bits_per_s: f64, sources: Vec<(u32, f64)>, destinations: Vec<(u32, f64)>) -> Self {
-        Self { bits_per_s, sources, destinations, between_racks: None, once: false }
+        Self { bits_per_s, spread: Spread::Independent { sources, destinations, between_racks: None }, once: false }
+    }
+
+    fn of_pairs(bits_per_s: f64, pairs: Vec<(u32, u32)>) -> Self {
+        Self { bits_per_s, spread: Spread::Pairs(pairs), once: false }
     }
 
     fn offered(self, group: u16, window: Range<u64>, racks: &[u32]) -> Offered {
-        let scaled =
-            |shares: &[(u32, f64)]| shares.iter().map(|&(host, share)| (host, share * self.bits_per_s)).collect();
-        let mut per_rack = vec![(0.0, 0.0); racks.iter().max().map_or(0, |&last| last as usize + 1)];
-        for &(host, share) in &self.sources {
-            per_rack[racks[host as usize] as usize].0 += share;
-        }
-        for &(host, share) in &self.destinations {
-            per_rack[racks[host as usize] as usize].1 += share;
-        }
-        let between = 1.0 - per_rack.iter().map(|(from, to)| from * to).sum::<f64>();
-        let scale = self.between_racks.filter(|_| between > 0.0).map_or(1.0, |exactly| exactly / between);
-        let rack = |number: usize, share: f64| (number as u32, share * scale * self.bits_per_s);
-        let leaves = per_rack.iter().enumerate().map(|(number, (from, to))| rack(number, from * (1.0 - to)));
-        let comes = per_rack.iter().enumerate().map(|(number, (from, to))| rack(number, to * (1.0 - from)));
-        let some = |(_, load): &(u32, f64)| *load > 0.0;
-        Offered {
-            group,
-            window,
-            once: self.once,
-            from_hosts: scaled(&self.sources),
-            to_hosts: scaled(&self.destinations),
-            from_racks: leaves.filter(some).collect(),
-            to_racks: comes.filter(some).collect(),
-        }
+        let [from_hosts, to_hosts, from_racks, to_racks] = self.spread.shares(racks).map(|shares| {
+            let loads = shares.into_iter().map(|(place, share)| (place, share * self.bits_per_s));
+            loads.filter(|(_, load)| *load > 0.0).collect()
+        });
+        Offered { group, window, once: self.once, from_hosts, to_hosts, from_racks, to_racks }
     }
 }
 
@@ -105,7 +153,11 @@ impl GroupAmongOthers<'_> {
             TrafficSpec::Duplicates(spec) => {
                 let Some((window, originals)) = self.duplicated(spec)?.mean_flow()? else { return Ok(None) };
                 let sources = uniform(&context.hosts("sources", spec.sources.as_ref())?);
-                (window, MeanFlow { sources, between_racks: None, ..originals })
+                let destinations = originals.spread.destinations();
+                (
+                    window,
+                    MeanFlow { once: originals.once, ..MeanFlow::new(originals.bits_per_s, sources, destinations) },
+                )
             }
             TrafficSpec::Incast(spec) => {
                 let rounds = spec.rounds(&context)?;
@@ -121,12 +173,13 @@ impl GroupAmongOthers<'_> {
                 let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
                 let bits = sources.len() as f64 * wire_bits(&sizes);
                 let period = spec.period.map(|period| context.period(period)).transpose()?;
-                let destinations = match spec.destination_choice {
-                    DestinationChoice::Random => uniform(&destinations),
-                    DestinationChoice::Paired => paired(&sources, &destinations),
+                let round = match spec.destination_choice {
+                    DestinationChoice::Random => MeanFlow::new(bits, uniform(&sources), uniform(&destinations)),
+                    DestinationChoice::Paired => {
+                        MeanFlow::of_pairs(bits, spec.pairs(&context, &sources, &destinations)?)
+                    }
                 };
-                let window = context.window(spec.start, spec.stop)?;
-                context.in_rounds(window, period, MeanFlow::new(bits, uniform(&sources), destinations))
+                context.in_rounds(context.window(spec.start, spec.stop)?, period, round)
             }
             TrafficSpec::AllToAll(spec) => {
                 let period = spec.period.map(|period| context.period(period)).transpose()?;
@@ -146,10 +199,18 @@ impl GroupAmongOthers<'_> {
                 let Some(per_s) = per_s.filter(|_| spec.objects.is_none()) else { return Ok(None) };
                 (window, MeanFlow::new(8.0 * mean_wire_bytes * per_s, uniform(&holders), uniform(&receivers)))
             }
-            TrafficSpec::Permutation(_)
-            | TrafficSpec::Flows(_)
-            | TrafficSpec::ClosedLoop(_)
-            | TrafficSpec::Trace(_) => return Ok(None),
+            TrafficSpec::Permutation(spec) => {
+                // Flows without an end take what is left to them.
+                if self.group.spec.has_endless_flows() && context.mean_flow_bytes().is_none() {
+                    return Ok(None);
+                }
+                let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
+                let pairs = spec.pairs(&context)?;
+                let bits = pairs.len() as f64 * wire_bits(&sizes);
+                let window = context.window(spec.start, None)?;
+                context.in_rounds(window, None, MeanFlow::of_pairs(bits, pairs))
+            }
+            TrafficSpec::Flows(_) | TrafficSpec::ClosedLoop(_) | TrafficSpec::Trace(_) => return Ok(None),
         };
         Ok(Some(mean))
     }
@@ -169,16 +230,16 @@ impl Context<'_> {
     fn poisson_mean(&self, spec: &PoissonSpec, kept: bool) -> Result<(Range<u64>, MeanFlow), TrafficError> {
         let pairs = Pairs::new(self, spec.sources.as_ref(), spec.destinations.as_ref(), spec.inter_rack)?;
         let sizes = self.sizes(spec.size, spec.workload.as_deref())?;
-        let rate = arrivals_per_second(self, &spec.load_spec(), &pairs, &sizes)?;
+        // Of a load that follows the time, its greatest.
+        let peak = spec.profile(self)?.map_or(1.0, |profile| profile.peak());
+        let rate = peak * arrivals_per_second(self, &spec.load_spec(), peak, &pairs, &sizes)?;
         let bits = 8.0 * self.packets.mean_wire_bytes(&sizes);
         let part = part_kept(&sizes, &spec.kept_sizes(), self.packets);
         let bits_per_s = rate * bits * if kept { part } else { 1.0 - part };
         let (sources, destinations) = pairs.host_shares();
         let between_racks = Some(pairs.link_shares().inter_rack);
-        Ok((
-            self.window(spec.start, spec.stop)?,
-            MeanFlow { between_racks, ..MeanFlow::new(bits_per_s, sources, destinations) },
-        ))
+        let spread = Spread::Independent { sources, destinations, between_racks };
+        Ok((self.window(spec.start, spec.stop)?, MeanFlow { bits_per_s, spread, once: false }))
     }
 }
 
@@ -199,13 +260,6 @@ fn part_kept(sizes: &Distribution, kept: &Range<u64>, packets: PacketFormat) -> 
 
 fn uniform(hosts: &[u32]) -> Vec<(u32, f64)> {
     hosts.iter().map(|&host| (host, 1.0 / hosts.len() as f64)).collect()
-}
-
-/// The n-th source sends to the n-th destination, counted round.
-fn paired(sources: &[u32], destinations: &[u32]) -> Vec<(u32, f64)> {
-    let (each, places) = (1.0 / sources.len() as f64, destinations.len());
-    let senders = |place: usize| (sources.len() + places - 1 - place) / places;
-    destinations.iter().enumerate().map(|(place, &host)| (host, each * senders(place) as f64)).collect()
 }
 
 fn seconds(ps: u64) -> f64 {

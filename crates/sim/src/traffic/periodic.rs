@@ -55,6 +55,25 @@ pub enum DestinationChoice {
     Random,
 }
 
+impl PeriodicSpec {
+    /// Each source with the destination that is paired with it.
+    pub(super) fn pairs(
+        &self,
+        context: &Context<'_>,
+        sources: &[u32],
+        destinations: &[u32],
+    ) -> Result<Vec<(u32, u32)>, TrafficError> {
+        let pair = |(place, &source): (usize, &u32)| {
+            let destination = (0..2)
+                .map(|skip| destinations[(place + skip) % destinations.len()])
+                .find(|destination| *destination != source)
+                .ok_or_else(|| context.error("destinations", format!("host {source} has none but itself")))?;
+            Ok((source, destination))
+        };
+        sources.iter().enumerate().map(pair).collect()
+    }
+}
+
 /// The running generator.
 #[derive(Debug)]
 pub(super) struct Periodic {
@@ -80,15 +99,11 @@ impl Periodic {
         let destinations = context.hosts("destinations", spec.destinations.as_ref())?;
         let random = spec.destination_choice == DestinationChoice::Random;
         let mut bursts = Vec::with_capacity(sources.len());
-        for (place, source) in sources.into_iter().enumerate() {
+        for (place, pair) in spec.pairs(context, &sources, &destinations)?.into_iter().enumerate() {
             let behind = place as u128 * stagger_ps;
             let offset = period_ps.map_or(behind, |period| behind % u128::from(period));
             let offset = u64::try_from(offset).unwrap_or(u64::MAX);
-            let destination = (0..2)
-                .map(|skip| destinations[(place + skip) % destinations.len()])
-                .find(|destination| *destination != source)
-                .ok_or_else(|| context.error("destinations", format!("host {source} has none but itself")))?;
-            bursts.push((offset, (source, destination)));
+            bursts.push((offset, pair));
         }
         bursts.sort_by_key(|(offset, _)| *offset);
         Ok(Self {

@@ -30,15 +30,23 @@ pub struct PermutationSpec {
 
 pub(super) fn flows(spec: &PermutationSpec, context: &Context<'_>) -> Result<Vec<Arrival>, TrafficError> {
     let start = context.window(spec.start, None)?.start;
-    let hosts = context.hosts("hosts", spec.hosts.as_ref())?;
-    if hosts.len() < 2 {
-        return Err(context.error("hosts", "a permutation needs two hosts"));
-    }
+    let pairs = spec.pairs(context)?;
     let sizes = context.sizes_or_unlimited(spec.size, spec.workload.as_deref())?;
-    let images = derangement(&hosts, &mut context.stream("permutation"));
     let mut size_choice = context.stream("sizes");
     let flow = |pair| Arrival::new(start, pair, sizes.sample(&mut size_choice));
-    Ok(hosts.into_iter().zip(images).map(flow).collect())
+    Ok(pairs.into_iter().map(flow).collect())
+}
+
+impl PermutationSpec {
+    /// Each host and its image.
+    pub(super) fn pairs(&self, context: &Context<'_>) -> Result<Vec<(u32, u32)>, TrafficError> {
+        let hosts = context.hosts("hosts", self.hosts.as_ref())?;
+        if hosts.len() < 2 {
+            return Err(context.error("hosts", "a permutation needs two hosts"));
+        }
+        let images = derangement(&hosts, &mut context.stream("permutation"));
+        Ok(hosts.into_iter().zip(images).collect())
+    }
 }
 
 /// Uniform over all permutations without a fixed point: shuffles until there is none, e times on average.

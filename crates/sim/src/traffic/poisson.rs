@@ -14,6 +14,7 @@ use super::hosts::HostSet;
 use super::load::{LoadCounts, LoadOn};
 use super::load::{LoadSpec, arrivals_per_second};
 use super::pairs::Pairs;
+use super::profile::Profile;
 use crate::workload::{Distribution, SizeRange};
 
 /// Flows arrive as one Poisson process; the pair of each is uniform over ordered pairs of different hosts.
@@ -26,6 +27,10 @@ pub struct PoissonSpec {
     /// Mean number of flows that arrive per second, above 0 and at most 1e12; may overload links.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
+    /// A CSV file with the columns `time,factor`: the load, or rate, is so many times as high from each time of the run to the
+    /// next. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     /// `"host-links"` (default) or `"uplinks"`.
     pub load_on: LoadOn,
     /// `"wire"` (default) or `"payload"`.
@@ -68,6 +73,11 @@ impl PoissonSpec {
         LoadSpec { load, rate_per_s, load_on, load_counts }
     }
 
+    /// The factors of its load by time.
+    pub(super) fn profile(&self, context: &Context<'_>) -> Result<Option<Profile>, TrafficError> {
+        self.profile.as_ref().map(|file| Profile::read(file, context)).transpose()
+    }
+
     /// Sizes that are kept after the load is computed.
     pub(super) fn kept_sizes(&self) -> Range<u64> {
         self.size_at_least.map_or(0, |size| size.0)..self.size_below.map_or(u64::MAX, |size| size.0)
@@ -86,6 +96,8 @@ pub(super) struct Poisson {
     kept: Range<u64>,
     yields_kept: bool,
     mean_gap_ps: f64,
+    /// How the rate follows the time.
+    profile: Option<Profile>,
     /// The last arrival: whole picoseconds and the fraction that the next gap carries.
     now_ps: u64,
     fraction: f64,
@@ -98,7 +110,9 @@ impl Poisson {
         let window = context.window(spec.start, spec.stop)?;
         let pairs = Pairs::new(context, spec.sources.as_ref(), spec.destinations.as_ref(), spec.inter_rack)?;
         let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
-        let rate = arrivals_per_second(context, &spec.load_spec(), &pairs, &sizes)?;
+        let profile = spec.profile(context)?;
+        let peak = profile.as_ref().map_or(1.0, Profile::peak);
+        let rate = arrivals_per_second(context, &spec.load_spec(), peak, &pairs, &sizes)?;
         let kept = spec.kept_sizes();
         if kept.is_empty() || kept.start > sizes.max_bytes() || kept.end <= sizes.quantile(0.0) {
             return Err(context.error("size_at_least", "no flow is of a size that is kept"));
@@ -112,6 +126,7 @@ impl Poisson {
             kept,
             yields_kept: true,
             mean_gap_ps: 1e12 / rate,
+            profile,
             now_ps: window.start,
             fraction: 0.0,
             stop_ps: window.end,
@@ -126,6 +141,10 @@ impl Poisson {
     }
 
     fn advance(&mut self) {
+        if let Some(profile) = &self.profile {
+            self.now_ps = profile.after(self.now_ps, self.gaps.exponential(self.mean_gap_ps));
+            return;
+        }
         let gap = self.gaps.exponential(self.mean_gap_ps) + self.fraction;
         let whole = libm::floor(gap);
         self.fraction = gap - whole;

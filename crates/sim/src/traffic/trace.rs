@@ -6,13 +6,14 @@
 //! | column | meaning |
 //! | --- | --- |
 //! | `start` | a time with its unit (`1.5ms`, exact) or seconds (`0.0015`, `1.5e-3`, rounded to a picosecond) |
-//! | `src`, `dst` | host indices, different |
+//! | `src`, `dst` | host indices, or names that `hosts_file` lists; different |
 //! | `bytes` | payload: a whole number of bytes, or a size with its unit (`250MB`) |
 //! | `class` | traffic class by name or number; empty for the group's own |
 //!
 //! The file is read twice and never held: once when the scenario is loaded, to refuse a wrong line before the run, and
 //! once during the run, a line at a time.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::Range;
@@ -26,7 +27,7 @@ use super::context::Context;
 use super::error::TrafficError;
 use super::flow_spec::{Arrival, FlowSpec, UNLIMITED_BYTES};
 use super::hosts::no_host;
-use crate::suggest;
+use crate::{suggest, text_file};
 
 const COLUMNS: [&str; 5] = ["start", "src", "dst", "bytes", "class"];
 /// Longest line, its end included: a file of another kind must not fill the memory.
@@ -38,6 +39,9 @@ const MAX_LINE_BYTES: u64 = 4096;
 pub struct TraceSpec {
     /// The file, relative to the scenario's folder.
     pub path: String,
+    /// Names of hosts as the trace has them, a CSV file with the columns `name,host`. Default: hosts have their numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts_file: Option<String>,
     /// Added to every start in the file. Default: 0s.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::units_serde::optional")]
     pub start: Option<Span>,
@@ -94,6 +98,8 @@ struct Rows {
     previous: Instant,
     window: Range<u64>,
     hosts: u32,
+    /// Numbers of hosts by name; without names hosts have their numbers.
+    names: Option<BTreeMap<String, u32>>,
     classes: Vec<String>,
     group: String,
     path: String,
@@ -116,6 +122,7 @@ impl Rows {
             previous: Instant::ZERO,
             window,
             hosts: context.fabric().hosts(),
+            names: spec.hosts_file.as_ref().map(|file| host_names(file, context)).transpose()?,
             classes,
             group,
             path,
@@ -193,7 +200,13 @@ impl Rows {
     }
 
     fn host(&self, text: &str) -> Result<u32, String> {
-        let host = text.parse().map_err(|_| format!("\"{text}\" is not a host index"))?;
+        if let Some(names) = &self.names {
+            let known = names.get(text).copied();
+            return known.ok_or_else(|| format!("\"{text}\" is not in the file of hosts' names"));
+        }
+        let host = text.parse().map_err(|_| {
+            format!("\"{text}\" is not a host index; `hosts_file` names a CSV file of names and indices")
+        })?;
         if host < self.hosts { Ok(host) } else { Err(no_host(host, self.hosts)) }
     }
 
@@ -211,8 +224,35 @@ impl Rows {
     }
 }
 
+/// Reads the names of hosts: the line `name,host`, then a name and a number a line. A host may have several names.
+fn host_names(file: &str, context: &Context<'_>) -> Result<BTreeMap<String, u32>, TrafficError> {
+    let refuse = |line: usize, why: String| Err(context.error("hosts_file", format!("{file}:{line}: {why}")));
+    let text = text_file::read(&context.environment.directory.join(file));
+    let text = text.map_err(|error| context.error("hosts_file", format!("{file}: {error}")))?;
+    let mut names = BTreeMap::new();
+    let mut rows = text.lines().map(str::trim).zip(1..).filter(|(row, _)| !row.is_empty() && !row.starts_with('#'));
+    if !rows.next().is_some_and(|(row, _)| row.split(',').map(str::trim).eq(["name", "host"])) {
+        return refuse(1, "the first line must be \"name,host\"".to_owned());
+    }
+    let hosts = context.fabric().hosts();
+    for (row, line) in rows {
+        let Some((name, host)) = row.rsplit_once(',').map(|(name, host)| (name.trim(), host.trim())) else {
+            return refuse(line, "must be a name and a host's number".to_owned());
+        };
+        let number = match host.parse::<u32>() {
+            Ok(number) if number < hosts => number,
+            Ok(number) => return refuse(line, no_host(number, hosts)),
+            Err(_) => return refuse(line, format!("\"{host}\" is not a host's number")),
+        };
+        if names.insert(name.to_owned(), number).is_some() {
+            return refuse(line, format!("\"{name}\" is named twice"));
+        }
+    }
+    Ok(names)
+}
+
 /// Seconds as text are often printed with more digits than picoseconds, so they are rounded; units are exact.
-fn parse_start(text: &str) -> Result<Span, String> {
+pub(super) fn parse_start(text: &str) -> Result<Span, String> {
     let refuse = || format!("\"{text}\" is not a time: give seconds (0.0015) or a unit (1.5ms)");
     match text.parse::<f64>() {
         Ok(seconds) if seconds >= 0.0 && seconds <= Span::MAX.as_secs_f64() => Ok(Span::from_secs_f64(seconds)),

@@ -1,6 +1,7 @@
 //! A distribution of flow sizes: the inverse of a cumulative table, interpolated linearly between its rows.
 
 use pliant_proto::rng::Stream;
+use pliant_proto::units::Bytes;
 use thiserror::Error;
 
 /// Most lines a table may have.
@@ -9,6 +10,8 @@ pub const MAX_LINES: usize = 1_000_000;
 pub const MAX_SIZE_BYTES: u64 = 1 << 50;
 
 const COLUMNS: &str = "size_bytes,cdf";
+/// What the first line of a list of sizes may say.
+const SIZE_HEADINGS: [&str; 3] = ["size_bytes", "bytes", "size"];
 
 /// Why a distribution of sizes was refused.
 #[derive(Clone, PartialEq, Debug, Error)]
@@ -110,6 +113,9 @@ impl Distribution {
                 continue;
             }
             let fail = |why: String| DistributionError::Line { name: name.to_owned(), line, why };
+            if !seen_columns && points.is_empty() && !content.contains(',') {
+                return Self::of_sizes(name, text);
+            }
             if !seen_columns {
                 seen_columns = content == COLUMNS;
                 if !seen_columns {
@@ -130,6 +136,51 @@ impl Distribution {
         }
         // Rows after the first probability of one are sizes that never occur.
         points.truncate(points.partition_point(|point| point.cdf < 1.0) + 1);
+        Ok(Self { points })
+    }
+
+    /// Reads a plain list: one size a line, in bytes or with a unit, each as likely as the others; lines that begin with `#` are
+    /// comments, and the first other line may name the column.
+    fn of_sizes(name: &str, text: &str) -> Result<Self, DistributionError> {
+        let mut sizes: Vec<u64> = Vec::new();
+        let mut is_first = true;
+        for (index, content) in text.lines().enumerate() {
+            let (line, content) = (index + 1, content.trim());
+            if line > MAX_LINES {
+                return Err(DistributionError::TooLong { name: name.to_owned() });
+            }
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let is_heading = std::mem::take(&mut is_first) && SIZE_HEADINGS.contains(&content);
+            if is_heading {
+                continue;
+            }
+            let size = content.parse::<u64>().ok().or_else(|| content.parse::<Bytes>().ok().map(|bytes| bytes.0));
+            match size {
+                Some(size) if (1..=MAX_SIZE_BYTES).contains(&size) => sizes.push(size),
+                _ => {
+                    let shown: String = content.chars().take(40).collect();
+                    let why = format!(
+                        "\"{shown}\" is not a size of 1 byte to 1 PiB; a file has one size a line (1500, or 20kB), or rows below \
+                         the line \"{COLUMNS}\""
+                    );
+                    return Err(DistributionError::Line { name: name.to_owned(), line, why });
+                }
+            }
+        }
+        if sizes.is_empty() {
+            return Err(DistributionError::Empty { name: name.to_owned() });
+        }
+        sizes.sort_unstable();
+        let all = sizes.len() as f64;
+        let (mut points, mut below) = (Vec::new(), 0);
+        for same in sizes.chunk_by(|a, b| a == b) {
+            let up_to = below + same.len();
+            let size = same[0] as f64;
+            points.extend([below, up_to].map(|count| Point { size, cdf: count as f64 / all }));
+            below = up_to;
+        }
         Ok(Self { points })
     }
 

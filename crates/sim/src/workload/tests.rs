@@ -39,6 +39,29 @@ fn means_are_those_in_the_headers() {
     assert_eq!(flows_per_second.round(), 2921.0);
 }
 
+/// A plain list of sizes: each line as likely as the others, so that quantiles, mean and mean packets are those of the list.
+#[test]
+fn a_list_of_sizes_is_their_distribution() {
+    let list = Distribution::parse("sizes.txt", "# measured\nbytes\n3000\n1kB\n\n1000\n20kB\n").unwrap();
+    assert_eq!([0.0, 0.49, 0.5, 0.74, 0.75, 1.0].map(|u| list.quantile(u)), [1000, 1000, 3000, 3000, 20_000, 20_000]);
+    assert!((list.mean_bytes() - 6250.0).abs() < 1e-9);
+    let mut stream = Stream::named(1, "list");
+    let drawn = (0..40_000).filter(|_| list.sample(&mut stream) == 1000).count();
+    assert!((drawn as f64 / 20_000.0 - 1.0).abs() < 0.03, "{drawn}");
+    let packets = ethernet();
+    let by_hand: f64 = [1000, 1000, 3000, 20_000].map(|size| packets.wire_bytes(size) as f64).iter().sum::<f64>() / 4.0;
+    assert!((packets.mean_wire_bytes(&list) / by_hand - 1.0).abs() < 1e-9);
+    let error = |text: &str| Distribution::parse("sizes.txt", text).unwrap_err().to_string();
+    assert!(
+        error("1000\nabout 3000\n").starts_with("sizes.txt:2: \"about 3000\" is not a size"),
+        "{}",
+        error("1000\nx")
+    );
+    assert!(error("1000\nbytes\n").starts_with("sizes.txt:2: "), "a heading comes first");
+    assert!(error("0\n").starts_with("sizes.txt:1: ") && error("words\n1\n").starts_with("sizes.txt:1: "));
+    assert!(error("bytes\n").contains("no rows"));
+}
+
 /// The key-value table keeps the mean of the model it tabulates (193.9 bytes) to 0.2 %.
 #[test]
 fn the_key_value_table_follows_its_formula() {

@@ -197,6 +197,7 @@ impl TestBed {
             path_choice: self.path_choice,
             oracle_interval: self.oracle_interval,
             losses: &[],
+            reroutes: &[],
             seed: self.seed,
         };
         let open = move |spec: &FlowSpec, path: &[LinkId]| {

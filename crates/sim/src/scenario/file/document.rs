@@ -145,7 +145,9 @@ impl Document {
         }
         let Some(groups) = self.table_mut(&["traffic"]) else { return };
         for group in groups.iter_mut().filter_map(|(_, group)| group.as_table_mut()) {
-            anchor(group.get_mut("path"));
+            for key in ["path", "hosts_file", "profile"] {
+                anchor(group.get_mut(key));
+            }
             // Other names are built in, or are no names but the table itself.
             let is_path = |name: &&mut Value| {
                 name.as_str().is_some_and(|name| name.contains(['/', '\\', '.']) && !is_table(name))

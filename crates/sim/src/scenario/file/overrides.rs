@@ -143,6 +143,14 @@ fn full_key<'k>(
     if candidates.iter().filter(|full| written(full)).count() == 1 {
         candidates.retain(|full| written(full));
     }
+    // A whole table is meant where no single value is.
+    let tables: BTreeSet<String>;
+    if candidates.is_empty() {
+        let inside = format!("{ending}.");
+        let table = |full: &String| full.find(&inside).map(|at| full[..at + ending.len()].to_owned());
+        tables = keys.iter().filter_map(table).collect();
+        candidates = tables.iter().collect();
+    }
     match candidates[..] {
         [only] => Ok(only.clone()),
         [] => {

@@ -58,7 +58,7 @@ pub struct ScenarioSpec {
     /// Packets that links lose by themselves. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<LossSpec>,
-    /// Hosts that are down, or send badly, for a while. Default: none.
+    /// Hosts, links and switches that are down for a while, and hosts that send badly. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<OutageSpec>,
     /// A packet that finds its host's port idle starts up to so much later, by a uniform draw, up to a second. Default: 0.
@@ -131,6 +131,9 @@ pub struct PacketsSpec {
     /// Most payload bytes per packet, 64 to 65000. Default: `"1460B"`, a 1500-byte IP packet.
     #[serde(with = "units_serde")]
     pub mss: Bytes,
+    /// In place of `mss`: the largest IP packet, 40 bytes more. Default: `mss` decides.
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub mtu: Option<Bytes>,
     /// What counts as on the wire: `"ethernet"` with preamble and gap (78 bytes around a payload, at least 84) or `"ip"`
     /// (40 bytes) or `"ppp"` (54 bytes). Default: `"ethernet"`.
     pub framing: Framing,
@@ -138,7 +141,7 @@ pub struct PacketsSpec {
 
 impl Default for PacketsSpec {
     fn default() -> Self {
-        Self { mss: Bytes(1460), framing: Framing::Ethernet }
+        Self { mss: Bytes(1460), mtu: None, framing: Framing::Ethernet }
     }
 }
 

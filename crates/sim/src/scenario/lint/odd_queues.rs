@@ -4,7 +4,7 @@ use pliant_proto::units::Rate;
 
 use super::super::file::document::Document;
 use super::super::file::group::{GroupSpec, REFLEX_TABLE};
-use super::super::network::marking::EcnSpec;
+use super::super::network::marking::{EcnSpec, NotEct};
 use super::super::network::queues::QueuesSpec;
 use super::super::resolved::Resolved;
 use super::round_trips::FirstRoundTrips;
@@ -64,6 +64,32 @@ fn variants_choose_queues(document: &Document) -> bool {
         keys.into_iter().any(|key| key.split('.').next().is_some_and(|table| table.ends_with("queues")))
     };
     variants.is_some_and(|variants| variants.values().any(chooses))
+}
+
+/// Groups whose packets cannot be marked, in queues that drop these where they mark others.
+pub(super) fn dropped_for_marks(document: &Document, resolved: &Resolved) -> Vec<KeyError> {
+    let spec = &resolved.spec;
+    let oddity = |(number, (name, group)): (usize, (&String, &GroupSpec))| {
+        let at = spec.queues.queue_of(group.keys.class)?;
+        let queue = &spec.queues.queue[at];
+        let EcnSpec::On(marking) = queue.ecn else { return None };
+        let queues = document.root().get("queues");
+        let of_queue = queues.and_then(|queues| queues.get("queue")?.get(at)?.get("ecn"));
+        let written = of_queue.or_else(|| queues?.get("ecn"));
+        let is_meant = written.and_then(|ecn| ecn.get("not_ect")).is_some();
+        if marking.not_ect == NotEct::Pass || !resolved.groups[number].transport.facts().not_ect || is_meant {
+            return None;
+        }
+        let (transport, threshold) = (group.keys.transport.name(), String::from(marking.threshold));
+        let why = format!(
+            "packets of {transport} cannot be marked, and \"{}\" drops these from {threshold} on, where it marks others; \
+             `ecn = {{ threshold = \"{threshold}\", not_ect = \"pass\" }}` lets them wait up to its limit, and \"drop\" says \
+             that this is meant",
+            queue.name
+        );
+        Some((format!("traffic.{name}.transport"), why))
+    };
+    spec.traffic.iter().enumerate().filter_map(oddity).collect()
 }
 
 /// A marking threshold of the plan's own below a seventh of rate × round trip (DCTCP, SIGCOMM 2010, section 3.4): a link

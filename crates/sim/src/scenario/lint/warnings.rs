@@ -8,10 +8,11 @@ use super::super::file::spec::RoutingName;
 use super::super::network::marking::EcnSpec;
 use super::super::network::queues::QueuesSpec;
 use super::super::resolved::Resolved;
-use super::odd_queues::{idle_classes, low_threshold};
+use super::odd_queues::{dropped_for_marks, idle_classes, low_threshold};
 use super::round_trips::{first_round_trips, round_trip};
 use crate::families::TCP_TABLE;
 use crate::tables::KeyError;
+use crate::traffic::{DestinationChoice, TrafficSpec};
 
 /// Flows among which one that is measured is looked for.
 const FLOWS_SEARCHED: usize = 100_000;
@@ -39,13 +40,41 @@ pub(in super::super) fn warnings(document: &Document, resolved: &Resolved) -> Ve
             warn(name, ("transport".to_owned(), format!("{} {why}", transport.name())));
         }
     }
-    let odd_queues = idle_classes(document, resolved).into_iter().chain(low_threshold(document, resolved, &trips));
+    let odd_queues = idle_classes(document, resolved)
+        .into_iter()
+        .chain(low_threshold(document, resolved, &trips))
+        .chain(dropped_for_marks(document, resolved))
+        .chain(neighbours(document, resolved));
     warnings.extend(odd_queues.map(|(key, why)| document.error(&key, why).to_string()));
     let unmeasured = |name: &String| document.error(&format!("traffic.{name}"), UNMEASURED).to_string();
     warnings.extend(groups_unmeasured(resolved).iter().map(unmeasured));
     warnings.extend(resolved.overload_warning());
     warnings.extend(in_step(resolved).map(|why| document.error("queues", why).to_string()));
     warnings
+}
+
+/// Periodic groups that name no hosts and do not say whom each sends to: each host sends to the next one, which is mostly
+/// in its own rack.
+fn neighbours(document: &Document, resolved: &Resolved) -> Vec<KeyError> {
+    let racks = &resolved.fabric.racks;
+    let flows = racks.len();
+    let stay = (0..flows).filter(|&host| racks[host] == racks[(host + 1) % flows]).count();
+    if stay == flows || 2 * stay <= flows {
+        return Vec::new();
+    }
+    let oddity = |(name, group): (&String, &GroupSpec)| {
+        let TrafficSpec::Periodic(spec) = &group.keys.traffic else { return None };
+        let is_meant = document.gives(&format!("traffic.{name}.destination_choice"));
+        let why = format!(
+            "each host sends to the next one, and {stay} of {flows} flows stay in their rack; `destination_choice = \
+             \"random\"`, or `sources` and `destinations`, send them through the network, and \"paired\" says that this is \
+             meant"
+        );
+        (spec.sources.is_none() && spec.destinations.is_none() && spec.destination_choice == DestinationChoice::Paired)
+            .then_some((format!("traffic.{name}.destination_choice"), why))
+            .filter(|_| !is_meant)
+    };
+    resolved.spec.traffic.iter().filter_map(oddity).collect()
 }
 
 /// Flows that hear of congestion by losses alone, at queues that drop by their tail, from hosts exactly in step.

@@ -262,6 +262,79 @@ fn offered_loads_are_those_of_the_flows() {
     }
 }
 
+/// Traffic whose pairs are fixed is counted pair by pair, on links above racks as on those of hosts.
+#[test]
+fn fixed_pairs_are_counted_one_by_one() {
+    let fabric = fabric(4, 5, 1, Span::from_ms(100));
+    let environment = Environment { fabric: &fabric, seed: 7, directory: std::path::Path::new(""), classes: &[] };
+    for (text, rounds) in [
+        ("kind = 'periodic'\nsize = '1MB'\nperiod = '10ms'", 10.0),
+        ("kind = 'periodic'\nsources = '0..7'\ndestinations = '3..15'\nsize = '1MB'\nperiod = '10ms'", 10.0),
+        ("kind = 'periodic'\nsources = '0..9'\ndestinations = '18..20'\nsize = '1MB'", 1.0),
+        ("kind = 'permutation'\nsize = '1MB'", 1.0),
+        ("kind = 'permutation'\nhosts = '2..9'\nsize = '1MB'", 1.0),
+    ] {
+        let spec: TrafficSpec = toml::from_str(text).unwrap();
+        let groups = [TrafficGroup { name: "copies", spec: &spec, packets: ethernet(), messages: None }];
+        let offered = offered(&groups, &environment).unwrap();
+        let flow = ethernet().wire_bytes(1_000_000) as f64 * 8.0 / 0.1;
+        let mut counted = [const { std::collections::BTreeMap::<u32, f64>::new() }; 4];
+        let flows: Vec<FlowSpec> = generate(&groups, &environment).unwrap().collect();
+        for &FlowSpec { source, destination, .. } in &flows {
+            let racks = [source, destination].map(|host| fabric.racks[host as usize]);
+            let places = [Some(source), Some(destination)]
+                .into_iter()
+                .chain(racks.map(|rack| Some(rack).filter(|_| racks[0] != racks[1])));
+            for (counted, place) in counted.iter_mut().zip(places) {
+                if let Some(place) = place {
+                    *counted.entry(place).or_default() += flow;
+                }
+            }
+        }
+        let found = [&offered[0].from_hosts, &offered[0].to_hosts, &offered[0].from_racks, &offered[0].to_racks];
+        for (found, counted) in found.into_iter().zip(counted) {
+            assert_eq!(found.len(), counted.len(), "{text}");
+            assert!(
+                found.iter().all(|(place, load)| (load / counted[place] - 1.0).abs() < 1e-9),
+                "{text}: {found:?} {counted:?}"
+            );
+        }
+        assert_eq!(offered[0].once, rounds == 1.0);
+    }
+}
+
+/// A load with a profile: in each hour as many flows as its factor says, spread like those of a steady load; at a greatest
+/// load beyond 1 it is refused.
+#[test]
+fn a_load_follows_its_profile() {
+    let path = std::env::temp_dir().join(format!("pliant-{}-profile.csv", std::process::id()));
+    std::fs::write(&path, "time,factor\n0,1\n1s,0\n2s,0.25\n3s,2\n").unwrap();
+    let fabric = fabric(1, 10, 1, Span::from_secs(4));
+    let group = |load: f64| format!("kind = 'poisson'\nload = {load}\nsize = '1MB'\nprofile = '{}'", path.display());
+    let followed = flows(&fabric, &[("web", &group(0.3))]);
+    let steady = flows(&fabric, &[("web", "kind = 'poisson'\nload = 0.3\nsize = '1MB'")]).len() as f64 / 4.0;
+    let in_second = |second: u64| {
+        let within = |flow: &&FlowSpec| flow.start.as_ps() / 1_000_000_000_000 == second;
+        followed.iter().filter(within).count() as f64 / steady
+    };
+    for (second, factor) in [(0, 1.0), (1, 0.0), (2, 0.25), (3, 2.0)] {
+        assert!((in_second(second) - factor).abs() < 0.05, "{second}: {}", in_second(second));
+    }
+    let refused = error(&fabric, &group(0.6));
+    std::fs::remove_file(&path).unwrap();
+    assert!(refused.contains("1.2 would put 12.000 Gbit/s on the link"), "{refused}");
+}
+
+/// Flows without an end have no mean.
+#[test]
+fn endless_permutations_offer_no_mean() {
+    let fabric = fabric(2, 5, 1, Span::from_ms(100));
+    let environment = Environment { fabric: &fabric, seed: 7, directory: std::path::Path::new(""), classes: &[] };
+    let spec: TrafficSpec = toml::from_str("kind = 'permutation'").unwrap();
+    let group = TrafficGroup { name: "copies", spec: &spec, packets: ethernet(), messages: None };
+    assert_eq!(offered(&[group], &environment).unwrap(), []);
+}
+
 /// Rounds of an incast: who sends, to whom, when, and that the rotating receiver never sends to itself.
 #[test]
 fn incast_rounds() {

@@ -53,6 +53,27 @@ fn trace_forms() {
     assert_eq!(seen, expected.map(|(start, bytes, class)| (start.to_owned(), bytes, class)));
 }
 
+/// Hosts by the names that another file maps to numbers; an unknown name is refused by line, a wrong mapping by its own.
+#[test]
+fn hosts_of_a_trace_may_have_names() {
+    let fabric = fabric(1, 3, 1, Span::from_ms(50));
+    let trace = TraceFile::new("names", "start,src,dst,bytes\n0,10.0.0.7,db1,100\n1ms,db1,web,5\n");
+    let group = |names: &TraceFile| format!("{}\nhosts_file = '{}'", trace.group(), names.0.display());
+    let names = TraceFile::new("hosts", "# racks\nname,host\n10.0.0.7,2\ndb1,0\ndb1.example,0\nweb,1\n");
+    assert_eq!(pairs(&flows(&fabric, &[("replay", &group(&names))])), [(2, 0), (0, 1)]);
+    for (text, why) in [
+        ("name,host\n10.0.0.7,2\ndb1,0\n", "3: \"web\" is not in the file of hosts' names"),
+        ("name,host\ndb1,3\n", ":2: host 3 does not exist, hosts are 0 to 2"),
+        ("name,host\ndb1,0\ndb1,1\n", ":3: \"db1\" is named twice"),
+        ("name,host\ndb1,x\n", ":2: \"x\" is not a host's number"),
+        ("db1,0\n", ":1: the first line must be \"name,host\""),
+    ] {
+        let names = TraceFile::new("wrong-hosts", text);
+        let error = error(&fabric, &group(&names));
+        assert!(error.contains(why), "{error}");
+    }
+}
+
 /// A wrong line of a trace is refused before the run, by file and line.
 #[test]
 fn trace_errors_name_file_and_line() {
