@@ -16,7 +16,7 @@ use super::super::names::{exchange, sync_folder_of};
 use super::super::settings::Limits;
 use super::beneath::{file_beneath, folder_beneath, hash_of};
 use super::index::{Entry, Index, IndexWriter, mark_of};
-use super::{INTERRUPTED, UNCHANGED, Unchanged};
+use super::{INTERRUPTED, UNCHANGED, Unchanged, walk};
 use crate::seam::{DiskOperation, before};
 
 /// Most folders inside each other. The walk to a file looks at each of them.
@@ -79,7 +79,7 @@ pub(in super::super) fn unpack(
             let wanted = Wanted { path: &path, mode, modified: entry.header().mtime()? };
             entry.read_exact(&mut hash).map_err(|_| refuse("nonsense in the place of a file"))?;
             let kept = wanted.keep(earlier.as_mut(), &hash.into(), &into, limits.max_bytes - bytes, cancelled);
-            let kept = kept.map_err(|error| at(&path, &error))?;
+            let kept = kept.map_err(|error| walk::at(&path, &error))?;
             bytes += kept;
             unchanged.files += 1;
             unchanged.bytes += kept;
