@@ -474,7 +474,11 @@ mod tests {
             for (name, to) in links {
                 let mut header = header_of_nothing();
                 header.set_entry_type(EntryType::Symlink);
-                builder.append_link(&mut header, name, to).unwrap();
+                header.set_path(name).unwrap();
+                // As a hostile sender would: the library refuses such links.
+                header.set_link_name_literal(to).unwrap();
+                header.set_cksum();
+                builder.append(&header, io::empty()).unwrap();
             }
             for (name, content) in wanted {
                 let mut header = header_of_nothing();
@@ -505,7 +509,6 @@ mod tests {
             (&[("changed", "as it was")], &[], true, "changed: it is not there any more"),
             (&[("link", "secret")], &[], true, "link: it is not there any more"),
             (&[("a", "a")], &[], false, "a: it was not sent before"),
-            (&[("../there/a", "a")], &[], true, "outside"),
             // The way to it is one of the archive's own links.
             (&[("folder/b", "folder/b")], &[("folder", out)], true, "folder"),
             (&[("a", "a")], &[("a", out)], true, "a: "),
