@@ -24,7 +24,8 @@ from pathlib import Path
 
 # What memory may grow by: far less than a byte per packet of half an hour.
 GROWTH_SHARE, GROWTH_BYTES = 0.02, 512 * 1024
-WARM_UP_SHARE = 0.1
+# Connections that were left are given up after 30 s: until then there are more and more of them.
+WARM_UP_SHARE, WARM_UP_SECONDS = 0.1, 60
 FAULTS = {"loss": 0.05, "duplicate": 0.02, "corrupt": 0.01, "reorder": 0.1}
 LONG_PORT, SERIES_PORT = 7411, 7412
 RECEIVER, SENDER, ATTACKER = "10.9.0.2", "10.9.0.1", "10.9.0.3"
@@ -68,7 +69,8 @@ def transports(pliant):
 
 def resident_bytes(pid):
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        # A process that has ended and was not waited for has no memory, which says nothing.
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
     except (FileNotFoundError, ProcessLookupError):
         return None
 
@@ -161,10 +163,10 @@ class HostilePeer(threading.Thread):
             self.failures.append("the hostile peer has replaced a file")
 
 
-def memory_grown(samples):
+def memory_grown(samples, every):
     """(bytes after the warm-up, bytes at the end, whether that is too much)."""
     tenth = max(1, len(samples) // 10)
-    warm = int(len(samples) * WARM_UP_SHARE)
+    warm = min(int(max(len(samples) * WARM_UP_SHARE, WARM_UP_SECONDS / every)), len(samples) - 2 * tenth)
     mean = lambda values: sum(values) / len(values)
     early, late = mean(samples[warm : warm + tenth]), mean(samples[-tenth:])
     return early, late, late > early * (1 + GROWTH_SHARE) + GROWTH_BYTES
@@ -181,8 +183,8 @@ def main():
     given = arguments.parse_args()
     if os.geteuid() != 0:
         sys.exit("soak.py: network namespaces need root")
-    if given.seconds < 10 * given.every:
-        sys.exit("soak.py: --seconds must be at least ten times --every")
+    if given.seconds < max(10 * given.every, 3 * WARM_UP_SECONDS):
+        sys.exit(f"soak.py: --seconds must be at least ten times --every, and {3 * WARM_UP_SECONDS}")
 
     pliant, rate = Path(given.pliant).resolve(), f"{given.rate / 2}Mbit/s"
     network, failures, stay, stranger, hostile, attacks = Network(), [], {}, None, None, {}
@@ -284,7 +286,7 @@ def main():
 
     memory = {}
     for name, values in samples.items():
-        early, late, grown = memory_grown(values)
+        early, late, grown = memory_grown(values, given.every)
         memory[name] = {"after_warm_up": round(early), "end": round(late), "peak": max(values), "samples": len(values)}
         if grown:
             failures.append(f"{name}: memory grew from {early:.0f} to {late:.0f} bytes")

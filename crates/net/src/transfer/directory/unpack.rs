@@ -16,7 +16,7 @@ use super::super::names::{exchange, sync_folder_of};
 use super::super::settings::Limits;
 use super::beneath::{file_beneath, folder_beneath, hash_of};
 use super::index::{Entry, Index, IndexWriter, mark_of};
-use super::{INTERRUPTED, UNCHANGED, Unchanged};
+use super::{INTERRUPTED, UNCHANGED, Unchanged, walk};
 use crate::seam::{DiskOperation, before};
 
 /// Most folders inside each other. The walk to a file looks at each of them.
@@ -79,7 +79,7 @@ pub(in super::super) fn unpack(
             let wanted = Wanted { path: &path, mode, modified: entry.header().mtime()? };
             entry.read_exact(&mut hash).map_err(|_| refuse("nonsense in the place of a file"))?;
             let kept = wanted.keep(earlier.as_mut(), &hash.into(), &into, limits.max_bytes - bytes, cancelled);
-            let kept = kept.map_err(|error| at(&path, &error))?;
+            let kept = kept.map_err(|error| walk::at(&path, &error))?;
             bytes += kept;
             unchanged.files += 1;
             unchanged.bytes += kept;
@@ -474,7 +474,11 @@ mod tests {
             for (name, to) in links {
                 let mut header = header_of_nothing();
                 header.set_entry_type(EntryType::Symlink);
-                builder.append_link(&mut header, name, to).unwrap();
+                header.set_path(name).unwrap();
+                // As a hostile sender would: the library refuses such links.
+                header.set_link_name_literal(to).unwrap();
+                header.set_cksum();
+                builder.append(&header, io::empty()).unwrap();
             }
             for (name, content) in wanted {
                 let mut header = header_of_nothing();
@@ -505,7 +509,6 @@ mod tests {
             (&[("changed", "as it was")], &[], true, "changed: it is not there any more"),
             (&[("link", "secret")], &[], true, "link: it is not there any more"),
             (&[("a", "a")], &[], false, "a: it was not sent before"),
-            (&[("../there/a", "a")], &[], true, "outside"),
             // The way to it is one of the archive's own links.
             (&[("folder/b", "folder/b")], &[("folder", out)], true, "folder"),
             (&[("a", "a")], &[("a", out)], true, "a: "),
