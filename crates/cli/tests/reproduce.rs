@@ -304,7 +304,11 @@ fn an_agreement_says_whether_it_needs_the_papers_mechanism() {
     assert!(text.contains("without one queue for all (plan = strict)") && text.contains("outside"), "{text}");
     succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
     let document = || fs::read_to_string(folder.path().join("docs/reproduction.md")).unwrap();
-    assert!(document().contains("| agrees | Without one queue for all (plan = strict) it does not hold: 1."), "{}", document());
+    assert!(
+        document().contains("| agrees | Without one queue for all (plan = strict) it does not hold: 1."),
+        "{}",
+        document()
+    );
 
     write_figure(folder.path(), &with("plan = \"shared\""));
     succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pliant_sim::experiment::{Class, ClaimOutcome, FigureOutcome, Quantity, Verdict};
+use pliant_sim::experiment::{ClaimOutcome, Class, FigureOutcome, Quantity, Verdict};
 use serde::Serialize;
 
 /// Characters in a line of text.

@@ -24,9 +24,9 @@
 use super::hystart::{HyStart, HyStartConfig};
 use super::hystart_linux::{LinuxHyStart, Variant};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
-use crate::{choices, settings};
 use crate::settings::{Range, ReadError, SettingValue, Text, Value, choice, choice_kind};
 use crate::time::{Instant, Span};
+use crate::{choices, settings};
 
 /// Least window in segments after a loss, and least ssthresh.
 const FLOOR_LOSS: f64 = 2.0;

@@ -251,7 +251,8 @@ impl Experiment {
             let Some(axis) = self.plan.axes.iter().find(|axis| axis.name == *name) else {
                 return Err(self.document.error(&at, suggest::unknown("axis", name, &names)));
             };
-            let value = Scalar::of_value(value).ok_or_else(|| self.document.error(&at, "must be a number or a text"))?;
+            let value =
+                Scalar::of_value(value).ok_or_else(|| self.document.error(&at, "must be a number or a text"))?;
             axis.position(&value).map_err(|why| self.document.error(&at, why))?;
             bound.push((name.clone(), value));
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::on_testbed::TestbedRecords;
 use super::text::{TAKES_ALL, UNEXPLAINED, cell, to_json};
-use super::{Class, ClaimOutcome, Experiment, FigureOutcome, Quantity, Size, Verdict};
+use super::{ClaimOutcome, Class, Experiment, FigureOutcome, Quantity, Size, Verdict};
 use crate::scenario::ScenarioError;
 
 /// Everything recorded.
