@@ -19,7 +19,7 @@ PYTHON_READY := $(PYTHON_ENV)/ready
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo python test lint deny doc reproduce digests bench bench-net bench-objects bench-daemon testbed kafka programs proof fuzz soak install deb install-c test-c \
+.PHONY: all demo python test lint deny doc reproduce digests conformance bench bench-net bench-objects bench-daemon testbed kafka programs proof fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -74,6 +74,11 @@ digests: $(PLIANT)
 ## Packet-hops per CPU-second beside ns-3 and ns-2; installs both on Debian. Writes target/bench.json.
 bench: $(PLIANT)
 	python3 bench/bench.py $(PLIANT)
+
+## The same scenarios in ns-3, ns-2 and the simulator, side by side: docs/conformance.json and docs/conformance.md. Installs
+## both on Debian, and pyarrow below target/. `--list` and `--only CASE` of the script for some of them.
+conformance: $(QUICK)
+	python3 bench/conformance/conformance.py $(QUICK)
 
 ## The real path, encrypted and plain, beside kernel TCP and quinn: one table, one run.
 bench-net: $(PLIANT)

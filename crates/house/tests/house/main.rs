@@ -1,6 +1,7 @@
 //! What holds for the whole tree. Each rule has a file; a finding is a line with the place where it is broken.
 
 mod attacks;
+mod conformance;
 mod contents;
 mod dependencies;
 mod imports;

@@ -1,0 +1,486 @@
+#!/usr/bin/env python3
+"""The same scenarios in Pliant and in independent implementations, side by side.
+
+Usage: conformance.py PLIANT [--only CASE]... [--list] [--pages]
+Runs the cases of cases.toml beside this file, writes docs/conformance.json and from it docs/conformance.md. With --only the
+other cases stay as they were recorded; --pages only writes the page anew. Installs the peers with apt-get where they are
+missing. Scenarios, lists of flows and the peers' programs are left in target/conformance.
+"""
+
+import argparse
+import csv
+import json
+import random
+import re
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+WORK = ROOT / "target" / "conformance"
+RECORD = ROOT / "docs" / "conformance.json"
+PAGE = ROOT / "docs" / "conformance.md"
+# Longer than any run: lists of flows know no flow without an end.
+ENDLESS_BYTES = 10**12
+# Of a run during which the queue is not sampled, from its start on.
+START_UP = 0.2
+SAMPLES = 2000
+PACKET_BYTES = 1500
+# Reads the queue's length out of Pliant's Parquet file; below target, since Debian has no package.
+PYARROW = "pyarrow==21.0.0"
+# Arguments: the file, a port, and the time from which on what its queues held is added up.
+QUEUE_READER = """
+import pyarrow.parquet, sys
+table = pyarrow.parquet.read_table(sys.argv[1], columns=["at_ps", "port", "packets"]).to_pydict()
+rows = zip(*table.values())
+print(sum(packets for at, port, packets in rows if port == int(sys.argv[2]) and at > int(sys.argv[3])))
+"""
+# Tests with known answers: a comment that names one of these, on a test.
+KNOWN_ANSWER = re.compile(
+    r"RFC \d+(?:,? sections? [\d.]*\d(?: and [\d.]*\d)?)?|Floyd and Jacobson|SIGCOMM \d+|NSDI \d+|paper's figure \w+"
+)
+TEST = re.compile(r"((?:^[ \t]*///.*\n)+)[ \t]*#\[test\]\n[ \t]*fn (\w+)", re.MULTILINE)
+
+
+def fail(text):
+    sys.exit(f"conformance.py: {text}")
+
+
+def run(command, **more):
+    """Standard output of a command."""
+    words = [str(word) for word in command]
+    process = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    if process.returncode != 0:
+        fail(f"{shlex.join(words)}: exit code {process.returncode}: {process.stderr.strip()}")
+    return process.stdout
+
+
+def merged(under, over):
+    """A table laid over another, as deep as both are tables."""
+    result = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def toml_value(value):
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return json.dumps(value)
+
+
+# What both sides are given.
+
+
+def flows_of(case, seed):
+    """The case's flows by start: rows of (group, start in seconds, source, destination, bytes, class)."""
+    rows = []
+    for group in case["flows"]:
+        draws = random.Random(f"{seed} {group['name']}")
+        first, every = group.get("start_us", 0), group.get("every_us")
+        starts = range(first, group["until_us"], every) if every else [first]
+        for start in starts:
+            for source, destination in zip(group["from"], group["to"], strict=True):
+                at = start + draws.uniform(0, group.get("jitter_us", 0))
+                size = group.get("bytes", ENDLESS_BYTES)
+                rows.append((group["name"], round(at) * 1e-6, source, destination, size, group.get("class", 0)))
+    return sorted(rows, key=lambda row: row[1])
+
+
+def write_flows(rows, path):
+    with path.open("w") as file:
+        file.write("start,src,dst,bytes,class\n")
+        for _, start, *fields in rows:
+            file.write(",".join([f"{start:.6f}", *map(str, fields)]) + "\n")
+
+
+# Pliant.
+
+
+def length(limit):
+    """A limit of the cases, `100p` or `64000B`, as a scenario has it."""
+    return f"{limit[:-1]} packets" if limit.endswith("p") else limit
+
+
+def queues_of(queue):
+    limits = [length(limit) for limit in queue["limits"]]
+    if queue["kind"] == "fifo":
+        return {"plan": "drop-tail", "limit": limits[0]}
+    if queue["kind"] == "red":
+        marking = {"red": queue["red"]} if "red" in queue else {"ecn": {"threshold": f"{queue['threshold']} packets"}}
+        return {"queue": [{"name": "all", "classes": [0], "limit": limits[0], **marking}]}
+    scheduler = {"strict": "strict", "round-robin": "dwrr"}[queue["kind"]]
+    rows = [{"name": f"class {n}", "classes": [n], "limit": limit} for n, limit in enumerate(limits)]
+    return {"scheduler": scheduler, "queue": rows}
+
+
+def topology_of(network):
+    def link(rate, delay):
+        return {"rate": f"{network[rate]}Mbit/s", "delay": f"{network[delay]}us"}
+
+    edge = link("edge_mbit", "edge_us")
+    if network["kind"] == "star":
+        return {"kind": "star", "hosts": network["hosts"], "link": edge}
+    core = link("core_mbit", "core_us")
+    return {"kind": "dumbbell", "pairs": network["hosts"] // 2, "edge_link": edge, "bottleneck_link": core}
+
+
+def picoseconds(seconds):
+    return round(seconds * 1e12)
+
+
+def scenario_of(case, settings, flows, seed):
+    own = {key: value for key, value in settings.items() if key != "group"}
+    base = {
+        "seed": seed,
+        "duration": f"{picoseconds(case['seconds'])}ps",
+        "drain": "0s",
+        "sample_interval": f"{picoseconds(case['seconds'] / SAMPLES)}ps",
+        "host_jitter": "0s",
+        "topology": topology_of(case["network"]),
+        "queues": queues_of(case["queue"]),
+        "host_queues": {"plan": "drop-tail", "limit": "100000 packets"},
+    }
+    group = {"kind": "trace", "path": str(flows), **settings.get("group", {})}
+    return merged(base, {**own, "traffic": {"flows": group}})
+
+
+def run_pliant(case, settings, seed, pliant, place):
+    """The list of flows that it leaves is the peer's, too."""
+    flows, scenario, out = place / "flows.csv", place / "scenario.toml", place / "out"
+    write_flows(flows_of(case, seed), flows)
+    made = scenario_of(case, settings, flows, seed)
+    scenario.write_text("".join(f"{key} = {toml_value(value)}\n" for key, value in made.items()))
+    run([pliant, "run", scenario, "--quiet", "--force", "--out", out])
+    return read_output(case, out)
+
+
+def read_output(case, out):
+    """What the measures need of the folder that a run of Pliant wrote."""
+    with (out / "flows.csv").open() as file:
+        found = list(csv.DictReader(file))
+    port_name = "switch 0 -> host 0" if case["network"]["kind"] == "star" else "switch 0 -> switch 1"
+    with (out / "ports.csv").open() as file:
+        ports = [row for row in csv.DictReader(file) if row["port_name"] == port_name]
+    drops = [key for key in ports[0] if re.fullmatch(r"dropped_\w+_packets", key)]
+    from_ps = picoseconds(START_UP * case["seconds"])
+    sampled = run([WORK / "venv/bin/python", "-c", QUEUE_READER, out / "queue_series.parquet", ports[0]["port"], from_ps])
+    return {
+        "queue_packets": int(sampled) / (SAMPLES * (1 - START_UP)),
+        "forwarded": sum(int(row["dequeued_packets"]) for row in ports),
+        "marked": sum(int(row["marked_packets"]) for row in ports),
+        "dropped": sum(int(row[key]) for row in ports for key in drops),
+        "flows": [
+            {
+                "delivered": int(row["delivered_bytes"]),
+                "fct_us": float(row["fct_us"]) if row["fct_us"] else None,
+                "retransmitted": int(row["retransmitted_packets"]),
+            }
+            for row in sorted(found, key=lambda row: int(row["flow"]))
+        ],
+    }
+
+
+# The peers.
+
+
+def ensure(package, is_there):
+    if is_there():
+        return
+    if not shutil.which("apt-get"):
+        fail(f"{package} is missing, and without apt-get it is not installed from here: this needs Debian")
+    print(f"installing {package}", file=sys.stderr)
+    log = WORK / f"apt-{package}.log"
+    with log.open("w") as file:
+        subprocess.run(["apt-get", "update"], stdout=file, stderr=file)
+        subprocess.run(["apt-get", "install", "-y", package], stdout=file, stderr=file)
+    if not is_there():
+        fail(f"{package} could not be installed: {log}")
+
+
+def prepare_pliant():
+    if not (WORK / "venv/bin/python").exists():
+        ensure("python3-venv", lambda: subprocess.run([sys.executable, "-c", "import ensurepip"]).returncode == 0)
+        run([sys.executable, "-m", "venv", WORK / "venv"])
+    run([WORK / "venv/bin/pip", "install", "-q", PYARROW])
+
+
+def prepare_ns3():
+    ensure("g++", lambda: shutil.which("g++"))
+    ensure("pkg-config", lambda: shutil.which("pkg-config"))
+    ensure("libns3-dev", lambda: subprocess.run(["pkg-config", "--exists", "ns3-core"]).returncode == 0)
+    program, source = WORK / "ns3", HERE / "ns3.cc"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        # The libraries are spelled out: the flags of Debian's .pc files contain a stray -I and stale paths.
+        libraries = [f"-lns3-{part}" for part in ("internet", "point-to-point", "traffic-control", "network", "core")]
+        run(["g++", "-O2", "-std=c++17", source, "-o", program, *libraries])
+    return "ns-3 " + run(["pkg-config", "--modversion", "ns3-core"]).strip()
+
+
+def run_ns3(case, options, seed, place):
+    network, queue = case["network"], case["queue"]
+    # One limit for all queues of a discipline that has a queue per flow.
+    limits = queue["limits"]
+    if queue["kind"] == "round-robin":
+        limits = [f"{sum(int(limit[:-1]) for limit in limits)}p"]
+    words = {
+        "topology": network["kind"], "hosts": network["hosts"], "edgeMbit": network["edge_mbit"],
+        "edgeUs": network["edge_us"], "coreMbit": network.get("core_mbit", 0), "coreUs": network.get("core_us", 0),
+        "queue": queue["kind"], "limits": ",".join(limits), "flows": place / "flows.csv", "seconds": case["seconds"],
+        "sampleFrom": START_UP * case["seconds"], "sampleUs": case["seconds"] / SAMPLES * 1e6, "RngRun": seed,
+        **{f"ns3::{name}": value for name, value in options.items()},
+    }
+    out = run([WORK / "ns3", *(f"--{key}={value}" for key, value in words.items())])
+    return json.loads(out)
+
+
+def prepare_ns2():
+    ensure("ns2", lambda: shutil.which("ns"))
+    return "ns-2 " + run(["ns", "/dev/stdin"], input="puts [ns-version]").strip()
+
+
+def run_ns2(case, options, seed, place):
+    network = case["network"]
+    limit = sum(int(limit[:-1]) for limit in case["queue"]["limits"])
+    words = {
+        "flows": place / "flows.csv", "seconds": case["seconds"], "seed": seed, "hosts": network["hosts"],
+        "edgeMbit": network["edge_mbit"], "edgeUs": network["edge_us"], "coreMbit": network["core_mbit"],
+        "coreUs": network["core_us"], "limit": limit, "sampleFrom": START_UP * case["seconds"],
+        "sampleUs": case["seconds"] / SAMPLES * 1e6,
+        **{key: value for key, value in options.items() if " " not in key},
+    }
+    command = ["ns", HERE / "ns2.tcl"]
+    for key, value in words.items():
+        command += [f"-{key}", value]
+    for key, value in options.items():
+        command += [*key.split(), value] if " " in key else []
+    out = run(command)
+    return json.loads(out.splitlines()[-1])
+
+
+PEERS = {"ns-3": (prepare_ns3, run_ns3), "ns-2": (prepare_ns2, run_ns2)}
+
+
+# Measures: name, unit, and how it is computed of a run of either side.
+
+
+def jain(shares):
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
+
+
+def measure(name, case, flows, result):
+    rows = list(zip(flows, result["flows"], strict=True))
+    what, _, group = name.partition(" of ") if " of " in name else name.partition(" by ")
+    found = [row for flow, row in rows if not group or flow[0] == group]
+    delivered = sum(row["delivered"] for row in found)
+    if what == "goodput":
+        return delivered * 8 / case["seconds"] / 1e6
+    if what == "Jain index":
+        return jain([row["delivered"] for row in found])
+    if what == "mean queue":
+        return result["queue_packets"]
+    if what == "marked":
+        return result["marked"] / result["forwarded"] * 100
+    if what == "dropped":
+        return result["dropped"] / (result["forwarded"] + result["dropped"]) * 100
+    if what == "sent again":
+        again = sum(row["retransmitted"] for row in found)
+        return again / (again + delivered / PACKET_BYTES) * 100
+    # What has not ended has taken until the end.
+    times = [
+        row["fct_us"] if row["fct_us"] is not None else (case["seconds"] - flow[1]) * 1e6
+        for flow, row in rows
+        if flow[0] == group
+    ]
+    if what == "mean completion":
+        return statistics.mean(times) / 1e3
+    if what == "largest completion":
+        return max(times) / 1e3
+    fail(f"unknown measure {name}")
+
+
+UNITS = {
+    "goodput": "Mbit/s", "Jain index": "", "mean queue": "packets", "marked": "%", "dropped": "%", "sent again": "%",
+    "mean completion": "ms", "largest completion": "ms",
+}
+
+
+def unit(name):
+    return next(unit for what, unit in UNITS.items() if name.startswith(what))
+
+
+# Running and recording.
+
+
+def side_by_side(case, defaults, seeds, pliant, done, switch=None):
+    """Values of each measure, by seed, on both sides. `done` keeps results: a switch changes one side only."""
+    switch = switch or {}
+    settings = merged(merged(defaults["pliant"], case.get("pliant", {})), switch.get("pliant", {}))
+    options = merged(merged(defaults["options"], case.get("options", {})), switch.get("options", {}))
+    names = switch.get("measures", case["measures"])
+    values = {name: {"pliant": [], "peer": []} for name in names}
+    for seed in range(1, seeds + 1):
+        place = WORK / case["name"].replace(" ", "-") / str(seed)
+        place.mkdir(parents=True, exist_ok=True)
+        flows = flows_of(case, seed)
+        # The list of flows that the peer reads is written with Pliant's scenario.
+        ours_key, theirs_key = json.dumps([seed, settings]), json.dumps([seed, options, "peer"])
+        if ours_key not in done:
+            done[ours_key] = run_pliant(case, settings, seed, pliant, place)
+        if theirs_key not in done:
+            done[theirs_key] = PEERS[case["peer"]][1](case, options, seed, place)
+        ours, theirs = done[ours_key], done[theirs_key]
+        for name in names:
+            values[name]["pliant"].append(round(measure(name, case, flows, ours), 6))
+            values[name]["peer"].append(round(measure(name, case, flows, theirs), 6))
+    return values
+
+
+def verdict(values, tolerance, switched):
+    """Switched: values of the same measure with a mechanism switched, of each switch that has it."""
+    def agrees(values):
+        return abs(ratio(values) - 1) <= tolerance
+
+    if agrees(values):
+        return "agrees"
+    return "explained" if any(map(agrees, switched)) else "not explained"
+
+
+def ratio(values):
+    """Of means over the seeds. Nothing on both sides is the same."""
+    ours, theirs = statistics.mean(values["pliant"]), statistics.mean(values["peer"])
+    if theirs == 0:
+        return 1.0 if ours == 0 else float("inf")
+    return ours / theirs
+
+
+def number(value):
+    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
+
+
+def side(values):
+    mean, low, high = statistics.mean(values), min(values), max(values)
+    return number(mean) if low == high else f"{number(mean)} ({number(low)} to {number(high)})"
+
+
+def cells(values):
+    return f"{side(values['pliant'])} | {side(values['peer'])} | {ratio(values):.3f}"
+
+
+def known_answers():
+    """Rows of source, test and file."""
+    rows = []
+    for file in sorted(ROOT.glob("crates/*/**/*.rs")):
+        for comment, name in TEST.findall(file.read_text()):
+            words = " ".join(line.strip().removeprefix("///").strip() for line in comment.splitlines())
+            if found := KNOWN_ANSWER.search(words):
+                rows.append((found[0], name, file.relative_to(ROOT)))
+    return sorted(rows)
+
+
+def page(record):
+    descriptions = {case["name"]: case for case in record["description"]["case"]}
+    tolerance = record["description"]["tolerance"]
+    counts, lines = {"agrees": 0, "explained": 0, "not explained": 0}, []
+    for name, case in descriptions.items():
+        found = record["cases"].get(name)
+        if not found:
+            continue
+        seeds = len(next(iter(found["measures"].values()))["peer"])
+        lines += [f"## {name}", "", f"{found['peer']}, {seeds} seeds: {case['about']}.", ""]
+        lines += [f"| measure | Pliant | {case['peer']} | ratio | verdict |", "|---|---|---|---|---|"]
+        switches = list(zip(case.get("switch", []), found["switches"], strict=True))
+        for what, values in found["measures"].items():
+            others = [(switch["mechanism"], rows[what]) for switch, rows in switches if what in rows]
+            said = verdict(values, tolerance, [rows for _, rows in others])
+            counts[said] += 1
+            shown = f"{what}, {unit(what)}" if unit(what) else what
+            lines.append(f"| {shown} | {cells(values)} | {said} |")
+            if said != "agrees":
+                lines += [f"| – {shown}: {mechanism} | {cells(rows)} | |" for mechanism, rows in others]
+        lines.append("")
+    total = ", ".join(f"{count} {name}" for name, count in counts.items())
+    head = f"""# Held against other implementations
+
+The same scenario in Pliant and in an independent implementation. Written by `make conformance` from
+[conformance.json](conformance.json); network, queue, flows and each side's own settings of every case are in
+`bench/conformance/cases.toml`. {total}.
+
+Each value is the mean over seeds, in brackets the least and the greatest. A seed draws the starts of flows, alike for
+both. **agrees**: the ratio of the means is within {tolerance * 100:.0f} % of 1, the tolerance that was written down before the first
+run. **explained**: it is not, but is with a mechanism switched, which the row below names. **not explained**: neither.
+Shares sent again are of segments, marked and dropped ones of what reached the bottleneck, queues are without the first fifth
+of a run.
+
+"""
+    tests = "\n".join(f"| {source} | `{name}` | `{file}` |" for source, name, file in known_answers())
+    tail = f"""## Held by tests
+
+RFCs and papers whose numbers, formulas or traces are a test's known answer, as its comment says. `make test` runs them.
+
+| source | test | file |
+|---|---|---|
+{tests}
+"""
+    return head + "\n".join(lines) + "\n" + tail
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pliant", type=Path)
+    parser.add_argument("--only", action="append", metavar="CASE", default=[])
+    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    parser.add_argument("--pages", action="store_true", help="only write the page anew")
+    arguments = parser.parse_args()
+    description = tomllib.loads((HERE / "cases.toml").read_text())
+    cases = {case["name"]: case for case in description["case"]}
+    if unknown := [name for name in arguments.only if name not in cases]:
+        parser.error(f"unknown case {unknown[0]!r}; known: {', '.join(cases)}")
+    if arguments.list:
+        for name, case in cases.items():
+            print(f"{name:20} {case['peer']:8} {case['about']}")
+        return
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {"cases": {}, "description": {"case": []}}
+    # What was recorded of a case that is another one now is of no use.
+    before = record["description"]
+    same = [
+        case["name"] for case in before["case"]
+        if case == cases.get(case["name"]) and before["peers"][case["peer"]] == description["peers"].get(case["peer"])
+    ]
+    record["cases"] = {name: record["cases"][name] for name in cases if name in same and name in record["cases"]}
+    record["description"] = description
+    if not arguments.pages:
+        WORK.mkdir(parents=True, exist_ok=True)
+        prepare_pliant()
+        wanted = [cases[name] for name in arguments.only] or description["case"]
+        versions = {peer: PEERS[peer][0]() for peer in {case["peer"] for case in wanted}}
+        for case in wanted:
+            defaults = description["peers"][case["peer"]]
+            done, seeds = {}, description["seeds"]
+            measures = side_by_side(case, defaults, seeds, arguments.pliant, done)
+            for name, values in measures.items():
+                print(f"{case['name']:18} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
+            switches = []
+            for switch in case.get("switch", []):
+                found = side_by_side(case, defaults, seeds, arguments.pliant, done, switch)
+                switches.append(found)
+                print(f"  {switch['mechanism']}")
+                for name, values in found.items():
+                    print(f"  {'':16} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
+            record["cases"][case["name"]] = {"peer": versions[case["peer"]], "measures": measures, "switches": switches}
+            RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    PAGE.write_text(page(record))
+
+
+if __name__ == "__main__":
+    main()

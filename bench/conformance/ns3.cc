@@ -1,0 +1,386 @@
+// One case of the conformance table on stock ns-3: a network, its queues and a list of flows; one JSON line on stdout.
+//
+// Everything of TCP and of queue disciplines that has an attribute in ns-3 is set by it on the command line, such as
+// --ns3::TcpCubic::HyStart=false. Each flow has a connection and a port of its own; its completion is when the receiver
+// has its last byte.
+
+#include "ns3/core-module.h"
+#include "ns3/internet-module.h"
+#include "ns3/network-module.h"
+#include "ns3/point-to-point-module.h"
+#include "ns3/traffic-control-module.h"
+
+#include <deque>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+using namespace ns3;
+
+namespace
+{
+
+constexpr uint16_t FIRST_PORT = 10000;
+constexpr uint32_t SEGMENTS_PER_WRITE = 10;
+// By class. ns-3 makes of these the priorities 0 (best effort) and 2 (bulk), which PrioQueueDisc sorts by. Another value
+// for class 0 would end ECN: a socket with a type of service of its own sends its data as not ECN-capable.
+constexpr uint8_t TYPE_OF_SERVICE[] = {0x00, 0x08};
+constexpr const char* BANDS = "0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1";
+
+struct Options
+{
+    std::string topology = "dumbbell";
+    uint32_t hosts = 4;
+    double edgeMbit = 100;
+    double edgeMicroseconds = 100;
+    double coreMbit = 10;
+    double coreMicroseconds = 10000;
+    std::string queue = "fifo";
+    std::string limits = "100p";
+    std::string flows;
+    double seconds = 1;
+    double sampleFrom = 0;
+    double sampleMicroseconds = 1000;
+    uint32_t mss = 1448;
+};
+
+std::vector<std::string>
+Words(const std::string& list)
+{
+    std::vector<std::string> words;
+    std::istringstream in(list);
+    for (std::string word; std::getline(in, word, ',');)
+    {
+        words.push_back(word);
+    }
+    return words;
+}
+
+// A connection from one host to another. It counts what it sends again, and its timeouts.
+class Flow
+{
+  public:
+    Flow(uint32_t number, Ptr<Node> source, Ptr<Node> destination, Ipv4Address address, uint64_t bytes, uint8_t tos, uint32_t mss)
+        : m_source(source),
+          m_peer(InetSocketAddress(address, FIRST_PORT + number)),
+          m_bytes(bytes),
+          m_unwritten(bytes),
+          m_mss(mss)
+    {
+        m_peer.SetTos(tos);
+        m_listener = Socket::CreateSocket(destination, TcpSocketFactory::GetTypeId());
+        m_listener->Bind(InetSocketAddress(Ipv4Address::GetAny(), FIRST_PORT + number));
+        m_listener->Listen();
+        m_listener->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address&>(),
+                                      MakeCallback(&Flow::OnAccept, this));
+    }
+
+    void Start()
+    {
+        m_started = Simulator::Now();
+        m_socket = Socket::CreateSocket(m_source, TcpSocketFactory::GetTypeId());
+        m_socket->SetIpTos(m_peer.GetTos());
+        m_socket->Bind();
+        m_socket->TraceConnectWithoutContext("Tx", MakeCallback(&Flow::OnSend, this));
+        m_socket->TraceConnectWithoutContext("CongState", MakeCallback(&Flow::OnState, this));
+        m_socket->SetConnectCallback(MakeCallback(&Flow::OnConnect, this), MakeNullCallback<void, Ptr<Socket>>());
+        m_socket->SetSendCallback(MakeCallback(&Flow::OnRoom, this));
+        m_socket->Connect(m_peer);
+    }
+
+    void Print(std::ostream& out) const
+    {
+        out << "{\"delivered\":" << m_received << ",\"fct_us\":";
+        m_completed.IsZero() ? out << "null" : out << (m_completed - m_started).GetNanoSeconds() / 1e3;
+        out << ",\"segments\":" << m_segments << ",\"retransmitted\":" << m_retransmitted
+            << ",\"timeouts\":" << m_timeouts << "}";
+    }
+
+  private:
+    void OnConnect(Ptr<Socket>)
+    {
+        m_connected = true;
+        Write();
+    }
+
+    void OnRoom(Ptr<Socket>, uint32_t)
+    {
+        Write();
+    }
+
+    // Whole segments, but for the last.
+    void Write()
+    {
+        while (m_connected && m_unwritten > 0)
+        {
+            const uint64_t chunk = std::min<uint64_t>(m_unwritten, uint64_t(SEGMENTS_PER_WRITE) * m_mss);
+            if (m_socket->GetTxAvailable() < chunk)
+            {
+                return;
+            }
+            m_socket->Send(Create<Packet>(uint32_t(chunk)));
+            m_unwritten -= chunk;
+        }
+    }
+
+    void OnAccept(Ptr<Socket> socket, const Address&)
+    {
+        socket->SetRecvCallback(MakeCallback(&Flow::OnReceive, this));
+    }
+
+    void OnReceive(Ptr<Socket> socket)
+    {
+        while (Ptr<Packet> packet = socket->Recv())
+        {
+            if (packet->GetSize() == 0)
+            {
+                break;
+            }
+            m_received += packet->GetSize();
+        }
+        if (m_received >= m_bytes && m_completed.IsZero())
+        {
+            m_completed = Simulator::Now();
+        }
+    }
+
+    void OnSend(Ptr<const Packet> packet, const TcpHeader& header, Ptr<const TcpSocketBase>)
+    {
+        if (packet->GetSize() == 0)
+        {
+            return;
+        }
+        ++m_segments;
+        const SequenceNumber32 end = header.GetSequenceNumber() + packet->GetSize();
+        if (m_segments > 1 && end <= m_highest)
+        {
+            ++m_retransmitted;
+        }
+        else
+        {
+            m_highest = end;
+        }
+    }
+
+    void OnState(TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t state)
+    {
+        m_timeouts += state == TcpSocketState::CA_LOSS;
+    }
+
+    Ptr<Node> m_source;
+    InetSocketAddress m_peer;
+    uint64_t m_bytes;
+    uint64_t m_unwritten;
+    uint32_t m_mss;
+    Ptr<Socket> m_listener;
+    Ptr<Socket> m_socket;
+    bool m_connected = false;
+    Time m_started;
+    Time m_completed;
+    uint64_t m_received = 0;
+    uint64_t m_segments = 0;
+    uint64_t m_retransmitted = 0;
+    uint64_t m_timeouts = 0;
+    SequenceNumber32 m_highest;
+};
+
+TrafficControlHelper
+Queues(const Options& options, double mbit, double microseconds)
+{
+    const auto limits = Words(options.limits);
+    TrafficControlHelper helper;
+    if (options.queue == "fifo")
+    {
+        helper.SetRootQueueDisc("ns3::FifoQueueDisc", "MaxSize", StringValue(limits.at(0)));
+    }
+    else if (options.queue == "red")
+    {
+        helper.SetRootQueueDisc("ns3::RedQueueDisc",
+                                "MaxSize", StringValue(limits.at(0)),
+                                "LinkBandwidth", DataRateValue(DataRate(uint64_t(mbit * 1e6))),
+                                "LinkDelay", TimeValue(NanoSeconds(microseconds * 1e3)));
+    }
+    else if (options.queue == "strict")
+    {
+        const uint16_t root = helper.SetRootQueueDisc("ns3::PrioQueueDisc", "Priomap", StringValue(BANDS));
+        const auto bands = helper.AddQueueDiscClasses(root, limits.size(), "ns3::QueueDiscClass");
+        for (size_t band = 0; band < limits.size(); ++band)
+        {
+            helper.AddChildQueueDisc(root, bands[band], "ns3::FifoQueueDisc", "MaxSize", StringValue(limits[band]));
+        }
+    }
+    else if (options.queue == "round-robin")
+    {
+        // Deficit round robin of one queue per flow. CoDel's part is switched off by a target that is never reached.
+        helper.SetRootQueueDisc("ns3::FqCoDelQueueDisc",
+                                "MaxSize", StringValue(limits.at(0)),
+                                "DropBatchSize", UintegerValue(1),
+                                "Target", StringValue("1000s"),
+                                "Interval", StringValue("1000s"),
+                                "EnableSetAssociativeHash", BooleanValue(true));
+    }
+    else
+    {
+        NS_FATAL_ERROR("unknown queue " << options.queue);
+    }
+    return helper;
+}
+
+class Network
+{
+  public:
+    explicit Network(const Options& options)
+        : m_options(options)
+    {
+        const bool star = options.topology == "star";
+        m_hosts.Create(options.hosts);
+        m_switches.Create(star ? 1 : 2);
+        InternetStackHelper internet;
+        internet.SetIpv6StackInstall(false);
+        internet.Install(m_hosts);
+        internet.Install(m_switches);
+        m_addresses.SetBase("10.0.0.0", "255.255.255.252");
+        if (!star)
+        {
+            auto ports = Connect(m_switches.Get(0), m_switches.Get(1), options.coreMbit, options.coreMicroseconds);
+            m_bottleneck = Install(ports.Get(0), true, options.coreMbit, options.coreMicroseconds);
+            Install(ports.Get(1), true, options.coreMbit, options.coreMicroseconds);
+            Number(ports);
+        }
+        for (uint32_t host = 0; host < options.hosts; ++host)
+        {
+            auto near = m_switches.Get(star || host < options.hosts / 2 ? 0 : 1);
+            auto ports = Connect(m_hosts.Get(host), near, options.edgeMbit, options.edgeMicroseconds);
+            Install(ports.Get(0), false, options.edgeMbit, options.edgeMicroseconds);
+            auto queue = Install(ports.Get(1), true, options.edgeMbit, options.edgeMicroseconds);
+            m_bottleneck = m_bottleneck ? m_bottleneck : queue;
+            m_address.push_back(Number(ports).GetAddress(0));
+        }
+        Ipv4GlobalRoutingHelper::PopulateRoutingTables();
+    }
+
+    Ptr<Node> Host(uint32_t host) const
+    {
+        return m_hosts.Get(host);
+    }
+
+    Ipv4Address Address(uint32_t host) const
+    {
+        return m_address.at(host);
+    }
+
+    // From switch to switch in a dumbbell, to host 0 in a star.
+    Ptr<QueueDisc> Bottleneck() const
+    {
+        return m_bottleneck;
+    }
+
+  private:
+    NetDeviceContainer Connect(Ptr<Node> a, Ptr<Node> b, double mbit, double microseconds)
+    {
+        PointToPointHelper wire;
+        wire.SetDeviceAttribute("DataRate", DataRateValue(DataRate(uint64_t(mbit * 1e6))));
+        wire.SetChannelAttribute("Delay", TimeValue(NanoSeconds(microseconds * 1e3)));
+        wire.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue("1p"));
+        return wire.Install(a, b);
+    }
+
+    Ptr<QueueDisc> Install(Ptr<NetDevice> device, bool isSwitch, double mbit, double microseconds)
+    {
+        Options options = m_options;
+        if (!isSwitch)
+        {
+            options.queue = "fifo";
+            options.limits = "100000p";
+        }
+        return Queues(options, mbit, microseconds).Install(device).Get(0);
+    }
+
+    Ipv4InterfaceContainer Number(const NetDeviceContainer& ports)
+    {
+        auto numbered = m_addresses.Assign(ports);
+        m_addresses.NewNetwork();
+        return numbered;
+    }
+
+    Options m_options;
+    NodeContainer m_hosts;
+    NodeContainer m_switches;
+    Ipv4AddressHelper m_addresses;
+    std::vector<Ipv4Address> m_address;
+    Ptr<QueueDisc> m_bottleneck;
+};
+
+struct Sampler
+{
+    Ptr<QueueDisc> queue;
+    Time interval;
+    uint64_t packets = 0;
+    uint64_t samples = 0;
+
+    void Sample()
+    {
+        packets += queue->GetNPackets();
+        ++samples;
+        Simulator::Schedule(interval, &Sampler::Sample, this);
+    }
+};
+
+} // namespace
+
+int
+main(int argc, char* argv[])
+{
+    Options options;
+    CommandLine command(__FILE__);
+    command.AddValue("topology", "dumbbell or star", options.topology);
+    command.AddValue("hosts", "number of hosts, in a dumbbell of both sides", options.hosts);
+    command.AddValue("edgeMbit", "rate of hosts' links", options.edgeMbit);
+    command.AddValue("edgeUs", "delay of hosts' links", options.edgeMicroseconds);
+    command.AddValue("coreMbit", "rate of the dumbbell's link", options.coreMbit);
+    command.AddValue("coreUs", "delay of the dumbbell's link", options.coreMicroseconds);
+    command.AddValue("queue", "fifo, red, strict or round-robin, at switches", options.queue);
+    command.AddValue("limits", "limit of each queue, such as 100p or 64000B, with commas", options.limits);
+    command.AddValue("flows", "list of flows (CSV: start,src,dst,bytes,class)", options.flows);
+    command.AddValue("seconds", "simulated time", options.seconds);
+    command.AddValue("sampleFrom", "when sampling of the queue begins, in seconds", options.sampleFrom);
+    command.AddValue("sampleUs", "time between samples", options.sampleMicroseconds);
+    command.AddValue("mss", "segment size", options.mss);
+    command.Parse(argc, argv);
+    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(options.mss));
+
+    Network network(options);
+    std::deque<Flow> flows;
+    std::ifstream list(options.flows);
+    std::string line;
+    std::getline(list, line);
+    while (std::getline(list, line))
+    {
+        const auto fields = Words(line);
+        const uint32_t source = std::stoul(fields.at(1));
+        const uint32_t destination = std::stoul(fields.at(2));
+        flows.emplace_back(flows.size(), network.Host(source), network.Host(destination), network.Address(destination),
+                           std::stoull(fields.at(3)), TYPE_OF_SERVICE[std::stoul(fields.at(4))], options.mss);
+        Simulator::Schedule(Seconds(std::stod(fields.at(0))), &Flow::Start, &flows.back());
+    }
+
+    Sampler sampler{network.Bottleneck(), NanoSeconds(options.sampleMicroseconds * 1e3)};
+    Simulator::Schedule(Seconds(options.sampleFrom), &Sampler::Sample, &sampler);
+    Simulator::Stop(Seconds(options.seconds));
+    Simulator::Run();
+
+    const auto stats = network.Bottleneck()->GetStats();
+    std::cout << "{\"queue_packets\":" << (sampler.samples ? double(sampler.packets) / sampler.samples : 0)
+              << ",\"forwarded\":" << stats.nTotalSentPackets << ",\"dropped\":" << stats.nTotalDroppedPackets
+              << ",\"marked\":" << stats.nTotalMarkedPackets << ",\"flows\":[";
+    const char* comma = "";
+    for (const Flow& flow : flows)
+    {
+        std::cout << comma;
+        flow.Print(std::cout);
+        comma = ",";
+    }
+    std::cout << "]}" << std::endl;
+    Simulator::Destroy();
+    return 0;
+}
