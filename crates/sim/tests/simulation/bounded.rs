@@ -114,10 +114,8 @@ fn a_latecomer_gives_way() {
 /// One packet in a hundred is lost on an idle path of 20 ms: LEDBAT++ halves each time. `bounded` sees no delay and goes on.
 #[test]
 fn losses_without_delay_are_no_congestion() {
-    let lossy = [
-        "topology.bottleneck_link.delay=10ms",
-        r#"losses=[{ link = "switch 0 -> switch 1", probability = 0.01 }]"#,
-    ];
+    let lossy =
+        ["topology.bottleneck_link.delay=10ms", r#"losses=[{ link = "switch 0 -> switch 1", probability = 0.01 }]"#];
     let (_, slow) = beside("", &with_ledbat(&lossy));
     let (_, taken) = beside("", &lossy);
     assert!(slow < 0.15, "{slow}");
