@@ -7,7 +7,7 @@ use crate::scenarios::run_with;
 /// A line of 100 Mbit/s; `foreground` and `background` are groups of flows between two pairs of hosts.
 const NETWORK: &str = r#"
 duration = "12s"
-warmup = "2s"
+warmup = "0s"
 drain = "0s"
 host_jitter = "20us"
 [topology]
