@@ -12,6 +12,7 @@ use crate::values;
 
 /// A scenario: topology, queues, traffic, transports, duration and seed. It does not change; `set` gives another one.
 ///
+/// >>> import pliant
 /// >>> s = pliant.Scenario.load("demo")
 /// >>> s
 /// Scenario("demo": 32 hosts, 2 groups, seed 1)
@@ -48,6 +49,7 @@ impl Scenario {
 
     /// The scenario that a dict describes, with the keys that a file has. A key with the value `None` counts as left out.
     ///
+    /// >>> import pliant
     /// >>> link = {"rate": "10Gbit/s", "delay": "1us"}
     /// >>> search = {"kind": "poisson", "size": "20kB", "load": 0.4, "transport": "dctcp"}
     /// >>> pliant.Scenario.from_dict({
@@ -72,6 +74,7 @@ impl Scenario {
     /// The scenario with one key changed, as by `--set` on the command line: the last part of a key is enough where only
     /// one key ends so.
     ///
+    /// >>> import pliant
     /// >>> pliant.Scenario.load("demo").set("search.load", 0.5).to_dict()["traffic"]["search"]["load"]
     /// 0.5
     fn set(&self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -91,6 +94,7 @@ impl Scenario {
 
     /// The names of its variants.
     ///
+    /// >>> import pliant
     /// >>> len(pliant.Scenario.load("demo").variants) > 1
     /// True
     #[getter]

@@ -112,6 +112,7 @@ impl Table {
 
     /// Only the columns of these names, in this order. Nothing is copied.
     ///
+    /// >>> import pliant
     /// >>> flows = pliant.run(pliant.Scenario.load("demo").set("duration", "100us")).flows
     /// >>> flows.select(["group", "fct_us"]).column_names
     /// ['group', 'fct_us']
