@@ -5,7 +5,7 @@ use std::process::Command;
 
 const MARK: &str = "<!-- run by crates/cli/tests/daemon_document.rs -->\n```sh\n";
 /// Without one of these the commands are not for this machine.
-const TOOLS: [&str; 3] = ["ip", "rclone", "python3"];
+const TOOLS: [&str; 4] = ["ip", "curl", "rclone", "python3"];
 
 fn is_there(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

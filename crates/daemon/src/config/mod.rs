@@ -291,7 +291,7 @@ impl Config {
             let class = table.to_class(name.get_ref());
             classes.push(class.map_err(|error| source.wrong(name.span().start, error.to_string()))?);
         }
-        let Doors { doors, preload, used } = doors(&source, &file, folder)?;
+        let Doors { listening: doors, preload, used } = doors(&source, &file, folder)?;
         let exit = exit_rules(&source, &keys, &file.exit)?;
         if let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && exit.is_empty()) {
             let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
@@ -434,7 +434,7 @@ fn exit_rules(source: &Source<'_>, keys: &Keys, table: &ExitTable) -> Result<Exi
 
 /// All doors, and the classes that they use.
 struct Doors {
-    doors: Vec<Door>,
+    listening: Vec<Door>,
     preload: Option<Preload>,
     used: HashSet<String>,
 }
@@ -505,7 +505,7 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
             return Err(ConfigError::Line { path: source.path.into(), line, why });
         }
     }
-    Ok(Doors { doors, preload, used })
+    Ok(Doors { listening: doors, preload, used })
 }
 
 type FindNextHop<'f> = dyn FnMut(&Spanned<String>, &Spanned<String>) -> Result<NextHop, ConfigError> + 'f;
