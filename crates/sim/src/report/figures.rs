@@ -264,6 +264,8 @@ fn time_axis(title: &str) -> Value {
     let mut axis = log_axis(title);
     axis["tickformat"] = json!("~s");
     axis["ticksuffix"] = json!("s");
+    // Ticks between powers of ten would lack their unit.
+    axis["dtick"] = json!(1);
     axis
 }
 

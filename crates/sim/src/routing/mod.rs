@@ -303,7 +303,9 @@ impl Fabric {
         for switch in edge {
             let mut neighbours: Vec<u32> = self.arcs(switch as usize).iter().map(|arc| arc.to).collect();
             neighbours.sort_unstable();
-            let alone = neighbours.windows(2).any(|pair| pair[0] == pair[1]).then_some(switch);
+            // Those that lost every cable have the same neighbours, none, and yet no path to each other.
+            let is_alone = neighbours.is_empty() || neighbours.windows(2).any(|pair| pair[0] == pair[1]);
+            let alone = is_alone.then_some(switch);
             classes.entry((neighbours, alone)).or_default().push(switch);
         }
         classes.into_values().collect()
