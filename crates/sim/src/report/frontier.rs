@@ -54,14 +54,11 @@ pub fn decision_text(decision: &Decision) -> String {
         },
     };
     if let Some(rival) = decision.rival() {
-        text.push_str(&format!(
-            " The seeds do not tell its cost from that of {}, {}: more seeds may.",
-            rival.name,
-            told(cost, rival.cost)
-        ));
+        let price = told(cost, rival.cost);
+        text.extend([" The seeds do not tell its cost from that of ", &*rival.name, ", ", &*price, ": more seeds may."]);
     }
     for sentence in &decision.left_out {
-        text.push_str(&format!(" {sentence}."));
+        text.extend([" ", &**sentence, "."]);
     }
     text
 }

@@ -159,11 +159,14 @@ pub fn render_sweep(sweep: &Sweep<'_>, library: &str) -> String {
 
 const TAKES_ALL: &str = "a string takes all";
 
+/// A line's name, and of its points the place on the axis, the mean, and whether that is a lower bound.
+type Line = (String, Vec<(usize, Mean, bool)>);
+
 /// One small plot: a measure of a group across the axis, a line for each combination of the others.
 fn small(sweep: &Sweep<'_>, group: &str, name: &str) -> Option<Figure> {
     let measure = GOAL_MEASURES.iter().find(|measure| measure.name == name).expect("it is one of them");
     let across = sweep.across();
-    let mut lines: Vec<(String, Vec<(usize, Mean, bool)>)> = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     for choice in 0..sweep.observed.len() {
         let Some((mean, bound)) = sweep.mean(choice, group, measure) else { continue };
         let place = across.map_or(0, |axis| sweep.place(choice, axis));
@@ -223,7 +226,8 @@ fn table(sweep: &Sweep<'_>) -> String {
         values.any(|(mean, _)| mean.mean != 0.0)
     };
     let columns: Vec<&GoalMeasure> = GOAL_MEASURES.iter().filter(has).collect();
-    let head: String = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", column.title)).collect();
+    let heads: Vec<String> = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", column.title)).collect();
+    let head = heads.concat();
     let mut body = String::new();
     for &(choice, group) in rows.iter().take(MAX_ROWS) {
         let cell = |column: &&GoalMeasure| {

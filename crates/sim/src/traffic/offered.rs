@@ -176,7 +176,7 @@ impl GroupAmongOthers<'_> {
                 let round = match spec.destination_choice {
                     DestinationChoice::Random => MeanFlow::new(bits, uniform(&sources), uniform(&destinations)),
                     DestinationChoice::Paired => {
-                        MeanFlow::of_pairs(bits, spec.pairs(&context, &sources, &destinations)?)
+                        MeanFlow::of_pairs(bits, PeriodicSpec::pairs(&context, &sources, &destinations)?)
                     }
                 };
                 context.in_rounds(context.window(spec.start, spec.stop)?, period, round)

@@ -58,7 +58,6 @@ pub enum DestinationChoice {
 impl PeriodicSpec {
     /// Each source with the destination that is paired with it.
     pub(super) fn pairs(
-        &self,
         context: &Context<'_>,
         sources: &[u32],
         destinations: &[u32],
@@ -99,7 +98,7 @@ impl Periodic {
         let destinations = context.hosts("destinations", spec.destinations.as_ref())?;
         let random = spec.destination_choice == DestinationChoice::Random;
         let mut bursts = Vec::with_capacity(sources.len());
-        for (place, pair) in spec.pairs(context, &sources, &destinations)?.into_iter().enumerate() {
+        for (place, pair) in PeriodicSpec::pairs(context, &sources, &destinations)?.into_iter().enumerate() {
             let behind = place as u128 * stagger_ps;
             let offset = period_ps.map_or(behind, |period| behind % u128::from(period));
             let offset = u64::try_from(offset).unwrap_or(u64::MAX);
