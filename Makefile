@@ -75,8 +75,8 @@ digests: $(PLIANT)
 bench: $(PLIANT)
 	python3 bench/bench.py $(PLIANT)
 
-## The same scenarios in ns-3, ns-2 and the simulator, side by side: docs/conformance.json and docs/conformance.md. Installs
-## both on Debian, and pyarrow below target/. `--list` and `--only CASE` of the script for some of them.
+## The same scenarios in ns-3, ns-2, the kernel and the simulator, side by side: docs/conformance.json and docs/conformance.md.
+## Needs root; installs both simulators on Debian, and pyarrow below target/. `--list` and `--only CASE` of the script for some of them.
 conformance: $(QUICK)
 	python3 bench/conformance/conformance.py $(QUICK)
 
