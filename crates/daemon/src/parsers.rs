@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{BufReader, join, sink};
 
-use crate::doors::proxy::{Request, request};
+use crate::doors::proxy::{AskedService, request};
 use crate::header::Service;
 
 /// What a program asks a proxy for.
@@ -24,7 +24,7 @@ pub fn proxy_request(bytes: &[u8]) -> Option<ProxyRequest> {
     let Poll::Ready(asked) = pin!(request(&mut program)).poll(&mut Context::from_waker(Waker::noop())) else {
         unreachable!("all bytes are here");
     };
-    let Request { service, head, .. } = asked.ok()?.1.ok()?;
+    let AskedService { service, head, .. } = asked.ok()?.1.ok()?;
     Some(ProxyRequest { service: service.text(), head })
 }
 

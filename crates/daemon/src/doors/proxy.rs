@@ -53,11 +53,11 @@ pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule
 }
 
 /// A program's end: its connection, or what stands for one in tests.
-pub(crate) trait Program: AsyncRead + AsyncWrite + Unpin {}
-impl<P: AsyncRead + AsyncWrite + Unpin> Program for P {}
+pub(crate) trait ProgramStream: AsyncRead + AsyncWrite + Unpin {}
+impl<P: AsyncRead + AsyncWrite + Unpin> ProgramStream for P {}
 
 /// What a program wants.
-pub(crate) struct Request {
+pub(crate) struct AskedService {
     pub(crate) service: Service,
     /// Empty if it has named none.
     class: String,
@@ -84,7 +84,7 @@ async fn connect(
     // What a program sends behind its request stays in the buffer until the answer: it is asked not to send any.
     let mut program = BufReader::new(tcp);
     let (language, asked) = timeout(REQUEST_TIMEOUT, request(&mut program)).await??;
-    let Request { service, class, mut head } = match asked {
+    let AskedService { service, class, mut head } = match asked {
         Ok(request) => request,
         Err(code) => return answer(&mut program, language, code).await,
     };
@@ -128,7 +128,9 @@ fn code_of(error: &io::Error) -> u8 {
 }
 
 /// What a program wants, or the reply that it gets instead. An error ends its connection without one.
-pub(crate) async fn request<P: Program>(program: &mut BufReader<P>) -> io::Result<(Language, Result<Request, u8>)> {
+pub(crate) async fn request<P: ProgramStream>(
+    program: &mut BufReader<P>,
+) -> io::Result<(Language, Result<AskedService, u8>)> {
     if program.fill_buf().await?.first() == Some(&SOCKS_VERSION) {
         Ok((Language::Socks, socks_request(program).await?))
     } else {
@@ -136,7 +138,7 @@ pub(crate) async fn request<P: Program>(program: &mut BufReader<P>) -> io::Resul
     }
 }
 
-async fn socks_request<P: Program>(program: &mut BufReader<P>) -> io::Result<Result<Request, u8>> {
+async fn socks_request<P: ProgramStream>(program: &mut BufReader<P>) -> io::Result<Result<AskedService, u8>> {
     let _version = program.read_u8().await?;
     let mut methods = vec![0; program.read_u8().await?.into()];
     program.read_exact(&mut methods).await?;
@@ -174,12 +176,12 @@ async fn socks_request<P: Program>(program: &mut BufReader<P>) -> io::Result<Res
     // Names are held to what a header can say.
     let text = Service { host, port }.text();
     Ok(Service::parse(&text)
-        .map(|service| Request { service, class, head: Vec::new() })
+        .map(|service| AskedService { service, class, head: Vec::new() })
         .ok_or(reply::ADDRESS_NOT_SUPPORTED))
 }
 
 /// The user name that a program gives, whatever its password.
-async fn user_name<P: Program>(program: &mut BufReader<P>) -> io::Result<String> {
+async fn user_name<P: ProgramStream>(program: &mut BufReader<P>) -> io::Result<String> {
     if program.read_u8().await? != USER_NAME_VERSION {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -191,7 +193,9 @@ async fn user_name<P: Program>(program: &mut BufReader<P>) -> io::Result<String>
     String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-async fn http_request<P: Program>(program: &mut BufReader<P>) -> io::Result<(Language, Result<Request, u8>)> {
+async fn http_request<P: ProgramStream>(
+    program: &mut BufReader<P>,
+) -> io::Result<(Language, Result<AskedService, u8>)> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let mut left = MAX_REQUEST_BYTES;
     let mut lines = Vec::new();
@@ -227,14 +231,14 @@ async fn http_request<P: Program>(program: &mut BufReader<P>) -> io::Result<(Lan
         }
     }
     if method == "CONNECT" {
-        let request = Service::parse(target).map(|service| Request { service, class, head: Vec::new() });
+        let request = Service::parse(target).map(|service| AskedService { service, class, head: Vec::new() });
         return Ok((Language::Connect, request.ok_or(reply::ADDRESS_NOT_SUPPORTED)));
     }
     let Some((service, path)) = server_of(target) else {
         return Ok((Language::Http, Err(reply::COMMAND_NOT_SUPPORTED)));
     };
     let head = format!("{method} {path} {version}\r\n{kept}Connection: close\r\n\r\n").into_bytes();
-    Ok((Language::Http, Ok(Request { service, class, head })))
+    Ok((Language::Http, Ok(AskedService { service, class, head })))
 }
 
 /// The server and the path of an address such as `http://host:8000/file?x`.
