@@ -78,7 +78,7 @@ pub(super) fn page(
     body.extend(variants.iter().map(queue_table));
     body.push_str(&scenario_text(variants, scenario_toml));
     let figures = sections.iter().flat_map(|section| &section.figures);
-    html(&title, &body, figures, Library::Inside)
+    html(&title, &body, figures, PlottingLibrary::Inside)
 }
 
 /// What the scenario says of itself.
@@ -102,7 +102,7 @@ fn scenario_text(variants: &[Variant<'_>], scenario_toml: &str) -> String {
 
 /// Where a page has the plotting library.
 #[derive(Clone, Copy)]
-pub(super) enum Library<'a> {
+pub(super) enum PlottingLibrary<'a> {
     /// In itself.
     Inside,
     /// In a file of this name beside it.
@@ -115,12 +115,12 @@ pub(super) fn html<'f>(
     title: &str,
     body: &str,
     figures: impl Iterator<Item = &'f Figure>,
-    library: Library<'_>,
+    library: PlottingLibrary<'_>,
 ) -> String {
     // The page may run what it carries, or what stands beside it, and load nothing else.
     let (allowed, library) = match library {
-        Library::Inside => ("", format!("<script>{PLOTLY}</script>")),
-        Library::Beside(file) => (" 'self' file:", format!("<script src=\"{file}\"></script>")),
+        PlottingLibrary::Inside => ("", format!("<script>{PLOTLY}</script>")),
+        PlottingLibrary::Beside(file) => (" 'self' file:", format!("<script src=\"{file}\"></script>")),
     };
     let policy = format!(
         "default-src 'none'; script-src 'unsafe-inline'{allowed}; style-src 'unsafe-inline'; img-src data: blob:"

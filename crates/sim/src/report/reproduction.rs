@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::escape::escape;
 use super::figure::{Figure, axis, colour, layout, log_axis, short};
-use super::page::{Library, figure_card, html};
+use super::page::{PlottingLibrary, figure_card, html};
 use super::series::MAX_POINTS;
 use crate::experiment::{
     ClaimOutcome, FigureOutcome, PlotAxis, PlotData, PlotKind, PlotPoint, Quantity, SeriesData, Size, Verdict,
@@ -50,7 +50,7 @@ pub(super) fn page(outcomes: &[FigureOutcome], size: Size) -> String {
         body.push_str(&claims_table(outcome));
         body.push_str("</section>\n");
     }
-    html(&title, &body, figures.iter(), Library::Inside)
+    html(&title, &body, figures.iter(), PlottingLibrary::Inside)
 }
 
 const TAKES_ALL: &str = "a string takes all";

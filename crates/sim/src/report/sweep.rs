@@ -8,7 +8,7 @@ use super::escape::escape;
 use super::figure::{Figure, axis, colour, layout, short};
 use super::frontier::{decision_text, frontier, unit_of_axis};
 use super::measures::{Format, print};
-use super::page::{Library, figure_card, html};
+use super::page::{PlottingLibrary, figure_card, html};
 use crate::results::decision::{Decision, GOAL_MEASURES, GoalMeasure, GoalUnit, Mean, Observed};
 use crate::results::repetition::half_interval;
 use crate::results::statistics::Estimate;
@@ -154,7 +154,7 @@ pub fn render_sweep(sweep: &Sweep<'_>, library: &str) -> String {
         escape(sweep.scenario_toml)
     )
     .expect(TAKES_ALL);
-    html(&title, &body, figures.iter(), Library::Beside(library))
+    html(&title, &body, figures.iter(), PlottingLibrary::Beside(library))
 }
 
 const TAKES_ALL: &str = "a string takes all";

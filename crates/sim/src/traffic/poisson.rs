@@ -14,7 +14,7 @@ use super::hosts::HostSet;
 use super::load::{LoadCounts, LoadOn};
 use super::load::{LoadSpec, arrivals_per_second};
 use super::pairs::Pairs;
-use super::profile::Profile;
+use super::profile::LoadProfile;
 use crate::workload::{Distribution, SizeRange};
 
 /// Flows arrive as one Poisson process; the pair of each is uniform over ordered pairs of different hosts.
@@ -74,8 +74,8 @@ impl PoissonSpec {
     }
 
     /// The factors of its load by time.
-    pub(super) fn profile(&self, context: &Context<'_>) -> Result<Option<Profile>, TrafficError> {
-        self.profile.as_ref().map(|file| Profile::read(file, context)).transpose()
+    pub(super) fn profile(&self, context: &Context<'_>) -> Result<Option<LoadProfile>, TrafficError> {
+        self.profile.as_ref().map(|file| LoadProfile::read(file, context)).transpose()
     }
 
     /// Sizes that are kept after the load is computed.
@@ -97,7 +97,7 @@ pub(super) struct Poisson {
     yields_kept: bool,
     mean_gap_ps: f64,
     /// How the rate follows the time.
-    profile: Option<Profile>,
+    profile: Option<LoadProfile>,
     /// The last arrival: whole picoseconds and the fraction that the next gap carries.
     now_ps: u64,
     fraction: f64,
@@ -111,7 +111,7 @@ impl Poisson {
         let pairs = Pairs::new(context, spec.sources.as_ref(), spec.destinations.as_ref(), spec.inter_rack)?;
         let sizes = context.sizes(spec.size, spec.workload.as_deref())?;
         let profile = spec.profile(context)?;
-        let peak = profile.as_ref().map_or(1.0, Profile::peak);
+        let peak = profile.as_ref().map_or(1.0, LoadProfile::peak);
         let rate = arrivals_per_second(context, &spec.load_spec(), peak, &pairs, &sizes)?;
         let kept = spec.kept_sizes();
         if kept.is_empty() || kept.start > sizes.max_bytes() || kept.end <= sizes.quantile(0.0) {

@@ -12,12 +12,12 @@ const MAX_FACTOR: f64 = 1e6;
 
 /// Factors by time. Each holds from its time to the next.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Profile {
+pub(super) struct LoadProfile {
     /// From when on, in picoseconds, and by how much; the first from 0.
     steps: Vec<(u64, f64)>,
 }
 
-impl Profile {
+impl LoadProfile {
     /// Reads the file that the key `profile` names: the line `time,factor`, then one step a line.
     pub(super) fn read(file: &str, context: &Context<'_>) -> Result<Self, TrafficError> {
         let text = text_file::read(&context.environment.directory.join(file));
@@ -94,7 +94,7 @@ mod tests {
     /// By hand: 10 at a factor of 1, then 5 at 0, then 20 at 2: what takes 30 at a factor of 1 ends at 10 + 5 + 10.
     #[test]
     fn time_is_stretched_by_the_factor() {
-        let profile = Profile::parse("time,factor\n0,1\n10ps,0\n15ps,2\n35ps,0\n").unwrap();
+        let profile = LoadProfile::parse("time,factor\n0,1\n10ps,0\n15ps,2\n35ps,0\n").unwrap();
         for (now, ps, expected) in
             [(0, 5.0, 5), (0, 30.0, 25), (5, 5.0, 15), (12, 4.0, 17), (20, 29.0, 34), (20, 31.0, u64::MAX)]
         {
@@ -116,7 +116,7 @@ mod tests {
             ("time,factor\n0,0\n", 1, "no factor is above 0"),
             ("", 1, "no factor"),
         ] {
-            let (at, told) = Profile::parse(text).unwrap_err();
+            let (at, told) = LoadProfile::parse(text).unwrap_err();
             assert!(at == line && told.contains(why), "{text:?}: {at} {told}");
         }
     }
