@@ -77,10 +77,8 @@ impl World {
             runtime.block_on(Daemon::start(Config::read(&path).unwrap())).unwrap()
         };
         let far = start("far", &format!("[exit]\nallow = {allowed:?}\n"));
-        let rules: String = services
-            .iter()
-            .map(|service| format!("[[preload.rule]]\nservice = \"{service}\"\nto = \"far\"\nclass = \"bulk\"\n"))
-            .collect();
+        let rule = |service: &_| format!("[[preload.rule]]\nservice = \"{service}\"\nto = \"far\"\nclass = \"bulk\"\n");
+        let rules = services.iter().map(rule).collect::<Vec<_>>().concat();
         let preload = format!("[preload]\nsocket = \"preload.sock\"\n{rules}");
         let near = start("near", &format!("[peers]\nfar = \"{}\"\n{limits}{preload}", far.address()));
         Self { near, _far: far, runtime, folder, rules: services.join(" ") }

@@ -22,7 +22,9 @@ pub(super) fn observed(choices: &[Choice], points: &[Point], title: &str) -> Vec
     };
     let mut observed: Vec<Observed> = choices.iter().map(of_choice).collect();
     if let Some(first) = observed.first().cloned() {
-        observed.iter_mut().for_each(|choice| choice.add_shares_kept(&first));
+        for choice in &mut observed {
+            choice.add_shares_kept(&first);
+        }
     }
     observed
 }

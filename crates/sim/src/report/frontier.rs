@@ -55,7 +55,13 @@ pub fn decision_text(decision: &Decision) -> String {
     };
     if let Some(rival) = decision.rival() {
         let price = told(cost, rival.cost);
-        text.extend([" The seeds do not tell its cost from that of ", &*rival.name, ", ", &*price, ": more seeds may."]);
+        text.extend([
+            " The seeds do not tell its cost from that of ",
+            &*rival.name,
+            ", ",
+            &*price,
+            ": more seeds may.",
+        ]);
     }
     for sentence in &decision.left_out {
         text.extend([" ", &**sentence, "."]);

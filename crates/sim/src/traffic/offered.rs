@@ -10,7 +10,7 @@ use super::groups::{GroupAmongOthers, each};
 use super::load::arrivals_per_second;
 use super::objects::ObjectRate;
 use super::pairs::Pairs;
-use super::periodic::DestinationChoice;
+use super::periodic::{DestinationChoice, PeriodicSpec};
 use super::poisson::PoissonSpec;
 use super::spec::{TrafficGroup, TrafficSpec};
 use crate::workload::{Distribution, PacketFormat};
