@@ -88,9 +88,10 @@ bench-net: $(PLIANT)
 bench-objects: $(PLIANT)
 	python3 bench/objects.py $(PLIANT)
 
-## The daemon's forward door beside `ssh -L` and socat: iperf3 and redis, in alternating rounds; needs root.
+## The daemon's forward door beside `ssh -L`, a QUIC forwarder and socat: rates, CPU, round trips, new connections and memory,
+## in alternating rounds; needs root. Writes docs/daemon-speed.json, which a test holds docs/performance.md to.
 bench-daemon: $(PLIANT)
-	python3 bench/daemon.py $(PLIANT)
+	python3 bench/daemon.py $(PLIANT) --record docs/daemon-speed.json
 
 ## Unmodified programs through the daemon's doors, between two network namespaces, and the memory of 10,000 idle connections;
 ## needs root. Programs that are not installed are left out.

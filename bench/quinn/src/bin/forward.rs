@@ -8,6 +8,7 @@ use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig, VarInt};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -64,7 +65,12 @@ async fn near(address: SocketAddr, certificate: &Path, forwards: &[&str]) -> Out
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from(std::fs::read(certificate)?))?;
     let mut endpoint = Endpoint::client(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
-    endpoint.set_default_client_config(ClientConfig::with_root_certificates(Arc::new(roots))?);
+    let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
+    let mut transport = TransportConfig::default();
+    // Others have their turns meanwhile.
+    transport.keep_alive_interval(Some(Duration::from_secs(5)));
+    config.transport_config(Arc::new(transport));
+    endpoint.set_default_client_config(config);
     let connection = endpoint.connect(address, SERVER_NAME)?.await?;
     for forward in forwards {
         let (local, service) = forward.split_once('=').ok_or("LOCAL=SERVICE is wanted")?;

@@ -87,8 +87,7 @@ fn show(arguments: &Arguments, view: &mut View, terminal: &mut ratatui::DefaultT
 /// Does what a key says; whether it ends.
 fn pressed(view: &mut View, key: KeyEvent) -> bool {
     match (key.code, key.modifiers) {
-        (KeyCode::Char('q') | KeyCode::Esc, _) => return true,
-        (KeyCode::Char('c'), KeyModifiers::CONTROL) => return true,
+        (KeyCode::Char('q') | KeyCode::Esc, _) | (KeyCode::Char('c'), KeyModifiers::CONTROL) => return true,
         (KeyCode::Char('s'), _) => view.order = view.order.next(),
         (KeyCode::Char('p'), _) => view.stopped = !view.stopped,
         (KeyCode::Down | KeyCode::Char('j'), _) => view.skip(1),

@@ -1,7 +1,8 @@
 //! The streams of a bundle, as a state machine: bytes of many streams in, frames in cells out, and back.
 //!
 //! Every stream has a window of its own: a reader that stops holds up its own stream only. What waits to be sent is framed
-//! as late as possible, in turn, a frame of each stream that has something.
+//! as late as possible, in turns. As in fq_codel (RFC 8290 section 4.2), a stream that has waited for nothing since its last
+//! turn goes before those that always have more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,6 +23,9 @@ const SEND_BUDGET: usize = 64 << 20;
 const LEAST_SEND_BUFFER: usize = 4 << 10;
 /// Framed bytes that wait for the transport: more could not be overtaken by another stream.
 const UNSENT_BYTES: u64 = 64 << 10;
+/// Bytes of a stream's turn. Of turns of one cell, what arrives at once would be of so many streams that each gets little of
+/// it, and their programs would be woken for that.
+const TURN_BYTES: usize = 4 * (CELL_BYTES - DATA_OVERHEAD);
 /// A smaller rest of a cell is left empty by data.
 const LEAST_ROOM: usize = 64;
 /// Most parts of a stream that are not joined. An honest peer leaves as many as packets that are lost or late at once.
@@ -139,7 +143,7 @@ struct Outgoing {
     end_framed: bool,
     /// Whether somebody waits for room.
     blocked: bool,
-    /// In the queue of those that have something to frame.
+    /// It has a turn coming.
     queued: bool,
 }
 
@@ -285,7 +289,9 @@ pub struct Multiplexer {
     /// Of all streams, bytes that wait to be read.
     unread: u64,
     control: VecDeque<Control>,
-    /// Streams that have data or an end to frame.
+    /// Streams that have data or an end to frame, and had nothing before.
+    fresh: VecDeque<StreamId>,
+    /// Those that have had a turn since.
     queue: VecDeque<StreamId>,
     writer: CellWriter,
     reader: CellReader,
@@ -306,6 +312,7 @@ impl Multiplexer {
             windows: 0,
             unread: 0,
             control: VecDeque::new(),
+            fresh: VecDeque::new(),
             queue: VecDeque::new(),
             writer: CellWriter::default(),
             reader: CellReader::new(config.receive_buffer),
@@ -385,8 +392,9 @@ impl Multiplexer {
         let mut rest = &bytes[..taken];
         let outgoing = &mut self.streams.get_mut(&stream)?.outgoing;
         outgoing.blocked = taken < bytes.len();
+        let alone = self.fresh.len() + self.queue.len() == usize::from(outgoing.queued);
         // Nobody has to take turns with it.
-        if outgoing.buffer.is_empty() && self.queue.is_empty() && self.control.is_empty() {
+        if outgoing.buffer.is_empty() && alone && self.control.is_empty() {
             while !rest.is_empty() && outgoing.framed < outgoing.limit && self.writer.waiting() < UNSENT_BYTES {
                 let count = push_data(&mut self.writer, stream, outgoing.framed, outgoing.limit, rest);
                 outgoing.framed += count as u64;
@@ -411,7 +419,7 @@ impl Multiplexer {
         let Some(known) = self.streams.get_mut(&stream) else { return };
         if known.reset.is_none() && known.outgoing.has_something() && !known.outgoing.queued {
             known.outgoing.queued = true;
-            self.queue.push_back(stream);
+            self.fresh.push_back(stream);
         }
     }
 
@@ -525,8 +533,17 @@ impl Multiplexer {
                 self.frame_control(control);
                 continue;
             }
+            if let Some(stream) = self.fresh.pop_front() {
+                // Its next turn is among the others, whether it has more or not: else it would always go first.
+                self.queue.push_back(stream);
+                self.frame_data(stream);
+                continue;
+            }
             let Some(stream) = self.queue.pop_front() else { break };
-            self.frame_data(stream);
+            if self.has_something(stream) {
+                self.queue.push_back(stream);
+                self.frame_data(stream);
+            }
         }
         self.writer.take_new()
     }
@@ -548,17 +565,19 @@ impl Multiplexer {
         let few = self.send_buffer() / 2;
         let Some(known) = self.streams.get_mut(&stream) else { return };
         let outgoing = &mut known.outgoing;
-        outgoing.queued = false;
         if known.reset.is_some() || !outgoing.has_something() {
             return;
         }
-        // What does not lie in one piece goes with the next turn.
-        let bytes = outgoing.buffer.as_slices().0;
-        if !bytes.is_empty() && outgoing.framed < outgoing.limit {
+        let mut turn = TURN_BYTES;
+        while turn > 0 && !outgoing.buffer.is_empty() && outgoing.framed < outgoing.limit {
+            // What does not lie in one piece makes two frames.
+            let bytes = outgoing.buffer.as_slices().0;
+            let bytes = &bytes[..bytes.len().min(turn)];
             let count = push_data(&mut self.writer, stream, outgoing.framed, outgoing.limit, bytes);
             outgoing.framed += count as u64;
             self.counts.sent_bytes += count as u64;
             outgoing.buffer.drain(..count);
+            turn -= count;
             if outgoing.blocked && outgoing.buffer.len() <= few {
                 outgoing.blocked = false;
                 self.events.push_back(StreamEvent::Writable(stream));
@@ -568,9 +587,14 @@ impl Multiplexer {
             outgoing.end_framed = true;
             self.writer.push(&StreamFrame::End { stream, size: outgoing.framed });
             self.forget(stream);
-        } else {
-            self.enqueue(stream);
         }
+    }
+
+    /// Whether a stream whose turn has come has anything for it; if not, it has no turn any more.
+    fn has_something(&mut self, stream: StreamId) -> bool {
+        let Some(known) = self.streams.get_mut(&stream) else { return false };
+        known.outgoing.queued = known.reset.is_none() && known.outgoing.has_something();
+        known.outgoing.queued
     }
 
     /// Copies what the transport is to send from `offset` on.

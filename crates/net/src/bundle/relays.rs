@@ -57,7 +57,7 @@ impl Attachment {
 pub(super) struct Relays {
     bundles: Arc<SharedBundles>,
     epoll: Arc<OwnedFd>,
-    open: HashMap<RelayId, Relay>,
+    all: HashMap<RelayId, Relay>,
     last: RelayId,
     /// Those that may have something to do.
     ready: Vec<RelayId>,
@@ -66,7 +66,7 @@ pub(super) struct Relays {
 
 impl Drop for Relays {
     fn drop(&mut self) {
-        self.open.drain().for_each(|(_, relay)| relay.to.end_with_node());
+        self.all.drain().for_each(|(_, relay)| relay.to.end_with_node());
     }
 }
 
@@ -87,7 +87,7 @@ impl Relays {
     pub(super) fn new(bundles: Arc<SharedBundles>) -> io::Result<Self> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let piece = vec![0; PIECE_BYTES].into();
-        Ok(Self { bundles, epoll, open: HashMap::new(), last: 0, ready: Vec::new(), piece })
+        Ok(Self { bundles, epoll, all: HashMap::new(), last: 0, ready: Vec::new(), piece })
     }
 
     /// What is readable while a socket has news.
@@ -103,7 +103,7 @@ impl Relays {
         self.look()?;
         self.bundles.take_news(&mut self.ready);
         for id in self.ready.drain(..) {
-            let Some(relay) = self.open.get_mut(&id) else { continue };
+            let Some(relay) = self.all.get_mut(&id) else { continue };
             let over = match relay.run(id, &mut self.piece) {
                 Ok(over) => over.then_some(Ok(())),
                 Err(error) => Some(Err(error)),
@@ -111,7 +111,7 @@ impl Relays {
             if let Some(over) = over {
                 let Attachment { bundle, stream, .. } = &relay.to;
                 bundle.lock().forget(*stream, &self.bundles);
-                let relay = self.open.remove(&id).expect("it was just here");
+                let relay = self.all.remove(&id).expect("it was just here");
                 relay.to.end(over);
             }
         }
@@ -130,7 +130,7 @@ impl Relays {
         }
         let (readable, writable) = (true, true);
         let relay = Relay { to, readable, writable, ended: false, read_all: false, written_all: false };
-        self.open.insert(self.last, relay);
+        self.all.insert(self.last, relay);
         self.ready.push(self.last);
     }
 
@@ -148,7 +148,7 @@ impl Relays {
             let count = events.len();
             for event in events {
                 let (id, flags) = (event.data.u64(), event.flags);
-                let Some(relay) = self.open.get_mut(&id) else { continue };
+                let Some(relay) = self.all.get_mut(&id) else { continue };
                 let failed = flags.intersects(Flags::ERR | Flags::HUP);
                 relay.ended |= failed || flags.contains(Flags::RDHUP);
                 relay.readable |= relay.ended || flags.contains(Flags::IN);
