@@ -629,7 +629,7 @@ fn a_fabric_that_fails_and_comes_back_delivers_everything() {
 fn outages_of_links_are_checked() {
     let error = |outage: &str| {
         let text = format!("outages = [{{ {outage} }}]\n{TWO_SPINES}");
-        Scenario::parse(&text, Path::new("two.toml")).unwrap().resolve().err().expect(outage).to_string()
+        Scenario::parse(&text, Path::new("two.toml")).unwrap().resolve().expect_err(outage).to_string()
     };
     for (outage, why) in [
         (
