@@ -264,7 +264,9 @@ impl Records {
                 .expect(TAKES_ALL);
         }
         text.push_str("\n| why claims differ |");
-        Class::ALL.iter().for_each(|class| write!(text, " {} |", class.title()).expect(TAKES_ALL));
+        for class in Class::ALL {
+            write!(text, " {} |", class.title()).expect(TAKES_ALL);
+        }
         text.push_str(" not yet explained |\n|---|---|---|---|---|---|\n");
         let mut sums = [0; Class::ALL.len() + 1];
         for (paper, figures) in &chosen {
