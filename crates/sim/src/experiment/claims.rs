@@ -40,35 +40,6 @@ impl Verdict {
     }
 }
 
-/// Why a claim differs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// It hangs on a parameter that the paper does not give.
-    UnstatedParameter,
-    /// The paper's simulator does not do what the paper says.
-    PapersSimulator,
-    /// The paper contradicts itself, or a bound that nothing can pass.
-    PaperInconsistent,
-    /// The reason is here, or is not known.
-    Ours,
-}
-
-impl Class {
-    /// Every class.
-    pub const ALL: [Self; 4] = [Self::UnstatedParameter, Self::PapersSimulator, Self::PaperInconsistent, Self::Ours];
-
-    /// Its name for people.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::UnstatedParameter => "unstated parameter",
-            Self::PapersSimulator => "paper's simulator",
-            Self::PaperInconsistent => "paper inconsistent",
-            Self::Ours => "ours",
-        }
-    }
-}
-
 /// What a paper says or what came out: a number, a list, a truth, or text.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged, expecting = "must be a number, a list of numbers, true, false or text")]

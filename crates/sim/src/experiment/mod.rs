@@ -9,6 +9,7 @@
 mod axes;
 mod cache;
 mod claims;
+mod class;
 mod context;
 mod evaluate;
 mod library;
@@ -33,7 +34,8 @@ use std::sync::Arc;
 use toml::Value;
 
 pub use cache::{Cache, FINGERPRINT};
-pub use claims::{Class, Quantity, Verdict, print_number};
+pub use claims::{Quantity, Verdict, print_number};
+pub use class::Class;
 pub use library::Library;
 pub use on_testbed::{TestbedRecord, TestbedRecords};
 pub use outcome::{ClaimOutcome, FigureOutcome, Mechanism, Sensitivity};

@@ -1,6 +1,7 @@
 //! What became of a figure and its claims.
 
-use super::claims::{Class, Quantity, Verdict};
+use super::claims::{Quantity, Verdict};
+use super::class::Class;
 use super::plots::PlotData;
 
 /// What became of a figure.

@@ -1,6 +1,6 @@
 //! The keys of an experiment file.
 
-use super::claims::Class;
+use super::class::Class;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use toml::{Table, Value};

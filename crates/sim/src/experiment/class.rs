@@ -1,0 +1,32 @@
+//! What kind of reason a claim has that differs.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a claim differs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// It hangs on a parameter that the paper does not give.
+    UnstatedParameter,
+    /// The paper's simulator does not do what the paper says.
+    PapersSimulator,
+    /// The paper contradicts itself, or a bound that nothing can pass.
+    PaperInconsistent,
+    /// The reason is here, or is not known.
+    Ours,
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: [Self; 4] = [Self::UnstatedParameter, Self::PapersSimulator, Self::PaperInconsistent, Self::Ours];
+
+    /// Its name for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::UnstatedParameter => "unstated parameter",
+            Self::PapersSimulator => "paper's simulator",
+            Self::PaperInconsistent => "paper inconsistent",
+            Self::Ours => "ours",
+        }
+    }
+}
