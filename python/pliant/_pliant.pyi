@@ -2,6 +2,25 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any, final
 
+__all__ = [
+    "__version__",
+    "Scenario",
+    "RunResult",
+    "Table",
+    "SweepPlan",
+    "Pending",
+    "NetNode",
+    "NetStream",
+    "NetSender",
+    "NetReceiver",
+    "run",
+    "compare",
+    "reproduce",
+    "figures",
+    "place_run",
+    "identity",
+]
+
 __version__: str
 
 _Progress = Callable[[float, int, int, int], object]
