@@ -3,22 +3,22 @@ from os import PathLike
 from typing import Any, final
 
 __all__ = [
-    "__version__",
-    "Scenario",
-    "RunResult",
-    "Table",
-    "SweepPlan",
-    "Pending",
     "NetNode",
-    "NetStream",
-    "NetSender",
     "NetReceiver",
-    "run",
+    "NetSender",
+    "NetStream",
+    "Pending",
+    "RunResult",
+    "Scenario",
+    "SweepPlan",
+    "Table",
+    "__version__",
     "compare",
-    "reproduce",
     "figures",
-    "place_run",
     "identity",
+    "place_run",
+    "reproduce",
+    "run",
 ]
 
 __version__: str
