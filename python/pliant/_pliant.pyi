@@ -2,6 +2,25 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any, final
 
+__all__ = [
+    "NetNode",
+    "NetReceiver",
+    "NetSender",
+    "NetStream",
+    "Pending",
+    "RunResult",
+    "Scenario",
+    "SweepPlan",
+    "Table",
+    "__version__",
+    "compare",
+    "figures",
+    "identity",
+    "place_run",
+    "reproduce",
+    "run",
+]
+
 __version__: str
 
 _Progress = Callable[[float, int, int, int], object]

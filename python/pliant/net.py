@@ -17,6 +17,7 @@ Without a key nothing is encrypted, and only addresses of this machine are taken
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from os import PathLike
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -31,8 +32,12 @@ async def _of(pending: _pliant.Pending) -> Any:
     while True:
         news: asyncio.Future[None] = loop.create_future()
 
-        def wake(news: asyncio.Future[None] = news) -> None:
-            loop.call_soon_threadsafe(lambda: news.done() or news.set_result(None))
+        def tell(news: asyncio.Future[None] = news) -> None:
+            if not news.done():
+                news.set_result(None)
+
+        def wake(tell: Callable[[], None] = tell) -> None:
+            loop.call_soon_threadsafe(tell)
 
         given = pending.poll(wake)
         if given is not None:

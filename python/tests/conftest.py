@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,14 @@ SMALL = {
         "copies": {"kind": "poisson", "size": "200kB", "load": 0.3, "transport": "cubic"},
     },
 }
+
+
+@pytest.fixture(autouse=True)
+def interrupts():
+    """A shell starts what runs in its background with interrupts ignored: tests send some."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

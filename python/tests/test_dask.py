@@ -18,7 +18,7 @@ from test_sweep import VARY, contents
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-TIMEOUT = 60
+TIMEOUT = 300
 
 
 def first_on_path(folder):
