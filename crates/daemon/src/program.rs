@@ -186,7 +186,9 @@ mod tests {
                 bytes.extend([offset, 0, 0, length, length, 4].map(u64::to_le_bytes).concat());
                 offset += length;
             }
-            parts.iter().for_each(|(_, content)| bytes.extend(*content));
+            for (_, content) in parts {
+                bytes.extend(*content);
+            }
             bytes
         };
         let loader: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";

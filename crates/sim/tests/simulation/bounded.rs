@@ -54,12 +54,12 @@ const LEDBAT: [&str; 2] = ["traffic.background.transport=ledbat++", "traffic.bac
 const LINE_BYTES: f64 = 12.5e6 * 12.0 * 1460.0 / 1538.0;
 
 fn of_background(result: &RunResult) -> f64 {
-    let flows = result.flows.iter().filter(|flow| flow.spec.source == 1);
+    let flows = result.flows.iter().filter(|flow| flow.source == 1);
     flows.map(|flow| flow.delivered_bytes as f64).sum::<f64>() / LINE_BYTES
 }
 
 fn of_foreground(result: &RunResult) -> f64 {
-    let flows = result.flows.iter().filter(|flow| flow.spec.source == 0);
+    let flows = result.flows.iter().filter(|flow| flow.source == 0);
     flows.map(|flow| flow.delivered_bytes as f64).sum::<f64>() / LINE_BYTES
 }
 
