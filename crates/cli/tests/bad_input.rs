@@ -37,7 +37,6 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("falling_distribution", &["falling_distribution.toml:10:", "falling.csv:4:", "falls"]),
     ("foreign_setting", &["foreign_setting.toml:12:", "`traffic.web.tcp.target`", "tcp-lp", "only ledbat, ledbat++"]),
     ("huge_number", &["huge_number.toml:5:", "`99999999999999999999` is too large"]),
-    ("link_is_text", &["link_is_text.toml:6:", "`topology.link`", "a table should be"]),
     ("host_out_of_range", &["host_out_of_range.toml:12:", "traffic.web.receivers", "host 4"]),
     ("legacy_without_deployment", &["legacy_without_deployment.toml:15:", "`traffic.web.legacy`", "[deployment]"]),
     ("homa_class", &["homa_class.toml:", "`traffic.low.class`", "takes class 3"]),

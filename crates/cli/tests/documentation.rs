@@ -57,7 +57,7 @@ fn examples_of_help_texts_run() {
         ["run", "compare", "sweep", "check", "list", "show", "report", "fluid", "export", "keygen", "reproduce"]
     {
         for mut example in examples(command) {
-            let needs_more = example.iter().any(|word| word.contains("testbed"))
+            let needs_more = example.iter().any(|word| word.contains("testbed") || word == "--dask")
                 || (command == "reproduce" && !example.iter().any(|word| word == "--list" || word == "--check"));
             if needs_more {
                 continue;

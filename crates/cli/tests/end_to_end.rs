@@ -191,7 +191,7 @@ fn a_sweep_resumes() {
 fn a_sweep_takes_variants_and_a_goal() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
-    let base = ["--variants", "--vary", "search.load=0.2,0.4", "--seeds", "2", "--quiet", "--out", out];
+    let base = ["--variants", "--vary", "search.load=0.2,0.4", "--seeds", "2", "--out", out];
     let goal = ["--goal", "search.fct_p99 < 100s", "--cost", "copies.share_kept"];
     let told = stdout(&run("sweep", &[&base[..], &goal].concat()));
     assert!(
@@ -261,7 +261,7 @@ fn a_flow_log_is_replayed() {
 fn a_comparison_has_a_goal() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("c");
-    let goal = ["--goal", "search.fct_mean < 100s", "--cost", "copies.fct_mean", "--seeds", "2", "--quiet"];
+    let goal = ["--goal", "search.fct_mean < 100s", "--cost", "copies.fct_mean", "--seeds", "2"];
     let told = stdout(&run("compare", &[&goal[..], &["--out", out.to_str().unwrap()]].concat()));
     assert!(told.contains("meets search.fct_mean < 100s at the least cost: FCT mean of search is "), "{told}");
     assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("What meets the goal"));

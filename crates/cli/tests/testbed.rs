@@ -102,7 +102,7 @@ fn assert_all_completed(rows: &[Vec<(String, String)>], flows: usize) {
     }
 }
 
-const TRANSPORTS: usize = 16;
+const TRANSPORTS: usize = 17;
 
 /// 5 % loss, duplication and reordering: every transport delivers every byte.
 #[test]

@@ -483,8 +483,8 @@ fn every_contract_is_kept_by_every_transport() {
             done += i32::from(!refused);
         }
     }
-    // Four with REFLEX, one with a weight besides, ATP with its bound, and five that honour nothing.
-    assert_eq!(done, 4 * 4 + 8 + 2 + 5);
+    // Four with REFLEX, one with a weight besides, ATP with its bound, `bounded` with its share, and five that honour nothing.
+    assert_eq!(done, 4 * 4 + 8 + 2 + 2 + 5);
     receiver.stop();
 }
 

@@ -36,8 +36,22 @@ pub struct FlowLog {
     pub left_out: usize,
 }
 
+/// Days and the seconds of the day: all seconds in one number would be good to microseconds only.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Time {
+    days: f64,
+    seconds: f64,
+}
+
+impl Time {
+    /// Seconds since `earlier`.
+    fn since(self, earlier: Self) -> f64 {
+        (self.days - earlier.days) * DAY_S + (self.seconds - earlier.seconds)
+    }
+}
+
 struct Flow {
-    start_s: f64,
+    start: Time,
     source: String,
     destination: String,
     bytes: u64,
@@ -50,8 +64,8 @@ pub fn read(text: &str) -> Result<FlowLog, String> {
     if flows.is_empty() {
         return Err("no flow is in it".to_owned());
     }
-    flows.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
-    let first = flows[0].start_s;
+    flows.sort_by(|a, b| a.start.days.total_cmp(&b.start.days).then(a.start.seconds.total_cmp(&b.start.seconds)));
+    let first = flows[0].start;
     let mut names = BTreeMap::<&str, usize>::new();
     let mut order: Vec<&str> = Vec::new();
     let mut trace = String::from("start,src,dst,bytes\n");
@@ -62,21 +76,21 @@ pub fn read(text: &str) -> Result<FlowLog, String> {
                 order.len() - 1
             });
         }
-        writeln!(trace, "{:.9},{},{},{}", flow.start_s - first, flow.source, flow.destination, flow.bytes)
+        writeln!(trace, "{:.9},{},{},{}", flow.start.since(first), flow.source, flow.destination, flow.bytes)
             .expect(TAKES_ALL);
     }
     let mut hosts = String::from("name,host\n");
     for (number, name) in order.iter().enumerate() {
         writeln!(hosts, "{name},{number}").expect(TAKES_ALL);
     }
-    let length = Span::from_secs_f64(flows[flows.len() - 1].start_s - first);
+    let length = Span::from_secs_f64(flows[flows.len() - 1].start.since(first));
     Ok(FlowLog { trace, hosts, flows: flows.len(), host_count: order.len(), length, left_out })
 }
 
 const TAKES_ALL: &str = "a string takes all";
 
 /// Adds a flow unless it says nothing; whether it was added.
-fn add(flows: &mut Vec<Flow>, start_s: f64, ends: (&str, &str), bytes: u64) -> Result<bool, String> {
+fn add(flows: &mut Vec<Flow>, start: Time, ends: (&str, &str), bytes: u64) -> Result<bool, String> {
     if bytes == 0 || ends.0 == ends.1 {
         return Ok(false);
     }
@@ -89,7 +103,7 @@ fn add(flows: &mut Vec<Flow>, start_s: f64, ends: (&str, &str), bytes: u64) -> R
         }
     }
     let (source, destination) = (ends.0.to_owned(), ends.1.to_owned());
-    flows.push(Flow { start_s, source, destination, bytes: bytes.min(UNLIMITED_BYTES - 1) });
+    flows.push(Flow { start, source, destination, bytes: bytes.min(UNLIMITED_BYTES - 1) });
     Ok(true)
 }
 
@@ -113,27 +127,27 @@ fn nfdump(text: &str) -> Result<(Vec<Flow>, usize), String> {
         let cell = |at: usize| {
             cells.get(at).copied().ok_or_else(|| format!("{number}: {} columns, not {}", cells.len(), columns.len()))
         };
-        let start_s = seconds_of(cell(start)?).map_err(|why| format!("{number}: {why}"))?;
+        let start = time_of(cell(start)?).map_err(|why| format!("{number}: {why}"))?;
         let count = |at: usize| {
             let text = cell(at)?;
             text.parse::<u64>().map_err(|_| format!("{number}: \"{text}\" is not a number of bytes"))
         };
         let ends = (cell(source)?, cell(destination)?);
         let at_line = |why: String| format!("{number}: {why}");
-        let mut said = add(&mut flows, start_s, ends, count(bytes)?).map_err(at_line)?;
+        let mut said = add(&mut flows, start, ends, count(bytes)?).map_err(at_line)?;
         if let Some(back) = back {
-            said |= add(&mut flows, start_s, (ends.1, ends.0), count(back)?).map_err(at_line)?;
+            said |= add(&mut flows, start, (ends.1, ends.0), count(back)?).map_err(at_line)?;
         }
         left_out += usize::from(!said);
     }
     Ok((flows, left_out))
 }
 
-/// `2026-03-01 22:15:07.125` as seconds, days counted from the year 0; or seconds as a number.
-fn seconds_of(text: &str) -> Result<f64, String> {
+/// `2026-03-01 22:15:07.125`, days counted from the year 0; or seconds as a number.
+fn time_of(text: &str) -> Result<Time, String> {
     let refuse = || format!("\"{text}\" is not a time such as 2026-03-01 22:15:07.125");
     if let Ok(seconds) = text.parse::<f64>() {
-        return if seconds.is_finite() && seconds >= 0.0 { Ok(seconds) } else { Err(refuse()) };
+        return if seconds.is_finite() && seconds >= 0.0 { Ok(Time { days: 0.0, seconds }) } else { Err(refuse()) };
     }
     let (date, time) = text.split_once([' ', 'T']).ok_or_else(refuse)?;
     let numbers = |text: &str, separator: char| -> Option<Vec<f64>> {
@@ -154,7 +168,7 @@ fn seconds_of(text: &str) -> Result<f64, String> {
     let (year, month) = if month <= 2.0 { (year - 1.0, month + 9.0) } else { (year, month - 3.0) };
     let days = 365.0 * year + (year / 4.0).floor() - (year / 100.0).floor() + (year / 400.0).floor();
     let days = days + ((153.0 * month + 2.0) / 5.0).floor() + day - 1.0;
-    Ok(days * DAY_S + time[0] * 3600.0 + time[1] * 60.0 + time[2])
+    Ok(Time { days, seconds: time[0] * 3600.0 + time[1] * 60.0 + time[2] })
 }
 
 /// A line: `10.0.0.1:5000 <-> 10.0.0.2:80  12 3400 bytes  10 900 bytes  22 4300 bytes  0.000000 1.5`; the first count is of the
@@ -190,7 +204,8 @@ fn conversations(text: &str) -> Result<(Vec<Flow>, usize), String> {
         }
         let start =
             words.get(at).and_then(|word| word.parse::<f64>().ok()).filter(|start| start.is_finite() && *start >= 0.0);
-        let start = start.ok_or_else(|| format!("{number}: no start in this line"))?;
+        let seconds = start.ok_or_else(|| format!("{number}: no start in this line"))?;
+        let start = Time { days: 0.0, seconds };
         let (a, b) = (address(left), address(words[0]));
         let at_line = |why: String| format!("{number}: {why}");
         let back = add(&mut flows, start, (&b, &a), counts[0]).map_err(at_line)?;
@@ -252,7 +267,7 @@ mod tests {
     /// Days are counted as in the calendar: a leap day, and no leap year in 2100.
     #[test]
     fn times_count_days() {
-        let days = |a: &str, b: &str| (seconds_of(b).unwrap() - seconds_of(a).unwrap()) / DAY_S;
+        let days = |a: &str, b: &str| time_of(b).unwrap().since(time_of(a).unwrap()) / DAY_S;
         assert_eq!(days("2024-02-28 00:00:00", "2024-03-01 00:00:00"), 2.0);
         assert_eq!(days("2100-02-28 00:00:00", "2100-03-01 00:00:00"), 1.0);
         assert_eq!(days("2023-12-31 12:00:00", "2024-01-01 00:00:00"), 0.5);

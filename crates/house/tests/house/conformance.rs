@@ -59,7 +59,7 @@ fn the_record_is_of_the_cases() {
         let found = &record["cases"][word(case, "name")];
         let rows = |measures: &[Value], values: &Value, findings: &mut Vec<String>| {
             for name in measures.iter().filter_map(Value::as_str) {
-                let recorded = |side| array(&values[name], side).iter().filter(|value| value.is_f64()).count();
+                let recorded = |side| array(&values[name], side).iter().filter(|value| value.is_number()).count();
                 if recorded("pliant") != seeds || recorded("peer") != seeds {
                     findings.push(format!("{RECORD}: {}: {name}: not {seeds} seeds", word(case, "name")));
                 }

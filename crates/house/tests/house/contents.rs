@@ -21,7 +21,9 @@ fn anchor(heading: &str) -> String {
 fn long_pages_have_contents() {
     let mut findings = Vec::new();
     // What a command writes is a list, or has one as its first table.
-    let is_written = |file: &std::path::Path| file.starts_with("docs/reference") || file.starts_with("docs/results");
+    let is_written = |file: &std::path::Path| {
+        ["docs/reference", "docs/results", "docs/conformance.md"].iter().any(|written| file.starts_with(written))
+    };
     for file in files_in("docs", ".md").into_iter().filter(|file| !is_written(file)) {
         let page = text(file);
         let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();

@@ -12,46 +12,14 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::sockopt::set_socket_linger;
-use tokio::sync::oneshot::Sender;
 
-use super::frame::StreamId;
 use super::multiplexer::ReadOutcome;
-use super::shared::{BundleState, SharedBundle, SharedBundles, reset_error};
+use super::shared::{Attachment, BundleState, RelayId, SharedBundles, reset_error};
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
 /// Sockets that one call tells of.
 const EVENTS: usize = 256;
-
-/// The number of a relay at its node. It is never used again.
-pub(super) type RelayId = u64;
-
-/// A stream and the socket from and to which its bytes are to be carried.
-pub(super) struct Attachment {
-    pub(super) bundle: Arc<SharedBundle>,
-    pub(super) stream: StreamId,
-    pub(super) socket: OwnedFd,
-    /// Hears when both sides are over.
-    pub(super) over: Sender<io::Result<()>>,
-}
-
-impl Attachment {
-    /// It is over: whoever waits for that hears it. The socket is reset if it was not ended.
-    pub(super) fn end(self, over: io::Result<()>) {
-        if over.is_err() {
-            let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
-        }
-        drop(self.socket);
-        // Nobody may wait any more.
-        let _ = self.over.send(over);
-    }
-
-    /// The node has ended.
-    pub(super) fn end_with_node(self) {
-        self.end(Err(io::ErrorKind::ConnectionReset.into()));
-    }
-}
 
 /// All of a node.
 pub(super) struct Relays {

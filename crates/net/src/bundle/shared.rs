@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use pliant_proto::transport::Statistics;
+use rustix::net::sockopt::set_socket_linger;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot::Sender;
 
 use super::class::BundleClass;
 use super::frame::StreamId;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
-use super::relays::{Attachment, RelayId};
 use crate::connection::{Closed, ConnectionId, Keys, Peer};
 use crate::poll::PollWaker;
 
@@ -22,6 +25,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A bundle's peer, and the name of its class.
 pub(super) type BundleKey = (SocketAddr, String);
+
+/// The number of a relay at its node. It is never used again.
+pub(super) type RelayId = u64;
+
+/// A stream and the socket from and to which its bytes are to be carried.
+pub(super) struct Attachment {
+    pub(super) bundle: Arc<SharedBundle>,
+    pub(super) stream: StreamId,
+    pub(super) socket: OwnedFd,
+    /// Hears when both sides are over.
+    pub(super) over: Sender<io::Result<()>>,
+}
+
+impl Attachment {
+    /// It is over: whoever waits for that hears it. The socket is reset if it was not ended.
+    pub(super) fn end(self, over: io::Result<()>) {
+        if over.is_err() {
+            let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
+        }
+        drop(self.socket);
+        // Nobody may wait any more.
+        let _ = self.over.send(over);
+    }
+
+    /// The node has ended.
+    pub(super) fn end_with_node(self) {
+        self.end(Err(io::ErrorKind::ConnectionReset.into()));
+    }
+}
 
 /// A stream that a peer has opened.
 pub(super) struct OpenedStream {

@@ -12,8 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot::channel;
 
 use super::frame::StreamId;
-use super::relays::Attachment;
-use super::shared::{OpenedStream, SharedBundle, SharedBundles};
+use super::shared::{Attachment, OpenedStream, SharedBundle, SharedBundles};
 
 /// A stream that the peer has opened.
 pub struct AcceptedStream {

@@ -81,7 +81,7 @@ fn one_greedy_flow_does_not_starve_the_promise() {
     let deep = ["queues.limit=2MB"];
     let (_, starved) = beside(GREEDY, &with_ledbat(&deep));
     let (_, cubic) =
-        beside(GREEDY, &["traffic.background.transport=cubic", "traffic.background.contract.min_share=1", deep[0]]);
+        beside(GREEDY, &["traffic.background.transport=kernel", "traffic.background.contract.min_share=1", deep[0]]);
     let (_, kept) = beside(GREEDY, &["traffic.background.contract.min_share=0.5", deep[0]]);
     let (left, _) = beside(GREEDY, &deep);
     assert!(starved < 0.1, "{starved}");

@@ -22,7 +22,6 @@ use super::message::{HashNotice, Offered, PushNotice, Request};
 use crate::clock::Clock;
 use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
-use crate::transfer::announcement::Kind;
 use crate::transfer::close_code;
 use crate::transfer::error::TransferError;
 use crate::transfer::progress::MAX_SLEEP;
@@ -63,10 +62,9 @@ impl OfferedFile {
     fn open(path: &Path) -> Result<Self, TransferError> {
         let source = Source::open(path)?;
         let fail = |error| TransferError::File { path: path.into(), error };
-        let source::Content::File { mut file, .. } = source.content else { unreachable!("paths are files") };
-        if source.kind != Kind::File {
+        let source::Content::File { mut file, .. } = source.content else {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "only a file can be offered: pack it first")));
-        }
+        };
         let tree = HashTree::read(&mut file).map_err(fail)?;
         let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name: source.name };
         Ok(Self { file, path: path.into(), offered, tree, encoders: VecDeque::with_capacity(ENCODERS) })

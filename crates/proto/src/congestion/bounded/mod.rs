@@ -426,10 +426,16 @@ impl Bounded {
     /// A controller before its first packet; `mss` is the payload of a full segment in bytes.
     pub fn new(config: BoundedConfig, mss: u16) -> Self {
         assert!(mss > 0, "a segment holds at least one byte");
-        Self(Box::new(State {
+        Self(Box::new(State::new(config, f64::from(mss), 1.0)))
+    }
+}
+
+impl State {
+    fn new(config: BoundedConfig, mss: f64, min_share: f64) -> Self {
+        Self {
             config,
-            mss: f64::from(mss),
-            min_share: 1.0,
+            mss,
+            min_share,
             normal: NormalFlow::new(config.initial_window),
             phase: Phase::Watch,
             rate: 0.0,
@@ -450,7 +456,7 @@ impl Bounded {
             idle_since: Instant::ZERO,
             low_at: Instant::ZERO,
             full_rate: 0.0,
-        }))
+        }
     }
 }
 
@@ -503,8 +509,9 @@ impl CongestionControl for Bounded {
     }
 
     fn on_idle(&mut self) {
-        self.0.phase = Phase::Watch;
-        self.0.flat = None;
+        // The path may be another one, or have changed.
+        let State { config, mss, min_share, .. } = *self.0;
+        *self.0 = State::new(config, mss, min_share);
     }
 
     /// The rate decides; the window bounds what is out when acknowledgements stay away.
