@@ -55,6 +55,7 @@ DUMBBELL_CHANGES = [
     ("traffic.even.transport=dctcp-bw", *LOSSY),
     ("traffic.even.transport=udp", 'traffic.even.udp={rate="1Gbit/s"}'),
     ("traffic.even.transport=kernel",),
+    ("traffic.even.transport=bounded", "traffic.even.contract.min_share=0.5"),
 ]
 
 # Every transport once, and a shared buffer: each a scenario file, so that a test without Python can run them.

@@ -171,7 +171,7 @@ fn the_readme_counts_claims_as_the_records_do() {
     let classes: Vec<&str> = all.trim_matches([' ', '|']).split(" | ").skip(1).collect();
     let [unstated, simulator, inconsistent, ours, unexplained] = classes[..] else { panic!("{all}") };
     let classed = format!(
-        "Of those that differ, {unstated} hang on a parameter that the paper does not give, in {simulator} the paper's \
+        "Of those that differ, {unstated} depend on a parameter that the paper does not give, in {simulator} the paper's \
          simulator does not do what its text says, {inconsistent} contradict the paper's own numbers or a bound that nothing \
          can pass, {ours} are ours"
     );
