@@ -19,7 +19,7 @@ pub(crate) fn hint<'n>(name: &str, names: impl Iterator<Item = &'n str> + Clone)
     }
 }
 
-/// The name that a message with a [`hint`] offers, if it offers one.
+/// The name that a message with a hint offers, if it offers one.
 pub fn offered(message: &str) -> Option<&str> {
     message.split_once("did you mean `")?.1.split_once("`?").map(|(name, _)| name)
 }
