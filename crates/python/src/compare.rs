@@ -121,7 +121,7 @@ fn work(
     let runs: Vec<Variant<'_>> =
         labels.iter().zip(&kept).map(|(label, (result, _))| Variant { label, result }).collect();
     let many = Some(&repeated).filter(|_| seeds > 1);
-    let json = comparison_json(&name, &runs, many);
+    let json = comparison_json(&name, &runs, many, None);
     let text = match many {
         Some(repeated) => repeated_text_table(repeated, Some(100)).text,
         None => pliant_sim::report::text_table(&runs, Some(100)).text,

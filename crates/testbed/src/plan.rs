@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (from, to, expected) in [
-            ("500Mbit/s", "500Mbps", "line 2"),
+            ("500Mbit/s", "500Mbits", "line 2"),
             ("interface = \"b\"", "interfce = \"b\"", "line 9"),
             ("\"dwrr-9-1\"", "\"dwrr\"", "queues.plan"),
             ("46 = 0", "64 = 0", "dscp.64"),
