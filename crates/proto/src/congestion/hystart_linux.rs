@@ -14,7 +14,9 @@
 //!
 //! ns-3's ([`Variant::Ns3`]; 3.37, `tcp-cubic.cc`) asks for a train of the whole least round-trip time and knows no bursts, and
 //! its rise is the whole least round-trip time, 4 ms to 1 s. At round trips of a datacenter they are far apart: a burst of
-//! 256 KiB is longer than the round trip, so that Linux's waits where ns-3's has ended slow start.
+//! 256 KiB is longer than the round trip, so that Linux's waits where ns-3's has ended slow start. And an acknowledgement that
+//! begins a round is judged in the one before, as in Linux until 2021: it is always a round trip behind that one's first, so
+//! that where round trips are shorter than the longest gap, the first full round of 16 segments ends slow start.
 
 use super::AckSample;
 use super::hystart::{HyStartConfig, threshold};
@@ -87,38 +89,57 @@ impl LinuxHyStart {
         if self.found {
             return false;
         }
-        if sample.unacked > self.round_end {
-            (self.round_start, self.train, self.round_end) = (sample.now, sample.now, sample.next);
-            (self.current, self.samples) = (Span::MAX, 0);
+        let begins_round = sample.unacked > self.round_end;
+        if begins_round && self.variant == Variant::Linux {
+            self.begin_round(sample.now, sample.next);
         }
-        if cwnd < LEAST_WINDOW {
-            return false;
+        // Before the first round there is nothing to judge by.
+        if cwnd >= LEAST_WINDOW && self.round_end > 0 {
+            self.found = self.is_a_long_train(sample, cwnd, ssthresh, mss) | self.is_a_rise(rtt);
         }
-        if sample.now.since(self.train) <= LONGEST_GAP {
-            self.train = sample.now;
-            let longest = match self.variant {
-                Variant::Linux => self.least.plus(burst(sample, cwnd, ssthresh, mss)).divided_by(2),
-                Variant::Ns3 => self.least,
-            };
-            self.found = sample.now.since(self.round_start) > longest;
-        }
-        self.current = self.current.min(rtt);
-        if self.samples < SAMPLES {
-            self.samples += 1;
-        } else {
-            let rise = match self.variant {
-                Variant::Linux => threshold(self.least, self.minimum_threshold, self.maximum_threshold),
-                Variant::Ns3 => self.least.clamp(self.minimum_threshold, NS3_LARGEST_RISE.max(self.minimum_threshold)),
-            };
-            self.found |= self.current > self.least.plus(rise);
+        if begins_round && self.variant == Variant::Ns3 && !self.found {
+            self.begin_round(sample.now, sample.next);
         }
         self.found
     }
 
+    fn begin_round(&mut self, now: Instant, next: u64) {
+        (self.round_start, self.train, self.round_end) = (now, now, next);
+        (self.current, self.samples) = (Span::MAX, 0);
+    }
+
+    fn is_a_long_train(&mut self, sample: &AckSample, cwnd: f64, ssthresh: f64, mss: f64) -> bool {
+        if sample.now.since(self.train) > LONGEST_GAP {
+            return false;
+        }
+        self.train = sample.now;
+        let longest = match self.variant {
+            Variant::Linux => self.least.plus(burst(sample, cwnd, ssthresh, mss)).divided_by(2),
+            Variant::Ns3 => self.least,
+        };
+        sample.now.since(self.round_start) > longest
+    }
+
+    fn is_a_rise(&mut self, rtt: Span) -> bool {
+        let counts = self.samples < SAMPLES;
+        if counts || self.variant == Variant::Linux {
+            self.current = self.current.min(rtt);
+        }
+        if counts {
+            self.samples += 1;
+            return false;
+        }
+        let rise = match self.variant {
+            Variant::Linux => threshold(self.least, self.minimum_threshold, self.maximum_threshold),
+            Variant::Ns3 => self.least.clamp(self.minimum_threshold, NS3_LARGEST_RISE.max(self.minimum_threshold)),
+        };
+        self.current > self.least.plus(rise)
+    }
+
     /// After a timeout all is as at the beginning, in a round that ends behind what was sent, `next`.
     pub(super) fn on_timeout(&mut self, now: Instant, next: u64) {
-        (self.round_start, self.train, self.round_end) = (now, now, next);
-        (self.least, self.current, self.samples, self.found) = (Span::MAX, Span::MAX, 0, false);
+        self.begin_round(now, next);
+        (self.least, self.found) = (Span::MAX, false);
     }
 }
 

@@ -110,12 +110,17 @@ pub struct RedConfig {
     /// Spreads marks evenly: the probability grows with the packets since the last one. Without it each packet is judged
     /// by itself.
     pub spread: bool,
+    /// With `spread`: marks are 1/p to 2/p packets apart, not 1 to 1/p (`wait_` of ns-2, `Wait` of ns-3).
+    pub wait: bool,
+    /// A packet that finds at most one queued passes, and the spacing of marks starts over with it, whatever the average is,
+    /// as in ns-2 and ns-3; the paper does not say so.
+    pub spares_short: bool,
 }
 
 impl RedConfig {
     /// Whether a packet is judged by the queue it finds and nothing else.
     fn is_instantaneous(&self) -> bool {
-        self.weight == 1.0 && !self.spread
+        self.weight == 1.0 && !self.spread && !self.spares_short
     }
 }
 
@@ -139,6 +144,7 @@ impl MarkerConfig {
             }
             Self::Red(red) if !unit(red.max_probability) => Err("RED's max_probability must lie in (0, 1]"),
             Self::Red(red) if !unit(red.weight) => Err("RED's weight must lie in (0, 1]"),
+            Self::Red(red) if red.wait && !red.spread => Err("RED's wait needs spread"),
             _ => Ok(()),
         }
     }
@@ -206,7 +212,7 @@ impl Marker {
         match *config {
             MarkerConfig::None => Self::None,
             MarkerConfig::Threshold(threshold) => Self::Threshold(Step::new(threshold, link)),
-            MarkerConfig::Red(config) => Self::Red(Box::new(Red::new(config, stream()))),
+            MarkerConfig::Red(config) => Self::Red(Box::new(Red::new(config, link, stream()))),
             MarkerConfig::Phantom(config) => Self::Phantom(Box::new(Phantom::new(config, link))),
         }
     }
@@ -240,10 +246,18 @@ impl Marker {
         }
     }
 
-    /// Whether [`Self::marks_on_dequeue`] can ever be true.
+    /// Whether it has to hear of departures: [`Self::marks_on_dequeue`] may be true, or [`Self::on_emptied`] has an effect.
     #[inline]
     pub(super) fn acts_on_dequeue(&self) -> bool {
-        matches!(self, Self::Threshold(Step { at: MarkAt::Dequeue, .. }))
+        matches!(self, Self::Threshold(Step { at: MarkAt::Dequeue, .. }) | Self::Red(_))
+    }
+
+    /// A packet of `bytes` starts now and leaves nothing queued behind it.
+    #[inline]
+    pub(super) fn on_emptied(&mut self, now: Instant, bytes: u64) {
+        if let Self::Red(red) = self {
+            red.on_emptied(now, bytes);
+        }
     }
 }
 
@@ -323,39 +337,47 @@ pub(super) struct Red {
     average: f64,
     /// Packets since the last mark; -1 below min.
     count: i64,
-    idle_since: Option<Instant>,
+    link: Rate,
+    /// When the last packet had left the link, or will have; while something is queued, when that was last so.
+    idle_since: Instant,
     stream: Stream,
 }
 
 impl Red {
-    fn new(config: RedConfig, stream: Stream) -> Self {
-        Self { config, average: 0.0, count: -1, idle_since: None, stream }
+    fn new(config: RedConfig, link: Rate, stream: Stream) -> Self {
+        Self { config, average: 0.0, count: -1, link, idle_since: Instant::ZERO, stream }
+    }
+
+    /// Idle time begins when the link is free, as in ns-2 and ns-3: until then the last packet is served.
+    fn on_emptied(&mut self, now: Instant, bytes: u64) {
+        self.idle_since = now.after(self.link.time_for(bytes));
     }
 
     fn judge(&mut self, now: Instant, ect: bool, queue: Occupancy) -> Verdict {
         self.update_average(now, queue);
         let RedConfig { min_packets: min, max_packets: max, max_probability, gentle, hard_drop, .. } = self.config;
         let ceiling = if gentle { 2.0 * max } else { max };
-        if self.average < min {
+        let spares = self.config.spares_short;
+        if self.average < min || spares && queue.packets <= 1 {
             self.count = -1;
             return Verdict::Pass;
         }
+        let starts_over = self.count < 0;
         self.count += 1;
         if self.average >= ceiling {
             self.count = 0;
             return if ect && !hard_drop { Verdict::Mark } else { Verdict::Drop };
+        }
+        if spares && starts_over {
+            self.count = 1;
+            return Verdict::Pass;
         }
         let base = if self.average < max {
             max_probability * (self.average - min) / (max - min)
         } else {
             max_probability + (1.0 - max_probability) * (self.average - max) / max
         };
-        let spread = 1.0 - self.count as f64 * base;
-        let probability = match (self.config.spread, spread > 0.0) {
-            (false, _) => base,
-            (true, true) => base / spread,
-            (true, false) => 1.0,
-        };
+        let probability = if self.config.spread { self.spread(base) } else { base };
         if self.stream.unit() >= probability {
             return Verdict::Pass;
         }
@@ -363,16 +385,29 @@ impl Red {
         if ect { Verdict::Mark } else { Verdict::Drop }
     }
 
+    /// The probability that makes the packets between two marks uniform.
+    fn spread(&self, base: f64) -> f64 {
+        let due = self.count as f64 * base;
+        let rest = if self.config.wait { 2.0 - due } else { 1.0 - due };
+        match (self.config.wait && due < 1.0, rest > 0.0) {
+            (true, _) => 0.0,
+            (false, true) => base / rest,
+            (false, false) => 1.0,
+        }
+    }
+
+    /// A packet that finds the queue empty counts for those that the link could have sent since it was idle, and for
+    /// itself.
     fn update_average(&mut self, now: Instant, queue: Occupancy) {
         let w = self.config.weight;
-        if let Some(since) = self.idle_since.take() {
-            let packets = now.since(since).as_secs_f64() / self.config.mean_packet_time.as_secs_f64().max(1e-12);
+        if queue.packets == 0 && now > self.idle_since {
+            let idle = now.since(self.idle_since);
+            let packets = idle.as_secs_f64() / self.config.mean_packet_time.as_secs_f64().max(1e-12);
             self.average *= libm::pow(1.0 - w, packets);
+            // What is dropped here leaves the queue empty, and this time is over.
+            self.idle_since = now;
         }
         self.average += w * (f64::from(queue.packets) - self.average);
-        if queue.packets == 0 {
-            self.idle_since = Some(now);
-        }
     }
 }
 
@@ -393,7 +428,7 @@ mod tests {
     }
 
     fn red(config: RedConfig) -> Red {
-        Red::new(config, Stream::named(1, "red"))
+        Red::new(config, LINK, Stream::named(1, "red"))
     }
 
     const RED: RedConfig = RedConfig {
@@ -405,6 +440,8 @@ mod tests {
         hard_drop: false,
         mean_packet_time: Span::from_ns(1200),
         spread: true,
+        wait: false,
+        spares_short: false,
     };
 
     /// ATP's tiny queues: the instantaneous queue q decides, p = (q - 1) / 4 between 1 and 5 packets, each packet by
@@ -447,6 +484,45 @@ mod tests {
         let marks = (0..100_000).filter(|_| red.judge(Instant::ZERO, true, occupancy(10)) == Verdict::Mark).count();
         let gap = 100_000.0 / marks as f64;
         assert!((gap - 10.0).abs() < 0.2, "p = 0.05: mean of 1..=19 is 10, got {gap}");
+    }
+
+    /// ns-2's `wait_` and ns-3's `Wait`: at a constant p the gaps are uniform over 1/p .. 2/p - 1, here 20 to 39.
+    #[test]
+    fn red_that_waits_spreads_further() {
+        let mut red = red(RedConfig { wait: true, weight: 1e-12, ..RED });
+        red.average = 10.0;
+        let (mut gaps, mut gap) = (Vec::new(), 0);
+        for _ in 0..100_000 {
+            gap += 1;
+            if red.judge(Instant::ZERO, true, occupancy(10)) == Verdict::Mark {
+                gaps.push(gap);
+                gap = 0;
+            }
+        }
+        // The first packet of all counts as 0.
+        let (least, most) = (gaps.iter().skip(1).min(), gaps.iter().skip(1).max());
+        assert_eq!((least, most), (Some(&20), Some(&39)));
+        let mean = 100_000.0 / gaps.len() as f64;
+        assert!((mean - 29.5).abs() < 0.3, "{mean}");
+        let alone = RedConfig { wait: true, spread: false, ..RED };
+        assert_eq!(MarkerConfig::Red(alone).check(), Err("RED's wait needs spread"));
+    }
+
+    /// ns-2's condition `qlen > 1` and its `old`, by hand: at p = 1/2 and an average between min and max, packets that find one
+    /// queued pass; of those after them that find more the first passes, and the second, for which count is 2, is marked.
+    #[test]
+    fn short_queues_are_spared_where_asked_for() {
+        let config = RedConfig { max_probability: 1.0, weight: 1e-12, spares_short: true, ..RED };
+        let found = [1, 1, 10, 10, 1, 10, 10];
+        let mut marked = [0; 7];
+        for seed in 0..200 {
+            let mut red = Red::new(config, LINK, Stream::named(seed, "red"));
+            red.average = 10.0;
+            for (packets, marked) in found.into_iter().zip(&mut marked) {
+                *marked += i32::from(red.judge(Instant::ZERO, true, occupancy(packets)) == Verdict::Mark);
+            }
+        }
+        assert_eq!(marked, [0, 0, 0, 200, 0, 0, 200]);
     }
 
     #[test]
@@ -643,17 +719,23 @@ mod tests {
     }
 
     /// While the queue is idle the average decays as if so many mean packets had found it empty: after m of them it is
-    /// (1 - w)^m of what it was (Floyd and Jacobson 1993, section 4). While something is queued time alone changes nothing.
+    /// (1 - w)^m of what it was (Floyd and Jacobson 1993, section 4). Idle time begins when the link has sent the last packet,
+    /// here of 1500 bytes in 1200 ns; time in which something is queued or sent changes nothing.
     #[test]
     fn the_average_decays_while_idle() {
         let mut red = red(RedConfig { weight: 0.5, max_packets: 1e9, ..RED });
         let after = |packets: u64| Instant::ZERO.after(Span::from_ns(1200 * packets));
+        for (at, queued, average) in [(0, 8, 4.0), (5, 4, 4.0)] {
+            red.update_average(after(at), occupancy(queued));
+            assert_eq!(red.average, average, "after {at}");
+        }
+        red.on_emptied(after(7), 1500);
         for (at, queued, average) in [
-            (0, 8, 4.0),
-            (0, 0, 2.0),
-            (2, 0, 0.25),    // 2 / 4, then halfway to 0
-            (4, 4, 2.03125), // 0.25 / 4, then halfway to 4
-            (100, 4, 3.015625),
+            (7, 0, 2.0),        // the link sends: a packet that finds 0
+            (8, 0, 1.0),        // it is free just now
+            (10, 0, 0.125),     // 1 / 4, then halfway to 0
+            (11, 0, 0.03125),   // that one was dropped: 0.125 / 2, then halfway to 0
+            (100, 4, 2.015625), // something is queued: halfway to 4
         ] {
             red.update_average(after(at), occupancy(queued));
             assert!((red.average - average).abs() < 1e-12, "{} after {at}", red.average);
@@ -667,7 +749,7 @@ mod tests {
         let config = RedConfig { min_packets: 5.0, max_packets: 15.0, max_probability: 1.0, weight: 1.0, ..RED };
         let mut first_marked = 0;
         for seed in 0..1000 {
-            let mut red = Red::new(config, Stream::named(seed, "red"));
+            let mut red = Red::new(config, LINK, Stream::named(seed, "red"));
             (0..5).for_each(|_| _ = red.judge(Instant::ZERO, true, occupancy(10)));
             assert_eq!(red.judge(Instant::ZERO, true, occupancy(1)), Verdict::Pass);
             let [first, second] = [(); 2].map(|()| red.judge(Instant::ZERO, true, occupancy(10)) == Verdict::Mark);

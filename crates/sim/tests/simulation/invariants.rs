@@ -143,6 +143,8 @@ fn markers() -> impl Strategy<Value = MarkerConfig> {
                 hard_drop,
                 mean_packet_time: Span::from_ns(1200),
                 spread: true,
+                wait: false,
+                spares_short: false,
             })
         },
     );

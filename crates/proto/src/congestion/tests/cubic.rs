@@ -237,16 +237,26 @@ fn linux_hystart_ends_slow_start_by_delay() {
 }
 
 /// By hand, for ns-3: a train of acknowledgements 1 ms apart is longer than the round-trip time of 100 ms with its 102nd, 101 ms
-/// behind the round's first, at 20 + 101 segments. The rise is the whole 40 ms: the ninth sample of 81 ms ends slow start,
-/// 80 ms is no rise above it. Gaps of 3 ms break the train.
+/// behind the round's first, at 20 + 101 segments. The rise is the whole 40 ms: of 20 samples of 81 ms the first is the last
+/// of the round before, eight count, and the tenth ends slow start; 80 ms is no rise above it. Gaps of 3 ms break the train.
 #[test]
 fn ns3s_hystart_asks_for_a_whole_round_trip() {
     let (cubic, windows) = slow_start_under(HyStartKind::Ns3, 1000, &[100_000; 110], 1000);
     assert_eq!((windows[100], cubic.ssthresh()), (121, 121 * SEGMENT));
     let rounds = |second: u64| [[40_000; 20], [second; 20]].concat();
     let (cubic, windows) = slow_start_under(HyStartKind::Ns3, 3000, &rounds(81_000), 20);
-    assert_eq!((windows[27], cubic.ssthresh()), (48, 48 * SEGMENT));
+    assert_eq!((windows[28], cubic.ssthresh()), (49, 49 * SEGMENT));
     assert_eq!(slow_start_under(HyStartKind::Ns3, 3000, &rounds(80_000), 20).0.ssthresh(), u64::MAX);
+}
+
+/// By hand, for ns-3: 20 acknowledgements 100 us apart last 1.9 ms, which is no longer than a round trip of 1950 us; but the
+/// 21st, which begins the next round, is 2 ms behind the first, and ends slow start at 20 + 20 segments. Where rounds are
+/// 2.1 ms apart, their gap breaks the train.
+#[test]
+fn ns3s_hystart_ends_slow_start_with_the_round_after() {
+    let (cubic, windows) = slow_start_under(HyStartKind::Ns3, 100, &[1950; 40], 20);
+    assert_eq!((windows[19], cubic.ssthresh()), (40, 40 * SEGMENT));
+    assert_eq!(slow_start_under(HyStartKind::Ns3, 2100, &[1950; 40], 1).0.ssthresh(), u64::MAX);
 }
 
 /// After a timeout it watches again. By hand: a window of one segment grows by one with each acknowledgement, 1 ms apart. The

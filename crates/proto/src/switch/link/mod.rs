@@ -156,7 +156,7 @@ impl Link {
         }
         if idle {
             let port = self.queue.occupancy();
-            self.queue.release(&mut packet, port, shared);
+            self.queue.release(now, &mut packet, port, shared);
         } else {
             if self.waiting == 0 {
                 self.next_start = self.busy_until;
@@ -224,7 +224,7 @@ impl Link {
             let index = self.wire.len() - self.waiting as usize;
             let first = &mut self.wire[index];
             let port = self.queue.occupancy();
-            self.queue.release(&mut first.packet, port, shared.as_deref_mut());
+            self.queue.release(self.next_start, &mut first.packet, port, shared.as_deref_mut());
             self.waiting -= 1;
             // The next one starts when this one has left.
             self.next_start = if self.waiting == 0 { Instant::MAX } else { first.arrives.before(self.delay) };

@@ -105,6 +105,8 @@ fn plans() -> Vec<(QueuePlan, Option<u64>)> {
         hard_drop: false,
         mean_packet_time: Span::from_ns(1200),
         spread: false,
+        wait: false,
+        spares_short: false,
     };
     let averaging = RedConfig { weight: 0.3, spread: true, ..red };
     let credits = |shaper| QueueConfig { shaper: Some(shaper), ..queue("credits") };
@@ -140,6 +142,57 @@ fn plans() -> Vec<(QueuePlan, Option<u64>)> {
         plan.check().expect("a valid plan");
     }
     plans.into()
+}
+
+/// RED's average by hand: weight 1/2, and packets that take a microsecond to send. Of five that come at once the first starts, so
+/// that 0, 0, 1, 2 and 3 are queued before them: 0, 0, 0.5, 1.25, 2.125. The last has left after 5 us. One that comes after
+/// 7 us finds 2.125 / 4, and being the first, half of that: 0.265625; with the next, which waits behind it, it is
+/// 0.1328125, and with a third after 7.5 us 0.56640625. That has left after 10 us; a packet after 13 us finds an eighth,
+/// and halves it: 0.035400390625.
+///
+/// With min = max the packet is marked from that average on, so thresholds on both sides of it tell it.
+#[test]
+fn red_is_idle_from_the_end_of_the_last_packet_on() {
+    let averages = [0.0, 0.0, 0.5, 1.25, 2.125, 0.265625, 0.1328125, 0.56640625, 0.035400390625];
+    let at = [0, 0, 0, 0, 0, 7000, 7000, 7500, 13_000];
+    let marked = |others: u32, threshold: f64| -> Vec<bool> {
+        let red = RedConfig {
+            min_packets: threshold,
+            max_packets: threshold,
+            max_probability: 1.0,
+            weight: 0.5,
+            gentle: false,
+            hard_drop: false,
+            mean_packet_time: Span::from_us(1),
+            spread: true,
+            wait: false,
+            spares_short: false,
+        };
+        let queue = QueueConfig { marker: MarkerConfig::Red(red), ..QueueConfig::tail_drop("red", 10) };
+        let mut queues = vec![queue];
+        queues.extend((0..others).map(|_| QueueConfig::tail_drop("other", 10)));
+        let plan = QueuePlan::per_class(queues, SchedulerConfig::Strict);
+        let mut driven = Driven {
+            link: Link::new(Rate::from_gbit_per_sec(10), DELAY, 0, &plan, 1, "link"),
+            wake: None,
+            arrived: Vec::new(),
+        };
+        for (number, at) in at.into_iter().enumerate() {
+            driven.run_until(ns(at), None);
+            let mut packet = packet(0, 1250, number as u64);
+            packet.traffic_class = packet.traffic_class.with_ecn(Ecn::Ect0);
+            assert_eq!(driven.link.enqueue(ns(at), &packet, None), Admission::Queued);
+        }
+        driven.run_until(ns(1_000_000), None);
+        driven.arrived.iter().map(|(_, packet)| packet.traffic_class.ecn() == Ecn::Ce).collect()
+    };
+    for (number, average) in averages.into_iter().enumerate() {
+        for others in [0, 1] {
+            assert!(marked(others, average + 1e-9).get(number) == Some(&false), "packet {number}, less");
+            let above = average - 1e-9;
+            assert!(above < 0.0 || marked(others, above).get(number) == Some(&true), "packet {number}, more");
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -349,7 +349,7 @@ impl EgressPort {
         let queue = &mut self.queues[usize::from(index)];
         let packet = if disciplined { queue.take_in_order(now) } else { queue.packets.pop_front() };
         let mut packet = packet.expect("the scheduler chose a queue that holds a packet");
-        queue.queue.release(&mut packet, self.occupancy, shared);
+        queue.queue.release(now, &mut packet, self.occupancy, shared);
         self.occupancy.packets -= 1;
         self.occupancy.bytes -= u64::from(packet.wire_bytes);
         if disciplined {

@@ -281,7 +281,7 @@ impl Queue {
 
     /// Counts a packet that leaves, and marks it if it must be marked now.
     #[inline]
-    pub fn release(&mut self, packet: &mut Packet, port: Occupancy, shared: Option<&mut SharedBuffer>) {
+    pub fn release(&mut self, now: Instant, packet: &mut Packet, port: Occupancy, shared: Option<&mut SharedBuffer>) {
         let bytes = u64::from(packet.wire_bytes);
         if let Some(shared) = shared {
             shared.release(bytes, self.bytes, self.reserved_bytes);
@@ -295,6 +295,9 @@ impl Queue {
             let port = Occupancy { packets: port.packets - 1, bytes: port.bytes - bytes };
             if self.marker.marks_on_dequeue(packet.traffic_class.is_ect(), self.occupancy(), port) {
                 self.mark(packet);
+            }
+            if self.packets == 0 {
+                self.marker.on_emptied(now, bytes);
             }
         }
     }

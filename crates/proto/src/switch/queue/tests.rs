@@ -39,7 +39,7 @@ fn limits_hold_to_the_byte() {
     assert_eq!(admit(&mut held, packet(1501)), Admission::Dropped(DropReason::Tail));
     assert_eq!(admit(&mut held, packet(1500)), Admission::Queued);
     assert_eq!(admit(&mut held, packet(1)), Admission::Dropped(DropReason::Tail));
-    held.release(&mut packet(1500), held.occupancy(), None);
+    held.release(Instant::ZERO, &mut packet(1500), held.occupancy(), None);
     assert_eq!((admit(&mut held, packet(100)), admit(&mut held, packet(100))), (Admission::Queued, Admission::Queued));
     assert_eq!(admit(&mut held, packet(100)), Admission::Dropped(DropReason::Tail), "three packets");
     let counters = held.counters();
@@ -70,9 +70,9 @@ fn red_packets_have_their_own_limit() {
     assert_eq!(held.red_bytes(), 2000);
     assert_eq!(admit(&mut held, red(1)), Admission::Dropped(DropReason::Colour));
     assert_eq!(admit(&mut held, packet(1)), Admission::Queued);
-    held.release(&mut packet(9000), held.occupancy(), None);
+    held.release(Instant::ZERO, &mut packet(9000), held.occupancy(), None);
     assert_eq!(held.red_bytes(), 2000, "a green packet left");
-    held.release(&mut red(1500), held.occupancy(), None);
+    held.release(Instant::ZERO, &mut red(1500), held.occupancy(), None);
     assert_eq!((held.red_bytes(), admit(&mut held, red(1500))), (500, Admission::Queued));
     held.displace(&red(1500));
     assert_eq!(held.red_bytes(), 500, "displaced like left");
@@ -107,7 +107,7 @@ fn a_departure_is_judged_by_what_it_leaves_behind() {
             let mut packet = packet(1000);
             let own = held.occupancy();
             let port = Occupancy { packets: own.packets + 2, bytes: own.bytes + 2000 - u64::from(left == 3) };
-            held.release(&mut packet, port, None);
+            held.release(Instant::ZERO, &mut packet, port, None);
             assert_eq!(packet.traffic_class.ecn() == Ecn::Ce, marked, "{level:?}, number {left}");
         }
         assert_eq!(held.counters().marked_packets, 2);

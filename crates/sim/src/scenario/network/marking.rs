@@ -106,6 +106,12 @@ pub struct RedSpec {
     /// Spreads marks evenly; otherwise each packet is judged by itself. Default: true.
     #[serde(default = "default_spread")]
     pub spread: bool,
+    /// With `spread`: at least 1/p packets between marks in place of 1, as in ns-2 and ns-3. Default: false.
+    #[serde(default)]
+    pub wait: bool,
+    /// A packet that finds at most one queued passes, and spacing starts over, as in ns-2 and ns-3. Default: false.
+    #[serde(default)]
+    pub spares_short: bool,
 }
 
 fn default_spread() -> bool {
@@ -181,6 +187,8 @@ impl RedSpec {
             hard_drop: false,
             mean_packet_time: default_mean_packet_time(),
             spread: false,
+            wait: false,
+            spares_short: false,
         }
     }
 
@@ -194,6 +202,8 @@ impl RedSpec {
             hard_drop: self.hard_drop,
             mean_packet_time: self.mean_packet_time,
             spread: self.spread,
+            wait: self.wait,
+            spares_short: self.spares_short,
         })
     }
 }
