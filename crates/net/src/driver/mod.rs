@@ -3,6 +3,8 @@
 //! What arrives is opened and checked by the connections' endpoint; all that waits in the socket is handled before it is
 //! answered. One driver is one thread's.
 
+mod mark_probes;
+mod octets;
 mod outbox;
 mod receipts;
 mod session;

@@ -201,6 +201,11 @@ impl<T: Member, A: Application> Session<T, A> {
         self.peer
     }
 
+    /// Whether packets are sent without ECN, as the peer does not report marks, or the network erases them.
+    pub fn marks_are_hidden(&self) -> bool {
+        self.receipts.as_ref().is_some_and(|receipts| receipts.marks_are_hidden())
+    }
+
     pub(super) fn stand(&mut self, connection: ConnectionId, peer: SocketAddr, remote: u32, calls: bool) {
         (self.connection, self.peer, self.remote) = (connection, peer, remote);
         self.outgoing_bit = u32::from(!calls);
