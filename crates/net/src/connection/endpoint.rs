@@ -619,7 +619,8 @@ impl Endpoint {
         if elsewhere && is_mutant(Mutant::AddressesAreFixed) {
             return None;
         }
-        if elsewhere && (known.calls || matches!(known.state, ConnectionState::Closed { close: None, .. })) {
+        if elsewhere && matches!(known.state, ConnectionState::Calling(_) | ConnectionState::Closed { close: None, .. })
+        {
             self.refused.stray += 1;
             return None;
         }
@@ -731,7 +732,7 @@ impl Endpoint {
             }
             (Frame::PathChallenge { challenge, other_host }, ConnectionState::Open) => {
                 let is_new = known.challenged.replace(challenge) != Some(challenge);
-                if is_new && other_host && known.calls {
+                if is_new && other_host {
                     self.events.push_back((ConnectionId(connection), Event::OwnMove));
                 }
                 let Some(known) = self.get(connection) else { return };

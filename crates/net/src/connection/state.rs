@@ -144,7 +144,7 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     /// Who that is, where keys tell.
     pub(super) identity: Option<Arc<Peer>>,
-    /// Whether this side called. The other may be heard from elsewhere; who was called stays where it is.
+    /// Whether this side called.
     pub(super) calls: bool,
     pub(super) moving: Option<Box<Move>>,
     /// What the peer has asked last, to see whether this side is where it was heard.

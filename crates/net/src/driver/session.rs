@@ -7,7 +7,7 @@ use pliant_proto::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks, Side
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, Member};
 use pliant_proto::transport::rate_cap::RateCap;
-use pliant_proto::transport::{Deadline, Event, Outlet, Statistics, Transport, drain};
+use pliant_proto::transport::{Deadline, Event, Outlet, Statistics, Timer, Transport, drain};
 use pliant_proto::units::Rate;
 use pliant_proto::wire;
 
@@ -237,6 +237,13 @@ impl<T: Member, A: Application> Session<T, A> {
             Direction::Outgoing => self.outgoing.as_mut(),
             Direction::Incoming => self.incoming.as_mut(),
         }
+    }
+
+    /// Until when its pacer holds back what goes out, if that is all it waits for.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        let outgoing = self.outgoing.as_ref().filter(|_| self.incoming.is_none())?;
+        let deadline = outgoing.timed.transport.poll_timeout()?;
+        (deadline.why == Timer::Pace).then_some(deadline.at)
     }
 
     pub(super) fn touch(&mut self, touched: &mut Vec<usize>) {

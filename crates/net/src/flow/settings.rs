@@ -161,6 +161,16 @@ impl FlowSettings {
         !alone && (self.contract.min_delivery < 1.0 || self.contract.min_share < 1.0)
     }
 
+    /// Whether a sender decides by when it sees what arrives, credits included.
+    pub(crate) fn reads_delays(&self) -> bool {
+        match self.transport {
+            SocketTransport::Tcp(algorithm) => {
+                algorithm.is_less_than_best_effort() || algorithm.keeps_min_share() || self.bends()
+            }
+            SocketTransport::ExpressPass | SocketTransport::FlexPass | SocketTransport::Atp => true,
+        }
+    }
+
     fn loss_bound(&self) -> Option<LossBound> {
         LossBound::from_min_delivery(self.contract.min_delivery)
     }

@@ -172,6 +172,12 @@ impl Scenario {
         let observed = random.below(3) == 0;
         let idle_connections = if random.below(6) == 0 { random.below(128) as usize } else { 0 };
         let receiver_settings = settings(&mut random);
+        // Who calls after that finds nobody.
+        let mut moves = Stream::named(seed, "moves of the receiver");
+        let moved = moves.below(8) == 0;
+        if moved {
+            receiver.rebinds.push(moves.below(4_000 * MS));
+        }
         Self {
             seed,
             receiver,
@@ -179,7 +185,7 @@ impl Scenario {
             senders,
             observed,
             idle_connections,
-            must_succeed: !faulty,
+            must_succeed: !faulty && !moved,
             mutant: None,
         }
     }

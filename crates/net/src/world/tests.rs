@@ -90,6 +90,18 @@ fn a_verdict_finds_a_sender_who_has_moved() {
     }
 }
 
+/// A receiver that gets a new address, while a file comes in or while it is put into its place, is followed by its sender.
+#[test]
+fn a_receiver_that_moves_is_followed() {
+    for rebinds_ms in (100..2000).step_by(300) {
+        let mut scenario = quiet(1_000_000);
+        scenario.receiver.disk.delay_ns = 100_000_000;
+        scenario.receiver.rebinds = vec![rebinds_ms * 1_000_000];
+        let report = scenario.clone().run().unwrap_or_else(|why| panic!("moved after {rebinds_ms} ms: {why}"));
+        assert_eq!(report.succeeded, 1, "moved after {rebinds_ms} ms");
+    }
+}
+
 /// The same seed gives the same run, event by event.
 #[test]
 fn a_seed_gives_the_same_run() {
