@@ -22,8 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from programs import (DOORS, ECHO, FAR, FAR_ADDRESS, IPERF, NEAR, PATIENCE, REDIS, SSH, World, idle_connections, inside, listens,
-                      run, until, version)
+from hosts import PATIENCE, inside, run, until
+from programs import DOORS, ECHO, FAR, FAR_ADDRESS, IPERF, NEAR, REDIS, SSH, World, idle_connections, listens, version
 
 PLIANT, SSH_L, QUIC, SOCAT = "pliant", "ssh -L", "quinn", "socat"
 # Offsets of the near ports by which a service is reached.

@@ -20,6 +20,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from hosts import PATIENCE, inside, run, until
+
 # Of this process, so that runs beside each other do not meet.
 NEAR, FAR = f"pliant-near-{os.getpid()}", f"pliant-far-{os.getpid()}"
 NEAR_ADDRESS, FAR_ADDRESS = "10.211.0.1", "10.211.0.2"
@@ -33,7 +35,6 @@ POSTGRES_PROGRAMS = Path("/usr/lib/postgresql/15/bin")
 DOORS = 10_000
 PROXY = 1080
 FILE_BYTES = 20_000_000
-PATIENCE = 30  # seconds until something that does not come is an error
 
 ECHO_SERVER = f"""
 import asyncio
@@ -104,22 +105,6 @@ public class Client {
     }
 }
 """
-
-
-def run(*words, **options):
-    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True, **options).stdout
-
-
-def inside(namespace, *words):
-    return ["ip", "netns", "exec", namespace, *[str(word) for word in words]]
-
-
-def until(what, condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"{what} did not come within {PATIENCE} s")
-        time.sleep(0.02)
 
 
 def listens(namespace, port):

@@ -33,6 +33,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from hosts import PATIENCE, inside, run, until
+
 ROOT = Path(__file__).resolve().parent.parent
 NEAR, MIDDLE, FAR = "pliant-proof-near", "pliant-proof-middle", "pliant-proof-far"
 NEAR_ADDRESS, FAR_ADDRESS = "10.212.1.1", "10.212.2.1"
@@ -45,26 +47,9 @@ FLOOR_SHARE = 0.05
 QUEUE_MS = 50
 CAPS = (0.2, 0.6)
 REQUESTS_PER_SECOND = 150
-PATIENCE = 30
 ENDLESS = 1 << 40
 DATAGRAM = 1200
 UDP_SEGMENT = 103  # Linux: one send is several datagrams
-
-
-def run(*words, **options):
-    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True, **options).stdout
-
-
-def inside(namespace, *words):
-    return ["ip", "netns", "exec", namespace, *[str(word) for word in words]]
-
-
-def until(what, condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"{what} did not come within {PATIENCE} s")
-        time.sleep(0.02)
 
 
 # Parts that run as processes of their own in a namespace.
