@@ -321,6 +321,30 @@ fn cookies_answer_one_hello() {
     assert_eq!(pair.events_a, [(a, Event::Connected { answer: b"answer".to_vec() })]);
 }
 
+/// Somebody who repeats a caller's hellos has cookies sent to it until it takes no more at once. It takes others with time, and
+/// is connected, though the cookies that it had are good no more.
+#[test]
+fn cookies_that_are_used_up_come_again() {
+    let patient = Config { connect_timeout: Span::from_secs(60), ..preshared() };
+    let (mut pair, mut taken) = (Pair::new((patient, preshared())), 0);
+    let a = pair.a.connect(pair.now, called(), b"").unwrap();
+    for _ in 0..100 {
+        // What the receiver hears is a hello without a cookie, with the caller's nonce; the caller's own hellos are withheld.
+        let last = std::iter::from_fn(|| pair.a.poll_transmit()).last();
+        let Some((_, mut hello)) = last else { break };
+        hello.truncate(40);
+        hello[16..].fill(0);
+        pair.hear_b(caller(), &hello);
+        let (_, cookie) = pair.b.poll_transmit().unwrap();
+        pair.hear_a(called(), &cookie);
+        taken += 1;
+    }
+    assert!((8..20).contains(&taken), "{taken}");
+    pair.run(Span::from_secs(11), |_, _| false);
+    pair.run(Span::from_secs(10), |_, _| true);
+    assert_eq!(pair.events_a, [(a, Event::Connected { answer: b"answer".to_vec() })]);
+}
+
 /// Static keys of several peers do not say whom to call; a name does, if there is one.
 #[test]
 fn callers_say_which_peer() {

@@ -456,6 +456,7 @@ mod tests {
     use pliant_proto::transport::Command;
 
     use super::*;
+    use crate::flow::{FlowSettings, Path, Protocol};
 
     /// Counts the paths that it is told of.
     #[derive(Default)]
@@ -496,6 +497,26 @@ mod tests {
         }
         fn event(&mut self, _: Event<AnyRequest>) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    /// A session that only sends waits for nothing but its pacer while its cap holds it; one that also receives, or has no cap,
+    /// waits for what arrives.
+    #[test]
+    fn a_capped_sender_waits_for_its_pacer() {
+        let (now, flow) = (Instant::ZERO, FlowSettings::default());
+        let path = Path { ipv6: false, sealing_bytes: 32 };
+        let cap = Some(Rate::from_bits_per_sec(10_000_000));
+        for (rate, receives, waits) in [(cap, false, true), (cap, true, false), (None, false, false)] {
+            let sender = flow.sender(Protocol::Tcp, path, None, 0).unwrap();
+            let mut session = Session::new(Nobody).sending(sender, rate);
+            if receives {
+                session.receive_by(flow.receiver(Protocol::Tcp, path, flow.mtu, 1));
+            }
+            let transport = session.flow(Direction::Outgoing).unwrap().timed.tell(now);
+            transport.handle_command(now, Command::Send { bytes: 1 << 20 });
+            while transport.poll_transmit(now).is_some() {}
+            assert_eq!(session.held_until().is_some(), waits, "{rate:?}, {receives}");
         }
     }
 
