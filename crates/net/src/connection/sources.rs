@@ -111,15 +111,15 @@ mod tests {
         let mut sources = Sources::new([1; 32], 2);
         let at = |ms| Instant::ZERO.after(pliant_proto::time::Span::from_ms(ms));
         for attacker in 0..MAX_CHARGED as u32 - 1 {
-            [0; 3].map(|_| sources.charge(at(0), ip(attacker)));
+            (0..3).for_each(|_| sources.charge(at(0), ip(attacker)));
             assert!(!sources.may_fail(at(0), ip(attacker)));
         }
-        assert!((1 << 20..1 << 20 | 5000).all(|honest| sources.may_fail(at(0), ip(honest))));
+        assert!((1_000_000..1_005_000).all(|honest| sources.may_fail(at(0), ip(honest))));
         for attacker in 10_000..30_000 {
-            [0; 2].map(|_| sources.charge(at(0), ip(attacker)));
+            (0..2).for_each(|_| sources.charge(at(0), ip(attacker)));
         }
         assert_eq!(sources.charged.len(), MAX_CHARGED);
-        let kept_out = (1 << 20..1 << 20 | 5000).filter(|honest| !sources.may_fail(at(0), ip(*honest))).count();
+        let kept_out = (1_000_000..1_005_000).filter(|honest| !sources.may_fail(at(0), ip(*honest))).count();
         assert!(kept_out > 0, "they share");
         sources.charge(at(1000), ip(77_777));
         assert_eq!(sources.charged.len(), 1, "the others' are whole again");
