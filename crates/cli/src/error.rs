@@ -116,9 +116,10 @@ impl From<TransferError> for CliError {
             TransferError::File { error, .. } | TransferError::Socket { error, .. } => error.kind(),
             TransferError::NoAnswer { .. } => return Self::NoPeer(text),
             TransferError::Ended { why, .. } if why.is_refusal() => return Self::NoPeer(text),
-            TransferError::Ended { .. } | TransferError::Unconfirmed { .. } | TransferError::NotPlaced { .. } => {
-                return Self::PeerLost(text);
-            }
+            TransferError::Ended { .. }
+            | TransferError::Silent { .. }
+            | TransferError::Unconfirmed { .. }
+            | TransferError::NotPlaced { .. } => return Self::PeerLost(text),
             TransferError::NotATransfer { .. }
             | TransferError::HashMismatch { .. }
             | TransferError::OtherContent { .. }

@@ -273,6 +273,25 @@ impl Socket {
         self.wait_for(PollFlags::IN, Some(timeout))
     }
 
+    /// Waits until the waker is called or the other file is readable, or for `timeout`, whatever arrives.
+    pub(crate) fn wait_for_others(&self, timeout: Duration) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(simulated) = &self.simulated {
+            simulated.wait(timeout);
+            return Ok(());
+        }
+        let others = [self.also.as_deref(), self.waker.as_ref().map(PollWaker::file)].into_iter().flatten();
+        let mut waits: Vec<_> = others.map(|file| PollFd::new(file, PollFlags::IN)).collect();
+        wait(&mut waits, Some(timeout))?;
+        // The waker is the last, if there is one.
+        if let (Some(waker), Some(last)) = (&self.waker, waits.last())
+            && !last.revents().is_empty()
+        {
+            waker.clear();
+        }
+        Ok(())
+    }
+
     fn wait_for(&self, what: PollFlags, timeout: Option<Duration>) -> io::Result<()> {
         #[cfg(test)]
         if let Some(simulated) = &self.simulated {

@@ -43,7 +43,7 @@ Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv
 seconds. It is done once the receiver says that the content is verified and in its place.
 
 Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer does not answer or refuses,
-4 the peer was lost under way or could not keep it, 5 what arrived is not what was sent, 130 interrupted.";
+4 the peer was lost under way, says no more or could not keep it, 5 what arrived is not what was sent, 130 interrupted.";
 
 const RECV_EXAMPLES: &str = "\
 Examples:

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pliant_net::flow::{FlowSettings, SocketTransport};
-use pliant_net::transfer::{self, Fetched, Hash, Offer, Offered, Served, Settings, TransferError};
+use pliant_net::transfer::{self, FetchNews, Fetched, Hash, Offer, Offered, Served, Settings, TransferError};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::units::{Bytes, Rate};
@@ -154,10 +154,13 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = TransferProgress::new(&arguments.output);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
-    let lost = |error: &TransferError| eprintln!("lost: {}", OneLine(error));
+    let tell = |news: FetchNews<'_>| match news {
+        FetchNews::Lost(error) => eprintln!("lost: {}", OneLine(error)),
+        news => eprintln!("{news}"),
+    };
     let interrupt = interrupt::listen(kept);
     let sources: Vec<SocketAddr> = arguments.sources.iter().map(|source| source.address).collect();
-    let fetched = transfer::fetch(&sources, arguments.hash, &target, &settings, interrupt, |p| display.show(p), lost);
+    let fetched = transfer::fetch(&sources, arguments.hash, &target, &settings, interrupt, |p| display.show(p), tell);
     drop(display);
     match fetched {
         Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),

@@ -37,3 +37,33 @@ fn every_attack_has_the_test_that_its_row_names() {
     assert!(named > 100, "the tables are not found: {named}");
     none(&findings);
 }
+
+/// What docs/security.md says of a flood is what `bench/flood.py` recorded, and that holds what is promised.
+#[test]
+fn the_flood_is_as_recorded() {
+    let record: serde_json::Value = serde_json::from_str(&text("docs/flood.json")).unwrap();
+    let number = |key: &str| record[key].as_u64().unwrap_or_else(|| panic!("docs/flood.json: {key}"));
+    assert!(number("longest_answer_bytes") <= number("hello_bytes"));
+    assert!(number("answered_bytes") <= number("sent_bytes"));
+    assert!(number("resident_kib_after") <= number("resident_kib_after_a_tenth") + 1024);
+    assert_eq!(record["transfer_succeeds"], true);
+    let grouped = |key: &str| {
+        let digits = number(key).to_string();
+        let groups: Vec<&str> =
+            digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+        groups.join(",")
+    };
+    let said = format!(
+        "{} hellos of {} bytes, {} answers of at most {} bytes. Its resident memory was {} KiB before, {} KiB after a tenth of \
+         them and {} KiB after all",
+        grouped("hellos"),
+        grouped("hello_bytes"),
+        grouped("answers"),
+        grouped("longest_answer_bytes"),
+        grouped("resident_kib_before"),
+        grouped("resident_kib_after_a_tenth"),
+        grouped("resident_kib_after"),
+    );
+    let page = text("docs/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains(&said), "docs/security.md: the record says: {said}");
+}

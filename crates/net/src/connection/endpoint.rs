@@ -26,8 +26,8 @@ use super::refused::Refused;
 use super::seal::OpenError;
 use super::sources::{Sources, source_of};
 use super::state::{
-    CHALLENGE_INTERVAL, CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, ConnectionState, MAX_CLOSES,
-    MAX_COOKIES, Move, Protection, UNCONFIRMED_LIFETIME, Unconfirmed,
+    CHALLENGE_INTERVAL, CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, ConnectionState, MAX_CLOSES, Move,
+    Protection, UNCONFIRMED_LIFETIME, Unconfirmed,
 };
 use crate::seam::{Mutant, is_mutant};
 
@@ -358,11 +358,10 @@ impl Endpoint {
                 return;
             }
         };
-        if calling.cookies == MAX_COOKIES {
+        if !calling.take_cookie(now) {
             self.refused.excessive += 1;
             return;
         }
-        calling.cookies += 1;
         // Whoever gives a cookie speaks this version.
         calling.hint = None;
         calling.hello = HelloHeader { nonce: next_nonce, cookie, ..calling.hello };
@@ -619,7 +618,8 @@ impl Endpoint {
         if elsewhere && is_mutant(Mutant::AddressesAreFixed) {
             return None;
         }
-        if elsewhere && (known.calls || matches!(known.state, ConnectionState::Closed { close: None, .. })) {
+        if elsewhere && matches!(known.state, ConnectionState::Calling(_) | ConnectionState::Closed { close: None, .. })
+        {
             self.refused.stray += 1;
             return None;
         }
@@ -731,7 +731,7 @@ impl Endpoint {
             }
             (Frame::PathChallenge { challenge, other_host }, ConnectionState::Open) => {
                 let is_new = known.challenged.replace(challenge) != Some(challenge);
-                if is_new && other_host && known.calls {
+                if is_new && other_host {
                     self.events.push_back((ConnectionId(connection), Event::OwnMove));
                 }
                 let Some(known) = self.get(connection) else { return };

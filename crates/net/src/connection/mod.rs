@@ -21,7 +21,7 @@
 //! | who | costs | test |
 //! |---|---|---|
 //! | sends from addresses that are not theirs | an answer no longer than what they sent | `answers_do_not_amplify`, `half_open_handshakes_cost_nothing` |
-//! | can receive at their address, has no key | one failed decryption per hello, [`Config::forged_per_second`] of an address, [`Config::handshakes_per_second`] of all strangers; no memory | `garbage_is_charged_to_its_source` |
+//! | can receive at their address, has no key | one failed decryption per hello, [`Config::forged_per_second`] of an address, [`Config::handshakes_per_second`] of all strangers; memory for a thousand addresses at most | `garbage_is_charged_to_its_source`, `nobody_pays_for_another` |
 //! | has many addresses, no key | the same; strangers may have to wait, peers that have proven themselves do not | `garbage_is_charged_to_its_source` |
 //! | records a genuine hello, sends it from elsewhere, later, or to another receiver | a failed decryption | `recorded_hellos_are_worth_nothing` |
 //! | repeats a genuine hello within ten seconds, from its address | a decryption and a cookie | `a_hello_is_taken_once` |
@@ -30,18 +30,20 @@
 //! | has a key, leaves handshakes half done | [`Config::max_unconfirmed_per_address`] places, half of all from many addresses | `an_address_has_its_share_of_places`, `strangers_do_not_keep_out_who_is_known` |
 //! | has a key, goes on | [`Config::max_per_peer`] of [`Config::max_connections`] slots | `connections_per_peer_are_bounded` |
 //! | changes, repeats, reflects, invents sealed datagrams | a count | `nothing_but_what_was_sent_arrives` |
-//! | sends copies of a caller's datagrams from elsewhere, ahead of them | a question, five times a second | `copies_from_elsewhere_move_nothing` |
+//! | sends copies of a peer's datagrams from elsewhere, ahead of them | a question, five times a second | `copies_from_elsewhere_move_nothing` |
 //! | sends datagrams of connections that are not known | 100 resets a second, each shorter than what it answers; restarts may go unnoticed meanwhile, until the idle timeout | `resets_are_limited` |
 //! | sees a datagram and shows it to another host with the same key | a reset that is not believed | `another_host_cannot_reset` |
 //! | sees a hello on its way and answers first | delays that one call | |
 //!
 //! Without keys ([`Keys::Plain`]) whoever can receive at an address has "a key", and whoever sees datagrams can forge them.
 //!
-//! A caller may get a new address under way, from a NAT or on another network (RFC 9000 section 9): its newest sealed
-//! datagram from there is answered by a question, and all else follows once the caller has answered it from there. Who was
-//! called stays where it is; plain connections do not move. Somebody who sees the caller's datagrams and its answer, and
-//! sends both on faster than they travel themselves, is believed until the caller is heard again, as in RFC 9000 section
-//! 9.3.3; they could withhold what they see as well.
+//! A peer may get a new address under way, from a NAT or on another network (RFC 9000 section 9): its newest sealed datagram
+//! from there is answered by a question, and all else follows once the peer has answered it from there. Unlike in QUIC who was
+//! called may move as well: it is the peer with whom the keys were agreed, whoever called first, and a file's receiver is as
+//! mobile as its sender. It is heard only where no firewall or NAT before the caller keeps its new address out, which is why
+//! RFC 9000 leaves it where it is. Plain connections do not move. Somebody who sees a peer's datagrams and its answer, and
+//! sends both on faster than they travel themselves, is believed until the peer is heard again, as in RFC 9000 section 9.3.3;
+//! they could withhold what they see as well.
 //!
 //! A peer that has forgotten a connection, because it was restarted, says so with a token that only holders of its key
 //! on its host can make (as RFC 9000 section 10.3; [`Config::host`]). Refusals before that are hints, believed only while

@@ -21,6 +21,11 @@ impl RateLimiter {
         allowed
     }
 
+    /// Whether it may happen as often at once as ever.
+    pub(super) fn is_whole(&mut self, now: Instant) -> bool {
+        self.has_any(now) && self.left == self.per_second
+    }
+
     /// Whether it may happen.
     pub(super) fn has_any(&mut self, now: Instant) -> bool {
         let gap = Span::from_secs(1).as_ps() / u64::from(self.per_second.max(1));

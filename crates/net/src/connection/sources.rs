@@ -9,7 +9,9 @@ use super::rate_limiter::RateLimiter;
 
 /// Addresses that have proven themselves; of more the one that did so longest ago is forgotten.
 const MAX_PROVEN: usize = 1024;
-/// Budgets: addresses share them by a keyed hash, so that nobody can choose with whom.
+/// Addresses with a budget of their own, until that is whole again.
+const MAX_CHARGED: usize = 1024;
+/// Budgets of all others: they share them by a keyed hash, so that nobody can choose with whom.
 const BUDGETS: usize = 1024;
 
 /// Whose an address is, as far as limits go: who has one of IPv6 has all of its /64.
@@ -25,13 +27,15 @@ pub(super) struct Sources {
     key: [u8; blake3::KEY_LEN],
     /// When each proved last that it holds the keys.
     proven: BTreeMap<IpAddr, Instant>,
+    forged_per_second: u32,
+    charged: BTreeMap<IpAddr, RateLimiter>,
     budgets: Vec<RateLimiter>,
 }
 
 impl Sources {
     pub(super) fn new(key: [u8; 32], forged_per_second: u32) -> Self {
         let budgets = (0..BUDGETS).map(|_| RateLimiter::new(forged_per_second)).collect();
-        Self { key, proven: BTreeMap::new(), budgets }
+        Self { key, proven: BTreeMap::new(), forged_per_second, charged: BTreeMap::new(), budgets }
     }
 
     /// A peer at `address` has shown that it holds the keys.
@@ -49,12 +53,23 @@ impl Sources {
 
     /// Whether another handshake of `address` may fail.
     pub(super) fn may_fail(&mut self, now: Instant, address: IpAddr) -> bool {
-        self.budget(address).has_any(now)
+        match self.charged.get_mut(&source_of(address)) {
+            Some(budget) => budget.has_any(now),
+            None => self.charged.len() < MAX_CHARGED || self.budget(address).has_any(now),
+        }
     }
 
     /// A handshake of `address` has failed.
     pub(super) fn charge(&mut self, now: Instant, address: IpAddr) {
-        self.budget(address).take(now);
+        let source = source_of(address);
+        if self.charged.len() >= MAX_CHARGED && !self.charged.contains_key(&source) {
+            self.charged.retain(|_, budget| !budget.is_whole(now));
+        }
+        if self.charged.len() < MAX_CHARGED || self.charged.contains_key(&source) {
+            self.charged.entry(source).or_insert_with(|| RateLimiter::new(self.forged_per_second)).take(now);
+        } else {
+            self.budget(address).take(now);
+        }
     }
 
     fn budget(&mut self, address: IpAddr) -> &mut RateLimiter {
@@ -87,6 +102,27 @@ mod tests {
         }
         assert_eq!(sources.proven.len(), MAX_PROVEN);
         assert!(sources.is_proven(ip(7)) && sources.is_proven(ip(4000)) && !sources.is_proven(ip(3000)));
+    }
+
+    /// Nobody pays for a single attacker, nor for as many as have budgets of their own; these are given up once they are whole
+    /// again. Beyond that sources share.
+    #[test]
+    fn nobody_pays_for_another() {
+        let mut sources = Sources::new([1; 32], 2);
+        let at = |ms| Instant::ZERO.after(pliant_proto::time::Span::from_ms(ms));
+        for attacker in 0..MAX_CHARGED as u32 - 1 {
+            (0..3).for_each(|_| sources.charge(at(0), ip(attacker)));
+            assert!(!sources.may_fail(at(0), ip(attacker)));
+        }
+        assert!((1_000_000..1_005_000).all(|honest| sources.may_fail(at(0), ip(honest))));
+        for attacker in 10_000..30_000 {
+            (0..2).for_each(|_| sources.charge(at(0), ip(attacker)));
+        }
+        assert_eq!(sources.charged.len(), MAX_CHARGED);
+        let kept_out = (1_000_000..1_005_000).filter(|honest| !sources.may_fail(at(0), ip(*honest))).count();
+        assert!(kept_out > 0, "they share");
+        sources.charge(at(1000), ip(77_777));
+        assert_eq!(sources.charged.len(), 1, "the others' are whole again");
     }
 
     /// Each source spends a budget of its own; all addresses of a /64 are one source, and an IPv4 address is the same in

@@ -31,8 +31,11 @@ const CONFIRM_INTERVAL: Span = Span::from_ms(200);
 const PINGS: u64 = 4;
 /// Shortest time between two questions whether the peer has moved.
 pub(super) const CHALLENGE_INTERVAL: Span = Span::from_ms(200);
-/// Cookies that one call takes.
-pub(super) const MAX_COOKIES: u8 = 8;
+/// Cookies that one call takes at once. After these it takes one at a time: somebody who repeats its hellos may have used them
+/// up, and each is good for ten seconds only.
+const MAX_COOKIES: u8 = 8;
+/// Shortest time between two of the others.
+const COOKIE_INTERVAL: Span = Span::from_ms(500);
 /// Times that a close is repeated to a peer that goes on.
 pub(super) const MAX_CLOSES: u8 = 16;
 
@@ -44,6 +47,8 @@ pub(super) struct Calling {
     /// The handshake, once there is a cookie, and its first message.
     pub(super) begun: Option<(Initiator, Vec<u8>)>,
     pub(super) cookies: u8,
+    /// When the last was taken.
+    cookie_at: Instant,
     pub(super) resend_at: Instant,
     resend_after: Span,
     pub(super) until: Instant,
@@ -62,6 +67,7 @@ impl Calling {
             hello,
             begun: None,
             cookies: 0,
+            cookie_at: now,
             resend_at: now.after(FIRST_RESEND),
             resend_after: FIRST_RESEND,
             until: now.after(timeout),
@@ -69,6 +75,16 @@ impl Calling {
             busy: false,
             busy_until: now.after(busy_timeout.max(timeout)),
         }
+    }
+
+    /// Whether another cookie is taken now.
+    pub(super) fn take_cookie(&mut self, now: Instant) -> bool {
+        let takes = self.cookies < MAX_COOKIES || now.since(self.cookie_at) >= COOKIE_INTERVAL;
+        if takes {
+            self.cookies = (self.cookies + 1).min(MAX_COOKIES);
+            self.cookie_at = now;
+        }
+        takes
     }
 
     pub(super) fn back_off(&mut self, now: Instant) {
@@ -144,7 +160,7 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     /// Who that is, where keys tell.
     pub(super) identity: Option<Arc<Peer>>,
-    /// Whether this side called. The other may be heard from elsewhere; who was called stays where it is.
+    /// Whether this side called.
     pub(super) calls: bool,
     pub(super) moving: Option<Box<Move>>,
     /// What the peer has asked last, to see whether this side is where it was heard.

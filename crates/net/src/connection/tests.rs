@@ -321,6 +321,30 @@ fn cookies_answer_one_hello() {
     assert_eq!(pair.events_a, [(a, Event::Connected { answer: b"answer".to_vec() })]);
 }
 
+/// Somebody who repeats a caller's hellos has cookies sent to it until it takes no more at once. It takes others with time, and
+/// is connected, though the cookies that it had are good no more.
+#[test]
+fn cookies_that_are_used_up_come_again() {
+    let patient = Config { connect_timeout: Span::from_secs(60), ..preshared() };
+    let (mut pair, mut taken) = (Pair::new((patient, preshared())), 0);
+    let a = pair.a.connect(pair.now, called(), b"").unwrap();
+    for _ in 0..100 {
+        // What the receiver hears is a hello without a cookie, with the caller's nonce; the caller's own hellos are withheld.
+        let last = std::iter::from_fn(|| pair.a.poll_transmit()).last();
+        let Some((_, mut hello)) = last else { break };
+        hello.truncate(40);
+        hello[16..].fill(0);
+        pair.hear_b(caller(), &hello);
+        let (_, cookie) = pair.b.poll_transmit().unwrap();
+        pair.hear_a(called(), &cookie);
+        taken += 1;
+    }
+    assert!((8..20).contains(&taken), "{taken}");
+    pair.run(Span::from_secs(11), |_, _| false);
+    pair.run(Span::from_secs(10), |_, _| true);
+    assert_eq!(pair.events_a, [(a, Event::Connected { answer: b"answer".to_vec() })]);
+}
+
 /// Static keys of several peers do not say whom to call; a name does, if there is one.
 #[test]
 fn callers_say_which_peer() {
@@ -784,11 +808,59 @@ fn copies_from_elsewhere_move_nothing() {
     }
     assert!((4..=6).contains(&asked), "{asked} questions");
     assert_eq!((pair.b.peer(b), pair.events_b.len()), (Some(caller()), 0));
-    // What is not sealed by the caller is not even a question, and who was called does not move.
+    // What is not sealed by the peer is not even a question.
     let packet = packet(&mut pair.b, b, 5);
-    pair.hear_a(attacker, &packet);
     pair.hear_b(attacker, &packet);
-    assert_eq!((pair.packets_a.len(), pair.a.refused().stray, pair.b.peer(b)), (0, 1, Some(caller())));
+    assert!(pair.b.poll_transmit().is_none_or(|(_, answer)| kind(&answer) == 4), "a reset at most");
+    assert_eq!(pair.b.peer(b), Some(caller()));
+    // Copies of what who was called says move nothing either.
+    pair.hear_a(attacker, &packet);
+    let (to, challenge) = pair.a.poll_transmit().unwrap();
+    assert!(to == attacker && challenge.len() < 3 * packet.len());
+    pair.hear_a(attacker, &challenge);
+    assert_eq!((pair.a.peer(a), destination(&mut pair.a, a)), (Some(called()), called()));
+}
+
+/// Who was called may move as well: the caller asks it at its new address, by less than it sent, and follows once it has
+/// answered from there. A caller that has not finished its handshake follows nobody.
+#[test]
+fn who_was_called_may_move() {
+    for configs in all_keys().into_iter().skip(1) {
+        let (mut pair, a, b) = Pair::connected(configs.clone());
+        for turn in 1..4 {
+            let elsewhere = if turn == 3 { called() } else { address(turn) };
+            pair.now = pair.now.after(Span::from_secs(1));
+            let before = pair.a.peer(a).unwrap();
+            let packet = packet(&mut pair.b, b, turn);
+            pair.hear_a(elsewhere, &packet);
+            assert_eq!(pair.packets_a.len(), turn as usize, "what is sealed counts from everywhere");
+            let (to, challenge) = pair.a.poll_transmit().unwrap();
+            assert!(to == elsewhere && challenge.len() < 3 * packet.len());
+            assert_eq!(destination(&mut pair.a, a), before, "nothing is proven yet");
+            pair.hear_b(caller(), &challenge);
+            let own = if before.ip() == elsewhere.ip() { vec![] } else { vec![(b, Event::OwnMove)] };
+            assert_eq!(std::mem::take(&mut pair.events_b), own);
+            let (to, response) = pair.b.poll_transmit().unwrap();
+            assert_eq!(to, caller());
+            pair.hear_a(elsewhere, &response);
+            assert_eq!(std::mem::take(&mut pair.events_a), [(a, Event::Moved { to: elsewhere })]);
+            assert_eq!((pair.a.peer(a), destination(&mut pair.a, a)), (Some(elsewhere), elsewhere));
+        }
+        let mut pair = Pair::new(configs);
+        let a = pair.a.connect(pair.now, called(), b"opening").unwrap();
+        let welcome = std::cell::RefCell::new(Vec::new());
+        pair.settle(|from_caller, bytes| {
+            let is_welcome = !from_caller && kind(bytes) == 2;
+            if is_welcome {
+                welcome.borrow_mut().extend_from_slice(bytes);
+            }
+            !is_welcome
+        });
+        let welcome = welcome.into_inner();
+        assert!(!welcome.is_empty());
+        pair.hear_a(address(1), &welcome);
+        assert_eq!((pair.events_a.len(), pair.a.peer(a)), (0, Some(called())));
+    }
 }
 
 /// Answers to strangers that wait to be sent leave room for what connections say.

@@ -3,6 +3,8 @@
 //! What arrives is opened and checked by the connections' endpoint; all that waits in the socket is handled before it is
 //! answered. One driver is one thread's.
 
+mod mark_probes;
+mod octets;
 mod outbox;
 mod receipts;
 mod session;
@@ -27,7 +29,7 @@ use crate::clock::{Clock, to_timeout};
 use crate::connection::{
     Caller, Closed, ConnectError, ConnectionId, Endpoint, Event, KeyChangeError, Keys, Peer, Refused,
 };
-use crate::event_loop::{EventHandler, ReceiveOutcome, Schedule, Timed, run_once};
+use crate::event_loop::{EventHandler, MAX_ARREARS, ReceiveOutcome, Schedule, Timed, run_once};
 use crate::poll::PollWaker;
 use crate::socket::{Batch, Socket};
 use outbox::send;
@@ -67,6 +69,8 @@ pub struct Driver<T, A> {
     schedule: Schedule,
     outbox: Batch,
     now: Instant,
+    /// What arrives may wait until a pacer lets something go.
+    patient: bool,
 }
 
 impl<T: Member, A: Application> Driver<T, A> {
@@ -82,7 +86,15 @@ impl<T: Member, A: Application> Driver<T, A> {
             schedule: Schedule::default(),
             outbox: Batch::default(),
             now,
+            patient: false,
         }
+    }
+
+    /// From now on what arrives waits while every flow is one that sends, and is held by its pacer, for two milliseconds at the
+    /// most: it would not let anything go sooner, and to wake up for it costs as much as to send a batch. For transports that
+    /// take no delay from when an acknowledgement is seen.
+    pub fn be_patient(&mut self) {
+        self.patient = true;
     }
 
     /// Calls `to`.
@@ -256,13 +268,27 @@ impl<T: Member, A: Application> Driver<T, A> {
     pub fn run_once(&mut self, handler: &mut impl ConnectionHandler<T, A>, at_most: Duration) -> io::Result<()> {
         let busy = run_once(&mut Iteration { driver: self, handler })?;
         self.close_failed(handler)?;
+        let now = self.clock.now();
+        if let Some(until) = self.held_until().filter(|until| *until <= now.after(MAX_ARREARS)) {
+            let sleep = to_timeout(until.since(now)).min(at_most);
+            return if sleep.is_zero() { Ok(()) } else { self.socket.wait_for_others(sleep) };
+        }
         if busy {
             return Ok(());
         }
         let next = self.schedule.next_at().into_iter().chain(self.endpoint.poll_timeout()).min();
-        let now = self.clock.now();
         let until = next.map_or(at_most, |at| to_timeout(at.since(now)).min(at_most));
         if until.is_zero() { Ok(()) } else { self.socket.wait_readable(until) }
+    }
+
+    /// Until when nothing that arrives could let anything go, if the driver is patient.
+    fn held_until(&self) -> Option<Instant> {
+        if !self.patient || !self.touched.is_empty() {
+            return None;
+        }
+        let mut sessions = self.sessions.iter().flatten();
+        let first = sessions.next()?.held_until()?;
+        sessions.try_fold(first, |until, session| Some(until.min(session.held_until()?)))
     }
 
     /// Sends what its transports and the endpoint have to say.

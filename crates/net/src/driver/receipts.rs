@@ -10,15 +10,18 @@
 //!   that byte, or from a later one. Nobody else knows it: times are in nanoseconds, and what is below is random.
 //! - Numbers of packets are skipped at random. An acknowledgement of a skipped one is a lie.
 //!
-//! Counts of marks are believed as far as packets were sent that can be marked (RFC 9000 section 13.4.2). Only sealed
-//! connections are held to all this: on a plain one anybody may have changed what arrives.
+//! Counts of marks are believed as far as packets were sent that can be marked (RFC 9000 section 13.4.2). Whether marks are
+//! reported at all, packets show that this side has marked itself ([`MarkProbes`]): their transport does not hear of them.
+//!
+//! Only sealed connections are held to all this: on a plain one anybody may have changed what arrives.
 
 use std::collections::VecDeque;
 
-use pliant_proto::packet::{Body, DataFlags, Ecn, Packet, SackBlocks};
+use pliant_proto::packet::{AckFlags, Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks, TrafficClass};
 use pliant_proto::time::Instant;
 
-use crate::connection::Random;
+use super::mark_probes::MarkProbes;
+use super::octets::Octets;
 
 /// Low bits of a time in picoseconds that are random: less than a nanosecond.
 const SALT_BITS: u32 = 8;
@@ -26,8 +29,6 @@ const SALT_BITS: u32 = 8;
 const LEAST_GAP: u32 = 32;
 /// Skipped numbers that are remembered: thousands of packets. Older acknowledgements tell nothing.
 const SKIPPED_MAX: usize = 64;
-/// Random octets drawn at a time.
-const OCTETS: usize = 64;
 
 /// Why an acknowledgement is not passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +42,7 @@ pub(super) enum ReceiptError {
 /// What one flow has sent, and what of it was acknowledged.
 pub(super) struct Receipts {
     random: Octets,
+    probes: MarkProbes,
     stream: Stream,
     /// Of each sub-flow.
     numbers: [Numbers; 2],
@@ -49,26 +51,33 @@ pub(super) struct Receipts {
 impl Receipts {
     /// Nothing sent; `seed` is random and secret.
     pub(super) fn new(seed: [u8; 32]) -> Self {
-        let random = Octets { random: Random::from_seed(seed), drawn: [0; OCTETS], used: OCTETS };
-        Self { random, stream: Stream::default(), numbers: Default::default() }
+        let (random, probes) = (Octets::from_seed(seed), MarkProbes::default());
+        Self { random, probes, stream: Stream::default(), numbers: Default::default() }
+    }
+
+    /// Whether packets are not sent as ECN-capable any more, as marks are not reported.
+    pub(super) fn marks_are_hidden(&self) -> bool {
+        self.probes.are_hidden()
     }
 
     /// A packet of the flow's sender, as it travels.
     #[inline]
     pub(super) fn note(&mut self, packet: Packet) -> Packet {
+        let (mut class, random, probes) = (packet.traffic_class, &mut self.random, &mut self.probes);
         let body = match packet.body() {
             Body::Data { seq, sent_at, len, flags } => {
                 let end = seq + u64::from(len) + u64::from(flags.contains(DataFlags::FIN));
-                let sent_at = self.stream.note(sent_at, end, &mut self.random);
+                class = self.stream.mark(ByteRange::new(seq, end), class, random, probes);
+                let sent_at = self.stream.note(sent_at, end, random);
                 Body::Data { seq, sent_at, len, flags }
             }
             Body::Message { number, message, fragment, length, priority, len, flags } => {
                 let subflow = &mut self.numbers[usize::from(flags.contains(DataFlags::BACKUP))];
-                let number = subflow.note(number, packet.traffic_class.ecn(), &mut self.random);
+                let number = subflow.note(number, &mut class, random, probes);
                 Body::Message { number, message, fragment, length, priority, len, flags }
             }
             Body::Symbol { number, block, symbol, len, flags } => {
-                let number = self.numbers[0].note(number, packet.traffic_class.ecn(), &mut self.random);
+                let number = self.numbers[0].note(number, &mut class, random, probes);
                 Body::Symbol { number, block, symbol, len, flags }
             }
             Body::Scheduled { seq, len, flags, .. } | Body::Unscheduled { seq, len, flags, .. } => {
@@ -78,16 +87,17 @@ impl Receipts {
             }
             _ => return packet,
         };
-        Packet::new(packet.traffic_class, packet.wire_bytes, body).to(packet.to)
+        Packet::new(class, packet.wire_bytes, body).to(packet.to)
     }
 
     /// A packet of the peer's, as the flow's sender is to hear it.
     #[inline]
     pub(super) fn check(&mut self, packet: &Packet, sack: &SackBlocks) -> Result<Packet, ReceiptError> {
         let body = match packet.body() {
-            Body::Ack { ack, echo, .. } => {
+            Body::Ack { ack, echo, flags, .. } => {
                 self.stream.check(ack, echo, sack)?;
-                return Ok(*packet);
+                let own = self.stream.is_own_mark(ack, flags, sack, &mut self.probes);
+                return Ok(if own { without_ece(packet, sack) } else { *packet });
             }
             Body::SubflowAck { ack, .. } => {
                 return if ack > self.stream.end { Err(ReceiptError::Lie) } else { Ok(*packet) };
@@ -95,11 +105,13 @@ impl Receipts {
             Body::MessageAck { number, received, complete, marks, backup } => {
                 let subflow = &mut self.numbers[usize::from(backup)];
                 let (number, received) = subflow.check(number, received)?;
-                Body::MessageAck { number, received, complete, marks: subflow.check_marks(marks), backup }
+                let marks = subflow.check_marks(number, received, marks, &mut self.probes);
+                Body::MessageAck { number: number as u32, received, complete, marks, backup }
             }
             Body::SymbolAck { number, received, decoded, needed, claim, marks, complete: false } => {
                 let (number, received) = self.numbers[0].check(number, received.into())?;
-                let (received, marks) = (received as u32, self.numbers[0].check_marks(marks));
+                let marks = self.numbers[0].check_marks(number, received, marks, &mut self.probes);
+                let (number, received) = (number as u32, received as u32);
                 Body::SymbolAck { number, received, decoded, needed, claim, marks, complete: false }
             }
             _ => return Ok(*packet),
@@ -108,23 +120,17 @@ impl Receipts {
     }
 }
 
-/// Random octets, drawn many at a time.
-struct Octets {
-    random: Random,
-    drawn: [u8; OCTETS],
-    used: usize,
-}
-
-impl Octets {
-    #[inline]
-    fn next(&mut self) -> u8 {
-        if self.used == OCTETS {
-            self.random.fill(&mut self.drawn);
-            self.used = 0;
-        }
-        self.used += 1;
-        self.drawn[self.used - 1]
+/// The same acknowledgement, but it echoes no congestion.
+fn without_ece(packet: &Packet, sack: &SackBlocks) -> Packet {
+    let Body::Ack { ack, echo, window, flags } = packet.body() else { return *packet };
+    let flags = AckFlags::from_bits(flags.bits() & !AckFlags::ECE.bits());
+    let body = Body::Ack { ack, echo, window, flags };
+    let mut plain = Packet::new(packet.traffic_class, packet.wire_bytes, body).to(packet.to);
+    // A delay travels beside it if anything does.
+    if let Some(delay) = packet.delay(sack).filter(|_| !packet.has_attachment()) {
+        plain.set_delay(delay, &mut SackBlocks::default());
     }
+    plain
 }
 
 /// A stream's bytes, FIN with them.
@@ -136,9 +142,63 @@ struct Stream {
     /// One past the highest byte that was sent.
     end: u64,
     acknowledged: u64,
+    /// Bytes in a packet that this side has marked, until it is known whether that was reported.
+    probe: Option<ByteRange>,
+    /// The probe was acknowledged without its mark. That may be reported still, by an acknowledgement that was overtaken,
+    /// until what was sent by then is acknowledged: up to here.
+    unmarked_until: Option<u64>,
+    /// One past the latest probe that was reported.
+    reported: u64,
 }
 
 impl Stream {
+    /// The class in which a packet with these bytes travels.
+    #[inline]
+    fn mark(
+        &mut self,
+        bytes: ByteRange,
+        class: TrafficClass,
+        random: &mut Octets,
+        probes: &mut MarkProbes,
+    ) -> TrafficClass {
+        if class.ecn() == Ecn::NotEct {
+            return class;
+        }
+        if let Some(probe) = self.probe {
+            // Which of the two packets is acknowledged will not be known.
+            if bytes.start < probe.end && probe.start < bytes.end {
+                (self.probe, self.unmarked_until) = (None, None);
+            }
+        } else if bytes.start >= self.end && probes.is_due(random) {
+            self.probe = Some(bytes);
+            return class.with_ecn(Ecn::Ce);
+        }
+        if probes.are_hidden() { class.with_ecn(Ecn::NotEct) } else { class }
+    }
+
+    /// Whether an acknowledgement echoes the mark of a probe, and no other. A receiver answers a packet whose mark is not
+    /// that of the packet before it at once, and by itself (RFC 8257 section 3.2).
+    #[inline]
+    fn is_own_mark(&mut self, ack: u64, flags: AckFlags, sack: &SackBlocks, probes: &mut MarkProbes) -> bool {
+        let (echoes, sack) = (flags.contains(AckFlags::ECE), sack.as_slice());
+        // That acknowledgement is repeated when the window opens.
+        let repeated = echoes && ack == self.reported && sack.is_empty();
+        let Some(probe) = self.probe else { return repeated };
+        let ahead = || sack.first().is_some_and(|latest| latest.start <= probe.start && probe.end <= latest.end);
+        // The first that tells of it: what came in disorder behind it may be acknowledged with it.
+        let tells = ack == probe.end || ack > probe.end && self.unmarked_until.is_none() || ahead();
+        if echoes && tells {
+            probes.note_reported();
+            (self.probe, self.unmarked_until, self.reported) = (None, None, ack.max(probe.end));
+            return true;
+        }
+        if ack >= probe.end && *self.unmarked_until.get_or_insert(self.end) <= ack {
+            probes.note_missing();
+            (self.probe, self.unmarked_until) = (None, None);
+        }
+        repeated
+    }
+
     /// Bytes up to `end` are sent; gives the time that stands in the packet.
     #[inline]
     fn note(&mut self, sent_at: Instant, end: u64, random: &mut Octets) -> Instant {
@@ -187,14 +247,17 @@ struct Numbers {
     forgotten: u64,
     /// Packets until the next skip.
     gap: u32,
-    /// Marks that were told of and believed.
+    /// Marks that were told of and believed, and how many of them were probes.
     marks: u64,
+    own_marks: u64,
+    /// A packet that this side has marked, as its sender numbers them, until it is known whether that was reported.
+    probe: Option<u64>,
 }
 
 impl Numbers {
-    /// Packet `number` is sent; gives its number on the wire.
+    /// Packet `number` is sent; gives its number on the wire, and changes its class to that in which it travels.
     #[inline]
-    fn note(&mut self, number: u32, ecn: Ecn, random: &mut Octets) -> u32 {
+    fn note(&mut self, number: u32, class: &mut TrafficClass, random: &mut Octets, probes: &mut MarkProbes) -> u32 {
         debug_assert_eq!(number, self.sent as u32, "packets are numbered as they are sent");
         if self.gap == 0 {
             self.gap = LEAST_GAP + u32::from(random.next());
@@ -203,10 +266,20 @@ impl Numbers {
             }
         }
         self.gap -= 1;
-        let number = self.next();
+        let on_the_wire = self.next();
+        if class.ecn() != Ecn::NotEct {
+            if probes.are_hidden() {
+                *class = class.with_ecn(Ecn::NotEct);
+            } else {
+                self.markable += 1;
+                if self.probe.is_none() && probes.is_due(random) {
+                    self.probe = Some(self.sent);
+                    *class = class.with_ecn(Ecn::Ce);
+                }
+            }
+        }
         self.sent += 1;
-        self.markable += u64::from(ecn != Ecn::NotEct);
-        number as u32
+        on_the_wire as u32
     }
 
     #[cold]
@@ -225,7 +298,7 @@ impl Numbers {
 
     /// An acknowledgement of packet `number` and, bit by bit, of those before it, as its sender numbers them.
     #[inline]
-    fn check(&self, number: u32, received: u64) -> Result<(u32, u64), ReceiptError> {
+    fn check(&self, number: u32, received: u64) -> Result<(u64, u64), ReceiptError> {
         let next = self.next();
         let back = u64::from((next as u32).wrapping_sub(number));
         if back == 0 || back > next || back > 1 << 31 {
@@ -253,21 +326,34 @@ impl Numbers {
             let below = (1 << place) - 1;
             received = received & below | received >> 1 & !below;
         }
-        Ok(((number - self.forgotten - at as u64) as u32, received))
+        Ok((number - self.forgotten - at as u64, received))
     }
 
-    /// Marks told of so far, modulo 2¹⁶, as far as they are believed.
+    /// Marks told of so far, modulo 2¹⁶, as far as they are believed, without probes; by an acknowledgement as
+    /// [`check`](Self::check) gives it.
     #[inline]
-    fn check_marks(&mut self, marks: u16) -> u16 {
-        let more = marks.wrapping_sub(self.marks as u16);
+    fn check_marks(&mut self, number: u64, received: u64, marks: u16, probes: &mut MarkProbes) -> u16 {
+        let more = u64::from(marks.wrapping_sub(self.marks as u16));
         // A count that went back comes from an acknowledgement that was overtaken.
-        if more >= 1 << 15 {
-            return marks;
+        let overtaken = more >= 1 << 15;
+        let more = if overtaken || self.marks + more > self.markable { 0 } else { more };
+        if let Some(back) = self.probe.and_then(|probe| number.checked_sub(probe)) {
+            // Acknowledgements that did not tell of it so far are older than its arrival, and so are their counts.
+            if back == 0 || back <= u64::from(u64::BITS) && received >> (back - 1) & 1 != 0 {
+                self.probe = None;
+                if more > 0 {
+                    self.own_marks += 1;
+                    probes.note_reported();
+                } else {
+                    probes.note_missing();
+                }
+            } else if back > u64::from(u64::BITS) {
+                // It was lost, or every acknowledgement that would have told of it.
+                self.probe = None;
+            }
         }
-        if self.marks + u64::from(more) <= self.markable {
-            self.marks += u64::from(more);
-        }
-        self.marks as u16
+        self.marks += more;
+        (if overtaken { marks } else { self.marks as u16 }).wrapping_sub(self.own_marks as u16)
     }
 }
 
@@ -303,8 +389,30 @@ mod tests {
         network: Network,
         bytes: u64,
         seed: u64,
-        mut change: impl FnMut(&mut Rng, Packet) -> Packet,
+        change: impl FnMut(&mut Rng, Packet) -> Packet,
     ) -> Result<(), ReceiptError> {
+        run_whole(settings, network, bytes, seed, change).map(drop)
+    }
+
+    /// What a flow has come to.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct Outcome {
+        marks_are_hidden: bool,
+        /// Marks that its sender's transport was told of.
+        marks: u64,
+        /// Packets that this side has marked, and packets that were sent as not ECN-capable.
+        probes: u64,
+        unmarkable: u64,
+    }
+
+    fn run_whole(
+        settings: &FlowSettings,
+        network: Network,
+        bytes: u64,
+        seed: u64,
+        mut change: impl FnMut(&mut Rng, Packet) -> Packet,
+    ) -> Result<Outcome, ReceiptError> {
+        let (mut probes, mut unmarkable) = (0, 0);
         let protocol = settings.transport.protocol();
         let mut sender = settings.sender(protocol, PATH, Some(bytes), 0).unwrap();
         let mut receiver = settings.receiver(protocol, PATH, settings.mtu, 1);
@@ -320,6 +428,10 @@ mod tests {
                 while let Some(packet) = from.poll_transmit(now) {
                     let sack = *from.sack_blocks();
                     let mut packet = if to_receiver { receipts.note(packet) } else { change(&mut rng, packet) };
+                    if to_receiver {
+                        probes += u64::from(packet.traffic_class.ecn() == Ecn::Ce);
+                        unmarkable += u64::from(packet.payload() > 0 && !packet.traffic_class.is_ect());
+                    }
                     if rng.unit() < network.loss {
                         continue;
                     }
@@ -327,12 +439,15 @@ mod tests {
                         packet.traffic_class = packet.traffic_class.with_ecn(Ecn::Ce);
                     }
                     let late = if rng.unit() < network.late { rng.below(8_000) } else { 0 };
-                    let at = now.after(Span::from_us(2_000 + late)).after(Span::from_ns(rng.below(1000)));
+                    // Without late packets all arrive in order.
+                    let jitter = if network.late > 0.0 { rng.below(1000) } else { 0 };
+                    let at = now.after(Span::from_us(2_000 + late)).after(Span::from_ns(jitter));
                     wire.push((at, to_receiver, packet, sack));
                 }
                 while let Some(event) = from.poll_event() {
                     if !to_receiver && event == pliant_proto::transport::Event::Received {
-                        return Ok(());
+                        let (marks_are_hidden, marks) = (receipts.marks_are_hidden(), sender.statistics().marks);
+                        return Ok(Outcome { marks_are_hidden, marks, probes, unmarkable });
                     }
                 }
             }
@@ -394,18 +509,19 @@ mod tests {
         /// sent.
         #[test]
         fn numbers_are_translated(lost in prop::collection::vec(prop::bool::weighted(0.2), 1..9000), seed in any::<u8>()) {
-            let mut random = Octets { random: Random::from_seed([seed; 32]), drawn: [0; OCTETS], used: OCTETS };
-            let mut numbers = Numbers::default();
+            let mut random = Octets::from_seed([seed; 32]);
+            let (mut numbers, mut probes) = (Numbers::default(), MarkProbes::default());
             let (mut history, mut highest) = (0u128, 0);
             for own in 0..lost.len() as u32 {
-                let number = numbers.note(own, Ecn::Ect0, &mut random);
+                let mut class = TrafficClass::default().with_ecn(Ecn::Ect0);
+                let number = numbers.note(own, &mut class, &mut random, &mut probes);
                 if lost[own as usize] {
                     continue;
                 }
                 history = history.checked_shl(number - highest).unwrap_or(0) | 1;
                 highest = number;
                 let (answered, received) = numbers.check(number, (history >> 1) as u64).unwrap();
-                prop_assert_eq!(answered, own);
+                prop_assert_eq!(answered, u64::from(own));
                 let skipped = numbers.skipped.iter().filter(|skipped| u64::from(number) - **skipped <= 64).count();
                 for bit in 0..64 - skipped as u32 {
                     let arrived = own.checked_sub(1 + bit).is_some_and(|own| !lost[own as usize]);
@@ -490,10 +606,69 @@ mod tests {
     #[test]
     fn marks_are_believed_as_far_as_they_can_be() {
         let mut numbers = Numbers { markable: 10, ..Numbers::default() };
-        assert_eq!([4, 3, 10, 11, 9, 60_000].map(|marks| numbers.check_marks(marks)), [4, 3, 10, 10, 9, 60_000]);
+        let mut check = |marks| numbers.check_marks(12, 0, marks, &mut MarkProbes::default());
+        assert_eq!([4, 3, 10, 11, 9, 60_000].map(&mut check), [4, 3, 10, 10, 9, 60_000]);
         assert_eq!(numbers.marks, 10);
         let mut unmarkable = Numbers::default();
-        assert_eq!(unmarkable.check_marks(1), 0);
+        assert_eq!(unmarkable.check_marks(0, 0, 1, &mut MarkProbes::default()), 0);
+    }
+
+    /// Transports whose packets can be marked.
+    fn markable() -> Vec<SocketTransport> {
+        let names = ["dctcp", "weighted-fair", "atp"];
+        SocketTransport::all().filter(|transport| names.contains(&transport.name())).collect()
+    }
+
+    /// Without the flag by which a stream's receiver reports marks, and with the same count of marks in all acknowledgements
+    /// of messages; each with a probability.
+    fn hide_marks(probability: f64) -> impl FnMut(&mut Rng, Packet) -> Packet {
+        let (mut told, mut hidden) = (0, 0);
+        move |rng, packet| match packet.body() {
+            Body::Ack { flags, .. } if flags.contains(AckFlags::ECE) && rng.unit() < probability => {
+                without_ece(&packet, &SackBlocks::EMPTY)
+            }
+            Body::MessageAck { number, received, complete, marks, backup } => {
+                if marks > told && rng.unit() < probability {
+                    hidden += marks - told;
+                }
+                told = told.max(marks);
+                let body = Body::MessageAck { number, received, complete, marks: marks.saturating_sub(hidden), backup };
+                Packet::new(packet.traffic_class, packet.wire_bytes, body)
+            }
+            _ => packet,
+        }
+    }
+
+    /// A receiver that hides marks, all or three of four, is sent to without ECN from then on, whether the network marks
+    /// packets or not.
+    #[test]
+    fn who_hides_marks_is_noticed() {
+        for transport in markable() {
+            for (marked, hides) in [(0.0, 1.0), (0.02, 1.0), (0.0, 0.75), (0.02, 0.75)] {
+                let network = Network { loss: 0.001, marked, ..FAIR };
+                let outcome = run_whole(&by(transport), network, 20_000_000, 3, hide_marks(hides)).unwrap();
+                assert!(outcome.marks_are_hidden && outcome.unmarkable > 1000, "{transport}, {marked}: {outcome:?}");
+            }
+        }
+    }
+
+    /// A receiver that reports marks is believed to, though the network loses, delays and marks. Its sender's transport hears of
+    /// no mark that the network has not made.
+    #[test]
+    fn who_reports_marks_is_sent_to_as_before() {
+        for transport in markable() {
+            let outcome = run_whole(&by(transport), FAIR, 20_000_000, 3, |_, packet| packet).unwrap();
+            assert!(outcome.probes > 5, "{transport}: {outcome:?}");
+            assert_eq!(
+                Outcome { probes: 0, ..outcome },
+                Outcome { marks_are_hidden: false, marks: 0, probes: 0, unmarkable: 0 }
+            );
+            for seed in 0..5 {
+                let network = Network { loss: 0.02, late: 0.1, marked: 0.05, nap: Span::from_ms(1) };
+                let outcome = run_whole(&by(transport), network, 5_000_000, seed, |_, packet| packet).unwrap();
+                assert!(!outcome.marks_are_hidden && outcome.probes > 1, "{transport}: {outcome:?}");
+            }
+        }
     }
 
     /// Bounds can be missed on purpose: a contract that lets bytes be missing is kept to as well.

@@ -7,7 +7,7 @@ use pliant_proto::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks, Side
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, Member};
 use pliant_proto::transport::rate_cap::RateCap;
-use pliant_proto::transport::{Deadline, Event, Outlet, Statistics, Transport, drain};
+use pliant_proto::transport::{Deadline, Event, Outlet, Statistics, Timer, Transport, drain};
 use pliant_proto::units::Rate;
 use pliant_proto::wire;
 
@@ -201,6 +201,11 @@ impl<T: Member, A: Application> Session<T, A> {
         self.peer
     }
 
+    /// Whether packets are sent without ECN, as the peer does not report marks, or the network erases them.
+    pub fn marks_are_hidden(&self) -> bool {
+        self.receipts.as_ref().is_some_and(|receipts| receipts.marks_are_hidden())
+    }
+
     pub(super) fn stand(&mut self, connection: ConnectionId, peer: SocketAddr, remote: u32, calls: bool) {
         (self.connection, self.peer, self.remote) = (connection, peer, remote);
         self.outgoing_bit = u32::from(!calls);
@@ -232,6 +237,13 @@ impl<T: Member, A: Application> Session<T, A> {
             Direction::Outgoing => self.outgoing.as_mut(),
             Direction::Incoming => self.incoming.as_mut(),
         }
+    }
+
+    /// Until when its pacer holds back what goes out, if that is all it waits for.
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        let outgoing = self.outgoing.as_ref().filter(|_| self.incoming.is_none())?;
+        let deadline = outgoing.timed.transport.poll_timeout()?;
+        (deadline.why == Timer::Pace).then_some(deadline.at)
     }
 
     pub(super) fn touch(&mut self, touched: &mut Vec<usize>) {
@@ -444,6 +456,7 @@ mod tests {
     use pliant_proto::transport::Command;
 
     use super::*;
+    use crate::flow::{FlowSettings, Path, Protocol};
 
     /// Counts the paths that it is told of.
     #[derive(Default)]
@@ -484,6 +497,26 @@ mod tests {
         }
         fn event(&mut self, _: Event<AnyRequest>) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    /// A session that only sends waits for nothing but its pacer while its cap holds it; one that also receives, or has no cap,
+    /// waits for what arrives.
+    #[test]
+    fn a_capped_sender_waits_for_its_pacer() {
+        let (now, flow) = (Instant::ZERO, FlowSettings::default());
+        let path = Path { ipv6: false, sealing_bytes: 32 };
+        let cap = Some(Rate::from_bits_per_sec(10_000_000));
+        for (rate, receives, waits) in [(cap, false, true), (cap, true, false), (None, false, false)] {
+            let sender = flow.sender(Protocol::Tcp, path, None, 0).unwrap();
+            let mut session = Session::new(Nobody).sending(sender, rate);
+            if receives {
+                session.receive_by(flow.receiver(Protocol::Tcp, path, flow.mtu, 1));
+            }
+            let transport = session.flow(Direction::Outgoing).unwrap().timed.tell(now);
+            transport.handle_command(now, Command::Send { bytes: 1 << 20 });
+            while transport.poll_transmit(now).is_some() {}
+            assert_eq!(session.held_until().is_some(), waits, "{rate:?}, {receives}");
         }
     }
 

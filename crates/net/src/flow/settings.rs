@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pliant_proto::congestion::cubic::HyStartKind;
-use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, ControllerSettings};
+use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, ControllerSettings, EcnMode};
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
 use pliant_proto::contract::{Contract, ContractError};
@@ -161,6 +161,16 @@ impl FlowSettings {
         !alone && (self.contract.min_delivery < 1.0 || self.contract.min_share < 1.0)
     }
 
+    /// Whether a sender decides by when it sees what arrives, credits included.
+    pub(crate) fn reads_delays(&self) -> bool {
+        match self.transport {
+            SocketTransport::Tcp(algorithm) => {
+                algorithm.is_less_than_best_effort() || algorithm.keeps_min_share() || self.bends()
+            }
+            SocketTransport::ExpressPass | SocketTransport::FlexPass | SocketTransport::Atp => true,
+        }
+    }
+
     fn loss_bound(&self) -> Option<LossBound> {
         LossBound::from_min_delivery(self.contract.min_delivery)
     }
@@ -239,8 +249,8 @@ impl FlowSettings {
     }
 
     /// The TCP machines' configuration: the simulator's, with the timers of a real host. A connection stands already. A
-    /// receiver needs none of the sender's: accurate echo also answers senders that are not ECN-capable, and delays are
-    /// reported to whoever asks.
+    /// receiver needs none of the sender's: it echoes marks accurately, which also answers senders that are not ECN-capable,
+    /// and delays are reported to whoever asks.
     pub fn tcp(&self, path: Path) -> Arc<TcpConfig> {
         let controller = self.controller(path.payload(self.mtu));
         Arc::new(TcpConfig {
@@ -353,7 +363,11 @@ impl FlowSettings {
         let line_rate = self.line_rate.unwrap_or(DEFAULT_LINE_RATE).bytes_per_sec_f64();
         let greatest = credit_share(ETHERNET_MINIMUM_BYTES, full) * line_rate;
         match protocol {
-            Protocol::Tcp => TcpReceiver::new(self.tcp(path)).into(),
+            // Its own sender may do without ECN; whoever sends here need not.
+            Protocol::Tcp => {
+                let config = TcpConfig { ecn: EcnMode::Accurate, ..TcpConfig::clone(&self.tcp(path)) };
+                TcpReceiver::new(Arc::new(config)).into()
+            }
             Protocol::ExpressPass => {
                 ExpressPassReceiver::new(Arc::new(self.credit(path, mtu)), greatest, stream()).into()
             }

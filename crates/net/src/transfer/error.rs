@@ -57,6 +57,16 @@ pub enum TransferError {
         /// Why.
         why: Closed,
     },
+    /// The receiver is heard, but does not say what its sender has to know.
+    #[error("{address} is there, but has not said {what} for {silence}")]
+    Silent {
+        /// The receiver.
+        address: SocketAddr,
+        /// What it does not say.
+        what: &'static str,
+        /// For how long it has said nothing.
+        silence: Span,
+    },
     /// All of it has arrived, and nobody has said what became of it.
     #[error("{address}: {why}; all of it has arrived there, but not the word that it is in its place")]
     Unconfirmed {

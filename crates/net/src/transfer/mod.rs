@@ -34,7 +34,9 @@ pub use directory::Unchanged;
 pub use error::TransferError;
 pub use output::Target;
 pub use progress::Progress;
-pub use push::{Fetched, FromSource, HashNotice, Offer, Offered, PageNumber, PushNotice, Request, Served, fetch};
+pub use push::{
+    FetchNews, Fetched, FromSource, HashNotice, Offer, Offered, PageNumber, PushNotice, Request, Served, fetch,
+};
 pub use receive::{Received, Receiver};
 pub use send::{ClockOffset, Sent, send};
 pub use settings::{Limits, Settings};

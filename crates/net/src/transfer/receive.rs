@@ -26,7 +26,7 @@ use super::placement::{Arrived, Placed, PlacementError, verdict};
 use super::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
 use super::resume::{Hashes, Hashing, Prefixes, RESUME_BLOCK_BYTES, ResumeNotice, blocks_kept, name_of};
 use super::settings::Settings;
-use super::verdict::Verdict;
+use super::verdict::{AT_WORK, Verdict};
 use super::whole::{TOO_LARGE, Whole};
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, Refused, require_right};
@@ -42,6 +42,9 @@ const LONGEST_LINGER: Span = Span::from_secs(10);
 /// From the first verdict to the next; each repetition waits twice as long, up to the longest.
 const VERDICT_INTERVAL: Span = Span::from_ms(250);
 const LONGEST_VERDICT_INTERVAL: Span = Span::from_secs(2);
+
+/// How often a sender hears that its receiver is at work.
+const AT_WORK_INTERVAL: Span = Span::from_secs(1);
 
 /// Most pages of the answer to a listing that are told at once; a sender asks again for what it does not hear.
 const MAX_ASKED: usize = 64;
@@ -206,7 +209,7 @@ impl Serving<'_> {
         progress: &mut impl FnMut(Progress),
         each: &mut impl FnMut(Result<Received, TransferError>),
     ) -> Result<(), ServeError> {
-        let mut told_at = self.driver.now();
+        let (mut told_at, mut at_work_at) = (self.driver.now(), self.driver.now());
         while !self.has_all() {
             self.driver.run_once(&mut self.handler, MAX_SLEEP)?;
             self.handler.settings.update_keys(self.driver);
@@ -230,6 +233,12 @@ impl Serving<'_> {
                 self.tell_start(*connection);
                 self.tell_held(now, *connection);
                 self.tell_verdict(now, *connection)?;
+            }
+            if now.since(at_work_at) >= AT_WORK_INTERVAL {
+                at_work_at = now;
+                for connection in &here {
+                    self.tell_of_work(*connection);
+                }
             }
             self.finish_all(each);
             if !self.has_all() && interrupted.load(Ordering::Relaxed) {
@@ -284,6 +293,13 @@ impl Serving<'_> {
         let Some(incoming) = self.driver.application(connection) else { return };
         if let Some(start) = incoming.start_to_tell() {
             self.driver.notify(connection, &start.encode());
+        }
+    }
+
+    /// Tells a sender that waits that its content is being read, verified or stored.
+    fn tell_of_work(&mut self, connection: ConnectionId) {
+        if self.driver.session(connection).is_some_and(|session| session.application.is_at_work()) {
+            self.driver.notify(connection, AT_WORK);
         }
     }
 
@@ -499,6 +515,15 @@ impl ReceiverApplication {
         self.hashes = None;
         let Start::Behind(blocks) = self.start else { return None };
         Some(ResumeNotice::Start(blocks))
+    }
+
+    /// Whether a thread has something to do for it.
+    fn is_at_work(&self) -> bool {
+        match &self.stage {
+            Stage::Receiving(_) => matches!(self.start, Start::Hashing(_)),
+            Stage::Placing { .. } => true,
+            Stage::Placed(..) => false,
+        }
     }
 
     fn is_receiving(&self) -> bool {

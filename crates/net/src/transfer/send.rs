@@ -251,6 +251,8 @@ fn send_once(
     // When all of it was acknowledged; what comes then is the receiver's verdict.
     let mut acknowledged = None;
     let mut heard_next = None;
+    // Since when something is waited for that the receiver has to say.
+    let mut waits_since = None;
     let session = loop {
         let nap = if total_bytes.is_none() { MAX_READER_SLEEP } else { MAX_SLEEP };
         driver.run_once(&mut sender, nap).map_err(socket_error)?;
@@ -269,6 +271,17 @@ fn send_once(
         }
         let now = driver.now();
         let Some(outgoing) = driver.application(connection) else { continue };
+        let heard = std::mem::take(&mut outgoing.heard);
+        waits_since = outgoing.waits_for(agreeing.as_ref()).map(|what| {
+            let since = waits_since.map(|(_, since)| since).filter(|_| !heard);
+            (what, since.unwrap_or(now))
+        });
+        if let Some((what, since)) = waits_since
+            && now.since(since) > settings.idle_timeout
+        {
+            driver.close(connection, close_code::FAILED, "it was silent").map_err(socket_error)?;
+            return Err(TransferError::Silent { address: to, what, silence: settings.idle_timeout });
+        }
         if let Some(requests) = &mut outgoing.requests {
             if let Some(bits) = requests.take_all() {
                 held = bits;
@@ -434,6 +447,21 @@ enum Agreed {
     NotYet(Option<Vec<u8>>),
     /// The sender knows where to begin.
     Yes,
+}
+
+impl SenderApplication {
+    /// What the receiver has to say next, if nothing else is to be done.
+    fn waits_for(&self, agreeing: Option<&Agreeing>) -> Option<&'static str> {
+        if self.announcement().kind == Kind::Listing && (self.finished || self.requests.is_some()) {
+            Some("which files of the directory it has")
+        } else if self.finished {
+            Some("what became of it")
+        } else if matches!(agreeing, Some(Agreeing::Asking(..))) && self.start.is_none() {
+            Some("how much of it is there")
+        } else {
+            None
+        }
+    }
 }
 
 impl Agreeing {

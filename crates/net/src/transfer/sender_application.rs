@@ -15,7 +15,7 @@ use super::directory::{HeldNotice, PageRequests};
 use super::hash::HASH_BYTES;
 use super::resume::{Hashing, Prefix, ResumeNotice};
 use super::source::{Content, Source};
-use super::verdict::Verdict;
+use super::verdict::{AT_WORK, Verdict};
 use crate::driver::{Application, PayloadLocation};
 use crate::seam::{Mutant, is_mutant};
 
@@ -52,6 +52,8 @@ pub(super) struct SenderApplication {
     pub(super) content_failed: bool,
     /// The file is not what it was when it was opened.
     pub(super) changed: bool,
+    /// The receiver has said something of use since this was looked at.
+    pub(super) heard: bool,
     /// What the receiver says in the end.
     pub(super) verdict: Option<Verdict>,
     /// How many blocks the receiver has, once it says so.
@@ -81,6 +83,7 @@ impl SenderApplication {
             finish_given: false,
             content_failed: false,
             changed: false,
+            heard: false,
             verdict: None,
             start: None,
             requests: None,
@@ -347,12 +350,15 @@ impl Application for SenderApplication {
     }
 
     fn notice(&mut self, content: &[u8]) {
-        if let Some(ResumeNotice::Start(blocks)) = ResumeNotice::decode(content) {
+        self.heard |= if let Some(ResumeNotice::Start(blocks)) = ResumeNotice::decode(content) {
             self.start = Some(blocks);
+            true
         } else if let Some(HeldNotice::Page(page, bits)) = HeldNotice::decode(content) {
-            self.requests.iter_mut().for_each(|requests| requests.take(page, &bits));
+            self.requests.as_mut().is_some_and(|requests| requests.take(page, &bits))
         } else {
             self.verdict = self.verdict.take().or(Verdict::decode(content));
-        }
+            // A verdict is repeated whatever the receiver has still to say.
+            content == AT_WORK
+        };
     }
 }

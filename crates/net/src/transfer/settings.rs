@@ -118,7 +118,11 @@ impl Settings {
         };
         // Timers at the scheduler's default slack of 50 us would make pacing coarse; without the right it stays so.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        Ok((Driver::new(socket, Endpoint::new(config, entropy::seed()?), clock), buffer))
+        let mut driver = Driver::new(socket, Endpoint::new(config, entropy::seed()?), clock);
+        if self.flow.rate_cap.is_some() && !self.flow.reads_delays() {
+            driver.be_patient();
+        }
+        Ok((driver, buffer))
     }
 
     /// A driver from which `peer` can be called.

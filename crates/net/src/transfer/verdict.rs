@@ -7,7 +7,8 @@
 //!        3: it differs
 //! ```
 //!
-//! It travels as a notice of the connection, which may be lost: the receiver repeats it until the sender closes.
+//! It travels as a notice of the connection, which may be lost: the receiver repeats it until the sender closes. Until it is
+//! known, the receiver says now and then that it is [at work](AT_WORK).
 
 /// What became of a content.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +20,9 @@ pub(super) enum Verdict {
     /// It is not what the sender said.
     Differs(String),
 }
+
+/// What a receiver says while it reads, verifies or stores what its sender waits to hear of.
+pub(super) const AT_WORK: &[u8] = &[8];
 
 const PLACED: u8 = 1;
 const NOT_PLACED: u8 = 2;
@@ -60,7 +64,7 @@ mod tests {
         for verdict in [Verdict::Placed, Verdict::NotPlaced("no space left".into()), Verdict::Differs("é".into())] {
             assert_eq!(Verdict::decode(&verdict.encode()), Some(verdict));
         }
-        for nonsense in [&[][..], &[0], &[4], &[2, 0xff]] {
+        for nonsense in [&[][..], &[0], &[4], &[2, 0xff], AT_WORK] {
             assert_eq!(Verdict::decode(nonsense), None, "{nonsense:?}");
         }
         assert!(Verdict::NotPlaced("x".repeat(500)).encode().len() <= crate::connection::MAX_NOTICE_BYTES);

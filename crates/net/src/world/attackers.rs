@@ -197,8 +197,8 @@ impl ConnectionHandler<AnyTransport, Nothing> for Nothing {
     fn closed(&mut self, _: ConnectionId, _: Option<IdleSession>, _: Closed) {}
 }
 
-/// A receiving transport whose acknowledgements run ahead of what has come.
-pub(super) struct Ahead(AnyTransport);
+/// A receiving transport whose acknowledgements run ahead of what has come, by so many bytes.
+pub(super) struct Ahead(AnyTransport, u64);
 
 impl Transport for Ahead {
     type Request = <AnyTransport as Transport>::Request;
@@ -219,7 +219,9 @@ impl Transport for Ahead {
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         let packet = self.0.poll_transmit(now)?;
         let body = match packet.body() {
-            Body::Ack { ack, echo, window, flags } => Body::Ack { ack: ack + 3000, echo, window, flags },
+            Body::Ack { ack, echo, window, flags } if self.1 > 0 => {
+                Body::Ack { ack: ack + self.1, echo, window, flags }
+            }
             _ => return Some(packet),
         };
         Some(Packet::new(packet.traffic_class, packet.wire_bytes, body).to(packet.to))
@@ -242,21 +244,25 @@ impl Transport for Ahead {
     }
 }
 
-/// Receives with the key whatever is sent by TCP, and acknowledges more.
+/// Receives with the key whatever is sent by TCP, and says nothing of it but what its transport does.
 pub(super) struct Liar {
     pub(super) address: SocketAddr,
     pub(super) settings: Settings,
+    /// So many more bytes are acknowledged.
+    pub(super) ahead: u64,
+    /// What it says that it has already.
+    pub(super) note: u64,
 }
 
 impl ConnectionHandler<Ahead, Nothing> for Liar {
     fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(Answer { protocol: Protocol::Tcp, unix_ns: 0, note: 0 }.encode())
+        Ok(Answer { protocol: Protocol::Tcp, unix_ns: 0, note: self.note }.encode())
     }
 
     fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Session<Ahead, Nothing>> {
         let Event::Accepted { from, .. } = event else { return None };
         let receiver = self.settings.flow.receiver(Protocol::Tcp, self.settings.path_to(from), 1200, 1);
-        Some(Session::new(Nothing).receiving(Ahead(receiver)))
+        Some(Session::new(Nothing).receiving(Ahead(receiver, self.ahead)))
     }
 
     fn closed(&mut self, _: ConnectionId, _: Option<Session<Ahead, Nothing>>, _: Closed) {}

@@ -172,6 +172,12 @@ impl Scenario {
         let observed = random.below(3) == 0;
         let idle_connections = if random.below(6) == 0 { random.below(128) as usize } else { 0 };
         let receiver_settings = settings(&mut random);
+        // Who calls after that finds nobody.
+        let mut moves = Stream::named(seed, "moves of the receiver");
+        let moved = moves.below(8) == 0;
+        if moved {
+            receiver.rebinds.push(moves.below(4_000 * MS));
+        }
         Self {
             seed,
             receiver,
@@ -179,7 +185,7 @@ impl Scenario {
             senders,
             observed,
             idle_connections,
-            must_succeed: !faulty,
+            must_succeed: !faulty && !moved,
             mutant: None,
         }
     }
@@ -329,8 +335,13 @@ impl Scenario {
                 Err(format!("{name}: it took until {} ms", file.done_ns / MS))
             }
             Err(error) if self.must_succeed => Err(format!("{name}: {error}")),
-            // A sender that has heard nothing of a content that is across cannot know.
-            Err(error) if placed.is_some() && !matches!(error, TransferError::Unconfirmed { .. }) => {
+            // A sender that has heard nothing of a content that is across cannot know; and two that have both moved before
+            // either was heard do not find each other.
+            Err(error)
+                if placed.is_some()
+                    && !matches!(error, TransferError::Unconfirmed { .. })
+                    && (sending.host.rebinds.is_empty() || self.receiver.rebinds.is_empty()) =>
+            {
                 Err(format!("{name}: it is in its place, and its sender says: {error}"))
             }
             _ => Ok(()),
@@ -341,25 +352,52 @@ impl Scenario {
 /// Sends `bytes` to a receiver that acknowledges what it has not got. Wrong is whatever does not name the lie, or says it
 /// late: until then the sender goes faster than the network bears.
 pub(crate) fn send_to_a_liar(seed: u64, bytes: usize, mutant: Option<Mutant>) -> Result<Ending, String> {
+    let (ending, error) = send_in_vain(seed, bytes, 0, Lies { ahead: 3000, note: 0 }, mutant)?;
+    let noticed = error.contains("acknowledges what it has not got");
+    if noticed { Ok(ending) } else { Err(format!("the sender does not notice: {error}")) }
+}
+
+/// How a receiver lies: it acknowledges so many more bytes, and says that it has so much already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lies {
+    pub(crate) ahead: u64,
+    pub(crate) note: u64,
+}
+
+/// Sends a file of `bytes`, or a directory of so many files of these bytes, if any, to a receiver that lies, and never says
+/// a word of what it has got. What the sender ends with.
+pub(crate) fn send_in_vain(
+    seed: u64,
+    bytes: usize,
+    files: usize,
+    lies: Lies,
+    mutant: Option<Mutant>,
+) -> Result<(Ending, String), String> {
     let mut random = Stream::named(seed, "liar");
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let path = directory.path().join("file");
-    std::fs::write(&path, content(seed, bytes)).map_err(|error| error.to_string())?;
+    let path = directory.path().join("sent");
+    let written = if files == 0 {
+        std::fs::write(&path, content(seed, bytes))
+    } else {
+        let file = |number| std::fs::write(path.join(format!("{number}")), content(seed, bytes));
+        std::fs::create_dir(&path).and_then(|()| (0..files).try_for_each(file))
+    };
+    written.map_err(|error| error.to_string())?;
     let world = World::new(seed, LONGEST, mutant);
     let liar = world.add_host(HostConfig { link: link(&mut random), ..HostConfig::default() });
     let honest = world.add_host(HostConfig::default());
     let address = World::address(liar, PORT);
     let mut settings = settings(&mut random);
     settings.flow = FlowSettings { transport: SocketTransport::Tcp(Algorithm::Cubic), ..FlowSettings::default() };
-    let lying = Liar { address, settings: settings.clone() };
+    let Lies { ahead, note } = lies;
+    let lying = Liar { address, settings: settings.clone(), ahead, note };
     world.spawn(liar, "liar", 0, false, move |_| lying.run());
     let sending = world.spawn(honest, "sender", 0, true, move |_| send_file(&path, address, &settings));
     let ending = world.run();
     let sent = sending.join().ok().flatten();
     match (&ending.failure, sent) {
         (Some(failure), _) => Err(failure.clone()),
-        (None, Some(Err(error))) if error.to_string().contains("acknowledges what it has not got") => Ok(ending),
-        (None, Some(Err(error))) => Err(format!("the sender does not notice: {error}")),
+        (None, Some(Err(error))) => Ok((ending, error.to_string())),
         (None, _) => Err("the sender says success".into()),
     }
 }

@@ -7,7 +7,7 @@ use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
 
 use super::network::Link;
-use super::scenario::{Report, Scenario, Sending, send_to_a_liar};
+use super::scenario::{Lies, Report, Scenario, Sending, send_in_vain, send_to_a_liar};
 use super::schedule::HostConfig;
 use crate::clock::SharedClock;
 use crate::flow::SocketTransport;
@@ -90,6 +90,18 @@ fn a_verdict_finds_a_sender_who_has_moved() {
     }
 }
 
+/// A receiver that gets a new address, while a file comes in or while it is put into its place, is followed by its sender.
+#[test]
+fn a_receiver_that_moves_is_followed() {
+    for rebinds_ms in (100..2000).step_by(300) {
+        let mut scenario = quiet(1_000_000);
+        scenario.receiver.disk.delay_ns = 100_000_000;
+        scenario.receiver.rebinds = vec![rebinds_ms * 1_000_000];
+        let report = scenario.clone().run().unwrap_or_else(|why| panic!("moved after {rebinds_ms} ms: {why}"));
+        assert_eq!(report.succeeded, 1, "moved after {rebinds_ms} ms");
+    }
+}
+
 /// The same seed gives the same run, event by event.
 #[test]
 fn a_seed_gives_the_same_run() {
@@ -167,6 +179,23 @@ fn who_acknowledges_ahead_is_noticed() {
     let believed = send_to_a_liar(0, 200_000, Some(Mutant::ReceiptsAreBelieved)).unwrap_err();
     // It has given all, and waits for a verdict that does not come.
     assert_eq!(believed, "not done in time: sender");
+}
+
+/// A receiver that is there, but does not say what its sender waits to hear, is left: of a file, of what it says it has kept of
+/// it, and of a directory of which it says it has files.
+#[test]
+fn who_says_nothing_is_left() {
+    for (bytes, files, note, what) in [
+        (100_000, 0, 0, "what became of it"),
+        (7_000_000, 0, 3, "how much of it is there"),
+        (100, 5, 5, "which files of the directory it has"),
+    ] {
+        let (ending, error) =
+            send_in_vain(1, bytes, files, Lies { ahead: 0, note }, None).unwrap_or_else(|why| panic!("{what}: {why}"));
+        assert!(error.ends_with(&format!("is there, but has not said {what} for 20s")), "{error}");
+        let seconds = ending.now_ns / 1_000_000_000;
+        assert!((20..40).contains(&seconds), "{what}: {seconds} s");
+    }
 }
 
 /// Every mistake that was made once is found, when it is put back, within the seeds of a short run; without it nothing is

@@ -438,31 +438,57 @@ proptest! {
     }
 }
 
-/// A transport whose acknowledgements run ahead of what has come.
-struct Ahead(AnyTransport);
+/// How a receiver lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    /// Its acknowledgements run ahead of what has come.
+    Ahead,
+    /// It says nothing of marks.
+    HidesMarks,
+}
 
-impl Transport for Ahead {
+/// A transport that lies, and how many packets have come to it that can be marked, and then that cannot.
+struct Lying {
+    honest: AnyTransport,
+    lie: Lie,
+    markable: u64,
+    unmarkable: u64,
+}
+
+impl Transport for Lying {
     type Request = <AnyTransport as Transport>::Request;
     type Answer = <AnyTransport as Transport>::Answer;
 
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks) {
-        self.0.handle_packet(now, packet, sack);
+        if packet.payload() > 0 {
+            let count = if packet.traffic_class.is_ect() { &mut self.markable } else { &mut self.unmarkable };
+            *count += 1;
+        }
+        self.honest.handle_packet(now, packet, sack);
     }
 
     fn handle_command(&mut self, now: Instant, command: Command<Self::Answer>) {
-        self.0.handle_command(now, command);
+        self.honest.handle_command(now, command);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.0.handle_timeout(now);
+        self.honest.handle_timeout(now);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        let packet = self.0.poll_transmit(now)?;
-        let body = match packet.body() {
-            Body::Ack { ack, echo, window, flags } => Body::Ack { ack: ack + 3000, echo, window, flags },
-            Body::MessageAck { number, received: _, complete, marks, backup } => {
+        let packet = self.honest.poll_transmit(now)?;
+        let body = match (packet.body(), self.lie) {
+            (Body::Ack { ack, echo, window, .. }, Lie::Ahead) => {
+                Body::Ack { ack: ack + 3000, echo, window, flags: AckFlags::NONE }
+            }
+            (Body::Ack { ack, echo, window, .. }, Lie::HidesMarks) => {
+                Body::Ack { ack, echo, window, flags: AckFlags::NONE }
+            }
+            (Body::MessageAck { number, complete, marks, backup, .. }, Lie::Ahead) => {
                 Body::MessageAck { number: number + 2, received: u64::MAX, complete, marks, backup }
+            }
+            (Body::MessageAck { number, received, complete, backup, .. }, Lie::HidesMarks) => {
+                Body::MessageAck { number, received, complete, marks: 0, backup }
             }
             _ => return Some(packet),
         };
@@ -474,58 +500,87 @@ impl Transport for Ahead {
     }
 
     fn poll_event(&mut self) -> Option<Event<Self::Request>> {
-        self.0.poll_event()
+        self.honest.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<pliant_proto::transport::Deadline> {
-        self.0.poll_timeout()
+        self.honest.poll_timeout()
     }
 
     fn statistics(&self) -> pliant_proto::transport::Statistics {
-        self.0.statistics()
+        self.honest.statistics()
     }
 }
 
 /// Receives whatever comes and lies about it.
 struct Liar {
     protocol: Protocol,
+    lie: Lie,
+    connection: Option<ConnectionId>,
     over: bool,
 }
 
-impl ConnectionHandler<Ahead, Forged> for Liar {
+impl ConnectionHandler<Lying, Forged> for Liar {
     fn answer(&mut self, _: Caller<'_>, _: &[u8]) -> Result<Vec<u8>, String> {
         Ok(pliant_net::flow::Answer { protocol: self.protocol, unix_ns: 0, note: 0 }.encode())
     }
 
-    fn open(&mut self, _: Instant, _: ConnectionId, _: ConnectionEvent) -> Option<Session<Ahead, Forged>> {
+    fn open(&mut self, _: Instant, connection: ConnectionId, _: ConnectionEvent) -> Option<Session<Lying, Forged>> {
         let path = Path { sealing_bytes: 32, ..PATH };
-        let receiver = settings().flow.receiver(self.protocol, path, 1500, 1);
-        Some(Session::new(Forged(Vec::new())).receiving(Ahead(receiver)))
+        let honest = settings().flow.receiver(self.protocol, path, 1500, 1);
+        self.connection = Some(connection);
+        let lying = Lying { honest, lie: self.lie, markable: 0, unmarkable: 0 };
+        Some(Session::new(Forged(Vec::new())).receiving(lying))
     }
 
-    fn closed(&mut self, _: ConnectionId, _: Option<Session<Ahead, Forged>>, _: Closed) {
+    fn closed(&mut self, _: ConnectionId, _: Option<Session<Lying, Forged>>, _: Closed) {
         self.over = true;
     }
+}
+
+/// Sends 100 MiB to a receiver that lies, until the connection is over or so many packets have come that cannot be marked.
+/// What the sender ends with, and how many packets came that can be marked and that cannot.
+fn send_to_a_liar(transport: SocketTransport, lie: Lie, unmarkable: u64) -> (TransferError, u64, u64) {
+    let settings = encrypted(by(transport));
+    let keys = Config { keys: settings.keys.clone(), ..Config::default() };
+    let mut driver = Driver::new(Socket::bind(loopback()).unwrap(), Endpoint::new(keys, [1; 32]), Clock::start());
+    let to = driver.local_address().unwrap();
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            send(Source::zeros(100 << 20), to, &settings, &crate::common::NEVER, |_| {}, |_| {}).unwrap_err()
+        });
+        let mut liar = Liar { protocol: transport.protocol(), lie, connection: None, over: false };
+        let mut came = (0, 0);
+        while !liar.over {
+            driver.run_once(&mut liar, Duration::from_millis(10)).unwrap();
+            let Some(connection) = liar.connection else { continue };
+            if let Some(lying) = driver.session(connection).and_then(Session::receiver) {
+                came = (lying.markable, lying.unmarkable);
+            }
+            if came.1 >= unmarkable {
+                driver.close(connection, 1, "enough").unwrap();
+                break;
+            }
+        }
+        (sending.join().unwrap(), came.0, came.1)
+    })
 }
 
 /// A receiver that acknowledges what it has not got, to be sent to faster than the network bears, is left.
 #[test]
 fn who_acknowledges_ahead_is_left() {
     for transport in [SocketTransport::Tcp(Algorithm::Cubic), SocketTransport::Atp] {
-        let settings = encrypted(by(transport));
-        let keys = Config { keys: settings.keys.clone(), ..Config::default() };
-        let mut driver = Driver::new(Socket::bind(loopback()).unwrap(), Endpoint::new(keys, [1; 32]), Clock::start());
-        let to = driver.local_address().unwrap();
-        let error = thread::scope(|scope| {
-            let sending = scope.spawn(|| {
-                send(Source::zeros(100 << 20), to, &settings, &crate::common::NEVER, |_| {}, |_| {}).unwrap_err()
-            });
-            let mut liar = Liar { protocol: transport.protocol(), over: false };
-            while !liar.over {
-                driver.run_once(&mut liar, Duration::from_millis(10)).unwrap();
-            }
-            sending.join().unwrap()
-        });
+        let (error, ..) = send_to_a_liar(transport, Lie::Ahead, u64::MAX);
         assert!(error.to_string().contains("the peer acknowledges what it has not got"), "{error}");
+    }
+}
+
+/// A receiver that hides marks is sent to without ECN before long: what it hid as a mark it will see as a loss.
+#[test]
+fn who_hides_marks_is_sent_to_without_ecn() {
+    for transport in [SocketTransport::Tcp(Algorithm::Dctcp), SocketTransport::Atp] {
+        let (error, markable, unmarkable) = send_to_a_liar(transport, Lie::HidesMarks, 2000);
+        assert!(error.to_string().contains("enough"), "{error}");
+        assert!(markable > 100 && unmarkable >= 2000, "{markable}, {unmarkable}");
     }
 }

@@ -393,6 +393,65 @@ fn the_first_answer_decides_nothing() {
     intact(&site.target(), MB);
 }
 
+/// A source that does not answer does not hold up the beginning of a fetch. But the file gets its place only when that source
+/// was given up or has answered: one that disagrees makes a tie, and two that do are the majority.
+#[test]
+fn who_answers_late_is_heard_before_the_file_has_its_place() {
+    let settings = Settings { connect_timeout: Span::from_secs(3), ..encrypted(weighted(1.0)) };
+    let changed: Vec<u8> = content(MB).iter().map(|byte| byte ^ 1).collect();
+    let (right, wrong) = (blake3::hash(&content(MB)), blake3::hash(&changed));
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Who answers late offers the wrong file, or the right one; without any a source is silent.
+    for (late, expected) in
+        [(&[][..], Ok(right)), (&[false], Ok(right)), (&[true], Err(())), (&[true, true], Ok(wrong))]
+    {
+        let (site, other) = (Site::new(MB), Site::new(MB));
+        std::fs::write(&other.path, &changed).unwrap();
+        let offer = |site: &Site| Offer::bind(crate::common::loopback(), &site.path, settings.clone()).unwrap();
+        let first = offer(&site);
+        let others: Vec<Offer> = late.iter().map(|wrong| offer(if *wrong { &other } else { &site })).collect();
+        let silent = late.is_empty().then(|| nobody.local_addr().unwrap());
+        let addresses: Vec<SocketAddr> =
+            [first.address()].into_iter().chain(others.iter().map(Offer::address)).chain(silent).collect();
+        let (stop, begun) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut news = Vec::new();
+        let fetched = thread::scope(|scope| {
+            scope.spawn(|| first.serve(None, &stop, |_| {}));
+            for offer in others {
+                scope.spawn(|| {
+                    while !begun.load(Ordering::Relaxed) {
+                        thread::yield_now();
+                    }
+                    offer.serve(None, &stop, |_| {})
+                });
+            }
+            let fetched = fetch(
+                &addresses,
+                None,
+                &Target::Directory(site.target()),
+                &settings,
+                &NEVER,
+                |_| {},
+                |told| {
+                    begun.store(true, Ordering::Relaxed);
+                    news.push(told.to_string());
+                },
+            );
+            stop.store(true, Ordering::Relaxed);
+            fetched
+        });
+        assert!(news[0].starts_with(&format!("1 of {} sources have answered", addresses.len())), "{late:?}: {news:?}");
+        let disputed = news.iter().any(|told| told.contains("all sources are asked again"));
+        assert_eq!(disputed, late.contains(&true), "{late:?}: {news:?}");
+        let placed = std::fs::read(site.target().join("source")).ok().map(|content| blake3::hash(&content));
+        assert_eq!(placed, expected.ok(), "{late:?}: {news:?}");
+        match fetched {
+            Ok(fetched) => assert_eq!(Ok(fetched.hash), expected, "{late:?}"),
+            Err(error) => assert!(expected.is_err() && error.to_string().contains("do not agree"), "{late:?}: {error}"),
+        }
+    }
+}
+
 /// Addresses that cannot go together, weights below theta's floor and what is no file are refused.
 #[test]
 fn what_cannot_be_fetched_is_told() {

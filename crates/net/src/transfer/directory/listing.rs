@@ -244,12 +244,14 @@ impl PageRequests {
         all.then(|| std::mem::take(&mut self.bits))
     }
 
-    /// A page has come. What was not asked for, or has another length, is of no use.
-    pub(in super::super) fn take(&mut self, page: u32, bits: &[u8]) {
-        let Some(own) = self.bits.chunks_mut(PAGE_BYTES).nth(page as usize) else { return };
-        if own.len() == bits.len() && self.asked.remove(&page).is_some() {
+    /// A page has come. Whether it is of use: what was not asked for, or has another length, is not.
+    pub(in super::super) fn take(&mut self, page: u32, bits: &[u8]) -> bool {
+        let Some(own) = self.bits.chunks_mut(PAGE_BYTES).nth(page as usize) else { return false };
+        let useful = own.len() == bits.len() && self.asked.remove(&page).is_some();
+        if useful {
             own.copy_from_slice(bits);
         }
+        useful
     }
 
     /// What is to be asked now.
@@ -356,13 +358,13 @@ mod tests {
                     let Some(HeldNotice::Page(page, answer)) = HeldNotice::decode(&answer.encode()) else { unreachable!() };
                     match fates.next() {
                         Some(1) => {}
-                        Some(2) => requests.take(page, &answer[1..]),
+                        Some(2) => assert!(!requests.take(page, &answer[1..])),
                         Some(3) => {
                             requests.take(page, &answer);
                             requests.take(page, &vec![0; answer.len()]);
                             requests.take(u32::MAX, &answer);
                         }
-                        _ => requests.take(page, &answer),
+                        _ => drop(requests.take(page, &answer)),
                     }
                 }
                 now = now.after(ASK_INTERVAL);

@@ -2,6 +2,9 @@
 //!
 //! Without a hash from the user the sources vote: a content is taken when more than half of the sources that answered
 //! offer it. One source that answers is its own majority. So a wrong file needs as many sources as the right one.
+//!
+//! A source that does not answer holds up the vote until it is given up, but not the fetch: when all that have answered
+//! agree, what they offer is begun before the vote is over, and gets its place when it is.
 
 use pliant_proto::time::{Instant, Span};
 
@@ -9,6 +12,9 @@ use super::message::Offered;
 
 /// How long the others may still answer once enough sources agree.
 const GRACE: Span = Span::from_secs(1);
+/// A fetch that is begun before the vote is over waits for so many times as long as the last answer took, and this long.
+const ROUND_TRIPS: u64 = 4;
+const LEAST_WAIT: Span = Span::from_ms(250);
 
 /// What one source has said so far.
 #[derive(Clone, Copy, Debug)]
@@ -28,17 +34,55 @@ pub(super) enum Judgement {
     Wait,
     /// Fetch this. The name is the one that most of its sources give.
     Take(Offered),
+    /// Fetch this, and keep it if the vote goes its way. So many sources have answered.
+    Begin(Offered, usize),
     /// All have answered, and no content has more than half.
     Tie,
 }
 
 /// The vote of the sources.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Agreement {
+    called_at: Instant,
+    /// Whether something may be begun before the vote is over.
+    eager: bool,
     agreed_at: Option<Instant>,
+    /// How many have answered, and when the last did.
+    answered: (usize, Instant),
+}
+
+/// How the vote stands of a content that was begun before it is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Sources may still answer.
+    Open,
+    /// More than half of all sources offer it, or nobody who offers something else will answer any more.
+    Won,
+    /// A source offers something else: all must be heard.
+    Disputed,
 }
 
 impl Agreement {
+    /// The vote of sources that are called now. With `eager` something may be begun before it is over.
+    pub(super) fn new(now: Instant, eager: bool) -> Self {
+        Self { called_at: now, eager, agreed_at: None, answered: (0, now) }
+    }
+
+    /// How the vote stands for `begun`.
+    pub(super) fn standing<'a>(begun: &Offered, answers: impl Iterator<Item = SourceAnswer<'a>>) -> Standing {
+        let (mut called, mut pending, mut votes) = (0, 0, 0);
+        for answer in answers {
+            called += 1;
+            match answer {
+                SourceAnswer::Pending => pending += 1,
+                SourceAnswer::Offers(offered) if offered.is_same(begun) => votes += 1,
+                SourceAnswer::Offers(_) => return Standing::Disputed,
+                SourceAnswer::Out => {}
+            }
+        }
+        if pending == 0 || 2 * votes > called { Standing::Won } else { Standing::Open }
+    }
+
     /// Judges the answers at `now`. With `chosen` only sources of the content that the user named are left, and the first
     /// of them is enough.
     pub(super) fn judge<'a>(
@@ -60,11 +104,17 @@ impl Agreement {
         let Some(most) = offers.iter().max_by_key(|offered| votes(offered)) else { return Judgement::Wait };
         let count = votes(most);
         let majority = 2 * count > offers.len();
+        if self.answered.0 != offers.len() {
+            self.answered = (offers.len(), now);
+        }
         if pending > 0 {
             let enough = if chosen { majority } else { 2 * count > called };
             if !enough {
                 self.agreed_at = None;
-                return Judgement::Wait;
+                let (answers, last) = self.answered;
+                let wait = last.since(self.called_at).times(ROUND_TRIPS).max(LEAST_WAIT);
+                let begins = self.eager && count == answers && now >= last.after(wait);
+                return if begins { Judgement::Begin(name_of(most, &offers), answers) } else { Judgement::Wait };
             }
             if now < self.agreed_at.get_or_insert(now).after(GRACE) {
                 return Judgement::Wait;
@@ -72,12 +122,16 @@ impl Agreement {
         } else if !majority {
             return Judgement::Tie;
         }
-        let namings =
-            |name: &str| offers.iter().filter(|offered| offered.is_same(most) && offered.name == name).count();
-        let of_content = offers.iter().filter(|offered| offered.is_same(most));
-        let named = of_content.max_by_key(|offered| namings(&offered.name)).expect("it has votes");
-        Judgement::Take((*named).clone())
+        Judgement::Take(name_of(most, &offers))
     }
+}
+
+/// The content with the name that most of its sources give.
+fn name_of(content: &Offered, offers: &[&Offered]) -> Offered {
+    let of_content = || offers.iter().filter(|offered| offered.is_same(content));
+    let namings = |name: &str| of_content().filter(|offered| offered.name == name).count();
+    let named = of_content().max_by_key(|offered| namings(&offered.name)).expect("it has votes");
+    (*named).clone()
 }
 
 #[cfg(test)]
@@ -98,7 +152,7 @@ mod tests {
     fn the_majority_decides() {
         use SourceAnswer::{Offers, Out, Pending};
         let (right, renamed, wrong) = (offered(b"right", "a"), offered(b"right", "b"), offered(b"wrong", "a"));
-        let mut agreement = Agreement::default();
+        let mut agreement = Agreement::new(Instant::ZERO, false);
         assert_eq!(judge(&mut agreement, 0, false, &[Offers(&wrong), Pending, Pending]), Judgement::Wait);
         assert_eq!(judge(&mut agreement, 9000, false, &[Offers(&wrong), Pending, Offers(&right)]), Judgement::Wait);
         let all = [Offers(&wrong), Offers(&right), Offers(&right)];
@@ -119,12 +173,48 @@ mod tests {
         for (chosen, answers) in
             [(false, &[Offers(&right), Offers(&right), Pending][..]), (true, &[Offers(&right), Pending, Pending])]
         {
-            let mut agreement = Agreement::default();
+            let mut agreement = Agreement::new(Instant::ZERO, false);
             assert_eq!(judge(&mut agreement, 50, chosen, answers), Judgement::Wait);
             assert_eq!(judge(&mut agreement, 1049, chosen, answers), Judgement::Wait);
             assert_eq!(judge(&mut agreement, 1050, chosen, answers), Judgement::Take(right.clone()));
         }
-        assert_eq!(judge(&mut Agreement::default(), 99_999, false, &[Offers(&right), Pending]), Judgement::Wait);
+        assert_eq!(
+            judge(&mut Agreement::new(Instant::ZERO, false), 99_999, false, &[Offers(&right), Pending]),
+            Judgement::Wait
+        );
+    }
+
+    /// Where nobody disagrees, a content is begun after four times as long as the last answer took, a quarter of a second at
+    /// least. It has won when the others are out or agree, and is disputed by the first that does not.
+    #[test]
+    fn a_silent_source_holds_up_no_beginning() {
+        use SourceAnswer::{Offers, Out, Pending};
+        let (right, wrong) = (offered(b"right", "a"), offered(b"wrong", "a"));
+        for (answered, begins) in [(1, 251), (100, 500), (2000, 10_000)] {
+            let mut agreement = Agreement::new(Instant::ZERO, true);
+            let answers = [Offers(&right), Pending];
+            assert_eq!(judge(&mut agreement, answered, false, &answers), Judgement::Wait);
+            assert_eq!(judge(&mut agreement, begins - 1, false, &answers), Judgement::Wait);
+            assert_eq!(judge(&mut agreement, begins, false, &answers), Judgement::Begin(right.clone(), 1));
+            let mut patient = Agreement::new(Instant::ZERO, false);
+            assert_eq!(judge(&mut patient, answered, false, &answers), Judgement::Wait);
+            assert_eq!(judge(&mut patient, 99_999, false, &answers), Judgement::Wait);
+        }
+        let split = [Offers(&right), Offers(&wrong), Pending];
+        let mut agreement = Agreement::new(Instant::ZERO, true);
+        assert_eq!(judge(&mut agreement, 1, false, &split), Judgement::Wait);
+        assert_eq!(judge(&mut agreement, 99_999, false, &split), Judgement::Wait);
+        for (answers, standing) in [
+            (&[Offers(&right), Pending][..], Standing::Open),
+            (&[Offers(&right), Out], Standing::Won),
+            (&[Out, Out], Standing::Won),
+            (&[Out, Pending], Standing::Open),
+            (&[Offers(&right), Pending, Offers(&right)], Standing::Won),
+            (&[Offers(&right), Pending, Offers(&wrong)], Standing::Disputed),
+            (&[Offers(&right), Offers(&wrong), Offers(&right)], Standing::Disputed),
+        ] {
+            assert_eq!(Agreement::standing(&right, answers.iter().copied()), standing, "{answers:?}");
+        }
     }
 
     proptest! {
@@ -132,7 +222,7 @@ mod tests {
         #[test]
         fn what_is_taken_has_more_than_half(contents in prop::collection::vec(0u16..4, 1..12)) {
             let offers: Vec<Offered> = contents.iter().map(|content| offered(&content.to_be_bytes(), "x")).collect();
-            let judgement = Agreement::default().judge(Instant::ZERO, false, offers.iter().map(SourceAnswer::Offers));
+            let judgement = Agreement::new(Instant::ZERO, true).judge(Instant::ZERO, false, offers.iter().map(SourceAnswer::Offers));
             let winner = (0..4u16).find(|of| 2 * contents.iter().filter(|content| *content == of).count() > contents.len());
             prop_assert_eq!(judgement, winner.map_or(Judgement::Tie, |of| Judgement::Take(offered(&of.to_be_bytes(), "x"))));
         }

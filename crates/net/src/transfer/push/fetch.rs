@@ -1,6 +1,7 @@
 //! The receiver of a file from many sources.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
-use super::agreement::{Agreement, Judgement, SourceAnswer};
+use super::agreement::{Agreement, Judgement, SourceAnswer, Standing};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes};
 use super::inquiry::Inquiry;
 use super::message::{HashNotice, Offered, PushNotice, Request};
@@ -83,8 +84,10 @@ pub struct FromSource {
 ///
 /// The file is the one with this BLAKE3 `hash`, or, without one, the one that more than half of the sources that answer
 /// offer; a tie is an error. It waits for all answers, but no longer than a second once more than half of all sources agree,
-/// or one source offers what has the hash. Sources that cannot be reached, are lost or offer another content are told to
-/// `lost`; it goes on as long as there is one.
+/// or one source offers what has the hash. When all agree that have answered, it begins a few round trips later; the file
+/// still gets its place only once the others have answered or were given up, and if one of them disagrees, all begins anew
+/// with the answers of all. Sources that cannot be reached, are lost or offer another content are told to `tell`; it goes on
+/// as long as there is one.
 pub fn fetch(
     sources: &[SocketAddr],
     hash: Option<blake3::Hash>,
@@ -92,8 +95,62 @@ pub fn fetch(
     settings: &Settings,
     interrupted: &AtomicBool,
     mut progress: impl FnMut(Progress),
-    mut lost: impl FnMut(&TransferError),
+    mut tell: impl FnMut(FetchNews<'_>),
 ) -> Result<Fetched, TransferError> {
+    for eager in [true, false] {
+        let fetched = fetch_once(sources, hash, target, settings, interrupted, eager, &mut progress, &mut tell)?;
+        if let Some(fetched) = fetched {
+            return Ok(fetched);
+        }
+        tell(FetchNews::Disputed);
+    }
+    unreachable!("what is begun when all were heard is not disputed")
+}
+
+/// What the user hears of a fetch under way.
+#[derive(Debug)]
+pub enum FetchNews<'e> {
+    /// A source is lost, or left out.
+    Lost(&'e TransferError),
+    /// Not all sources have answered, and what the others offer is fetched already.
+    Begun {
+        /// Sources that have answered.
+        answered: usize,
+        /// Sources in all.
+        called: usize,
+    },
+    /// A source answered after that, and offers something else.
+    Disputed,
+}
+
+impl fmt::Display for FetchNews<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(error) => error.fmt(f),
+            Self::Begun { answered, called } => write!(
+                f,
+                "{answered} of {called} sources have answered, and offer the same: it is fetched, and gets its place once the \
+                 others have answered or are given up"
+            ),
+            Self::Disputed => f.write_str(
+                "a source that answered late offers something else: all sources are asked again, and waited for",
+            ),
+        }
+    }
+}
+
+/// `None` if something was begun before all sources were heard, and is disputed.
+#[expect(clippy::too_many_arguments, reason = "those of `fetch`, and one more")]
+fn fetch_once(
+    sources: &[SocketAddr],
+    hash: Option<blake3::Hash>,
+    target: &Target,
+    settings: &Settings,
+    interrupted: &AtomicBool,
+    eager: bool,
+    progress: &mut impl FnMut(Progress),
+    tell: &mut impl FnMut(FetchNews<'_>),
+) -> Result<Option<Fetched>, TransferError> {
     let mut distinct = sources.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
@@ -127,7 +184,8 @@ pub fn fetch(
         clock: driver.clock(),
         hash,
         calls,
-        agreement: Agreement::default(),
+        agreement: Agreement::new(driver.now(), eager && hash.is_none()),
+        open: None,
         pages: Pages::default(),
         inquiry: Inquiry::new(settings.idle_timeout),
         hashes_known_at: None,
@@ -147,9 +205,13 @@ pub fn fetch(
         }
         handler.count_losses(now);
         let done = handler.advance(now, &mut driver).map_err(socket_error)?;
-        handler.tell_losses(&mut lost);
+        handler.tell_losses(tell);
         if done {
             break;
+        }
+        if handler.is_disputed() {
+            handler.close(&mut driver, close_code::FAILED, "the sources do not agree").map_err(socket_error)?;
+            return Ok(None);
         }
         if let Some(error) = handler.problem() {
             handler.close(&mut driver, close_code::FAILED, "it cannot go on").map_err(socket_error)?;
@@ -160,7 +222,8 @@ pub fn fetch(
         {
             told_at = now;
             let object = object.borrow();
-            progress(Progress { done_bytes: object.bytes(), total_bytes: Some(object.offered.bytes), placing: false });
+            let (done_bytes, total_bytes) = (object.bytes(), object.offered.bytes);
+            progress(Progress { done_bytes, total_bytes: Some(total_bytes), placing: done_bytes == total_bytes });
         }
     }
     let elapsed = Duration::from_nanos(driver.clock().now().since(started).as_ps() / 1000);
@@ -181,7 +244,7 @@ pub fn fetch(
         Stage::Asking | Stage::Checking(_) => unreachable!("it ends with a file or an error"),
     };
     let Offered { bytes, hash, name } = offered;
-    Ok(Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, refused })
+    Ok(Some(Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, refused }))
 }
 
 /// A connection to a source.
@@ -247,6 +310,8 @@ struct FetchHandler<'a> {
     /// A source's number is its place here.
     calls: Vec<SourceConnection>,
     agreement: Agreement,
+    /// How the vote stands, and whether the user knows, if something was begun before it was over.
+    open: Option<OpenVote>,
     /// What has come of the content's hash tree, and what was asked for.
     pages: Pages,
     inquiry: Inquiry,
@@ -257,6 +322,14 @@ struct FetchHandler<'a> {
     stage: Stage,
     over: Vec<(ConnectionId, Option<FetchSession>, Closed)>,
     failed: Option<TransferError>,
+}
+
+/// A vote that is not over, of something that was begun.
+#[derive(Clone, Copy)]
+struct OpenVote {
+    answered: usize,
+    told: bool,
+    standing: Standing,
 }
 
 /// A driver of connections to sources.
@@ -274,12 +347,38 @@ impl FetchHandler<'_> {
         }
     }
 
-    fn tell_losses(&mut self, lost: &mut impl FnMut(&TransferError)) {
+    fn tell_losses(&mut self, tell: &mut impl FnMut(FetchNews<'_>)) {
+        if let Some(vote) = self.open.as_mut().filter(|vote| !vote.told) {
+            vote.told = true;
+            tell(FetchNews::Begun { answered: vote.answered, called: self.calls.len() });
+        }
         for call in self.calls.iter_mut().filter(|call| !call.told) {
             if let Some(error) = &call.ended {
-                lost(error);
+                tell(FetchNews::Lost(error));
                 call.told = true;
             }
+        }
+    }
+
+    /// Whether a source offers something else than what was begun before all were heard.
+    fn is_disputed(&self) -> bool {
+        self.open.is_some_and(|vote| vote.standing == Standing::Disputed)
+    }
+
+    /// What the sources have said so far.
+    fn answers(calls: &[SourceConnection]) -> impl Iterator<Item = SourceAnswer<'_>> {
+        calls.iter().map(|call| match (&call.answer, &call.ended) {
+            (_, Some(_)) => SourceAnswer::Out,
+            (Some(offered), None) => SourceAnswer::Offers(offered),
+            (None, None) => SourceAnswer::Pending,
+        })
+    }
+
+    /// Looks at a vote that is not over yet.
+    fn follow_vote(&mut self) {
+        if let (Some(vote), Some(begun)) = (self.open, self.taken()) {
+            let standing = Agreement::standing(&begun, Self::answers(&self.calls));
+            self.open = (standing != Standing::Won).then_some(OpenVote { standing, ..vote });
         }
     }
 
@@ -287,6 +386,10 @@ impl FetchHandler<'_> {
     fn advance(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<bool> {
         if let Stage::Asking = self.stage {
             self.agree(now, driver)?;
+        }
+        self.follow_vote();
+        if self.is_disputed() {
+            return Ok(false);
         }
         self.take_pages(now, driver)?;
         if let Stage::Checking(checking) = &mut self.stage {
@@ -300,13 +403,13 @@ impl FetchHandler<'_> {
         }
         match &self.stage {
             Stage::Asking | Stage::Checking(_) => Ok(false),
-            Stage::Empty(_) => Ok(true),
+            Stage::Empty(_) => Ok(self.open.is_none()),
             Stage::Fetching(object) => {
                 let object = object.clone();
                 self.join(now, &object, driver);
                 self.leave_out_liars(now, &object, driver)?;
                 if self.control(now, &object, driver) {
-                    return Ok(true);
+                    return Ok(self.open.is_none());
                 }
                 let first = object.borrow().first_missing();
                 if self.hashes_known_at != Some(first) {
@@ -402,12 +505,8 @@ impl FetchHandler<'_> {
 
     /// Begins to fetch what the sources agree on.
     fn agree(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
-        let answers = self.calls.iter().map(|call| match (&call.answer, &call.ended) {
-            (_, Some(_)) => SourceAnswer::Out,
-            (Some(offered), None) => SourceAnswer::Offers(offered),
-            (None, None) => SourceAnswer::Pending,
-        });
-        match self.agreement.judge(now, self.hash.is_some(), answers) {
+        let chosen = self.hash.is_some();
+        match self.agreement.judge(now, chosen, Self::answers(&self.calls)) {
             Judgement::Wait => {}
             Judgement::Tie => {
                 let said = |call: &SourceConnection| {
@@ -416,6 +515,10 @@ impl FetchHandler<'_> {
                 };
                 let offers = self.calls.iter().filter_map(said).collect();
                 self.failed = Some(TransferError::NoMajority { offers });
+            }
+            Judgement::Begin(offered, answered) => {
+                self.open = Some(OpenVote { answered, told: false, standing: Standing::Open });
+                self.begin(offered);
             }
             Judgement::Take(offered) => {
                 for source in 0..self.calls.len() {
@@ -579,7 +682,9 @@ impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
             Ok(offered) => self.calls[source].answer = Some(offered),
             Err(error) => self.calls[source].ended = Some(error),
         }
-        let other = self.taken().and_then(|taken| self.other_content(&self.calls[source], &taken));
+        // While the vote is open, who offers something else disputes it.
+        let taken = self.taken().filter(|_| self.open.is_none());
+        let other = taken.and_then(|taken| self.other_content(&self.calls[source], &taken));
         let call = &mut self.calls[source];
         call.ended = call.ended.take().or(other);
         let (source, pages) = (source as u16, self.pages.clone());

@@ -22,7 +22,7 @@ mod message;
 mod object;
 mod offer;
 
-pub use fetch::{Fetched, FromSource, fetch};
+pub use fetch::{FetchNews, Fetched, FromSource, fetch};
 pub use hash_tree::PageNumber;
 pub use message::{HashNotice, Offered, PushNotice, Request};
 pub use offer::{Offer, Served};
