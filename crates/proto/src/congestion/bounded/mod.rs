@@ -43,20 +43,20 @@ settings! {
         pub initial_window: u16 = 10 => [range: Range::from(1).of("segment"), source: "RFC 6928"],
         /// Variation of delays that hosts and links make by themselves: less is never taken for a queue.
         pub jitter: Span = Span::from_us(250) => [
-            range: Range::closed(Span::from_ns(1), Span::from_secs(1)), source: "Pliant, docs/results/bounded.md"
+            range: Range::closed(Span::from_ns(1), Span::from_secs(1)), source: "Pliant, docs/bounded.md"
         ],
         /// Delay in full packets' time that is taken for others' traffic.
-        pub foreign_packets: u16 = 4 => [range: Range::from(1).of("packet"), source: "Pliant, docs/results/bounded.md"],
+        pub foreign_packets: u16 = 4 => [range: Range::from(1).of("packet"), source: "Pliant, docs/bounded.md"],
         /// Part of the line that is sent while others use it, to see when they stop. At most a packet each millisecond, at
         /// least one in 50 ms.
-        pub trickle: f64 = 0.015 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/results/bounded.md"],
+        pub trickle: f64 = 0.015 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/bounded.md"],
         /// Delays must have been flat for so long, and for two round trips, before the path counts as idle. Up to eight
         /// times as long after attempts that met others.
-        pub quiet: Span = Span::from_ms(25) => [range: Range::above(Span::ZERO), source: "Pliant, docs/results/bounded.md"],
+        pub quiet: Span = Span::from_ms(25) => [range: Range::above(Span::ZERO), source: "Pliant, docs/bounded.md"],
         /// How long the least delay is remembered; a longer path is noticed after so long.
-        pub memory: Span = Span::from_secs(5) => [range: Range::above(Span::ZERO), source: "Pliant, docs/results/bounded.md"],
+        pub memory: Span = Span::from_secs(5) => [range: Range::above(Span::ZERO), source: "Pliant, docs/bounded.md"],
         /// Part of the packets that may be lost without delay before the rate follows.
-        pub loss_tolerance: f64 = 0.03 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/results/bounded.md"],
+        pub loss_tolerance: f64 = 0.03 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/bounded.md"],
     }
 }
 
