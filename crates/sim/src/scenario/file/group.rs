@@ -115,6 +115,7 @@ pub struct ContractSpec {
     pub priority: u8,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
 fn is_none(rate: &Rate) -> bool {
     *rate == Rate::default()
 }
