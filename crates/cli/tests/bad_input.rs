@@ -130,6 +130,14 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("reflex_size_unknown", &["reflex_size_unknown.toml:10:", "`traffic.web.contract.min_delivery`", "no end"]),
     ("reflex_udp", &["reflex_udp.toml:14:", "`traffic.web.reflex`", "udp"]),
     ("reflex_weight", &["reflex_weight.toml:13:", "`traffic.web.reflex.give_way`", "weighted-fair"]),
+    (
+        "min_rate_above_line",
+        &["min_rate_above_line.toml:13:", "`traffic.web.contract.min_rate`", "fastest link, 10Gbit/s"],
+    ),
+    (
+        "min_rate_not_honoured",
+        &["min_rate_not_honoured.toml:13:", "`traffic.web.contract.min_rate`", "these do: bounded"],
+    ),
     ("reflex_without_table", &["reflex_without_table.toml:12:", "`traffic.web.contract.min_share`", "web.reflex]"]),
     ("settings_of_other_transport", &["other_transport.toml:17:", "`traffic.jobs.tcp`", "atp has no settings of TCP"]),
     ("unknown_key", &["unknown_key.toml:11:", "`laod`", "did you mean `load`?"]),
@@ -273,6 +281,15 @@ fn flags_out_of_range_are_told_the_range() {
         ("send file 127.0.0.1:1 --plain --transport cubic --target 5ms", "--target: cubic does not have it"),
         ("send file 127.0.0.1:1 --plain --transport ledbat --target 2s", "--target: "),
         ("send file 127.0.0.1:1 --plain --min-share 3", "'--min-share <FRACTION>': it must be a number from 0 to 1"),
+        ("send file 127.0.0.1:1 --plain --transport cubic --min-rate 1Mbit/s", "--min-rate: cubic does not honour it"),
+        (
+            "send file 127.0.0.1:1 --plain --transport bounded --min-rate 0bit/s",
+            "'--min-rate <RATE>': it must be above 0",
+        ),
+        (
+            "send file 127.0.0.1:1 --plain --transport bounded --min-rate 2Mbit/s --rate-cap 1Mbit/s",
+            "--min-rate: 2Mbit/s is above --rate-cap, 1Mbit/s",
+        ),
         ("send file 127.0.0.1:1 --plain --transport atp --min-delivery 0", "--min-delivery: atp needs more than 0"),
         ("send file 127.0.0.1:1 --plain --mtu 10", "'--mtu <BYTES>': it must be a whole number from 576 to 65535"),
         ("send file 127.0.0.1:1 --plain --min-rto 0s", "'--min-rto <TIME>': it must be from 1us to 60s"),

@@ -82,6 +82,9 @@ pub(crate) struct SendArgs {
     /// Least share of the fair rate, in [0, 1], that the flow keeps while it gives way to others (REFLEX alpha)
     #[arg(long, value_name = "FRACTION", default_value_t = 1.0, value_parser = flags::fraction())]
     min_share: f64,
+    /// Least rate of payload that the flow keeps while it gives way, as far as the path carries it, under bounded
+    #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
+    min_rate: Option<Rate>,
     /// Weight under weighted-fair: a flow of weight 2 takes twice the rate of one of weight 1
     #[arg(long, value_name = "W", value_parser = flags::positive())]
     weight: Option<f64>,
@@ -347,8 +350,17 @@ impl SendArgs {
         }
         let transport: SocketTransport = socket_name(&self.transport).parse().map_err(CliError::User)?;
         let weight = self.weight.unwrap_or(1.0);
-        let contract =
-            Contract { min_delivery: self.min_delivery, min_share: self.min_share, weight, ..Contract::default() };
+        let min_rate = self.min_rate.unwrap_or_default();
+        if let Some(cap) = self.rate_cap.filter(|cap| min_rate > *cap) {
+            return Err(CliError::User(format!("--min-rate: {min_rate} is above --rate-cap, {cap}")));
+        }
+        let contract = Contract {
+            min_delivery: self.min_delivery,
+            min_share: self.min_share,
+            min_rate,
+            weight,
+            ..Contract::default()
+        };
         let flow = FlowSettings {
             transport,
             contract,

@@ -28,9 +28,9 @@ impl Stream {
         if let Err(error) = (FlowSettings { contract: *contract, ..flow.clone() }).check() {
             return refuse(error.to_string());
         }
-        let bounds = |contract: &Contract| (contract.min_delivery, contract.min_share);
+        let bounds = |contract: &Contract| (contract.min_delivery, contract.min_share, contract.min_rate);
         if bounds(contract) != bounds(&flow.contract) {
-            return refuse("min_delivery and min_share cannot change while a stream runs".to_owned());
+            return refuse("min_delivery, min_share and min_rate cannot change while a stream runs".to_owned());
         }
         self.handle.lock().wanted.weight = Some(contract.weight);
         self.handle.queue();

@@ -111,7 +111,7 @@ mod tests {
                 "weighted-fair" => [&[Field::Weight][..], &bounds].concat(),
                 "dctcp" | "cubic" | "reno" | "newreno" => bounds.to_vec(),
                 "atp" => vec![Field::MinDelivery],
-                "bounded" => vec![Field::MinShare],
+                "bounded" => vec![Field::MinShare, Field::MinRate],
                 _ => Vec::new(),
             };
             assert_eq!(transport.honours(), expected, "{transport}");

@@ -58,6 +58,7 @@ macro_rules! controllers {
                 let mut controller = $name::new(*self, mss);
                 controller.set_weight(contract.weight);
                 controller.set_min_share(contract.min_share);
+                controller.set_min_rate(contract.min_rate);
                 controller.into()
             }
         })*
@@ -184,6 +185,13 @@ macro_rules! controllers {
                     Self::Foreign(controller) => controller.set_min_share(share),
                 }
             }
+
+            fn set_min_rate(&mut self, rate: Rate) {
+                match self {
+                    $(Self::$name(controller) => controller.set_min_rate(rate),)*
+                    Self::Foreign(controller) => controller.set_min_rate(rate),
+                }
+            }
         }
 
         /// The algorithms that users can name.
@@ -270,7 +278,7 @@ controllers! {
     Bounded of BoundedConfig => {
         /// `bounded` (Pliant).
         Bounded = "bounded":
-            "gives way, and keeps contract.min_share of what a CUBIC flow would have (Pliant)", honours [MinShare];
+            "gives way, and keeps contract.min_share of what a CUBIC flow would have (Pliant)", honours [MinShare, MinRate];
     }
 }
 

@@ -154,4 +154,8 @@ pub trait CongestionControl {
     /// The least share of a normal flow's rate that the flow keeps, in [0, 1], from now on; controllers that do not keep one
     /// ignore it.
     fn set_min_share(&mut self, _share: f64) {}
+
+    /// The least rate of payload that the flow keeps as far as the path carries it, from now on; controllers that do not
+    /// keep one ignore it.
+    fn set_min_rate(&mut self, _rate: Rate) {}
 }

@@ -115,4 +115,8 @@ impl CongestionControl for Foreign {
     fn set_min_share(&mut self, share: f64) {
         self.with(|controller| controller.set_min_share(share));
     }
+
+    fn set_min_rate(&mut self, rate: Rate) {
+        self.with(|controller| controller.set_min_rate(rate));
+    }
 }

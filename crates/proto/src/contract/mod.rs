@@ -7,6 +7,8 @@ pub mod cross_queue_notification;
 
 use core::fmt;
 
+use crate::units::Rate;
+
 /// What an application accepts. Each field is a bound that the transport never exceeds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Contract {
@@ -14,6 +16,8 @@ pub struct Contract {
     pub min_delivery: f64,
     /// Least share of the flow's fair rate that it keeps, in [0, 1] (REFLEX alpha).
     pub min_share: f64,
+    /// Least rate of payload that it keeps, as far as the path carries it; 0 promises none.
+    pub min_rate: Rate,
     /// Relative weight against other flows, above 0 (PPUSH theta).
     pub weight: f64,
     /// Rank among tasks that a controller weighs: the greatest goes first, whatever is left of others (PPUSH, which has
@@ -24,7 +28,7 @@ pub struct Contract {
 impl Default for Contract {
     /// Traffic that does not bend.
     fn default() -> Self {
-        Self { min_delivery: 1.0, min_share: 1.0, weight: 1.0, priority: 0 }
+        Self { min_delivery: 1.0, min_share: 1.0, min_rate: Rate::default(), weight: 1.0, priority: 0 }
     }
 }
 
@@ -35,6 +39,8 @@ pub enum Field {
     MinDelivery,
     /// [`Contract::min_share`].
     MinShare,
+    /// [`Contract::min_rate`].
+    MinRate,
     /// [`Contract::weight`].
     Weight,
     /// [`Contract::priority`].
@@ -55,6 +61,7 @@ impl fmt::Display for Field {
         f.write_str(match self {
             Self::MinDelivery => "min_delivery",
             Self::MinShare => "min_share",
+            Self::MinRate => "min_rate",
             Self::Weight => "weight",
             Self::Priority => "priority",
         })
@@ -85,6 +92,7 @@ impl Contract {
         let fields = [
             (Field::MinDelivery, unit(self.min_delivery), self.min_delivery != 1.0),
             (Field::MinShare, unit(self.min_share), self.min_share != 1.0),
+            (Field::MinRate, true, self.min_rate != Rate::default()),
             (Field::Weight, self.weight > 0.0 && self.weight.is_finite(), self.weight != 1.0),
             (Field::Priority, true, self.priority != 0),
         ];
@@ -122,6 +130,7 @@ mod tests {
             of(Contract { min_delivery: 1.5, ..base }),
             of(Contract { min_share: f64::NAN, ..base }),
             of(Contract { weight: 0.0, ..base }),
+            of(Contract { min_rate: Rate::from_bits_per_sec(1), ..base }),
             of(Contract { priority: 1, ..base }),
             of(Contract { weight: 2.0, ..base }),
         ];
@@ -129,6 +138,7 @@ mod tests {
             "min_delivery must lie in [0, 1]",
             "min_share must lie in [0, 1]",
             "weight must be a number above 0",
+            "this transport does not honour min_rate",
             "this transport does not honour priority",
             "this transport does not honour weight",
         ];

@@ -375,6 +375,9 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
     ];
     let mut asked: Vec<String> =
         asked.iter().filter(|(_, value)| *value != 1.0).map(|(field, value)| format!("{field} {value}")).collect();
+    if spec.contract.min_rate != Rate::default() {
+        asked.push(format!("min_rate {}", spec.contract.min_rate));
+    }
     if spec.contract.priority != 0 {
         asked.push(format!("priority {}", spec.contract.priority));
     }

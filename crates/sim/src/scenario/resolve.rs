@@ -124,6 +124,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         .into_iter()
         .map(|name| resolve_group(document, &mut spec, name, network, host_key))
         .collect::<Result<_, _>>()?;
+    check_min_rates(document, &groups, &topology)?;
     let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     if groups.iter().any(|group| group.transport.facts().asks_oracle) {
         spec.oracle.get_or_insert_default();
@@ -316,6 +317,18 @@ fn check_traffic(document: &Document, resolved: &Resolved) -> Result<(), Scenari
             let (number, class) = (flow.sequence + 1, flow.class.unwrap_or_default());
             let why = format!("flow {number} of the trace asks for class {class}, which no queue of `queues` takes");
             Err(document.error(&format!("traffic.{group}.path"), why))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a promised rate that no link carries.
+fn check_min_rates(document: &Document, groups: &[Group], topology: &Topology) -> Result<(), ScenarioError> {
+    let fastest = topology.links().iter().map(|link| link.rate).max().unwrap_or_default();
+    match groups.iter().find(|group| group.contract.min_rate > fastest) {
+        Some(group) => {
+            let why = format!("{} is above the rate of the fastest link, {fastest}", group.contract.min_rate);
+            Err(document.error(&format!("traffic.{}.contract.min_rate", group.name), why))
         }
         None => Ok(()),
     }

@@ -133,3 +133,12 @@ fn an_idle_line_is_filled_within_a_second() {
         assert!(taken * 12.0 >= 0.9 * 7.0 + before, "{taken}");
     }
 }
+
+/// A promised rate of a fifth of the line is kept beside four clients, within a twentieth, and they keep the rest.
+#[test]
+fn a_promised_rate_is_kept() {
+    let promise = r#"traffic.background.contract={ min_share = 0.0, min_rate = "20Mbit/s" }"#;
+    let (left, taken) = beside(CLIENTS, &[promise]);
+    assert!(taken >= 0.95 * 0.2 / 0.949, "{taken}");
+    assert!(left >= 0.7, "{left}");
+}

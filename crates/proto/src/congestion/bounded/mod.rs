@@ -1,6 +1,6 @@
 //! `bounded`: background traffic that gives way and keeps a promised share (a design of this project's own).
 //!
-//! It sends at `max(scavenger, min_share * normal)`. The scavenger takes what others leave, and next to nothing while they
+//! It sends at `max(scavenger, min_share * normal, min_rate)`. The scavenger takes what others leave, and next to nothing while they
 //! are there. `normal` is what a CUBIC flow would have on the path as it is seen.
 //!
 //! **What tells own queue from others'.** The scavenger is paced below the line's rate, so that it builds no queue but
@@ -19,6 +19,8 @@
 //! | drain | half | the delay is gone: cruise; it stays: watch |
 //!
 //! The contract's `min_share` is 1 by default, as of any traffic that does not bend: then it is a normal flow.
+//!
+//! `min_rate` is a floor too, but never above 0.95 of the line, nor above 0.9 of what arrives in rounds of many losses.
 //!
 //! Losses beyond `loss_tolerance` without delay are a policer's or a tiny buffer's: the rate falls to what arrives.
 
@@ -43,20 +45,20 @@ settings! {
         pub initial_window: u16 = 10 => [range: Range::from(1).of("segment"), source: "RFC 6928"],
         /// Variation of delays that hosts and links make by themselves: less is never taken for a queue.
         pub jitter: Span = Span::from_us(250) => [
-            range: Range::closed(Span::from_ns(1), Span::from_secs(1)), source: "Pliant, docs/results/bounded.md"
+            range: Range::closed(Span::from_ns(1), Span::from_secs(1)), source: "Pliant, docs/bounded.md"
         ],
         /// Delay in full packets' time that is taken for others' traffic.
-        pub foreign_packets: u16 = 4 => [range: Range::from(1).of("packet"), source: "Pliant, docs/results/bounded.md"],
+        pub foreign_packets: u16 = 4 => [range: Range::from(1).of("packet"), source: "Pliant, docs/bounded.md"],
         /// Part of the line that is sent while others use it, to see when they stop. At most a packet each millisecond, at
         /// least one in 50 ms.
-        pub trickle: f64 = 0.015 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/results/bounded.md"],
+        pub trickle: f64 = 0.015 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/bounded.md"],
         /// Delays must have been flat for so long, and for two round trips, before the path counts as idle. Up to eight
         /// times as long after attempts that met others.
-        pub quiet: Span = Span::from_ms(25) => [range: Range::above(Span::ZERO), source: "Pliant, docs/results/bounded.md"],
+        pub quiet: Span = Span::from_ms(25) => [range: Range::above(Span::ZERO), source: "Pliant, docs/bounded.md"],
         /// How long the least delay is remembered; a longer path is noticed after so long.
-        pub memory: Span = Span::from_secs(5) => [range: Range::above(Span::ZERO), source: "Pliant, docs/results/bounded.md"],
+        pub memory: Span = Span::from_secs(5) => [range: Range::above(Span::ZERO), source: "Pliant, docs/bounded.md"],
         /// Part of the packets that may be lost without delay before the rate follows.
-        pub loss_tolerance: f64 = 0.03 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/results/bounded.md"],
+        pub loss_tolerance: f64 = 0.03 => [range: Range::open(0.0, 1.0), source: "Pliant, docs/bounded.md"],
     }
 }
 
@@ -76,6 +78,10 @@ const TOGETHER: Span = Span::from_us(100);
 const LEAST_SAMPLES: u32 = 4;
 /// Of the rate that filled the line, what is kept.
 const AFTER_FULL: f64 = 0.95;
+/// Of the rate that arrived in a round of many losses, what is kept.
+const AFTER_LOSSES: f64 = 0.9;
+/// Growth per round of what is held to be carried, after losses.
+const REGROWTH: f64 = 1.05;
 /// Growth in a round is at most this part of the rate.
 const LARGEST_STEP: f64 = 0.02;
 /// Greatest factor on `quiet`.
@@ -126,6 +132,10 @@ struct State {
     config: BoundedConfig,
     mss: f64,
     min_share: f64,
+    /// The other promise, in bytes of payload per second.
+    min_rate: f64,
+    /// What the path was found to carry of `min_rate`, when more was lost than is tolerated.
+    carried: f64,
     normal: NormalFlow,
     phase: Phase,
     /// The scavenger's rate in bytes of payload per second.
@@ -187,12 +197,19 @@ impl State {
         self.mss / gap
     }
 
-    /// The promise: the share of what a normal flow has, in bytes per second.
+    /// The promises, in bytes per second: the share of what a normal flow has, and a rate.
     fn floor(&self) -> f64 {
-        if self.min_share == 0.0 || self.rtt == 0.0 {
+        if self.rtt == 0.0 {
             return 0.0;
         }
-        self.min_share * self.normal.window() * self.mss / self.rtt
+        let share = self.min_share * self.normal.window() * self.mss / self.rtt;
+        share.max(self.promised_rate())
+    }
+
+    /// The promised rate as far as the path carries it. Whoever promises more than the line has must not fill it with losses.
+    fn promised_rate(&self) -> f64 {
+        let line = self.line.get().unwrap_or(0.0);
+        self.min_rate.min(AFTER_FULL * line).min(self.carried)
     }
 
     fn sending_rate(&self) -> f64 {
@@ -334,13 +351,15 @@ impl State {
         let follows = arrived.max(before) >= 0.8 * expected;
         let tolerated = self.config.loss_tolerance * (round.lost.saturating_add(round.delivered)) as f64;
         let lossy = round.lost as f64 > tolerated + f64::from(LEAST_SAMPLES) * self.mss;
+        self.carried =
+            if lossy { (AFTER_LOSSES * arrived.max(before)).min(self.carried) } else { self.carried * REGROWTH };
         if !round.repaired && matches!(self.phase, Phase::Ramp | Phase::Cruise) {
             self.line.at_least(arrived);
         }
         match self.phase {
             Phase::Ramp | Phase::Cruise if lossy => {
                 self.step = 1.0;
-                self.rate = (0.9 * arrived.max(before).min(self.rate)).max(2.0 * self.trickle());
+                self.rate = (AFTER_LOSSES * arrived.max(before).min(self.rate)).max(2.0 * self.trickle());
                 self.phase = Phase::Cruise;
                 self.low_at = sample.now;
             }
@@ -359,7 +378,7 @@ impl State {
                     self.rate = (2.0 * self.rate).min(0.92 * known);
                 }
             }
-            Phase::Cruise if self.rate < self.full_rate => self.rate = (1.05 * self.rate).min(self.full_rate),
+            Phase::Cruise if self.rate < self.full_rate => self.rate = (REGROWTH * self.rate).min(self.full_rate),
             Phase::Cruise if follows => {
                 self.step = self.step.min(LARGEST_STEP * self.rate * seconds / self.mss);
                 self.rate += self.step * self.mss / seconds;
@@ -426,16 +445,18 @@ impl Bounded {
     /// A controller before its first packet; `mss` is the payload of a full segment in bytes.
     pub fn new(config: BoundedConfig, mss: u16) -> Self {
         assert!(mss > 0, "a segment holds at least one byte");
-        Self(Box::new(State::new(config, f64::from(mss), 1.0)))
+        Self(Box::new(State::new(config, f64::from(mss), 1.0, 0.0)))
     }
 }
 
 impl State {
-    fn new(config: BoundedConfig, mss: f64, min_share: f64) -> Self {
+    fn new(config: BoundedConfig, mss: f64, min_share: f64, min_rate: f64) -> Self {
         Self {
             config,
             mss,
             min_share,
+            min_rate,
+            carried: f64::INFINITY,
             normal: NormalFlow::new(config.initial_window),
             phase: Phase::Watch,
             rate: 0.0,
@@ -510,8 +531,8 @@ impl CongestionControl for Bounded {
 
     fn on_idle(&mut self) {
         // The path may be another one, or have changed.
-        let State { config, mss, min_share, .. } = *self.0;
-        *self.0 = State::new(config, mss, min_share);
+        let State { config, mss, min_share, min_rate, .. } = *self.0;
+        *self.0 = State::new(config, mss, min_share, min_rate);
     }
 
     /// The rate decides; the window bounds what is out when acknowledgements stay away.
@@ -547,5 +568,9 @@ impl CongestionControl for Bounded {
 
     fn set_min_share(&mut self, share: f64) {
         self.0.min_share = share;
+    }
+
+    fn set_min_rate(&mut self, rate: Rate) {
+        self.0.min_rate = rate.bytes_per_sec_f64();
     }
 }

@@ -4,6 +4,7 @@ use super::super::bounded::{Bounded, BoundedConfig};
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
 use super::{assert_near, congestion};
 use crate::time::{Instant, OneWayDelay, Span};
+use crate::units::Rate;
 
 const MSS: u16 = 1250;
 /// Ten packets of payload in a millisecond: a line of 100 Mbit/s.
@@ -87,6 +88,48 @@ fn the_promise_is_kept_beside_others() {
         line.run(Span::from_secs(4), |ms| 30_000 + 100 * (ms * 7 % 9).cast_signed());
         assert_near(line.rate(), share * LINE, 0.1);
     }
+}
+
+/// A promised rate is kept beside others, whatever the share: the greater of both holds.
+#[test]
+fn a_promised_rate_is_kept_beside_others() {
+    for (share, promised, expected) in
+        [(0.0, 30_000_000, 3.75e6), (0.5, 30_000_000, 0.5 * LINE), (0.25, 60_000_000, 7.5e6)]
+    {
+        let mut line = Line::new(share);
+        line.controller.set_min_rate(Rate::from_bits_per_sec(promised));
+        line.run(Span::from_secs(4), |ms| 30_000 + 100 * (ms * 7 % 9).cast_signed());
+        assert_near(line.rate(), expected, 0.1);
+    }
+}
+
+/// A promise above the line is kept up to 0.95 of it, and not before the line's rate is known.
+#[test]
+fn a_promised_rate_stays_below_the_line() {
+    let mut line = Line::new(0.0);
+    line.controller.set_min_rate(Rate::from_bits_per_sec(1_000_000_000));
+    assert!(line.rate() < 0.015 * LINE, "{}", line.rate());
+    line.run(Span::from_secs(4), |ms| 30_000 + 100 * (ms * 7 % 9).cast_signed());
+    assert_near(line.rate(), 0.95 * LINE, 0.02);
+}
+
+/// While half of the packets is lost, far more than 3 % and four packets of a round, the promise falls below what arrives, so that it does not fill the path with losses.
+/// Without losses it is kept again.
+#[test]
+fn a_promised_rate_yields_to_losses() {
+    let mut line = Line::new(0.0);
+    line.controller.set_min_rate(Rate::from_bits_per_sec(50_000_000));
+    let varying = |ms: u64| 30_000 + 100 * (ms * 7 % 9).cast_signed();
+    line.run(Span::from_secs(4), varying);
+    assert_near(line.rate(), LINE / 2.0, 0.1);
+    for _ in 0..100 {
+        let until = line.now.since(Instant::ZERO).plus(Span::from_ms(10));
+        line.controller.on_lost((line.rate() / 200.0) as u64);
+        line.run(until, varying);
+    }
+    assert!(line.rate() < 0.25 * LINE, "{}", line.rate());
+    line.run(Span::from_secs(10), varying);
+    assert_near(line.rate(), LINE / 2.0, 0.1);
 }
 
 /// CUBIC's average over periods of one loss each, RFC 9438's curve: after a cut from W the window is 0.7 W and returns to W

@@ -1,6 +1,7 @@
 //! One traffic group: what it sends, by which transport, under which contract.
 
 use pliant_proto::contract::Contract;
+use pliant_proto::units::Rate;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use toml::{Table, Value};
 
@@ -105,22 +106,30 @@ pub struct ContractSpec {
     pub min_delivery: f64,
     /// Least share of the flow's fair rate, in [0, 1]. Default: 1.
     pub min_share: f64,
+    /// Least rate of payload that the flow keeps, as far as the path carries it. Default: none.
+    #[serde(with = "crate::units_serde", skip_serializing_if = "is_none")]
+    pub min_rate: Rate,
     /// Relative weight against other flows, above 0. Default: 1.
     pub weight: f64,
     /// Rank among objects whose flows are weighed by what remains: the greatest goes first. Default: 0.
     pub priority: u8,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_none(rate: &Rate) -> bool {
+    *rate == Rate::default()
+}
+
 impl Default for ContractSpec {
     fn default() -> Self {
-        let Contract { min_delivery, min_share, weight, priority } = Contract::default();
-        Self { min_delivery, min_share, weight, priority }
+        let Contract { min_delivery, min_share, min_rate, weight, priority } = Contract::default();
+        Self { min_delivery, min_share, min_rate, weight, priority }
     }
 }
 
 impl From<ContractSpec> for Contract {
     fn from(spec: ContractSpec) -> Self {
-        let ContractSpec { min_delivery, min_share, weight, priority } = spec;
-        Self { min_delivery, min_share, weight, priority }
+        let ContractSpec { min_delivery, min_share, min_rate, weight, priority } = spec;
+        Self { min_delivery, min_share, min_rate, weight, priority }
     }
 }
