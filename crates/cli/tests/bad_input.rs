@@ -138,6 +138,10 @@ const BROKEN: &[(&str, &[&str])] = &[
         "min_rate_not_honoured",
         &["min_rate_not_honoured.toml:13:", "`traffic.web.contract.min_rate`", "these do: bounded"],
     ),
+    (
+        "min_rate_without_effect",
+        &["min_rate_without_effect.toml:13:", "`traffic.web.contract.min_rate`", "no effect while min_share is 1"],
+    ),
     ("reflex_without_table", &["reflex_without_table.toml:12:", "`traffic.web.contract.min_share`", "web.reflex]"]),
     ("settings_of_other_transport", &["other_transport.toml:17:", "`traffic.jobs.tcp`", "atp has no settings of TCP"]),
     ("unknown_key", &["unknown_key.toml:11:", "`laod`", "did you mean `load`?"]),

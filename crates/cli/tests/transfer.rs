@@ -175,6 +175,8 @@ fn what_goes_wrong_is_told_in_one_line() {
         2,
         "--min-share: expresspass does not honour it",
     );
+    let rate = ["--transport", "bounded", "--min-rate", "1Mbit/s"];
+    assert_ends(&with_key(&rate), 2, "--min-rate: it has no effect without --min-share below 1");
     assert_ends(&with_key(&["--transport", "near-opt"]), 2, "near-opt needs an oracle");
     assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "'--rate-cap <RATE>': it must be above 0");
     assert_ends(&send("none", &nobody, &["--plain"]), 2, "none: No such file");

@@ -12,7 +12,7 @@ use pliant_net::connection::{KeyUpdates, Keys, check_name};
 use pliant_net::flow::{Classes, FlowError, FlowSettings, SocketTransport};
 use pliant_net::transfer::{Limits, Settings, Source, Target};
 use pliant_proto::congestion::cubic::HyStartKind;
-use pliant_proto::contract::{Contract, ContractError};
+use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::families::{EXPRESS_PASS, FLEX_PASS, NEAR_OPT};
@@ -292,6 +292,9 @@ fn refused(error: &FlowError) -> CliError {
     CliError::User(match error {
         FlowError::Contract { transport, error: ContractError::NotHonoured(field) } => {
             format!("--{}: {} does not honour it", field.to_string().replace('_', "-"), transport.name())
+        }
+        FlowError::Contract { error: ContractError::NoEffect(Field::MinRate), .. } => {
+            "--min-rate: it has no effect without --min-share below 1, such as --min-share 0".to_owned()
         }
         FlowError::Setting { setting, why } => format!("--{setting}: {why}"),
         FlowError::NothingNeeded => "--min-delivery: atp needs more than 0".to_owned(),

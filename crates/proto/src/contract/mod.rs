@@ -54,6 +54,8 @@ pub enum ContractError {
     OutOfRange(Field),
     /// The transport does not honour the field.
     NotHonoured(Field),
+    /// The field promises nothing beside the others.
+    NoEffect(Field),
 }
 
 impl fmt::Display for Field {
@@ -74,6 +76,9 @@ impl fmt::Display for ContractError {
             Self::OutOfRange(Field::Weight) => f.write_str("weight must be a number above 0"),
             Self::OutOfRange(field) => write!(f, "{field} must lie in [0, 1]"),
             Self::NotHonoured(field) => write!(f, "this transport does not honour {field}"),
+            Self::NoEffect(field) => {
+                write!(f, "{field} has no effect while min_share is 1: give a min_share below 1, such as 0")
+            }
         }
     }
 }
@@ -86,7 +91,8 @@ impl Contract {
         if self.min_delivery >= 1.0 { bytes } else { (libm::ceil(self.min_delivery * bytes as f64) as u64).min(bytes) }
     }
 
-    /// Checks ranges, and that each field that asks for something is among those the transport `honours`.
+    /// Checks ranges, that each field that asks for something is among those the transport `honours`, and that none is in vain: a
+    /// flow that keeps all of its share does not give way, so that a rate promises it nothing.
     pub fn check(&self, honours: &[Field]) -> Result<(), ContractError> {
         let unit = |value: f64| (0.0..=1.0).contains(&value);
         let fields = [
@@ -104,6 +110,9 @@ impl Contract {
                 return Err(ContractError::NotHonoured(field));
             }
         }
+        if self.min_rate != Rate::default() && self.min_share == 1.0 {
+            return Err(ContractError::NoEffect(Field::MinRate));
+        }
         Ok(())
     }
 }
@@ -119,6 +128,14 @@ mod tests {
         assert_eq!(bend.check(&[Field::Weight]), Err(ContractError::NotHonoured(Field::MinDelivery)));
         assert_eq!(bend.check(&[Field::MinDelivery]), Ok(()));
         assert_eq!(Contract::default().check(&[]), Ok(()));
+    }
+
+    #[test]
+    fn a_rate_beside_the_whole_share_is_refused() {
+        let rate = Contract { min_rate: Rate::from_bits_per_sec(1), ..Contract::default() };
+        let honours = [Field::MinShare, Field::MinRate];
+        assert_eq!(rate.check(&honours), Err(ContractError::NoEffect(Field::MinRate)));
+        assert_eq!(Contract { min_share: 0.5, ..rate }.check(&honours), Ok(()));
     }
 
     /// The texts that users see name the field.

@@ -218,10 +218,10 @@ fn messages(group: &GroupKeys, name: &str, seed: u64, mss: u16) -> Result<Option
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {
-    let (ContractError::OutOfRange(field) | ContractError::NotHonoured(field)) = why;
+    let (ContractError::OutOfRange(field) | ContractError::NotHonoured(field) | ContractError::NoEffect(field)) = why;
     let honours = |field: Field| TransportName::all().into_iter().filter(move |name| name.honours().contains(&field));
     let why = match why {
-        ContractError::OutOfRange(_) => why.to_string(),
+        ContractError::OutOfRange(_) | ContractError::NoEffect(_) => why.to_string(),
         ContractError::NotHonoured(Field::MinDelivery) if !transport.traits().takes_messages => {
             format!("{} brings objects whole: it does not honour min_delivery", transport.name())
         }
