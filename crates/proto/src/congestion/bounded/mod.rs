@@ -1,7 +1,7 @@
 //! `bounded`: background traffic that gives way and keeps a promised share (a design of this project's own).
 //!
-//! It sends at `max(scavenger, min_share * normal, min_rate)`. The scavenger takes what others leave, and next to nothing
-//! while they are there. `normal` is what a CUBIC flow would have on the path as it is seen.
+//! It sends at `max(scavenger, min_share * normal, min_rate)`. The scavenger takes what others leave, and next to nothing while they
+//! are there. `normal` is what a CUBIC flow would have on the path as it is seen.
 //!
 //! **What tells own queue from others'.** The scavenger is paced below the line's rate, so that it builds no queue but
 //! while it grows, and then a small one that it knows. Any other delay is somebody else's. Once it sees delay it slows
@@ -432,9 +432,8 @@ impl State {
             return;
         }
         // Without the line's rate the flow at most doubles.
-        let line = self.line.get();
-        let most = line.unwrap_or(2.0 * self.arrived.max(self.trickle()) / self.min_share.max(0.01));
-        self.normal.advance(now, self.rtt, most * self.rtt / self.mss, line.is_some());
+        let most = self.line.get().unwrap_or(2.0 * self.arrived.max(self.trickle()) / self.min_share.max(0.01));
+        self.normal.advance(now, self.rtt, most * self.rtt / self.mss);
     }
 }
 

@@ -1,8 +1,7 @@
 //! The normal flow that a promise is measured by: a virtual CUBIC window (RFC 9438) over the path as it is seen.
 //!
 //! It sends nothing. Time moves it, as CUBIC's curve is one of time, and the losses and marks that the real flow sees cut
-//! it. A window that would send faster than the line carries grows no further: no flow gets more than the line. But a normal
-//! flow that had the line would have filled the buffer by then: as the delay grows, its window grows with it until it is cut.
+//! it. A window that would send faster than the line carries grows no further: no flow gets more than the line.
 
 use crate::time::Instant;
 
@@ -28,8 +27,6 @@ pub(super) struct NormalFlow {
     epoch: Option<Instant>,
     /// When it was last moved.
     moved: Option<Instant>,
-    /// It had all of the line, and was not cut since.
-    fills_line: bool,
 }
 
 impl NormalFlow {
@@ -42,12 +39,11 @@ impl NormalFlow {
             reno: 0.0,
             epoch: None,
             moved: None,
-            fills_line: false,
         }
     }
 
-    /// Time passes up to `now`, over round trips of `rtt` seconds, below `limit` segments: those of the line where `is_line`.
-    pub(super) fn advance(&mut self, now: Instant, rtt: f64, limit: f64, is_line: bool) {
+    /// Time passes up to `now`, over round trips of `rtt` seconds, below `limit` segments.
+    pub(super) fn advance(&mut self, now: Instant, rtt: f64, limit: f64) {
         let moved = self.moved.replace(now).unwrap_or(now);
         // Silence is no growth: a window grows by what is acknowledged.
         let rounds = (now.since(moved).as_secs_f64() / rtt).min(1.0);
@@ -64,9 +60,7 @@ impl NormalFlow {
             self.window = self.window.max(target).max(self.reno);
         }
         let limit = limit.max(FLOOR);
-        let beyond = self.window >= limit;
-        self.fills_line |= is_line && beyond;
-        if self.fills_line || beyond {
+        if self.window > limit {
             self.window = limit;
             self.reno = self.reno.min(limit);
         }
@@ -74,7 +68,6 @@ impl NormalFlow {
 
     /// Packets were lost, or marked.
     pub(super) fn cut(&mut self) {
-        self.fills_line = false;
         self.plateau = if self.window < self.plateau { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.window = (self.window * BETA).max(FLOOR);
         self.ssthresh = self.window;
