@@ -1,7 +1,7 @@
 //! `bounded`: background traffic that gives way and keeps a promised share (a design of this project's own).
 //!
-//! It sends at `max(scavenger, min_share * normal, min_rate)`. The scavenger takes what others leave, and next to nothing while they
-//! are there. `normal` is what a CUBIC flow would have on the path as it is seen.
+//! It sends at `max(scavenger, min_share * normal, min_rate)`. The scavenger takes what others leave, and next to nothing
+//! while they are there. `normal` is what a CUBIC flow would have on the path as it is seen.
 //!
 //! **What tells own queue from others'.** The scavenger is paced below the line's rate, so that it builds no queue but
 //! while it grows, and then a small one that it knows. Any other delay is somebody else's. Once it sees delay it slows

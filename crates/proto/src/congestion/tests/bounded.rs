@@ -113,8 +113,8 @@ fn a_promised_rate_stays_below_the_line() {
     assert_near(line.rate(), 0.95 * LINE, 0.02);
 }
 
-/// While half of the packets is lost, far more than 3 % and four packets of a round, the promise falls below what arrives, so that it does not fill the path with losses.
-/// Without losses it is kept again.
+/// While half of the packets is lost, far more than 3 % and four packets of a round, the promise falls below what arrives, so
+/// that it does not fill the path with losses. Without losses it is kept again.
 #[test]
 fn a_promised_rate_yields_to_losses() {
     let mut line = Line::new(0.0);
