@@ -280,16 +280,26 @@ impl Socket {
             simulated.wait(timeout);
             return Ok(());
         }
-        let others = [self.also.as_deref(), self.waker.as_ref().map(PollWaker::file)].into_iter().flatten();
-        let mut waits: Vec<_> = others.map(|file| PollFd::new(file, PollFlags::IN)).collect();
+        let [waker, also] = self.others();
+        let Some(one) = waker.as_ref().or(also.as_ref()).cloned() else { return wait(&mut [], Some(timeout)) };
+        // Whoever is not there is replaced by the other.
+        let mut waits = [waker, also].map(|other| other.unwrap_or_else(|| one.clone()));
         wait(&mut waits, Some(timeout))?;
-        // The waker is the last, if there is one.
-        if let (Some(waker), Some(last)) = (&self.waker, waits.last())
-            && !last.revents().is_empty()
-        {
+        self.clear_waker(&waits[0]);
+        Ok(())
+    }
+
+    /// The waker and the other file, as far as they are there.
+    fn others(&self) -> [Option<PollFd<'_>>; 2] {
+        let waker = self.waker.as_ref().map(PollWaker::file);
+        [waker, self.also.as_deref()].map(|file| file.map(|file| PollFd::new(file, PollFlags::IN)))
+    }
+
+    /// Lets the waker be called again if it was, by what was waited for in its place.
+    fn clear_waker(&self, waited: &PollFd<'_>) {
+        if let Some(waker) = self.waker.as_ref().filter(|_| !waited.revents().is_empty()) {
             waker.clear();
         }
-        Ok(())
     }
 
     fn wait_for(&self, what: PollFlags, timeout: Option<Duration>) -> io::Result<()> {
@@ -302,15 +312,11 @@ impl Socket {
         if what != PollFlags::IN {
             return wait(&mut [own], timeout);
         }
-        let waker = self.waker.as_ref().map(PollWaker::file);
-        let others = [waker, self.also.as_deref()].map(|file| file.map(|file| PollFd::new(file, PollFlags::IN)));
         // Whoever is not there is replaced by the socket itself.
-        let [waker, also] = others.map(|other| other.unwrap_or_else(|| own.clone()));
+        let [waker, also] = self.others().map(|other| other.unwrap_or_else(|| own.clone()));
         let mut waits = [own, waker, also];
         wait(&mut waits, timeout)?;
-        if let Some(waker) = self.waker.as_ref().filter(|_| !waits[1].revents().is_empty()) {
-            waker.clear();
-        }
+        self.clear_waker(&waits[1]);
         Ok(())
     }
 }
