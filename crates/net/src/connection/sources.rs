@@ -62,10 +62,14 @@ impl Sources {
     /// A handshake of `address` has failed.
     pub(super) fn charge(&mut self, now: Instant, address: IpAddr) {
         let source = source_of(address);
-        if self.charged.len() >= MAX_CHARGED && !self.charged.contains_key(&source) {
+        if let Some(budget) = self.charged.get_mut(&source) {
+            budget.take(now);
+            return;
+        }
+        if self.charged.len() >= MAX_CHARGED {
             self.charged.retain(|_, budget| !budget.is_whole(now));
         }
-        if self.charged.len() < MAX_CHARGED || self.charged.contains_key(&source) {
+        if self.charged.len() < MAX_CHARGED {
             self.charged.entry(source).or_insert_with(|| RateLimiter::new(self.forged_per_second)).take(now);
         } else {
             self.budget(address).take(now);

@@ -205,7 +205,7 @@ fn fetch_once(
         }
         handler.count_losses(now);
         let done = handler.advance(now, &mut driver).map_err(socket_error)?;
-        handler.tell_losses(tell);
+        handler.tell_news(tell);
         if done {
             break;
         }
@@ -347,7 +347,7 @@ impl FetchHandler<'_> {
         }
     }
 
-    fn tell_losses(&mut self, tell: &mut impl FnMut(FetchNews<'_>)) {
+    fn tell_news(&mut self, tell: &mut impl FnMut(FetchNews<'_>)) {
         if let Some(vote) = self.open.as_mut().filter(|vote| !vote.told) {
             vote.told = true;
             tell(FetchNews::Begun { answered: vote.answered, called: self.calls.len() });
