@@ -12,14 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from hosts import resident_bytes
+
 KIB = 1024
 
 
 def resident_kib(process):
-    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    sys.exit("flood.py: the receiver has ended")
+    resident = resident_bytes(process.pid)
+    return resident // KIB if resident else sys.exit("flood.py: the receiver has ended")
 
 
 def main():

@@ -1,7 +1,9 @@
-"""What the benchmarks between network namespaces share: commands, and waiting for something with an end to patience."""
+"""What the benchmarks share: commands, network namespaces, waiting for something with an end to patience, memory."""
 
+import os
 import subprocess
 import time
+from pathlib import Path
 
 PATIENCE = 30  # seconds until something that does not come is an error
 
@@ -20,3 +22,11 @@ def until(what, condition):
         if time.monotonic() > deadline:
             raise SystemExit(f"{what} did not come within {PATIENCE} s")
         time.sleep(0.02)
+
+
+def resident_bytes(pid):
+    try:
+        # A process that has ended and was not waited for has no memory, which says nothing.
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
+    except (FileNotFoundError, ProcessLookupError):
+        return None

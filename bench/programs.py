@@ -20,7 +20,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from hosts import PATIENCE, inside, run, until
+from hosts import PATIENCE, inside, resident_bytes, run, until
 
 # Of this process, so that runs beside each other do not meet.
 NEAR, FAR = f"pliant-near-{os.getpid()}", f"pliant-far-{os.getpid()}"
@@ -334,12 +334,6 @@ def checks(world, file_hash):
         yield program, of_program, door, words, expected, why_not, [tool for tool in tools if not shutil.which(tool)]
 
 
-def resident_bytes(process):
-    """Memory of a daemon: `ip netns exec` becomes the program."""
-    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
-
-
 IDLE_CLIENT = """
 import asyncio, sys
 async def main():
@@ -372,9 +366,10 @@ def idle_connections(port, count):
 
 def idle(world, count):
     """Bytes that each daemon's memory grows by for a connection that is open and idle."""
-    before = {name: resident_bytes(process) for name, process in world.daemons.items()}
+    # `ip netns exec` becomes the program.
+    before = {name: resident_bytes(process.pid) for name, process in world.daemons.items()}
     with idle_connections(DOORS + ECHO, count):
-        return {name: round((resident_bytes(process) - before[name]) / count) for name, process in world.daemons.items()}
+        return {name: round((resident_bytes(process.pid) - before[name]) / count) for name, process in world.daemons.items()}
 
 
 # What a program, or a service, sees of its connection: how it ended.

@@ -6,7 +6,8 @@ that stays. Beside all that there are hostile peers: one without the key (attack
 nothing, whose transfers are left in the middle, and who sends what may not be taken.
 
 Fails if a transfer fails or arrives changed, if a hostile one succeeds or leaves more on the disk than it may, if the faults
-or the attacks did not happen, or if the memory of a process that stays has grown: the mean of its resident bytes over the last tenth of the time against that over a tenth after the warm-up.
+or the attacks did not happen, or if the memory of a process that stays has grown: the mean of its
+resident bytes over the last tenth of the time against that over a tenth after the warm-up.
 """
 
 import argparse
@@ -21,6 +22,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+from hosts import resident_bytes
 
 # What memory may grow by: far less than a byte per packet of half an hour.
 GROWTH_SHARE, GROWTH_BYTES = 0.02, 512 * 1024
@@ -65,14 +68,6 @@ def transports(pliant):
     text = subprocess.run([pliant, "send", "--help"], capture_output=True, text=True, check=True).stdout
     values = re.search(r"--transport .*?\[possible values: (.*?)\]", text, re.DOTALL)
     return re.split(r",\s+", values[1])
-
-
-def resident_bytes(pid):
-    try:
-        # A process that has ended and was not waited for has no memory, which says nothing.
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
-    except (FileNotFoundError, ProcessLookupError):
-        return None
 
 
 def feed(pipe, seconds):
