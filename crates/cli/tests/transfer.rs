@@ -274,13 +274,23 @@ fn killed_peers_are_noticed() {
     assert!(text(&sent.stderr).contains("retrying: ") && text(&sent.stderr).contains("{\"elapsed_s\":"), "{sent:?}");
     assert!(receiver.finish().status.success());
     assert!(std::fs::read(into.join("file")).unwrap() == vec![7; 16 * MB]);
-    // The sender dies; its file does not stay behind half.
+}
+
+/// A sender dies: its receiver notices, and no half of a file stays behind.
+#[test]
+fn killed_senders_leave_no_half_of_a_file() {
+    let place = Place::new(10);
+    let patience = ["--key", &place.key, "--idle-timeout", "1s"];
     for transport in ["dctcp", "ledbat++", "weighted-fair", "expresspass", "flexpass"] {
-        let into = folder(transport);
-        let receiver = receiving("127.0.0.1:0", &into);
+        let into = place.path(transport);
+        std::fs::create_dir(&into).unwrap();
+        let mut command = pliant();
+        command.args(["recv", "--listen", "127.0.0.1:0", "--line-rate", "1Gbit/s"]).arg(&into).args(patience);
+        let receiver = Receiver::start(command);
         let with = [&patience[..], &["--transport", transport]].concat();
         let mut midway = Midway::new(&receiver.address, &with, &into);
-        kill(&mut midway.sender);
+        midway.sender.kill().unwrap();
+        midway.sender.wait().unwrap();
         assert_ends(&receiver.finish(), 4, "nothing heard for 1s");
         assert_eq!(std::fs::read_dir(&into).unwrap().count(), 0, "{transport}: a part is not passed off as whole");
     }

@@ -24,14 +24,28 @@ fn tcp(algorithm: Algorithm) -> SocketTransport {
     SocketTransport::Tcp(algorithm)
 }
 
+/// `check` of every transport, in a folder of its own: a few at once, as most of their time is spent waiting.
+fn of_every_transport(check: impl Fn(SocketTransport, &Path) + Sync) {
+    let transports: Vec<_> = SocketTransport::all().collect();
+    for some in transports.chunks(4) {
+        thread::scope(|scope| {
+            for transport in some {
+                let check = &check;
+                scope.spawn(move || check(*transport, tempfile::tempdir().unwrap().path()));
+            }
+        });
+    }
+}
+
 /// Every transport moves a file, plain and encrypted; what arrives is the file, and both sides hash the same bytes.
 #[test]
 fn every_transport_moves_a_file_intact() {
-    for transport in SocketTransport::all() {
-        for settings in [by(transport), encrypted(by(transport))] {
-            let directory = tempfile::tempdir().unwrap();
-            let path = write_file(directory.path(), "source", 4 * MB);
-            let copy = directory.path().join("copy");
+    of_every_transport(|transport, directory| {
+        for (into, settings) in [("plain", by(transport)), ("encrypted", encrypted(by(transport)))] {
+            let directory = directory.join(into);
+            std::fs::create_dir(&directory).unwrap();
+            let path = write_file(&directory, "source", 4 * MB);
+            let copy = directory.join("copy");
             let (sent, received) = transfer(&path, &Target::File(copy.clone()), &settings, |receiver| receiver);
             let (sent, received) = (sent.unwrap(), received.unwrap());
             assert_eq!(std::fs::read(&copy).unwrap(), content(4 * MB), "{transport}");
@@ -40,9 +54,9 @@ fn every_transport_moves_a_file_intact() {
             assert_eq!((sent.bytes, received.bytes), (4 * MB as u64, 4 * MB as u64));
             assert_eq!((sent.protocol, received.protocol), (transport.protocol(), transport.protocol()));
             assert_eq!((received.name.as_str(), received.path), ("source", Some(copy)));
-            assert_eq!(files(directory.path()), ["copy", "source"]);
+            assert_eq!(files(&directory), ["copy", "source"]);
         }
-    }
+    });
 }
 
 /// Sizes around everything that is cut into pieces: nothing, one byte, the segment, the hashed piece.
@@ -153,12 +167,11 @@ fn a_receiver_that_is_done_is_believed() {
 /// latter was taken for genuine.
 #[test]
 fn every_transport_survives_faults() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = write_file(directory.path(), "source", MB);
     let blackout = Some(Span::from_secs(2));
     let faults = Faults { loss: 0.05, duplicate: 31, reorder: 23, corrupt: 17, blackout, ..Faults::default() };
-    for transport in SocketTransport::all() {
-        let copy = directory.path().join("copy");
+    of_every_transport(|transport, directory| {
+        let path = write_file(directory, "source", MB);
+        let copy = directory.join("copy");
         let settings = encrypted(by(transport));
         let (sent, received, done) = transfer_through(faults, &path, &Target::File(copy.clone()), &settings);
         assert_eq!(std::fs::read(&copy).unwrap(), content(MB), "{transport}");
@@ -170,22 +183,21 @@ fn every_transport_survives_faults() {
         let noticed = refused.forged + refused.malformed + refused.stray + refused.replayed;
         assert!(noticed >= done.corrupted && refused.forged > 0, "{transport}: {refused:?}, {done:?}");
         assert!(sent.refused.stray > 0, "{transport}: reflected datagrams are of no connection: {:?}", sent.refused);
-    }
+    });
 }
 
 /// A NAT gives the sender a new port twice on the way: every transport goes on, and the file is intact.
 #[test]
 fn every_transport_survives_new_addresses() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = write_file(directory.path(), "source", MB);
-    for transport in SocketTransport::all() {
-        let copy = directory.path().join("copy");
+    of_every_transport(|transport, directory| {
+        let path = write_file(directory, "source", MB);
+        let copy = directory.join("copy");
         let faults = Faults { rebind: 300, ..Faults::default() };
         let target = Target::File(copy.clone());
         let (_, _, done) = transfer_through(faults, &path, &target, &encrypted(by(transport)));
         assert_eq!(std::fs::read(&copy).unwrap(), content(MB), "{transport}");
         assert!(done.rebound >= 2, "{transport}: {done:?}");
-    }
+    });
 }
 
 /// Under a contract a tenth may be missing: at most that is, the rest is intact, and what is missing is listed. ATP leaves
