@@ -89,6 +89,8 @@ struct Assigned {
     weight: f64,
     /// Reports in a row that called it silent.
     silent: u8,
+    /// It keeps its slot and sends nothing for now.
+    rests: bool,
 }
 
 #[derive(Debug)]
@@ -190,6 +192,23 @@ impl Controller {
         self.weigh(now);
     }
 
+    /// A source that is at work for a task rests from now on, or is at work again: it keeps its slot.
+    pub fn set_resting(&mut self, now: Instant, task: TaskId, source: SourceId, rests: bool) {
+        let Some(state) = self.tasks.get_mut(&task) else { return };
+        let is_source = |assigned: &Assigned| assigned.holding.source == source;
+        let Some(slot) = state.slots.iter().position(|slot| slot.as_ref().is_some_and(is_source)) else { return };
+        let Some(assigned) = &mut state.slots[slot] else { return };
+        if core::mem::replace(&mut assigned.rests, rests) == rests {
+            return;
+        }
+        assigned.silent = 0;
+        if rests {
+            self.order(now, task, slot, Order::Pause);
+        } else if state.phase == Phase::Active {
+            self.push(now, task, slot);
+        }
+    }
+
     /// A receiver or a source of a task says something. What is about no task it knows is answered where an answer ends it.
     pub fn handle_message(&mut self, now: Instant, task: TaskId, message: ToController) {
         if message == ToController::Fin {
@@ -236,7 +255,8 @@ impl Controller {
         state.remaining = state.remaining.min(remaining);
         for (slot, assigned) in state.slots.iter_mut().enumerate() {
             if let Some(assigned) = assigned {
-                assigned.silent = if heard & 1 << slot != 0 { 0 } else { assigned.silent.saturating_add(1) };
+                let heard = assigned.rests || heard & 1 << slot != 0;
+                assigned.silent = if heard { 0 } else { assigned.silent.saturating_add(1) };
             }
         }
         if state.phase == Phase::Paused {
@@ -273,7 +293,7 @@ impl Controller {
                 Weighting::Remaining { .. } => weights::LOW_WEIGHT,
             };
             let latest = ToSource { number: 0, order: Order::Stop };
-            let assigned = Assigned { holding, latest, accepted: true, sent_at: now, weight, silent: 0 };
+            let assigned = Assigned { holding, latest, accepted: true, sent_at: now, weight, silent: 0, rests: false };
             if let Some(former) = state.slots[slot].replace(assigned) {
                 // It may come back.
                 let pause = ToSource { number: state.orders, order: Order::Pause };
@@ -293,13 +313,17 @@ impl Controller {
     /// Orders the source in a slot to push from where the receiver is.
     fn push(&mut self, now: Instant, task: TaskId, slot: usize) {
         let Some(state) = self.tasks.get_mut(&task) else { return };
+        let at_work = state.slots.iter().flatten().filter(|assigned| !assigned.rests).count();
         let Some(Some(assigned)) = state.slots.get_mut(slot) else { return };
         assigned.silent = 0;
+        if assigned.rests {
+            return;
+        }
         let weight = assigned.weight;
         let order = Order::Push {
             slot: slot as u8,
             slots: state.slots.len() as u8,
-            sources: state.slots.iter().flatten().count() as u8,
+            sources: at_work as u8,
             block: state.decoded,
             start: state.next,
             weight,
@@ -367,6 +391,9 @@ impl Controller {
             return;
         }
         assigned.weight = weight;
+        if assigned.rests {
+            return;
+        }
         // An order to push that is under way must not be overtaken by one that only weighs.
         match assigned.latest.order {
             Order::Push { slot: own, slots, sources, block, start, .. } if !assigned.accepted => {

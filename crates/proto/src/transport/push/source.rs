@@ -70,6 +70,8 @@ struct Source {
     decoded: u32,
     /// The blocks from there on that are open.
     open: VecDeque<OpenBlock>,
+    /// Blocks that this source has, from the first on; the others follow.
+    there: u32,
     window: WeightedFair,
     flight: Flight,
     rtt: RttEstimator,
@@ -104,6 +106,12 @@ struct Bend {
 impl PushSource {
     /// A source that waits for an order; `config` must pass [`PushConfig::check`].
     pub fn new(config: Arc<PushConfig>, partition: Partition) -> Self {
+        Self::growing(config, partition, partition.blocks())
+    }
+
+    /// The same of an object of which only the first `there` blocks are there. [`Command::SendMessage`] tells it of each
+    /// block more, whatever bytes it names.
+    pub fn growing(config: Arc<PushConfig>, partition: Partition, there: u32) -> Self {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
         let mut source = Source {
             partition,
@@ -115,6 +123,7 @@ impl PushSource {
             accepted: None,
             decoded: 0,
             open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
+            there: there.min(partition.blocks()),
             window: WeightedFair::new(config.window, config.symbol),
             flight: Flight::new(config.reorder_threshold),
             rtt: RttEstimator::new(&config.rto),
@@ -244,6 +253,9 @@ impl Source {
                     }
                 } else if moved {
                     self.move_to_slot(block, start);
+                } else if self.phase == Phase::Paused {
+                    // Others went on meanwhile.
+                    self.forget_decoded(block);
                 }
                 self.phase = Phase::Active;
             }
@@ -415,7 +427,7 @@ impl Source {
     /// When it asks whether something is needed, if it has no other way to hear.
     fn probe_at(&self) -> Option<Instant> {
         let silent = self.config.claims && self.phase == Phase::Active && self.flight.under_way() == 0;
-        (silent && !self.open.is_empty()).then(|| self.last_ack.max(self.probed_at).after(PROBE_INTERVAL))
+        (silent && self.decoded < self.there).then(|| self.last_ack.max(self.probed_at).after(PROBE_INTERVAL))
     }
 
     /// The next block and symbol to send.
@@ -424,7 +436,8 @@ impl Source {
         let (slot, slots) = (u32::from(self.slot), u32::from(self.slots));
         // The first block is asked for, whatever is needed.
         let mut probe = core::mem::take(&mut self.probe_due);
-        for (index, block) in self.open.iter_mut().enumerate() {
+        let there = self.there.saturating_sub(self.decoded) as usize;
+        for (index, block) in self.open.iter_mut().enumerate().take(there) {
             let due = core::mem::take(&mut probe) || (block.needed > 0 && block.outstanding <= block.needed);
             if !due {
                 continue;
@@ -463,6 +476,7 @@ impl Transport for PushSource {
         match command {
             Command::Answer(order) => self.0.follow(now, order),
             Command::SetWeight(weight) => self.0.set_weight(weight),
+            Command::SendMessage { .. } => self.0.there = (self.0.there + 1).min(self.0.partition.blocks()),
             _ => {}
         }
     }

@@ -609,3 +609,62 @@ fn a_resumed_fetch_begins_behind_what_is_there() {
     };
     assert_eq!((block, start), (3, 0));
 }
+
+/// A source that has a part of its object sends the blocks that are there, and asks for none that is not.
+#[test]
+fn a_growing_source_sends_what_is_there() {
+    let partition = Partition::new(12 * u64::from(SYMBOL), SYMBOL, 3).expect("an object");
+    let config = PushConfig { block_symbols: 3, claims: true, ..config(1) };
+    let mut source = PushSource::growing(Arc::new(config), partition, 0);
+    let push = Order::Push { slot: 0, slots: 1, sources: 1, block: 0, start: 0, weight: 1.0 };
+    source.handle_command(at_ms(0), Command::Answer(ToSource { number: 0, order: push }));
+    let sent = |source: &mut PushSource| {
+        let blocks = core::iter::from_fn(|| source.poll_transmit(at_ms(1))).filter_map(|packet| match packet.body() {
+            Body::Symbol { block, .. } => Some(block),
+            _ => None,
+        });
+        let mut blocks: Vec<u32> = blocks.collect();
+        blocks.dedup();
+        blocks
+    };
+    assert_eq!(sent(&mut source), []);
+    source.handle_timeout(at_ms(100));
+    assert_eq!(sent(&mut source), [], "nothing is asked for");
+    source.handle_command(at_ms(100), Command::SendMessage { bytes: 3000 });
+    assert_eq!(sent(&mut source), [0]);
+    source.handle_command(at_ms(100), Command::SendMessage { bytes: 3000 });
+    assert_eq!(sent(&mut source), [1]);
+    source.handle_command(at_ms(100), Command::SendMessage { bytes: 3000 });
+    assert_eq!(sent(&mut source), [], "the window of ten is full");
+}
+
+/// A source that rests keeps its slot: it is told to pause, is not taken for silent, and begins anew where the receiver is.
+#[test]
+fn a_resting_source_keeps_its_slot() {
+    let mut controller = Controller::new(ControllerConfig::default());
+    controller.add_task(TASK, 0, 1000, 2, Weighting::Fixed(1.0));
+    for source in [3, 4] {
+        controller.add_source(at_ms(0), TASK, Holding { source, path: Vec::new() });
+    }
+    controller.handle_message(at_ms(0), TASK, ToController::Fetch);
+    let orders = |controller: &mut Controller| -> Vec<(u64, Order)> {
+        let to_source = |message| match message {
+            Outgoing::Source(_, source, ToSource { order, .. }) => Some((source, order)),
+            Outgoing::Receiver(..) => None,
+        };
+        core::iter::from_fn(|| controller.poll_message()).filter_map(to_source).collect()
+    };
+    assert_eq!(orders(&mut controller).len(), 2);
+    controller.set_resting(at_ms(1), TASK, 3, true);
+    assert_eq!(orders(&mut controller), [(3, Order::Pause)]);
+    controller.set_resting(at_ms(1), TASK, 3, true);
+    for ms in 2..12 {
+        let report = ToController::Report { decoded: 5, remaining: 500, heard: 0b10, next: 7 };
+        controller.handle_message(at_ms(ms), TASK, report);
+    }
+    assert_eq!(orders(&mut controller), [], "it is not ordered again");
+    controller.set_resting(at_ms(12), TASK, 3, false);
+    let [(3, Order::Push { slot: 0, sources: 2, block: 5, start: 7, .. })] = orders(&mut controller)[..] else {
+        panic!("it goes on");
+    };
+}
