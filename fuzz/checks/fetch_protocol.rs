@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pliant_net::transfer::{HashNotice, Offered, PushNotice, Request};
+use pliant_net::transfer::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice};
 use pliant_proto::packet::{Body, DataFlags, Packet, SackBlocks, TrafficClass, WireFormat};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::push::{MAX_SYMBOL, PushConfig, PushReceiver, PushSource};
@@ -47,8 +47,12 @@ pub(crate) fn check(mut bytes: &[u8]) {
     if let Some(offered) = Offered::decode(answer) {
         assert_eq!(offered.encode(), answer);
     }
-    let Ok(request) = Request::decode(opening) else { return };
-    assert_eq!(request.encode(), opening);
+    if let Some(offered) = Offered::decode_in_part(answer) {
+        assert_eq!(offered.encode_in_part(), answer);
+    }
+    let Ok(call) = FetchCall::decode(opening) else { return };
+    assert_eq!(call.encode(), opening);
+    let request = call.request;
     let size = Offered::decode(answer).map_or(10_000_000, |offered| offered.bytes);
     let Some(partition) = request.partition(size) else { return };
     let config = PushConfig {
@@ -63,13 +67,19 @@ pub(crate) fn check(mut bytes: &[u8]) {
     }
     let config = Arc::new(config);
     let mut now = Instant::ZERO.after(Span::from_ms(1));
-    let mut source = PushSource::new(config.clone(), partition);
+    // A file that is named is on its way to its source.
+    let there = if call.file == FileSelector::Only { partition.blocks() } else { 1 };
+    let mut source = PushSource::growing(config.clone(), partition, there);
     let mut receiver = PushReceiver::beside_decoder(config, partition, 0, now);
     let peer = receiver.add_peer();
     while let Some(said) = message(&mut bytes) {
         now = now.after(Span::from_us(500 * said.len() as u64));
         if let Some(notice) = HashNotice::decode(said) {
             assert_eq!(notice.encode(), said);
+        }
+        if let Some(notice) = HoldingNotice::decode(said) {
+            assert_eq!(notice.encode(), said);
+            source.handle_command(now, Command::SendMessage { bytes: notice.blocks });
         }
         if let Some(notice) = PushNotice::decode(said) {
             assert_eq!(notice.encode(), said);

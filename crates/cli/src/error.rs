@@ -123,6 +123,7 @@ impl From<TransferError> for CliError {
             TransferError::NotATransfer { .. }
             | TransferError::HashMismatch { .. }
             | TransferError::OtherContent { .. }
+            | TransferError::TooLarge { .. }
             | TransferError::NoMajority { .. }
             | TransferError::Differs { .. }
             | TransferError::Changed { .. }

@@ -96,12 +96,20 @@ fn page(status: &Status) -> String {
             DoorStatusKind::Forward { to, target, class } | DoorStatusKind::Kafka { to, target, class } => {
                 [to.as_str(), target, class]
             }
-            DoorStatusKind::Metrics | DoorStatusKind::Preload { .. } | DoorStatusKind::Proxy => ["-"; 3],
+            DoorStatusKind::Metrics
+            | DoorStatusKind::Objects
+            | DoorStatusKind::Preload { .. }
+            | DoorStatusKind::Proxy => ["-"; 3],
         };
         let texts = [&door.listen, door.kind.name(), to, target, class].map(str::to_owned);
         texts.into_iter().chain([door.accepted.to_string()]).collect()
     });
     part("doors", &["listen", "kind", "to", "target", "class", "accepted"], doors.collect());
+    let objects = status
+        .objects
+        .iter()
+        .map(|objects| vec![objects.listen.clone(), objects.files.to_string(), objects.fetches.to_string()]);
+    part("objects", &["listen", "files", "fetches"], objects.collect());
     let bundles = status.bundles.iter().map(|bundle| {
         vec![
             bundle.name.clone().unwrap_or_else(|| bundle.peer.clone()),

@@ -21,6 +21,8 @@ mod fetch_protocol;
 mod frame_parser;
 #[path = "../../../fuzz/checks/handshake_sequence.rs"]
 mod handshake_sequence;
+#[path = "../../../fuzz/checks/object_request.rs"]
+mod object_request;
 #[path = "../../../fuzz/checks/preload_request.rs"]
 mod preload_request;
 #[path = "../../../fuzz/checks/proxy_request.rs"]
@@ -160,6 +162,11 @@ fn requests_of_the_preload_library_are_refused_or_round_trip() {
 #[test]
 fn requests_to_the_proxy_are_refused_or_name_a_service() {
     replay("proxy_request", &[], 20_000, proxy_request::check);
+}
+
+#[test]
+fn requests_for_files_are_refused_or_name_one() {
+    replay("object_request", &[], 20_000, object_request::check);
 }
 
 #[test]

@@ -685,7 +685,7 @@ fn sources_that_differ_are_chosen_by_hash() {
     assert_ends(&fetch(&["--hash", "abc"]), 2, "it must be a BLAKE3 hash: 64 hexadecimal digits");
     let chosen = fetch(&["--hash", hash, "--json"]);
     assert!(chosen.status.success(), "{}", text(&chosen.stderr));
-    let lost = format!("lost: {} offers another content: {other_hash}; {hash} is fetched\n", offers[1].address);
+    let lost = format!("lost: {}: it refuses: it offers nothing with the hash {hash}\n", offers[1].address);
     assert_eq!(text(&chosen.stderr), lost);
     let json: serde_json::Value = serde_json::from_slice(&chosen.stdout).unwrap();
     assert_eq!(json["blake3"], hash);

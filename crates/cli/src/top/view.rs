@@ -177,7 +177,7 @@ impl View {
                     format!("{to} {target} {class}")
                 }
                 DoorStatusKind::Preload { rules } => format!("{} rules", rules.len()),
-                DoorStatusKind::Metrics | DoorStatusKind::Proxy => String::new(),
+                DoorStatusKind::Metrics | DoorStatusKind::Objects | DoorStatusKind::Proxy => String::new(),
             };
             Row::new([door.kind.name().to_owned(), door.accepted.to_string(), door.listen.clone(), leads])
         };
@@ -277,6 +277,7 @@ mod tests {
                 },
             }],
             bundles: vec![bundle("a", 25e6, 1), bundle("b", 50e6, 0)],
+            objects: None,
         })
     }
 

@@ -2,10 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
 
 use clap::Args;
 use pliant_net::flow::{FlowSettings, SocketTransport};
-use pliant_net::transfer::{self, FetchNews, Fetched, Hash, Offer, Offered, Served, Settings, TransferError};
+use pliant_net::transfer::{
+    self, FetchNews, Fetched, Hash, Offer, OfferedFiles, Served, Settings, TransferError, WantedFile,
+};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::units::{Bytes, Rate};
@@ -23,29 +27,33 @@ use crate::{flags, interrupt};
 const OFFER_EXAMPLES: &str = "\
 Examples:
   pliant offer model.bin --key lab.key --listen 0.0.0.0:7410          on each host that has the file
+  pliant offer models/ --key lab.key --listen 0.0.0.0:7410             all files of the folder, each by its name or hash
   pliant offer model.bin --plain --count 1 --rate-cap 200Mbit/s
 
-It serves until interrupted, or for --count receivers; a hangup signal (kill -HUP) has the key file read again. Exit codes are those of `pliant send`.";
+A folder's files are those that lie in it: not those of its folders, and none whose name begins with a dot. It serves until interrupted, or for --count receivers; a hangup signal (kill -HUP) has the key file read again. Exit codes are those of `pliant send`.";
 
 const FETCH_EXAMPLES: &str = "\
 Examples:
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 192.0.2.3:7410 --key lab.key     into this directory, under its name
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --into copy.bin --weight 4
   pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard --json | jq .sources
+  pliant fetch 192.0.2.1:7410 --key lab.key --name model.bin --serve 0.0.0.0:7410 \
+      --peer 192.0.2.4:7410 --peer 192.0.2.5:7410     on each of many hosts: they serve each other
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key \
       --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262     as `b3sum model.bin` prints it
 
 Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. Where sources offer
 different contents, the one that more than half of them offer is fetched, or the one with --hash. A source that is lost or
-left out is told on stderr; the others go on. Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a
+left out is told on stderr; the others go on. With --serve it offers what it has verified while it fetches the rest, and all
+of it until it is interrupted. Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a
 file, 3 no source answers, 4 all sources were lost, 5 what arrived is not what was offered, or the sources do not agree, 130
 interrupted.";
 
-/// Offers a file to all who `fetch` it.
+/// Offers a file, or the files of a folder, to all who `fetch` them.
 #[derive(Args)]
 #[command(after_help = OFFER_EXAMPLES)]
 pub(crate) struct OfferArgs {
-    /// The file
+    /// The file, or the folder
     file: PathBuf,
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_LISTEN)]
@@ -76,6 +84,16 @@ pub(crate) struct FetchArgs {
     /// [default: what more than half of the sources that answer offer]
     #[arg(long, value_name = "HEX", value_parser = parse_hash)]
     hash: Option<Hash>,
+    /// Name of the file, where sources offer many
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Another host that may fetch the same at this time, and serves it: NAME@HOST:PORT as with sources. It has no say in
+    /// what is fetched. May be given more than once
+    #[arg(long = "peer", value_name = "ADDRESS", value_parser = parse_peer)]
+    peers: Vec<Peer>,
+    /// Offers the file at this address, each block once it is verified, and goes on until interrupted
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "discard")]
+    serve: Option<SocketAddr>,
     /// Writes nothing, but checks the hash
     #[arg(long)]
     discard: bool,
@@ -115,9 +133,15 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
     let reread = arguments.connection.reread_keys(&mut settings);
     let offer = Offer::bind(arguments.listen, &arguments.file, settings)?;
     let offered = offer.offered();
+    if offered.is_empty() {
+        let error = std::io::Error::new(std::io::ErrorKind::NotFound, "no file lies in this folder");
+        return Err(TransferError::File { path: arguments.file.clone(), error }.into());
+    }
     if !arguments.output.quiet {
         eprintln!("listening on {}", offer.address());
-        eprintln!("offering {}: {} bytes, blake3 {}", OneLine(&offered.name), offered.bytes, offered.hash);
+        for file in &offered {
+            eprintln!("offering {}: {} bytes, blake3 {}", OneLine(&file.name), file.bytes, file.hash);
+        }
     }
     let mut failed = None;
     let served = offer.serve(
@@ -126,7 +150,7 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
         |served| {
             let printed = match served {
                 Ok(served) => {
-                    let sent = OfferOutcome::new(&offered, &served);
+                    let sent = OfferOutcome::new(&served);
                     print_result(&sent, || sent.line(), arguments.output.json)
                 }
                 Err(error) => {
@@ -149,7 +173,7 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
     let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
     let (bind, overwrite) = (arguments.bind, arguments.overwrite);
-    let called = called(&arguments.sources);
+    let called = called(&[&arguments.sources[..], &arguments.peers].concat());
     let settings = Settings { bind, overwrite, called, ..arguments.connection.settings(&flow)? };
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = TransferProgress::new(&arguments.output);
@@ -158,18 +182,44 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
         FetchNews::Lost(error) => eprintln!("lost: {}", OneLine(error)),
         news => eprintln!("{news}"),
     };
+    let addresses = |hosts: &[Peer]| hosts.iter().map(|host| host.address).collect::<Vec<SocketAddr>>();
     let interrupt = interrupt::listen(kept);
-    let sources: Vec<SocketAddr> = arguments.sources.iter().map(|source| source.address).collect();
-    let fetched = transfer::fetch(&sources, arguments.hash, &target, &settings, interrupt, |p| display.show(p), tell);
+    let offered_in = arguments.serve.map(|_| OfferedFiles::new());
+    let serving = match (arguments.serve, &offered_in) {
+        (Some(address), Some(files)) => Some(serve(address, files.clone(), settings.clone(), interrupt, arguments)?),
+        _ => None,
+    };
+    let (sources, peers) = (addresses(&arguments.sources), addresses(&arguments.peers));
+    let wanted = WantedFile { hash: arguments.hash, name: arguments.name.clone(), peers, offered_in };
+    let fetched = transfer::fetch(&sources, wanted, &target, &settings, interrupt, |p| display.show(p), tell);
     drop(display);
     match fetched {
         Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
         fetched => {
             let arrived = FetchOutcome::new(&fetched?);
             print_result(&arrived, || arrived.line(), arguments.output.json)?;
-            Ok(ExitStatus::Done)
+            serving.map_or(Ok(ExitStatus::Done), |serving| match serving.join().expect("it does not panic") {
+                Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
+                served => served.map(|()| ExitStatus::Done).map_err(CliError::from),
+            })
         }
     }
+}
+
+/// Serves what comes in, in a thread of its own, until it is interrupted.
+fn serve(
+    address: SocketAddr,
+    files: OfferedFiles,
+    settings: Settings,
+    interrupt: &'static AtomicBool,
+    arguments: &FetchArgs,
+) -> Result<JoinHandle<Result<(), TransferError>>, CliError> {
+    let offer = Offer::of(address, files, settings)?;
+    if !arguments.output.quiet {
+        eprintln!("serving on {}", offer.address());
+    }
+    // What a receiver has lacks nothing that this one could tell.
+    Ok(thread::spawn(move || offer.serve(None, interrupt, |_| {})))
 }
 
 /// What one receiver was sent.
@@ -189,12 +239,12 @@ struct OfferOutcome<'s> {
 }
 
 impl<'s> OfferOutcome<'s> {
-    fn new(offered: &'s Offered, served: &Served) -> Self {
-        let Served { to, elapsed, weight, ref statistics } = *served;
+    fn new(served: &'s Served) -> Self {
+        let Served { ref file, to, elapsed, weight, ref statistics } = *served;
         Self {
             direction: "offered",
-            file: &offered.name,
-            blake3: offered.hash.to_string(),
+            file: &file.name,
+            blake3: file.hash.to_string(),
             peer: to,
             bytes: statistics.bytes_sent,
             elapsed_s: elapsed.as_secs_f64(),

@@ -145,6 +145,16 @@ pub enum TransferError {
         /// Bytes of the file.
         total: u64,
     },
+    /// A source offers more than may be fetched.
+    #[error("{address} offers {bytes} bytes, and {most} may be fetched")]
+    TooLarge {
+        /// The source.
+        address: SocketAddr,
+        /// Bytes of what it offers.
+        bytes: u64,
+        /// Most that are taken.
+        most: u64,
+    },
     /// Sources that do not go together.
     #[error("{0}")]
     Sources(&'static str),

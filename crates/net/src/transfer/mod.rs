@@ -35,7 +35,8 @@ pub use error::TransferError;
 pub use output::Target;
 pub use progress::Progress;
 pub use push::{
-    FetchNews, Fetched, FromSource, HashNotice, Offer, Offered, PageNumber, PushNotice, Request, Served, fetch,
+    Coming, FetchCall, FetchNews, Fetched, FileSelector, FromSource, HashNotice, HeldFile, HoldingNotice, Offer,
+    Offered, OfferedFiles, PageNumber, PushNotice, Request, Served, WantedFile, fetch,
 };
 pub use receive::{Received, Receiver};
 pub use send::{ClockOffset, Sent, send};

@@ -7,7 +7,9 @@ use std::thread;
 
 use crate::common::{Faults, NEVER, Relay, content, encrypted, files, loopbacks, settings, write_file};
 use pliant_net::flow::{FlowSettings, SocketTransport};
-use pliant_net::transfer::{Fetched, Offer, Settings, Target, TransferError, fetch};
+use pliant_net::transfer::{
+    Fetched, FileSelector, Offer, OfferedFiles, Settings, Target, TransferError, WantedFile, fetch,
+};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::time::Span;
@@ -247,13 +249,13 @@ fn the_majority_or_a_hash_decides() {
         for (address, hash) in [(addresses[1], right), (last, wrong)] {
             assert!(tied.contains("--hash") && tied.contains(&format!("{address} offers {hash}")), "{tied}");
         }
-        for (hash, left_out, other) in [(wrong, addresses[1], right), (right, last, wrong)] {
+        for (hash, left_out) in [(wrong, addresses[1]), (right, last)] {
             let (fetched, lost) = fetch(&addresses[1..], Some(hash));
             assert_eq!(fetched, Ok(hash));
-            assert_eq!(lost, [format!("{left_out} offers another content: {other}; {hash} is fetched")]);
+            assert_eq!(lost, [format!("{left_out}: it refuses: it offers nothing with the hash {hash}")]);
         }
         let (fetched, lost) = fetch(&addresses, Some(blake3::hash(b"nobody has it")));
-        assert!(fetched.unwrap_err().contains("offers another content") && lost.len() == 3, "{lost:?}");
+        assert!(fetched.unwrap_err().contains("it offers nothing with the hash") && lost.len() == 3, "{lost:?}");
         stop.store(true, Ordering::Relaxed);
     });
 }
@@ -465,6 +467,102 @@ fn what_cannot_be_fetched_is_told() {
     assert_eq!(refused(&[], &settings), "there is no source");
     assert!(refused(&[addresses[0], six], &settings).contains("all IPv6 addresses"));
     assert!(refused(&addresses, &weighted(0.4)).contains("weight must lie in 0.5"));
-    let directory = Offer::bind(crate::common::loopback(), &site.target(), settings.clone()).err().unwrap();
-    assert!(directory.to_string().contains("only a file can be offered"));
+    let nothing = Offer::bind(crate::common::loopback(), &site.target().join("none"), settings.clone()).err().unwrap();
+    assert!(nothing.to_string().ends_with("none: No such file or directory (os error 2)"), "{nothing}");
+}
+
+/// Of a folder every file is fetched by its name, by its hash, or alone; what is not there is named.
+#[test]
+fn one_of_many_files_is_fetched() {
+    let (site, settings) = (Site::new(3 * MB), encrypted(weighted(1.0)));
+    let shelf = site.directory.path().join("shelf");
+    std::fs::create_dir(&shelf).unwrap();
+    for (name, bytes) in [("source", 3 * MB), ("other", 5), ("empty", 0)] {
+        write_file(&shelf, name, bytes);
+    }
+    let offer = Offer::bind(crate::common::loopback(), &shelf, settings.clone()).unwrap();
+    assert_eq!(offer.offered().iter().map(|file| &file.name[..]).collect::<Vec<_>>(), ["empty", "other", "source"]);
+    let (address, stop) = (offer.address(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| offer.serve(None, &stop, |_| {}));
+        let fetch = |hash: Option<&[u8]>, name: Option<&str>| {
+            let wanted =
+                WantedFile { hash: hash.map(blake3::hash), name: name.map(str::to_owned), ..WantedFile::default() };
+            let target = Target::Directory(site.target());
+            fetch(&[address], wanted, &target, &settings, &NEVER, |_| {}, |_| {})
+        };
+        fetch(None, Some("source")).unwrap();
+        intact(&site.target(), 3 * MB);
+        assert_eq!(fetch(Some(&content(5)), None).unwrap().name, "other");
+        assert_eq!(fetch(None, Some("empty")).unwrap().bytes, 0);
+        for (hash, name, why) in [
+            (None, None, "it offers 3 files: say which by name or hash"),
+            (None, Some("../source"), "it offers no `../source`"),
+            (Some(&b"nobody has it"[..]), None, "it offers nothing with the hash"),
+        ] {
+            let error = fetch(hash, name).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Receivers of one slow source serve each other while they fetch: the source sends much less than the file to each, and
+/// all have it whole, though one of them leaves in the middle. Who comes later gets it from them alone.
+#[test]
+fn receivers_serve_each_other() {
+    let bytes = 12 * MB;
+    let (site, settings) = (Site::new(bytes), encrypted(weighted(1.0)));
+    let offer = Offer::bind(crate::common::loopback(), &site.path, capped(&settings, 40)).unwrap();
+    let source = offer.address();
+    let serve = || {
+        let files = OfferedFiles::new();
+        (Offer::of(crate::common::loopback(), files.clone(), settings.clone()).unwrap(), files)
+    };
+    let receivers: Vec<(Offer, OfferedFiles)> = (0..4).map(|_| serve()).collect();
+    let addresses: Vec<SocketAddr> = receivers.iter().map(|(offer, _)| offer.address()).collect();
+    let (stop, leaves) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let settings = &settings;
+        let (stop, leaves, site) = (&stop, &leaves, &site);
+        let ended = scope.spawn(|| offer.serve(None, stop, |_| {}));
+        let mut fetching = Vec::new();
+        for (number, (offer, files)) in receivers.into_iter().enumerate() {
+            let last = number == 3;
+            scope.spawn(move || offer.serve(None, if last { leaves } else { stop }, |_| {}));
+            let peers = addresses.iter().copied().filter(|other| *other != addresses[number]).collect();
+            fetching.push(scope.spawn(move || {
+                let into = site.directory.path().join(format!("into{number}"));
+                std::fs::create_dir(&into).unwrap();
+                let wanted = WantedFile { peers, offered_in: Some(files.clone()), ..WantedFile::default() };
+                let half = |progress: pliant_net::transfer::Progress| {
+                    leaves.fetch_or(last && progress.done_bytes > bytes as u64 / 2, Ordering::Relaxed);
+                };
+                let target = Target::Directory(into.clone());
+                let interrupted = if last { leaves } else { &NEVER };
+                let fetched = fetch(&[source], wanted, &target, settings, interrupted, half, |_| {});
+                (fetched, into, files)
+            }));
+        }
+        let mut from_source = 0;
+        for (number, fetching) in fetching.into_iter().enumerate() {
+            let (fetched, into, files) = fetching.join().unwrap();
+            if number == 3 {
+                assert!(matches!(fetched, Err(TransferError::Interrupted)) && files.list().is_empty());
+                continue;
+            }
+            let fetched = fetched.unwrap();
+            intact(&into, bytes);
+            assert!(files.find(&FileSelector::Only).unwrap().is_whole());
+            let of = |source: &SocketAddr| fetched.sources.iter().find(|from| from.address == *source).unwrap().symbols;
+            from_source += of(&source);
+        }
+        let symbols = bytes as u64 / 1400;
+        assert!(from_source < 2 * symbols, "{from_source} of three times {symbols} came from the source");
+        let target = Target::Directory(site.target());
+        fetch(&addresses[..2], None, &target, settings, &NEVER, |_| {}, |_| {}).unwrap();
+        intact(&site.target(), bytes);
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(ended.join().unwrap(), Err(TransferError::Interrupted)));
+    });
 }

@@ -10,17 +10,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use blake3::hazmat::ChainingValue;
-use pliant_proto::time::Instant;
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::push::{
     Controller, ControllerConfig, Holding, Outgoing, Partition, PushConfig, PushPort, ReceiverCounts, TaskId, Weighting,
 };
 
 use super::agreement::{Agreement, Judgement, SourceAnswer, Standing};
-use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes};
+use super::following::{Following, PeerProgress, TakesFrom};
+use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, pages_of};
 use super::inquiry::Inquiry;
-use super::message::{HashNotice, Offered, PushNotice, Request};
-use super::object::{FetchApplication, Object, Pages, SharedObject, Sink, open_sink};
+use super::message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
+use super::object::{FetchApplication, Holdings, Object, Pages, SharedObject, Sink, open_sink};
+use super::offered_files::{Growing, OfferedFiles};
 use crate::clock::Clock;
 use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Driver, Session};
@@ -35,6 +37,9 @@ use crate::transfer::settings::Settings;
 const FALSE_SYMBOLS: &str = "it sends symbols that are not of the file";
 const FALSE_HASHES: &str = "it sends hashes that are not of the file";
 const NO_HASHES: &str = "it does not say the hashes of the file's parts";
+const IN_PART: &str = "it has only a part of the file yet: it is a peer, and no source";
+/// How long until a peer is called again that was not there, has not begun, or was lost.
+const CALL_AGAIN: Span = Span::from_secs(1);
 /// Most sources that send at once; the others wait for one that fails.
 const MAX_SLOTS: usize = 32;
 /// The one task of this receiver's controller.
@@ -78,27 +83,60 @@ pub struct FromSource {
     pub lost: Option<String>,
 }
 
+/// What is fetched, and who else fetches it.
+#[derive(Clone, Default)]
+pub struct WantedFile {
+    /// BLAKE3 hash of the content.
+    pub hash: Option<blake3::Hash>,
+    /// The file's name at sources that offer many.
+    pub name: Option<String>,
+    /// Who may fetch the same, and offers what it has already. They have no vote in what is fetched; they are called once
+    /// that is known, and again when they are lost. A source that is among them is a peer once it has nothing, a part, or is
+    /// lost.
+    pub peers: Vec<SocketAddr>,
+    /// Where the file is offered, block by block as they are verified, and from then on.
+    pub offered_in: Option<OfferedFiles>,
+}
+
+impl From<Option<blake3::Hash>> for WantedFile {
+    fn from(hash: Option<blake3::Hash>) -> Self {
+        Self { hash, ..Self::default() }
+    }
+}
+
+impl WantedFile {
+    fn selector(&self) -> FileSelector {
+        match (self.hash, &self.name) {
+            (Some(hash), _) => FileSelector::Hash(hash),
+            (None, Some(name)) => FileSelector::Name(name.clone()),
+            (None, None) => FileSelector::Only,
+        }
+    }
+}
+
 /// Fetches a file from those of `sources` that offer it, with their weight (theta) that of the settings' contract and no more
 /// under way than the settings' receive buffer: that, against the rate times the round trip, bounds the rate of long paths,
 /// and against blocks of 2 MiB the symbols that are sent in vain where no switch marks.
 ///
-/// The file is the one with this BLAKE3 `hash`, or, without one, the one that more than half of the sources that answer
-/// offer; a tie is an error. It waits for all answers, but no longer than a second once more than half of all sources agree,
+/// The file is the one with the `wanted` hash, or, without one, the one that more than half of the sources that answer
+/// offer, under the wanted name if they offer many; a tie is an error. It waits for all answers, but no longer than a second once more than half of all sources agree,
 /// or one source offers what has the hash. When all agree that have answered, it begins a few round trips later; the file
 /// still gets its place only once the others have answered or were given up, and if one of them disagrees, all begins anew
 /// with the answers of all. Sources that cannot be reached, are lost or offer another content are told to `tell`; it goes on
 /// as long as there is one.
 pub fn fetch(
     sources: &[SocketAddr],
-    hash: Option<blake3::Hash>,
+    wanted: impl Into<WantedFile>,
     target: &Target,
     settings: &Settings,
     interrupted: &AtomicBool,
     mut progress: impl FnMut(Progress),
     mut tell: impl FnMut(FetchNews<'_>),
 ) -> Result<Fetched, TransferError> {
-    for eager in [true, false] {
-        let fetched = fetch_once(sources, hash, target, settings, interrupted, eager, &mut progress, &mut tell)?;
+    let wanted = wanted.into();
+    // What is not agreed on is not offered.
+    for eager in [wanted.offered_in.is_none(), false] {
+        let fetched = fetch_once(sources, &wanted, target, settings, interrupted, eager, &mut progress, &mut tell)?;
         if let Some(fetched) = fetched {
             return Ok(fetched);
         }
@@ -143,7 +181,7 @@ impl fmt::Display for FetchNews<'_> {
 #[expect(clippy::too_many_arguments, reason = "those of `fetch`, and one more")]
 fn fetch_once(
     sources: &[SocketAddr],
-    hash: Option<blake3::Hash>,
+    wanted: &WantedFile,
     target: &Target,
     settings: &Settings,
     interrupted: &AtomicBool,
@@ -154,37 +192,62 @@ fn fetch_once(
     let mut distinct = sources.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
+    let mut peers = wanted.peers.clone();
+    peers.sort_unstable();
+    peers.dedup();
+    let returning: Vec<SocketAddr> = peers.extract_if(.., |peer| distinct.contains(peer)).collect();
     let Some(&first) = distinct.first() else { return Err(TransferError::Sources("there is no source")) };
-    if distinct.iter().any(|source| source.is_ipv4() != first.is_ipv4()) {
+    if distinct.iter().chain(&peers).any(|source| source.is_ipv4() != first.is_ipv4()) {
         return Err(TransferError::Sources("sources must all have IPv4 or all IPv6 addresses"));
     }
     if distinct.len() > usize::from(u16::MAX) {
         return Err(TransferError::Sources("there are more than 65535 sources"));
     }
-    distinct.iter().try_for_each(|source| settings.check(*source))?;
+    if !peers.is_empty() && distinct.len() + peers.len() > MAX_SLOTS {
+        return Err(TransferError::Sources("there are more than 32 sources and peers"));
+    }
+    distinct.iter().chain(&peers).try_for_each(|source| settings.check(*source))?;
     let symbol = settings.path_to(first).payload(settings.flow.mtu);
-    let slots = distinct.len().min(MAX_SLOTS) as u8;
+    let slots = (distinct.len() + peers.len()).min(MAX_SLOTS) as u8;
+    // Of peers one sends at a time, or all are as good as sources.
     let window = (settings.flow.receive_buffer / u64::from(slots)).min(u32::MAX.into()) as u32;
     let request = Request { symbol, slots, window };
     let config = request.config(&settings.flow, settings.path_to(first)).map_err(TransferError::Flow)?;
     let socket_error = |error| TransferError::Socket { address: first, error };
     let farthest = distinct.iter().find(|source| !source.ip().is_loopback()).unwrap_or(&first);
     let mut driver = settings.driver_to::<FetchApplication>(*farthest)?;
-    let opening = request.encode();
+    let opening = FetchCall { request, file: wanted.selector() }.encode();
     let call = |address| {
         let connection = driver.connect(address, &opening).map_err(TransferError::Connect)?;
-        Ok(SourceConnection { address, connection, answer: None, joined: false, ended: None, told: false, left: None })
+        let returns = returning.contains(&address);
+        Ok(SourceConnection { connection: Some(connection), returns, ..SourceConnection::new(address) })
     };
-    let calls = distinct.into_iter().map(call).collect::<Result<Vec<_>, TransferError>>()?;
+    let mut calls = distinct.into_iter().map(call).collect::<Result<Vec<_>, TransferError>>()?;
+    let called_again = |address| SourceConnection {
+        is_peer: true,
+        returns: true,
+        again_at: Some(Instant::ZERO),
+        ..SourceConnection::new(address)
+    };
+    calls.extend(peers.into_iter().map(called_again));
+    // Who is offered nothing by this one has no place in the row: it is behind all.
+    let who = wanted.offered_in.as_ref().map_or(u64::MAX, OfferedFiles::who);
     let mut handler = FetchHandler {
         target,
         overwrite: settings.overwrite,
         request,
         config,
         clock: driver.clock(),
-        hash,
+        hash: wanted.hash,
+        offered_in: wanted.offered_in.as_ref(),
         calls,
-        agreement: Agreement::new(driver.now(), eager && hash.is_none()),
+        holdings: Holdings::default(),
+        following: Following::new(who),
+        taken_from: None,
+        missing_since: (0, driver.now()),
+        patience: settings.idle_timeout,
+        max_bytes: settings.limits.max_bytes,
+        agreement: Agreement::new(driver.now(), eager && wanted.hash.is_none()),
         open: None,
         pages: Pages::default(),
         inquiry: Inquiry::new(settings.idle_timeout),
@@ -213,7 +276,7 @@ fn fetch_once(
             handler.close(&mut driver, close_code::FAILED, "the sources do not agree").map_err(socket_error)?;
             return Ok(None);
         }
-        if let Some(error) = handler.problem() {
+        if let Some(error) = handler.problem(now) {
             handler.close(&mut driver, close_code::FAILED, "it cannot go on").map_err(socket_error)?;
             return Err(error);
         }
@@ -239,6 +302,9 @@ fn fetch_once(
         Stage::Empty(offered) => {
             check_hash(&offered.name, blake3::hash(&[]), offered.hash)?;
             let path = open_sink(target, &offered, settings.overwrite)?.commit()?;
+            if let (Some(files), Some(path)) = (&wanted.offered_in, &path) {
+                files.add(path)?;
+            }
             (offered, ReceiverCounts::default(), 0, path)
         }
         Stage::Asking | Stage::Checking(_) => unreachable!("it ends with a file or an error"),
@@ -250,27 +316,61 @@ fn fetch_once(
 /// A connection to a source.
 type FetchSession = Session<AnyTransport, FetchApplication>;
 
-/// One source, called.
+/// One source, called, or a peer.
 struct SourceConnection {
     address: SocketAddr,
-    connection: ConnectionId,
+    connection: Option<ConnectionId>,
+    /// When it is called, if it is a peer that is not connected.
+    again_at: Option<Instant>,
+    is_peer: bool,
+    /// It is called again, as a peer, when it has nothing or is lost.
+    returns: bool,
     /// What it offers, and whether it takes part in the fetch of that.
     answer: Option<Offered>,
     joined: bool,
     /// Why there is no connection any more, and whether the application knows.
     ended: Option<TransferError>,
     told: bool,
-    left: Option<FetchSession>,
+    /// Why there was none for a while, of one that is called again.
+    lost: Option<TransferError>,
+    /// What came by connections that are over: symbols, those in excess, marks.
+    came: [u64; 3],
 }
 
 impl SourceConnection {
+    fn new(address: SocketAddr) -> Self {
+        let (connection, again_at, answer, ended) = (None, None, None, None);
+        Self {
+            address,
+            connection,
+            again_at,
+            is_peer: false,
+            returns: false,
+            answer,
+            joined: false,
+            ended,
+            lost: None,
+            told: false,
+            came: [0; 3],
+        }
+    }
+
+    /// Its connection is over.
+    fn leave(&mut self, session: Option<FetchSession>) {
+        self.connection = None;
+        if let Some(statistics) = session.map(|session| session.receiver_statistics()) {
+            let counts = [statistics.symbols, statistics.excess_symbols, statistics.marks];
+            self.came.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+    }
+
     fn outcome(&mut self) -> FromSource {
-        let statistics = self.left.take().map(|session| session.receiver_statistics()).unwrap_or_default();
+        let [symbols, excess_symbols, marks] = self.came;
         FromSource {
             address: self.address,
-            symbols: statistics.symbols,
-            excess_symbols: statistics.excess_symbols,
-            marks: statistics.marks,
+            symbols,
+            excess_symbols,
+            marks,
             lost: self.ended.as_ref().map(ToString::to_string),
         }
     }
@@ -307,8 +407,17 @@ struct FetchHandler<'a> {
     clock: Clock,
     /// Of the content that the user wants, if they said.
     hash: Option<blake3::Hash>,
+    offered_in: Option<&'a OfferedFiles>,
     /// A source's number is its place here.
     calls: Vec<SourceConnection>,
+    /// What peers have, and whom it takes from.
+    holdings: Holdings,
+    following: Following,
+    taken_from: Option<TakesFrom>,
+    /// The first block that is missing, since then.
+    missing_since: (u32, Instant),
+    patience: Span,
+    max_bytes: u64,
     agreement: Agreement,
     /// How the vote stands, and whether the user knows, if something was begun before it was over.
     open: Option<OpenVote>,
@@ -339,10 +448,21 @@ impl FetchHandler<'_> {
     /// Forgets sources whose connections are over.
     fn count_losses(&mut self, now: Instant) {
         for (connection, session, why) in std::mem::take(&mut self.over) {
-            let Some(source) = self.calls.iter().position(|call| call.connection == connection) else { continue };
+            let called = |call: &SourceConnection| call.connection == Some(connection);
+            let Some(source) = self.calls.iter().position(called) else { continue };
             let call = &mut self.calls[source];
-            call.left = session;
-            call.ended.get_or_insert(TransferError::ended(call.address, why));
+            call.leave(session);
+            if call.returns && call.ended.is_none() {
+                // It may be there again, or begin; the others go on without it.
+                call.lost = Some(TransferError::ended(call.address, why));
+                (call.is_peer, call.answer, call.joined, call.again_at) =
+                    (true, None, false, Some(now.after(CALL_AGAIN)));
+                self.holdings.borrow_mut().remove(&source);
+                self.inquiry.forget(source);
+            } else {
+                call.ended.get_or_insert(TransferError::ended(call.address, why));
+            }
+            self.taken_from = None;
             self.controller.remove_source(now, source as u64);
         }
     }
@@ -350,7 +470,8 @@ impl FetchHandler<'_> {
     fn tell_news(&mut self, tell: &mut impl FnMut(FetchNews<'_>)) {
         if let Some(vote) = self.open.as_mut().filter(|vote| !vote.told) {
             vote.told = true;
-            tell(FetchNews::Begun { answered: vote.answered, called: self.calls.len() });
+            let called = self.calls.iter().filter(|call| !call.is_peer).count();
+            tell(FetchNews::Begun { answered: vote.answered, called });
         }
         for call in self.calls.iter_mut().filter(|call| !call.told) {
             if let Some(error) = &call.ended {
@@ -367,7 +488,7 @@ impl FetchHandler<'_> {
 
     /// What the sources have said so far.
     fn answers(calls: &[SourceConnection]) -> impl Iterator<Item = SourceAnswer<'_>> {
-        calls.iter().map(|call| match (&call.answer, &call.ended) {
+        calls.iter().filter(|call| !call.is_peer).map(|call| match (&call.answer, &call.ended) {
             (_, Some(_)) => SourceAnswer::Out,
             (Some(offered), None) => SourceAnswer::Offers(offered),
             (None, None) => SourceAnswer::Pending,
@@ -406,7 +527,9 @@ impl FetchHandler<'_> {
             Stage::Empty(_) => Ok(self.open.is_none()),
             Stage::Fetching(object) => {
                 let object = object.clone();
+                self.call_peers(now, &object, driver);
                 self.join(now, &object, driver);
+                self.choose(now, &object);
                 self.leave_out_liars(now, &object, driver)?;
                 if self.control(now, &object, driver) {
                     return Ok(self.open.is_none());
@@ -455,11 +578,21 @@ impl FetchHandler<'_> {
     /// Asks sources for pages, each of one at a time.
     fn ask(&mut self, now: Instant, wanted: &[PageNumber], driver: &mut FetchDriver) -> io::Result<()> {
         let standing = |(_, call): &(usize, &SourceConnection)| call.answer.is_some() && call.ended.is_none();
-        let standing: Vec<usize> = self.calls.iter().enumerate().filter(standing).map(|(source, _)| source).collect();
+        let mut standing: Vec<usize> =
+            self.calls.iter().enumerate().filter(standing).map(|(source, _)| source).collect();
+        // Peers may not know them yet: they are asked when nobody else is left.
+        if standing.iter().any(|source| !self.calls[*source].is_peer) {
+            standing.retain(|source| !self.calls[*source].is_peer);
+        }
         for (source, page) in self.inquiry.asks(now, wanted, &standing) {
-            driver.notify(self.calls[source].connection, &HashNotice::Ask(page).encode());
+            if let Some(connection) = self.calls[source].connection {
+                driver.notify(connection, &HashNotice::Ask(page).encode());
+            }
         }
         for source in self.inquiry.silent(now) {
+            if self.calls[source].is_peer {
+                continue;
+            }
             self.leave_out(now, source, NO_HASHES, driver)?;
         }
         Ok(())
@@ -492,15 +625,40 @@ impl FetchHandler<'_> {
     /// Loads what is behind the first `right` blocks.
     fn resume(&mut self, right: u64) {
         let Stage::Checking(checking) = std::mem::replace(&mut self.stage, Stage::Asking) else { return };
-        let Checking { offered, partition, mut sink, hashes, .. } = *checking;
+        let Checking { offered, partition, mut sink, mut hashes, mut kept } = *checking;
         let right = right as u32;
-        if let Err(error) = sink.resume((u64::from(right) * u64::from(BLOCK_BYTES)).min(offered.bytes)) {
-            self.failed = Some(error);
-            return;
-        }
-        let object = Object::begin(offered, self.config.clone(), partition, sink, (hashes, right), self.clock);
+        kept.truncate(right as usize);
+        let resumed = sink.resume((u64::from(right) * u64::from(BLOCK_BYTES)).min(offered.bytes));
+        let growing = match resumed.and_then(|()| self.offer(&offered, &sink, &kept, &mut hashes)) {
+            Ok(growing) => growing,
+            Err(error) => {
+                self.failed = Some(error);
+                return;
+            }
+        };
+        let (sink, hashes) = ((sink, growing), (hashes, right));
+        let object = Object::begin(offered, self.config.clone(), partition, sink, hashes, self.clock);
         self.controller.add_task(TASK, 0, partition.symbols(), self.config.slots, self.weighting);
         self.stage = Stage::Fetching(Rc::new(RefCell::new(object)));
+    }
+
+    /// Offers to others what is there, and what comes, of which the blocks with the values `kept` are there.
+    fn offer(
+        &self,
+        offered: &Offered,
+        sink: &Sink,
+        kept: &[ChainingValue],
+        hashes: &mut VerifiedHashes,
+    ) -> Result<Option<Growing>, TransferError> {
+        let Some(files) = self.offered_in else { return Ok(None) };
+        let Some((file, path)) = sink.part()? else {
+            return Err(TransferError::Sources("what another fetch is at, or what is discarded, cannot be offered"));
+        };
+        let pages = pages_of(offered.bytes, kept);
+        let growing = files.begin(offered.clone(), path, file, pages, kept.len() as u32);
+        let growing = growing.map_err(|error| TransferError::File { path: path.to_owned(), error })?;
+        hashes.share(growing.pages());
+        Ok(Some(growing))
     }
 
     /// Begins to fetch what the sources agree on.
@@ -540,7 +698,8 @@ impl FetchHandler<'_> {
             let why = "it gives another size for the same content than most sources";
             return Some(TransferError::NotATransfer { address: call.address, why });
         }
-        let answers = || self.calls.iter().filter(|call| call.ended.is_none()).filter_map(|call| call.answer.as_ref());
+        let votes = |call: &&SourceConnection| call.ended.is_none() && !call.is_peer;
+        let answers = || self.calls.iter().filter(votes).filter_map(|call| call.answer.as_ref());
         let votes = if self.hash.is_some() { 0 } else { answers().filter(|said| said.is_same(taken)).count() };
         let (offered, taken, answers) = (said.hash, taken.hash, answers().count());
         Some(TransferError::OtherContent { address: call.address, offered, taken, votes, answers })
@@ -567,19 +726,68 @@ impl FetchHandler<'_> {
         }
     }
 
+    /// Calls peers that are not connected, now that it is known what they are to have.
+    fn call_peers(&mut self, now: Instant, object: &SharedObject, driver: &mut FetchDriver) {
+        for call in self.calls.iter_mut().filter(|call| call.ended.is_none()) {
+            if call.again_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            let file = FileSelector::Hash(object.borrow().offered.hash);
+            let opening = FetchCall { request: self.request, file }.encode();
+            call.again_at = None;
+            match driver.connect(call.address, &opening) {
+                Ok(connection) => call.connection = Some(connection),
+                Err(error) => call.ended = Some(TransferError::Connect(error)),
+            }
+        }
+    }
+
+    /// Has those rest from whom nothing is to be taken now: where there are peers.
+    fn choose(&mut self, now: Instant, object: &SharedObject) {
+        if self.calls.iter().all(|call| !call.is_peer) {
+            return;
+        }
+        let (first, blocks) = {
+            let object = object.borrow();
+            (object.first_missing() as u32, object.blocks())
+        };
+        if self.missing_since.0 != first {
+            self.missing_since = (first, now);
+        }
+        let holdings = self.holdings.borrow();
+        let progress = |(source, call): (usize, &SourceConnection)| {
+            let joined = call.is_peer && call.joined && call.ended.is_none();
+            // One that was whole when it was called says nothing.
+            let holding = holdings.get(&source).copied().unwrap_or(HoldingNotice { blocks, who: 0 });
+            joined.then_some(PeerProgress { source, who: holding.who, blocks: holding.blocks })
+        };
+        let peers: Vec<PeerProgress> = self.calls.iter().enumerate().filter_map(progress).collect();
+        let takes = self.following.choose(now, first, blocks, &peers);
+        if self.taken_from.as_ref() == Some(&takes) {
+            return;
+        }
+        for (source, call) in self.calls.iter().enumerate().filter(|(_, call)| call.joined) {
+            let taken = if call.is_peer { takes.peers.contains(&source) } else { takes.sources };
+            self.controller.set_resting(now, TASK, source as u64, !taken);
+        }
+        self.taken_from = Some(takes);
+    }
+
     /// Lets sources that have answered take part.
     fn join(&mut self, now: Instant, object: &SharedObject, driver: &mut FetchDriver) {
         for (source, call) in self.calls.iter_mut().enumerate() {
             if call.joined || call.answer.is_none() || call.ended.is_some() {
                 continue;
             }
-            let Some(application) = driver.application(call.connection) else { continue };
+            let Some(connection) = call.connection else { continue };
+            let Some(application) = driver.application(connection) else { continue };
             application.object = Some(object.clone());
             let receiver = object.borrow().receiver.clone();
             let peer = receiver.borrow_mut().add_peer();
-            driver.receive_by(call.connection, PushPort::new(receiver, peer).into());
+            driver.receive_by(connection, PushPort::new(receiver, peer).into());
             self.controller.add_source(now, TASK, Holding { source: source as u64, path: Vec::new() });
             call.joined = true;
+            self.taken_from = None;
         }
     }
 
@@ -606,8 +814,9 @@ impl FetchHandler<'_> {
             match message {
                 Outgoing::Receiver(_, message) => receiver.borrow_mut().handle_message(message),
                 Outgoing::Source(_, source, order) => {
-                    let to = self.calls[source as usize].connection;
-                    driver.notify(to, &PushNotice::ToSource(order).encode());
+                    if let Some(to) = self.calls[source as usize].connection {
+                        driver.notify(to, &PushNotice::ToSource(order).encode());
+                    }
                 }
             }
         }
@@ -617,29 +826,37 @@ impl FetchHandler<'_> {
     /// Leaves a source out, with `why`.
     fn close_one(&mut self, source: usize, why: TransferError, driver: &mut FetchDriver) -> io::Result<()> {
         let call = &mut self.calls[source];
-        call.left = driver.close(call.connection, close_code::FAILED, &why.to_string())?;
+        if let Some(connection) = call.connection {
+            call.leave(driver.close(connection, close_code::FAILED, &why.to_string())?);
+        }
         call.ended = Some(why);
         Ok(())
     }
 
     /// Why it cannot go on.
-    fn problem(&mut self) -> Option<TransferError> {
+    fn problem(&mut self, now: Instant) -> Option<TransferError> {
         let of_object = match &self.stage {
             Stage::Fetching(object) => object.borrow_mut().problem.take(),
             Stage::Asking | Stage::Checking(_) | Stage::Empty(_) => None,
         };
         let problem = self.failed.take().or(of_object);
-        if problem.is_some() || self.calls.iter().any(|call| call.ended.is_none()) {
+        // A peer that is not connected may never be, and peers alone may lack the same.
+        let hopeless = now.since(self.missing_since.1) >= self.patience;
+        let is_there = |call: &SourceConnection| !call.is_peer || call.connection.is_some() && !hopeless;
+        let stands = |call: &SourceConnection| call.ended.is_none() && is_there(call);
+        if problem.is_some() || self.calls.iter().any(stands) {
             return problem;
         }
         // A source that was there and is lost says more than one that never answered.
-        let last = self.calls.iter_mut().filter_map(|call| call.ended.take());
+        let last = self.calls.iter_mut().filter_map(|call| call.ended.take().or_else(|| call.lost.take()));
         last.max_by_key(|error| !matches!(error, TransferError::NoAnswer { .. }))
     }
 
     fn close(&mut self, driver: &mut FetchDriver, code: u8, reason: &str) -> io::Result<()> {
         for call in self.calls.iter_mut().filter(|call| call.ended.is_none()) {
-            call.left = driver.close(call.connection, code, reason)?;
+            if let Some(connection) = call.connection {
+                call.leave(driver.close(connection, code, reason)?);
+            }
         }
         Ok(())
     }
@@ -648,10 +865,21 @@ impl FetchHandler<'_> {
     fn answered(&mut self, source: usize, answer: &[u8]) -> Result<Offered, TransferError> {
         let address = self.calls[source].address;
         let refuse = |why| TransferError::NotATransfer { address, why };
-        let offered = Offered::decode(answer).ok_or_else(|| refuse("it does not answer as `pliant offer` does"))?;
+        let in_part = Offered::decode_in_part(answer);
+        if in_part.is_some() {
+            if !self.calls[source].returns {
+                return Err(refuse(IN_PART));
+            }
+            self.calls[source].is_peer = true;
+        }
+        let offered = in_part.or_else(|| Offered::decode(answer));
+        let offered = offered.ok_or_else(|| refuse("it does not answer as `pliant offer` does"))?;
         if let Some(wanted) = self.hash.filter(|wanted| *wanted != offered.hash) {
             let (offered, taken) = (offered.hash, wanted);
             return Err(TransferError::OtherContent { address, offered, taken, votes: 0, answers: 0 });
+        }
+        if offered.bytes > self.max_bytes {
+            return Err(TransferError::TooLarge { address, bytes: offered.bytes, most: self.max_bytes });
         }
         if offered.bytes > 0 && self.request.partition(offered.bytes).is_none() {
             return Err(refuse("it has more blocks than can be counted"));
@@ -677,18 +905,18 @@ impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
 
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<FetchSession> {
         let Event::Connected { answer } = event else { return None };
-        let source = self.calls.iter().position(|call| call.connection == connection)?;
+        let source = self.calls.iter().position(|call| call.connection == Some(connection))?;
         match self.answered(source, &answer) {
             Ok(offered) => self.calls[source].answer = Some(offered),
             Err(error) => self.calls[source].ended = Some(error),
         }
         // While the vote is open, who offers something else disputes it.
-        let taken = self.taken().filter(|_| self.open.is_none());
+        let taken = self.taken().filter(|_| self.open.is_none() || self.calls[source].is_peer);
         let other = taken.and_then(|taken| self.other_content(&self.calls[source], &taken));
         let call = &mut self.calls[source];
         call.ended = call.ended.take().or(other);
-        let (source, pages) = (source as u16, self.pages.clone());
-        call.ended.is_none().then(|| Session::new(FetchApplication { source, object: None, pages }))
+        let (source, pages, holdings) = (source as u16, self.pages.clone(), self.holdings.clone());
+        call.ended.is_none().then(|| Session::new(FetchApplication { source, object: None, pages, holdings }))
     }
 
     fn closed(&mut self, connection: ConnectionId, session: Option<FetchSession>, why: Closed) {

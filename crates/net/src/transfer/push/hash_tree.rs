@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -159,6 +160,29 @@ impl HashTree {
     }
 }
 
+/// Pages that are verified, by their places: those of a whole file are 43 bytes for each of its blocks.
+pub(super) type VerifiedPages = BTreeMap<PageNumber, Vec<ChainingValue>>;
+
+/// The pages that follow from the values of the first blocks alone.
+pub(super) fn pages_of(bytes: u64, first: &[ChainingValue]) -> VerifiedPages {
+    let shape = Shape { blocks: blocks_of(bytes) };
+    let mut pages = VerifiedPages::new();
+    let (mut level, mut values) = (0, first.to_vec());
+    while level <= shape.top() && shape.blocks > 1 {
+        let whole = values.len() as u64 == shape.values(level);
+        let mut above = Vec::new();
+        for (index, page) in values.chunks(PAGE_VALUES).enumerate() {
+            if page.len() < PAGE_VALUES && !whole {
+                break;
+            }
+            pages.insert(PageNumber { level, index: index as u64 }, page.to_vec());
+            above.push(merge(page));
+        }
+        (level, values) = (level + 1, above);
+    }
+    pages
+}
+
 /// What is known of the tree of a file that is fetched: pages that were verified from its hash on.
 pub(super) struct VerifiedHashes {
     shape: Shape,
@@ -166,18 +190,26 @@ pub(super) struct VerifiedHashes {
     pages: BTreeMap<PageNumber, Vec<ChainingValue>>,
     /// Pages ahead of those that verify them, with their sources.
     unverified: BTreeMap<PageNumber, (usize, Vec<ChainingValue>)>,
+    /// All that were verified, for who fetches the same file from here.
+    shared: Option<Arc<Mutex<VerifiedPages>>>,
 }
 
 impl VerifiedHashes {
     /// Of a file of so many bytes, at least one, with this hash.
     pub(super) fn new(bytes: u64, root: blake3::Hash) -> Self {
         let shape = Shape { blocks: blocks_of(bytes) };
-        Self { shape, root, pages: BTreeMap::new(), unverified: BTreeMap::new() }
+        Self { shape, root, pages: BTreeMap::new(), unverified: BTreeMap::new(), shared: None }
     }
 
     /// Blocks of the file.
     pub(super) fn blocks(&self) -> u64 {
         self.shape.blocks
+    }
+
+    /// Puts all that is verified from now on, and what is known already, with these pages.
+    pub(super) fn share(&mut self, with: Arc<Mutex<VerifiedPages>>) {
+        with.lock().unwrap_or_else(PoisonError::into_inner).extend(self.pages.clone());
+        self.shared = Some(with);
     }
 
     /// The value that a block must have, once it is known.
@@ -205,6 +237,9 @@ impl VerifiedHashes {
             let Some(is_true) = self.verify(page) else { continue };
             let (source, values) = self.unverified.remove(&page).expect("it waits");
             if is_true {
+                if let Some(shared) = &self.shared {
+                    shared.lock().unwrap_or_else(PoisonError::into_inner).insert(page, values.clone());
+                }
                 self.pages.insert(page, values);
             } else {
                 liars.push(source);
@@ -379,6 +414,23 @@ mod tests {
                 prop_assert!(rounds < 40);
             };
             prop_assert_eq!(right, expected);
+        }
+
+        /// The pages that follow from the first blocks are the tree's, and those of all blocks are all pages.
+        #[test]
+        fn first_blocks_make_their_pages(blocks in 1u64..300, first in 0usize..300) {
+            let tree = tree(blocks);
+            let first = &tree.levels[0][..first.min(blocks as usize)];
+            let pages = pages_of(tree.bytes(), first);
+            for (page, values) in &pages {
+                prop_assert_eq!(tree.page(*page), Some(&values[..]));
+            }
+            for block in 0..first.len() as u64 / 4 {
+                let page = PageNumber { level: 0, index: block };
+                prop_assert!(blocks < 2 || pages.contains_key(&page));
+            }
+            let all = (0..=tree.shape.top()).map(|level| tree.levels[usize::from(level)].len().div_ceil(PAGE_VALUES)).sum();
+            prop_assert!(first.len() as u64 != blocks || blocks < 2 || pages.len() == all);
         }
 
         /// A size that is not the file's cannot be proven.

@@ -3,7 +3,9 @@
 //! ```text
 //!  byte      0     1..                                                            bytes
 //!  Request   0x83  1..3 bytes of a symbol  3 slots  4..8 bytes under way          8
+//!  Call      0x84  1..8 as a request  8 which                                     then its hash (1) or its name (2)
 //!  Offered   0x82  1..9 bytes  9..41 BLAKE3 hash                                  then the name
+//!  In part   0x85  as Offered
 //!  Push      0     1..5 number  5 slot  6 slots  7 sources  8..12 block  12..16 start  16..24 weight
 //!  Theta     1     1..5 number  5..13 weight
 //!  Pause     2     1..5 number
@@ -11,11 +13,13 @@
 //!  Accepted  4     1..5 number  5 slot
 //!  Ask       5     1 level  2..10 index                                           10
 //!  Page      6     1 level  2..10 index                                           then 1 to 4 values of 32 bytes
+//!  Holding   7     1..5 blocks  5..13 who                                         13
 //! ```
 //!
 //! Numbers are in network byte order, weights IEEE 754. The request is a connection's opening, the offer its answer, the
-//! others are notices: orders to a source, that it has accepted one, what a receiver asks of a file's hash tree, and what a
-//! source answers, one page for each time that it is asked.
+//! others are notices: orders to a source, that it has accepted one, what a receiver asks of a file's hash tree, what a
+//! source answers, one page for each time that it is asked, and how many blocks it has of a file that it still fetches. A
+//! call is a request for one of many files; a request alone is for the only one.
 
 use std::sync::Arc;
 
@@ -28,6 +32,8 @@ use crate::flow::{FlowError, FlowSettings, Path};
 
 const REQUEST: u8 = 0x83;
 const OFFERED: u8 = 0x82;
+const CALL: u8 = 0x84;
+const OFFERED_IN_PART: u8 = 0x85;
 const PUSH: u8 = 0;
 const THETA: u8 = 1;
 const PAUSE: u8 = 2;
@@ -35,9 +41,13 @@ const STOP: u8 = 3;
 const ACCEPTED: u8 = 4;
 const ASK: u8 = 5;
 const PAGE: u8 = 6;
+const HOLDING: u8 = 7;
 
 const REQUEST_BYTES: usize = 8;
 const PAGE_HEADER_BYTES: usize = 10;
+const HOLDING_BYTES: usize = 13;
+const BY_HASH: u8 = 1;
+const BY_NAME: u8 = 2;
 const NAME_AT: usize = 41;
 const MAX_NAME_BYTES: usize = 255;
 const MAX_BYTES: u64 = 1 << 56;
@@ -118,6 +128,55 @@ impl Request {
     }
 }
 
+/// Which of the files that a source offers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FileSelector {
+    /// The only one.
+    Only,
+    /// The one with this BLAKE3 hash.
+    Hash(blake3::Hash),
+    /// The one with this name.
+    Name(String),
+}
+
+/// What a receiver says first: what it wants, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FetchCall {
+    /// How.
+    pub request: Request,
+    /// What.
+    pub file: FileSelector,
+}
+
+impl FetchCall {
+    /// As bytes; a long name is cut, and is nobody's.
+    pub fn encode(&self) -> Vec<u8> {
+        let request = self.request.encode();
+        let (which, what) = match &self.file {
+            FileSelector::Only => return request,
+            FileSelector::Hash(hash) => (BY_HASH, &hash.as_bytes()[..]),
+            FileSelector::Name(name) => (BY_NAME, crate::text::truncated(name, MAX_NAME_BYTES).as_bytes()),
+        };
+        [&[CALL][..], &request[1..], &[which], what].concat()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let Some((fixed, what)) = bytes.split_at_checked(REQUEST_BYTES + 1).filter(|_| bytes[0] == CALL) else {
+            return Ok(Self { request: Request::decode(bytes)?, file: FileSelector::Only });
+        };
+        let request = Request::decode(&[&[REQUEST][..], &fixed[1..REQUEST_BYTES]].concat())?;
+        let file = match (fixed[REQUEST_BYTES], what.len()) {
+            (BY_HASH, blake3::OUT_LEN) => FileSelector::Hash(array::<{ blake3::OUT_LEN }>(what, 0).into()),
+            (BY_NAME, 1..=MAX_NAME_BYTES) => {
+                FileSelector::Name(str::from_utf8(what).map_err(|_| "it was asked for a name that is none")?.to_owned())
+            }
+            _ => return Err("it was asked for a file in a way that it does not know"),
+        };
+        Ok(Self { request, file })
+    }
+}
+
 /// What a source offers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offered {
@@ -132,15 +191,33 @@ pub struct Offered {
 impl Offered {
     /// As bytes; a long name is cut.
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_as(OFFERED)
+    }
+
+    /// The same of a file that its source still fetches.
+    pub fn encode_in_part(&self) -> Vec<u8> {
+        self.encode_as(OFFERED_IN_PART)
+    }
+
+    fn encode_as(&self, kind: u8) -> Vec<u8> {
         let name = crate::text::truncated(&self.name, MAX_NAME_BYTES).as_bytes();
-        [&[OFFERED][..], &self.bytes.to_be_bytes(), self.hash.as_bytes(), name].concat()
+        [&[kind][..], &self.bytes.to_be_bytes(), self.hash.as_bytes(), name].concat()
     }
 
     /// From bytes.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
+        Self::decode_as(OFFERED, bytes)
+    }
+
+    /// The same of a file that its source still fetches.
+    pub fn decode_in_part(bytes: &[u8]) -> Option<Self> {
+        Self::decode_as(OFFERED_IN_PART, bytes)
+    }
+
+    fn decode_as(kind: u8, bytes: &[u8]) -> Option<Self> {
         let (fixed, name) = bytes.split_at_checked(NAME_AT)?;
         let size = u64::from_be_bytes(array(fixed, 1));
-        let valid = fixed[0] == OFFERED && size <= MAX_BYTES && name.len() <= MAX_NAME_BYTES;
+        let valid = fixed[0] == kind && size <= MAX_BYTES && name.len() <= MAX_NAME_BYTES;
         let hash = array::<{ blake3::OUT_LEN }>(fixed, 9).into();
         let name = str::from_utf8(name).ok().filter(|_| valid)?.to_owned();
         Some(Self { bytes: size, hash, name })
@@ -221,6 +298,28 @@ impl PushNotice {
     }
 }
 
+/// How much a source has of a file that it still fetches, as a notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HoldingNotice {
+    /// Blocks, from the first on.
+    pub blocks: u32,
+    /// Who fetches it, by a number drawn at random: the lesser is served first where two have the same blocks.
+    pub who: u64,
+}
+
+impl HoldingNotice {
+    /// As bytes.
+    pub fn encode(self) -> Vec<u8> {
+        [&[HOLDING][..], &self.blocks.to_be_bytes(), &self.who.to_be_bytes()].concat()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let valid = bytes.len() == HOLDING_BYTES && bytes[0] == HOLDING;
+        valid.then(|| Self { blocks: number(bytes, 1), who: u64::from_be_bytes(array(bytes, 5)) })
+    }
+}
+
 /// What is said of a file's hash tree, as a notice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HashNotice {
@@ -280,6 +379,30 @@ mod tests {
             if let Some(order) = PushNotice::decode(&noise) {
                 prop_assert_eq!(order.encode(), noise);
             }
+        }
+
+        /// The same of calls and of what a source has in part; neither is anything else.
+        #[test]
+        fn calls_round_trip(name in "[a-z./ é]{1,60}", hash in any::<[u8; 32]>(), blocks in any::<u32>(), who in any::<u64>(), noise in prop::collection::vec(any::<u8>(), 0..60)) {
+            let request = Request { symbol: 1000, slots: 3, window: 100_000 };
+            for file in [FileSelector::Only, FileSelector::Hash(hash.into()), FileSelector::Name(name.clone())] {
+                let call = FetchCall { request, file };
+                let bytes = call.encode();
+                prop_assert!(bytes.len() <= crate::connection::MAX_OPENING_BYTES);
+                prop_assert_eq!(FetchCall::decode(&bytes), Ok(call));
+            }
+            let noise = [&[CALL][..], &noise].concat();
+            if let Ok(call) = FetchCall::decode(&noise) {
+                prop_assert_eq!(call.encode(), noise);
+            }
+            let holding = HoldingNotice { blocks, who };
+            let bytes = holding.encode();
+            prop_assert_eq!(HoldingNotice::decode(&bytes), Some(holding));
+            prop_assert!(HoldingNotice::decode(&bytes[..12]).is_none() && HashNotice::decode(&bytes).is_none());
+            prop_assert!(PushNotice::decode(&bytes).is_none());
+            let offered = Offered { bytes: 7, hash: hash.into(), name };
+            prop_assert_eq!(Offered::decode_in_part(&offered.encode_in_part()), Some(offered.clone()));
+            prop_assert!(Offered::decode(&offered.encode_in_part()).is_none() && Offered::decode_in_part(&offered.encode()).is_none());
         }
 
         /// The same of pages; all fit a notice, and none is an order.

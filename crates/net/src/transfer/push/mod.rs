@@ -1,4 +1,4 @@
-//! One file from many sources at once: [`Offer`] at each source, [`fetch`] at the receiver.
+//! One file from many sources at once: [`Offer`] at each source of files, [`fetch`] at the receiver.
 //!
 //! The machines are those of [`pliant_proto::transport::push`]; here they get a payload, coded by RaptorQ (RFC 6330), and
 //! a controller: the receiver's own, with one weight (theta) for all its flows. The receiver calls every source and
@@ -9,6 +9,9 @@
 //! verified by the content's [hash tree](hash_tree); and a block that is not right shows who has sent [false
 //! symbols](coding::Dispute).
 //!
+//! Receivers of one file serve each other: each offers the blocks that it has verified, and takes from its peers what they
+//! [have](message::HoldingNotice), standing in [a row](following).
+//!
 //! A receiver holds as many blocks as the machine has open, of each at most as many symbols as it has source symbols and
 //! a few more, and one block that is being decoded; of a block in dispute at most six times as many. A source holds the intermediate symbols of few blocks, for all its
 //! receivers together.
@@ -16,13 +19,16 @@
 mod agreement;
 mod coding;
 mod fetch;
+mod following;
 pub(super) mod hash_tree;
 mod inquiry;
 mod message;
 mod object;
 mod offer;
+mod offered_files;
 
-pub use fetch::{FetchNews, Fetched, FromSource, fetch};
+pub use fetch::{FetchNews, Fetched, FromSource, WantedFile, fetch};
 pub use hash_tree::PageNumber;
-pub use message::{HashNotice, Offered, PushNotice, Request};
+pub use message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
 pub use offer::{Offer, Served};
+pub use offered_files::{Coming, HeldFile, OfferedFiles};

@@ -1,9 +1,10 @@
 //! A file as it comes in from many sources.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use pliant_proto::transport::push::{
 
 use super::coding::{Block, Dispute, Resolution};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, value_of};
-use super::message::{HashNotice, Offered, PushNotice};
+use super::message::{HashNotice, HoldingNotice, Offered, PushNotice};
+use super::offered_files::Growing;
 use crate::clock::Clock;
 use crate::driver::{Application, PayloadLocation};
 use crate::transfer::announcement::{Announcement, Kind};
@@ -94,6 +96,13 @@ impl Sink {
         }
     }
 
+    /// The file, for who reads it while it comes in, and where it will lie; `None` unless it is kept.
+    pub(super) fn part(&self) -> Result<Option<(File, &Path)>, TransferError> {
+        let Self::Resumable(kept, _) = self else { return Ok(None) };
+        let fail = |error| TransferError::File { path: kept.path().to_owned(), error };
+        Ok(Some((kept.part().map_err(fail)?, kept.path())))
+    }
+
     /// Puts it into its place.
     pub(super) fn commit(self) -> Result<Option<PathBuf>, TransferError> {
         let (replaces, committed) = match self {
@@ -130,6 +139,8 @@ pub(super) struct Object {
     /// Memory of a block that was written.
     spare: Vec<u8>,
     sink: Sink,
+    /// Who fetches it from here while it comes in.
+    growing: Option<Growing>,
     written: u64,
     /// Bytes that were there from a fetch before.
     pub(super) kept: u64,
@@ -150,7 +161,7 @@ impl Object {
         offered: Offered,
         config: Arc<PushConfig>,
         partition: Partition,
-        sink: Sink,
+        (sink, growing): (Sink, Option<Growing>),
         (hashes, had): (VerifiedHashes, u32),
         clock: Clock,
     ) -> Self {
@@ -167,6 +178,7 @@ impl Object {
             open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
             spare: Vec::new(),
             sink,
+            growing,
             written: kept,
             kept,
             clock,
@@ -194,6 +206,11 @@ impl Object {
     pub(super) fn bytes(&self) -> u64 {
         let missing = self.receiver.borrow().remaining() * u64::from(self.symbol);
         self.offered.bytes.saturating_sub(missing)
+    }
+
+    /// Blocks of the file.
+    pub(super) fn blocks(&self) -> u32 {
+        self.partition.blocks()
     }
 
     /// Number of the first block that is not written.
@@ -356,6 +373,9 @@ impl Object {
             let bytes = self.length_of(self.first);
             self.first += 1;
             self.write(&content[..bytes])?;
+            if let Some(growing) = &self.growing {
+                growing.grow(self.first);
+            }
             self.spare = content;
         }
         self.open_blocks();
@@ -392,6 +412,9 @@ pub(super) type SharedObject = Rc<RefCell<Object>>;
 /// Pages of the hash tree as they come, with the sources that sent them.
 pub(super) type Pages = Rc<RefCell<Vec<(usize, PageNumber, Vec<ChainingValue>)>>>;
 
+/// What sources have said last of the blocks that they have, of a file that they still fetch.
+pub(super) type Holdings = Rc<RefCell<BTreeMap<usize, HoldingNotice>>>;
+
 /// Pages that wait for one iteration at most; what comes beyond is asked for again.
 const MAX_PAGES: usize = 256;
 
@@ -402,6 +425,7 @@ pub(super) struct FetchApplication {
     /// What is fetched, once that is known.
     pub(super) object: Option<SharedObject>,
     pub(super) pages: Pages,
+    pub(super) holdings: Holdings,
 }
 
 impl Application for FetchApplication {
@@ -437,6 +461,9 @@ impl Application for FetchApplication {
             if pages.len() < MAX_PAGES {
                 pages.push((self.source.into(), page, values));
             }
+        }
+        if let Some(holding) = HoldingNotice::decode(content) {
+            self.holdings.borrow_mut().insert(self.source.into(), holding);
         }
         if let (Some(PushNotice::Accepted { slot, number }), Some(object)) = (PushNotice::decode(content), &self.object)
         {

@@ -1,43 +1,43 @@
-//! A source of one file.
+//! A source of files.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use atomic_refcell::AtomicRefCell;
-use pliant_proto::time::Instant;
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::{AnyRequest, AnyTransport};
 use pliant_proto::transport::push::{Partition, PushRequest, PushSource, ToSource};
 use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
 
-use super::coding::Encoder;
-use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber};
-use super::message::{HashNotice, Offered, PushNotice, Request};
+use super::hash_tree::{BLOCK_BYTES, PageNumber};
+use super::message::{FetchCall, HashNotice, HoldingNotice, Offered, PushNotice, Request};
+use super::offered_files::{Encoders, HeldFile, OfferedFiles};
 use crate::clock::Clock;
 use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
+use crate::poll::PollWaker;
 use crate::transfer::close_code;
 use crate::transfer::error::TransferError;
 use crate::transfer::progress::MAX_SLEEP;
 use crate::transfer::settings::Settings;
-use crate::transfer::source::{self, Source};
 
-/// Blocks whose intermediate symbols are kept: those that four receivers have open, wherever they are.
-const ENCODERS: usize = 16;
 /// Orders that wait for the next iteration; what is lost beyond is ordered again.
 const MAX_ORDERS: usize = 16;
 /// Pages of the hash tree that are answered in one iteration; what is lost beyond is asked for again.
 const MAX_ASKED_PAGES: usize = 64;
 
+/// How often a receiver is told how much there is of what its source still fetches.
+const TELL_AGAIN: Span = Span::from_ms(500);
+
 /// Who fetched what is offered.
 #[derive(Clone, Debug)]
 pub struct Served {
+    /// What.
+    pub file: Offered,
     /// The receiver.
     pub to: SocketAddr,
     /// For how long.
@@ -46,60 +46,6 @@ pub struct Served {
     pub weight: f64,
     /// The transport's counts.
     pub statistics: Statistics,
-}
-
-/// A file, open, its hash tree and its coding.
-struct OfferedFile {
-    file: File,
-    path: PathBuf,
-    offered: Offered,
-    tree: HashTree,
-    /// Of symbols of so many bytes, for these blocks.
-    encoders: VecDeque<((u16, u32), Encoder)>,
-}
-
-impl OfferedFile {
-    fn open(path: &Path) -> Result<Self, TransferError> {
-        let source = Source::open(path)?;
-        let fail = |error| TransferError::File { path: path.into(), error };
-        let source::Content::File { mut file, .. } = source.content else {
-            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "only a file can be offered: pack it first")));
-        };
-        let tree = HashTree::read(&mut file).map_err(fail)?;
-        let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name: source.name };
-        Ok(Self { file, path: path.into(), offered, tree, encoders: VecDeque::with_capacity(ENCODERS) })
-    }
-
-    /// Reads a block from its byte `offset` on; what lies beyond its end is zero.
-    fn read(&self, block: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let start = u64::from(block) * u64::from(BLOCK_BYTES);
-        let (offset, end) = (start + offset, self.offered.bytes.min(start + u64::from(BLOCK_BYTES)));
-        let there = end.saturating_sub(offset).min(into.len() as u64) as usize;
-        into[there..].fill(0);
-        self.file.read_exact_at(&mut into[..there], offset)
-    }
-
-    fn read_symbol(&mut self, ask: &Requested, block: u32, symbol: u32, into: &mut [u8]) -> io::Result<()> {
-        let bytes = ask.request.symbol;
-        let symbols = ask.partition.symbols_of(block);
-        if symbol < symbols {
-            return self.read(block, u64::from(symbol) * u64::from(bytes), into);
-        }
-        let key = (bytes, block);
-        if let Some(at) = self.encoders.iter().position(|(known, _)| *known == key) {
-            self.encoders[at].1.write(symbol, into);
-            return Ok(());
-        }
-        let mut content = vec![0; symbols as usize * usize::from(bytes)];
-        self.read(block, 0, &mut content)?;
-        let encoder = Encoder::new(bytes, &content);
-        encoder.write(symbol, into);
-        if self.encoders.len() == ENCODERS {
-            self.encoders.pop_front();
-        }
-        self.encoders.push_back((key, encoder));
-        Ok(())
-    }
 }
 
 /// What a receiver asked for.
@@ -111,8 +57,12 @@ struct Requested {
 /// What is at the end of one connection.
 struct OfferApplication {
     to: SocketAddr,
-    held: Arc<AtomicRefCell<OfferedFile>>,
+    file: Arc<HeldFile>,
+    encoders: Arc<Encoders>,
     asked: Requested,
+    /// Blocks that the transport knows of, and when the receiver was told how many there are, if they are not all.
+    known: u32,
+    told_at: Option<Instant>,
     orders: VecDeque<ToSource>,
     accepted: VecDeque<PushNotice>,
     /// Pages of the hash tree that it was asked for: each is answered once.
@@ -120,10 +70,27 @@ struct OfferApplication {
     opened_at: Instant,
 }
 
+impl OfferApplication {
+    /// How many more blocks are there than the transport knows of, and what the receiver is to be told of that: at once,
+    /// and at times again, as notices may be lost. Of a file that was whole when it was asked for, nothing.
+    fn follow(&mut self, who: u64, now: Instant) -> (u32, Option<HoldingNotice>) {
+        let there = self.file.there();
+        let more = there - self.known;
+        let first = self.told_at.is_none() && !self.file.is_whole();
+        let again = self.told_at.is_some_and(|at| now >= at.after(TELL_AGAIN));
+        if more == 0 && !first && !again {
+            return (0, None);
+        }
+        (self.known, self.told_at) = (there, Some(now));
+        (more, Some(HoldingNotice { blocks: there, who }))
+    }
+}
+
 impl Application for OfferApplication {
     fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
         let PayloadLocation::Symbol { block, symbol } = location else { unreachable!("a source sends symbols") };
-        self.held.borrow_mut().read_symbol(&self.asked, block, symbol, payload)
+        debug_assert_eq!(payload.len(), usize::from(self.asked.request.symbol), "symbols are of one length");
+        self.encoders.write(&self.file, self.asked.partition.symbols_of(block), (block, symbol), payload)
     }
 
     fn write(&mut self, _: PayloadLocation, _: &[u8]) -> io::Result<()> {
@@ -151,24 +118,37 @@ impl Application for OfferApplication {
     }
 }
 
-/// Offers a file to all who [fetch](super::fetch) it. What its connections share belongs to one driver; the cell is atomic
+/// Offers files to all who [fetch](super::fetch) them. What its connections share belongs to one driver; the cells are atomic
 /// so that it may move to another thread.
 pub struct Offer {
     driver: Driver<AnyTransport, OfferApplication>,
     address: SocketAddr,
-    held: Arc<AtomicRefCell<OfferedFile>>,
+    files: OfferedFiles,
     settings: Settings,
+    who: u64,
 }
 
 impl Offer {
-    /// Offers the file at `path` on `address`, port 0 for any free one. Reads the file once, for its hash.
+    /// Offers the file at `path`, or the files of the folder there, on `address`, port 0 for any free one. Reads each once,
+    /// for its hash.
     pub fn bind(address: SocketAddr, path: &Path, settings: Settings) -> Result<Self, TransferError> {
         settings.check(address)?;
-        let held = OfferedFile::open(path)?;
+        let files = OfferedFiles::new();
+        files.add(path)?;
+        Self::of(address, files, settings)
+    }
+
+    /// Offers files, and what is added to them while it serves.
+    pub fn of(address: SocketAddr, files: OfferedFiles, settings: Settings) -> Result<Self, TransferError> {
+        settings.check(address)?;
         let socket_error = |error| TransferError::Socket { address, error };
-        let (driver, _) = settings.driver(address, true).map_err(socket_error)?;
+        let (mut driver, _) = settings.driver(address, true).map_err(socket_error)?;
         let address = driver.local_address().map_err(socket_error)?;
-        Ok(Self { driver, address, held: Arc::new(AtomicRefCell::new(held)), settings })
+        let waker = PollWaker::new().map_err(socket_error)?;
+        driver.set_waker(waker.clone());
+        files.add_waker(waker);
+        let who = files.who();
+        Ok(Self { driver, address, files, settings, who })
     }
 
     /// The address it listens on.
@@ -176,12 +156,12 @@ impl Offer {
         self.address
     }
 
-    /// What it offers.
-    pub fn offered(&self) -> Offered {
-        self.held.borrow().offered.clone()
+    /// What it offers now.
+    pub fn offered(&self) -> Vec<Offered> {
+        self.files.list().iter().map(|file| file.offered().clone()).collect()
     }
 
-    /// Serves until `count` receivers have fetched the file, if that is said, or until it is interrupted; tells `each`
+    /// Serves until `count` receivers have fetched a file, if that is said, or until it is interrupted; tells `each`
     /// what came of it. Fails if the socket does or when it is interrupted.
     pub fn serve(
         mut self,
@@ -192,7 +172,8 @@ impl Offer {
         let address = self.address;
         let socket_error = |error| TransferError::Socket { address, error };
         let (settings, clock) = (&self.settings, self.driver.clock());
-        let mut handler = OfferHandler { settings, held: self.held, clock, over: Vec::new() };
+        let encoders = Arc::new(Encoders::default());
+        let mut handler = OfferHandler { settings, files: self.files, encoders, clock, over: Vec::new() };
         let mut done = 0;
         while count.is_none_or(|count| done < count) {
             self.driver.run_once(&mut handler, MAX_SLEEP).map_err(socket_error)?;
@@ -203,7 +184,7 @@ impl Offer {
                 each(served);
             }
             let connections: Vec<ConnectionId> = self.driver.connections().collect();
-            let stop = interrupted.load(Ordering::Relaxed);
+            let (stop, now) = (interrupted.load(Ordering::Relaxed), self.driver.now());
             for connection in connections {
                 if stop {
                     self.driver.close(connection, close_code::INTERRUPTED, "interrupted").map_err(socket_error)?;
@@ -211,7 +192,8 @@ impl Offer {
                 }
                 let Some(outgoing) = self.driver.application(connection) else { continue };
                 let (orders, accepted) = (std::mem::take(&mut outgoing.orders), std::mem::take(&mut outgoing.accepted));
-                let (pages, held) = (std::mem::take(&mut outgoing.asked_pages), outgoing.held.clone());
+                let (pages, file) = (std::mem::take(&mut outgoing.asked_pages), outgoing.file.clone());
+                let (more, holding) = outgoing.follow(self.who, now);
                 for order in orders {
                     self.driver.command(connection, Command::Answer(order.into()));
                 }
@@ -219,9 +201,15 @@ impl Offer {
                     self.driver.notify(connection, &notice.encode());
                 }
                 for page in pages {
-                    if let Some(values) = held.borrow().tree.page(page) {
-                        self.driver.notify(connection, &HashNotice::Page(page, values.to_vec()).encode());
+                    if let Some(values) = file.page(page) {
+                        self.driver.notify(connection, &HashNotice::Page(page, values).encode());
                     }
+                }
+                for _ in 0..more {
+                    self.driver.command(connection, Command::SendMessage { bytes: BLOCK_BYTES });
+                }
+                if let Some(holding) = holding {
+                    self.driver.notify(connection, &holding.encode());
                 }
             }
             if stop {
@@ -238,7 +226,7 @@ fn finish(
     why: Closed,
     now: Instant,
 ) -> Result<Served, TransferError> {
-    let OfferApplication { to, held, opened_at, .. } = &session.application;
+    let OfferApplication { to, file, opened_at, .. } = &session.application;
     match why {
         Closed::ByPeer { code: close_code::DONE, .. } => {
             let elapsed = Duration::from_nanos(now.since(*opened_at).as_ps() / 1000);
@@ -246,55 +234,69 @@ fn finish(
                 Some(AnyTransport::PushSource(source)) => source.weight(),
                 _ => unreachable!("a source pushes"),
             };
-            Ok(Served { to: *to, elapsed, weight, statistics: session.sender_statistics() })
+            Ok(Served {
+                file: file.offered().clone(),
+                to: *to,
+                elapsed,
+                weight,
+                statistics: session.sender_statistics(),
+            })
         }
-        Closed::Failed(why) => {
-            Err(TransferError::File { path: held.borrow().path.clone(), error: io::Error::other(why) })
-        }
+        Closed::Failed(why) => Err(TransferError::File { path: file.path().to_owned(), error: io::Error::other(why) }),
         why => Err(TransferError::ended(*to, why)),
     }
 }
 
 struct OfferHandler<'s> {
     settings: &'s Settings,
-    held: Arc<AtomicRefCell<OfferedFile>>,
+    files: OfferedFiles,
+    encoders: Arc<Encoders>,
     clock: Clock,
     over: Vec<(Session<AnyTransport, OfferApplication>, Closed)>,
 }
 
 impl OfferHandler<'_> {
     /// What is asked for, or why it is refused.
-    fn judge(&self, to: SocketAddr, opening: &[u8]) -> Result<Request, &'static str> {
-        let request = Request::decode(opening)?;
+    fn judge(&self, to: SocketAddr, opening: &[u8]) -> Result<(Request, Arc<HeldFile>), String> {
+        let FetchCall { request, file } = FetchCall::decode(opening)?;
         let largest = self.settings.path_to(to).payload(u16::MAX);
-        if request.symbol > largest { Err("it was asked for symbols that fit no packet") } else { Ok(request) }
+        if request.symbol > largest {
+            return Err("it was asked for symbols that fit no packet".to_owned());
+        }
+        Ok((request, self.files.find(&file)?))
     }
 }
 
 impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
     fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
         require_right(caller.rights().fetch, "fetch")?;
-        self.judge(caller.from, opening)?;
-        Ok(self.held.borrow().offered.encode())
+        let (_, file) = self.judge(caller.from, opening)?;
+        let offered = file.offered();
+        Ok(if file.is_whole() { offered.encode() } else { offered.encode_in_part() })
     }
 
     fn open(&mut self, _: Instant, _: ConnectionId, event: Event) -> Option<Session<AnyTransport, OfferApplication>> {
         let Event::Accepted { from, opening, .. } = event else { return None };
-        let request = self.judge(from, &opening).ok()?;
+        let (request, file) = self.judge(from, &opening).ok()?;
         // Of an empty file nobody orders a symbol. Its receiver waits for other sources' answers, then closes.
-        let partition = request.partition(self.held.borrow().offered.bytes.max(1))?;
+        let partition = request.partition(file.offered().bytes.max(1))?;
         let flow = &self.settings.flow;
         let config = request.config(flow, self.settings.path_to(from)).ok()?;
+        let known = file.there();
         let outgoing = OfferApplication {
             to: from,
-            held: self.held.clone(),
+            file,
+            encoders: self.encoders.clone(),
             asked: Requested { request, partition },
+            known,
+            told_at: None,
             orders: VecDeque::new(),
             accepted: VecDeque::new(),
             asked_pages: VecDeque::new(),
             opened_at: self.clock.now(),
         };
-        Some(Session::new(outgoing).sending(PushSource::new(config, partition).into(), flow.rate_cap))
+        let source = PushSource::growing(config, partition, known);
+        Some(Session::new(outgoing).sending(source.into(), flow.rate_cap))
     }
 
     fn closed(&mut self, _: ConnectionId, session: Option<Session<AnyTransport, OfferApplication>>, why: Closed) {

@@ -1,0 +1,209 @@
+//! From whom a receiver takes, when others fetch the same file at the same time.
+//!
+//! If all took from the sources, each would get its share of them, all would have the same blocks at any time, and nobody
+//! could help anybody. So they stand in a row: by the blocks that they have, and by a number drawn at random where these
+//! are equal. The first takes from the sources; every other takes from the one next before it, which has the block that it
+//! needs, or will have it before it does. The sources send each block about once.
+//!
+//! Who is in the way does not stay there: a peer that gets no further is not waited for, and one that does not send what it
+//! says it has is passed over for a while; a receiver that gets no further, or
+//! falls behind the one that it takes from, takes from the sources as well. Peers that have all of it are sources.
+
+use std::collections::BTreeMap;
+
+use pliant_proto::time::{Instant, Span};
+
+/// After so long without another block a peer is passed over, and a receiver takes from the sources as well.
+const PATIENCE: Span = Span::from_secs(3);
+/// For so long a peer is passed over that has not sent what it says it has.
+const PASSED_OVER: Span = Span::from_secs(30);
+/// So many blocks more than at its nearest a receiver falls behind the peer that it takes from.
+const MOST_BEHIND: u32 = 8;
+
+/// How far a peer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PeerProgress {
+    /// Which connection leads to it.
+    pub(super) source: usize,
+    /// Its number in the row.
+    pub(super) who: u64,
+    /// Blocks that it has.
+    pub(super) blocks: u32,
+}
+
+/// From whom a receiver takes now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct TakesFrom {
+    pub(super) peers: Vec<usize>,
+    pub(super) sources: bool,
+}
+
+/// Since when something was so far.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    blocks: u32,
+    at: Instant,
+}
+
+impl Since {
+    /// Whether it has got further within the patience.
+    fn advances(&mut self, now: Instant, blocks: u32) -> bool {
+        if blocks > self.blocks {
+            *self = Self { blocks, at: now };
+        }
+        now.since(self.at) < PATIENCE
+    }
+}
+
+/// A receiver's place in the row.
+#[derive(Debug)]
+pub(super) struct Following {
+    who: u64,
+    own: Option<Since>,
+    peers: BTreeMap<usize, Since>,
+    /// The peer that it takes from, and how far that was ahead at the least.
+    ahead: Option<(usize, u32)>,
+    /// The peer that says it has a block, which block, and since when it is taken from.
+    promised: Option<(usize, u32, Instant)>,
+    /// Until when peers are passed over.
+    passed_over: BTreeMap<usize, Instant>,
+}
+
+impl Following {
+    /// A receiver with this number.
+    pub(super) fn new(who: u64) -> Self {
+        let (peers, passed_over) = (BTreeMap::new(), BTreeMap::new());
+        Self { who, own: None, peers, ahead: None, promised: None, passed_over }
+    }
+
+    /// From whom to take, who has the first `first` of `blocks` blocks.
+    pub(super) fn choose(&mut self, now: Instant, first: u32, blocks: u32, peers: &[PeerProgress]) -> TakesFrom {
+        let advances = self.own.get_or_insert(Since { blocks: first, at: now }).advances(now, first);
+        self.peers.retain(|source, _| peers.iter().any(|peer| peer.source == *source));
+        if let Some((source, block, since)) = self.promised
+            && block == first
+            && now.since(since) >= PATIENCE
+        {
+            self.passed_over.insert(source, now.after(PASSED_OVER));
+        }
+        self.passed_over.retain(|_, until| *until > now);
+        let mut next: Option<&PeerProgress> = None;
+        let in_the_row = |peer: &&PeerProgress| peer.blocks < blocks && !self.passed_over.contains_key(&peer.source);
+        for peer in peers.iter().filter(in_the_row) {
+            let since = self.peers.entry(peer.source).or_insert(Since { blocks: peer.blocks, at: now });
+            let waited_for = since.advances(now, peer.blocks) && peer.who < self.who;
+            let is_before = peer.blocks > first || waited_for && peer.blocks == first;
+            let nearer = |next: &PeerProgress| (peer.blocks, next.who) < (next.blocks, peer.who);
+            if is_before && next.is_none_or(nearer) {
+                next = Some(peer);
+            }
+        }
+        let whole = || peers.iter().filter(|peer| peer.blocks >= blocks).map(|peer| peer.source);
+        let promising = next.filter(|next| next.blocks > first).map(|next| next.source);
+        let before = self.promised.filter(|(source, block, _)| Some(*source) == promising && *block == first);
+        self.promised = before.or_else(|| Some((promising?, first, now)));
+        let Some(next) = next else {
+            self.ahead = None;
+            return TakesFrom { peers: whole().collect(), sources: true };
+        };
+        let distance = next.blocks - first;
+        let least = match self.ahead {
+            Some((source, least)) if source == next.source => least.min(distance),
+            _ => distance,
+        };
+        self.ahead = Some((next.source, least));
+        let sources = !advances || distance > least + MOST_BEHIND;
+        let others = whole().filter(|_| sources);
+        TakesFrom { peers: [next.source].into_iter().chain(others).collect(), sources }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO.after(Span::from_ms(ms))
+    }
+
+    fn peer(source: usize, who: u64, blocks: u32) -> PeerProgress {
+        PeerProgress { source, who, blocks }
+    }
+
+    fn choose(following: &mut Following, ms: u64, first: u32, peers: &[PeerProgress]) -> (Vec<usize>, bool) {
+        let TakesFrom { peers, sources } = following.choose(at(ms), first, 100, peers);
+        (peers, sources)
+    }
+
+    /// The first takes from the sources, every other from the next before it; equals stand by their numbers; who has all
+    /// of it is a source.
+    #[test]
+    fn receivers_stand_in_a_row() {
+        let mut following = Following::new(5);
+        assert_eq!(choose(&mut following, 0, 3, &[]), (vec![], true));
+        assert_eq!(choose(&mut following, 0, 3, &[peer(1, 4, 2), peer(2, 6, 3)]), (vec![], true));
+        assert_eq!(choose(&mut following, 0, 3, &[peer(1, 4, 3), peer(2, 3, 3)]), (vec![1], false));
+        assert_eq!(choose(&mut following, 0, 3, &[peer(1, 4, 9), peer(2, 9, 4), peer(3, 1, 100)]), (vec![2], false));
+        assert_eq!(choose(&mut following, 0, 3, &[peer(1, 4, 2), peer(3, 1, 100)]), (vec![3], true));
+    }
+
+    /// A peer that gets no further is passed over, and who gets no further itself takes from the sources, too, until it
+    /// does.
+    #[test]
+    fn nobody_waits_for_long() {
+        let mut following = Following::new(5);
+        assert_eq!(choose(&mut following, 0, 0, &[peer(1, 4, 0)]), (vec![1], false));
+        assert_eq!(choose(&mut following, 2999, 0, &[peer(1, 4, 0)]), (vec![1], false));
+        assert_eq!(choose(&mut following, 3000, 0, &[peer(1, 4, 0)]), (vec![], true));
+        assert_eq!(choose(&mut following, 3100, 0, &[peer(1, 4, 1)]), (vec![1], true));
+        assert_eq!(choose(&mut following, 3200, 1, &[peer(1, 4, 2)]), (vec![1], false));
+    }
+
+    /// A peer that says it has a block, and does not send it, is passed over for half a minute.
+    #[test]
+    fn empty_promises_are_passed_over() {
+        let mut following = Following::new(5);
+        let liar = peer(1, 4, 50);
+        for (ms, first, expected) in [
+            (0, 0, (vec![1], false)),
+            (2999, 0, (vec![1], false)),
+            (3000, 0, (vec![], true)),
+            (4000, 1, (vec![], true)),
+            (32_999, 9, (vec![], true)),
+            (33_000, 10, (vec![1], false)),
+        ] {
+            assert_eq!(choose(&mut following, ms, first, &[liar]), expected, "{ms}");
+        }
+    }
+
+    /// Who falls behind takes from the sources as well: the peer before it has more than it can give.
+    #[test]
+    fn who_falls_behind_takes_more() {
+        let mut following = Following::new(5);
+        for (first, blocks, sources) in [(0, 10, false), (5, 10, false), (6, 19, false), (7, 21, true), (20, 25, false)]
+        {
+            assert_eq!(choose(&mut following, 0, first, &[peer(1, 4, blocks)]), (vec![1], sources), "{first} {blocks}");
+        }
+    }
+
+    proptest! {
+        /// Of any receivers that all get on, exactly one takes from the sources, and nobody is in a circle.
+        #[test]
+        fn one_takes_from_the_sources(blocks in prop::collection::vec(0u32..100, 1..10)) {
+            let all: Vec<PeerProgress> = blocks.iter().enumerate().map(|(at, blocks)| peer(at, at as u64, *blocks)).collect();
+            let mut first = 0;
+            for own in &all {
+                let others: Vec<PeerProgress> = all.iter().copied().filter(|other| other.source != own.source).collect();
+                let TakesFrom { peers, sources } = Following::new(own.who).choose(at(0), own.blocks, 100, &others);
+                first += usize::from(sources);
+                prop_assert_eq!(peers.len(), usize::from(!sources));
+                for from in peers {
+                    let from = all[from];
+                    prop_assert!((from.blocks, own.who) > (own.blocks, from.who));
+                }
+            }
+            prop_assert_eq!(first, 1);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What a source offers: many files, by their names and hashes. Some may be on their way still: of those the blocks that
+//! are verified are offered as they come.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use atomic_refcell::AtomicRefCell;
+use blake3::hazmat::ChainingValue;
+use tokio::sync::watch;
+
+use super::coding::Encoder;
+use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber, VerifiedPages, blocks_of};
+use super::message::{FileSelector, Offered};
+use crate::entropy;
+use crate::poll::PollWaker;
+use crate::transfer::error::TransferError;
+use crate::transfer::source::{self, Source};
+
+/// Blocks whose intermediate symbols are kept: those that four receivers have open, wherever they are.
+const ENCODERS: usize = 16;
+/// Most files of one offer.
+const MAX_OBJECTS: usize = 1 << 16;
+
+/// What vouches for a file's blocks.
+enum Tree {
+    /// It was read as a whole.
+    Whole(HashTree),
+    /// What came of it was verified, page by page.
+    Pages(Arc<Mutex<VerifiedPages>>),
+}
+
+/// A file that is offered.
+pub struct HeldFile {
+    file: File,
+    path: PathBuf,
+    offered: Offered,
+    tree: Tree,
+    /// How far it is.
+    there: watch::Sender<Coming>,
+}
+
+/// How far a file is that comes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Coming {
+    /// Blocks of 2 MiB that are there, from the first on.
+    pub blocks: u32,
+    /// No more will come, whether or not it is whole.
+    pub over: bool,
+}
+
+impl HeldFile {
+    fn open(path: &Path) -> Result<Self, TransferError> {
+        let source = Source::open(path)?;
+        let fail = |error| TransferError::File { path: path.into(), error };
+        let source::Content::File { mut file, .. } = source.content else {
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder of files")));
+        };
+        let tree = HashTree::read(&mut file).map_err(fail)?;
+        let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name: source.name };
+        let there = watch::Sender::new(Coming { blocks: blocks_of(offered.bytes) as u32, over: true });
+        Ok(Self { file, path: path.into(), offered, tree: Tree::Whole(tree), there })
+    }
+
+    /// What it is.
+    pub fn offered(&self) -> &Offered {
+        &self.offered
+    }
+
+    /// Where it lies, or will lie.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Blocks of 2 MiB that are there, from the first on.
+    pub fn there(&self) -> u32 {
+        self.there.borrow().blocks
+    }
+
+    /// Tells whenever more is there, and once no more will come.
+    pub fn follow(&self) -> watch::Receiver<Coming> {
+        self.there.subscribe()
+    }
+
+    /// Bytes that are there, from the first on.
+    pub fn bytes_there(&self) -> u64 {
+        (u64::from(self.there()) * u64::from(BLOCK_BYTES)).min(self.offered.bytes)
+    }
+
+    /// Whether all of it is there.
+    pub fn is_whole(&self) -> bool {
+        self.bytes_there() == self.offered.bytes
+    }
+
+    /// Reads at an offset what is there; how much that is.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.bytes_there().saturating_sub(offset).min(into.len() as u64) as usize;
+        self.file.read_exact_at(&mut into[..length], offset)?;
+        Ok(length)
+    }
+
+    pub(super) fn page(&self, page: PageNumber) -> Option<Vec<ChainingValue>> {
+        match &self.tree {
+            Tree::Whole(tree) => tree.page(page).map(<[ChainingValue]>::to_vec),
+            Tree::Pages(pages) => pages.lock().unwrap_or_else(PoisonError::into_inner).get(&page).cloned(),
+        }
+    }
+
+    /// Reads a block from its byte `offset` on; what lies beyond its end is zero.
+    fn read(&self, block: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let start = u64::from(block) * u64::from(BLOCK_BYTES);
+        let (offset, end) = (start + offset, self.offered.bytes.min(start + u64::from(BLOCK_BYTES)));
+        let there = end.saturating_sub(offset).min(into.len() as u64) as usize;
+        into[there..].fill(0);
+        self.file.read_exact_at(&mut into[..there], offset)
+    }
+}
+
+/// A file as it comes in, for who fetches it from here.
+pub(super) struct Growing {
+    files: OfferedFiles,
+    file: Arc<HeldFile>,
+}
+
+impl Growing {
+    /// So many of its blocks are there and verified.
+    pub(super) fn grow(&self, there: u32) {
+        self.file.there.send_replace(Coming { blocks: there, over: false });
+        self.files.wake();
+    }
+
+    /// Where verified pages of its hash tree go.
+    pub(super) fn pages(&self) -> Arc<Mutex<VerifiedPages>> {
+        match &self.file.tree {
+            Tree::Pages(pages) => pages.clone(),
+            Tree::Whole(_) => unreachable!("it was begun in part"),
+        }
+    }
+}
+
+impl Drop for Growing {
+    /// What will not become whole is offered no more.
+    fn drop(&mut self) {
+        if !self.file.is_whole() {
+            self.files.lock().files.retain(|file| !Arc::ptr_eq(file, &self.file));
+        }
+        self.file.there.send_modify(|coming| coming.over = true);
+    }
+}
+
+/// What is offered. Copies are the same offer.
+#[derive(Clone, Default)]
+pub struct OfferedFiles(Arc<Mutex<OfferState>>);
+
+#[derive(Default)]
+struct OfferState {
+    files: Vec<Arc<HeldFile>>,
+    /// Of those who serve them.
+    wakers: Vec<PollWaker>,
+    /// Drawn at random where it is first asked for.
+    who: Option<u64>,
+}
+
+impl OfferedFiles {
+    /// Nothing at first.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OfferState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        self.lock().wakers.iter().for_each(PollWaker::wake);
+    }
+
+    /// Who offers this, among those who fetch the same file: a number drawn at random.
+    pub(super) fn who(&self) -> u64 {
+        // Without randomness it is the first of every row, which costs time at the worst.
+        let drawn = || u64::from_be_bytes(*entropy::seed().unwrap_or_default().first_chunk().expect("it has 32 bytes"));
+        *self.lock().who.get_or_insert_with(drawn)
+    }
+
+    pub(super) fn add_waker(&self, waker: PollWaker) {
+        self.lock().wakers.push(waker);
+    }
+
+    /// Adds the file at `path`, or all files of the folder there: not those of its
+    /// folders, nor those whose names begin with a dot. Reads each once, for its hash. Of two with one name the first has it.
+    pub fn add(&self, path: &Path) -> Result<(), TransferError> {
+        let files = files_in(path).map_err(|error| TransferError::File { path: path.into(), error })?;
+        for file in files.unwrap_or_else(|| vec![path.to_owned()]) {
+            let object = Arc::new(HeldFile::open(&file)?);
+            self.insert(object).map_err(|error| TransferError::File { path: file, error })?;
+        }
+        Ok(())
+    }
+
+    /// Adds one file in place of what lay in its place.
+    fn insert(&self, object: Arc<HeldFile>) -> io::Result<()> {
+        let mut state = self.lock();
+        let same = state.files.iter().position(|other| other.path == object.path);
+        match same {
+            Some(at) => state.files[at] = object,
+            None if state.files.len() == MAX_OBJECTS => return Err(io::Error::other("more files than one offer has")),
+            None => state.files.push(object),
+        }
+        Ok(())
+    }
+
+    /// Keeps what `keeps` says; connections that fetch something else have it still.
+    pub fn retain(&self, keeps: impl FnMut(&Arc<HeldFile>) -> bool) {
+        self.lock().files.retain(keeps);
+    }
+
+    /// All of them.
+    pub fn list(&self) -> Vec<Arc<HeldFile>> {
+        self.lock().files.clone()
+    }
+
+    /// The one that is meant, or why there is none.
+    pub fn find(&self, file: &FileSelector) -> Result<Arc<HeldFile>, String> {
+        let state = self.lock();
+        let found = match file {
+            FileSelector::Only => match &state.files[..] {
+                [only] => Some(only),
+                [] => return Err("it offers nothing yet".to_owned()),
+                files => return Err(format!("it offers {} files: say which by name or hash", files.len())),
+            },
+            // A whole one, if there are both.
+            FileSelector::Hash(hash) => {
+                let mut same = state.files.iter().filter(|object| object.offered.hash == *hash);
+                let first = same.clone().next();
+                same.find(|object| object.is_whole()).or(first)
+            }
+            FileSelector::Name(name) => state.files.iter().find(|object| object.offered.name == *name),
+        };
+        found.cloned().ok_or_else(|| match file {
+            FileSelector::Hash(hash) => format!("it offers nothing with the hash {hash}"),
+            FileSelector::Name(name) => format!("it offers no `{name}`"),
+            FileSelector::Only => "it offers nothing".to_owned(),
+        })
+    }
+
+    /// Offers a file as it comes in, of which the blocks with these values are there in `file`.
+    pub(super) fn begin(
+        &self,
+        offered: Offered,
+        path: &Path,
+        file: File,
+        pages: VerifiedPages,
+        there: u32,
+    ) -> io::Result<Growing> {
+        let tree = Tree::Pages(Arc::new(Mutex::new(pages)));
+        let there = watch::Sender::new(Coming { blocks: there, over: false });
+        let object = Arc::new(HeldFile { file, path: path.into(), offered, tree, there });
+        self.insert(object.clone())?;
+        self.wake();
+        Ok(Growing { files: self.clone(), file: object })
+    }
+}
+
+/// The files of a folder, by name; `None` if it is none.
+fn files_in(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let path = entry?.path();
+        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort_unstable();
+    Ok(Some(files))
+}
+
+/// The intermediate symbols of few blocks, for all receivers of an offer together.
+#[derive(Default)]
+pub(super) struct Encoders(AtomicRefCell<VecDeque<((blake3::Hash, u16, u32), Encoder)>>);
+
+impl Encoders {
+    /// Writes a symbol of a block that has `symbols` source symbols.
+    pub(super) fn write(
+        &self,
+        object: &HeldFile,
+        symbols: u32,
+        (block, symbol): (u32, u32),
+        into: &mut [u8],
+    ) -> io::Result<()> {
+        let bytes = into.len() as u16;
+        if symbol < symbols {
+            return object.read(block, u64::from(symbol) * u64::from(bytes), into);
+        }
+        let mut encoders = self.0.borrow_mut();
+        let key = (object.offered.hash, bytes, block);
+        if let Some((_, encoder)) = encoders.iter().find(|(known, _)| *known == key) {
+            encoder.write(symbol, into);
+            return Ok(());
+        }
+        let mut content = vec![0; symbols as usize * usize::from(bytes)];
+        object.read(block, 0, &mut content)?;
+        let encoder = Encoder::new(bytes, &content);
+        encoder.write(symbol, into);
+        if encoders.len() == ENCODERS {
+            encoders.pop_front();
+        }
+        encoders.push_back((key, encoder));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files are found by name and hash; what is hidden, or is a folder, is not offered; the only one needs no name.
+    #[test]
+    fn files_of_a_folder_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &[u8]| std::fs::write(folder.path().join(name), content).unwrap();
+        write("a", b"first");
+        let objects = OfferedFiles::new();
+        objects.add(folder.path()).unwrap();
+        assert_eq!(objects.find(&FileSelector::Only).unwrap().offered().name, "a");
+        write("b", b"second");
+        write(".hidden", b"");
+        std::fs::create_dir(folder.path().join("c")).unwrap();
+        objects.add(folder.path()).unwrap();
+        assert_eq!(objects.list().len(), 2);
+        let found = |file: &FileSelector| objects.find(file).map(|object| object.offered().name.clone());
+        assert_eq!(found(&FileSelector::Only), Err("it offers 2 files: say which by name or hash".to_owned()));
+        assert_eq!(found(&FileSelector::Hash(blake3::hash(b"second"))), Ok("b".to_owned()));
+        assert_eq!(found(&FileSelector::Name("a".into())), Ok("a".to_owned()));
+        for name in ["c", ".hidden", "../a", ""] {
+            assert_eq!(found(&FileSelector::Name(name.into())), Err(format!("it offers no `{name}`")));
+        }
+        write("a", b"changed");
+        objects.add(&folder.path().join("a")).unwrap();
+        assert_eq!(found(&FileSelector::Hash(blake3::hash(b"changed"))), Ok("a".to_owned()));
+        objects.retain(|object| object.offered().name == "b");
+        assert_eq!(found(&FileSelector::Only), Ok("b".to_owned()));
+        assert!(objects.add(&folder.path().join("nothing")).is_err());
+    }
+
+    /// What comes in is there as far as it is verified, and is gone if it will not become whole.
+    #[test]
+    fn what_comes_in_is_offered_as_far_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("part");
+        std::fs::write(&path, vec![7; BLOCK_BYTES as usize + 5]).unwrap();
+        let file = File::open(&path).unwrap();
+        let content = std::fs::read(&path).unwrap();
+        let offered = Offered { bytes: content.len() as u64, hash: blake3::hash(&content), name: "part".into() };
+        let objects = OfferedFiles::new();
+        let growing =
+            objects.begin(offered.clone(), &path, file.try_clone().unwrap(), VerifiedPages::new(), 0).unwrap();
+        let object = objects.find(&FileSelector::Hash(offered.hash)).unwrap();
+        assert_eq!((object.there(), object.read_at(0, &mut [0; 8]).unwrap()), (0, 0));
+        growing.grow(1);
+        assert_eq!(object.read_at(u64::from(BLOCK_BYTES) - 3, &mut [0; 8]).unwrap(), 3);
+        assert!(!object.is_whole() && !object.follow().borrow().over);
+        drop(growing);
+        assert!(object.follow().borrow().over);
+        assert!(objects.list().is_empty());
+        let growing = objects.begin(offered, &path, file, VerifiedPages::new(), 1).unwrap();
+        growing.grow(2);
+        drop(growing);
+        assert!(objects.list()[0].is_whole());
+    }
+}
