@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pliant_net::bundle::NodeChange;
 use tokio::net::TcpListener;
 
-use crate::config::{Config, ConfigError, Door};
+use crate::config::{Config, ConfigError, Door, Listen, ObjectsConfig};
 use crate::doors;
 use crate::shared::{OpenDoor, Shared};
 
@@ -33,6 +33,12 @@ pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
         let line = now.map_or(1, |preload| preload.line);
         return Err(config.wrong_line(line, "another `preload.socket` needs a restart".to_owned()));
     }
+    let same =
+        |objects: &ObjectsConfig| ObjectsConfig { listen: Listen { line: 0, ..objects.listen }, ..objects.clone() };
+    if config.objects.as_ref().map(same) != old.objects.as_ref().map(same) {
+        let line = config.objects.as_ref().map_or(1, |objects| objects.listen.line);
+        return Err(config.wrong_line(line, "other `objects` need a restart".to_owned()));
+    }
     let mut before: Vec<Arc<OpenDoor>> = shared.doors().clone();
     let mut after = Vec::new();
     for door in &config.doors {
@@ -56,6 +62,7 @@ pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
         gone.close();
     }
     shared.set_exit(&config);
+    change_objects(shared, &config);
     *shared.config() = config;
     Ok(())
 }
@@ -66,8 +73,15 @@ pub(crate) async fn set_class(shared: &Shared, name: &str, settings: &BTreeMap<S
     let mut config = shared.config().clone();
     config.set_class(name, settings)?;
     change_node(shared, &config).map_err(|error| error.to_string())?;
+    change_objects(shared, &config);
     *shared.config() = config;
     Ok(())
+}
+
+fn change_objects(shared: &Shared, config: &Config) {
+    if let Some(objects) = &shared.objects {
+        objects.change(config);
+    }
 }
 
 fn change_node(shared: &Shared, config: &Config) -> Result<(), ConfigError> {

@@ -20,6 +20,13 @@ impl Config {
             let bound = UdpSocket::bind(self.listen.address);
             bound.map_err(|error| self.cannot_listen(&self.listen, &error))?;
         }
+        if let Some(objects) = &self.objects {
+            let offering = running.as_ref().and_then(|status| status.objects.as_ref());
+            if !offering.is_some_and(|running| has(&objects.listen, &running.listen)) {
+                let bound = UdpSocket::bind(objects.listen.address);
+                bound.map_err(|error| self.cannot_listen(&objects.listen, &error))?;
+            }
+        }
         for Door { listen, .. } in &self.doors {
             if !running.iter().flat_map(|status| &status.doors).any(|door| has(listen, &door.listen)) {
                 TcpListener::bind(listen.address).map_err(|error| self.cannot_listen(listen, &error))?;

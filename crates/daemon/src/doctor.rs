@@ -162,7 +162,7 @@ impl Config {
             let of_door: Vec<&NextHop> = match &door.kind {
                 DoorKind::Forward { next_hop, .. } => vec![next_hop],
                 DoorKind::Kafka(cluster) => vec![&cluster.next_hop],
-                DoorKind::Metrics => Vec::new(),
+                DoorKind::Metrics | DoorKind::Objects => Vec::new(),
                 DoorKind::Proxy { routes, .. } => routes.iter().map(|(_, next_hop)| next_hop).collect(),
             };
             next_hops.extend(of_door);

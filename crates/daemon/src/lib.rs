@@ -7,6 +7,8 @@
 //! A daemon runs at both ends. A door takes a program's connection, a stream of a bundle carries it, and the far
 //! daemon's exit opens the connection to the service. All streams of a class to a peer share one contract and one
 //! congestion state. What an exit opens is denied unless its configuration allows it.
+//!
+//! Beside that it offers files, and fetches files of others for its programs from all of them at once.
 
 mod change;
 mod check;
@@ -19,6 +21,7 @@ mod header;
 mod local_socket;
 mod mutex;
 mod notify;
+mod objects;
 #[doc(hidden)]
 pub mod parsers;
 pub mod program;

@@ -1,12 +1,16 @@
 //! What is read from programs and peers, for fuzzing: nothing else is to use it.
 
+use std::ops::Range;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use pliant_net::transfer::FileSelector;
 use tokio::io::{BufReader, join, sink};
 
 use crate::doors::proxy::{AskedService, request};
 use crate::header::Service;
+use crate::objects::name::{self, AskedPath};
+use crate::objects::range::{Asked, asked};
 
 /// What a program asks a proxy for.
 #[derive(Debug)]
@@ -31,4 +35,20 @@ pub fn proxy_request(bytes: &[u8]) -> Option<ProxyRequest> {
 /// The service that a stream's header names, as its text; `None` if it names none.
 pub fn service(header: &[u8]) -> Option<String> {
     Service::parse(str::from_utf8(header).ok()?).map(|service| service.text())
+}
+
+/// The name of a file that a path asks the door of files for; `None` if it asks for something else, or nothing.
+pub fn object_name(path: &str) -> Option<String> {
+    match name::read(path)? {
+        AskedPath::File(FileSelector::Name(name)) => Some(name),
+        AskedPath::File(_) | AskedPath::List => None,
+    }
+}
+
+/// What of a file of so many bytes a range asks for; `None` if it is all, or nothing.
+pub fn object_range(header: &str, bytes: u64) -> Option<Range<u64>> {
+    match asked(header, bytes) {
+        Asked::Part(part) => Some(part),
+        Asked::All | Asked::NotThere => None,
+    }
 }

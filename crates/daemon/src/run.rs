@@ -14,6 +14,7 @@ use crate::change::{bind, open};
 use crate::config::{Config, ConfigError};
 use crate::control::{ControlSocket, Status};
 use crate::doors::preload::PreloadDoor;
+use crate::objects::Objects;
 use crate::shared::Shared;
 use crate::{change, exit};
 
@@ -30,6 +31,7 @@ pub struct Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.shared.close_doors();
+        self.shared.stop_objects();
     }
 }
 
@@ -49,7 +51,8 @@ impl Daemon {
         }
         let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
         let preload = config.preload.as_ref().map(|preload| PreloadDoor::bind(&config, preload)).transpose()?;
-        let (doors, shared) = (config.doors.clone(), Shared::new(node, config));
+        let objects = Objects::start(&config)?;
+        let (doors, shared) = (config.doors.clone(), Shared::new(node, config, objects));
         let mut tasks = JoinSet::new();
         for (door, listener) in doors.into_iter().zip(listeners) {
             let opened = open(door, listener, &shared);
@@ -71,7 +74,12 @@ impl Daemon {
         self.shared.node.local_address()
     }
 
-    /// Where its doors listen, in the order of the configuration: forwards, Kafka's doors, the proxy.
+    /// Where it offers files, if it does.
+    pub fn objects(&self) -> Option<SocketAddr> {
+        self.shared.objects.as_ref().map(|objects| objects.address())
+    }
+
+    /// Where its doors listen, in the order of the configuration: forwards, Kafka's doors, the proxy, metrics, objects.
     pub fn doors(&self) -> Vec<SocketAddr> {
         self.shared.doors().iter().map(|door| door.local).collect()
     }

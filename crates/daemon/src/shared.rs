@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::config::{Config, Door, ExitRules, Limits};
 use crate::doors::brokers::Brokers;
 use crate::mutex::lock;
+use crate::objects::Objects;
 
 /// How often a drain looks whether its peers have everything.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
@@ -91,6 +92,8 @@ pub(crate) struct Shared {
     /// The one in force.
     pub(crate) config: Mutex<Config>,
     pub(crate) doors: Mutex<Vec<Arc<OpenDoor>>>,
+    /// Files that it offers and fetches.
+    pub(crate) objects: Option<Arc<Objects>>,
     /// What serves programs with the preload library.
     preload: Mutex<Option<AbortHandle>>,
     /// Connections that it has handed over.
@@ -109,9 +112,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(node: BundleNode, config: Config) -> Arc<Self> {
+    pub(crate) fn new(node: BundleNode, config: Config, objects: Option<Arc<Objects>>) -> Arc<Self> {
         Arc::new(Self {
             node,
+            objects,
             exit: RwLock::new(Exit::of(&config)),
             preload: Mutex::default(),
             handed_over: AtomicU64::new(0),
@@ -182,6 +186,13 @@ impl Shared {
 
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Ends what offers and fetches files.
+    pub(crate) fn stop_objects(&self) {
+        if let Some(objects) = &self.objects {
+            objects.stop();
+        }
     }
 
     pub(crate) fn close_doors(&self) {

@@ -1,6 +1,7 @@
 //! The configuration file.
 
 mod class;
+mod objects;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -18,6 +19,8 @@ use thiserror::Error;
 use toml::{Spanned, Table};
 
 use self::class::{ClassTable, from_text, set_keys};
+pub(crate) use self::objects::ObjectsConfig;
+use self::objects::ObjectsTable;
 use crate::header::Service;
 use crate::rules::HostRule;
 
@@ -71,6 +74,8 @@ pub struct Config {
     pub(crate) preload: Option<Preload>,
     pub(crate) exit: ExitRules,
     pub(crate) limits: Limits,
+    /// Files that it offers and fetches.
+    pub(crate) objects: Option<ObjectsConfig>,
 }
 
 /// What peers may reach.
@@ -132,6 +137,8 @@ pub(crate) enum DoorKind {
     Kafka(KafkaCluster),
     /// Tells how the daemon stands.
     Metrics,
+    /// Gives out files that it fetches, by HTTP.
+    Objects,
     /// Speaks SOCKS5 and HTTP CONNECT.
     Proxy { routes: Vec<(HostRule, NextHop)>, classes: Vec<String> },
 }
@@ -188,6 +195,7 @@ struct File {
     proxy: Option<ProxyTable>,
     preload: Option<PreloadTable>,
     metrics: Option<Spanned<SocketAddr>>,
+    objects: Option<ObjectsTable>,
     #[serde(default)]
     exit: ExitTable,
     #[serde(default)]
@@ -291,7 +299,10 @@ impl Config {
             let class = table.to_class(name.get_ref());
             classes.push(class.map_err(|error| source.wrong(name.span().start, error.to_string()))?);
         }
-        let Doors { listening: doors, preload, used } = doors(&source, &file, folder)?;
+        let Doors { listening: doors, preload, mut used } = doors(&source, &file, folder)?;
+        let objects = file.objects.as_ref().map(|table| table.to_config(&source, &file, &keys, folder, &classes));
+        let objects = objects.transpose()?;
+        used.extend(objects.iter().map(|objects| objects.class.clone()));
         let exit = exit_rules(&source, &keys, &file.exit)?;
         if let Some(unused) = file.classes.keys().find(|name| !used.contains(name.get_ref()) && exit.is_empty()) {
             let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
@@ -316,6 +327,7 @@ impl Config {
             preload,
             exit,
             limits: file.limits,
+            objects,
         })
     }
 
@@ -389,15 +401,25 @@ fn read_keys(source: &Source<'_>, folder: &Path, key: &Spanned<PathBuf>) -> Resu
 
 /// Peers that have a line in the key file are called by it. Every other has to be its only one.
 fn called(source: &Source<'_>, keys: &Keys, file: &File) -> Result<Vec<(SocketAddr, String)>, ConfigError> {
+    called_by(source, keys, &file.peers, *file.listen.get_ref())
+}
+
+/// The same of any table of peers, of who listens at `own`.
+fn called_by(
+    source: &Source<'_>,
+    keys: &Keys,
+    peers: &BTreeMap<Spanned<String>, SocketAddr>,
+    own: SocketAddr,
+) -> Result<Vec<(SocketAddr, String)>, ConfigError> {
     let mut called = Vec::new();
     let mut addresses = BTreeMap::new();
-    for (name, address) in &file.peers {
+    for (name, address) in peers {
         let wrong = |why| Err(source.wrong(name.span().start, why));
         let name = name.get_ref();
         if address.port() == 0 || address.ip().is_unspecified() {
             return wrong(format!("{address} is no address of a peer"));
         }
-        if address == file.listen.get_ref() {
+        if *address == own {
             return wrong(format!("the peer `{name}` is this daemon itself"));
         }
         if let Some(other) = addresses.insert(*address, name) {
@@ -496,6 +518,13 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
             );
         }
         doors.push(Door { listen: source.listen(listen), kind: DoorKind::Metrics });
+    }
+    if let Some(listen) = file.objects.as_ref().and_then(|objects| objects.door.as_ref()) {
+        if !listen.get_ref().ip().is_loopback() {
+            let why = format!("{}: programs of this host fetch files, by loopback only", listen.get_ref());
+            return Err(source.wrong(listen.span().start, why));
+        }
+        doors.push(Door { listen: source.listen(listen), kind: DoorKind::Objects });
     }
     for (at, door) in doors.iter().enumerate() {
         let (address, line) = (door.listen.address, door.listen.line);
@@ -664,6 +693,36 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert!(parse(GOOD).unwrap().warnings().is_empty());
         let warnings = parse(&GOOD.replace("127.0.0.1:1080", "0.0.0.0:1080")).unwrap().warnings();
         assert_eq!(warnings, ["pliant.toml:19: everybody who can reach 0.0.0.0:1080 can use this door"]);
+    }
+
+    /// Files have a port of their own, a class that can carry them, folders that are there, and a door on loopback.
+    #[test]
+    fn files_are_for_loopback_and_their_own_port() {
+        let objects = "[classes.images]\ntransport = \"weighted-fair\"\n[objects]\nlisten = \"0.0.0.0:7413\"\nclass = \"images\"\n\
+                       offer = [\"/tmp\"]\ndoor = \"127.0.0.1:7480\"\n[objects.sources]\none = \"192.0.2.1:7413\"\n";
+        let text = format!("{GOOD}{objects}");
+        let config = parse(&text).unwrap();
+        let files = config.objects.unwrap();
+        assert_eq!((files.class.as_str(), files.cache_limit.0, files.sources.len()), ("images", 10 << 30, 1));
+        assert_eq!(config.doors.last().unwrap().kind, DoorKind::Objects);
+        for (from, to, why) in [
+            ("\"0.0.0.0:7413\"", "\"0.0.0.0:7411\"", "line 2 has this port for the daemon's bundles"),
+            ("127.0.0.1:7480", "0.0.0.0:7480", "programs of this host fetch files, by loopback only"),
+            ("127.0.0.1:7480", "127.0.0.1:6380", "two doors listen on 127.0.0.1:6380"),
+            ("class = \"images\"", "class = \"none\"", "there is no class `none` in [classes]"),
+            (
+                "class = \"images\"",
+                "class = \"backup\"",
+                "files are carried by weighted-fair, and `backup` has ledbat++",
+            ),
+            ("\"weighted-fair\"\n", "\"weighted-fair\"\nweight = 0.4\n", "a weight of at least 0.5"),
+            ("\"/tmp\"", "\"/no such folder\"", "/no such folder is no folder"),
+            ("192.0.2.1:7413", "192.0.2.1:0", "192.0.2.1:0 is no address of a peer"),
+            ("door =", "dor =", "unknown field `dor`"),
+        ] {
+            let error = parse(&text.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

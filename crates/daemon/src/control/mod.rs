@@ -15,4 +15,6 @@ mod status;
 pub use client::{ControlError, default_path, request};
 pub use message::{Answer, Request};
 pub(crate) use server::ControlSocket;
-pub use status::{BundleStatus, ClassStatus, DoorStatus, DoorStatusKind, PeerStatus, PreloadRuleStatus, Status};
+pub use status::{
+    BundleStatus, ClassStatus, DoorStatus, DoorStatusKind, ObjectsStatus, PeerStatus, PreloadRuleStatus, Status,
+};

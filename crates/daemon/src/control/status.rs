@@ -31,6 +31,19 @@ pub struct Status {
     pub doors: Vec<DoorStatus>,
     /// Its bundles, by peer and class.
     pub bundles: Vec<BundleStatus>,
+    /// The files that it offers and fetches, if it does.
+    pub objects: Option<ObjectsStatus>,
+}
+
+/// The files of a daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ObjectsStatus {
+    /// Its socket's address, for files.
+    pub listen: String,
+    /// Files that are offered, those on their way included.
+    pub files: usize,
+    /// Fetches under way.
+    pub fetches: usize,
 }
 
 /// A peer of the file.
@@ -99,6 +112,8 @@ pub enum DoorStatusKind {
     },
     /// Tells how the daemon stands.
     Metrics,
+    /// Gives out files, by HTTP.
+    Objects,
     /// Hands connections to programs with the preload library.
     Preload {
         /// What goes by it.
@@ -133,6 +148,7 @@ impl DoorStatusKind {
             Self::Forward { .. } => "forward",
             Self::Kafka { .. } => "kafka",
             Self::Metrics => "metrics",
+            Self::Objects => "objects",
             Self::Preload { .. } => "preload",
             Self::Proxy => "proxy",
         }
@@ -232,6 +248,7 @@ impl Status {
                     DoorStatusKind::Kafka { to: to.clone(), target: bootstrap.text(), class: class.clone() }
                 }
                 DoorKind::Metrics => DoorStatusKind::Metrics,
+                DoorKind::Objects => DoorStatusKind::Objects,
                 DoorKind::Proxy { .. } => DoorStatusKind::Proxy,
             };
             let accepted = open.accepted.load(std::sync::atomic::Ordering::Relaxed);
@@ -241,6 +258,10 @@ impl Status {
             listen: preload.socket.display().to_string(),
             accepted: shared.handed_over.load(std::sync::atomic::Ordering::Relaxed),
             kind: DoorStatusKind::Preload { rules: preload.rules.iter().map(PreloadRuleStatus::of).collect() },
+        });
+        let objects = shared.objects.as_ref().map(|objects| {
+            let (files, fetches) = objects.counts();
+            ObjectsStatus { listen: objects.address().to_string(), files, fetches }
         });
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -254,6 +275,7 @@ impl Status {
             classes: classes.collect(),
             doors: doors.chain(preload).collect(),
             bundles: bundles.collect(),
+            objects,
         }
     }
 }

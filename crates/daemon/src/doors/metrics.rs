@@ -95,6 +95,10 @@ fn text(status: &Status) -> String {
         .iter()
         .map(|door| (labels(&[("door", &door.listen), ("kind", door.kind.name())]), door.accepted as f64));
     metric("pliant_door_accepted_total", "counter", "Connections that a door has taken", &doors.collect::<Vec<_>>());
+    if let Some(objects) = &status.objects {
+        metric("pliant_objects_files", "gauge", "Files that are offered", &alone(objects.files as f64));
+        metric("pliant_objects_fetches", "gauge", "Fetches of files under way", &alone(objects.fetches as f64));
+    }
     for (name, kind, meaning, value) in OF_BUNDLES {
         let samples = status.bundles.iter().map(|bundle| {
             let peer = bundle.name.as_ref().unwrap_or(&bundle.peer);

@@ -31,6 +31,7 @@ async fn serve_one(tcp: TcpStream, open: Arc<OpenDoor>, shared: Arc<Shared>) {
         DoorKind::Forward { next_hop, target } => forward::serve(tcp, &shared.node, next_hop, target).await,
         DoorKind::Kafka(cluster) => kafka::serve(tcp, cluster, None, &open, &shared).await,
         DoorKind::Metrics => metrics::serve(tcp, || Status::of(&shared)).await,
+        DoorKind::Objects => crate::objects::door::serve(tcp, shared.objects.clone()).await,
         DoorKind::Proxy { routes, classes } => proxy::serve(tcp, &shared.node, routes, classes).await,
     }
 }

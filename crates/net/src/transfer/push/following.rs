@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 
 use pliant_proto::time::{Instant, Span};
 
-/// After so long without another block a peer is passed over, and a receiver takes from the sources as well.
+/// After so long without another block nobody waits for a peer any more, and a receiver takes from the sources as well: for
+/// each peer with the same blocks that stands before it, for blocks reach them one after the other.
 const PATIENCE: Span = Span::from_secs(3);
 /// For so long a peer is passed over that has not sent what it says it has.
 const PASSED_OVER: Span = Span::from_secs(30);
@@ -46,12 +47,12 @@ struct Since {
 }
 
 impl Since {
-    /// Whether it has got further within the patience.
-    fn advances(&mut self, now: Instant, blocks: u32) -> bool {
+    /// Whether it has got further within so long.
+    fn advances(&mut self, now: Instant, blocks: u32, patience: Span) -> bool {
         if blocks > self.blocks {
             *self = Self { blocks, at: now };
         }
-        now.since(self.at) < PATIENCE
+        now.since(self.at) < patience
     }
 }
 
@@ -78,7 +79,9 @@ impl Following {
 
     /// From whom to take, who has the first `first` of `blocks` blocks.
     pub(super) fn choose(&mut self, now: Instant, first: u32, blocks: u32, peers: &[PeerProgress]) -> TakesFrom {
-        let advances = self.own.get_or_insert(Since { blocks: first, at: now }).advances(now, first);
+        let before = peers.iter().filter(|peer| peer.blocks == first && peer.who < self.who).count();
+        let patience = PATIENCE.times(before.max(1) as u64);
+        let advances = self.own.get_or_insert(Since { blocks: first, at: now }).advances(now, first, patience);
         self.peers.retain(|source, _| peers.iter().any(|peer| peer.source == *source));
         if let Some((source, block, since)) = self.promised
             && block == first
@@ -91,7 +94,7 @@ impl Following {
         let in_the_row = |peer: &&PeerProgress| peer.blocks < blocks && !self.passed_over.contains_key(&peer.source);
         for peer in peers.iter().filter(in_the_row) {
             let since = self.peers.entry(peer.source).or_insert(Since { blocks: peer.blocks, at: now });
-            let waited_for = since.advances(now, peer.blocks) && peer.who < self.who;
+            let waited_for = since.advances(now, peer.blocks, patience) && peer.who < self.who;
             let is_before = peer.blocks > first || waited_for && peer.blocks == first;
             let nearer = |next: &PeerProgress| (peer.blocks, next.who) < (next.blocks, peer.who);
             if is_before && next.is_none_or(nearer) {
@@ -158,6 +161,17 @@ mod tests {
         assert_eq!(choose(&mut following, 3000, 0, &[peer(1, 4, 0)]), (vec![], true));
         assert_eq!(choose(&mut following, 3100, 0, &[peer(1, 4, 1)]), (vec![1], true));
         assert_eq!(choose(&mut following, 3200, 1, &[peer(1, 4, 2)]), (vec![1], false));
+    }
+
+    /// Where blocks reach a long row one after the other, the last waits for as long as that may take; once those before it
+    /// have gone on, no longer than anybody.
+    #[test]
+    fn the_last_of_a_row_waits() {
+        let mut following = Following::new(9);
+        let row = |blocks: [u32; 3]| [peer(1, 1, blocks[0]), peer(2, 2, blocks[1]), peer(3, 3, blocks[2])];
+        assert_eq!(choose(&mut following, 0, 0, &row([0, 0, 0])), (vec![3], false));
+        assert_eq!(choose(&mut following, 5000, 0, &row([1, 0, 0])), (vec![3], false));
+        assert_eq!(choose(&mut following, 7000, 0, &row([2, 1, 0])).0, [2], "the third is not waited for any more");
     }
 
     /// A peer that says it has a block, and does not send it, is passed over for half a minute.

@@ -1,0 +1,129 @@
+//! A folder of fetched files with a limit.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pliant_net::transfer::OfferedFiles;
+
+use crate::mutex::lock;
+
+/// A file of the folder.
+struct Entry {
+    path: PathBuf,
+    bytes: u64,
+    /// When it was asked for, in the order of asking, and when it was written, if it was not since the start.
+    used: (u64, SystemTime),
+}
+
+/// Who was asked for, in the order of asking.
+#[derive(Default)]
+struct Uses {
+    count: u64,
+    last: HashMap<PathBuf, u64>,
+}
+
+/// The folder, and who was asked for when.
+pub(super) struct Cache {
+    folder: PathBuf,
+    limit: u64,
+    uses: Mutex<Uses>,
+}
+
+impl Cache {
+    /// Makes the folder if there is none.
+    pub(super) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        Ok(Self { folder: folder.canonicalize()?, limit, uses: Mutex::default() })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Somebody asks for a file, which may be none of this folder.
+    pub(super) fn note_use(&self, path: &Path) {
+        if path.parent() == Some(&self.folder) {
+            let mut uses = lock(&self.uses);
+            uses.count += 1;
+            let count = uses.count;
+            uses.last.insert(path.to_owned(), count);
+        }
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let uses = lock(&self.uses);
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entry = |entry: std::fs::DirEntry| {
+            let (path, found) = (entry.path(), entry.metadata().ok()?);
+            let used = (uses.last.get(&path).copied().unwrap_or(0), found.modified().unwrap_or(UNIX_EPOCH));
+            found.is_file().then_some(Entry { path, bytes: found.len(), used })
+        };
+        entries.filter_map(entry).collect()
+    }
+
+    /// Removes whole files that were not asked for longest, until `more` bytes fit below the limit; how many bytes fit then.
+    /// What is on its way stays.
+    pub(super) fn make_room(&self, more: u64, files: &OfferedFiles) -> u64 {
+        let mut entries = self.entries();
+        let mut sum: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        entries.retain(|entry| !is_hidden(&entry.path));
+        entries.sort_unstable_by_key(|entry| entry.used);
+        let mut removable: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        for entry in entries {
+            if sum + more <= self.limit {
+                break;
+            }
+            files.retain(|file| file.path() != entry.path || !file.is_whole());
+            if std::fs::remove_file(&entry.path).is_ok() {
+                lock(&self.uses).last.remove(&entry.path);
+                sum -= entry.bytes;
+                removable -= entry.bytes;
+            }
+        }
+        // What is there may go for what comes.
+        self.limit.saturating_sub(sum - removable.min(sum))
+    }
+
+    /// Its whole files.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.entries().into_iter().map(|entry| entry.path).filter(|path| !is_hidden(path)).collect()
+    }
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who was not asked for longest goes first, and no more than has to; parts count and stay.
+    #[test]
+    fn the_oldest_goes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&folder.path().join("new/cache"), 100).unwrap();
+        let write = |name: &str, bytes: usize| {
+            let path = cache.folder().join(name);
+            std::fs::write(&path, vec![0; bytes]).unwrap();
+            path
+        };
+        let [a, b, c] = [("a", 30), ("b", 30), ("c", 30)].map(|(name, bytes)| write(name, bytes));
+        let part = write(".pliant-x.part", 5);
+        let files = OfferedFiles::new();
+        files.add(&a).unwrap();
+        for path in [&b, &c, &a] {
+            cache.note_use(path);
+        }
+        assert_eq!(cache.make_room(0, &files), 95, "all but the part may go");
+        assert_eq!(cache.files().len(), 3);
+        cache.make_room(6, &files);
+        assert!(!b.exists() && c.exists() && a.exists());
+        cache.make_room(70, &files);
+        assert!(!a.exists() && !c.exists() && part.exists() && files.list().is_empty());
+        assert_eq!(cache.make_room(500, &files), 95);
+    }
+}

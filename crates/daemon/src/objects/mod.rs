@@ -1,0 +1,247 @@
+//! Files that this host offers to others, and those that its programs fetch from all sources at once.
+//!
+//! Folders are offered and looked at every few seconds. What a program asks for, by the [door](door) on loopback, is taken
+//! from a folder or the cache, or fetched into the cache from all sources; it is given out block by block, each once it is
+//! verified. What is in the cache, whole or in part, is offered to the other sources in turn. The cache has a limit: who was
+//! not asked for longest goes first.
+
+mod cache;
+pub(crate) mod door;
+pub(crate) mod name;
+pub(crate) mod range;
+mod watch;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pliant_net::connection::{Closed, KeyUpdates, Keys};
+use pliant_net::flow::{FlowSettings, SocketTransport};
+use pliant_net::transfer::{
+    self, FileSelector, HeldFile, Limits, Offer, OfferedFiles, Settings, Target, TransferError, WantedFile,
+};
+use pliant_proto::congestion::Algorithm;
+use pliant_proto::time::Span;
+use tokio::sync::watch as channel;
+
+use self::cache::Cache;
+use crate::config::{Config, ConfigError, ObjectsConfig};
+use crate::mutex::lock;
+
+/// Most fetches at a time.
+const MAX_FETCHES: usize = 16;
+/// How long a source may take to answer that a program waits for.
+const CONNECT_TIMEOUT: Span = Span::from_secs(5);
+
+/// Why a program does not get a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum NoFile {
+    /// Nobody has it.
+    Unknown(String),
+    /// It is there, and could not be fetched.
+    Failed(String),
+    /// It does not fit into the cache.
+    TooLarge(String),
+    /// Too many are fetched already.
+    Busy,
+}
+
+impl From<TransferError> for NoFile {
+    fn from(error: TransferError) -> Self {
+        let text = error.to_string();
+        match error {
+            TransferError::Ended { why: Closed::Refused(_), .. } => Self::Unknown(text),
+            TransferError::TooLarge { .. } => Self::TooLarge(text),
+            _ => Self::Failed(text),
+        }
+    }
+}
+
+/// What comes of a fetch.
+type Outcome = Option<Result<(), NoFile>>;
+
+/// A fetch under way.
+#[derive(Clone)]
+struct Fetch {
+    outcome: channel::Receiver<Outcome>,
+}
+
+/// The files of a daemon.
+pub(crate) struct Objects {
+    files: OfferedFiles,
+    cache: Cache,
+    config: ObjectsConfig,
+    address: SocketAddr,
+    /// Those of fetches that begin from now on.
+    settings: Mutex<Settings>,
+    key_updates: Arc<KeyUpdates>,
+    fetches: Mutex<HashMap<String, Fetch>>,
+    /// Ends all threads.
+    stop: AtomicBool,
+}
+
+impl Objects {
+    /// Binds the socket at which files are offered, and begins to offer.
+    pub(crate) fn start(config: &Config) -> Result<Option<Arc<Self>>, ConfigError> {
+        let Some(objects) = config.objects.clone() else { return Ok(None) };
+        let settings = settings(config, &objects);
+        let key_updates = Arc::new(KeyUpdates::new(config.keys.clone()));
+        let wrong = |why: String| config.wrong_line(objects.listen.line, why);
+        let cache = Cache::open(&objects.cache, objects.cache_limit.0)
+            .map_err(|error| ConfigError::File { path: objects.cache.clone(), error })?;
+        let files = OfferedFiles::new();
+        let offering = Settings { key_updates: Some(key_updates.clone()), ..settings.clone() };
+        let offer =
+            Offer::of(objects.listen.address, files.clone(), offering).map_err(|error| wrong(error.to_string()))?;
+        let this = Arc::new(Self {
+            address: offer.address(),
+            files,
+            cache,
+            config: objects,
+            settings: Mutex::new(settings),
+            key_updates,
+            fetches: Mutex::default(),
+            stop: AtomicBool::new(false),
+        });
+        let (serving, watching) = (this.clone(), this.clone());
+        // It serves until it is stopped; that one receiver fails is that receiver's business.
+        std::thread::spawn(move || drop(offer.serve(None, &serving.stop, |_| {})));
+        std::thread::spawn(move || watching.watch());
+        Ok(Some(this))
+    }
+
+    /// Fetches that begin from now on, and who calls, are under these keys and this class.
+    pub(crate) fn change(&self, config: &Config) {
+        *lock(&self.settings) = settings(config, &self.config);
+        // They were held against the first ones by the daemon's own socket.
+        let _ = self.key_updates.put(config.keys.clone());
+    }
+
+    /// Ends what it does.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Where files are offered.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many files are offered, and how many are fetched now.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.files.list().len(), lock(&self.fetches).len())
+    }
+
+    fn watch(&self) {
+        let mut folders = watch::Folders::default();
+        while !self.stop.load(Ordering::Relaxed) {
+            folders.look(&self.config.offer, &self.files);
+            folders.look_at_cache(&self.cache, &self.files);
+            for _ in 0..watch::INTERVAL_TICKS {
+                if self.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                std::thread::sleep(watch::TICK);
+            }
+        }
+    }
+
+    /// The file that is meant, at least begun; fetches it if it is not here.
+    pub(crate) async fn open(self: &Arc<Self>, file: &FileSelector) -> Result<Arc<HeldFile>, NoFile> {
+        loop {
+            if let Ok(here) = self.files.find(file) {
+                self.cache.note_use(here.path());
+                return Ok(here);
+            }
+            let mut outcome = self.fetch(file)?.outcome;
+            // It may be there before it is whole: it is looked for whenever something is.
+            loop {
+                if self.files.find(file).is_ok() {
+                    break;
+                }
+                if let Some(outcome) = outcome.borrow_and_update().clone() {
+                    outcome?;
+                    break;
+                }
+                let _ = tokio::time::timeout(Duration::from_millis(20), outcome.changed()).await;
+            }
+        }
+    }
+
+    /// Begins to fetch a file, unless that is under way.
+    fn fetch(self: &Arc<Self>, file: &FileSelector) -> Result<Fetch, NoFile> {
+        let key = match file {
+            FileSelector::Hash(hash) => hash.to_string(),
+            FileSelector::Name(name) => format!("/{name}"),
+            FileSelector::Only => return Err(NoFile::Unknown("which file is not said".to_owned())),
+        };
+        if self.config.sources.is_empty() {
+            return Err(NoFile::Unknown("it is not here, and there are no sources".to_owned()));
+        }
+        let mut fetches = lock(&self.fetches);
+        if let Some(fetch) = fetches.get(&key) {
+            return Ok(fetch.clone());
+        }
+        if fetches.len() == MAX_FETCHES {
+            return Err(NoFile::Busy);
+        }
+        let (tell, outcome) = channel::channel(None);
+        let fetch = Fetch { outcome };
+        fetches.insert(key.clone(), fetch.clone());
+        let (this, file) = (self.clone(), file.clone());
+        std::thread::spawn(move || {
+            let outcome = this.fetch_now(&file);
+            lock(&this.fetches).remove(&key);
+            tell.send_replace(Some(outcome));
+        });
+        Ok(fetch)
+    }
+
+    fn fetch_now(&self, file: &FileSelector) -> Result<(), NoFile> {
+        let (hash, name) = match file {
+            FileSelector::Hash(hash) => (Some(*hash), None),
+            FileSelector::Name(name) => (None, Some(name.clone())),
+            FileSelector::Only => (None, None),
+        };
+        let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
+        let wanted = WantedFile { hash, name, peers: sources.clone(), offered_in: Some(self.files.clone()) };
+        let room = self.cache.make_room(0, &self.files);
+        let mut settings = lock(&self.settings).clone();
+        settings.limits = Limits { max_bytes: room, ..Limits::default() };
+        let target = Target::Directory(self.cache.folder().to_owned());
+        let fetched = loop {
+            let fetched = transfer::fetch(&sources, wanted.clone(), &target, &settings, &self.stop, |_| {}, |_| {});
+            match fetched {
+                // Somebody fetches the same content under another name, and offers it in a moment.
+                Err(TransferError::Sources(_)) if !self.stop.load(Ordering::Relaxed) => std::thread::sleep(watch::TICK),
+                fetched => break fetched?,
+            }
+            if self.files.find(file).is_ok() {
+                return Ok(());
+            }
+        };
+        if let Some(path) = &fetched.path {
+            self.cache.note_use(path);
+        }
+        self.cache.make_room(0, &self.files);
+        Ok(())
+    }
+}
+
+/// How files are fetched and offered: under the class that the file names.
+fn settings(config: &Config, objects: &ObjectsConfig) -> Settings {
+    let class = config.classes.iter().find(|class| class.name == objects.class);
+    let flow = class.map(|class| class.flow.clone()).unwrap_or_default();
+    let transport = SocketTransport::Tcp(Algorithm::WeightedFair);
+    let keys: Keys = config.keys.clone();
+    Settings {
+        flow: FlowSettings { transport, ..flow },
+        keys,
+        called: objects.called.clone(),
+        overwrite: true,
+        connect_timeout: CONNECT_TIMEOUT,
+        ..Settings::default()
+    }
+}

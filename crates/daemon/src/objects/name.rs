@@ -1,0 +1,106 @@
+//! Which file the path of a request names.
+
+use pliant_net::transfer::{FileSelector, Hash};
+
+/// Digits of a BLAKE3 hash.
+const HASH_DIGITS: usize = 64;
+/// Where files are.
+pub(crate) const FOLDER: &str = "/objects/";
+
+/// What a path asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum AskedPath {
+    /// Which files there are.
+    List,
+    /// One of them.
+    File(FileSelector),
+}
+
+/// Reads a path: a hash in 64 hexadecimal digits, or a name in which `%` and two digits stand for a byte. `None` if it is none
+/// of these, or the name is not a plain one.
+pub(crate) fn read(path: &str) -> Option<AskedPath> {
+    let name = path.strip_prefix(FOLDER)?;
+    if name.is_empty() {
+        return Some(AskedPath::List);
+    }
+    if name.len() == HASH_DIGITS
+        && let Ok(hash) = Hash::from_hex(name)
+    {
+        return Some(AskedPath::File(FileSelector::Hash(hash)));
+    }
+    let name = String::from_utf8(decoded(name)?).ok()?;
+    let plain = !name.starts_with('.') && name.len() <= 255 && !name.contains(['/', '\0']);
+    plain.then_some(AskedPath::File(FileSelector::Name(name)))
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
+        bytes.push(if byte == b'%' { (digit(rest.next())? * 16 + digit(rest.next())?) as u8 } else { byte });
+    }
+    Some(bytes)
+}
+
+/// The same the other way: what stands for a name in a path.
+pub(crate) fn encoded(name: &str) -> String {
+    name.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => (byte as char).to_string(),
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn paths_name_files() {
+        let named = |name: &str| Some(AskedPath::File(FileSelector::Name(name.to_owned())));
+        assert_eq!(read("/objects/"), Some(AskedPath::List));
+        assert_eq!(read("/objects/model.bin"), named("model.bin"));
+        assert_eq!(read("/objects/a%20b%C3%A9"), named("a bé"));
+        let hash = blake3_of(b"x");
+        assert_eq!(read(&format!("/objects/{hash}")), Some(AskedPath::File(FileSelector::Hash(hash))));
+        for wrong in [
+            "",
+            "/",
+            "/objects",
+            "/objects/.",
+            "/objects/..",
+            "/objects/%2e%2e%2fkey",
+            "/objects/a/b",
+            "/objects/a%2",
+            "/objects/%ff",
+            "/objects/a%00",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    fn blake3_of(content: &[u8]) -> Hash {
+        let mut digits = String::new();
+        for byte in 0..32 {
+            digits += &format!("{:02x}", content[0].wrapping_add(byte));
+        }
+        Hash::from_hex(digits).unwrap()
+    }
+
+    proptest! {
+        /// A name comes back from its path, unless it is a hash or none that may be; nothing leads out of the folder.
+        #[test]
+        fn names_round_trip(name in "\\PC{1,40}", path in "(/objects/)?[-%./0-9a-f]{0,20}") {
+            if !name.starts_with('.') && !name.contains('/') {
+                let expected = AskedPath::File(FileSelector::Name(name.clone()));
+                prop_assert_eq!(read(&format!("{FOLDER}{}", encoded(&name))), Some(expected));
+            }
+            if let Some(AskedPath::File(FileSelector::Name(name))) = read(&path) {
+                prop_assert!(!name.contains('/') && name != ".." && name != ".");
+            }
+        }
+    }
+}

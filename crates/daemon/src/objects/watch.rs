@@ -1,0 +1,117 @@
+//! Folders that are looked at.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pliant_net::transfer::OfferedFiles;
+
+use super::cache::Cache;
+
+/// How often a thread looks whether it is to end, and how many times as long folders are left alone.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+pub(super) const INTERVAL_TICKS: u32 = 30;
+
+/// What tells that a file has changed: its size, the time of its last change in nanoseconds, its inode.
+type Stamp = (u64, i128, u64);
+
+/// What folders had when they were looked at last.
+#[derive(Default)]
+pub(super) struct Folders {
+    known: HashMap<PathBuf, Stamp>,
+}
+
+impl Folders {
+    /// Offers what has come or changed in these folders, each with its files alone, and withdraws what is gone.
+    pub(super) fn look(&mut self, folders: &[PathBuf], files: &OfferedFiles) {
+        let mut there = HashMap::new();
+        for path in folders.iter().flat_map(|folder| files_in(folder)) {
+            let Some(stamp) = stamp(&path) else { continue };
+            if self.known.get(&path) == Some(&stamp) {
+                there.insert(path, stamp);
+            } else if files.add(&path).is_ok() {
+                // Of a file that was changed while it was read another hash was taken than it has: it is read again.
+                let same = self::stamp(&path) == Some(stamp);
+                there.insert(path, if same { stamp } else { (0, 0, 0) });
+            }
+        }
+        let gone = |path: &Path| self.known.contains_key(path) && !there.contains_key(path);
+        files.retain(|file| !gone(file.path()));
+        self.known.retain(|path, _| there.contains_key(path) || !folders.iter().any(|folder| path.starts_with(folder)));
+        self.known.extend(there);
+    }
+
+    /// Offers what is in the cache from before; what was fetched since is offered already.
+    pub(super) fn look_at_cache(&mut self, cache: &Cache, files: &OfferedFiles) {
+        for path in cache.files() {
+            let offered = || files.list().iter().any(|file| file.path() == path);
+            if !self.known.contains_key(&path) && !offered() {
+                // What cannot be read is fetched again when somebody asks for it.
+                let _ = files.add(&path);
+            }
+        }
+    }
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let plain = |path: &PathBuf| path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(plain).collect();
+    files.sort_unstable();
+    files
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    Some((found.len(), i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec()), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(files: &OfferedFiles) -> Vec<(String, u64)> {
+        let mut files: Vec<_> =
+            files.list().iter().map(|file| (file.offered().name.clone(), file.offered().bytes)).collect();
+        files.sort();
+        files
+    }
+
+    /// What comes, changes and goes is offered, anew, and not any more; what another has added stays.
+    #[test]
+    fn folders_are_followed() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let write = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).unwrap();
+        let (files, mut folders) = (OfferedFiles::new(), Folders::default());
+        std::fs::write(other.path().join("fetched"), "x").unwrap();
+        files.add(&other.path().join("fetched")).unwrap();
+        let mut look = || folders.look(&[folder.path().to_owned(), "/no such folder".into()], &files);
+        write("a", "one");
+        write(".hidden", "one");
+        look();
+        let fetched = ("fetched".to_owned(), 1);
+        assert_eq!(offered(&files), [("a".to_owned(), 3), fetched.clone()]);
+        write("a", "four");
+        write("b", "");
+        look();
+        assert_eq!(offered(&files), [("a".to_owned(), 4), ("b".to_owned(), 0), fetched.clone()]);
+        std::fs::remove_file(folder.path().join("a")).unwrap();
+        look();
+        assert_eq!(offered(&files), [("b".to_owned(), 0), fetched]);
+    }
+
+    /// What the cache has from before is offered.
+    #[test]
+    fn the_cache_is_offered() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("kept"), "x").unwrap();
+        std::fs::write(folder.path().join(".pliant-y.part"), "x").unwrap();
+        let (files, mut folders) = (OfferedFiles::new(), Folders::default());
+        let cache = Cache::open(folder.path(), 100).unwrap();
+        for _ in 0..2 {
+            folders.look_at_cache(&cache, &files);
+            assert_eq!(offered(&files), [("kept".to_owned(), 1)]);
+        }
+    }
+}
