@@ -13,13 +13,15 @@ use pliant_handover::{MAX_CLASS_BYTES, ServiceRule};
 use pliant_net::bundle::BundleClass;
 use pliant_net::clock::to_timeout;
 use pliant_net::connection::{KeyError, Keys};
+use pliant_net::flow::SocketTransport;
+use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
+use pliant_proto::units::Bytes;
 use serde::Deserialize;
 use thiserror::Error;
 use toml::{Spanned, Table};
 
 use self::class::{ClassTable, from_text, set_keys};
-pub(crate) use self::objects::ObjectsConfig;
 use self::objects::ObjectsTable;
 use crate::header::Service;
 use crate::rules::HostRule;
@@ -150,6 +152,24 @@ pub(crate) struct KafkaCluster {
     pub(crate) bootstrap: Service,
     /// Broker n is at this port plus n; without it, at any.
     pub(crate) broker_ports: Option<u16>,
+}
+
+/// Files that a daemon offers and fetches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ObjectsConfig {
+    /// Where others fetch them, by UDP.
+    pub(crate) listen: Listen,
+    /// Folders that are offered.
+    pub(crate) offer: Vec<PathBuf>,
+    /// Who has files, by name.
+    pub(crate) sources: BTreeMap<String, SocketAddr>,
+    /// Which source is called at an address, by its name in the key file.
+    pub(crate) called: Vec<(SocketAddr, String)>,
+    /// Where fetched files go, and most bytes of them.
+    pub(crate) cache: PathBuf,
+    pub(crate) cache_limit: Bytes,
+    /// Whose contract all of it has.
+    pub(crate) class: String,
 }
 
 /// Where programs with the preload library ask for their connections.
@@ -300,7 +320,7 @@ impl Config {
             classes.push(class.map_err(|error| source.wrong(name.span().start, error.to_string()))?);
         }
         let Doors { listening: doors, preload, mut used } = doors(&source, &file, folder)?;
-        let objects = file.objects.as_ref().map(|table| table.to_config(&source, &file, &keys, folder, &classes));
+        let objects = file.objects.as_ref().map(|table| objects(&source, &file, &keys, folder, &classes, table));
         let objects = objects.transpose()?;
         used.extend(objects.iter().map(|objects| objects.class.clone()));
         let exit = exit_rules(&source, &keys, &file.exit)?;
@@ -452,6 +472,51 @@ fn exit_rules(source: &Source<'_>, keys: &Keys, table: &ExitTable) -> Result<Exi
         peers.insert(name.get_ref().clone(), parse(&rules.allow)?);
     }
     Ok(ExitRules { all: parse(&table.allow)?, peers })
+}
+
+/// Files are offered and fetched under a class that can carry them, at a port of their own.
+fn objects(
+    source: &Source<'_>,
+    file: &File,
+    keys: &Keys,
+    folder: &Path,
+    classes: &[BundleClass],
+    table: &ObjectsTable,
+) -> Result<ObjectsConfig, ConfigError> {
+    let listen = source.listen(&table.listen);
+    if overlap(listen.address, *file.listen.get_ref()) {
+        let line = source.line(file.listen.span().start);
+        let why = format!("line {line} has this port for the daemon's bundles: files need one of their own");
+        return Err(source.wrong(table.listen.span().start, why));
+    }
+    let wrong_class = |why: String| Err(source.wrong(table.class.span().start, why));
+    let name = table.class.get_ref();
+    let Some(class) = classes.iter().find(|class| class.name == *name) else {
+        return wrong_class(format!("there is no class `{name}` in [classes]"));
+    };
+    let transport = SocketTransport::Tcp(Algorithm::WeightedFair);
+    if class.flow.transport != transport {
+        return wrong_class(format!("files are carried by {transport}, and `{name}` has {}", class.flow.transport));
+    }
+    if class.flow.contract.weight < 0.5 {
+        return wrong_class(format!("files are carried with a weight of at least 0.5, and `{name}` has less"));
+    }
+    for offered in &table.offer {
+        let path = folder.join(offered.get_ref());
+        if !path.is_dir() {
+            return Err(source.wrong(offered.span().start, format!("{} is no folder", path.display())));
+        }
+    }
+    let named = |(name, address): (&Spanned<String>, &SocketAddr)| (name.get_ref().clone(), *address);
+    Ok(ObjectsConfig {
+        listen,
+        offer: table.offer.iter().map(|offered| folder.join(offered.get_ref())).collect(),
+        sources: table.sources.iter().map(named).collect(),
+        called: called_by(source, keys, &table.sources, listen.address)?,
+        cache: folder.join(&table.cache),
+        cache_limit: table.cache_limit,
+        class: name.clone(),
+    })
 }
 
 /// All doors, and the classes that they use.
