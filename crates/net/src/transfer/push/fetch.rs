@@ -325,6 +325,8 @@ struct SourceConnection {
     is_peer: bool,
     /// It is called again, as a peer, when it has nothing or is lost.
     returns: bool,
+    /// It has a part of what it offers.
+    in_part: bool,
     /// What it offers, and whether it takes part in the fetch of that.
     answer: Option<Offered>,
     joined: bool,
@@ -757,8 +759,9 @@ impl FetchHandler<'_> {
         let holdings = self.holdings.borrow();
         let progress = |(source, call): (usize, &SourceConnection)| {
             let joined = call.is_peer && call.joined && call.ended.is_none();
-            // One that was whole when it was called says nothing.
-            let holding = holdings.get(&source).copied().unwrap_or(HoldingNotice { blocks, who: 0 });
+            // One that was whole when it was called says nothing; one that is not and has said nothing yet has nothing.
+            let unsaid = HoldingNotice { blocks: if call.in_part { 0 } else { blocks }, who: u64::MAX };
+            let holding = holdings.get(&source).copied().unwrap_or(unsaid);
             joined.then_some(PeerProgress { source, who: holding.who, blocks: holding.blocks })
         };
         let peers: Vec<PeerProgress> = self.calls.iter().enumerate().filter_map(progress).collect();
@@ -872,6 +875,7 @@ impl FetchHandler<'_> {
             }
             self.calls[source].is_peer = true;
         }
+        self.calls[source].in_part = in_part.is_some();
         let offered = in_part.or_else(|| Offered::decode(answer));
         let offered = offered.ok_or_else(|| refuse("it does not answer as `pliant offer` does"))?;
         if let Some(wanted) = self.hash.filter(|wanted| *wanted != offered.hash) {

@@ -3,7 +3,8 @@
 //! If all took from the sources, each would get its share of them, all would have the same blocks at any time, and nobody
 //! could help anybody. So they stand in a row: by the blocks that they have, and by a number drawn at random where these
 //! are equal. The first takes from the sources; every other takes from the one next before it, which has the block that it
-//! needs, or will have it before it does. The sources send each block about once.
+//! needs, or will have it before it does. The sources send each block about once. Blocks are large: who catches up with the one
+//! before it waits for that one's next, and does not change places with it.
 //!
 //! Who is in the way does not stay there: a peer that gets no further is not waited for, and one that does not send what it
 //! says it has is passed over for a while; a receiver that gets no further, or
@@ -62,6 +63,8 @@ pub(super) struct Following {
     who: u64,
     own: Option<Since>,
     peers: BTreeMap<usize, Since>,
+    /// Whether it has a place, which equals leave it.
+    placed: bool,
     /// The peer that it takes from, and how far that was ahead at the least.
     ahead: Option<(usize, u32)>,
     /// The peer that says it has a block, which block, and since when it is taken from.
@@ -74,7 +77,7 @@ impl Following {
     /// A receiver with this number.
     pub(super) fn new(who: u64) -> Self {
         let (peers, passed_over) = (BTreeMap::new(), BTreeMap::new());
-        Self { who, own: None, peers, ahead: None, promised: None, passed_over }
+        Self { who, own: None, peers, placed: false, ahead: None, promised: None, passed_over }
     }
 
     /// From whom to take, who has the first `first` of `blocks` blocks.
@@ -94,7 +97,12 @@ impl Following {
         let in_the_row = |peer: &&PeerProgress| peer.blocks < blocks && !self.passed_over.contains_key(&peer.source);
         for peer in peers.iter().filter(in_the_row) {
             let since = self.peers.entry(peer.source).or_insert(Since { blocks: peer.blocks, at: now });
-            let waited_for = since.advances(now, peer.blocks, patience) && peer.who < self.who;
+            let advances = since.advances(now, peer.blocks, patience);
+            let equal_before = match self.ahead {
+                Some((source, _)) => source == peer.source,
+                None => !self.placed && peer.who < self.who,
+            };
+            let waited_for = advances && equal_before;
             let is_before = peer.blocks > first || waited_for && peer.blocks == first;
             let nearer = |next: &PeerProgress| (peer.blocks, next.who) < (next.blocks, peer.who);
             if is_before && next.is_none_or(nearer) {
@@ -102,6 +110,7 @@ impl Following {
             }
         }
         let whole = || peers.iter().filter(|peer| peer.blocks >= blocks).map(|peer| peer.source);
+        self.placed = true;
         let promising = next.filter(|next| next.blocks > first).map(|next| next.source);
         let before = self.promised.filter(|(source, block, _)| Some(*source) == promising && *block == first);
         self.promised = before.or_else(|| Some((promising?, first, now)));
@@ -143,12 +152,25 @@ mod tests {
     /// of it is a source.
     #[test]
     fn receivers_stand_in_a_row() {
-        let mut following = Following::new(5);
-        assert_eq!(choose(&mut following, 0, 3, &[]), (vec![], true));
-        assert_eq!(choose(&mut following, 0, 3, &[peer(1, 4, 2), peer(2, 6, 3)]), (vec![], true));
-        assert_eq!(choose(&mut following, 0, 3, &[peer(1, 4, 3), peer(2, 3, 3)]), (vec![1], false));
-        assert_eq!(choose(&mut following, 0, 3, &[peer(1, 4, 9), peer(2, 9, 4), peer(3, 1, 100)]), (vec![2], false));
-        assert_eq!(choose(&mut following, 0, 3, &[peer(1, 4, 2), peer(3, 1, 100)]), (vec![3], true));
+        for (peers, expected) in [
+            (&[][..], (vec![], true)),
+            (&[peer(1, 4, 2), peer(2, 6, 3)], (vec![], true)),
+            (&[peer(1, 4, 3), peer(2, 3, 3)], (vec![1], false)),
+            (&[peer(1, 4, 9), peer(2, 9, 4), peer(3, 1, 100)], (vec![2], false)),
+            (&[peer(1, 4, 2), peer(3, 1, 100)], (vec![3], true)),
+        ] {
+            assert_eq!(choose(&mut Following::new(5), 0, 3, peers), expected, "{peers:?}");
+        }
+    }
+
+    /// Who catches up with the one before it stays behind it, whatever their numbers; who is caught up with stays the first.
+    #[test]
+    fn equals_keep_their_places() {
+        let (mut first, mut second) = (Following::new(9), Following::new(5));
+        for (ms, ahead, behind) in [(0, 4, 3), (100, 4, 4), (200, 5, 4), (300, 5, 5)] {
+            assert_eq!(choose(&mut first, ms, ahead, &[peer(2, 5, behind)]), (vec![], true));
+            assert_eq!(choose(&mut second, ms, behind, &[peer(1, 9, ahead)]), (vec![1], false));
+        }
     }
 
     /// A peer that gets no further is passed over, and who gets no further itself takes from the sources, too, until it

@@ -281,9 +281,12 @@ fn files_in(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
+/// A file's hash, bytes of a symbol, a block.
+type EncoderKey = (blake3::Hash, u16, u32);
+
 /// The intermediate symbols of few blocks, for all receivers of an offer together.
 #[derive(Default)]
-pub(super) struct Encoders(AtomicRefCell<VecDeque<((blake3::Hash, u16, u32), Encoder)>>);
+pub(super) struct Encoders(AtomicRefCell<VecDeque<(EncoderKey, Encoder)>>);
 
 impl Encoders {
     /// Writes a symbol of a block that has `symbols` source symbols.
