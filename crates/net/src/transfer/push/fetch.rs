@@ -348,6 +348,7 @@ impl SourceConnection {
             again_at,
             is_peer: false,
             returns: false,
+            in_part: false,
             answer,
             joined: false,
             ended,

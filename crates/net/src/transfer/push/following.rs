@@ -97,12 +97,12 @@ impl Following {
         let in_the_row = |peer: &&PeerProgress| peer.blocks < blocks && !self.passed_over.contains_key(&peer.source);
         for peer in peers.iter().filter(in_the_row) {
             let since = self.peers.entry(peer.source).or_insert(Since { blocks: peer.blocks, at: now });
-            let advances = since.advances(now, peer.blocks, patience);
+            let gets_on = since.advances(now, peer.blocks, patience);
             let equal_before = match self.ahead {
                 Some((source, _)) => source == peer.source,
                 None => !self.placed && peer.who < self.who,
             };
-            let waited_for = advances && equal_before;
+            let waited_for = gets_on && equal_before;
             let is_before = peer.blocks > first || waited_for && peer.blocks == first;
             let nearer = |next: &PeerProgress| (peer.blocks, next.who) < (next.blocks, peer.who);
             if is_before && next.is_none_or(nearer) {
