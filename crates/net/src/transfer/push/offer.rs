@@ -294,7 +294,7 @@ impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
             asked_pages: VecDeque::new(),
             opened_at: self.clock.now(),
         };
-        Some(Session::new(outgoing).sending(PushSource::new(config, partition).into(), flow.rate_cap))
+        Some(Session::new(outgoing).sending(PushSource::new(config, partition).into(), flow.contract.max_rate))
     }
 
     fn closed(&mut self, _: ConnectionId, session: Option<Session<AnyTransport, OfferApplication>>, why: Closed) {
