@@ -291,8 +291,37 @@ fn flags_out_of_range_are_told_the_range() {
             "'--min-rate <RATE>': it must be above 0",
         ),
         (
-            "send file 127.0.0.1:1 --plain --transport bounded --min-rate 2Mbit/s --rate-cap 1Mbit/s",
-            "--min-rate: 2Mbit/s is above --rate-cap, 1Mbit/s",
+            "send file 127.0.0.1:1 --plain --transport bounded --min-share 0 --min-rate 2Mbit/s --max-rate 1Mbit/s",
+            "--min-rate is above --max-rate",
+        ),
+        ("send file 127.0.0.1:1 --plain --done-by 2h", "--done-by: dctcp does not honour it, only --transport bounded"),
+        (
+            "send file 127.0.0.1:1 --plain --transport bounded --done-by 2h",
+            "--done-by: it has no effect without --min-share below 1",
+        ),
+        (
+            "send file 127.0.0.1:1 --plain --transport bounded --min-share 0 --done-by 2020-01-01T00:00:00Z",
+            "--done-by: 2020-01-01T00:00:00Z has passed",
+        ),
+        ("send file 127.0.0.1:1 --plain --schedule 6:00-7:00=none", "6:00: a time of day is HH:MM"),
+        ("send file 127.0.0.1:1 --plain --schedule 06:00=none", "it must be FROM-TO=RATE"),
+        (
+            "send file 127.0.0.1:1 --plain --schedule 22:00-06:00=none,05:00-07:00=1Mbit/s",
+            "--schedule: 22:00-06:00 and 05:00-07:00 have a time in common",
+        ),
+        (
+            "send file 127.0.0.1:1 --plain --schedule 06:00-07:00=0bit/s",
+            "--schedule: max_rate of 06:00-07:00 must be above 0",
+        ),
+        ("send file 127.0.0.1:1 --plain --done-by 25:00", "'--done-by <WHEN>': it must be a time from now"),
+        ("send file 127.0.0.1:1 --plain --done-by 0s", "'--done-by <WHEN>': it must be above 0"),
+        (
+            "send --bytes 4MB 127.0.0.1:1 --plain --transport bounded --min-share 0 --done-by 3s --max-rate 8Mbit/s",
+            "bounded: done_by cannot be kept: at max_rate the flow takes longer",
+        ),
+        (
+            "send - 127.0.0.1:1 --plain --transport bounded --min-share 0 --done-by 3s",
+            "done_by needs a flow of known size",
         ),
         ("send file 127.0.0.1:1 --plain --transport atp --min-delivery 0", "--min-delivery: atp needs more than 0"),
         ("send file 127.0.0.1:1 --plain --mtu 10", "'--mtu <BYTES>': it must be a whole number from 576 to 65535"),
@@ -300,7 +329,7 @@ fn flags_out_of_range_are_told_the_range() {
         ("send file 127.0.0.1:1 --plain --idle-timeout 0s", "'--idle-timeout <TIME>': it must be above 0"),
         ("recv --plain --receive-buffer 1B", "'--receive-buffer <SIZE>': it must be from 64KiB to 1TiB"),
         ("recv --plain --class 32", "'--class <N>': it must be a whole number from 0 to 31"),
-        ("offer file --plain --rate-cap 0bit/s", "'--rate-cap <RATE>': it must be above 0"),
+        ("offer file --plain --max-rate 0bit/s", "'--max-rate <RATE>': it must be above 0"),
         ("fetch 127.0.0.1:1 --plain --weight 0.4", "'--weight <W>': it must be a number from 0.5"),
         ("fetch 127.0.0.1:1 --plain --window 1kB", "'--window <SIZE>': it must be from 64KiB to 1TiB"),
         ("testbed record --runs 0", "'--runs <N>': it must be a whole number from 1 to 99"),

@@ -224,7 +224,10 @@ fn generated_pages_are_fresh() {
 fn show_names_what_a_contract_may_ask_of_push() {
     let output = pliant(&["show", "push"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("it honours: weight, priority\n") && text.contains("it honours min_share."), "{text}");
+    assert!(
+        text.contains("it honours: weight, priority, max_rate\n") && text.contains("it honours min_share."),
+        "{text}"
+    );
 }
 
 /// Every command has a manual page, which names its flags, and every shell a script of completions.

@@ -178,7 +178,7 @@ fn what_goes_wrong_is_told_in_one_line() {
     let rate = ["--transport", "bounded", "--min-rate", "1Mbit/s"];
     assert_ends(&with_key(&rate), 2, "--min-rate: it has no effect without --min-share below 1");
     assert_ends(&with_key(&["--transport", "near-opt"]), 2, "near-opt needs an oracle");
-    assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "'--rate-cap <RATE>': it must be above 0");
+    assert_ends(&with_key(&["--rate-cap", "0bit/s"]), 2, "'--max-rate <RATE>': it must be above 0");
     assert_ends(&send("none", &nobody, &["--plain"]), 2, "none: No such file");
     assert_ends(&run(&["recv", "--listen", &nobody, "--plain"]), 2, "in use");
     std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
@@ -274,6 +274,21 @@ fn killed_peers_are_noticed() {
     assert!(text(&sent.stderr).contains("retrying: ") && text(&sent.stderr).contains("{\"elapsed_s\":"), "{sent:?}");
     assert!(receiver.finish().status.success());
     assert!(std::fs::read(into.join("file")).unwrap() == vec![7; 16 * MB]);
+}
+
+/// A transfer that is done by its time says so in its result; one that is not says so on stderr, and goes on to its end.
+#[test]
+fn a_transfer_says_whether_it_was_done_in_time() {
+    let place = Place::new(3 * MB);
+    for (when, in_time) in [("10min", true), ("1us", false)] {
+        let receiver = Receiver::new(&["--discard", "--key", &place.key]);
+        let by = ["--transport", "bounded", "--min-share", "0", "--done-by", when];
+        let sent = send(&place.file, &receiver.address.clone(), &[&["--key", &place.key, "--json"], &by[..]].concat());
+        assert!(sent.status.success() && receiver.finish().status.success(), "{}", text(&sent.stderr));
+        let result: serde_json::Value = serde_json::from_slice(&sent.stdout).unwrap();
+        assert_eq!((result["done_in_time"].as_bool(), result["said_late_s"].is_null()), (Some(in_time), in_time));
+        assert_eq!(text(&sent.stderr).contains("warning: it will not be done in time"), !in_time, "{sent:?}");
+    }
 }
 
 /// A sender dies: its receiver notices, and no half of a file stays behind.

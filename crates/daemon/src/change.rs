@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pliant_net::bundle::NodeChange;
+use pliant_net::clock::time_of_day;
 use tokio::net::TcpListener;
 
 use crate::config::{Config, ConfigError, Door, Listen, ObjectsConfig};
 use crate::doors;
 use crate::shared::{OpenDoor, Shared};
+
+/// How often the time of day is looked at.
+const SCHEDULE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Has a daemon read its file again and do as it says from now on. No connection ends by it. Where the file is wrong, or wants what only a restart changes, all stays as it was.
 pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
@@ -84,8 +89,27 @@ fn change_objects(shared: &Shared, config: &Config) {
     }
 }
 
+/// Brings the node the classes of each time of day, for ever.
+pub(crate) async fn follow_schedules(shared: Arc<Shared>) {
+    let rates = |config: &Config| -> Vec<_> {
+        config.classes_at(time_of_day()).iter().map(|class| class.flow.contract.max_rate).collect()
+    };
+    let mut before = rates(&shared.config());
+    loop {
+        tokio::time::sleep(SCHEDULE_INTERVAL).await;
+        let _one = shared.changing.lock().await;
+        let config = shared.config().clone();
+        let now = rates(&config);
+        // What a user has changed is with the node already, and comes to the same there.
+        if now != before && change_node(&shared, &config).is_ok() {
+            before = now;
+        }
+    }
+}
+
 fn change_node(shared: &Shared, config: &Config) -> Result<(), ConfigError> {
-    let Config { classes, keys, called, .. } = config.clone();
+    let classes = config.classes_at(time_of_day());
+    let Config { keys, called, .. } = config.clone();
     let changed = shared.node.change(NodeChange { classes, keys, called });
     changed.map_err(|error| config.wrong_line(config.key_line, error.to_string()))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant_net::bundle::{BundleNode, BundleReport};
+use pliant_net::clock::time_of_day;
 use pliant_net::transfer::Settings;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -43,7 +44,7 @@ impl Daemon {
     /// If something cannot listen where the configuration says; the error names the line.
     pub async fn start(config: Config) -> Result<Self, ConfigError> {
         let settings = Settings { keys: config.keys.clone(), called: config.called.clone(), ..Settings::default() };
-        let (node, streams) = BundleNode::bind(config.listen.address, settings, config.classes.clone())
+        let (node, streams) = BundleNode::bind(config.listen.address, settings, config.classes_at(time_of_day()))
             .map_err(|error| config.cannot_listen(&config.listen, &error))?;
         let mut listeners = Vec::new();
         for door in &config.doors {
@@ -60,6 +61,7 @@ impl Daemon {
         }
         tasks.spawn(exit::serve(streams, shared.clone()));
         tasks.spawn(sample(shared.clone()));
+        tasks.spawn(change::follow_schedules(shared.clone()));
         if let Some(preload) = preload {
             shared.set_preload(tokio::spawn(preload.serve(shared.clone())).abort_handle());
         }

@@ -242,6 +242,8 @@ fn a_contract_changes_under_a_connection() {
             ("bulk", "max_rat", "1Mbit/s", "max_rat"),
             ("bulk", "max_rate", "0bit/s", "above zero"),
             ("bulk", "min_share", "1.5", "min_share must lie in"),
+            ("bulk", "min_rate", "1Mbit/s", "does not honour min_rate"),
+            ("bulk", "done_by", "2h", "unknown field `done_by`"),
             ("bulk", "weight", "-1", "weight"),
             ("idle", "weight", "1", "no class `idle`"),
         ] {

@@ -29,6 +29,8 @@ typedef enum pliant_error {
 typedef struct pliant_contract {
     double min_share;     /* least share of the fair rate that a stream keeps, in [0, 1]; 1 does not give way */
     double weight;        /* weight against other streams, above 0, of the transport weighted-fair; others: 1 */
+    uint64_t min_rate;    /* least bits of payload per second under bounded, beside a min_share below 1; 0 promises none */
+    uint64_t max_rate;    /* greatest bits per second on the wire; 0 bounds none */
 } pliant_contract;
 
 typedef struct pliant_report {
@@ -60,7 +62,7 @@ int pliant_send(pliant_stream *stream, const void *bytes, size_t count);
 /* Receives up to so many bytes: how many, 0 at the end, or an error. */
 ptrdiff_t pliant_recv(pliant_stream *stream, void *bytes, size_t count);
 
-/* Changes the weight while the stream runs; min_share must be as it was. */
+/* Changes weight, min_rate and max_rate while the stream runs, and min_share of the transport bounded. */
 int pliant_set_contract(pliant_stream *stream, const pliant_contract *contract);
 
 int pliant_get_report(const pliant_stream *stream, pliant_report *report);

@@ -15,6 +15,7 @@ use pliant_net::api::blocking::{Node, Stream};
 use pliant_net::connection::Keys;
 use pliant_net::flow::FlowSettings;
 use pliant_proto::contract::Contract;
+use pliant_proto::units::Rate;
 
 const INVALID: c_int = -1;
 const REFUSED: c_int = -2;
@@ -42,6 +43,10 @@ pub struct PliantContract {
     pub min_share: f64,
     /// Weight against other flows under weighted-fair, above 0.
     pub weight: f64,
+    /// Least rate in bits of payload per second; 0 promises none.
+    pub min_rate: u64,
+    /// Greatest rate on the wire in bits per second; 0 bounds none.
+    pub max_rate: u64,
 }
 
 /// `pliant_report`.
@@ -108,7 +113,9 @@ unsafe fn address(address: *const c_char) -> io::Result<std::net::SocketAddr> {
 }
 
 fn contract(contract: PliantContract) -> Contract {
-    Contract { min_share: contract.min_share, weight: contract.weight, ..Contract::default() }
+    let PliantContract { min_share, weight, min_rate, max_rate } = contract;
+    let max_rate = (max_rate > 0).then_some(Rate::from_bits_per_sec(max_rate));
+    Contract { min_share, weight, min_rate: Rate::from_bits_per_sec(min_rate), max_rate, ..Contract::default() }
 }
 
 /// See the header.

@@ -13,7 +13,7 @@ fn last_error() -> String {
 /// Every call with NULL where something must be fails with a code and a text; what frees ignores it.
 #[test]
 fn null_is_an_error_everywhere() {
-    let (mut report, contract) = (0u64, PliantContract { min_share: 1.0, weight: 1.0 });
+    let (mut report, contract) = (0u64, PliantContract { min_share: 1.0, weight: 1.0, min_rate: 0, max_rate: 0 });
     let (stream, node) = (ptr::null_mut::<PliantStream>(), ptr::null_mut::<PliantNode>());
     let to = c"127.0.0.1:1".as_ptr();
     // SAFETY: NULL is allowed everywhere.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use chrono::{Local, TimeZone, Timelike};
+use pliant_proto::contract::schedule::TimeOfDay;
 use pliant_proto::time::{Instant, Span};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -86,6 +88,12 @@ impl Clock {
 /// A sleep of at least `span`: who wakes early must sleep again.
 pub fn to_timeout(span: Span) -> Duration {
     Duration::from_nanos(span.as_ps().div_ceil(1000))
+}
+
+/// What the clocks of this zone show.
+pub fn time_of_day() -> TimeOfDay {
+    let at = Local.timestamp_nanos(realtime_ns().cast_signed());
+    TimeOfDay::from_seconds(at.num_seconds_from_midnight())
 }
 
 /// The system's time of day in nanoseconds, in which the kernel stamps frames.

@@ -12,12 +12,14 @@ use pliant_net::connection::{KeyUpdates, Keys, check_name};
 use pliant_net::flow::{Classes, FlowError, FlowSettings, SocketTransport};
 use pliant_net::transfer::{Limits, Settings, Source, Target};
 use pliant_proto::congestion::cubic::HyStartKind;
+use pliant_proto::contract::schedule::{DayPart, DaySchedule};
 use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::families::{EXPRESS_PASS, FLEX_PASS, NEAR_OPT};
 use pliant_sim::one_line::OneLine;
 
+use super::done_by::{self, DoneBy};
 use crate::error::CliError;
 use crate::flags;
 
@@ -31,7 +33,8 @@ const MOST_TIMEOUT: Span = Span::from_secs(60);
 const SEND_EXAMPLES: &str = "\
 Examples:
   pliant send model.bin 192.0.2.7:7410 --key lab.key
-  pliant send results/ 192.0.2.7:7410 --key lab.key --transport ledbat++ --rate-cap 200Mbit/s
+  pliant send results/ 192.0.2.7:7410 --key lab.key --transport ledbat++ --max-rate 200Mbit/s
+  pliant send backup.tar 192.0.2.7:7410 --key lab.key --transport bounded --min-share 0 --done-by 06:00
   tar c src | pliant send - 192.0.2.7:7410 --key lab.key
   pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9
   pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9 --message-bytes 64KiB
@@ -95,8 +98,15 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "TIME")]
     target: Option<Span>,
     /// Greatest rate on the wire
-    #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
-    rate_cap: Option<Rate>,
+    #[arg(long, alias = "rate-cap", value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
+    max_rate: Option<Rate>,
+    /// Greatest rates by time of day here, each FROM-TO=RATE, or =none for no bound; else --max-rate holds
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', value_parser = done_by::parse_part)]
+    schedule: Vec<DayPart>,
+    /// When it must be done, under bounded: in so long, at a time of day here, or then (2h, 90s, 06:00,
+    /// 2026-11-26T06:00:00Z). It gives way as long as that can be kept, and says as soon as it cannot
+    #[arg(long, value_name = "WHEN", value_parser = done_by::parse)]
+    done_by: Option<DoneBy>,
     /// For how long a receiver that was restarted is called again; it gets what it has not kept
     #[arg(long, value_name = "TIME", default_value = "60s")]
     retry: Span,
@@ -291,15 +301,30 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 fn refused(error: &FlowError) -> CliError {
     CliError::User(match error {
         FlowError::Contract { transport, error: ContractError::NotHonoured(field) } => {
-            format!("--{}: {} does not honour it", field.to_string().replace('_', "-"), transport.name())
+            let flag = field.to_string().replace('_', "-");
+            format!("--{flag}: {} does not honour it{}", transport.name(), who_does(*field))
+        }
+        FlowError::Contract { error: ContractError::NoEffect(Field::DoneBy), .. } => {
+            "--done-by: it has no effect without --min-share below 1, such as --min-share 0".to_owned()
         }
         FlowError::Contract { error: ContractError::NoEffect(Field::MinRate), .. } => {
             "--min-rate: it has no effect without --min-share below 1, such as --min-share 0".to_owned()
+        }
+        FlowError::Contract { error: ContractError::Contradiction(field, bound), .. } => {
+            let flag = |field: &Field| format!("--{}", field.to_string().replace('_', "-"));
+            format!("{} is above {}", flag(field), flag(bound))
         }
         FlowError::Setting { setting, why } => format!("--{setting}: {why}"),
         FlowError::NothingNeeded => "--min-delivery: atp needs more than 0".to_owned(),
         other => other.to_string(),
     })
+}
+
+/// The transports that keep a bound which few do.
+fn who_does(field: Field) -> String {
+    let honour = |transport: &SocketTransport| transport.honours().contains(&field);
+    let names: Vec<&str> = SocketTransport::all().filter(honour).map(SocketTransport::name).collect();
+    if field == Field::DoneBy { format!(", only --transport {}", names.join(", ")) } else { String::new() }
 }
 
 impl NetworkArgs {
@@ -354,13 +379,12 @@ impl SendArgs {
         let transport: SocketTransport = socket_name(&self.transport).parse().map_err(CliError::User)?;
         let weight = self.weight.unwrap_or(1.0);
         let min_rate = self.min_rate.unwrap_or_default();
-        if let Some(cap) = self.rate_cap.filter(|cap| min_rate > *cap) {
-            return Err(CliError::User(format!("--min-rate: {min_rate} is above --rate-cap, {cap}")));
-        }
         let contract = Contract {
             min_delivery: self.min_delivery,
             min_share: self.min_share,
             min_rate,
+            max_rate: self.max_rate,
+            done_by: self.done_by.map(DoneBy::span_from_now).transpose().map_err(CliError::User)?,
             weight,
             ..Contract::default()
         };
@@ -368,7 +392,6 @@ impl SendArgs {
             transport,
             contract,
             mtu: self.mtu,
-            rate_cap: self.rate_cap,
             reflex_interval: self.reflex_interval,
             message_bytes: self.message_bytes.map(|bytes| bytes.0 as u32),
             hystart: self.hystart,
@@ -376,7 +399,10 @@ impl SendArgs {
             ..FlowSettings::default()
         };
         flow.check().map_err(|error| refused(&error))?;
-        Ok(Settings { bind: self.bind, retry_for: self.retry, ..self.network.settings(&flow)? })
+        let wrong = |why: String| CliError::User(format!("--schedule: {why}"));
+        let schedule = DaySchedule::new(self.schedule.clone()).map_err(|error| wrong(error.to_string()))?;
+        flow.check_schedule(&schedule).map_err(|error| wrong(error.to_string()))?;
+        Ok(Settings { bind: self.bind, retry_for: self.retry, schedule, ..self.network.settings(&flow)? })
     }
 
     pub(super) fn source(&self) -> Result<(Source, Peer), CliError> {

@@ -2,6 +2,7 @@
 //! many hosts at once.
 
 mod arguments;
+mod done_by;
 mod outcome;
 mod progress;
 mod push;

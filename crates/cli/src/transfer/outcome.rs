@@ -33,6 +33,13 @@ pub(super) struct Outcome {
     unchanged_files: u64,
     unchanged_bytes: u64,
     elapsed_s: f64,
+    /// When it had to be done, whether it was, and when it said that it would not be (a sender with `--done-by`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    done_by_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    done_in_time: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said_late_s: Option<f64>,
     gbit_per_s: f64,
     /// CPU seconds of this process, user and system, per 10^9 bytes.
     cpu_s_per_gb: f64,
@@ -101,6 +108,9 @@ impl Outcome {
             transport: agreed(settings.flow.transport, protocol),
             clock_offset_us: us(clock_offset.ns as f64),
             clock_uncertainty_us: us(clock_offset.uncertainty_ns as f64),
+            done_by_s: sent.done_by.map(|by| by.as_secs_f64()),
+            done_in_time: sent.done_by.map(|by| elapsed <= by),
+            said_late_s: statistics.said_late.filter(|_| sent.done_by.is_some()).map(|at| at.as_secs_f64()),
             ..Self::new("sent", file.to_owned(), to, settings, common)
         }
     }
@@ -135,6 +145,9 @@ impl Outcome {
             unchanged_files: unchanged.files,
             unchanged_bytes: unchanged.bytes,
             elapsed_s,
+            done_by_s: None,
+            done_in_time: None,
+            said_late_s: None,
             gbit_per_s: per(across as f64 * 8e-9, elapsed_s),
             cpu_s_per_gb: per(process_cpu().as_secs_f64(), across as f64 * 1e-9),
             retransmissions: statistics.retransmissions,

@@ -28,7 +28,7 @@ const OFFER_EXAMPLES: &str = "\
 Examples:
   pliant offer model.bin --key lab.key --listen 0.0.0.0:7410          on each host that has the file
   pliant offer models/ --key lab.key --listen 0.0.0.0:7410             all files of the folder, each by its name or hash
-  pliant offer model.bin --plain --count 1 --rate-cap 200Mbit/s
+  pliant offer model.bin --plain --count 1 --max-rate 200Mbit/s
 
 A folder's files are those that lie in it: not those of its folders, and none whose name begins with a dot. It serves until interrupted, or for --count receivers; a hangup signal (kill -HUP) has the key file read again. Exit codes are those of `pliant send`.";
 
@@ -62,8 +62,8 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = flags::whole::<u64>(0..=u64::MAX))]
     count: u64,
     /// Greatest rate on the wire, to each receiver
-    #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
-    rate_cap: Option<Rate>,
+    #[arg(long, alias = "rate-cap", value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
+    max_rate: Option<Rate>,
     #[command(flatten)]
     connection: ConnectionArgs,
     #[command(flatten)]
@@ -129,7 +129,9 @@ fn flow(weight: f64) -> FlowSettings {
 }
 
 pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
-    let mut settings = arguments.connection.settings(&FlowSettings { rate_cap: arguments.rate_cap, ..flow(1.0) })?;
+    let mut flow = flow(1.0);
+    flow.contract.max_rate = arguments.max_rate;
+    let mut settings = arguments.connection.settings(&flow)?;
     let reread = arguments.connection.reread_keys(&mut settings);
     let offer = Offer::bind(arguments.listen, &arguments.file, settings)?;
     let offered = offer.offered();

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use pliant_net::bundle::BundleClass;
 use pliant_net::flow::{Classes, FlowSettings, SocketTransport};
 use pliant_proto::contract::Contract;
+use pliant_proto::contract::schedule::{DayPart, DaySchedule, TimeOfDay};
 use pliant_proto::units::{Bytes, Rate};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -23,7 +24,11 @@ pub(super) struct ClassTable {
     #[serde(default = "one")]
     min_share: f64,
     #[serde(default, deserialize_with = "some_from_text")]
+    min_rate: Option<Rate>,
+    #[serde(default, deserialize_with = "some_from_text")]
     max_rate: Option<Rate>,
+    #[serde(default)]
+    schedule: Vec<PartTable>,
     #[serde(default)]
     class: u8,
     #[serde(default = "default_mtu")]
@@ -36,6 +41,18 @@ pub(super) struct ClassTable {
     unread: Bytes,
     #[serde(default = "default_window", deserialize_with = "from_text")]
     window: Bytes,
+}
+
+/// A part of the day with a greatest rate of its own; without one nothing bounds it.
+#[derive(Deserialize, Clone, Copy, Debug)]
+#[serde(deny_unknown_fields)]
+struct PartTable {
+    #[serde(deserialize_with = "from_text")]
+    from: TimeOfDay,
+    #[serde(deserialize_with = "from_text")]
+    to: TimeOfDay,
+    #[serde(default, deserialize_with = "some_from_text")]
+    max_rate: Option<Rate>,
 }
 
 fn one() -> f64 {
@@ -80,19 +97,28 @@ fn some_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<R
 impl ClassTable {
     /// The class, if it can carry streams.
     pub(super) fn to_class(&self, name: &str) -> std::io::Result<BundleClass> {
-        let contract = Contract { weight: self.weight, min_share: self.min_share, ..Contract::default() };
+        let contract = Contract {
+            weight: self.weight,
+            min_share: self.min_share,
+            min_rate: self.min_rate.unwrap_or_default(),
+            max_rate: self.max_rate,
+            ..Contract::default()
+        };
         let flow = FlowSettings {
             transport: self.transport,
             contract,
-            rate_cap: self.max_rate,
             classes: Classes { data: self.class, control: self.class, ..Classes::default() },
             mtu: self.mtu,
             receive_buffer: self.window.0,
             ..FlowSettings::default()
         };
+        let parts = self.schedule.iter().map(|&PartTable { from, to, max_rate }| DayPart { from, to, max_rate });
+        let schedule = DaySchedule::new(parts.collect());
+        let wrong = |error| std::io::Error::other(format!("class {name}: schedule: {error}"));
         let class = BundleClass {
             name: name.to_owned(),
             flow,
+            schedule: schedule.map_err(wrong)?,
             max_streams: self.max_streams,
             window_budget: self.memory.0,
             max_unread: self.unread.0,

@@ -15,6 +15,7 @@ use pliant_net::clock::to_timeout;
 use pliant_net::connection::{KeyError, Keys};
 use pliant_net::flow::SocketTransport;
 use pliant_proto::congestion::Algorithm;
+use pliant_proto::contract::schedule::TimeOfDay;
 use pliant_proto::time::Span;
 use pliant_proto::units::Bytes;
 use serde::Deserialize;
@@ -370,6 +371,11 @@ impl Config {
         self.control.get_or_insert(path);
     }
 
+    /// The classes at a time of day.
+    pub(crate) fn classes_at(&self, at: TimeOfDay) -> Vec<BundleClass> {
+        self.classes.iter().map(|class| class.at(at)).collect()
+    }
+
     /// Sets keys of a class anew, each as text that would stand in the file; `none` takes a key away.
     pub(crate) fn set_class(&mut self, name: &str, settings: &BTreeMap<String, String>) -> Result<(), String> {
         let table = self.class_tables.get_mut(name).ok_or_else(|| format!("there is no class `{name}`"))?;
@@ -650,6 +656,7 @@ hostb = "127.0.0.1:7412"
 [classes.backup]
 transport = "ledbat++"
 max_rate = "200Mbit/s"
+schedule = [{ from = "22:00", to = "06:00" }, { from = "08:00", to = "18:00", max_rate = "20Mbit/s" }]
 
 [[forward]]
 listen = "127.0.0.1:6380"
@@ -681,7 +688,11 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
     fn a_configuration_is_read() {
         let config = parse(GOOD).unwrap();
         assert_eq!((config.classes.len(), config.doors.len(), config.exit.of(None).count()), (1, 2, 2));
-        assert_eq!(config.classes[0].flow.rate_cap, Some(Rate::from_bits_per_sec(200_000_000)));
+        assert_eq!(config.classes[0].flow.contract.max_rate, Some(Rate::from_bits_per_sec(200_000_000)));
+        for (at, expected) in [("07:00", Some(200)), ("23:00", None), ("05:59", None), ("08:00", Some(20))] {
+            let rate = config.classes_at(at.parse().unwrap())[0].flow.contract.max_rate;
+            assert_eq!(rate, expected.map(|mbit| Rate::from_bits_per_sec(1_000_000 * mbit)), "{at}");
+        }
         let DoorKind::Forward { next_hop, target } = &config.doors[0].kind else { panic!("{:?}", config.doors) };
         assert_eq!((next_hop.peer, target.port), ("127.0.0.1:7412".parse().unwrap(), 6379));
         let DoorKind::Proxy { routes, .. } = &config.doors[1].kind else { panic!("{:?}", config.doors) };

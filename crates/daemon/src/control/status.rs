@@ -1,5 +1,6 @@
 //! How a daemon stands.
 
+use pliant_net::clock::time_of_day;
 use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
@@ -228,12 +229,12 @@ impl Status {
             address: address.to_string(),
             open: reports.iter().any(|report| report.open && report.peer == *address),
         });
-        let classes = config.classes.iter().map(|class| ClassStatus {
+        let classes = config.classes_at(time_of_day()).into_iter().map(|class| ClassStatus {
             name: class.name.clone(),
             transport: class.flow.transport.to_string(),
             weight: class.flow.contract.weight,
             min_share: class.flow.contract.min_share,
-            max_rate_bits_per_second: class.flow.rate_cap.map(Rate::bits_per_sec),
+            max_rate_bits_per_second: class.flow.contract.max_rate.map(Rate::bits_per_sec),
             class: class.flow.classes.data,
             max_streams: class.max_streams,
         });

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use pliant_proto::contract::Contract;
 use pliant_proto::packet::ByteRange;
 use pliant_proto::transport::any::AnyRequest;
 use pliant_proto::transport::atp::SizeClass;
@@ -61,7 +62,7 @@ pub(super) struct Wanted {
     pub(super) announce: Option<u32>,
     pub(super) finish: bool,
     pub(super) consume: u64,
-    pub(super) weight: Option<f64>,
+    pub(super) contract: Option<Contract>,
     /// Nobody holds it any more.
     pub(super) abandoned: bool,
 }
@@ -311,7 +312,11 @@ impl Buffers {
                 self.outgoing.finished = true;
                 self.outgoing.whole = Vec::new();
             }
-            Event::Connected | Event::Ask(_) | Event::GiveUp { .. } | Event::DeliverSymbol { .. } => return Ok(()),
+            Event::Connected
+            | Event::Ask(_)
+            | Event::GiveUp { .. }
+            | Event::DeliverSymbol { .. }
+            | Event::WillBeLate { .. } => return Ok(()),
         }
         self.wake();
         Ok(())

@@ -39,6 +39,7 @@ impl Node {
 
     fn start(address: SocketAddr, mut settings: Settings, accepts: bool) -> io::Result<Self> {
         settings.check(address).map_err(invalid)?;
+        settings.flow.check_stream().map_err(invalid)?;
         settings.flow.auto_consume = false;
         let (report, made) = std::sync::mpsc::sync_channel(1);
         // The driver is made where it runs: transports may share what belongs to an object, and stay in their thread.

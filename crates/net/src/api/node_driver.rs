@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pliant_proto::contract::Contract;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::Command;
 use pliant_proto::transport::any::AnyTransport;
@@ -124,7 +125,7 @@ impl Connections {
         commands.extend((send > 0).then_some(Command::Send { bytes: send }));
         commands.extend(wanted.announce.take().map(|messages| Command::AnnounceMessages { messages }));
         commands.extend(wanted.messages.drain(..).map(|bytes| Command::SendMessage { bytes }));
-        commands.extend(wanted.weight.take().map(Command::SetWeight));
+        commands.extend(wanted.contract.take().iter().flat_map(Contract::commands));
         commands.extend(std::mem::take(&mut wanted.finish).then_some(Command::Finish));
         let consume = std::mem::take(&mut wanted.consume);
         buffers.incoming.consumed(consume);
@@ -205,8 +206,8 @@ impl Connections {
         let sender = || flow.sender(protocol, path, None, self.clock.phase_ps(flow.reflex_cycle()));
         let receiver = || flow.receiver(protocol, path, mtu, 0);
         let session = match (protocol, calls) {
-            (Protocol::Tcp, _) => session.sending(sender().ok()?, flow.rate_cap).receiving(receiver()),
-            (Protocol::Atp, true) => session.sending(sender().ok()?, flow.rate_cap),
+            (Protocol::Tcp, _) => session.sending(sender().ok()?, flow.contract.max_rate).receiving(receiver()),
+            (Protocol::Atp, true) => session.sending(sender().ok()?, flow.contract.max_rate),
             (Protocol::Atp, false) => session.receiving(receiver()),
             _ => return None,
         };

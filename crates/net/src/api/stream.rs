@@ -9,7 +9,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::handle::Handle;
 use super::report::Report;
-use crate::flow::FlowSettings;
 
 /// An encrypted byte stream both ways. Dropped, it is closed once what was written before a shutdown is across.
 pub struct Stream {
@@ -21,18 +20,12 @@ impl Stream {
         Self { handle }
     }
 
-    /// Changes the contract while the stream runs: its weight. The bounds are those it was opened with.
+    /// Changes the contract while the stream runs: its weight, `min_rate` and `max_rate`, and of `bounded` `min_share`. The
+    /// other bounds are those it was opened with, and a stream, of which nobody knows how long it will be, has no `done_by`.
     pub fn set_contract(&self, contract: &Contract) -> io::Result<()> {
-        let flow = self.handle.flow();
-        let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        if let Err(error) = (FlowSettings { contract: *contract, ..flow.clone() }).check() {
-            return refuse(error.to_string());
-        }
-        let bounds = |contract: &Contract| (contract.min_delivery, contract.min_share, contract.min_rate);
-        if bounds(contract) != bounds(&flow.contract) {
-            return refuse("min_delivery, min_share and min_rate cannot change while a stream runs".to_owned());
-        }
-        self.handle.lock().wanted.weight = Some(contract.weight);
+        let changed = self.handle.flow().changed_to(*contract).and_then(|changed| changed.check_stream());
+        changed.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        self.handle.lock().wanted.contract = Some(*contract);
         self.handle.queue();
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use pliant_proto::contract::schedule::{DaySchedule, TimeOfDay};
+
 use super::multiplexer::MultiplexerConfig;
 use crate::flow::{FlowSettings, Protocol};
 
@@ -12,6 +14,8 @@ pub struct BundleClass {
     pub name: String,
     /// Transport, contract and traffic classes of what this side sends.
     pub flow: FlowSettings,
+    /// Greatest rates by time of day; whoever owns the node brings the class [as it is then](Self::at).
+    pub schedule: DaySchedule,
     /// Most streams that a peer may have open.
     pub max_streams: usize,
     /// Most bytes that the windows of a bundle's streams grow to together.
@@ -24,8 +28,11 @@ impl BundleClass {
     /// Refuses a class that cannot carry streams, which need all their bytes and a transport with a window.
     pub fn check(&self) -> io::Result<()> {
         let wrong = |why: String| Err(invalid(format!("class {}: {why}", self.name)));
-        if let Err(error) = self.flow.check() {
+        if let Err(error) = self.flow.check_stream() {
             return wrong(error.to_string());
+        }
+        if let Err(error) = self.flow.check_schedule(&self.schedule) {
+            return wrong(format!("schedule: {error}"));
         }
         if self.flow.transport.protocol() != Protocol::Tcp {
             return wrong(format!("{} does not carry streams", self.flow.transport.name()));
@@ -36,12 +43,16 @@ impl BundleClass {
         Ok(())
     }
 
+    /// The class at a time of day.
+    pub fn at(&self, at: TimeOfDay) -> Self {
+        let contract = self.flow.contract.at(at, &self.schedule);
+        Self { flow: FlowSettings { contract, ..self.flow.clone() }, ..self.clone() }
+    }
+
     /// Whether bundles of it can go on as bundles of `other`.
     pub(super) fn changes_live_to(&self, other: &Self) -> bool {
-        let mut flow = other.flow.clone();
-        flow.contract.weight = self.flow.contract.weight;
-        flow.rate_cap = self.flow.rate_cap;
-        flow == self.flow
+        let same = FlowSettings { contract: self.flow.contract, ..other.flow.clone() } == self.flow;
+        same && self.flow.changed_to(other.flow.contract).is_ok()
     }
 
     pub(super) fn multiplexer(&self, calls: bool) -> MultiplexerConfig {

@@ -364,8 +364,7 @@ impl Connections<'_> {
             if let Some(connection) = state.connection.filter(|_| std::mem::take(&mut state.changed))
                 && let Some(class) = self.thread.shared.class(&bundle.key.1)
             {
-                driver.set_rate(connection, class.flow.rate_cap);
-                driver.command(connection, Command::SetWeight(class.flow.contract.weight));
+                class.flow.contract.commands().into_iter().for_each(|command| driver.command(connection, command));
             }
             if matches!(state.status, BundleStatus::Calling) && state.connection.is_none() {
                 match self.call(driver, &bundle) {
@@ -424,7 +423,7 @@ impl Connections<'_> {
         let receiver = flow.receiver(Protocol::Tcp, path, mtu, 0);
         bundle.lock().status = BundleStatus::Open;
         let application = BundleApplication { bundle: bundle.clone(), bundles: self.thread.shared.clone() };
-        Some(Session::new(application).sending(sender, flow.rate_cap).receiving(receiver))
+        Some(Session::new(application).sending(sender, flow.contract.max_rate).receiving(receiver))
     }
 
     /// What a caller wants.

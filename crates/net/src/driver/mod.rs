@@ -130,18 +130,6 @@ impl<T: Member, A: Application> Driver<T, A> {
         self.tell(connection, Direction::Incoming, command);
     }
 
-    /// From now on a connection's outgoing flow keeps to `rate` on the wire, or to none. Nothing happens if it is over.
-    pub fn set_rate(&mut self, connection: ConnectionId, rate: Option<Rate>) {
-        let now = self.now;
-        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
-            && session.connection == connection
-            && let Some(flow) = session.flow(Direction::Outgoing)
-        {
-            flow.timed.tell(now).set_rate(now, rate);
-            session.touch(&mut self.touched);
-        }
-    }
-
     /// From now on a connection that stands receives by `transport`. Nothing happens if it is over.
     pub fn receive_by(&mut self, connection: ConnectionId, transport: T) {
         if let Some(Some(session)) = self.sessions.get_mut(connection.index())

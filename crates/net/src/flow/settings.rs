@@ -6,7 +6,8 @@ use pliant_proto::congestion::cubic::HyStartKind;
 use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, ControllerSettings, EcnMode};
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
-use pliant_proto::contract::{Contract, ContractError};
+use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::contract::{Contract, ContractError, Field};
 use pliant_proto::packet::{Ecn, TrafficClass};
 use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::rng::Stream;
@@ -17,7 +18,7 @@ use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound,
 use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, ExpressPassSender, credit_share};
 use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
 use pliant_proto::transport::push::PushConfigError;
-use pliant_proto::transport::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::transport::tcp::{DeadlineSender, TcpConfig, TcpReceiver, TcpSender};
 use pliant_proto::units::Rate;
 use thiserror::Error;
 
@@ -61,8 +62,6 @@ pub struct FlowSettings {
     pub mtu: u16,
     /// Rate of this side's link: what credits fill (a receiver without it has none to give), and ATP's greatest rate.
     pub line_rate: Option<Rate>,
-    /// A sender's greatest rate on the wire.
-    pub rate_cap: Option<Rate>,
     /// Traffic classes.
     pub classes: Classes,
     /// Most bytes that a receiver holds out of order or unread, at least 64 kB. Default 1 MiB.
@@ -90,7 +89,6 @@ impl Default for FlowSettings {
             contract: Contract::default(),
             mtu: 1200,
             line_rate: None,
-            rate_cap: None,
             classes: Classes::default(),
             receive_buffer: 1 << 20,
             min_rto: Span::from_ms(50),
@@ -131,6 +129,17 @@ pub enum FlowError {
         /// What is wrong.
         why: String,
     },
+    /// A bound that holds as long as the flow.
+    #[error("{transport}: {field} cannot change while a flow runs")]
+    Fixed {
+        /// By which transport.
+        transport: SocketTransport,
+        /// Which bound.
+        field: Field,
+    },
+    /// Nobody knows what is left of a flow of unknown size.
+    #[error("done_by needs a flow of known size")]
+    UnknownSize,
     /// A bound that ATP cannot keep.
     #[error("atp needs a min_delivery above 0")]
     NothingNeeded,
@@ -150,6 +159,44 @@ impl FlowSettings {
         }
         self.check_controller()?;
         if self.bends() { self.reflex().check().map_err(FlowError::Reflex) } else { Ok(()) }
+    }
+
+    /// The same under another contract, if its flows can change to it while they run.
+    pub fn changed_to(&self, contract: Contract) -> Result<Self, FlowError> {
+        let changed = Self { contract, ..self.clone() };
+        changed.check()?;
+        let before = &self.contract;
+        let keeps_share = matches!(self.transport, SocketTransport::Tcp(algorithm) if algorithm.keeps_min_share());
+        let fixed = [
+            (Field::MinDelivery, contract.min_delivery != before.min_delivery),
+            // REFLEX's phases are of one bound.
+            (Field::MinShare, contract.min_share != before.min_share && !keeps_share),
+            (Field::Priority, contract.priority != before.priority),
+        ];
+        match fixed.into_iter().find(|(_, changes)| *changes) {
+            Some((field, _)) => Err(FlowError::Fixed { transport: self.transport, field }),
+            None => Ok(changed),
+        }
+    }
+
+    /// Refuses a schedule of which a part contradicts the contract.
+    pub fn check_schedule(&self, schedule: &DaySchedule) -> Result<(), FlowError> {
+        schedule.parts().iter().try_for_each(|part| {
+            let contract = Contract { max_rate: part.max_rate, ..self.contract };
+            Self { contract, ..self.clone() }.check()
+        })
+    }
+
+    /// Refuses a flow of `bytes` that cannot be done in time.
+    pub fn check_size(&self, bytes: u64) -> Result<(), FlowError> {
+        let transport = self.transport;
+        self.contract.check_size(bytes).map_err(|error| FlowError::Contract { transport, error })
+    }
+
+    /// Refuses a contract that streams, whose size nobody knows, cannot have.
+    pub(crate) fn check_stream(&self) -> Result<(), FlowError> {
+        self.check()?;
+        if self.contract.done_by.is_some() { Err(FlowError::UnknownSize) } else { Ok(()) }
     }
 
     /// Whether the flow is REFLEX's.
@@ -340,6 +387,15 @@ impl FlowSettings {
             Protocol::Tcp => {
                 let config = self.tcp(path);
                 let sender = TcpSender::new(config.clone(), self.controller(config.mss));
+                let Contract { done_by, max_rate, .. } = self.contract;
+                if self.transport.honours().contains(&Field::DoneBy) {
+                    return match size {
+                        // It may be told of a time while it runs.
+                        Some(bytes) => Ok(DeadlineSender::new(sender, bytes, done_by, max_rate).into()),
+                        None if done_by.is_some() => Err(FlowError::UnknownSize),
+                        None => Ok(sender.into()),
+                    };
+                }
                 if !self.bends() {
                     return Ok(sender.into());
                 }

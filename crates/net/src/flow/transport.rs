@@ -108,11 +108,11 @@ mod tests {
         let bounds = [Field::MinDelivery, Field::MinShare];
         for transport in SocketTransport::all() {
             let expected = match transport.name() {
-                "weighted-fair" => [&[Field::Weight][..], &bounds].concat(),
-                "dctcp" | "cubic" | "reno" | "newreno" => bounds.to_vec(),
-                "atp" => vec![Field::MinDelivery],
-                "bounded" => vec![Field::MinShare, Field::MinRate],
-                _ => Vec::new(),
+                "weighted-fair" => [&[Field::Weight, Field::MaxRate][..], &bounds].concat(),
+                "dctcp" | "cubic" | "reno" | "newreno" => [&[Field::MaxRate][..], &bounds].concat(),
+                "atp" => vec![Field::MinDelivery, Field::MaxRate],
+                "bounded" => vec![Field::MinShare, Field::MinRate, Field::DoneBy, Field::MaxRate],
+                _ => vec![Field::MaxRate],
             };
             assert_eq!(transport.honours(), expected, "{transport}");
         }

@@ -40,5 +40,5 @@ pub use push::{
 };
 pub use receive::{Received, Receiver};
 pub use send::{ClockOffset, Sent, send};
-pub use settings::{Limits, Settings};
+pub use settings::{ContractUpdates, Limits, Settings};
 pub use source::Source;

@@ -18,4 +18,6 @@ pub struct Progress {
     pub total_bytes: Option<u64>,
     /// All bytes are across; the receiver verifies them and puts them into their place.
     pub placing: bool,
+    /// How late it will be done, since it said that it will not be done by its time; [`Duration::MAX`] while nothing moves.
+    pub late: Option<Duration>,
 }

@@ -367,7 +367,7 @@ impl Serving<'_> {
 
     /// Of all that is under way.
     fn progress(&self) -> Progress {
-        let mut all = Progress { done_bytes: 0, total_bytes: Some(0), placing: true };
+        let mut all = Progress { done_bytes: 0, total_bytes: Some(0), placing: true, late: None };
         for connection in self.driver.connections() {
             let Some(session) = self.driver.session(connection) else { continue };
             let application = &session.application;

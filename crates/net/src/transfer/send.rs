@@ -9,7 +9,7 @@ use pliant_proto::congestion::CongestionControl;
 use pliant_proto::contract::Contract;
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::{Statistics, Transport};
+use pliant_proto::transport::{Command, Statistics, Transport};
 
 use super::announcement::{Announcement, Kind};
 use super::close_code;
@@ -21,10 +21,10 @@ use super::sender_application::SenderApplication;
 use super::settings::Settings;
 use super::source::{Content, Source};
 use super::verdict::Verdict;
-use crate::clock::{Clock, realtime_ns};
+use crate::clock::{Clock, realtime_ns, time_of_day};
 use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
 use crate::driver::{ConnectionHandler, Driver, Session};
-use crate::flow::{Answer, FlowError, Opening, Protocol};
+use crate::flow::{Answer, FlowError, FlowSettings, Opening, Protocol};
 use crate::seam;
 
 /// How long a loop sleeps at most while content may come from a reader.
@@ -33,6 +33,9 @@ const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
 /// From a loss to the first retry; each further one waits twice as long, up to the longest.
 const FIRST_RETRY: Span = Span::from_ms(250);
 const LONGEST_RETRY: Span = Span::from_secs(8);
+
+/// How often the time of day is looked at.
+const SCHEDULE_INTERVAL: Span = Span::from_secs(1);
 
 /// How often a sender is heard while it waits for the verdict. A receiver that hears nothing takes it for gone, and says
 /// the verdict to the address that it knows, which may be an old one.
@@ -58,6 +61,8 @@ pub struct Sent {
     pub protocol: Protocol,
     /// Congestion window at the end in bytes, of those transports that have one.
     pub window_bytes: Option<u64>,
+    /// When it had to be done, counted as `elapsed` is.
+    pub done_by: Option<Duration>,
     /// The transport's counts.
     pub statistics: Statistics,
     /// Datagrams that were not passed to the transport.
@@ -103,12 +108,18 @@ pub fn send(
     // The time for retries counts from the loss, not from the beginning of a transfer of hours.
     let mut until = None;
     let mut packed = None;
+    if let Some(bytes) = source.bytes() {
+        settings.flow.check_size(bytes).map_err(TransferError::Flow)?;
+    } else if settings.flow.contract.done_by.is_some() && !matches!(source.content, Content::Directory) {
+        return Err(TransferError::Flow(FlowError::UnknownSize));
+    }
     loop {
         let again = source.again();
         let sent = if matches!(source.content, Content::Directory) {
-            send_directory(&source, &mut packed, to, settings, interrupted, &mut progress)
+            send_directory(&source, &mut packed, to, settings, clock, interrupted, &mut progress)
         } else {
-            send_once(source, to, settings, interrupted, &mut progress).map(|(sent, _)| sent)
+            let settings = settings.started(clock.now());
+            send_once(source, to, &settings, interrupted, &mut progress).map(|(sent, _)| sent)
         };
         match (sent, again) {
             (Err(error @ TransferError::Ended { why: Closed::Reset, .. }), Some(again)) => {
@@ -132,6 +143,7 @@ fn send_directory(
     packed: &mut Option<(Source, Unchanged)>,
     to: SocketAddr,
     settings: &Settings,
+    clock: Clock,
     interrupted: &AtomicBool,
     progress: &mut impl FnMut(Progress),
 ) -> Result<Sent, TransferError> {
@@ -144,7 +156,9 @@ fn send_directory(
         let error = io::Error::other("its archive cannot be read again");
         return Err(TransferError::File { path: source.path.clone(), error });
     };
-    let (sent, _) = send_once(archive, to, settings, interrupted, progress)?;
+    // Reading the tree took time, too.
+    let settings = settings.started(clock.now());
+    let (sent, _) = send_once(archive, to, &settings, interrupted, progress)?;
     Ok(Sent { unchanged, ..sent })
 }
 
@@ -216,6 +230,8 @@ impl<'s> Calling<'s> {
             over: None,
             failed: None,
             kept_blocks: 0,
+            contract: settings.flow.contract,
+            until: settings.flow.contract.done_by.map(|span| Instant::ZERO.after(span)),
         };
         Ok(Self { driver, connection, sender })
     }
@@ -248,9 +264,11 @@ fn send_once(
     let mut held = Vec::new();
     let mut agreeing = None;
     let mut told_at = driver.now();
+    let mut told_late = false;
     // When all of it was acknowledged; what comes then is the receiver's verdict.
     let mut acknowledged = None;
     let mut heard_next = None;
+    let mut scheduled_at: Option<Instant> = None;
     // Since when something is waited for that the receiver has to say.
     let mut waits_since = None;
     let session = loop {
@@ -319,7 +337,7 @@ fn send_once(
                     sender.kept_blocks = 0;
                     let (protocol, _) = sender.agreed.expect("the connection stands");
                     match sender.make(protocol, outgoing) {
-                        Ok(transport) => driver.send_by(connection, transport, settings.flow.rate_cap),
+                        Ok(transport) => driver.send_by(connection, transport, sender.contract.max_rate),
                         Err(error) => sender.failed = Some(TransferError::Flow(error)),
                     }
                     continue;
@@ -331,6 +349,19 @@ fn send_once(
                 }
             }
         }
+        if let Some(contract) = settings.take_contract() {
+            scheduled_at = None;
+            sender.contract = contract;
+            sender.until = contract.done_by.map(|span| now.after(span));
+            outgoing.late = None;
+            contract.commands().into_iter().for_each(|command| driver.command(connection, command));
+        }
+        if !settings.schedule.is_empty() && scheduled_at.is_none_or(|at| now.since(at) >= SCHEDULE_INTERVAL) {
+            scheduled_at = Some(now);
+            let max_rate = sender.contract.at(time_of_day(), &settings.schedule).max_rate;
+            driver.command(connection, Command::SetMaxRate(max_rate.unwrap_or_default()));
+        }
+        let Some(outgoing) = driver.application(connection) else { continue };
         let commands = outgoing.commands(now);
         let path = outgoing.path.clone();
         match commands {
@@ -341,7 +372,7 @@ fn send_once(
             }
         }
         let Some(outgoing) = driver.application(connection) else { continue };
-        let (done_bytes, placing) = (outgoing.released, outgoing.finished);
+        let (done_bytes, placing, late) = (outgoing.released, outgoing.finished, outgoing.late);
         if placing && acknowledged.is_none() {
             acknowledged = Some(now);
         }
@@ -351,11 +382,17 @@ fn send_once(
             }
             heard_next = Some(now.after(WAITING_INTERVAL));
         }
-        if now.since(told_at) >= PROGRESS_INTERVAL {
+        let news = late.is_some() && !std::mem::replace(&mut told_late, late.is_some());
+        if news || now.since(told_at) >= PROGRESS_INTERVAL {
             told_at = now;
-            progress(Progress { done_bytes, total_bytes, placing });
+            let late = late.zip(sender.until).map(|(expected, until)| lateness(expected, until));
+            progress(Progress { done_bytes, total_bytes, placing, late });
         }
     };
+    if let (Some(expected), false, Some(until)) = (session.application.late, told_late, sender.until) {
+        let done_bytes = session.application.bytes();
+        progress(Progress { done_bytes, total_bytes, placing: true, late: Some(lateness(expected, until)) });
+    }
     // What has a hash was the file when that was read; what has none may be a mixture.
     if session.application.hash().is_none() && session.application.is_changed() {
         return Err(TransferError::Changed { path: session.application.path });
@@ -373,13 +410,20 @@ fn send_once(
         protocol,
         window_bytes: match session.sender() {
             Some(AnyTransport::TcpSender(sender)) => Some(sender.controller().window()),
+            Some(AnyTransport::DeadlineSender(sender)) => Some(sender.sender().controller().window()),
             _ => None,
         },
+        done_by: sender.until.map(|until| Duration::from_nanos(until.as_ps() / 1000)),
         statistics: session.sender_statistics(),
         refused,
         clock_offset,
     };
     Ok((sent, held))
+}
+
+/// How late a transfer is that is done when it is expected.
+fn lateness(expected: Instant, until: Instant) -> Duration {
+    if expected == Instant::MAX { Duration::MAX } else { Duration::from_nanos(expected.since(until).as_ps() / 1000) }
 }
 
 /// What the receiver is told of `source`.
@@ -499,11 +543,17 @@ struct SenderHandler<'s> {
     failed: Option<TransferError>,
     /// Blocks that the receiver says it has, until both know.
     kept_blocks: u32,
+    /// As it is now.
+    contract: Contract,
+    /// When it must be done.
+    until: Option<Instant>,
 }
 
 impl SenderHandler<'_> {
     fn make(&self, protocol: Protocol, outgoing: &SenderApplication) -> Result<AnyTransport, FlowError> {
-        let flow = &self.settings.flow;
+        let done_by = self.until.map(|until| until.since(self.clock.now()).max(Span::from_ns(1)));
+        let contract = Contract { done_by, ..self.contract };
+        let flow = FlowSettings { contract, ..self.settings.flow.clone() };
         // The hash is part of what must arrive.
         let size = outgoing.stream_bytes();
         flow.sender(protocol, self.settings.path_to(self.peer), size, self.clock.phase_ps(flow.reflex_cycle()))
@@ -549,7 +599,7 @@ impl ConnectionHandler<AnyTransport, SenderApplication> for SenderHandler<'_> {
         for command in outgoing.commands(now).unwrap_or_default() {
             transport.handle_command(now, command);
         }
-        Some(Session::new(outgoing).sending(transport, self.settings.flow.rate_cap))
+        Some(Session::new(outgoing).sending(transport, self.contract.max_rate))
     }
 
     fn closed(&mut self, _: ConnectionId, session: Option<Session<AnyTransport, SenderApplication>>, why: Closed) {

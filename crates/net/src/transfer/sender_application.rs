@@ -48,6 +48,8 @@ pub(super) struct SenderApplication {
     hashed: u64,
     pub(super) released: u64,
     pub(super) finished: bool,
+    /// When it will be done, since it was said that this is too late.
+    pub(super) late: Option<Instant>,
     finish_given: bool,
     pub(super) content_failed: bool,
     /// The file is not what it was when it was opened.
@@ -80,6 +82,7 @@ impl SenderApplication {
             hashed: 0,
             released: 0,
             finished: false,
+            late: None,
             finish_given: false,
             content_failed: false,
             changed: false,
@@ -338,6 +341,7 @@ impl Application for SenderApplication {
                 self.released = self.released.max(released);
             }
             Event::Finished => self.finished = true,
+            Event::WillBeLate { expected } => self.late = Some(expected),
             Event::Connected
             | Event::Deliver(_)
             | Event::Received

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use pliant_proto::time::Span;
+use pliant_proto::contract::Contract;
+use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::{AnyTransport, Member};
 
 use super::error::TransferError;
@@ -12,7 +14,7 @@ use crate::clock::Clock;
 use crate::connection::{Config, Endpoint, KeyUpdates, Keys, SEALED_HEADER_BYTES, Security, TAG_BYTES};
 use crate::driver::{Application, Driver};
 use crate::entropy;
-use crate::flow::{FlowSettings, Path};
+use crate::flow::{FlowError, FlowSettings, Path};
 use crate::socket::Socket;
 
 /// Most transfers at a time, and with one peer: each holds its receive buffer and somewhat more.
@@ -34,6 +36,31 @@ impl Default for Limits {
     }
 }
 
+/// Where a running transfer hears of another contract.
+#[derive(Debug)]
+pub struct ContractUpdates {
+    flow: FlowSettings,
+    wanted: Mutex<Option<Contract>>,
+}
+
+impl ContractUpdates {
+    /// For transfers with the settings `flow`.
+    pub fn new(flow: FlowSettings) -> Self {
+        Self { flow, wanted: Mutex::new(None) }
+    }
+
+    /// Lets the transfer have `contract` from now on; a `done_by` counts from now.
+    ///
+    /// # Errors
+    ///
+    /// If the transport does not honour it, or if a bound cannot change while a flow runs.
+    pub fn put(&self, contract: Contract) -> Result<(), FlowError> {
+        self.flow.changed_to(contract)?;
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(contract);
+        Ok(())
+    }
+}
+
 /// Settings of a transfer.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -45,6 +72,10 @@ pub struct Settings {
     pub called: Vec<(SocketAddr, String)>,
     /// Keys that a receiver, or who offers, takes while it runs. Default: none.
     pub key_updates: Option<Arc<KeyUpdates>>,
+    /// Another contract that a sender takes while it runs, with a `done_by` that counts from then. Default: none.
+    pub contract_updates: Option<Arc<ContractUpdates>>,
+    /// Greatest rates of a sender by time of day. Default: the contract's, always.
+    pub schedule: DaySchedule,
     /// Allows plain transfers beyond loopback. Default false.
     pub testbed: bool,
     /// Least fraction of a content that a receiver keeps, if its sender promises no more. Default 1: whole ones only.
@@ -72,6 +103,8 @@ impl Default for Settings {
             keys: Keys::Plain,
             called: Vec::new(),
             key_updates: None,
+            contract_updates: None,
+            schedule: DaySchedule::default(),
             testbed: false,
             min_delivery: 1.0,
             limits: Limits::default(),
@@ -91,7 +124,7 @@ impl Settings {
         if self.keys == Keys::Plain && !self.testbed {
             require_loopback(address)?;
         }
-        self.flow.check().map_err(TransferError::Flow)
+        self.flow.check().and_then(|()| self.flow.check_schedule(&self.schedule)).map_err(TransferError::Flow)
     }
 
     /// A driver on a socket bound to `address`.
@@ -119,7 +152,7 @@ impl Settings {
         // Timers at the scheduler's default slack of 50 us would make pacing coarse; without the right it stays so.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut driver = Driver::new(socket, Endpoint::new(config, entropy::seed()?), clock);
-        if self.flow.rate_cap.is_some() && !self.flow.reads_delays() {
+        if self.flow.contract.max_rate.is_some() && !self.flow.reads_delays() {
             driver.be_patient();
         }
         Ok((driver, buffer))
@@ -134,6 +167,19 @@ impl Settings {
         }
         let driver = self.driver(address, false).map_err(|error| TransferError::Socket { address, error })?;
         Ok(driver.0)
+    }
+
+    /// The same for an attempt that begins so long after the transfer: less time is left.
+    pub(super) fn started(&self, elapsed: Instant) -> Self {
+        let mut settings = self.clone();
+        let left = |span: Span| span.minus(elapsed.since(Instant::ZERO)).max(Span::from_ns(1));
+        settings.flow.contract.done_by = settings.flow.contract.done_by.map(left);
+        settings
+    }
+
+    /// The contract that the user has put since this was asked.
+    pub(super) fn take_contract(&self) -> Option<Contract> {
+        self.contract_updates.as_ref()?.wanted.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Gives a driver the keys that its user has put.

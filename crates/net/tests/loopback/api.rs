@@ -10,6 +10,7 @@ use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::time::Span;
+use pliant_proto::units::Rate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -135,6 +136,37 @@ fn contracts_change_where_they_can() {
     for refused in [Contract { weight: -1.0, ..contract }, Contract { min_share: 0.5, ..contract }] {
         assert_eq!(stream.set_contract(&refused).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
+}
+
+/// A stream that is held to next to nothing is across at once when its greatest rate goes; under `bounded` the floors change,
+/// too. No stream has a time to be done, as nobody knows its size.
+#[test]
+fn rates_change_under_a_stream() {
+    let mut settings = encrypted(by(SocketTransport::Tcp(Algorithm::Bounded)));
+    // At this rate it takes a minute.
+    let slow = Contract { min_share: 0.0, max_rate: Some(Rate::from_bits_per_sec(8000)), ..Contract::default() };
+    settings.flow.contract = slow;
+    let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
+    let mut stream =
+        blocking::Node::client(loopback(), settings.clone()).unwrap().connect(called.local_address()).unwrap();
+    let mut accepted = called.accept().unwrap();
+    stream.write_all(&content(60_000)).unwrap();
+    let fast = Contract { min_share: 0.5, min_rate: Rate::from_bits_per_sec(1_000_000), max_rate: None, ..slow };
+    stream.set_contract(&fast).unwrap();
+    let mut bytes = vec![0; 60_000];
+    accepted.read_exact(&mut bytes).unwrap();
+    assert_eq!(bytes, content(60_000));
+    let by_a_time = Contract { done_by: Some(Span::from_secs(9)), ..fast };
+    for (refused, why) in [
+        (by_a_time, "done_by needs a flow of known size"),
+        (Contract { min_delivery: 0.9, ..fast }, "does not honour min_delivery"),
+        (Contract { max_rate: Some(Rate::from_bits_per_sec(8000)), ..fast }, "min_rate is above max_rate"),
+    ] {
+        let error = stream.set_contract(&refused).unwrap_err();
+        assert!(error.kind() == ErrorKind::InvalidInput && error.to_string().contains(why), "{error}");
+    }
+    settings.flow.contract = by_a_time;
+    assert!(blocking::Node::bind(loopback(), settings).is_err());
 }
 
 /// Messages arrive whole, each once, and both sides agree on how many; by the contract some may be missing.

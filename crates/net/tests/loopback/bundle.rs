@@ -8,6 +8,7 @@ use pliant_net::bundle::{AcceptedStream, AcceptedStreams, BundleClass, BundleNod
 use pliant_net::connection::Keys;
 use pliant_net::flow::FlowSettings;
 use pliant_net::transfer::Settings;
+use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::time::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
@@ -17,6 +18,7 @@ const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 fn class(name: &str) -> BundleClass {
     BundleClass {
         name: name.into(),
+        schedule: DaySchedule::default(),
         flow: FlowSettings::default(),
         max_streams: 64,
         window_budget: 16 << 20,

@@ -25,8 +25,9 @@ fn weighted(weight: f64) -> Settings {
 }
 
 fn capped(settings: &Settings, mbit_per_s: u64) -> Settings {
-    let rate_cap = Some(Rate::from_bits_per_sec(mbit_per_s * 1_000_000));
-    Settings { flow: FlowSettings { rate_cap, ..settings.flow.clone() }, ..settings.clone() }
+    let mut settings = settings.clone();
+    settings.flow.contract.max_rate = Some(Rate::from_bits_per_sec(mbit_per_s * 1_000_000));
+    settings
 }
 
 /// A file, several that offer it, and one that fetches.

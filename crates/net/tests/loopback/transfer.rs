@@ -12,7 +12,7 @@ use crate::common::{
 };
 use pliant_net::connection::Keys;
 use pliant_net::flow::{FlowSettings, Protocol, SocketTransport};
-use pliant_net::transfer::{Receiver, Settings, Source, Target, TransferError, send};
+use pliant_net::transfer::{ContractUpdates, Receiver, Settings, Source, Target, TransferError, send};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
 use pliant_proto::time::Span;
@@ -293,13 +293,58 @@ fn marks_reach_the_controller() {
     );
 }
 
+/// A transfer that takes five minutes at its greatest rate is across at once when it hears of another contract, which says
+/// when it must be done, too. What cannot change, or cannot be kept, is refused before it is heard.
+#[test]
+fn a_contract_changes_under_a_transfer() {
+    let mut settings = encrypted(by(tcp(Algorithm::Bounded)));
+    let slow = Contract { min_share: 0.0, max_rate: Some(Rate::from_bits_per_sec(100_000)), ..Contract::default() };
+    settings.flow.contract = slow;
+    let updates = Arc::new(ContractUpdates::new(settings.flow.clone()));
+    settings.contract_updates = Some(updates.clone());
+    let fast = Contract { max_rate: None, done_by: Some(Span::from_secs(600)), ..slow };
+    updates.put(fast).unwrap();
+    for (refused, why) in [
+        (Contract { min_delivery: 0.5, ..fast }, "does not honour min_delivery"),
+        (Contract { min_share: 1.0, ..fast }, "done_by has no effect"),
+        (Contract { done_by: Some(Span::ZERO), ..fast }, "done_by has passed"),
+    ] {
+        let error = updates.put(refused).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    let source = Source::zeros(4 * MB as u64);
+    let (sent, received) = transfer_of(source, &Target::Discard, &settings, &settings, |receiver| receiver);
+    let sent = sent.unwrap();
+    received.unwrap();
+    assert!(sent.done_by.is_some_and(|by| sent.elapsed <= by));
+    assert_eq!(sent.statistics.said_late, None);
+}
+
+/// A time that has no chance is refused before anybody is called, and so is one for content of unknown size.
+#[test]
+fn a_time_that_cannot_be_kept_is_refused() {
+    let mut settings = encrypted(by(tcp(Algorithm::Bounded)));
+    settings.flow.contract = Contract {
+        min_share: 0.0,
+        max_rate: Some(Rate::from_bits_per_sec(8_000_000)),
+        done_by: Some(Span::from_secs(3)),
+        ..Contract::default()
+    };
+    let sent =
+        |source| send(source, "127.0.0.1:9".parse().unwrap(), &settings, &AtomicBool::new(false), |_| {}, |_| {});
+    let why = sent(Source::zeros(4_000_000)).unwrap_err().to_string();
+    assert!(why.contains("done_by cannot be kept: at max_rate the flow takes longer"), "{why}");
+    let why = sent(Source::stream(std::io::empty(), "nothing")).unwrap_err().to_string();
+    assert!(why.contains("done_by needs a flow of known size"), "{why}");
+}
+
 /// A cap on the rate is kept: so many bytes take at least the time that they take at it. (They may take longer.)
 #[test]
 fn rate_caps_are_kept() {
     let rate = Rate::from_bits_per_sec(40_000_000);
     for transport in [tcp(Algorithm::Cubic), SocketTransport::Atp] {
-        let base = by(transport);
-        let settings = encrypted(Settings { flow: FlowSettings { rate_cap: Some(rate), ..base.flow }, ..base });
+        let mut settings = encrypted(by(transport));
+        settings.flow.contract.max_rate = Some(rate);
         let (sent, received) =
             transfer_of(Source::zeros(MB as u64), &Target::Discard, &settings, &settings, |receiver| receiver);
         sent.unwrap();

@@ -192,6 +192,20 @@ macro_rules! controllers {
                     Self::Foreign(controller) => controller.set_min_rate(rate),
                 }
             }
+
+            fn set_needed_rate(&mut self, rate: Rate) {
+                match self {
+                    $(Self::$name(controller) => controller.set_needed_rate(rate),)*
+                    Self::Foreign(controller) => controller.set_needed_rate(rate),
+                }
+            }
+
+            fn normal_rate(&self) -> Option<Rate> {
+                match self {
+                    $(Self::$name(controller) => controller.normal_rate(),)*
+                    Self::Foreign(controller) => controller.normal_rate(),
+                }
+            }
         }
 
         /// The algorithms that users can name.
@@ -225,9 +239,9 @@ macro_rules! controllers {
                 match self { $($(Self::$algorithm)|* => Box::new(<$config>::default()),)* }
             }
 
-            /// The contract fields that it honours.
+            /// The contract fields that it honours. Any sender can be held below a rate.
             pub const fn honours(self) -> &'static [Field] {
-                match self { $($(Self::$algorithm => &[$(Field::$field),*],)*)* }
+                match self { $($(Self::$algorithm => &[$(Field::$field,)* Field::MaxRate],)*)* }
             }
         }
     };
@@ -278,7 +292,7 @@ controllers! {
     Bounded of BoundedConfig => {
         /// `bounded` (Pliant).
         Bounded = "bounded":
-            "gives way, and keeps contract.min_share of what a CUBIC flow would have (Pliant)", honours [MinShare, MinRate];
+            "gives way, and keeps contract.min_share of what a CUBIC flow would have (Pliant)", honours [MinShare, MinRate, DoneBy];
     }
 }
 

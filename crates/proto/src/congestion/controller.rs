@@ -158,4 +158,13 @@ pub trait CongestionControl {
     /// The least rate of payload that the flow keeps as far as the path carries it, from now on; controllers that do not
     /// keep one ignore it.
     fn set_min_rate(&mut self, _rate: Rate) {}
+
+    /// The rate of payload that the flow needs to be done in time, from now on: it keeps that, but no more than a normal flow
+    /// has. With `u64::MAX` bits per second it is a normal flow. Controllers that do not give way so far ignore it.
+    fn set_needed_rate(&mut self, _rate: Rate) {}
+
+    /// The rate of payload that a normal flow would have, of controllers that know.
+    fn normal_rate(&self) -> Option<Rate> {
+        None
+    }
 }

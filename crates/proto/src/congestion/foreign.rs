@@ -119,4 +119,12 @@ impl CongestionControl for Foreign {
     fn set_min_rate(&mut self, rate: Rate) {
         self.with(|controller| controller.set_min_rate(rate));
     }
+
+    fn set_needed_rate(&mut self, rate: Rate) {
+        self.with(|controller| controller.set_needed_rate(rate));
+    }
+
+    fn normal_rate(&self) -> Option<Rate> {
+        self.controller.normal_rate()
+    }
 }

@@ -13,16 +13,18 @@ use super::layering::{LayeredReceiver, LayeredSender};
 use super::ndp::{NdpReceiver, NdpSender};
 use super::near_opt::{NearOptReceiver, NearOptSender, OracleAnswer, OracleRequest};
 use super::push::{PushPort, PushRequest, PushSource, ToReceiver, ToSource};
+use super::rate_cap::RateCap;
 use super::scdp::{ScdpReceiver, ScdpSender};
 use super::sender_drop::SenderDrop;
-use super::tcp::{CrossQueueSender, TcpReceiver, TcpSender};
+use super::tcp::{CrossQueueSender, DeadlineSender, TcpReceiver, TcpSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport, WindowState};
 use crate::congestion::AnyController;
 use crate::contract::policy::Policy;
 use crate::host::{HostAnswer, HostRequest};
 use crate::packet::{Packet, SackBlocks};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
+use crate::units::Rate;
 use alloc::boxed::Box;
 use core::convert::Infallible;
 
@@ -210,6 +212,8 @@ any_transport! {
         TcpSender(TcpSender<AnyController>),
         /// Sends by TCP that pauses while a queue above is congested.
         CrossQueueSender(CrossQueueSender<AnyController>),
+        /// Sends by TCP what must be done by a time.
+        DeadlineSender(DeadlineSender<AnyController>),
         /// Receives by TCP.
         TcpReceiver(TcpReceiver),
         /// Sends datagrams at a constant rate.
@@ -258,6 +262,8 @@ any_transport! {
         PushSource(PushSource),
         /// A receiver's end towards one source of an object.
         PushPort(PushPort),
+        /// Sends no faster than a rate.
+        Capped(Box<RateCap<AnyTransport>>),
         /// One side of a flow of another crate's transport.
         Foreign(ForeignTransport),
     }
@@ -270,6 +276,24 @@ any_transport! {
         Sender(TcpSender<AnyController>),
         /// Receives.
         Receiver(TcpReceiver),
+    }
+}
+
+impl AnyTransport {
+    /// The same, of a flow of `bytes`, under bounds of a contract that any controller can be told of: done `span` after its
+    /// first byte is given, and no faster than `max_rate`. Only a sender of TCP's family takes a span.
+    pub fn bounded_by(self, bytes: u64, span: Option<Span>, max_rate: Option<Rate>) -> Self {
+        match self {
+            Self::TcpSender(sender) if span.is_some() => {
+                Self::from(DeadlineSender::new(sender, bytes, span, max_rate)).capped(max_rate)
+            }
+            other => other.capped(max_rate),
+        }
+    }
+
+    /// The same at no more than `rate` on the wire, which must be above zero; as it is without one.
+    fn capped(self, rate: Option<Rate>) -> Self {
+        if rate.is_none() { self } else { Box::new(RateCap::new(self, rate)).into() }
     }
 }
 
@@ -289,12 +313,10 @@ impl TryFrom<AnyTransport> for PlainTcp {
 mod tests {
     use super::*;
     use crate::packet::Body;
-    use crate::time::Span;
     use crate::transport::ndp::NdpConfig;
     use crate::transport::near_opt::NearOptConfig;
     use crate::transport::pair::{End, Input, Pair, Path};
     use crate::transport::udp::UdpConfig;
-    use crate::units::Rate;
     use alloc::sync::Arc;
 
     /// A simulation of many flows walks through their memory: six cache lines per side are the budget. What members say

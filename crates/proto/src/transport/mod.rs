@@ -36,6 +36,7 @@ pub use self::statistics::Statistics;
 use crate::contract::policy::Policy;
 use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::{Instant, Span};
+use crate::units::Rate;
 
 /// What a transport is told by its application, and by its surroundings in answers of type `A`.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -64,6 +65,14 @@ pub enum Command<A = Infallible> {
     },
     /// The flow's weight is now this.
     SetWeight(f64),
+    /// The least share of the flow's fair rate is now this.
+    SetMinShare(f64),
+    /// The flow's least rate is now this.
+    SetMinRate(Rate),
+    /// The flow's greatest rate on the wire is now this; zero bounds it no more.
+    SetMaxRate(Rate),
+    /// The flow must be done so long after this; [`Span::MAX`] bounds it no more.
+    SetDoneBy(Span),
     /// The surroundings answer what the transport [asked](Event::Ask).
     Answer(A),
 }
@@ -78,6 +87,10 @@ impl<A> Command<A> {
             | Self::Finish
             | Self::Consume { .. }
             | Self::SetWeight(_)
+            | Self::SetMinShare(_)
+            | Self::SetMinRate(_)
+            | Self::SetMaxRate(_)
+            | Self::SetDoneBy(_)
             | Self::Answer(_) => None,
         }
     }
@@ -92,6 +105,10 @@ impl<A> Command<A> {
             Self::Finish => Command::Finish,
             Self::Consume { bytes } => Command::Consume { bytes },
             Self::SetWeight(weight) => Command::SetWeight(weight),
+            Self::SetMinShare(share) => Command::SetMinShare(share),
+            Self::SetMinRate(rate) => Command::SetMinRate(rate),
+            Self::SetMaxRate(rate) => Command::SetMaxRate(rate),
+            Self::SetDoneBy(span) => Command::SetDoneBy(span),
             Self::Answer(answer) => Command::Answer(take(answer)?),
         })
     }
@@ -122,6 +139,12 @@ pub enum Event<R = Infallible> {
     Received,
     /// Everything was sent and acknowledged (sender).
     Finished,
+    /// The flow will not be done by its time: at what it gets, it is done then ([`Instant::MAX`]: nothing moves). It is said
+    /// once (sender).
+    WillBeLate {
+        /// When it is done.
+        expected: Instant,
+    },
     /// A symbol arrived that its block still needed.
     DeliverSymbol {
         /// Bytes that it stands for; all symbols that are told of make the object.
@@ -143,6 +166,7 @@ impl<R> Event<R> {
             Self::Release(range) => Event::Release(range),
             Self::Received => Event::Received,
             Self::Finished => Event::Finished,
+            Self::WillBeLate { expected } => Event::WillBeLate { expected },
             Self::DeliverSymbol { bytes } => Event::DeliverSymbol { bytes },
             Self::Ask(request) => Event::Ask(change(request)),
         }

@@ -1,6 +1,6 @@
 //! A sender that never exceeds a rate, whatever its transport would do.
 
-use super::{Command, Deadline, Event, Statistics, Timer, Transport};
+use super::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
 use crate::contract::policy::Policy;
 use crate::packet::{Packet, SackBlocks};
 use crate::time::{Instant, Span};
@@ -52,11 +52,7 @@ impl<T: Transport> RateCap<T> {
 
     /// From `now` on it keeps to another rate, or to none. What it has sent ahead of the old rate, it has sent ahead of
     /// the new one.
-    ///
-    /// # Panics
-    ///
-    /// If the rate is zero.
-    pub fn set_rate(&mut self, now: Instant, rate: Option<Rate>) {
+    fn set_rate(&mut self, now: Instant, rate: Option<Rate>) {
         let ahead = self.cap.map_or(0, |cap| cap.rate.bytes_in(cap.sent_until.max(now).since(now)));
         self.cap = rate.map(|rate| Cap { held: true, ..Cap::new(rate, now.after(rate.time_for(ahead))) });
     }
@@ -76,6 +72,9 @@ impl<T: Transport> Transport for RateCap<T> {
     }
 
     fn handle_command(&mut self, now: Instant, command: Command<T::Answer>) {
+        if let Command::SetMaxRate(rate) = command {
+            self.set_rate(now, (rate != Rate::default()).then_some(rate));
+        }
         self.inner.handle_command(now, command);
     }
 
@@ -129,6 +128,10 @@ impl<T: Transport> Transport for RateCap<T> {
 
     fn policy(&self) -> Option<&Policy> {
         self.inner.policy()
+    }
+
+    fn window_state(&self) -> Option<WindowState> {
+        self.inner.window_state()
     }
 }
 
@@ -200,12 +203,12 @@ mod tests {
         let first = sent_at(&mut sender, Instant::ZERO);
         // A packet of 12 ms at the old rate is one of 1.2 ms at the new one.
         let fast = Rate::from_bits_per_sec(10_000_000);
-        sender.set_rate(Instant::ZERO, Some(fast));
+        sender.handle_command(Instant::ZERO, Command::SetMaxRate(fast));
         let at = sender.poll_timeout().expect("it waits for the rate").at;
         assert_eq!(at, Instant::ZERO.after(fast.time_for(first)).before(LATENESS));
         assert_eq!(sent_at(&mut sender, at.before(Span::from_ns(1))), 0);
         assert!(sent_at(&mut sender, at) > 0);
-        sender.set_rate(at, None);
+        sender.handle_command(at, Command::SetMaxRate(Rate::default()));
         assert!(sent_at(&mut sender, at) > 10_000);
     }
 

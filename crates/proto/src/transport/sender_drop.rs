@@ -20,7 +20,7 @@ use crate::rng::Stream;
 use crate::time::Instant;
 
 /// The contract fields that it honours.
-pub const HONOURS: &[Field] = &[Field::MinDelivery];
+pub const HONOURS: &[Field] = &[Field::MinDelivery, Field::MaxRate];
 
 /// When messages are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

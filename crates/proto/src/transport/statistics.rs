@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::contract::policy::PolicyCounts;
-use crate::time::Span;
+use crate::time::{Instant, Span};
 
 /// A counter as words of 64 bits.
 trait Words: Sized {
@@ -40,6 +40,17 @@ impl Words for Span {
 
     fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
         words.next().map(Self::from_ps)
+    }
+}
+
+impl Words for Option<Instant> {
+    fn write(self, words: &mut Vec<u64>) {
+        words.push(self.unwrap_or(Instant::MAX).as_ps());
+    }
+
+    fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
+        let at = words.next().map(Instant::from_ps)?;
+        Some(Some(at).filter(|at| *at != Instant::MAX))
     }
 }
 
@@ -120,6 +131,10 @@ statistics! {
     paused: Span,
     /// Bytes the application gave and the policy decided not to send (sender).
     given_up_bytes: u64,
+    /// When the flow must be done (sender).
+    done_by: Option<Instant>,
+    /// When it was said that it will not be done by then (sender).
+    said_late: Option<Instant>,
     /// What the policy counted (sender).
     policy: PolicyCounts,
 }

@@ -120,7 +120,7 @@ impl<R: Recorder, Q: Into<AnyRequest>> Outlet<Q> for SimulatedHost<'_, '_, R> {
             TransportEvent::DeliverSymbol { bytes } => self.delivered(bytes.into()),
             TransportEvent::Finished => self.slot.finished = true,
             TransportEvent::Ask(request) => self.ask(request.into()),
-            TransportEvent::Connected | TransportEvent::Release(_) => {}
+            TransportEvent::Connected | TransportEvent::Release(_) | TransportEvent::WillBeLate { .. } => {}
         }
     }
 

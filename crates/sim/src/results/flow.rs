@@ -14,6 +14,7 @@ const WITH_TIMEOUTS: &str = "all but `expresspass`, `udp`";
 const MARKED: &str = "all but `homa`, `ndp`, `scdp`";
 const WITH_DUPLICATES: &str = "all but `push`";
 const REFLEX: &str = "`reflex`";
+const DONE_BY: &str = "[`done_by`](scenario.md)";
 const MESSAGES: &str = "flows of messages";
 const SHARES: &str = "[`shares`](#shares)";
 const CROSS_QUEUE: &str = "`cross_queue`";
@@ -99,6 +100,10 @@ flow_columns! {
         "Payload that the contract of the flow let the sender give up, unsent.";
     "low_sent_bytes" => low_bytes: u64 = |sender, _| sender.policy.low_bytes, Bytes, REFLEX,
         "Payload sent while the flow gave way, retransmissions included.";
+    "done_by_ps" => done_by: Option<Instant> = |sender, _| sender.done_by, Picoseconds, DONE_BY,
+        "When the flow had to be done: its start and `done_by`.";
+    "said_late_ps" => said_late: Option<Instant> = |sender, _| sender.said_late, Picoseconds, DONE_BY,
+        "When the sender said that the flow would not be done by then. Empty if it never did.";
     "low_ps" => low_time: Span = |sender, _| Span::from_ps(sender.policy.low_ps), Picoseconds, REFLEX,
         "Time that the flow spent giving way.";
     "state" => state: FlowState, None, EVERY_FLOW,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu_time::ThreadTime;
+use pliant_proto::contract::Contract;
 use pliant_proto::contract::reflex::ReflexConfig;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::switch::queue::{Occupancy, QueueCounters};
@@ -75,7 +76,7 @@ fn run_recorded<R: Recorder>(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(RunResult, R), RunError> {
-    if scenario.groups.iter().all(|group| group.transport.facts().is_plain_tcp) {
+    if scenario.groups.iter().all(Group::is_plain_tcp) {
         run_with::<PlainTcp, R>(scenario, recorder, interrupt, progress)
     } else {
         run_with::<AnyTransport, R>(scenario, recorder, interrupt, progress)
@@ -266,6 +267,8 @@ impl<'a> FlowFactory<'a> {
         });
         let ideal_fct = ideal_fct_of(scenario, group, flow, path);
         let FlowEndpoints { initiator, responder, push } = opened;
+        let Contract { done_by, max_rate, .. } = group.contract;
+        let initiator = initiator.bounded_by(flow.bytes, done_by, max_rate);
         Opened { initiator, responder, ideal_fct, messages, pinned: group.pinned, group: row, object, push }
     }
 }
@@ -377,6 +380,12 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
         asked.iter().filter(|(_, value)| *value != 1.0).map(|(field, value)| format!("{field} {value}")).collect();
     if spec.contract.min_rate != Rate::default() {
         asked.push(format!("min_rate {}", spec.contract.min_rate));
+    }
+    if let Some(rate) = spec.contract.max_rate {
+        asked.push(format!("max_rate {rate}"));
+    }
+    if let Some(span) = spec.contract.done_by {
+        asked.push(format!("done_by {span}"));
     }
     if spec.contract.priority != 0 {
         asked.push(format!("priority {}", spec.contract.priority));

@@ -45,6 +45,12 @@ pub(super) fn resolve_group(
         }
     }
     contract.check(&honours).map_err(|why| contract_error(document, &name, transport, why))?;
+    check_done_by(&group.keys).map_err(|(key, why)| group_error(document, &name, &key, why))?;
+    if let TrafficSpec::Flows(spec) = &group.keys.traffic {
+        let largest = spec.flows.iter().filter_map(|flow| flow.size).max();
+        let checked = largest.map_or(Ok(()), |size| contract.check_size(size.0));
+        checked.map_err(|why| contract_error(document, &name, transport, why))?;
+    }
     let ack_class = *group.keys.ack_class.get_or_insert(group.keys.class);
     let class = group.keys.class;
     if let TrafficSpec::Objects(spec) = &mut group.keys.traffic {
@@ -103,6 +109,21 @@ fn group_error(document: &Document, name: &str, key: &str, why: String) -> Scena
     let own = format!("traffic.{name}.{key}");
     let is_shared = shared != key && !document.gives(&own) && document.gives(&shared);
     document.error(if is_shared { &shared } else { own.trim_end_matches('.') }, why)
+}
+
+/// Only a flow whose size is known from the start can be done by a time.
+fn check_done_by(group: &GroupKeys) -> Result<(), KeyError> {
+    let refuse = |why: &str| Err(("contract.done_by".to_owned(), why.to_owned()));
+    if group.contract.done_by.is_none() {
+        return Ok(());
+    }
+    if group.traffic.has_endless_flows() {
+        return refuse("needs flows with an end: give them a size");
+    }
+    if group.messages.is_some() {
+        return refuse("needs flows that are there from the start, and messages come over time");
+    }
+    Ok(())
 }
 
 /// What carries the flows of a group whose ends are not both deployed, if hosts may differ. Writes the defaults out.
@@ -218,10 +239,13 @@ fn messages(group: &GroupKeys, name: &str, seed: u64, mss: u16) -> Result<Option
 }
 
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {
-    let (ContractError::OutOfRange(field) | ContractError::NotHonoured(field) | ContractError::NoEffect(field)) = why;
+    let (ContractError::OutOfRange(field)
+    | ContractError::NotHonoured(field)
+    | ContractError::NoEffect(field)
+    | ContractError::Contradiction(field, _)) = why;
     let honours = |field: Field| TransportName::all().into_iter().filter(move |name| name.honours().contains(&field));
     let why = match why {
-        ContractError::OutOfRange(_) | ContractError::NoEffect(_) => why.to_string(),
+        ContractError::OutOfRange(_) | ContractError::NoEffect(_) | ContractError::Contradiction(..) => why.to_string(),
         ContractError::NotHonoured(Field::MinDelivery) if !transport.traits().takes_messages => {
             format!("{} brings objects whole: it does not honour min_delivery", transport.name())
         }

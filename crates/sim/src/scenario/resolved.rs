@@ -90,6 +90,13 @@ pub struct Legacy {
     pub transport: Arc<dyn GroupTransport>,
 }
 
+impl Group {
+    /// Whether TCP alone carries it, in one queue, leaving nothing out, below no rate of its own and without a time to be done.
+    pub fn is_plain_tcp(&self) -> bool {
+        self.transport.facts().is_plain_tcp && self.contract.max_rate.is_none() && self.contract.done_by.is_none()
+    }
+}
+
 impl Resolved {
     /// Its name.
     pub fn name(&self) -> &str {

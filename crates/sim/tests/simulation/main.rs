@@ -8,6 +8,7 @@ mod credits;
 mod cross_queue;
 mod dccp;
 mod dctcp_table;
+mod done_by;
 mod homa;
 mod invariants;
 mod loss_rate;

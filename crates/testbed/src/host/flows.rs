@@ -162,7 +162,7 @@ impl HostApplication<AnyTransport> for Flows {
                     flow.finished = true;
                 }
             }
-            Event::GiveUp { .. } | Event::Connected | Event::Release(_) | Event::Ask(_) => {}
+            Event::GiveUp { .. } | Event::Connected | Event::Release(_) | Event::Ask(_) | Event::WillBeLate { .. } => {}
         }
     }
 

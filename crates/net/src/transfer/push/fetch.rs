@@ -286,7 +286,8 @@ fn fetch_once(
             told_at = now;
             let object = object.borrow();
             let (done_bytes, total_bytes) = (object.bytes(), object.offered.bytes);
-            progress(Progress { done_bytes, total_bytes: Some(total_bytes), placing: done_bytes == total_bytes });
+            let placing = done_bytes == total_bytes;
+            progress(Progress { done_bytes, total_bytes: Some(total_bytes), placing, late: None });
         }
     }
     let elapsed = Duration::from_nanos(driver.clock().now().since(started).as_ps() / 1000);

@@ -296,7 +296,7 @@ impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
             opened_at: self.clock.now(),
         };
         let source = PushSource::growing(config, partition, known);
-        Some(Session::new(outgoing).sending(source.into(), flow.rate_cap))
+        Some(Session::new(outgoing).sending(source.into(), flow.contract.max_rate))
     }
 
     fn closed(&mut self, _: ConnectionId, session: Option<Session<AnyTransport, OfferApplication>>, why: Closed) {

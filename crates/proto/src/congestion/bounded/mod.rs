@@ -1,6 +1,6 @@
 //! `bounded`: background traffic that gives way and keeps a promised share (a design of this project's own).
 //!
-//! It sends at `max(scavenger, min_share * normal, min_rate)`. The scavenger takes what others leave, and next to nothing
+//! It sends at `max(scavenger, min_share * normal, min_rate, min(needed, normal))`. The scavenger takes what others leave, and next to nothing
 //! while they are there. `normal` is what a CUBIC flow would have on the path as it is seen.
 //!
 //! **What tells own queue from others'.** The scavenger is paced below the line's rate, so that it builds no queue but
@@ -22,6 +22,9 @@
 //!
 //! `min_rate` is a floor too, but never above 0.95 of the line, nor above 0.9 of what arrives in rounds of many losses.
 //!
+//! `needed` is what a flow needs to be done in time (`done_by`): it never goes beyond a normal flow. A flow that needs more than
+//! any rate, as it is late, is no virtual normal flow but a real one: CUBIC takes over.
+//!
 //! Losses beyond `loss_tolerance` without delay are a policer's or a tiny buffer's: the rate falls to what arrives.
 
 mod normal;
@@ -31,6 +34,7 @@ use alloc::boxed::Box;
 
 use self::normal::NormalFlow;
 use self::path::{Flat, LeastDelay, LineRate};
+use super::cubic::{Cubic, CubicConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::settings;
 use crate::settings::Range;
@@ -134,6 +138,10 @@ struct State {
     min_share: f64,
     /// The other promise, in bytes of payload per second.
     min_rate: f64,
+    /// What the flow needs to be done in time, in bytes of payload per second.
+    needed: f64,
+    /// Takes over while any rate is too little.
+    late: Option<Box<Cubic>>,
     /// What the path was found to carry of `min_rate`, when more was lost than is tolerated.
     carried: f64,
     normal: NormalFlow,
@@ -202,8 +210,19 @@ impl State {
         if self.rtt == 0.0 {
             return 0.0;
         }
-        let share = self.min_share * self.normal.window() * self.mss / self.rtt;
-        share.max(self.promised_rate())
+        let normal = self.normal_rate();
+        (self.min_share * normal).max(self.needed.min(normal)).max(self.promised_rate())
+    }
+
+    /// What the virtual normal flow has, in bytes per second.
+    fn normal_rate(&self) -> f64 {
+        if self.rtt == 0.0 { 0.0 } else { self.normal.window() * self.mss / self.rtt }
+    }
+
+    /// The share of the normal flow's rate that is kept now.
+    fn kept_share(&self) -> f64 {
+        let normal = self.normal_rate();
+        if self.needed >= normal && self.needed > 0.0 { 1.0 } else { self.min_share.max(self.needed / normal.max(1.0)) }
     }
 
     /// The promised rate as far as the path carries it. Whoever promises more than the line has must not fill it with losses.
@@ -432,7 +451,7 @@ impl State {
             return;
         }
         // Without the line's rate the flow at most doubles.
-        let most = self.line.get().unwrap_or(2.0 * self.arrived.max(self.trickle()) / self.min_share.max(0.01));
+        let most = self.line.get().unwrap_or(2.0 * self.arrived.max(self.trickle()) / self.kept_share().max(0.01));
         self.normal.advance(now, self.rtt, most * self.rtt / self.mss);
     }
 }
@@ -445,17 +464,19 @@ impl Bounded {
     /// A controller before its first packet; `mss` is the payload of a full segment in bytes.
     pub fn new(config: BoundedConfig, mss: u16) -> Self {
         assert!(mss > 0, "a segment holds at least one byte");
-        Self(Box::new(State::new(config, f64::from(mss), 1.0, 0.0)))
+        Self(Box::new(State::new(config, f64::from(mss))))
     }
 }
 
 impl State {
-    fn new(config: BoundedConfig, mss: f64, min_share: f64, min_rate: f64) -> Self {
+    fn new(config: BoundedConfig, mss: f64) -> Self {
         Self {
             config,
             mss,
-            min_share,
-            min_rate,
+            min_share: 1.0,
+            min_rate: 0.0,
+            needed: 0.0,
+            late: None,
             carried: f64::INFINITY,
             normal: NormalFlow::new(config.initial_window),
             phase: Phase::Watch,
@@ -488,6 +509,9 @@ impl CongestionControl for Bounded {
             state.rtt = sample.smoothed_rtt.as_secs_f64();
             state.least_rtt = state.least_rtt.min(rtt.as_secs_f64());
         }
+        if let Some(cubic) = &mut state.late {
+            cubic.on_ack(sample);
+        }
         state.follow_round(sample);
         // A peer that does not report one-way delays: the round trip, less what the receiver held, does as well.
         let round_trip = || sample.fabric_delay().or(sample.rtt);
@@ -502,6 +526,9 @@ impl CongestionControl for Bounded {
 
     fn on_congestion(&mut self, event: &Congestion) {
         let state = &mut *self.0;
+        if let Some(cubic) = &mut state.late {
+            cubic.on_congestion(event);
+        }
         match event.cause {
             Cause::Timeout => {
                 if event.first {
@@ -531,23 +558,35 @@ impl CongestionControl for Bounded {
 
     fn on_idle(&mut self) {
         // The path may be another one, or have changed.
-        let State { config, mss, min_share, min_rate, .. } = *self.0;
-        *self.0 = State::new(config, mss, min_share, min_rate);
+        let State { config, mss, min_share, min_rate, needed, .. } = *self.0;
+        let late = self.0.late.take().map(|mut cubic| {
+            cubic.on_idle();
+            cubic
+        });
+        *self.0 = State { min_share, min_rate, needed, late, ..State::new(config, mss) };
     }
 
     /// The rate decides; the window bounds what is out when acknowledgements stay away.
     fn window(&self) -> u64 {
         let state = &*self.0;
+        if let Some(cubic) = &state.late {
+            return cubic.window();
+        }
         let rtt = if state.rtt > 0.0 { state.rtt } else { ACK_SLACK };
         (2.0 * state.sending_rate() * (rtt + ACK_SLACK) + 8.0 * state.mss) as u64
     }
 
     fn ssthresh(&self) -> u64 {
-        self.window()
+        self.0.late.as_ref().map_or_else(|| self.window(), |cubic| cubic.ssthresh())
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        Some(Rate::from_bits_per_sec((8.0 * self.0.sending_rate()).max(1.0) as u64))
+        let rate = match &self.0.late {
+            // Twice the window in a round trip, as Linux paces slow start.
+            Some(cubic) => 2.0 * cubic.window() as f64 / self.0.rtt.max(1e-6),
+            None => self.0.sending_rate(),
+        };
+        Some(Rate::from_bits_per_sec((8.0 * rate).max(1.0) as u64))
     }
 
     fn pacing_burst(&self) -> u8 {
@@ -572,5 +611,18 @@ impl CongestionControl for Bounded {
 
     fn set_min_rate(&mut self, rate: Rate) {
         self.0.min_rate = rate.bytes_per_sec_f64();
+    }
+
+    fn set_needed_rate(&mut self, rate: Rate) {
+        self.0.needed = rate.bytes_per_sec_f64();
+        let is_late = rate.bits_per_sec() == u64::MAX;
+        if is_late != self.0.late.is_some() {
+            self.0.late = is_late.then(|| Box::new(Cubic::new(CubicConfig::default(), self.0.mss as u16)));
+        }
+    }
+
+    fn normal_rate(&self) -> Option<Rate> {
+        let rate = self.0.normal_rate();
+        (rate > 0.0).then(|| Rate::from_bits_per_sec((8.0 * rate) as u64))
     }
 }

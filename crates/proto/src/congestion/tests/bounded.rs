@@ -103,6 +103,37 @@ fn a_promised_rate_is_kept_beside_others() {
     }
 }
 
+/// A rate that is needed is kept beside others, and no more than a normal flow has, which has the line here.
+#[test]
+fn a_needed_rate_is_kept_up_to_a_normal_flow_s() {
+    let varying = |ms: u64| 30_000 + 100 * (ms * 7 % 9).cast_signed();
+    for (needed, expected) in [(20_000_000, 2.5e6), (1_000_000_000, LINE)] {
+        let mut line = Line::new(0.0);
+        line.controller.set_needed_rate(Rate::from_bits_per_sec(needed));
+        line.run(Span::from_secs(8), varying);
+        assert_near(line.rate(), expected, 0.1);
+        line.controller.set_needed_rate(Rate::default());
+        line.run(Span::from_secs(9), varying);
+        assert_near(line.rate(), 0.015 * LINE, 0.2);
+    }
+}
+
+/// A flow that is late is CUBIC: it begins with ten segments, and a loss leaves it seven tenths of its window (RFC 9438).
+#[test]
+fn a_late_flow_is_cubic() {
+    let mut line = Line::new(0.0);
+    line.run(Span::from_secs(1), |_| 0);
+    line.controller.set_needed_rate(Rate::from_bits_per_sec(u64::MAX));
+    assert_eq!(line.controller.window(), 10 * u64::from(MSS));
+    let sample = AckSample { now: line.now, acked: 5 * u64::from(MSS), window_limited: true, ..super::ack(0) };
+    line.controller.on_ack(&sample);
+    assert_eq!(line.controller.window(), 15 * u64::from(MSS), "slow start");
+    line.controller.on_congestion(&congestion(Cause::Loss, 15 * u64::from(MSS)));
+    assert_near(line.controller.window() as f64, 0.7 * 15.0 * f64::from(MSS), 0.01);
+    line.controller.set_needed_rate(Rate::default());
+    assert!(line.controller.window() > 15 * u64::from(MSS), "the scavenger on an idle line again");
+}
+
 /// A promise above the line is kept up to 0.95 of it, and not before the line's rate is known.
 #[test]
 fn a_promised_rate_stays_below_the_line() {

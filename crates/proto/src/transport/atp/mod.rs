@@ -52,4 +52,4 @@ pub use sender::AtpSender;
 use crate::contract::Field;
 
 /// The contract fields that it honours.
-pub const HONOURS: &[Field] = &[Field::MinDelivery];
+pub const HONOURS: &[Field] = &[Field::MinDelivery, Field::MaxRate];

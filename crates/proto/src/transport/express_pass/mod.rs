@@ -37,7 +37,7 @@ pub use sender::ExpressPassSender;
 use crate::contract::Field;
 
 /// The contract fields that it honours: none.
-pub const HONOURS: &[Field] = &[];
+pub const HONOURS: &[Field] = &[Field::MaxRate];
 
 pub(crate) use requester::{Phase, Requester};
 pub(crate) use source::CreditSource;

@@ -60,7 +60,7 @@ use crate::packet::ByteRange;
 use crate::time::Instant;
 
 /// The contract fields that it honours: none.
-pub const HONOURS: &[Field] = &[];
+pub const HONOURS: &[Field] = &[Field::MaxRate];
 
 /// A packet that was sent and is not acknowledged.
 #[derive(Clone, Copy, Debug)]

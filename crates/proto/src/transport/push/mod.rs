@@ -63,4 +63,4 @@ pub use source::PushSource;
 use crate::contract::Field;
 
 /// The contract fields that it honours by itself; a policy that its sources ask adds its own.
-pub const HONOURS: &[Field] = &[Field::Weight, Field::Priority];
+pub const HONOURS: &[Field] = &[Field::Weight, Field::Priority, Field::MaxRate];

@@ -12,6 +12,7 @@
 //! | limited transmit, delayed acknowledgements, restart after idle | RFC 3042, RFC 5681 |
 //! | ECN, classic and accurate | RFC 3168, RFC 8257 |
 //! | windows, silly window avoidance, zero-window probes | RFC 9293 section 3.8.6 |
+//! | done by a time ([`DeadlineSender`]) | [`crate::contract::deadline`] |
 //! | pauses while a queue above is congested ([`CrossQueueSender`]) | [`crate::contract::cross_queue_notification`] |
 //!
 //! Deviations: nothing is ever given up, neither a connection request nor a retransmission nor a probe; Nagle's
@@ -26,7 +27,7 @@ mod tests;
 
 pub use config::{PacingFactors, TcpConfig, TcpConfigError};
 pub use receiver::TcpReceiver;
-pub use sender::{CrossQueueSender, TcpSender};
+pub use sender::{CrossQueueSender, DeadlineSender, TcpSender};
 
 use crate::packet::{WINDOW_UNIT, WINDOW_UNLIMITED};
 

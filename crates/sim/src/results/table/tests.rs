@@ -67,6 +67,8 @@ pub(crate) fn distinct_flow() -> FlowRow {
         ideal_fct: Span::from_ps(108),
         delivered_bytes: 109,
         given_up_bytes: 110,
+        done_by: Some(Instant::from_ps(7)),
+        said_late: None,
         low_bytes: 111,
         low_time: Span::from_ps(112),
         state: FlowState::SentWithLoss,

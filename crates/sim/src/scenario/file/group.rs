@@ -1,6 +1,7 @@
 //! One traffic group: what it sends, by which transport, under which contract.
 
 use pliant_proto::contract::Contract;
+use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use toml::{Table, Value};
@@ -109,6 +110,12 @@ pub struct ContractSpec {
     /// Least rate of payload that the flow keeps, as far as the path carries it. Default: none.
     #[serde(with = "crate::units_serde", skip_serializing_if = "is_none")]
     pub min_rate: Rate,
+    /// Greatest rate on the wire, above 0. Default: none.
+    #[serde(with = "crate::units_serde::optional", skip_serializing_if = "Option::is_none")]
+    pub max_rate: Option<Rate>,
+    /// How long after its start a flow must be done. Default: no bound.
+    #[serde(with = "crate::units_serde::optional", skip_serializing_if = "Option::is_none")]
+    pub done_by: Option<Span>,
     /// Relative weight against other flows, above 0. Default: 1.
     pub weight: f64,
     /// Rank among objects whose flows are weighed by what remains: the greatest goes first. Default: 0.
@@ -122,14 +129,14 @@ fn is_none(rate: &Rate) -> bool {
 
 impl Default for ContractSpec {
     fn default() -> Self {
-        let Contract { min_delivery, min_share, min_rate, weight, priority } = Contract::default();
-        Self { min_delivery, min_share, min_rate, weight, priority }
+        let Contract { min_delivery, min_share, min_rate, max_rate, done_by, weight, priority } = Contract::default();
+        Self { min_delivery, min_share, min_rate, max_rate, done_by, weight, priority }
     }
 }
 
 impl From<ContractSpec> for Contract {
     fn from(spec: ContractSpec) -> Self {
-        let ContractSpec { min_delivery, min_share, min_rate, weight, priority } = spec;
-        Self { min_delivery, min_share, min_rate, weight, priority }
+        let ContractSpec { min_delivery, min_share, min_rate, max_rate, done_by, weight, priority } = spec;
+        Self { min_delivery, min_share, min_rate, max_rate, done_by, weight, priority }
     }
 }

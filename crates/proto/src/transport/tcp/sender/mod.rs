@@ -6,6 +6,7 @@
 mod acknowledge;
 mod bend;
 mod cross_queue;
+mod deadline;
 mod loss;
 mod transmit;
 
@@ -14,6 +15,7 @@ use alloc::sync::Arc;
 use core::convert::Infallible;
 
 pub use self::cross_queue::CrossQueueSender;
+pub use self::deadline::DeadlineSender;
 use self::loss::Loss;
 use super::{MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
@@ -174,6 +176,11 @@ impl<C: CongestionControl> TcpSender<C> {
     /// The congestion controller.
     pub fn controller(&self) -> &C {
         &self.controller
+    }
+
+    /// The congestion controller, to be told of the flow's contract.
+    fn controller_mut(&mut self) -> &mut C {
+        &mut self.controller
     }
 
     /// First byte not acknowledged (SND.UNA).
@@ -383,6 +390,9 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::SendMessage { bytes } => self.write(now, bytes.into()),
             Command::Finish => self.state |= FINISH,
             Command::SetWeight(weight) => self.controller.set_weight(weight),
+            Command::SetMinShare(share) => self.controller.set_min_share(share),
+            Command::SetMinRate(rate) => self.controller.set_min_rate(rate),
+            Command::SetMaxRate(_) | Command::SetDoneBy(_) => {}
             Command::Consume { .. } | Command::AnnounceMessages { .. } => {}
         }
     }

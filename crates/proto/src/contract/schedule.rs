@@ -1,0 +1,238 @@
+//! A greatest rate by time of day.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+
+use crate::units::Rate;
+
+/// Seconds of a day.
+pub const DAY: u32 = 86_400;
+/// Most parts of a schedule: one for each quarter of an hour.
+pub const MAX_PARTS: usize = 96;
+
+/// A time of day in seconds, below [`DAY`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TimeOfDay(u32);
+
+impl TimeOfDay {
+    /// So many seconds after midnight; those of whole days do not count.
+    pub const fn from_seconds(seconds: u32) -> Self {
+        Self(seconds % DAY)
+    }
+
+    /// Seconds from here to the next `other`, below a day.
+    const fn until(self, other: Self) -> u32 {
+        (other.0 + DAY - self.0) % DAY
+    }
+}
+
+impl FromStr for TimeOfDay {
+    type Err = String;
+
+    /// Reads `22:00` and `22:00:30`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || alloc::format!("{text}: a time of day is HH:MM, such as 22:00");
+        let two = |part: &str| part.parse::<u32>().ok().filter(|_| part.len() == 2 && !part.starts_with('+'));
+        let mut parts = text.split(':').map(two);
+        let mut next = |below: u32| parts.next().flatten().filter(|value| *value < below);
+        let (hour, minute) = next(24).zip(next(60)).ok_or_else(wrong)?;
+        let second = if text.len() > 5 { next(60).ok_or_else(wrong)? } else { 0 };
+        if parts.next().is_some() { Err(wrong()) } else { Ok(Self(3600 * hour + 60 * minute + second)) }
+    }
+}
+
+impl fmt::Display for TimeOfDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hour, minute, second) = (self.0 / 3600, self.0 / 60 % 60, self.0 % 60);
+        write!(f, "{hour:02}:{minute:02}")?;
+        if second > 0 { write!(f, ":{second:02}") } else { Ok(()) }
+    }
+}
+
+/// A part of the day with a greatest rate of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DayPart {
+    /// It begins.
+    pub from: TimeOfDay,
+    /// It ends, which may be on the next day.
+    pub to: TimeOfDay,
+    /// Greatest rate on the wire, above 0; `None` bounds none.
+    pub max_rate: Option<Rate>,
+}
+
+/// Parts of the day with greatest rates of their own. At other times the contract's counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DaySchedule(Vec<DayPart>);
+
+/// Why parts are no schedule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ScheduleError {
+    /// A part begins when it ends.
+    Empty(DayPart),
+    /// Two parts have a time in common.
+    Overlap(DayPart, DayPart),
+    /// A part's greatest rate is zero.
+    NoRate(DayPart),
+    /// There are more than [`MAX_PARTS`].
+    TooMany,
+}
+
+impl fmt::Display for DayPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.from, self.to)
+    }
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty(part) => write!(f, "{part} ends when it begins"),
+            Self::Overlap(one, other) => write!(f, "{one} and {other} have a time in common"),
+            Self::NoRate(part) => write!(f, "max_rate of {part} must be above 0: at no rate nothing is sent"),
+            Self::TooMany => write!(f, "more than {MAX_PARTS} parts"),
+        }
+    }
+}
+
+impl core::error::Error for ScheduleError {}
+
+impl DayPart {
+    fn holds(&self, at: TimeOfDay) -> bool {
+        self.from.until(at) < self.from.until(self.to)
+    }
+}
+
+impl DaySchedule {
+    /// A schedule of these parts.
+    pub fn new(parts: Vec<DayPart>) -> Result<Self, ScheduleError> {
+        if parts.len() > MAX_PARTS {
+            return Err(ScheduleError::TooMany);
+        }
+        for (index, part) in parts.iter().enumerate() {
+            if part.from == part.to {
+                return Err(ScheduleError::Empty(*part));
+            }
+            if part.max_rate == Some(Rate::default()) {
+                return Err(ScheduleError::NoRate(*part));
+            }
+            let meets = |other: &&DayPart| other.holds(part.from) || part.holds(other.from);
+            if let Some(other) = parts[..index].iter().find(meets) {
+                return Err(ScheduleError::Overlap(*other, *part));
+            }
+        }
+        Ok(Self(parts))
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Its parts.
+    pub fn parts(&self) -> &[DayPart] {
+        &self.0
+    }
+
+    /// The greatest rate at a time of day, and `otherwise` at times of which it says nothing.
+    pub fn max_rate(&self, at: TimeOfDay, otherwise: Option<Rate>) -> Option<Rate> {
+        self.0.iter().find(|part| part.holds(at)).map_or(otherwise, |part| part.max_rate)
+    }
+
+    /// Seconds until a part begins or ends, above 0; `None` if it says nothing.
+    pub fn next_change(&self, at: TimeOfDay) -> Option<u32> {
+        let ends = self.0.iter().flat_map(|part| [part.from, part.to]);
+        ends.map(|end| at.until(end)).map(|seconds| if seconds == 0 { DAY } else { seconds }).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn time(text: &str) -> TimeOfDay {
+        text.parse().unwrap()
+    }
+
+    fn part(from: &str, to: &str, mbit: u64) -> DayPart {
+        let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
+        DayPart { from: time(from), to: time(to), max_rate: (mbit > 0).then_some(rate) }
+    }
+
+    /// By night without a bound, by day 20 Mbit/s, and 50 Mbit/s as the contract says in between.
+    #[test]
+    fn parts_count_from_their_beginning_to_their_end() {
+        let schedule = DaySchedule::new(vec![part("22:00", "06:00", 0), part("08:00", "18:00", 20)]).unwrap();
+        let otherwise = Some(Rate::from_bits_per_sec(50_000_000));
+        let rate = |text: &str| schedule.max_rate(time(text), otherwise).map(|rate| rate.bits_per_sec() / 1_000_000);
+        let expected = [
+            ("21:59:59", Some(50)),
+            ("22:00", None),
+            ("00:00", None),
+            ("05:59:59", None),
+            ("06:00", Some(50)),
+            ("08:00", Some(20)),
+            ("17:59", Some(20)),
+            ("18:00", Some(50)),
+        ];
+        for (text, at) in expected {
+            assert_eq!(rate(text), at, "{text}");
+        }
+        let next = |text: &str| schedule.next_change(time(text));
+        assert_eq!((next("21:00"), next("22:00"), next("23:00")), (Some(3600), Some(8 * 3600), Some(7 * 3600)));
+        assert_eq!(DaySchedule::default().next_change(time("12:00")), None);
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_refused_by_its_part() {
+        let why = |parts: Vec<DayPart>| DaySchedule::new(parts).unwrap_err().to_string();
+        assert_eq!(why(vec![part("06:00", "06:00", 1)]), "06:00-06:00 ends when it begins");
+        assert_eq!(
+            why(vec![part("22:00", "06:00", 1), part("05:00", "07:00", 1)]),
+            "22:00-06:00 and 05:00-07:00 have a time in common"
+        );
+        let none = DayPart { max_rate: Some(Rate::default()), ..part("06:00", "07:00", 1) };
+        assert_eq!(why(vec![none]), "max_rate of 06:00-07:00 must be above 0: at no rate nothing is sent");
+        assert_eq!(why(vec![part("06:00", "07:00", 1); 97]), "more than 96 parts");
+        for text in ["", "6:00", "24:00", "06:60", "06:00:60", "06:00:", "06", "+6:00", "06:00:00:00", "noon"] {
+            assert!(text.parse::<TimeOfDay>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        /// Between two changes the rate stays, whatever the parts.
+        #[test]
+        fn rates_change_when_it_says_so(
+            times in proptest::collection::vec(0..DAY, 2..12), at in 0..DAY, part in 0.0..1.0f64,
+        ) {
+            let mut times = times;
+            times.sort_unstable();
+            times.dedup();
+            let parts = times.chunks_exact(2).enumerate().map(|(index, ends)| DayPart {
+                from: TimeOfDay(ends[0]),
+                to: TimeOfDay(ends[1]),
+                max_rate: Some(Rate::from_bits_per_sec(1 + index as u64)),
+            });
+            let schedule = DaySchedule::new(parts.collect()).unwrap();
+            prop_assume!(!schedule.is_empty());
+            let now = TimeOfDay(at);
+            let next = schedule.next_change(now).unwrap();
+            let before = TimeOfDay::from_seconds(at + (part * f64::from(next)) as u32);
+            prop_assert_eq!(schedule.max_rate(now, None), schedule.max_rate(before, None));
+            let after = TimeOfDay::from_seconds(at + next);
+            prop_assert_ne!(schedule.max_rate(before, None), schedule.max_rate(after, None));
+        }
+
+        /// Any text is read or refused, and what is read is written as it was.
+        #[test]
+        fn any_text_is_a_time_or_refused(text in "\\PC{0,10}|[0-2][0-9]:[0-5][0-9](:[0-5][0-9])?") {
+            if let Ok(time) = text.parse::<TimeOfDay>() {
+                prop_assert_eq!(time.to_string().parse::<TimeOfDay>().unwrap(), time);
+            }
+        }
+    }
+}
