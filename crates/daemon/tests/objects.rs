@@ -73,7 +73,8 @@ impl Site {
 /// A response's head, in lower case, and its body.
 async fn ask(door: SocketAddr, request: &str) -> (String, Vec<u8>) {
     let mut tcp = TcpStream::connect(door).await.unwrap();
-    tcp.write_all(format!("{request}\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
+    let host = if request.contains("\r\nHost: ") { String::new() } else { format!("\r\nHost: {door}") };
+    tcp.write_all(format!("{request}{host}\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
     let mut response = Vec::new();
     let _ = tcp.read_to_end(&mut response).await;
     let end = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("{request}")) + 4;
@@ -116,6 +117,9 @@ fn programs_fetch_by_http() {
             ("GET /objects/..%2fkey HTTP/1.1", "404", "files are at /objects/"),
             ("GET / HTTP/1.1", "404", "files are at /objects/"),
             ("POST /objects/model.bin HTTP/1.1", "405", "GET and HEAD only"),
+            ("GET /objects/model.bin HTTP/1.1\r\nHost: pages.example:7480", "421", "for programs of this host"),
+            ("GET /objects/nothing HTTP/1.1\r\nHost: LocalHost", "404", "it offers no `nothing`"),
+            ("GET /objects/nothing HTTP/1.1\r\nHost: [::1]:7480", "404", "it offers no `nothing`"),
         ] {
             let (head, body) = ask(door, request).await;
             let body = String::from_utf8(body).unwrap();

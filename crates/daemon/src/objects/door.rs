@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use pliant_net::transfer::{FileSelector, HeldFile};
 use tokio::net::TcpStream;
@@ -41,6 +42,10 @@ pub(crate) async fn serve(tcp: TcpStream, objects: Option<Arc<Objects>>) {
 }
 
 async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> Response<FileBody> {
+    if !is_asked_as_this_host(request.headers()) {
+        let why = "this door is for programs of this host: ask it as localhost or by its address\n";
+        return text(StatusCode::MISDIRECTED_REQUEST, why.to_owned());
+    }
     let head_only = match *request.method() {
         Method::GET => false,
         Method::HEAD => true,
@@ -61,6 +66,17 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> R
             Err(why) => refuse(&file, why),
         },
     }
+}
+
+/// Whether the request names this host. A page from elsewhere whose host's name leads to a loopback address (DNS rebinding)
+/// makes a browser name that.
+fn is_asked_as_this_host(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST) else { return true };
+    let named = host.to_str().ok().and_then(|host| host.parse::<Uri>().ok());
+    named.as_ref().and_then(Uri::host).is_some_and(|host| {
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    })
 }
 
 /// The files that are here, as links.
