@@ -38,8 +38,8 @@ impl Site {
     /// A daemon that offers its folder and fetches from these.
     async fn daemon(&self, name: &str, sources: &[SocketAddr], more: &str) -> Daemon {
         std::fs::create_dir_all(self.path(&format!("{name}-offered"))).unwrap();
-        let sources: String =
-            sources.iter().enumerate().map(|(at, source)| format!("s{at} = \"{source}\"\n")).collect();
+        let source = |(at, source): (usize, &SocketAddr)| format!("s{at} = \"{source}\"\n");
+        let sources = sources.iter().enumerate().map(source).collect::<Vec<_>>().concat();
         let text = format!(
             "listen = \"127.0.0.1:0\"\nkey = \"key\"\n[classes.images]\ntransport = \"weighted-fair\"\n[objects]\n\
              listen = \"127.0.0.1:0\"\nclass = \"images\"\noffer = [\"{name}-offered\"]\ncache = \"{name}-cache\"\n\

@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 use pliant_proto::time::{Instant, Span};
 
 /// After so long without another block nobody waits for a peer any more, and a receiver takes from the sources as well: for
-/// each peer with the same blocks that stands before it, for blocks reach them one after the other.
+/// each peer with the same blocks that stands before it, for blocks reach them one after the other. Where its own blocks take
+/// longer, four times as long as the last one took, up to the longest.
 const PATIENCE: Span = Span::from_secs(3);
+const PATIENCE_MAX: Span = Span::from_secs(30);
 /// For so long a peer is passed over that has not sent what it says it has.
 const PASSED_OVER: Span = Span::from_secs(30);
 /// So many blocks more than at its nearest a receiver falls behind the peer that it takes from.
@@ -45,13 +47,15 @@ pub(super) struct TakesFrom {
 struct Since {
     blocks: u32,
     at: Instant,
+    /// How long the last block took.
+    took: Span,
 }
 
 impl Since {
     /// Whether it has got further within so long.
     fn advances(&mut self, now: Instant, blocks: u32, patience: Span) -> bool {
         if blocks > self.blocks {
-            *self = Self { blocks, at: now };
+            *self = Self { blocks, at: now, took: now.since(self.at) };
         }
         now.since(self.at) < patience
     }
@@ -83,12 +87,14 @@ impl Following {
     /// From whom to take, who has the first `first` of `blocks` blocks.
     pub(super) fn choose(&mut self, now: Instant, first: u32, blocks: u32, peers: &[PeerProgress]) -> TakesFrom {
         let before = peers.iter().filter(|peer| peer.blocks == first && peer.who < self.who).count();
-        let patience = PATIENCE.times(before.max(1) as u64);
-        let advances = self.own.get_or_insert(Since { blocks: first, at: now }).advances(now, first, patience);
+        let begun = |blocks| Since { blocks, at: now, took: Span::ZERO };
+        let own = self.own.get_or_insert(begun(first));
+        let patience = own.took.times(4).max(PATIENCE).min(PATIENCE_MAX).times(before.max(1) as u64);
+        let advances = own.advances(now, first, patience);
         self.peers.retain(|source, _| peers.iter().any(|peer| peer.source == *source));
         if let Some((source, block, since)) = self.promised
             && block == first
-            && now.since(since) >= PATIENCE
+            && now.since(since) >= patience
         {
             self.passed_over.insert(source, now.after(PASSED_OVER));
         }
@@ -96,7 +102,7 @@ impl Following {
         let mut next: Option<&PeerProgress> = None;
         let in_the_row = |peer: &&PeerProgress| peer.blocks < blocks && !self.passed_over.contains_key(&peer.source);
         for peer in peers.iter().filter(in_the_row) {
-            let since = self.peers.entry(peer.source).or_insert(Since { blocks: peer.blocks, at: now });
+            let since = self.peers.entry(peer.source).or_insert(begun(peer.blocks));
             let gets_on = since.advances(now, peer.blocks, patience);
             let equal_before = match self.ahead {
                 Some((source, _)) => source == peer.source,
@@ -194,6 +200,22 @@ mod tests {
         assert_eq!(choose(&mut following, 0, 0, &row([0, 0, 0])), (vec![3], false));
         assert_eq!(choose(&mut following, 5000, 0, &row([1, 0, 0])), (vec![3], false));
         assert_eq!(choose(&mut following, 7000, 0, &row([2, 1, 0])).0, [2], "the third is not waited for any more");
+    }
+
+    /// Where blocks take long, four times as long as the last one took is waited for the next.
+    #[test]
+    fn slow_links_are_waited_for() {
+        let mut following = Following::new(5);
+        for (ms, first, sources) in [
+            (0, 0, false),
+            (2000, 1, false),
+            (9999, 1, false),
+            (10_000, 1, true),
+            (10_001, 2, true),
+            (40_000, 2, false),
+        ] {
+            assert_eq!(choose(&mut following, ms, first, &[peer(1, 4, 3)]).1, sources, "{ms}");
+        }
     }
 
     /// A peer that says it has a block, and does not send it, is passed over for half a minute.
