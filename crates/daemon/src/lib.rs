@@ -17,6 +17,7 @@ mod doors;
 mod exit;
 mod header;
 mod local_socket;
+mod lossy;
 mod mutex;
 mod notify;
 #[doc(hidden)]

@@ -11,9 +11,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::change::{bind, open};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, KafkaLedger};
 use crate::control::{ControlSocket, Status};
 use crate::doors::preload::PreloadDoor;
+use crate::lossy::LossyExit;
+use crate::lossy::journal::Ledgers;
 use crate::shared::Shared;
 use crate::{change, exit};
 
@@ -49,7 +51,14 @@ impl Daemon {
         }
         let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
         let preload = config.preload.as_ref().map(|preload| PreloadDoor::bind(&config, preload)).transpose()?;
-        let (doors, shared) = (config.doors.clone(), Shared::new(node, config));
+        let lossy = match &config.kafka_ledger {
+            Some(KafkaLedger { path, line }) => {
+                let wrong = |error| config.wrong_line(*line, format!("{}: {error}", path.display()));
+                Some(LossyExit::new(Ledgers::open(path).map_err(wrong)?))
+            }
+            None => None,
+        };
+        let (doors, shared) = (config.doors.clone(), Shared::new(node, config, lossy));
         let mut tasks = JoinSet::new();
         for (door, listener) in doors.into_iter().zip(listeners) {
             let opened = open(door, listener, &shared);

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Config, Door, ExitRules, Limits};
 use crate::doors::brokers::Brokers;
+use crate::lossy::LossyExit;
 use crate::mutex::lock;
 
 /// How often a drain looks whether its peers have everything.
@@ -96,6 +97,8 @@ pub(crate) struct Shared {
     /// Connections that it has handed over.
     pub(crate) handed_over: AtomicU64,
     exit: RwLock<Arc<Exit>>,
+    /// What leaves records of Kafka out, if there is a ledger for it.
+    pub(crate) lossy: Option<LossyExit>,
     /// Connections to services, by peer.
     served: Mutex<HashMap<String, usize>>,
     /// Connections of programs and to services.
@@ -109,10 +112,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(node: BundleNode, config: Config) -> Arc<Self> {
+    pub(crate) fn new(node: BundleNode, config: Config, lossy: Option<LossyExit>) -> Arc<Self> {
         Arc::new(Self {
             node,
             exit: RwLock::new(Exit::of(&config)),
+            lossy,
             preload: Mutex::default(),
             handed_over: AtomicU64::new(0),
             served: Mutex::default(),

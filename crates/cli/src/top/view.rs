@@ -277,6 +277,7 @@ mod tests {
                 },
             }],
             bundles: vec![bundle("a", 25e6, 1), bundle("b", 50e6, 0)],
+            kafka_partitions: vec![],
         })
     }
 

@@ -4,6 +4,7 @@ use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{DoorKind, KafkaCluster, NextHop, PreloadRule};
+use crate::mutex::lock;
 use crate::shared::Shared;
 
 /// How a daemon stands.
@@ -31,6 +32,26 @@ pub struct Status {
     pub doors: Vec<DoorStatus>,
     /// Its bundles, by peer and class.
     pub bundles: Vec<BundleStatus>,
+    /// Partitions of Kafka's topics of which its exit may leave records out.
+    #[serde(default)]
+    pub kafka_partitions: Vec<KafkaPartitionStatus>,
+}
+
+/// A partition of which an exit may leave records out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KafkaPartitionStatus {
+    /// The class of the doors that bear it.
+    pub class: String,
+    /// The topic.
+    pub topic: String,
+    /// The topic's number in hexadecimal digits; empty if clients fetch by its name.
+    pub topic_id: String,
+    /// The partition.
+    pub partition: i32,
+    /// Records that were fetched, each once.
+    pub fetched: u64,
+    /// Of these, those that were left out.
+    pub lost: u64,
 }
 
 /// A peer of the file.
@@ -242,6 +263,18 @@ impl Status {
             accepted: shared.handed_over.load(std::sync::atomic::Ordering::Relaxed),
             kind: DoorStatusKind::Preload { rules: preload.rules.iter().map(PreloadRuleStatus::of).collect() },
         });
+        let ledgers = shared.lossy.as_ref().map(|exit| exit.ledgers.all());
+        let kafka_partitions = ledgers.into_iter().flatten().map(|(key, ledger)| {
+            let counts = lock(&ledger).counts();
+            KafkaPartitionStatus {
+                class: key.class,
+                topic: key.topic,
+                topic_id: key.id,
+                partition: key.partition,
+                fetched: counts.fetched,
+                lost: counts.lost,
+            }
+        });
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
@@ -254,6 +287,7 @@ impl Status {
             classes: classes.collect(),
             doors: doors.chain(preload).collect(),
             bundles: bundles.collect(),
+            kafka_partitions: kafka_partitions.collect(),
         }
     }
 }
