@@ -101,8 +101,8 @@ def within_the_bound(ledger):
 
 
 def check(cluster, door, direct, through, asked, note):
-    readers = list(READERS.items())
     for number, codec in enumerate(CODECS["librdkafka"]):
+        readers = [(name, read) for name, read in READERS.items() if codec in CODECS[name]]
         topic = f"lossy-{codec}"
         create(direct, topic, 1)
         values = records(asked.records, 100, topic)
@@ -119,10 +119,14 @@ def check(cluster, door, direct, through, asked, note):
             note(f"{name} {codec}: positions at the end", all(position == end for position, end in ends.values()))
         counted = {partition: row["fetched"] for partition, row in ledger.items()}
         each = {part: sum(at[0] == part for at in sent) for part in range(PARTITIONS)}
-        note(f"{codec}: every record counts once for three readers", counted == each)
+        note(f"{codec}: every record counts once for all readers", counted == each)
         lost = sum(row["lost"] for row in ledger.values())
         note(f"{codec}: not more is lost than a fifth, and more than a tenth ({lost} of {len(values)})",
              within_the_bound(ledger) and lost > len(values) / 10)
+        if codec != "none":
+            # The console prints text, as these values but for their first bytes are.
+            got = java_consume(cluster, through, topic, len(kept(sent, ledger)))
+            note(f"java {codec}: all records but those that the ledger names", got == kept(sent, ledger))
         if codec == "lz4":
             door.kill("far")
             door.start("far")
@@ -130,11 +134,6 @@ def check(cluster, door, direct, through, asked, note):
             again = door.ledger(topic)
             note("the far daemon is killed and started: the ledger and what a reader gets are the same",
                  again == ledger and got == kept(sent, ledger))
-    # The console prints text: this topic's values are text.
-    got = java_consume(cluster, through, topic, len(kept(sent, ledger)))
-    java = {at: value for at, value in kept(sent, ledger).items()}
-    note("java: all records but those that the ledger names",
-         {at: value[-200:] for at, value in got.items()} == {at: value[-200:] for at, value in java.items()})
     create(direct, "lossy-transactions", 1)
     committed = transactions(direct, "lossy-transactions")
     got, _ = librdkafka_to_the_end(through, "lossy-transactions")

@@ -28,7 +28,7 @@ use crate::relay::reset;
 const PIECE_BYTES: usize = 64 << 10;
 /// Most topics whose numbers are known, and most that are asked for on a connection.
 const MAX_TOPICS: usize = 10_000;
-/// A path that takes longer than this to take a response is congested for the next.
+/// A path that takes longer than this to take a response is congested, until it takes one of [`PIECE_BYTES`] in less.
 const SLOW: Duration = Duration::from_millis(20);
 /// A path on which more of the class's bytes wait than this, in front of a response, is congested.
 const MAX_WAITING: u64 = 64 << 10;
@@ -113,9 +113,35 @@ impl ConnectionThinner<'_> {
         congested
     }
 
-    /// A response, or some, took so long to be taken by the path.
-    fn has_sent(&mut self, took: Duration) {
-        self.slow = took > SLOW;
+    /// A topic's name and number, if there is a rule about it.
+    fn name(&self, topic: TopicName<'_>) -> Option<(Arc<str>, String)> {
+        let digits = |id: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*id));
+        let names = lock(&self.exit.names);
+        let (name, id): (Arc<str>, _) = match topic {
+            TopicName::Name(name) => {
+                let mut same = names.iter().filter(|(_, known)| ***known == *name).map(|(id, _)| digits(id));
+                let only = same.next().filter(|_| same.next().is_none());
+                (name.into(), only.unwrap_or_default())
+            }
+            TopicName::Id(id) => (names.get(&id)?.clone(), digits(&id)),
+        };
+        self.rules.of(&name).is_some().then_some((name, id))
+    }
+
+    /// Has the broker be asked for a topic's policy, once.
+    fn want(&mut self, name: &str) {
+        let is_asked = self.policies.contains_key(name) || self.policies.len() == MAX_TOPICS;
+        if !is_asked && self.rules.of(name).is_some_and(|contract| !contract.compacted) {
+            self.policies.insert(name.to_owned(), Policy::Asked);
+            self.wanted.push(name.to_owned());
+        }
+    }
+
+    /// Responses of so many bytes took so long to be taken by the path. Of few bytes nothing follows.
+    fn has_sent(&mut self, bytes: usize, took: Duration) {
+        if bytes >= PIECE_BYTES || took > SLOW {
+            self.slow = took > SLOW;
+        }
         self.congested = None;
     }
 }
@@ -125,6 +151,12 @@ impl Thinner for ConnectionThinner<'_> {
         let mut names = lock(&self.exit.names);
         if self.rules.of(name).is_some() && (names.len() < MAX_TOPICS || names.contains_key(&id)) {
             names.insert(id, name.into());
+        }
+    }
+
+    fn fetches(&mut self, topic: TopicName<'_>) {
+        if let Some((name, _)) = self.name(topic) {
+            self.want(&name);
         }
     }
 
@@ -145,29 +177,12 @@ impl Thinner for ConnectionThinner<'_> {
 
     fn thin(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>) {
         let whole = |output: &mut Vec<u8>| output.extend_from_slice(fetched.records);
-        let digits = |id: &[u8; 16]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let (name, id): (Arc<str>, _) = match fetched.topic {
-            TopicName::Name(name) if self.rules.of(name).is_none() => return whole(output),
-            TopicName::Name(name) => {
-                let names = lock(&self.exit.names);
-                let mut same = names.iter().filter(|(_, known)| ***known == *name).map(|(id, _)| digits(id));
-                let only = same.next().filter(|_| same.next().is_none());
-                (name.into(), only.unwrap_or_default())
-            }
-            TopicName::Id(id) => match lock(&self.exit.names).get(&id) {
-                Some(name) => (name.clone(), digits(&id)),
-                None => return whole(output),
-            },
-        };
+        let Some((name, id)) = self.name(fetched.topic) else { return whole(output) };
         let Some(contract) = self.rules.of(&name) else { return whole(output) };
+        self.want(&name);
         let known = if contract.compacted { Some(Policy::Deletes) } else { self.policies.get(&*name).copied() };
-        match known {
-            Some(Policy::Keeps) => return whole(output),
-            None if self.policies.len() < MAX_TOPICS => {
-                self.policies.insert(name.to_string(), Policy::Asked);
-                self.wanted.push(name.to_string());
-            }
-            _ => {}
+        if known == Some(Policy::Keeps) {
+            return whole(output);
         }
         let lossy = known == Some(Policy::Deletes) && (contract.always || self.is_congested());
         let class = self.path.class.clone();
@@ -250,7 +265,7 @@ pub(crate) async fn carry(tcp: TcpStream, stream: BundleStream, path: &Path<'_>,
             }
             let begun = Instant::now();
             to_client.write_all(&output).await?;
-            lock(&both).1.has_sent(begun.elapsed());
+            lock(&both).1.has_sent(output.len(), begun.elapsed());
             output.clear();
             // A large response is the exception.
             output.shrink_to(2 * PIECE_BYTES);

@@ -6,13 +6,13 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
-use ruzstd::decoding::StreamingDecoder;
-use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::{MAX_PLAIN, Unopened};
 
-/// Largest window of zstd that is followed, in bytes: what its strongest levels but the "ultra" ones ask for.
-const MAX_ZSTD_WINDOW: u64 = 8 << 20;
+/// Largest window of zstd that is followed, 8 MiB: what its strongest levels but the "ultra" ones ask for.
+const MAX_ZSTD_WINDOW_LOG: u32 = 23;
+/// The level that Kafka's clients use if they are not told another.
+const ZSTD_LEVEL: i32 = 3;
 /// How snappy's blocks are framed by the Java client: the magic bytes, a version, and the oldest that can read it.
 const XERIAL: [u8; 16] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1];
 /// Bytes of a block in it.
@@ -41,8 +41,9 @@ impl Codec {
             Self::Snappy => snappy(packed),
             Self::Lz4 => bounded(FrameDecoder::new(packed)),
             Self::Zstd => {
-                let decoder = StreamingDecoder::new_with_max_window_size(packed, MAX_ZSTD_WINDOW);
-                bounded(decoder.map_err(|_| Unopened::Codec)?)
+                let mut decoder = zstd::Decoder::with_buffer(packed).map_err(|_| Unopened::Codec)?;
+                decoder.window_log_max(MAX_ZSTD_WINDOW_LOG).map_err(|_| Unopened::Codec)?;
+                bounded(decoder)
             }
         }
     }
@@ -74,7 +75,7 @@ impl Codec {
                 encoder.write_all(plain).expect(whole);
                 encoder.finish().expect(whole)
             }
-            Self::Zstd => compress_to_vec(plain, CompressionLevel::Fastest),
+            Self::Zstd => zstd::encode_all(plain, ZSTD_LEVEL).expect(whole),
         }
     }
 }

@@ -47,6 +47,8 @@ pub struct Fetched<'a> {
 pub trait Thinner {
     /// A topic has this number.
     fn learn(&mut self, id: [u8; 16], name: &str);
+    /// A client is about to fetch from a topic.
+    fn fetches(&mut self, topic: TopicName<'_>);
     /// The next topics whose `cleanup.policy` is to be asked for.
     fn wanted(&mut self) -> Vec<String>;
     /// A topic's `cleanup.policy`; `None` if the broker does not tell.
@@ -117,13 +119,11 @@ impl LossyConnection {
                         api::METADATA if version >= OLDEST_TOPIC_IDS => Kind::Metadata,
                         _ => Kind::Passes,
                     };
-                    if kind == Kind::Fetch {
-                        if size > MAX_FETCH_REQUEST {
-                            return Err(Refusal::Oversized { bytes: size, most: MAX_FETCH_REQUEST });
-                        }
-                        self.ask(thinner, output)?;
+                    if kind == Kind::Fetch && size > MAX_FETCH_REQUEST {
+                        return Err(Refusal::Oversized { bytes: size, most: MAX_FETCH_REQUEST });
                     }
-                    if request.answered {
+                    // A fetch is expected when its questions are on the way in front of it.
+                    if request.answered && kind != Kind::Fetch {
                         self.expect(Pending { correlation: request.pending.correlation, version, kind })?;
                     }
                     self.requests = if kind == Kind::Fetch {
@@ -139,12 +139,17 @@ impl LossyConnection {
             match &self.requests {
                 Progress::Through(0) => self.requests = Progress::start(),
                 Progress::Whole(frame, size) if frame.len() == *size => {
-                    let replica = replica(&frame[FIXED_HEAD..], i16_at(frame, 6))?;
+                    let (version, correlation) = (i16_at(frame, 6), i32_at(frame, 8));
+                    let replica = fetch_request(&frame[FIXED_HEAD..], version, thinner)?;
                     if replica >= 0 {
                         return Err(Refusal::Replica(replica));
                     }
-                    output.extend_from_slice(frame);
-                    self.requests = Progress::start();
+                    let Progress::Whole(frame, _) = std::mem::replace(&mut self.requests, Progress::start()) else {
+                        unreachable!("it is whole")
+                    };
+                    self.ask(thinner, output)?;
+                    self.expect(Pending { correlation, version, kind: Kind::Fetch })?;
+                    output.extend_from_slice(&frame);
                 }
                 _ => {}
             }
@@ -268,8 +273,9 @@ impl LossyConnection {
     }
 }
 
-/// The number of the broker that fetches, from behind the correlation number; negative if a consumer does.
-fn replica(body: &[u8], version: i16) -> Result<i32, Malformed> {
+/// Reads a request for records from behind the correlation number, and tells its topics. Gives the number of the broker
+/// that fetches; it is negative if a consumer does.
+fn fetch_request(body: &[u8], version: i16, thinner: &mut dyn Thinner) -> Result<i32, Malformed> {
     let mut ignored = Vec::new();
     let mut walk = Walk::new(body, &mut ignored, false);
     // A client_id has a plain length in every version.
@@ -277,30 +283,53 @@ fn replica(body: &[u8], version: i16) -> Result<i32, Malformed> {
     let rest = walk.rest();
     let mut walk = Walk::new(rest, &mut ignored, version >= 12);
     walk.skip_tags()?;
-    if version < 15 {
-        return walk.take_i32();
+    let mut replica = if version < 15 { walk.take_i32()? } else { -1 };
+    walk.copy(4 + 4 + 4 + 1)?; // max_wait_ms, min_bytes, max_bytes, isolation_level
+    if version >= 7 {
+        walk.copy(4 + 4)?; // session_id, session_epoch
     }
-    walk.copy(4 + 4 + 4 + 1 + 4 + 4)?; // max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch
+    // Offset, partition and partition_max_bytes; the leader's epoch, the last epoch, and the oldest offset.
+    let of_partition = 8
+        + 4
+        + 4
+        + if version >= 9 { 4 } else { 0 }
+        + if version >= 12 { 4 } else { 0 }
+        + if version >= 5 { 8 } else { 0 };
     walk.array(|walk| {
-        walk.copy(16)?; // topic_id
+        thinner.fetches(topic(walk, version)?);
         walk.array(|walk| {
-            walk.copy(4 + 4 + 8 + 4 + 8 + 4)?; // partition, epochs, offsets and partition_max_bytes
+            walk.copy(of_partition)?;
             walk.tags()
         })?;
         walk.tags()
     })?;
+    if version < 15 {
+        return Ok(replica);
+    }
+    // What is forgotten, and rack_id.
     walk.array(|walk| {
-        walk.copy(16)?; // topic_id of what is forgotten
+        topic(walk, version)?;
         walk.array(|walk| walk.copy(4))?;
         walk.tags()
     })?;
-    walk.copy_string()?; // rack_id
-    let mut replica = -1;
+    walk.copy_string()?;
     walk.tags_with(1, |walk| {
         replica = walk.take_i32()?;
         Ok::<_, Malformed>(())
     })?;
     Ok(replica)
+}
+
+/// Copies a topic's name or number.
+fn topic<'a>(walk: &mut Walk<'a, '_>, version: i16) -> Result<TopicName<'a>, Malformed> {
+    if version >= 13 {
+        let id = walk.take_id()?;
+        walk.put(&id);
+        return Ok(TopicName::Id(id));
+    }
+    let name = walk.take_string()?;
+    walk.put_string(name);
+    Ok(TopicName::Name(name.unwrap_or_default()))
 }
 
 /// Writes the body of a response to a fetch, from behind the correlation number.
@@ -312,15 +341,7 @@ fn fetch(version: i16, body: &[u8], thinner: &mut dyn Thinner, output: &mut Vec<
         walk.copy(2 + 4)?; // error_code, session_id
     }
     walk.array(|walk| {
-        let topic = if version >= 13 {
-            let id = walk.take_id()?;
-            walk.put(&id);
-            TopicName::Id(id)
-        } else {
-            let name = walk.take_string()?;
-            walk.put_string(name);
-            TopicName::Name(name.unwrap_or_default())
-        };
+        let topic = topic(walk, version)?;
         walk.array(|walk| {
             let partition = walk.take_i32()?;
             walk.put(&partition.to_be_bytes());

@@ -50,12 +50,24 @@ struct Halves {
     learned: Vec<([u8; 16], String)>,
     wanted: Vec<String>,
     policies: Vec<(String, Option<String>)>,
+    asked: Vec<String>,
     fetched: Vec<(String, i32, i64)>,
+}
+
+fn named(topic: TopicName<'_>) -> String {
+    match topic {
+        TopicName::Name(name) => name.to_owned(),
+        TopicName::Id(id) => format!("{id:?}"),
+    }
 }
 
 impl Thinner for Halves {
     fn learn(&mut self, id: [u8; 16], name: &str) {
         self.learned.push((id, name.to_owned()));
+    }
+
+    fn fetches(&mut self, topic: TopicName<'_>) {
+        self.asked.push(named(topic));
     }
 
     fn wanted(&mut self) -> Vec<String> {
@@ -67,11 +79,7 @@ impl Thinner for Halves {
     }
 
     fn thin(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>) {
-        let topic = match fetched.topic {
-            TopicName::Name(name) => name.to_owned(),
-            TopicName::Id(id) => format!("{id:?}"),
-        };
-        self.fetched.push((topic, fetched.partition, fetched.log_start));
+        self.fetched.push((named(fetched.topic), fetched.partition, fetched.log_start));
         output.extend(fetched.records.iter().step_by(2));
     }
 }
@@ -146,6 +154,7 @@ fn records_of_every_version_are_replaced() {
             }
             assert_eq!(got, to, "version {version}");
             let topic = if version >= 13 { format!("{:?}", ID.as_bytes()) } else { "clicks".to_owned() };
+            assert_eq!(halves.asked, [topic.clone()]);
             assert_eq!(halves.fetched, [(topic, 0, if version >= 5 { 40 } else { -1 })]);
             assert!(connection.end_requests().is_ok() && connection.end_responses().is_ok());
         }
