@@ -43,6 +43,12 @@ pub(crate) enum Mutant {
     AddressesAreFixed,
     /// Whatever a receiver acknowledges is believed.
     ReceiptsAreBelieved,
+    /// A fetch whose last block does not fit on the disk is over.
+    LastBlockIsWritten,
+    /// Blocks are not held against the hash tree.
+    BlocksAreBelieved,
+    /// What the first source offers is fetched.
+    FirstSourceIsBelieved,
 }
 
 #[cfg(not(test))]

@@ -7,6 +7,7 @@
 
 mod attackers;
 mod disk;
+mod fetching;
 pub(crate) mod here;
 mod network;
 mod scenario;

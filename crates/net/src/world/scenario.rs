@@ -22,12 +22,12 @@ use crate::seam::Mutant;
 use crate::transfer::{Announcement, Kind, Received, Receiver, Sent, Settings, Source, Target, TransferError, send};
 
 /// Where the receiver listens.
-const PORT: u16 = 7410;
-const MS: u64 = 1_000_000;
+pub(super) const PORT: u16 = 7410;
+pub(super) const MS: u64 = 1_000_000;
 /// What a file has in it that was there before.
 const OCCUPANT: &[u8] = b"of somebody else";
 /// A world in which nothing lasts so long is stuck.
-const LONGEST: Duration = Duration::from_secs(900);
+pub(super) const LONGEST: Duration = Duration::from_secs(900);
 /// A transfer of at most a megabyte over the worst of the links that may succeed is done by then.
 const LONGEST_HONEST_NS: u64 = 180_000 * MS;
 
@@ -72,12 +72,12 @@ pub(crate) struct Report {
     pub(crate) disk_failures: u64,
 }
 
-fn content(seed: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn content(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = Stream::named(seed, "content");
     std::iter::repeat_with(|| random.next_u64().to_le_bytes()).flatten().take(bytes).collect()
 }
 
-fn settings(random: &mut Stream) -> Settings {
+pub(super) fn settings(random: &mut Stream) -> Settings {
     let transport = match random.below(4) {
         0 => SocketTransport::Tcp(Algorithm::Cubic),
         1 => SocketTransport::Tcp(Algorithm::Reno),
@@ -118,13 +118,23 @@ fn link(random: &mut Stream) -> Link {
     link
 }
 
-fn host(random: &mut Stream) -> HostConfig {
+pub(super) fn host(random: &mut Stream) -> HostConfig {
     let mut host = HostConfig { link: link(random), ..HostConfig::default() };
     if random.below(4) == 0 {
         let time_of_day = (random.below(7_200_000) as i64 - 3_600_000) * MS as i64;
         host.jumps.push((random.below(2_000 * MS), random.below(3_000 * MS), time_of_day));
     }
     host
+}
+
+/// A disk that fills, that fails once, or that fails once and is slow.
+pub(super) fn faults_of_disk(random: &mut Stream) -> DiskFaults {
+    let fails = (DiskKind::ALL[random.below(5) as usize], random.below(4));
+    match random.below(3) {
+        0 => DiskFaults { free_bytes: random.below(800_000), ..DiskFaults::default() },
+        1 => DiskFaults { delay_ns: random.below(50 * MS), fails: Some(fails), ..DiskFaults::default() },
+        _ => DiskFaults { fails: Some(fails), ..DiskFaults::default() },
+    }
 }
 
 impl Scenario {
@@ -134,12 +144,7 @@ impl Scenario {
         let mut receiver = host(&mut random);
         let faulty = random.below(2) == 0;
         if faulty {
-            let fails = (DiskKind::ALL[random.below(5) as usize], random.below(4));
-            receiver.disk = match random.below(3) {
-                0 => DiskFaults { free_bytes: random.below(800_000), ..DiskFaults::default() },
-                1 => DiskFaults { delay_ns: random.below(50 * MS), fails: Some(fails), ..DiskFaults::default() },
-                _ => DiskFaults { fails: Some(fails), ..DiskFaults::default() },
-            };
+            receiver.disk = faults_of_disk(&mut random);
         } else {
             receiver.disk.delay_ns = random.below(20 * MS);
             if random.below(4) == 0 {
@@ -410,7 +415,7 @@ struct SentFile {
 }
 
 /// The bytes of a file, or of all files of a directory.
-fn read(path: &Path) -> Option<Vec<u8>> {
+pub(super) fn read(path: &Path) -> Option<Vec<u8>> {
     let Ok(entries) = std::fs::read_dir(path) else { return std::fs::read(path).ok() };
     entries.map(|entry| std::fs::read(entry.ok()?.path()).ok()).collect::<Option<Vec<_>>>().map(|files| files.concat())
 }

@@ -3,9 +3,12 @@
 //! Without a variable a run has a fixed number of seeds. `PLIANT_WORLD_SEED=7` runs one; `PLIANT_WORLD_SECONDS=3600` goes on
 //! with ever new ones for that time.
 
+use std::fmt::Debug;
+
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
 
+use super::fetching::{FetchReport, Fetching};
 use super::network::Link;
 use super::scenario::{Lies, Report, Scenario, Sending, send_in_vain, send_to_a_liar};
 use super::schedule::HostConfig;
@@ -31,21 +34,31 @@ const MUTANTS: [Mutant; 10] = [
     Mutant::AddressesAreFixed,
 ];
 
+const MUTANTS_OF_FETCHES: [Mutant; 3] =
+    [Mutant::LastBlockIsWritten, Mutant::BlocksAreBelieved, Mutant::FirstSourceIsBelieved];
+
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{variable}={value}: not a number")))
 }
 
-/// Runs what `scenario` makes of the seeds that the user wants, and tells `each` what came of it.
-fn run_all(test: &str, scenario: impl Fn(u64) -> Scenario, mut each: impl FnMut(Report)) {
+/// `scenario`, printed where one seed is run.
+fn shown<S: Debug>(scenario: S) -> S {
+    if number("PLIANT_WORLD_SEED").is_some() {
+        eprintln!("{scenario:#?}");
+    }
+    scenario
+}
+
+/// Lets `run` run the seeds that the user wants, and tells `each` what came of it.
+fn run_all<R: Debug>(test: &str, run: impl Fn(u64) -> Result<R, String>, mut each: impl FnMut(R)) {
     let run = |seed: u64| {
-        scenario(seed).run().unwrap_or_else(|why| {
+        run(seed).unwrap_or_else(|why| {
             let again = format!("PLIANT_WORLD_SEED={seed} cargo test -p pliant-net --lib world::tests::{test}");
             panic!("seed {seed}: {why}\nAgain: {again}")
         })
     };
     if let Some(seed) = number("PLIANT_WORLD_SEED") {
-        eprintln!("{:#?}", scenario(seed));
         let report = run(seed);
         eprintln!("seed {seed}: {report:?}");
         return each(report);
@@ -67,12 +80,34 @@ fn run_all(test: &str, scenario: impl Fn(u64) -> Scenario, mut each: impl FnMut(
 #[test]
 fn success_means_success() {
     let (mut succeeded, mut disk_failures) = (0, 0);
-    run_all("success_means_success", Scenario::of_seed, |report| {
-        succeeded += report.succeeded;
-        disk_failures += report.disk_failures;
-    });
+    run_all(
+        "success_means_success",
+        |seed| shown(Scenario::of_seed(seed)).run(),
+        |report: Report| {
+            succeeded += report.succeeded;
+            disk_failures += report.disk_failures;
+        },
+    );
     if number("PLIANT_WORLD_SEED").is_none() {
         assert!(succeeded > 0 && disk_failures > 0, "{succeeded} transfers, {disk_failures} failures of disks");
+    }
+}
+
+/// Whatever links, addresses, disks and some of the sources do: who fetches gets the file that was asked for, or the one that
+/// most sources offer, and nothing else; and gets it where one source has it and nothing keeps it from success.
+#[test]
+fn a_fetch_brings_the_right_file() {
+    let (mut succeeded, mut liars) = (0, 0);
+    run_all(
+        "a_fetch_brings_the_right_file",
+        |seed| shown(Fetching::of_seed(seed)).run(),
+        |report: FetchReport| {
+            succeeded += u32::from(report.succeeded);
+            liars += report.liars;
+        },
+    );
+    if number("PLIANT_WORLD_SEED").is_none() {
+        assert!(succeeded > 0 && liars > 0, "{succeeded} fetches, {liars} sources that lie");
     }
 }
 
@@ -108,6 +143,8 @@ fn a_seed_gives_the_same_run() {
     for seed in 0..5 {
         let digest = || Scenario::of_seed(seed).run().unwrap().ending;
         assert_eq!(digest(), digest(), "seed {seed}");
+        let digest = || Fetching::of_seed(seed).run().unwrap().ending;
+        assert_eq!(digest(), digest(), "fetch of seed {seed}");
     }
 }
 
@@ -203,10 +240,21 @@ fn who_says_nothing_is_left() {
 #[test]
 fn mistakes_are_found_again() {
     for mutant in MUTANTS {
-        let run = |seed, mutant| Scenario { mutant, ..Scenario::of_seed(seed) }.run();
-        let found = (0..SEEDS_OF_MUTANTS).find_map(|seed| Some((seed, run(seed, Some(mutant)).err()?)));
-        let (seed, why) = found.unwrap_or_else(|| panic!("{mutant:?} is not found within {SEEDS_OF_MUTANTS} seeds"));
-        eprintln!("{mutant:?}: seed {seed}: {why}");
-        run(seed, None).unwrap_or_else(|why| panic!("seed {seed} without {mutant:?}: {why}"));
+        find(mutant, |seed, mutant| Scenario { mutant, ..Scenario::of_seed(seed) }.run().map(drop));
     }
+}
+
+/// The same of fetches.
+#[test]
+fn mistakes_of_fetches_are_found_again() {
+    for mutant in MUTANTS_OF_FETCHES {
+        find(mutant, |seed, mutant| Fetching { mutant, ..Fetching::of_seed(seed) }.run().map(drop));
+    }
+}
+
+fn find(mutant: Mutant, run: impl Fn(u64, Option<Mutant>) -> Result<(), String>) {
+    let found = (0..SEEDS_OF_MUTANTS).find_map(|seed| Some((seed, run(seed, Some(mutant)).err()?)));
+    let (seed, why) = found.unwrap_or_else(|| panic!("{mutant:?} is not found within {SEEDS_OF_MUTANTS} seeds"));
+    eprintln!("{mutant:?}: seed {seed}: {why}");
+    run(seed, None).unwrap_or_else(|why| panic!("seed {seed} without {mutant:?}: {why}"));
 }

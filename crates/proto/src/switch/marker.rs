@@ -349,6 +349,7 @@ impl Red {
     }
 
     /// Idle time begins when the link is free, as in ns-2 and ns-3: until then the last packet is served.
+    #[cold]
     fn on_emptied(&mut self, now: Instant, bytes: u64) {
         self.idle_since = now.after(self.link.time_for(bytes));
     }

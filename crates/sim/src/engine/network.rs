@@ -29,6 +29,8 @@ pub(super) struct Network<'a> {
     /// The shared buffer of each node that has one; empty if none has.
     shared: Vec<Option<SharedBuffer>>,
     path_choice: PathChoice,
+    /// Whether a packet's next link is not simply that of its flow's path.
+    chooses: bool,
     reroutes: &'a [Reroute],
     /// The links that paths leave out now.
     left_out: Option<&'a BTreeSet<u32>>,
@@ -67,6 +69,7 @@ impl<'a> Network<'a> {
             hosts: topology.hosts(),
             shared: if shares { (0..nodes as u32).map(shared).collect() } else { Vec::new() },
             path_choice: setup.path_choice,
+            chooses: setup.path_choice != PathChoice::Ecmp || !setup.reroutes.is_empty(),
             reroutes: setup.reroutes,
             left_out: None,
             seed: setup.seed,
@@ -228,7 +231,7 @@ impl<'a> Network<'a> {
     /// Whether a packet's next link is not simply that of its flow's path.
     #[inline]
     pub(super) fn chooses(&self) -> bool {
-        self.sprays() || !self.reroutes.is_empty()
+        self.chooses
     }
 
     /// Takes the paths of a move.

@@ -9,6 +9,7 @@
 use pliant_proto::time::{Instant, Span};
 
 use super::message::Offered;
+use crate::seam::{Mutant, is_mutant};
 
 /// How long the others may still answer once enough sources agree.
 const GRACE: Span = Span::from_secs(1);
@@ -106,6 +107,9 @@ impl Agreement {
         let majority = 2 * count > offers.len();
         if self.answered.0 != offers.len() {
             self.answered = (offers.len(), now);
+        }
+        if is_mutant(Mutant::FirstSourceIsBelieved) {
+            return Judgement::Take(name_of(offers[0], &offers));
         }
         if pending > 0 {
             let enough = if chosen { majority } else { 2 * count > called };

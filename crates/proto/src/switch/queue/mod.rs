@@ -280,7 +280,7 @@ impl Queue {
     }
 
     /// Counts a packet that leaves, and marks it if it must be marked now.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, now: Instant, packet: &mut Packet, port: Occupancy, shared: Option<&mut SharedBuffer>) {
         let bytes = u64::from(packet.wire_bytes);
         if let Some(shared) = shared {
