@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::change::{bind, open};
-use crate::config::{Config, ConfigError, KafkaLedger};
+use crate::config::{Config, ConfigError, LedgerFile};
 use crate::control::{ControlSocket, Status};
 use crate::doors::preload::PreloadDoor;
 use crate::lossy::LossyExit;
@@ -52,7 +52,7 @@ impl Daemon {
         let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
         let preload = config.preload.as_ref().map(|preload| PreloadDoor::bind(&config, preload)).transpose()?;
         let lossy = match &config.kafka_ledger {
-            Some(KafkaLedger { path, line }) => {
+            Some(LedgerFile { path, line }) => {
                 let wrong = |error| config.wrong_line(*line, format!("{}: {error}", path.display()));
                 Some(LossyExit::new(Ledgers::open(path).map_err(wrong)?))
             }

@@ -73,7 +73,7 @@ pub struct Config {
     pub(crate) preload: Option<Preload>,
     pub(crate) exit: ExitRules,
     /// What the exit has left out of Kafka's topics.
-    pub(crate) kafka_ledger: Option<KafkaLedger>,
+    pub(crate) kafka_ledger: Option<LedgerFile>,
     pub(crate) limits: Limits,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct KafkaCluster {
 
 /// Where an exit notes what it leaves out of Kafka's topics.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct KafkaLedger {
+pub(crate) struct LedgerFile {
     pub(crate) path: PathBuf,
     pub(crate) line: usize,
 }
@@ -336,7 +336,7 @@ impl Config {
             .exit
             .kafka_ledger
             .as_ref()
-            .map(|path| KafkaLedger { path: folder.join(path.get_ref()), line: source.line(path.span().start) });
+            .map(|path| LedgerFile { path: folder.join(path.get_ref()), line: source.line(path.span().start) });
         let tables: Table = text.parse().expect("it was read as a file before");
         let of_class = |(name, table): (&String, &toml::Value)| Some((name.clone(), table.as_table()?.clone()));
         let class_tables = tables.get("classes").and_then(toml::Value::as_table);
@@ -765,7 +765,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             assert!(error.starts_with(&format!("pliant.toml:{line}: ")) && error.contains(why), "{why}: {error}");
         }
         let ledger = parse(&GOOD.replace("[exit]", "[exit]\nkafka_ledger = \"kafka.ledger\"")).unwrap().kafka_ledger;
-        assert_eq!(ledger, Some(KafkaLedger { path: "kafka.ledger".into(), line: 27 }));
+        assert_eq!(ledger, Some(LedgerFile { path: "kafka.ledger".into(), line: 27 }));
     }
 
     #[test]

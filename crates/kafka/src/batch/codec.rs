@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 
-use super::{MAX_PLAIN, Unopened};
+use super::unopened::{MAX_PLAIN, Unopened};
 
 /// Largest window of zstd that is followed, 8 MiB: what its strongest levels but the "ultra" ones ask for.
 const MAX_ZSTD_WINDOW_LOG: u32 = 23;

@@ -5,17 +5,12 @@
 //! batch looks the same.
 
 mod codec;
+mod unopened;
 
 use std::collections::BTreeSet;
 
-use thiserror::Error;
-
 use self::codec::Codec;
-
-/// Most bytes of a batch's records, unpacked. A batch with more stays whole.
-pub const MAX_PLAIN: usize = 32 << 20;
-/// Most records of a batch that is taken apart.
-pub const MAX_RECORDS: usize = 1 << 20;
+pub use self::unopened::{MAX_PLAIN, MAX_RECORDS, Unopened};
 
 /// Bytes in front of what `batchLength` counts, in every version of the format.
 const LENGTH_END: usize = 12;
@@ -33,26 +28,6 @@ mod attribute {
     pub(super) const LOG_APPEND_TIME: i16 = 1 << 3;
     pub(super) const TRANSACTIONAL: i16 = 1 << 4;
     pub(super) const CONTROL: i16 = 1 << 5;
-}
-
-/// Why a batch stays whole.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum Unopened {
-    /// It is cut short, or of an older format.
-    #[error("this is no whole batch of records with magic 2")]
-    NoBatch,
-    /// Its checksum is wrong.
-    #[error("the batch's CRC-32C is wrong")]
-    Crc,
-    /// Its records cannot be unpacked.
-    #[error("the batch's records cannot be unpacked")]
-    Codec,
-    /// It has too many bytes or records.
-    #[error("the batch has more than {MAX_PLAIN} bytes or {MAX_RECORDS} records")]
-    TooLarge,
-    /// Its records are not as many as it says, or not in order.
-    #[error("the batch's records cannot be read")]
-    Records,
 }
 
 /// What a batch says of itself, without being unpacked.

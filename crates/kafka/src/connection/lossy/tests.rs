@@ -93,16 +93,16 @@ fn a_fetch(version: i16, replica: i32) -> Vec<u8> {
     if version >= 7 {
         let mut forgotten = ForgottenTopic::default().with_partitions(vec![1, 2]);
         if version >= 13 {
-            forgotten.topic_id = ID
+            forgotten.topic_id = ID;
         } else {
-            forgotten.topic = Name(text("old"))
+            forgotten.topic = Name(text("old"));
         }
         body.forgotten_topics_data = vec![forgotten];
     }
     if version >= 13 {
-        topic.topic_id = ID
+        topic.topic_id = ID;
     } else {
-        topic.topic = Name(text("clicks"))
+        topic.topic = Name(text("clicks"));
     }
     if version >= 15 {
         body.replica_state = ReplicaState::default().with_replica_id(BrokerId(replica));
@@ -131,9 +131,9 @@ fn records_of_every_version_are_replaced() {
             let partitions = records.iter().enumerate().map(partition).collect();
             let mut topic = FetchableTopicResponse::default().with_partitions(partitions);
             if version >= 13 {
-                topic.topic_id = ID
+                topic.topic_id = ID;
             } else {
-                topic.topic = Name(text("clicks"))
+                topic.topic = Name(text("clicks"));
             }
             response(ApiKey::Fetch, version, 7, &FetchResponse::default().with_responses(vec![topic]))
         };
@@ -154,7 +154,7 @@ fn records_of_every_version_are_replaced() {
             }
             assert_eq!(got, to, "version {version}");
             let topic = if version >= 13 { format!("{:?}", ID.as_bytes()) } else { "clicks".to_owned() };
-            assert_eq!(halves.asked, [topic.clone()]);
+            assert_eq!(halves.asked, std::slice::from_ref(&topic));
             assert_eq!(halves.fetched, [(topic, 0, if version >= 5 { 40 } else { -1 })]);
             assert!(connection.end_requests().is_ok() && connection.end_responses().is_ok());
         }
