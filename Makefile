@@ -118,6 +118,7 @@ testbed: $(PLIANT)
 kafka: $(QUICK) target/kafka/ready
 	for brokers in 1 3; do target/kafka/venv/bin/python bench/kafka/run.py $(QUICK) target/kafka --brokers $$brokers \
 		--record target/kafka/brokers$$brokers.json || exit 1; done
+	target/kafka/venv/bin/python bench/kafka/lossy.py $(QUICK) target/kafka --record target/kafka/lossy.json
 
 target/kafka/ready: bench/kafka/pom.xml bench/kafka/requirements.txt
 	mkdir -p target/kafka

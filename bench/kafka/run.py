@@ -110,32 +110,45 @@ auto.create.topics.enable=false
 
 
 class Door:
-    """Two daemons; the first has the door."""
+    """Two daemons; the first has the door. `of_door`, `of_exit` and `of_class` are more lines of their tables."""
 
-    def __init__(self, pliant, folder, bootstrap):
-        home = folder / "daemons"
+    def __init__(self, pliant, folder, bootstrap, of_door="", of_exit="", of_class=""):
+        self.pliant = pliant
+        self.home = home = folder / "daemons"
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
         subprocess.run([pliant, "keygen", str(home / "lab.key")], check=True, capture_output=True)
         near, far, self.port = free_ports(3)
-        transport = "[classes.bulk]\ntransport = \"dctcp\"\n"
+        transport = f"[classes.bulk]\ntransport = \"dctcp\"\n{of_class}"
         (home / "far.toml").write_text(
-            f'listen = "127.0.0.1:{far}"\nkey = "lab.key"\ncontrol = "far.sock"\n{transport}[exit]\nallow = ["127.0.0.1:*"]\n')
+            f'listen = "127.0.0.1:{far}"\nkey = "lab.key"\ncontrol = "far.sock"\n{transport}'
+            f'[exit]\nallow = ["127.0.0.1:*"]\n{of_exit}')
         (home / "near.toml").write_text(
             f'listen = "127.0.0.1:{near}"\nkey = "lab.key"\ncontrol = "near.sock"\n[peers]\nfar = "127.0.0.1:{far}"\n{transport}'
-            f'[[kafka]]\nlisten = "127.0.0.1:{self.port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n')
-        self.processes = []
-        for name in ["far", "near"]:
-            with open(home / f"{name}.log", "w") as log:
-                self.processes.append(
-                    subprocess.Popen([pliant, "daemon", str(home / f"{name}.toml")], stdout=log, stderr=log))
-        self.log = home / "near.log"
-        wait_for(self.port, self.processes[1], self.log)
+            f'[[kafka]]\nlisten = "127.0.0.1:{self.port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n{of_door}')
+        self.processes = {}
+        self.start("far")
+        self.start("near")
+        wait_for(self.port, self.processes["near"], home / "near.log")
+
+    def start(self, name):
+        with open(self.home / f"{name}.log", "a") as log:
+            self.processes[name] = subprocess.Popen(
+                [self.pliant, "daemon", str(self.home / f"{name}.toml")], stdout=log, stderr=log)
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def ledger(self, topic):
+        """What the far daemon says of a topic, by partition."""
+        asked = [self.pliant, "kafka", "ledger", topic, "--json", "--control", str(self.home / "far.sock")]
+        told = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+        return {row["partition"]: row for row in told}
 
     def end(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
+        for name in self.processes:
+            self.kill(name)
 
 
 def records(count, size, seed):
@@ -144,9 +157,9 @@ def records(count, size, seed):
     return [b"%08d" % number + draw.randbytes(size - 8) for number in range(count)]
 
 
-def create(bootstrap, topic, replicas):
+def create(bootstrap, topic, replicas, config=None):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
-    new = confluent_kafka.admin.NewTopic(topic, PARTITIONS, replicas)
+    new = confluent_kafka.admin.NewTopic(topic, PARTITIONS, replicas, config=config or {})
     for each in admin.create_topics([new]).values():
         each.result(PATIENCE)
 

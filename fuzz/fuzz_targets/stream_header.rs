@@ -1,4 +1,4 @@
-//! Whatever a peer says of a stream is no service, or one whose text says the same.
+//! Whatever a peer says of a stream is refused, or is a text that says the same.
 #![no_main]
 
 #[path = "../checks/stream_header.rs"]

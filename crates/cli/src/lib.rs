@@ -38,6 +38,7 @@ mod goal;
 mod grid;
 mod interrupt;
 mod jobs;
+mod kafka;
 mod keygen;
 pub mod library;
 mod list;
@@ -114,6 +115,7 @@ enum Command {
     Top(top::Arguments),
     Doctor(doctor::Arguments),
     Wrap(wrap::Arguments),
+    Kafka(kafka::Arguments),
     Switch(switch::Arguments),
     Testbed(testbed::Arguments),
     Man(manual::ManArgs),
@@ -152,6 +154,7 @@ pub fn main() -> ExitCode {
         Command::Top(arguments) => top::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Wrap(arguments) => wrap::run(arguments),
+        Command::Kafka(arguments) => kafka::run(arguments),
         Command::Switch(arguments) => switch::run(arguments),
         Command::Testbed(arguments) => testbed::run(arguments),
         Command::Man(arguments) => manual::man(arguments, Cli::command()),

@@ -21,6 +21,8 @@ mod fetch_protocol;
 mod frame_parser;
 #[path = "../../../fuzz/checks/handshake_sequence.rs"]
 mod handshake_sequence;
+#[path = "../../../fuzz/checks/kafka_records.rs"]
+mod kafka_records;
 #[path = "../../../fuzz/checks/object_request.rs"]
 mod object_request;
 #[path = "../../../fuzz/checks/preload_request.rs"]
@@ -126,6 +128,11 @@ fn handshakes_survive_an_attacker() {
 #[test]
 fn fetches_survive_what_is_said() {
     replay("fetch_protocol", &[], 5_000, fetch_protocol::check);
+}
+
+#[test]
+fn records_are_left_out_within_the_bound() {
+    replay("kafka_records", &[], 2_000, kafka_records::check);
 }
 
 #[test]

@@ -33,6 +33,11 @@ pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
             return Err(config.wrong_line(config.control_line, "another `control` needs a restart".to_owned()));
         }
     }
+    let (now, then) = (config.kafka_ledger.as_ref(), old.kafka_ledger.as_ref());
+    if now.map(|ledger| &ledger.path) != then.map(|ledger| &ledger.path) {
+        let line = now.map_or(1, |ledger| ledger.line);
+        return Err(config.wrong_line(line, "another `exit.kafka_ledger` needs a restart".to_owned()));
+    }
     let (now, then) = (config.preload.as_ref(), old.preload.as_ref());
     if now.map(|preload| &preload.socket) != then.map(|preload| &preload.socket) {
         let line = now.map_or(1, |preload| preload.line);

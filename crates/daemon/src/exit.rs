@@ -11,7 +11,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::header::{CONNECTED, Service};
+use crate::header::{CONNECTED, Service, StreamHeader};
+use crate::lossy::{Path, carry};
 use crate::relay::relay;
 use crate::shared::Shared;
 
@@ -42,11 +43,22 @@ pub(crate) async fn serve(mut streams: AcceptedStreams, shared: Arc<Shared>) {
 
 /// Connects a stream to the service that its header names.
 async fn serve_one(accepted: AcceptedStream, shared: &Shared) {
-    let AcceptedStream { header, name, mut stream, .. } = accepted;
-    match connect(&header, name.as_deref(), shared).await {
+    let AcceptedStream { peer, class, header, name, mut stream } = accepted;
+    let Some(StreamHeader { service, lossy }) = StreamHeader::parse(&header) else {
+        return stream.reset(reset_code::DENIED);
+    };
+    match connect(&service, name.as_deref(), shared).await {
         Ok(tcp) => {
-            if stream.write_all(&[CONNECTED]).await.is_ok() {
-                relay(tcp, stream).await;
+            if stream.write_all(&[CONNECTED]).await.is_err() {
+                return;
+            }
+            match (&lossy, &shared.lossy) {
+                (Some(rules), Some(exit)) => {
+                    let path = Path { node: &shared.node, peer, class };
+                    carry(tcp, stream, &path, rules, exit).await;
+                }
+                // Without a ledger nothing is left out.
+                _ => relay(tcp, stream).await,
             }
         }
         Err(code) => stream.reset(code),
@@ -54,10 +66,9 @@ async fn serve_one(accepted: AcceptedStream, shared: &Shared) {
 }
 
 /// A connection to a service, or the code with which its stream is reset.
-async fn connect(header: &[u8], peer: Option<&str>, shared: &Shared) -> Result<TcpStream, u8> {
+async fn connect(service: &Service, peer: Option<&str>, shared: &Shared) -> Result<TcpStream, u8> {
     let exit = shared.exit();
     let allow = exit.rules.of(peer);
-    let service = str::from_utf8(header).ok().and_then(Service::parse).ok_or(reset_code::DENIED)?;
     // Names are resolved here and only here; what they mean is what is allowed or not.
     let found: Vec<SocketAddr> = match lookup_host((service.host.as_str(), service.port)).await {
         Ok(found) => found.collect(),

@@ -1,7 +1,10 @@
 //! What a door says to an exit, and what an exit answers.
 //!
-//! A stream's header is the service, `HOST:PORT`. The first byte that comes back says that the connection to it stands; if
+//! A stream's header is the service, `HOST:PORT`. For a broker of a Kafka cluster whose records need not all arrive, a line
+//! with the rules about topics follows. The first byte that comes back says that the connection to it stands; if
 //! it does not, the stream is reset with the reason.
+
+use crate::lossy::rules::TopicRules;
 
 /// The connection to the service stands.
 pub(crate) const CONNECTED: u8 = 1;
@@ -37,9 +40,44 @@ impl Service {
     }
 }
 
+/// What a stream is opened for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StreamHeader {
+    pub(crate) service: Service,
+    /// Records of a Kafka broker may be left out by these.
+    pub(crate) lossy: Option<TopicRules>,
+}
+
+impl StreamHeader {
+    pub(crate) fn parse(header: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(header).ok()?;
+        let Some((service, rules)) = text.split_once('\n') else {
+            return Some(Self { service: Service::parse(text)?, lossy: None });
+        };
+        Some(Self { service: Service::parse(service)?, lossy: Some(TopicRules::parse(rules)?) })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let rules = self.lossy.as_ref().map(|rules| format!("\n{}", rules.text()));
+        self.service.text() + &rules.unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_with_rules_round_trip() {
+        let text =
+            "kafka:9092\n[{\"topics\":\"clicks.*\",\"min_delivery\":800000,\"compacted\":false,\"always\":true}]";
+        let header = StreamHeader::parse(text.as_bytes()).unwrap();
+        assert_eq!(header.text(), text);
+        assert_eq!(StreamHeader::parse(b"kafka:9092").unwrap().lossy, None);
+        for wrong in [&b"kafka:9092\n"[..], b"kafka:9092\n{}", b"kafka\n[]", b"kafka:9092\n[]\n[]", b"\xff:1"] {
+            assert_eq!(StreamHeader::parse(wrong), None, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn services_round_trip_and_nonsense_is_none() {

@@ -8,7 +8,7 @@ use pliant_net::transfer::FileSelector;
 use tokio::io::{BufReader, join, sink};
 
 use crate::doors::proxy::{AskedService, request};
-use crate::header::Service;
+use crate::header::StreamHeader;
 use crate::objects::name::{self, AskedPath};
 use crate::objects::range::{Asked, asked};
 
@@ -32,9 +32,9 @@ pub fn proxy_request(bytes: &[u8]) -> Option<ProxyRequest> {
     Some(ProxyRequest { service: service.text(), head })
 }
 
-/// The service that a stream's header names, as its text; `None` if it names none.
-pub fn service(header: &[u8]) -> Option<String> {
-    Service::parse(str::from_utf8(header).ok()?).map(|service| service.text())
+/// What a stream's header asks for, as the text that says so; `None` if it is none.
+pub fn stream_header(header: &[u8]) -> Option<String> {
+    StreamHeader::parse(header).map(|header| header.text())
 }
 
 /// The name of a file that a path asks the door of files for; `None` if it asks for something else, or nothing.

@@ -12,9 +12,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::change::{bind, open};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, LedgerFile};
 use crate::control::{ControlSocket, Status};
 use crate::doors::preload::PreloadDoor;
+use crate::lossy::LossyExit;
+use crate::lossy::journal::Ledgers;
 use crate::objects::Objects;
 use crate::shared::Shared;
 use crate::{change, exit};
@@ -53,7 +55,14 @@ impl Daemon {
         let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
         let preload = config.preload.as_ref().map(|preload| PreloadDoor::bind(&config, preload)).transpose()?;
         let objects = Objects::start(&config)?;
-        let (doors, shared) = (config.doors.clone(), Shared::new(node, config, objects));
+        let lossy = match &config.kafka_ledger {
+            Some(LedgerFile { path, line }) => {
+                let wrong = |error| config.wrong_line(*line, format!("{}: {error}", path.display()));
+                Some(LossyExit::new(Ledgers::open(path).map_err(wrong)?))
+            }
+            None => None,
+        };
+        let (doors, shared) = (config.doors.clone(), Shared::new(node, config, objects, lossy));
         let mut tasks = JoinSet::new();
         for (door, listener) in doors.into_iter().zip(listeners) {
             let opened = open(door, listener, &shared);

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Config, Door, ExitRules, Limits};
 use crate::doors::brokers::Brokers;
+use crate::lossy::LossyExit;
 use crate::mutex::lock;
 use crate::objects::Objects;
 
@@ -99,6 +100,8 @@ pub(crate) struct Shared {
     /// Connections that it has handed over.
     pub(crate) handed_over: AtomicU64,
     exit: RwLock<Arc<Exit>>,
+    /// What leaves records of Kafka out, if there is a ledger for it.
+    pub(crate) lossy: Option<LossyExit>,
     /// Connections to services, by peer.
     served: Mutex<HashMap<String, usize>>,
     /// Connections of programs and to services.
@@ -112,11 +115,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(node: BundleNode, config: Config, objects: Option<Arc<Objects>>) -> Arc<Self> {
+    pub(crate) fn new(
+        node: BundleNode,
+        config: Config,
+        objects: Option<Arc<Objects>>,
+        lossy: Option<LossyExit>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             node,
             objects,
             exit: RwLock::new(Exit::of(&config)),
+            lossy,
             preload: Mutex::default(),
             handed_over: AtomicU64::new(0),
             served: Mutex::default(),

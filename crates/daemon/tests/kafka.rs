@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use common::{Pair, block_on};
+use pliant_daemon::control::{KafkaLedger, Request, request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -149,5 +150,168 @@ fn what_a_door_cannot_serve_is_reset() {
         let pair = daemons(absent, "").await;
         let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
         assert_eq!(tcp.read(&mut [0]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    });
+}
+
+/// A batch of records of one byte, by hand (magic 2).
+fn a_batch(base: i64, count: i64) -> Vec<u8> {
+    let mut tail = 0i16.to_be_bytes().to_vec();
+    tail.extend((count as i32 - 1).to_be_bytes());
+    tail.extend([0; 16]);
+    tail.extend([0xff; 14]);
+    tail.extend((count as i32).to_be_bytes());
+    for delta in 0..count {
+        let zigzag = (delta * 2) as u64;
+        let delta = if zigzag < 0x80 { vec![zigzag as u8] } else { vec![zigzag as u8 | 0x80, (zigzag >> 7) as u8] };
+        tail.push(((6 + delta.len()) * 2) as u8);
+        tail.extend([0, 0]);
+        tail.extend(&delta);
+        tail.extend([1, 2, b'x', 0]);
+    }
+    let mut batch = base.to_be_bytes().to_vec();
+    batch.extend((tail.len() as i32 + 9).to_be_bytes());
+    batch.extend([0, 0, 0, 0, 2]);
+    batch.extend(crc32c::crc32c(&tail).to_be_bytes());
+    batch.extend(tail);
+    batch
+}
+
+fn string(text: &str) -> Vec<u8> {
+    [&(text.len() as i16).to_be_bytes(), text.as_bytes()].concat()
+}
+
+const FETCH: i16 = 1;
+const DESCRIBE_CONFIGS: i16 = 32;
+
+/// A broker with a topic `clicks` of one partition. A fetch gets a batch of a hundred records from its offset on.
+async fn broker_of_clicks(policy: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                while let Ok(length) = tcp.read_u32().await {
+                    let mut request = vec![0; length as usize];
+                    tcp.read_exact(&mut request).await.unwrap();
+                    let mut response = request[4..8].to_vec();
+                    response.extend([0; 4]); // throttle_time_ms
+                    response.extend(1i32.to_be_bytes());
+                    if request[..2] == FETCH.to_be_bytes() {
+                        let offset = i64::from_be_bytes(request[request.len() - 12..][..8].try_into().unwrap());
+                        let records = a_batch(offset, 100);
+                        response.extend(string("clicks"));
+                        response.extend([1i32.to_be_bytes(), 0i32.to_be_bytes()].concat());
+                        response.extend([0; 2 + 8 + 8]);
+                        response.extend((-1i32).to_be_bytes()); // no aborted transactions
+                        response.extend((records.len() as i32).to_be_bytes());
+                        response.extend(records);
+                    } else {
+                        assert_eq!(request[..2], DESCRIBE_CONFIGS.to_be_bytes());
+                        response.extend([0; 2]);
+                        response.extend((-1i16).to_be_bytes());
+                        response.push(2);
+                        response.extend(string("clicks"));
+                        response.extend(1i32.to_be_bytes());
+                        response.extend([string("cleanup.policy"), string(policy), vec![0; 3 + 4]].concat());
+                    }
+                    tcp.write_u32(response.len() as u32).await.unwrap();
+                    tcp.write_all(&response).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+/// How many records a fetch of version 4 gets, after its length and checksum were found right.
+async fn fetch(tcp: &mut TcpStream, offset: i64, replica: i32) -> std::io::Result<u32> {
+    let mut body = string("client");
+    for value in [replica, 500, 1, 1 << 20] {
+        body.extend(i32::to_be_bytes(value));
+    }
+    body.push(0);
+    body.extend(1i32.to_be_bytes());
+    body.extend(string("clicks"));
+    body.extend([1i32.to_be_bytes(), 0i32.to_be_bytes()].concat());
+    body.extend(offset.to_be_bytes());
+    body.extend((1i32 << 20).to_be_bytes());
+    let mut frame = ((8 + body.len()) as i32).to_be_bytes().to_vec();
+    frame.extend([FETCH.to_be_bytes(), 4i16.to_be_bytes()].concat());
+    frame.extend(99i32.to_be_bytes());
+    frame.extend(body);
+    tcp.write_all(&frame).await?;
+    let mut response = vec![0; tcp.read_u32().await? as usize];
+    tcp.read_exact(&mut response).await?;
+    let records = &response[4 + 4 + 4 + 8 + 4 + 4 + 18 + 4..];
+    let (length, batch) = records.split_first_chunk().unwrap();
+    assert_eq!(i32::from_be_bytes(*length) as usize, batch.len());
+    assert_eq!(batch[..8], offset.to_be_bytes());
+    assert_eq!(batch[23..27], 99i32.to_be_bytes(), "the last offset's distance stays");
+    assert_eq!(crc32c::crc32c(&batch[21..]).to_be_bytes(), batch[17..21]);
+    Ok(u32::from_be_bytes(batch[57..61].try_into().unwrap()))
+}
+
+/// Two daemons; the near one's door bears the loss of a fifth of `clicks`, always; the far one has a ledger, or not.
+async fn lossy_daemons(broker: SocketAddr, ledger: Option<&std::path::Path>) -> Pair {
+    let door = format!(
+        "{}[[kafka]]\nlisten = \"127.0.0.1:0\"\nto = \"hostb\"\nbootstrap = \"{broker}\"\nclass = \"bulk\"\n\
+         [kafka.topics.\"cl*\"]\nmin_delivery = 0.8\nwhen = \"always\"\n",
+        common::CLASS
+    );
+    let ledger = ledger.map_or(String::new(), |path| format!("kafka_ledger = \"{}\"\n", path.display()));
+    Pair::with(&door, &format!("{}[exit]\nallow = [\"127.0.0.1:*\"]\n{ledger}", common::CLASS)).await
+}
+
+/// Fetches lose what may be lost, the first as well: the broker has been asked whether it compacts the topic. The same fetch
+/// gets the same, also from the next daemon with the ledger.
+#[test]
+fn records_are_left_out_within_the_bound_and_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    block_on(async {
+        let pair = lossy_daemons(broker_of_clicks("delete").await, Some(&path)).await;
+        let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+        for (offset, records) in [(0, 80), (100, 80), (200, 80), (100, 80), (0, 80)] {
+            assert_eq!(fetch(&mut tcp, offset, -1).await.unwrap(), records, "{offset}");
+        }
+        let [status] = &pair.far.status().kafka_partitions[..] else { panic!("one partition") };
+        assert_eq!(
+            (status.topic.as_str(), status.class.as_str(), status.fetched, status.lost),
+            ("clicks", "bulk", 300, 60)
+        );
+    });
+    block_on(async {
+        let pair = lossy_daemons(broker_of_clicks("delete").await, Some(&path)).await;
+        let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+        for (offset, records) in [(100, 80), (300, 80), (400, 80)] {
+            assert_eq!(fetch(&mut tcp, offset, -1).await.unwrap(), records, "{offset}");
+        }
+        let control = pair.far.control().unwrap();
+        let asked = Request::KafkaLedger { topic: "clicks".to_owned() };
+        let answer = tokio::task::spawn_blocking(move || request(&control, &asked)).await.unwrap().unwrap();
+        let [ledger]: [KafkaLedger; 1] = serde_json::from_value(answer).unwrap();
+        assert_eq!((ledger.partition, ledger.fetched, ledger.lost, ledger.truncated), (0, 500, 100, false));
+        let told: i64 = ledger.lost_offsets.iter().map(|(first, last)| last - first + 1).sum();
+        assert_eq!(told, 100);
+        assert!(ledger.lost_offsets.iter().all(|range| !(range.0..=range.1).contains(&199)), "the anchor");
+    });
+}
+
+/// A topic that the broker compacts is whole, as is any without a ledger; a replica is refused.
+#[test]
+fn what_must_not_be_lost_is_not() {
+    block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        for (policy, ledger) in [("compact", Some("a")), ("compact,delete", Some("b")), ("delete", None)] {
+            let ledger = ledger.map(|name| folder.path().join(name));
+            let pair = lossy_daemons(broker_of_clicks(policy).await, ledger.as_deref()).await;
+            let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+            for offset in [0, 100, 200] {
+                assert_eq!(fetch(&mut tcp, offset, -1).await.unwrap(), 100, "{policy}");
+            }
+            if ledger.is_some() {
+                assert!(fetch(&mut tcp, 300, 2).await.is_err(), "a replica");
+            }
+        }
     });
 }

@@ -6,6 +6,7 @@ pub(crate) const METADATA: i16 = 3;
 pub(crate) const FIND_COORDINATOR: i16 = 10;
 pub(crate) const SASL_HANDSHAKE: i16 = 17;
 pub(crate) const API_VERSIONS: i16 = 18;
+pub(crate) const DESCRIBE_CONFIGS: i16 = 32;
 pub(crate) const DESCRIBE_CLUSTER: i16 = 60;
 
 /// A kind of request.

@@ -56,6 +56,9 @@ pub enum Refusal {
         /// The number that was to come, if any was.
         expected: Option<i32>,
     },
+    /// A broker follows another one by a path on which records may be left out.
+    #[error("broker {0} fetches as a replica, and a replica has to have every record")]
+    Replica(i32),
     /// A broker that clients cannot be led to.
     #[error("{0}")]
     Broker(String),

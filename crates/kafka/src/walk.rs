@@ -38,6 +38,14 @@ impl<'a, 'o> Walk<'a, 'o> {
         self.take_array().map(i16::from_be_bytes)
     }
 
+    pub(crate) fn take_i64(&mut self) -> Result<i64, Malformed> {
+        self.take_array().map(i64::from_be_bytes)
+    }
+
+    pub(crate) fn take_id(&mut self) -> Result<[u8; 16], Malformed> {
+        self.take_array()
+    }
+
     pub(crate) fn take_i32(&mut self) -> Result<i32, Malformed> {
         self.take_array().map(i32::from_be_bytes)
     }
@@ -110,6 +118,19 @@ impl<'a, 'o> Walk<'a, 'o> {
         let length = self.take_varint()?;
         self.put_varint(length);
         self.copy(length.saturating_sub(1) as usize)
+    }
+
+    /// Bytes, which may be null.
+    pub(crate) fn take_bytes(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
+        match self.take_count()? {
+            None => Ok(None),
+            Some(length) => self.take(length as usize).map(Some),
+        }
+    }
+
+    pub(crate) fn put_bytes(&mut self, bytes: Option<&[u8]>) {
+        self.put_count(bytes.map(|bytes| bytes.len() as u32));
+        self.put(bytes.unwrap_or_default());
     }
 
     /// How many elements an array has; a null one has none, and is said to be null.

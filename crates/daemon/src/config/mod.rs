@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pliant_handover::{MAX_CLASS_BYTES, ServiceRule};
+use pliant_kafka::ledger::MinDelivery;
 use pliant_net::bundle::BundleClass;
 use pliant_net::clock::to_timeout;
 use pliant_net::connection::{KeyError, Keys};
@@ -25,6 +26,7 @@ use toml::{Spanned, Table};
 use self::class::{ClassTable, from_text, set_keys};
 use self::objects::ObjectsTable;
 use crate::header::Service;
+use crate::lossy::rules::{MAX_RULES_BYTES, TopicRule, TopicRules};
 use crate::rules::HostRule;
 
 /// Larger files are named by mistake.
@@ -76,6 +78,8 @@ pub struct Config {
     /// The door of the preload library.
     pub(crate) preload: Option<Preload>,
     pub(crate) exit: ExitRules,
+    /// What the exit has left out of Kafka's topics.
+    pub(crate) kafka_ledger: Option<LedgerFile>,
     pub(crate) limits: Limits,
     /// Files that it offers and fetches.
     pub(crate) objects: Option<ObjectsConfig>,
@@ -153,6 +157,15 @@ pub(crate) struct KafkaCluster {
     pub(crate) bootstrap: Service,
     /// Broker n is at this port plus n; without it, at any.
     pub(crate) broker_ports: Option<u16>,
+    /// Of these, records may be left out.
+    pub(crate) topics: TopicRules,
+}
+
+/// Where an exit notes what it leaves out of Kafka's topics.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LedgerFile {
+    pub(crate) path: PathBuf,
+    pub(crate) line: usize,
 }
 
 /// Files that a daemon offers and fetches.
@@ -240,6 +253,27 @@ struct KafkaTable {
     bootstrap: Spanned<String>,
     class: Spanned<String>,
     broker_ports: Option<u16>,
+    #[serde(default)]
+    topics: BTreeMap<Spanned<String>, TopicTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TopicTable {
+    min_delivery: Spanned<f64>,
+    #[serde(default)]
+    compacted: bool,
+    #[serde(default)]
+    when: When,
+}
+
+/// When records are left out.
+#[derive(Deserialize, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum When {
+    #[default]
+    Congested,
+    Always,
 }
 
 #[derive(Deserialize)]
@@ -280,6 +314,7 @@ struct PreloadRuleTable {
 struct ExitTable {
     #[serde(default)]
     allow: Vec<Spanned<String>>,
+    kafka_ledger: Option<Spanned<PathBuf>>,
     #[serde(default)]
     peers: BTreeMap<Spanned<String>, PeerExitTable>,
 }
@@ -329,6 +364,11 @@ impl Config {
             let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
             return Err(source.wrong(unused.span().start, why));
         }
+        let kafka_ledger = file
+            .exit
+            .kafka_ledger
+            .as_ref()
+            .map(|path| LedgerFile { path: folder.join(path.get_ref()), line: source.line(path.span().start) });
         let tables: Table = text.parse().expect("it was read as a file before");
         let of_class = |(name, table): (&String, &toml::Value)| Some((name.clone(), table.as_table()?.clone()));
         let class_tables = tables.get("classes").and_then(toml::Value::as_table);
@@ -347,6 +387,7 @@ impl Config {
             doors,
             preload,
             exit,
+            kafka_ledger,
             limits: file.limits,
             objects,
         })
@@ -559,7 +600,8 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
     for table in &file.kafka {
         let bootstrap = service(&table.bootstrap)?;
         let next_hop = next_hop(&table.to, &table.class)?;
-        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports: table.broker_ports });
+        let topics = topic_rules(source, &table.topics)?;
+        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports: table.broker_ports, topics });
         doors.push(Door { listen: source.listen(&table.listen), kind });
     }
     let preload = match &file.preload {
@@ -606,6 +648,29 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
         }
     }
     Ok(Doors { listening: doors, preload, used })
+}
+
+fn topic_rules(source: &Source<'_>, tables: &BTreeMap<Spanned<String>, TopicTable>) -> Result<TopicRules, ConfigError> {
+    let mut rules = TopicRules::default();
+    for (topics, table) in tables {
+        let known = |c: char| c.is_ascii_alphanumeric() || "._-*".contains(c);
+        if topics.get_ref().is_empty() || !topics.get_ref().chars().all(known) {
+            let why = format!("`{}` is no topic's name, with `*` for any characters", topics.get_ref());
+            return Err(source.wrong(topics.span().start, why));
+        }
+        let part = *table.min_delivery.get_ref();
+        let min_delivery = MinDelivery::from_part(part).ok_or_else(|| {
+            let why = format!("min_delivery is {part}; it has to be above 0 and at most 1");
+            source.wrong(table.min_delivery.span().start, why)
+        })?;
+        let (compacted, always) = (table.compacted, table.when == When::Always);
+        rules.0.push(TopicRule { topics: topics.get_ref().clone(), min_delivery, compacted, always });
+        if rules.text().len() > MAX_RULES_BYTES {
+            let why = format!("the door's rules about topics are longer than {MAX_RULES_BYTES} bytes with this one");
+            return Err(source.wrong(topics.span().start, why));
+        }
+    }
+    Ok(rules)
 }
 
 type FindNextHop<'f> = dyn FnMut(&Spanned<String>, &Spanned<String>) -> Result<NextHop, ConfigError> + 'f;
@@ -810,6 +875,32 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert_eq!((cluster.bootstrap.text().as_str(), cluster.broker_ports), ("kafka.example:9092", Some(19_100)));
         let error = parse(&GOOD.replace("[proxy]", &format!("{}[proxy]", door.replace(".example:9092", ""))));
         assert!(error.unwrap_err().to_string().ends_with(":21: `kafka` is not HOST:PORT"));
+    }
+
+    #[test]
+    fn rules_about_topics_are_read() {
+        let door = "[[kafka]]\nlisten = \"127.0.0.1:9092\"\nto = \"hostb\"\nbootstrap = \"kafka.example:9092\"\n\
+                    class = \"backup\"\n[kafka.topics.\"clicks.*\"]\nmin_delivery = 0.8\nwhen = \"always\"\n";
+        let with = |door: &str| parse(&GOOD.replace("[proxy]", &format!("{door}[proxy]")));
+        let config = with(door).unwrap();
+        let DoorKind::Kafka(cluster) = &config.doors[1].kind else { panic!("{:?}", config.doors) };
+        let min_delivery = MinDelivery::from_part(0.8).unwrap();
+        let rule = TopicRule { topics: "clicks.*".to_owned(), min_delivery, compacted: false, always: true };
+        assert_eq!(cluster.topics, TopicRules(vec![rule]));
+        for (from, to, line, why) in [
+            ("0.8", "0", 24, "min_delivery is 0; it has to be above 0"),
+            ("0.8", "1.5", 24, "at most 1"),
+            ("0.8", "nan", 24, "above 0"),
+            ("clicks.*", "clicks,*", 23, "`clicks,*` is no topic's name"),
+            ("clicks.*", &"c".repeat(700), 23, "longer than 700 bytes"),
+            ("always", "never", 25, "never"),
+            ("when", "wen", 25, "wen"),
+        ] {
+            let error = with(&door.replace(from, to)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("pliant.toml:{line}: ")) && error.contains(why), "{why}: {error}");
+        }
+        let ledger = parse(&GOOD.replace("[exit]", "[exit]\nkafka_ledger = \"kafka.ledger\"")).unwrap().kafka_ledger;
+        assert_eq!(ledger, Some(LedgerFile { path: "kafka.ledger".into(), line: 27 }));
     }
 
     #[test]

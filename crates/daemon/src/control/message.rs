@@ -23,6 +23,11 @@ pub enum Request {
         /// Keys and their values, as they would stand in the file; `none` takes a key away.
         settings: BTreeMap<String, String>,
     },
+    /// What its exit has left out of a topic of Kafka: a list of [`KafkaLedger`](super::KafkaLedger).
+    KafkaLedger {
+        /// The topic's name.
+        topic: String,
+    },
     /// It takes no connection any more and ends with the last one.
     Drain {
         /// It ends after so many seconds at the latest. Without it the file says how many.
@@ -57,6 +62,7 @@ mod tests {
                     settings: [("max_rate".to_owned(), "1Gbit/s".to_owned())].into(),
                 },
             ),
+            (r#"{"request":"kafka_ledger","topic":"clicks"}"#, Request::KafkaLedger { topic: "clicks".to_owned() }),
             (r#"{"request":"drain","limit_seconds":30}"#, Request::Drain { limit_seconds: Some(30) }),
         ] {
             assert_eq!(serde_json::to_string(&request).unwrap(), line);

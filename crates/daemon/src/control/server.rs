@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 
+use super::ledger::KafkaLedger;
 use super::message::{Answer, MAX_LINE_BYTES, Request};
 use super::status::Status;
 use crate::change::{reload, set_class};
@@ -90,6 +91,10 @@ async fn answer(request: Request, shared: &Arc<Shared>) -> Result<Value, String>
         Request::Status => serde_json::to_value(Status::of(shared)).map_err(|error| error.to_string()),
         Request::Reload => reload(shared).await.map(|()| Value::Null).map_err(|error| error.to_string()),
         Request::Set { class, settings } => set_class(shared, &class, &settings).await.map(|()| Value::Null),
+        Request::KafkaLedger { topic } => {
+            let ledgers = KafkaLedger::of(shared, &topic)?;
+            serde_json::to_value(ledgers).map_err(|error| error.to_string())
+        }
         Request::Drain { limit_seconds } => {
             let limit = limit_seconds.map_or_else(|| shared.config().drain, Duration::from_secs);
             Ok(json!({ "cut": shared.drain(limit).await }))

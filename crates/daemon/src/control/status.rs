@@ -5,6 +5,7 @@ use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{DoorKind, KafkaCluster, NextHop, PreloadRule};
+use crate::mutex::lock;
 use crate::shared::Shared;
 
 /// How a daemon stands.
@@ -33,7 +34,11 @@ pub struct Status {
     /// Its bundles, by peer and class.
     pub bundles: Vec<BundleStatus>,
     /// The files that it offers and fetches, if it does.
+    #[serde(default)]
     pub objects: Option<ObjectsStatus>,
+    /// Partitions of Kafka's topics of which its exit may leave records out.
+    #[serde(default)]
+    pub kafka_partitions: Vec<KafkaPartitionStatus>,
 }
 
 /// The files of a daemon.
@@ -45,6 +50,23 @@ pub struct ObjectsStatus {
     pub files: usize,
     /// Fetches under way.
     pub fetches: usize,
+}
+
+/// A partition of which an exit may leave records out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KafkaPartitionStatus {
+    /// The class of the doors that bear it.
+    pub class: String,
+    /// The topic.
+    pub topic: String,
+    /// The topic's number in hexadecimal digits; empty if clients fetch by its name.
+    pub topic_id: String,
+    /// The partition.
+    pub partition: i32,
+    /// Records that were fetched, each once.
+    pub fetched: u64,
+    /// Of these, those that were left out.
+    pub lost: u64,
 }
 
 /// A peer of the file.
@@ -264,6 +286,18 @@ impl Status {
             let (files, fetches) = objects.counts();
             ObjectsStatus { listen: objects.address().to_string(), files, fetches }
         });
+        let ledgers = shared.lossy.as_ref().map(|exit| exit.ledgers.all());
+        let kafka_partitions = ledgers.into_iter().flatten().map(|(key, ledger)| {
+            let counts = lock(&ledger).counts();
+            KafkaPartitionStatus {
+                class: key.class,
+                topic: key.topic,
+                topic_id: key.id,
+                partition: key.partition,
+                fetched: counts.fetched,
+                lost: counts.lost,
+            }
+        });
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
@@ -277,6 +311,7 @@ impl Status {
             doors: doors.chain(preload).collect(),
             bundles: bundles.collect(),
             objects,
+            kafka_partitions: kafka_partitions.collect(),
         }
     }
 }

@@ -12,9 +12,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::accept::accept;
 use super::brokers::{BrokerPort, Target};
-use super::open::open;
+use super::open::open_with;
 use crate::config::{DoorKind, KafkaCluster};
-use crate::header::Service;
+use crate::header::{Service, StreamHeader};
 use crate::mutex::lock;
 use crate::relay::reset;
 use crate::shared::{OpenDoor, Shared};
@@ -31,7 +31,9 @@ pub(super) async fn serve(
     shared: &Arc<Shared>,
 ) {
     let service = broker.map_or_else(|| cluster.bootstrap.clone(), |target| lock(target).clone());
-    let why = match open(&shared.node, &cluster.next_hop, &service).await {
+    let lossy = (!cluster.topics.0.is_empty()).then(|| cluster.topics.clone());
+    let header = StreamHeader { service: service.clone(), lossy };
+    let why = match open_with(&shared.node, &cluster.next_hop, &header).await {
         Ok(stream) => carry(tcp, stream, |host, broker| place(cluster, host, broker, door, shared)).await,
         Err(error) => {
             reset(&tcp);

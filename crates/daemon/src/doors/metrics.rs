@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::control::{BundleStatus, Status};
+use crate::control::{BundleStatus, KafkaPartitionStatus, Status};
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,6 +75,14 @@ const OF_BUNDLES: &[OfBundle] = &[
     }),
 ];
 
+/// A metric of every partition of which records may be left out: its name, its meaning and its value.
+type OfKafkaPartition = (&'static str, &'static str, fn(&KafkaPartitionStatus) -> f64);
+
+const OF_KAFKA_PARTITIONS: &[OfKafkaPartition] = &[
+    ("pliant_kafka_records_total", "Records that were fetched, each once", |partition| partition.fetched as f64),
+    ("pliant_kafka_records_lost_total", "Records that were left out, each once", |partition| partition.lost as f64),
+];
+
 fn text(status: &Status) -> String {
     let mut text = String::new();
     let mut metric = |name: &str, kind: &str, meaning: &str, samples: &[(String, f64)]| {
@@ -106,6 +114,15 @@ fn text(status: &Status) -> String {
             (labels(&[("peer", peer), ("class", &bundle.class), ("bundle", &number)]), value(bundle))
         });
         metric(name, kind, meaning, &samples.collect::<Vec<_>>());
+    }
+    for (name, meaning, value) in OF_KAFKA_PARTITIONS {
+        let samples = status.kafka_partitions.iter().map(|of| {
+            let partition = of.partition.to_string();
+            let named: [(&str, &str); 4] =
+                [("class", &of.class), ("topic", &of.topic), ("topic_id", &of.topic_id), ("partition", &partition)];
+            (labels(&named), value(of))
+        });
+        metric(name, "counter", meaning, &samples.collect::<Vec<_>>());
     }
     text
 }

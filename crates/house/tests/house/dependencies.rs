@@ -18,7 +18,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("preload", &["handover", "net", "daemon"]),
     ("daemon", &["proto", "net", "kafka", "handover"]),
     ("ffi", &["proto", "net"]),
-    ("cli", &["proto", "sim", "net", "testbed", "daemon", "handover"]),
+    // Its tests replay what the fuzz targets check.
+    ("cli", &["proto", "sim", "net", "testbed", "daemon", "kafka", "handover"]),
     ("python", &["proto", "sim", "net", "cli"]),
     ("house", &[]),
 ];

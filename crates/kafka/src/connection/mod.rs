@@ -1,6 +1,10 @@
 //! One connection of a client with a broker: frames, and which response belongs to which request.
 
+mod lossy;
+
 use std::collections::VecDeque;
+
+pub use lossy::{Fetched, LossyConnection, Thinner, TopicName};
 
 use crate::api::{self, Api};
 use crate::refusal::{MAX_FRAME, MAX_PENDING, MAX_REWRITTEN, Refusal};

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Apache Kafka and unmodified clients through a door that may lose a fifth of some topics' records.
+
+Usage: lossy.py PLIANT FOLDER [--records N] [--record FILE]
+FOLDER is that of run.py. Every reader has to end at the end of each partition with exactly those records that the ledger
+does not name. The exit code is 1 if something differs.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+import aiokafka
+import confluent_kafka
+import kafka
+
+from run import (CODECS, PARTITIONS, PATIENCE, Cluster, Door, create, java_consume, librdkafka_produce, records,
+                 transactions)
+
+MIN_DELIVERY = 0.8
+
+
+def librdkafka_to_the_end(bootstrap, topic):
+    """{(partition, offset): value} of all partitions, and for each its position and its end."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"{topic}-{random.random()}", "enable.partition.eof": True,
+         "enable.auto.commit": False, "check.crcs": True})
+    parts = [confluent_kafka.TopicPartition(topic, each, 0) for each in range(PARTITIONS)]
+    consumer.assign(parts)
+    got, ended = {}, set()
+    deadline = time.monotonic() + PATIENCE
+    while len(ended) < PARTITIONS and time.monotonic() < deadline:
+        for message in consumer.consume(10_000, 0.2):
+            if message.error():
+                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
+                ended.add(message.partition())
+            else:
+                got[message.partition(), message.offset()] = message.value()
+    ends = {part.partition: (part.offset, consumer.get_watermark_offsets(part, PATIENCE)[1])
+            for part in consumer.position(parts)}
+    consumer.close()
+    return got, ends
+
+
+def kafka_python_to_the_end(bootstrap, topic):
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, check_crcs=True)
+    parts = [kafka.TopicPartition(topic, each) for each in range(PARTITIONS)]
+    consumer.assign(parts)
+    consumer.seek_to_beginning(*parts)
+    last = consumer.end_offsets(parts)
+    got = {}
+    deadline = time.monotonic() + PATIENCE
+    while any(consumer.position(part) < last[part] for part in parts) and time.monotonic() < deadline:
+        for messages in consumer.poll(200).values():
+            for message in messages:
+                got[message.partition, message.offset] = message.value
+    ends = {part.partition: (consumer.position(part), last[part]) for part in parts}
+    consumer.close()
+    return got, ends
+
+
+def aiokafka_to_the_end(bootstrap, topic):
+    async def consume():
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, check_crcs=True)
+        await consumer.start()
+        parts = [aiokafka.TopicPartition(topic, each) for each in range(PARTITIONS)]
+        consumer.assign(parts)
+        await consumer.seek_to_beginning(*parts)
+        last = await consumer.end_offsets(parts)
+        got = {}
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            positions = {part: await consumer.position(part) for part in parts}
+            if all(positions[part] >= last[part] for part in parts):
+                break
+            for messages in (await consumer.getmany(timeout_ms=200)).values():
+                for message in messages:
+                    got[message.partition, message.offset] = message.value
+        await consumer.stop()
+        return got, {part.partition: (positions[part], last[part]) for part in parts}
+    return asyncio.run(consume())
+
+
+READERS = {"librdkafka": librdkafka_to_the_end, "kafka-python": kafka_python_to_the_end, "aiokafka": aiokafka_to_the_end}
+
+
+def kept(sent, ledger):
+    """What a reader has to get: what was sent without what the ledger names."""
+    lost = {(partition, offset) for partition, row in ledger.items()
+            for first, last in row["lost_offsets"] for offset in range(first, last + 1)}
+    return {at: value for at, value in sent.items() if at not in lost}
+
+
+def within_the_bound(ledger):
+    return all(row["lost"] <= int(row["fetched"] * (1 - MIN_DELIVERY) + 1e-6) for row in ledger.values())
+
+
+def check(cluster, door, direct, through, asked, note):
+    for number, codec in enumerate(CODECS["librdkafka"]):
+        readers = [(name, read) for name, read in READERS.items() if codec in CODECS[name]]
+        topic = f"lossy-{codec}"
+        create(direct, topic, 1)
+        values = records(asked.records, 100, topic)
+        if codec != "none":
+            # Random bytes cannot be packed; text can.
+            values = [value[:8] + value.hex().encode() for value in values]
+        librdkafka_produce(direct, topic, values, codec)
+        sent = {(n % PARTITIONS, n // PARTITIONS): value for n, value in enumerate(values)}
+        # Each reader is the first of some topic.
+        for name, read in readers[number % len(readers):] + readers[:number % len(readers)]:
+            got, ends = read(through, topic)
+            ledger = door.ledger(topic)
+            note(f"{name} {codec}: all records but those that the ledger names", got == kept(sent, ledger))
+            note(f"{name} {codec}: positions at the end", all(position == end for position, end in ends.values()))
+        counted = {partition: row["fetched"] for partition, row in ledger.items()}
+        each = {part: sum(at[0] == part for at in sent) for part in range(PARTITIONS)}
+        note(f"{codec}: every record counts once for all readers", counted == each)
+        lost = sum(row["lost"] for row in ledger.values())
+        note(f"{codec}: not more is lost than a fifth, and more than a tenth ({lost} of {len(values)})",
+             within_the_bound(ledger) and lost > len(values) / 10)
+        if codec != "none":
+            # The console prints text, as these values but for their first bytes are.
+            got = java_consume(cluster, through, topic, len(kept(sent, ledger)))
+            note(f"java {codec}: all records but those that the ledger names", got == kept(sent, ledger))
+        if codec == "lz4":
+            door.kill("far")
+            door.start("far")
+            got, _ = librdkafka_to_the_end(through, topic)
+            again = door.ledger(topic)
+            note("the far daemon is killed and started: the ledger and what a reader gets are the same",
+                 again == ledger and got == kept(sent, ledger))
+    create(direct, "lossy-transactions", 1)
+    committed = transactions(direct, "lossy-transactions")
+    got, _ = librdkafka_to_the_end(through, "lossy-transactions")
+    ledger = door.ledger("lossy-transactions")
+    note(f"transactions: at least four fifths of the committed records and no other ({len(got)} of {len(committed)})",
+         set(got.values()) <= set(committed) and len(got) >= MIN_DELIVERY * len(committed) and within_the_bound(ledger)
+         and sum(row["lost"] for row in ledger.values()) > 0)
+    create(direct, "lossy-compacted", 1, {"cleanup.policy": "compact"})
+    values = records(asked.records, 100, "compacted")
+    keyed = confluent_kafka.Producer({"bootstrap.servers": direct, "linger.ms": 5})
+    for number, value in enumerate(values):
+        keyed.produce("lossy-compacted", value, key=value, partition=number % PARTITIONS)
+        keyed.poll(0)
+    keyed.flush(PATIENCE)
+    read = [librdkafka_to_the_end(through, "lossy-compacted")[0] for _ in range(2)]
+    note("a topic that the broker compacts is whole", all(len(got) == len(values) for got in read))
+    create(direct, "whole", 1)
+    librdkafka_produce(direct, "whole", values, "none")
+    note("a topic without a rule is whole", len(librdkafka_to_the_end(through, "whole")[0]) == len(values))
+
+
+def measure(cluster, asked, note, make_door):
+    """How long a consumer takes for the same records by the same congested path, by what may be lost."""
+    direct = f"127.0.0.1:{cluster.ports[0]}"
+    times = {}
+    values = records(20_000, 1000, "congested")
+    for part in [1.0, 0.8, 0.5, 0.25]:
+        topic = f"congested-{part}"
+        create(direct, topic, 1)
+        librdkafka_produce(direct, topic, values, "none")
+        door = make_door(f'[kafka.topics."congested-*"]\nmin_delivery = {part}\n', 'max_rate = "40Mbit/s"\n')
+        try:
+            start = time.perf_counter()
+            got, ends = librdkafka_to_the_end(f"127.0.0.1:{door.port}", topic)
+            times[f"min_delivery {part}"] = {
+                "seconds": round(time.perf_counter() - start, 2), "records": len(got),
+                "lost": sum(row["lost"] for row in door.ledger(topic).values())}
+        finally:
+            door.end()
+        note(f"min_delivery {part} on a path of 40 Mbit/s: within the bound, at the end",
+             len(got) >= part * len(values) and all(position == end for position, end in ends.values()))
+        print(times[f"min_delivery {part}"], flush=True)
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("pliant")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--records", type=int, default=20_000)
+    parser.add_argument("--record", type=Path, help="where the result goes, as JSON")
+    asked = parser.parse_args()
+    folder = asked.folder.resolve()
+    pliant = os.path.abspath(asked.pliant)
+    cluster = Cluster(folder, 1)
+    direct = f"127.0.0.1:{cluster.ports[0]}"
+    checks = {}
+
+    def note(name, good):
+        checks[name] = good
+        print(f"{'right' if good else 'WRONG'}: {name}", flush=True)
+
+    def make_door(of_door, of_class=""):
+        (folder / "ledger").unlink(missing_ok=True)
+        return Door(pliant, folder, direct, of_door, f'kafka_ledger = "{folder / "ledger"}"\n', of_class)
+
+    door = None
+    try:
+        door = make_door(f'[kafka.topics."lossy-*"]\nmin_delivery = {MIN_DELIVERY}\nwhen = "always"\n')
+        check(cluster, door, direct, f"127.0.0.1:{door.port}", asked, note)
+        door.end()
+        door = None
+        times = measure(cluster, asked, note, make_door)
+    finally:
+        if door:
+            door.end()
+        cluster.end()
+    if asked.record:
+        asked.record.write_text(json.dumps({"checks": checks, "times": times}, indent=2) + "\n")
+    wrong = [name for name, good in checks.items() if not good]
+    print(f"{len(checks) - len(wrong)} of {len(checks)} checks hold", *wrong, sep="\n")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+//! Of which topics records may be left out, as a door asks an exit.
+
+use pliant_kafka::ledger::MinDelivery;
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of the rules as text: a stream's header has the broker's address beside them.
+pub(crate) const MAX_RULES_BYTES: usize = 700;
+
+/// A rule about topics.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopicRule {
+    /// A topic's name, in which `*` stands for any characters.
+    pub(crate) topics: String,
+    pub(crate) min_delivery: MinDelivery,
+    /// Topics that brokers compact too.
+    pub(crate) compacted: bool,
+    /// Also while the path is free.
+    pub(crate) always: bool,
+}
+
+/// All of a door's.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct TopicRules(pub(crate) Vec<TopicRule>);
+
+/// What holds for a topic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TopicContract {
+    pub(crate) min_delivery: MinDelivery,
+    pub(crate) compacted: bool,
+    pub(crate) always: bool,
+}
+
+impl TopicRules {
+    /// Of several rules about a topic the strictest holds in everything.
+    pub(crate) fn of(&self, topic: &str) -> Option<TopicContract> {
+        let mut rules = self.0.iter().filter(|rule| matches(&rule.topics, topic));
+        let contract = |rule: &TopicRule| TopicContract {
+            min_delivery: rule.min_delivery,
+            compacted: rule.compacted,
+            always: rule.always,
+        };
+        let first = contract(rules.next()?);
+        Some(rules.fold(first, |strictest, rule| TopicContract {
+            min_delivery: strictest.min_delivery.max(rule.min_delivery),
+            compacted: strictest.compacted && rule.compacted,
+            always: strictest.always && rule.always,
+        }))
+    }
+
+    /// From a header, which anybody with a key can write.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        (text.len() <= MAX_RULES_BYTES).then(|| serde_json::from_str(text).ok())?
+    }
+
+    pub(crate) fn text(&self) -> String {
+        serde_json::to_string(self).expect("rules are JSON")
+    }
+}
+
+/// Whether a name is what a pattern says. The parts between stars are looked for in order, each as early as it can be.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in middle.split('*') {
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+    }
+    name.ends_with(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, name, is) in [
+            ("clicks", "clicks", true),
+            ("clicks", "clicks2", false),
+            ("clicks.*", "clicks.eu", true),
+            ("clicks.*", "clicks", false),
+            ("*", "", true),
+            ("*.eu", "clicks.eu", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "acb", false),
+            ("a*a", "a", false),
+            ("a**b", "ab", true),
+        ] {
+            assert_eq!(matches(pattern, name), is, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn the_strictest_rule_holds() {
+        let rule = |topics: &str, part, compacted, always| TopicRule {
+            topics: topics.to_owned(),
+            min_delivery: MinDelivery::from_part(part).unwrap(),
+            compacted,
+            always,
+        };
+        let rules = TopicRules(vec![rule("*", 0.5, true, true), rule("clicks", 0.9, false, true)]);
+        let both = TopicContract { compacted: false, always: true, min_delivery: MinDelivery::from_part(0.9).unwrap() };
+        assert_eq!(rules.of("clicks"), Some(both));
+        assert_eq!(rules.of("other").map(|contract| contract.compacted), Some(true));
+        assert_eq!(TopicRules::parse(&rules.text()), Some(rules));
+        for wrong in ["", "{}", r#"[{"topics":"a","min_delivery":0}]"#, r#"[{"topics":"a","min_delivery":1000001}]"#] {
+            assert_eq!(TopicRules::parse(wrong), None, "{wrong}");
+        }
+    }
+}

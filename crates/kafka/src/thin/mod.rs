@@ -1,0 +1,126 @@
+//! Leaves records out of what a fetch gives of a partition, within a bound, and notes it in the partition's ledger.
+//!
+//! Anchors are never left out: the last record of every batch. A batch that has no record at its end, or none at all,
+//! stalls clients that go by records (kafkajs, kafka-go) and holds others' positions back (librdkafka).
+
+use std::collections::BTreeSet;
+
+use crate::batch::{Batch, BatchHeader, Section, sections};
+use crate::ledger::{Entry, Ledger, MinDelivery, RecordCounts};
+
+/// Appends to `output` what a consumer gets of `records`, and gives what it adds to the ledger, which has taken it in.
+///
+/// What is decided already stays as it was decided. Of the rest as much is left out as `bound` allows, if `lossy`; and
+/// only from batches that become smaller by it.
+pub fn thin(records: &[u8], ledger: &mut Ledger, bound: MinDelivery, lossy: bool, output: &mut Vec<u8>) -> Entry {
+    let mut entry = Entry::default();
+    for section in sections(records) {
+        match section {
+            Section::Batch(header, bytes) => batch(&header, bytes, ledger, bound, lossy, &mut entry, output),
+            Section::Other(bytes) => output.extend_from_slice(bytes),
+        }
+    }
+    entry
+}
+
+fn batch(
+    header: &BatchHeader,
+    bytes: &[u8],
+    ledger: &mut Ledger,
+    bound: MinDelivery,
+    lossy: bool,
+    all: &mut Entry,
+    output: &mut Vec<u8>,
+) {
+    let (base, last) = (header.base, header.last);
+    let is_new = !ledger.any_decided(base, last);
+    // What has no room in the ledger, or says nothing, passes as if it had not been seen.
+    if header.is_control() || last == i64::MAX || is_new && !ledger.has_room() {
+        output.extend_from_slice(bytes);
+        return;
+    }
+    let mut entry = Entry::default();
+    entry.decide(base, last);
+    let mut left = None;
+    if is_new && !lossy {
+        let counts = if header.is_transactional() { &mut entry.transactional } else { &mut entry.plain };
+        counts.fetched = u64::from(header.records);
+    } else if ledger.any_lost(base, last) || !ledger.all_decided(base, last) {
+        let Ok(batch) = Batch::open(bytes) else {
+            output.extend_from_slice(bytes);
+            return;
+        };
+        left = choose(header, &batch, bytes.len(), ledger, if lossy { Some(bound) } else { None }, &mut entry);
+    }
+    output.extend_from_slice(left.as_deref().unwrap_or(bytes));
+    if !ledger.all_decided(base, last) {
+        ledger.take(&entry);
+        for (first, last) in entry.decided {
+            all.decide(first, last);
+        }
+        for (first, last) in entry.lost {
+            for offset in first..=last {
+                all.lose(offset);
+            }
+        }
+        all.plain.fetched += entry.plain.fetched;
+        all.plain.lost += entry.plain.lost;
+        all.transactional.fetched += entry.transactional.fetched;
+        all.transactional.lost += entry.transactional.lost;
+    }
+}
+
+/// The batch without what is left out of it, if anything is.
+fn choose(
+    header: &BatchHeader,
+    batch: &Batch<'_>,
+    size: usize,
+    ledger: &Ledger,
+    bound: Option<MinDelivery>,
+    entry: &mut Entry,
+) -> Option<Vec<u8>> {
+    let anchor = batch.offsets().next_back()?;
+    let (decided, new): (Vec<i64>, Vec<i64>) = batch.offsets().partition(|offset| ledger.is_decided(*offset));
+    let before: BTreeSet<i64> =
+        decided.into_iter().filter(|offset| *offset != anchor && ledger.is_lost(*offset)).collect();
+    let counts = RecordCounts { fetched: new.len() as u64, lost: 0 };
+    // Of a transaction that is aborted a consumer gets nothing. So that the bound holds for those that are committed,
+    // each batch of a transaction is held to it by itself.
+    let is_transactional = header.is_transactional();
+    let may = bound.map_or(0, |bound| {
+        let known = if is_transactional { RecordCounts::default() } else { ledger.plain() };
+        bound.may_lose(known.fetched + counts.fetched).saturating_sub(known.lost)
+    });
+    let mut drawn: Vec<i64> = new.into_iter().filter(|offset| *offset != anchor).collect();
+    drawn.sort_by_cached_key(|offset| mixed(*offset as u64));
+    drawn.truncate(may as usize);
+    let mut lost = before.clone();
+    lost.extend(&drawn);
+    let counted = if is_transactional { &mut entry.transactional } else { &mut entry.plain };
+    *counted = counts;
+    if lost.is_empty() {
+        return None;
+    }
+    let left = batch.without(&lost);
+    if left.len() < size {
+        counted.lost = drawn.len() as u64;
+        drawn.sort_unstable();
+        for offset in drawn {
+            entry.lose(offset);
+        }
+        return Some(left);
+    }
+    // Packed again it would be no smaller: nothing is gained by what would be lost.
+    (!before.is_empty()).then(|| batch.without(&before))
+}
+
+/// Offsets in an order that no application's records follow (the finalizer of SplitMix64).
+fn mixed(offset: u64) -> u64 {
+    let mut mixed = offset.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests;

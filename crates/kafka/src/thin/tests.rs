@@ -1,0 +1,196 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A batch of records of one byte at every offset of a range, by hand.
+fn a_batch(base: i64, count: i64, attributes: i16) -> Vec<u8> {
+    let mut tail = attributes.to_be_bytes().to_vec();
+    tail.extend((count as i32 - 1).to_be_bytes());
+    tail.extend([0; 16]);
+    tail.extend([0xff; 14]);
+    tail.extend((count as i32).to_be_bytes());
+    for delta in 0..count {
+        // The offset's distance in zigzag form, of one byte or two.
+        let zigzag = (delta * 2) as u64;
+        let delta = if zigzag < 0x80 { vec![zigzag as u8] } else { vec![zigzag as u8 | 0x80, (zigzag >> 7) as u8] };
+        tail.push(((6 + delta.len()) * 2) as u8);
+        tail.extend([0, 0]);
+        tail.extend(&delta);
+        tail.extend([1, 2, b'x', 0]);
+    }
+    let mut batch = base.to_be_bytes().to_vec();
+    batch.extend((tail.len() as i32 + 9).to_be_bytes());
+    batch.extend([0, 0, 0, 0, 2]);
+    batch.extend(crc32c::crc32c(&tail).to_be_bytes());
+    batch.extend(tail);
+    batch
+}
+
+const TRANSACTIONAL: i16 = 1 << 4;
+const CONTROL: i16 = 1 << 5 | TRANSACTIONAL;
+
+/// The offsets that a consumer gets.
+fn offsets(bytes: &[u8]) -> Vec<i64> {
+    sections(bytes)
+        .flat_map(|section| match section {
+            Section::Batch(header, bytes) if !header.is_control() => {
+                Batch::open(bytes).unwrap().offsets().collect::<Vec<_>>()
+            }
+            _ => vec![],
+        })
+        .collect()
+}
+
+fn part(part: f64) -> MinDelivery {
+    MinDelivery::from_part(part).unwrap()
+}
+
+fn thinned(records: &[u8], ledger: &mut Ledger, bound: f64, lossy: bool) -> (Vec<u8>, Entry) {
+    let mut output = Vec::new();
+    let entry = thin(records, ledger, part(bound), lossy, &mut output);
+    (output, entry)
+}
+
+/// A tenth of a hundred records, not the last; the same again for the next reader, even if nothing may be lost then.
+#[test]
+fn as_much_is_left_out_as_is_allowed_and_once() {
+    let batch = a_batch(500, 100, 0);
+    let mut ledger = Ledger::default();
+    let (first, entry) = thinned(&batch, &mut ledger, 0.9, true);
+    let got = offsets(&first);
+    assert_eq!((got.len(), got.last()), (90, Some(&599)));
+    assert_eq!(entry.plain, RecordCounts { fetched: 100, lost: 10 });
+    assert_eq!(entry.decided, [(500, 599)]);
+    for lossy in [true, false] {
+        let (again, entry) = thinned(&batch, &mut ledger, 0.9, lossy);
+        assert!(again == first && entry.is_empty());
+    }
+    assert_eq!(ledger.counts(), RecordCounts { fetched: 100, lost: 10 });
+}
+
+/// What was not left out before may be later, but of records that nobody has had.
+#[test]
+fn what_is_saved_up_may_be_left_out_of_what_is_new() {
+    let (first, second) = (a_batch(0, 100, 0), a_batch(100, 100, 0));
+    let mut ledger = Ledger::default();
+    assert_eq!(thinned(&first, &mut ledger, 0.9, false).0, first);
+    assert_eq!(thinned(&first, &mut ledger, 0.9, true).0, first, "a reader has had them");
+    assert_eq!(offsets(&thinned(&second, &mut ledger, 0.9, true).0).len(), 80);
+    assert_eq!(ledger.counts(), RecordCounts { fetched: 200, lost: 20 });
+}
+
+/// A batch of one record, a marker of a transaction's end, and a batch that is cut short or damaged pass as they are.
+#[test]
+fn anchors_and_markers_pass() {
+    let mut damaged = a_batch(10, 5, 0);
+    damaged[70] ^= 1;
+    let mut whole: Vec<u8> = (0..10).flat_map(|offset| a_batch(offset, 1, 0)).collect();
+    whole.extend([damaged, a_batch(20, 5, CONTROL), a_batch(30, 5, 0)[..70].to_vec()].concat());
+    let mut ledger = Ledger::default();
+    assert_eq!(thinned(&whole, &mut ledger, 0.01, true).0, whole);
+    assert_eq!(ledger.counts(), RecordCounts { fetched: 10, lost: 0 });
+}
+
+/// Records of transactions neither earn nor spend what others may lose.
+#[test]
+fn each_batch_of_a_transaction_keeps_the_bound() {
+    let whole = [a_batch(0, 1000, 0), a_batch(1000, 10, TRANSACTIONAL), a_batch(1010, 9, TRANSACTIONAL)].concat();
+    let mut ledger = Ledger::default();
+    thinned(&whole[..], &mut ledger, 1.0, true);
+    let mut ledger = Ledger::default();
+    thin(&a_batch(0, 1000, 0), &mut ledger, part(0.9), false, &mut Vec::new());
+    let (left, entry) = thinned(&whole, &mut ledger, 0.9, true);
+    assert_eq!(offsets(&left).len(), 1000 + 9 + 9);
+    assert_eq!(entry.transactional, RecordCounts { fetched: 19, lost: 1 });
+}
+
+/// A packed batch that would not become smaller stays whole, and nothing is noted as lost.
+#[test]
+fn nothing_is_lost_in_vain() {
+    let plain = a_batch(0, 100, 0);
+    let mut tail = plain[21..61].to_vec();
+    // Snappy as one block without a frame; packed again it has one, and of records that are all alike one costs little.
+    tail[1] = 2;
+    tail.extend(snap::raw::Encoder::new().compress_vec(&plain[61..]).unwrap());
+    let length = (tail.len() as i32 + 9).to_be_bytes();
+    let whole = [&plain[..8], &length, &plain[12..17], &crc32c::crc32c(&tail).to_be_bytes(), &tail].concat();
+    assert_eq!(offsets(&whole).len(), 100);
+    let mut ledger = Ledger::default();
+    let (left, entry) = thinned(&whole, &mut ledger, 0.99, true);
+    assert!(left == whole);
+    assert_eq!(entry.plain, RecordCounts { fetched: 100, lost: 0 });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// A thousand runs: a log of batches, readers that begin anywhere and fetch any number of batches, again and again,
+    /// with a congested path and without, and a ledger that is written down, read again and forgets what the broker has
+    /// deleted. Never is more lost than the bound; all readers get the same; the ledger says what they did not get.
+    #[test]
+    fn never_more_is_lost_than_the_bound(
+        shape in prop::collection::vec((1..150i64, 0..10u8, any::<bool>()), 1..12),
+        fetches in prop::collection::vec((0..12usize, 1..5usize, any::<bool>(), 0..10u8), 1..25),
+        millionths in 1..=1_000_000u32,
+    ) {
+        let bound = MinDelivery::try_from(millionths).unwrap();
+        let (mut log, mut next) = (Vec::new(), 0);
+        for (count, kind, gap) in shape {
+            let attributes = match kind { 0 => CONTROL, 1..=3 => TRANSACTIONAL, _ => 0 };
+            log.push((a_batch(next, count, attributes), next, count, attributes));
+            next += count + i64::from(gap);
+        }
+        let (mut ledger, mut journal) = (Ledger::default(), Vec::new());
+        // Of each offset that somebody has fetched, whether it came.
+        let mut seen: BTreeMap<i64, bool> = BTreeMap::new();
+        let mut deleted = 0;
+        for (start, count, lossy, event) in fetches {
+            let start = start.min(log.len() - 1).max(deleted);
+            let fetched = &log[start..(start + count).min(log.len())];
+            let records: Vec<u8> = fetched.iter().flat_map(|(bytes, ..)| bytes.clone()).collect();
+            let mut output = Vec::new();
+            let entry = thin(&records, &mut ledger, bound, lossy, &mut output);
+            prop_assert!(output.len() <= records.len());
+            journal.push(serde_json::to_string(&entry).unwrap());
+            let got = offsets(&output);
+            for (batch, base, count, attributes) in fetched {
+                if *attributes == CONTROL {
+                    prop_assert!(output.windows(batch.len()).any(|part| part == batch), "a marker is as it was");
+                    continue;
+                }
+                for offset in *base..base + count {
+                    let came = got.binary_search(&offset).is_ok();
+                    prop_assert_eq!(*seen.entry(offset).or_insert(came), came, "all readers get the same");
+                    prop_assert_eq!(ledger.is_lost(offset), !came);
+                }
+                prop_assert!(got.binary_search(&(base + count - 1)).is_ok(), "the anchor");
+                if *attributes == TRANSACTIONAL {
+                    let lost = (*base..base + count).filter(|offset| !seen[offset]).count() as u64;
+                    prop_assert!(lost <= bound.may_lose(*count as u64));
+                }
+            }
+            let lost = seen.values().filter(|came| !**came).count() as u64;
+            let all = RecordCounts { fetched: seen.len() as u64, lost };
+            prop_assert_eq!(ledger.counts(), all, "each counts once");
+            prop_assert!(lost <= bound.may_lose(all.fetched));
+            prop_assert!(ledger.plain().lost <= bound.may_lose(ledger.plain().fetched));
+            match event {
+                0 | 1 => {
+                    // It is started again.
+                    ledger = Ledger::default();
+                    for line in &journal {
+                        prop_assert!(ledger.take(&serde_json::from_str(line).unwrap()));
+                    }
+                }
+                2 => journal = ledger.entries().iter().map(|entry| serde_json::to_string(entry).unwrap()).collect(),
+                3 if deleted + 1 < log.len() => {
+                    deleted += 1;
+                    ledger.forget_below(log[deleted].1);
+                }
+                _ => {}
+            }
+        }
+    }
+}

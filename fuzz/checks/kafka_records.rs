@@ -1,0 +1,34 @@
+//! Whatever a broker gives for records, in whatever order, never is more left out than the bound, and the next reader gets
+//! the same.
+
+use pliant_kafka::batch::{Section, sections};
+use pliant_kafka::ledger::{Ledger, MinDelivery};
+use pliant_kafka::thin::thin;
+
+/// What a batch's checksum is about, and where it stands.
+const CRC: std::ops::Range<usize> = 17..21;
+
+pub(crate) fn check(bytes: &[u8]) {
+    // Checksums are made right, or nothing is read behind them.
+    let records: Vec<u8> = sections(bytes)
+        .flat_map(|section| match section {
+            Section::Batch(_, batch) => {
+                let mut batch = batch.to_vec();
+                let crc = crc32c::crc32c(&batch[CRC.end..]).to_be_bytes();
+                batch[CRC].copy_from_slice(&crc);
+                batch
+            }
+            Section::Other(bytes) => bytes.to_vec(),
+        })
+        .collect();
+    assert_eq!(records.len(), bytes.len());
+    let bound = MinDelivery::from_part(0.5).expect("it is a part of one");
+    let mut ledger = Ledger::default();
+    let (mut first, mut again) = (Vec::new(), Vec::new());
+    thin(&records, &mut ledger, bound, true, &mut first);
+    let counts = ledger.counts();
+    assert!(counts.lost <= bound.may_lose(counts.fetched));
+    let entry = thin(&records, &mut ledger, bound, true, &mut again);
+    assert!(again == first || !entry.is_empty());
+    assert!(ledger.counts().lost <= bound.may_lose(ledger.counts().fetched));
+}
