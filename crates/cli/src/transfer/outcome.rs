@@ -7,6 +7,7 @@ use pliant_net::connection::{Keys, Refused};
 use pliant_net::flow::{Protocol, SocketTransport};
 use pliant_net::transfer::{Received, Sent, Settings, Unchanged};
 use pliant_proto::congestion::Algorithm;
+use pliant_proto::time::Instant;
 use pliant_proto::transport::Statistics;
 use pliant_sim::one_line::OneLine;
 use rustix::time::{ClockId, clock_gettime};
@@ -110,7 +111,7 @@ impl Outcome {
             clock_uncertainty_us: us(clock_offset.uncertainty_ns as f64),
             done_by_s: sent.done_by.map(|by| by.as_secs_f64()),
             done_in_time: sent.done_by.map(|by| elapsed <= by),
-            said_late_s: statistics.said_late.filter(|_| sent.done_by.is_some()).map(|at| at.as_secs_f64()),
+            said_late_s: statistics.said_late.filter(|_| sent.done_by.is_some()).map(Instant::as_secs_f64),
             ..Self::new("sent", file.to_owned(), to, settings, common)
         }
     }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_proto::contract::Contract;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::Command;
 use pliant_proto::transport::any::AnyTransport;
@@ -125,7 +124,7 @@ impl Connections {
         commands.extend((send > 0).then_some(Command::Send { bytes: send }));
         commands.extend(wanted.announce.take().map(|messages| Command::AnnounceMessages { messages }));
         commands.extend(wanted.messages.drain(..).map(|bytes| Command::SendMessage { bytes }));
-        commands.extend(wanted.contract.take().iter().flat_map(Contract::commands));
+        commands.extend(wanted.contract.take().iter().flat_map(Command::of_contract));
         commands.extend(std::mem::take(&mut wanted.finish).then_some(Command::Finish));
         let consume = std::mem::take(&mut wanted.consume);
         buffers.incoming.consumed(consume);

@@ -364,7 +364,9 @@ impl Connections<'_> {
             if let Some(connection) = state.connection.filter(|_| std::mem::take(&mut state.changed))
                 && let Some(class) = self.thread.shared.class(&bundle.key.1)
             {
-                class.flow.contract.commands().into_iter().for_each(|command| driver.command(connection, command));
+                for command in Command::of_contract(&class.flow.contract) {
+                    driver.command(connection, command);
+                }
             }
             if matches!(state.status, BundleStatus::Calling) && state.connection.is_none() {
                 match self.call(driver, &bundle) {

@@ -354,7 +354,9 @@ fn send_once(
             sender.contract = contract;
             sender.until = contract.done_by.map(|span| now.after(span));
             outgoing.late = None;
-            contract.commands().into_iter().for_each(|command| driver.command(connection, command));
+            for command in Command::of_contract(&contract) {
+                driver.command(connection, command);
+            }
         }
         if !settings.schedule.is_empty() && scheduled_at.is_none_or(|at| now.since(at) >= SCHEDULE_INTERVAL) {
             scheduled_at = Some(now);

@@ -6,9 +6,10 @@
 //! gives way beyond it. What it takes while others are away lowers the needed rate for later. From the aim on, and whenever
 //! it needs more than a normal flow has, it is a normal flow.
 //!
-//! It says that it will be late as soon as that is seen: the span is cut into [`WINDOWS`] windows, and a flow that was a
-//! normal one for [`FULL_WINDOWS`] of them in a row, and would be late at the rate that it had in these and in the last of
-//! them, says so, once. As long as its rate still [grows](GROWING) it waits. It says so, too, when its `max_rate` alone makes it late, and at the latest when the time is over. It goes on as a normal flow.
+//! The span is cut into [`WINDOWS`] windows. A flow that was a normal one for [`FULL_WINDOWS`] of them in a row, and would be
+//! late at the rate that it had in these and in the last of them, is *pressed*: it is a normal flow to its end. If after as
+//! many windows more it would still be late, it says so, once. As long as its rate still [grows](GROWING) it waits. It says
+//! so, too, when its `max_rate` alone makes it late, and at the latest when the time is over.
 
 use crate::time::{Instant, Span};
 use crate::units::Rate;
@@ -17,8 +18,8 @@ use crate::units::Rate;
 pub const RESERVE: u64 = 10;
 /// Windows in which a flow's rate is measured.
 const WINDOWS: u64 = 32;
-/// So many in a row must have passed as a normal flow before it is said that the flow will be late.
-const FULL_WINDOWS: u32 = 3;
+/// So many in a row must have passed as a normal flow before it is pressed, and then before it is said to be late.
+const FULL_WINDOWS: u32 = 2;
 /// The rate grows if that of the last window is so many times that of the one before.
 const GROWING: f64 = 1.1;
 
@@ -61,6 +62,8 @@ pub struct FlowDeadline {
     full_windows: u32,
     /// It was a normal flow all through the current window.
     full: bool,
+    /// It must be a normal flow to its end.
+    pressed: bool,
     said_late: Option<Instant>,
 }
 
@@ -81,6 +84,7 @@ impl FlowDeadline {
             previous: 0.0,
             full_windows: 0,
             full: false,
+            pressed: false,
             said_late: None,
         }
     }
@@ -105,7 +109,7 @@ impl FlowDeadline {
         let left = self.bytes.saturating_sub(across);
         if left == 0 {
             Need::Nothing
-        } else if now >= self.aim {
+        } else if self.pressed || now >= self.aim {
             Need::Normal
         } else {
             let bits = 8.0 * left as f64 / self.aim.since(now).as_secs_f64();
@@ -129,7 +133,7 @@ impl FlowDeadline {
         let left_time = self.until.since(now);
         let too_slow = self.max_rate.is_some_and(|most| most.time_for(left) > left_time);
         if too_slow || now >= self.until {
-            return self.say_late(now, across);
+            return Some(self.say_late(now, across));
         }
         if now < self.ends {
             return None;
@@ -145,7 +149,15 @@ impl FlowDeadline {
         let late = left as f64 > all.max(last) * left_time.as_secs_f64();
         let grows = last > GROWING * core::mem::replace(&mut self.previous, last);
         let known = self.full_windows >= FULL_WINDOWS && !grows;
-        if known && late { self.say_late(now, across) } else { None }
+        if !(known && late) {
+            return None;
+        }
+        if self.pressed {
+            return Some(self.say_late(now, across));
+        }
+        (self.pressed, self.full) = (true, true);
+        (self.full_since, self.full_windows) = ((now, across), 0);
+        None
     }
 
     /// When [`observe`](Self::observe) has something to say though nothing arrives.
@@ -160,12 +172,12 @@ impl FlowDeadline {
         if seconds < 1e7 { now.after(Span::from_secs_f64(seconds)) } else { Instant::MAX }
     }
 
-    fn say_late(&mut self, now: Instant, across: u64) -> Option<Late> {
-        self.said_late = Some(now);
+    fn say_late(&mut self, now: Instant, across: u64) -> Late {
+        (self.said_late, self.pressed) = (Some(now), true);
         let left = self.bytes.saturating_sub(across);
         let fastest = self.max_rate.map_or(now, |most| now.after(most.time_for(left)));
         let measured = self.full_windows > 0 || now >= self.until;
-        Some(Late { expected: if measured { self.expected(now, across).max(fastest) } else { fastest } })
+        Late { expected: if measured { self.expected(now, across).max(fastest) } else { fastest } }
     }
 }
 
@@ -206,18 +218,20 @@ mod tests {
     }
 
     /// Traced by hand: 32 MB in 32 s, so windows of a second, and 8.9 Mbit/s are needed. A normal flow has 4 Mbit/s, half a
-    /// megabyte per second. The first window does not count, as nothing was known when it began; after the fourth, three in
-    /// a row were those of a normal flow. 1.5 MB moved in these 3 s, 30 MB are left: done 60 s later, at 64 s.
+    /// megabyte per second. The first window does not count, as nothing was known when it began; after the third it is
+    /// pressed, and after two more it is late. 1 MB moved in these 2 s, 29.5 MB are left: done 59 s later, at 64 s.
     #[test]
-    fn three_windows_as_a_normal_flow_tell_that_it_will_be_late() {
+    fn windows_as_a_normal_flow_tell_that_it_will_be_late() {
         let mut deadline = FlowDeadline::new(Instant::ZERO, 32_000_000, Span::from_secs(32), None);
         assert_eq!(deadline.observe(at(1.0), 500_000, Some(mbit(4))), None);
         assert_eq!(deadline.observe(at(2.0), 1_000_000, Some(mbit(4))), None);
         assert_eq!(deadline.observe(at(2.5), 1_250_000, Some(mbit(4))), None);
         assert_eq!(deadline.observe(at(3.0), 1_500_000, Some(mbit(4))), None);
-        let late = deadline.observe(at(4.0), 2_000_000, Some(mbit(4)));
+        assert_eq!(deadline.need(at(3.0), 1_500_000), Need::Normal, "it is pressed");
+        assert_eq!(deadline.observe(at(4.0), 2_000_000, Some(mbit(40))), None);
+        let late = deadline.observe(at(5.0), 2_500_000, Some(mbit(40)));
         assert_eq!(late, Some(Late { expected: at(64.0) }));
-        assert_eq!((deadline.said_late(), deadline.next_at()), (Some(at(4.0)), None));
+        assert_eq!((deadline.said_late(), deadline.next_at()), (Some(at(5.0)), None));
         assert_eq!(deadline.observe(at(32.0), 16_000_000, Some(mbit(4))), None, "it is said once");
     }
 
@@ -225,23 +239,23 @@ mod tests {
     #[test]
     fn a_flow_that_still_gives_way_is_not_late() {
         let mut deadline = FlowDeadline::new(Instant::ZERO, 32_000_000, Span::from_secs(32), None);
-        for (seconds, normal) in [(1.0, 4), (2.0, 4), (2.5, 40), (3.0, 4), (4.0, 4), (5.0, 4)] {
+        for (seconds, normal) in [(1.0, 4), (2.0, 4), (2.5, 40), (3.0, 4), (4.0, 4), (5.0, 4), (6.0, 4)] {
             assert_eq!(deadline.observe(at(seconds), 100_000, Some(mbit(normal))), None, "{seconds}");
         }
-        assert_eq!(deadline.observe(at(6.0), 100_000, Some(mbit(4))), Some(Late { expected: Instant::MAX }));
+        assert_eq!(deadline.observe(at(7.0), 100_000, Some(mbit(4))), Some(Late { expected: Instant::MAX }));
     }
 
     /// A flow that starts slowly has not found its rate: each second it has half as much again, from 0.5 Mbit/s on. It says
-    /// nothing while that goes on, and that it is late in the second in which it stays at 2.5 Mbit/s.
+    /// nothing while that goes on; it is pressed in the second in which it stays at 2.5 Mbit/s, and late two seconds later.
     #[test]
     fn a_flow_that_still_grows_is_not_late() {
         let mut deadline = FlowDeadline::new(Instant::ZERO, 32_000_000, Span::from_secs(32), None);
         let mut across = 0;
-        for (second, kbit) in [500, 750, 1125, 1690, 2500, 2500].into_iter().enumerate() {
+        for (second, kbit) in [500, 750, 1125, 1690, 2500, 2500, 2500, 2500].into_iter().enumerate() {
             across += 1000 * kbit / 8;
             let rate = Rate::from_bits_per_sec(1000 * kbit);
             let late = deadline.observe(at(second as f64 + 1.0), across, Some(rate));
-            assert_eq!(late.is_some(), second == 5, "{second}");
+            assert_eq!((late.is_some(), deadline.pressed), (second == 7, second >= 5), "{second}");
         }
     }
 

@@ -11,7 +11,6 @@ use core::fmt;
 
 use self::schedule::{DaySchedule, TimeOfDay};
 use crate::time::Span;
-use crate::transport::Command;
 use crate::units::Rate;
 
 /// What an application accepts. Each field is a bound that the transport never exceeds.
@@ -139,18 +138,6 @@ impl Contract {
         }
     }
 
-    /// What tells a running flow that its contract is this from now on; so long after now it must be done. Its bound of
-    /// delivery and its priority stay.
-    pub fn commands<A>(&self) -> [Command<A>; 5] {
-        [
-            Command::SetWeight(self.weight),
-            Command::SetMinShare(self.min_share),
-            Command::SetMinRate(self.min_rate),
-            Command::SetMaxRate(self.max_rate.unwrap_or_default()),
-            Command::SetDoneBy(self.done_by.unwrap_or(Span::MAX)),
-        ]
-    }
-
     /// Checks ranges, that each field that asks for something is among those the transport `honours`, that none is in vain (a
     /// flow that keeps all of its share does not give way, so that a rate or a time promises it nothing), and that none contradicts
     /// another.
@@ -239,20 +226,6 @@ mod tests {
         let error = capped(3).check_size(4_000_000).unwrap_err();
         assert_eq!(error, ContractError::Contradiction(Field::DoneBy, Field::MaxRate));
         assert_eq!(error.to_string(), "done_by cannot be kept: at max_rate the flow takes longer");
-    }
-
-    /// Every field that can change under a flow is told; no bound is zero, or endless.
-    #[test]
-    fn a_contract_is_told_by_commands() {
-        let contract = Contract { min_share: 0.5, max_rate: Some(Rate::from_gbit_per_sec(1)), ..Contract::default() };
-        let expected: [Command; 5] = [
-            Command::SetWeight(1.0),
-            Command::SetMinShare(0.5),
-            Command::SetMinRate(Rate::default()),
-            Command::SetMaxRate(Rate::from_gbit_per_sec(1)),
-            Command::SetDoneBy(Span::MAX),
-        ];
-        assert_eq!(contract.commands(), expected);
     }
 
     /// The texts that users see name the field.

@@ -33,6 +33,7 @@ use core::convert::Infallible;
 use core::fmt::Debug;
 
 pub use self::statistics::Statistics;
+use crate::contract::Contract;
 use crate::contract::policy::Policy;
 use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::{Instant, Span};
@@ -78,6 +79,18 @@ pub enum Command<A = Infallible> {
 }
 
 impl<A> Command<A> {
+    /// What tells a running flow that its contract is this from now on; so long after now it must be done. Its bound of
+    /// delivery and its priority stay.
+    pub fn of_contract(contract: &Contract) -> [Self; 5] {
+        [
+            Self::SetWeight(contract.weight),
+            Self::SetMinShare(contract.min_share),
+            Self::SetMinRate(contract.min_rate),
+            Self::SetMaxRate(contract.max_rate.unwrap_or_default()),
+            Self::SetDoneBy(contract.done_by.unwrap_or(Span::MAX)),
+        ]
+    }
+
     /// Bytes that it hands over to a transport of byte streams.
     pub const fn bytes(&self) -> Option<u64> {
         match *self {
@@ -346,4 +359,23 @@ pub fn drain<T: Transport>(transport: &mut T, now: Instant, outlet: &mut impl Ou
         outlet.event(event);
     }
     outlet.arm(transport.poll_timeout());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every field that can change under a flow is told; no bound is zero, or endless.
+    #[test]
+    fn a_contract_is_told_by_commands() {
+        let contract = Contract { min_share: 0.5, max_rate: Some(Rate::from_gbit_per_sec(1)), ..Contract::default() };
+        let expected: [Command; 5] = [
+            Command::SetWeight(1.0),
+            Command::SetMinShare(0.5),
+            Command::SetMinRate(Rate::default()),
+            Command::SetMaxRate(Rate::from_gbit_per_sec(1)),
+            Command::SetDoneBy(Span::MAX),
+        ];
+        assert_eq!(Command::of_contract(&contract), expected);
+    }
 }

@@ -91,7 +91,7 @@ fn columns_keep_their_names() {
     assert_eq!(
         header(files::FLOWS_CSV),
         "flow,group,request,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
-         given_up_bytes,low_sent_bytes,low_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets,\
+         given_up_bytes,low_sent_bytes,low_ps,done_by_ps,said_late_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets,\
          fair_share,fluid_share,pauses,paused_ps,messages,needed_messages,delivered_messages,record_error,\
          credits,wasted_credits,reactive_bytes,reorder_bytes,duplicate_bytes,object,shares_object,symbols,excess_symbols,\
          decoded_blocks,whole_blocks"

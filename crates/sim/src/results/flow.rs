@@ -100,12 +100,12 @@ flow_columns! {
         "Payload that the contract of the flow let the sender give up, unsent.";
     "low_sent_bytes" => low_bytes: u64 = |sender, _| sender.policy.low_bytes, Bytes, REFLEX,
         "Payload sent while the flow gave way, retransmissions included.";
+    "low_ps" => low_time: Span = |sender, _| Span::from_ps(sender.policy.low_ps), Picoseconds, REFLEX,
+        "Time that the flow spent giving way.";
     "done_by_ps" => done_by: Option<Instant> = |sender, _| sender.done_by, Picoseconds, DONE_BY,
         "When the flow had to be done: its start and `done_by`.";
     "said_late_ps" => said_late: Option<Instant> = |sender, _| sender.said_late, Picoseconds, DONE_BY,
         "When the sender said that the flow would not be done by then. Empty if it never did.";
-    "low_ps" => low_time: Span = |sender, _| Span::from_ps(sender.policy.low_ps), Picoseconds, REFLEX,
-        "Time that the flow spent giving way.";
     "state" => state: FlowState, None, EVERY_FLOW,
         "`completed`, `unfinished` (under way at the end), `sent_with_loss` (sent, but bytes are lost for good) or \
          `ran_to_end` (a flow without an end).";

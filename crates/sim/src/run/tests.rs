@@ -63,13 +63,13 @@ fn run_small(changes: &[&str]) -> RunResult {
 #[test]
 fn plain_tcp_is_a_short_cut() {
     let scenario = small(&["queues.plan=strict"]);
-    assert!(scenario.groups.iter().all(|group| group.is_plain_tcp()));
+    assert!(scenario.groups.iter().all(Group::is_plain_tcp));
     let (general, _) =
         run_with::<AnyTransport, _>(&scenario, NoRecorder, &AtomicBool::new(false), &mut |_| {}).unwrap();
     let short = run_small(&["queues.plan=strict"]);
     assert_eq!((short.digest, short.packet_hops), (general.digest, general.packet_hops));
     for change in ["traffic.backup.transport=dccp", "traffic.backup.cross_queue={}"] {
-        assert!(!small(&["queues.plan=strict", change]).groups.iter().all(|group| group.is_plain_tcp()), "{change}");
+        assert!(!small(&["queues.plan=strict", change]).groups.iter().all(Group::is_plain_tcp), "{change}");
     }
 }
 

@@ -7,7 +7,7 @@ use pliant_proto::transport::atp::LossBound;
 
 use super::file::document::Document;
 use super::file::error::ScenarioError;
-use super::file::group::{GroupKeys, LEGACY_TABLE, REFLEX_TABLE};
+use super::file::group::{GroupKeys, GroupSpec, LEGACY_TABLE, REFLEX_TABLE};
 use super::file::spec::ScenarioSpec;
 use super::reflex;
 use super::resolved::{Group, Legacy};
@@ -45,7 +45,7 @@ pub(super) fn resolve_group(
         }
     }
     contract.check(&honours).map_err(|why| contract_error(document, &name, transport, why))?;
-    check_done_by(&group.keys).map_err(|(key, why)| group_error(document, &name, &key, why))?;
+    check_done_by(group).map_err(|(key, why)| group_error(document, &name, &key, why))?;
     if let TrafficSpec::Flows(spec) = &group.keys.traffic {
         let largest = spec.flows.iter().filter_map(|flow| flow.size).max();
         let checked = largest.map_or(Ok(()), |size| contract.check_size(size.0));
@@ -112,13 +112,17 @@ fn group_error(document: &Document, name: &str, key: &str, why: String) -> Scena
 }
 
 /// Only a flow whose size is known from the start can be done by a time.
-fn check_done_by(group: &GroupKeys) -> Result<(), KeyError> {
+fn check_done_by(group: &GroupSpec) -> Result<(), KeyError> {
+    let GroupSpec { keys: group, tables } = group;
     let refuse = |why: &str| Err(("contract.done_by".to_owned(), why.to_owned()));
     if group.contract.done_by.is_none() {
         return Ok(());
     }
     if group.traffic.has_endless_flows() {
         return refuse("needs flows with an end: give them a size");
+    }
+    if tables.contains_key(CROSS_QUEUE_TABLE) {
+        return refuse("knows nothing of pauses: not with a table cross_queue");
     }
     if group.messages.is_some() {
         return refuse("needs flows that are there from the start, and messages come over time");

@@ -73,7 +73,7 @@ fn an_idle_line_is_used() {
     assert!(seconds < 5.0, "{seconds}");
 }
 
-/// 300 MB in 20 s are 120 Mbit/s on a line of 100 with another flow: it says so in the first tenth of its time, and then is a
+/// 300 MB in 20 s are 120 Mbit/s on a line of 100 with another flow: it says so in the first fifth of its time, and is a
 /// normal flow, which has a quarter of the line or more.
 #[test]
 fn what_cannot_be_kept_is_said_early() {
@@ -82,7 +82,7 @@ fn what_cannot_be_kept_is_said_early() {
     let result = run_with(&text, &[size, "duration=20s", &contract("done_by = \"20s\"")]);
     let row = transfer(&result);
     let said = row.said_late.expect("it says so").since(row.start).as_secs_f64();
-    assert!(said <= 2.0, "{said}");
+    assert!(said <= 4.0, "{said}");
     assert_eq!(row.done_by.map(|by| by.since(row.start)), Some(Span::from_secs(20)));
     assert!(row.delivered_bytes as f64 >= 0.25 * 20.0 * 12.5e6 * 0.949, "{}", row.delivered_bytes);
 }

@@ -22,8 +22,8 @@
 //!
 //! `min_rate` is a floor too, but never above 0.95 of the line, nor above 0.9 of what arrives in rounds of many losses.
 //!
-//! `needed` is what a flow needs to be done in time (`done_by`): it never goes beyond a normal flow. A flow that needs more than
-//! any rate, as it is late, is no virtual normal flow but a real one: CUBIC takes over.
+//! `needed` is what a flow needs to be done in time (`done_by`): it never goes beyond a normal flow. A flow that must be
+//! a normal one, as time presses, is no virtual one but a real one: CUBIC takes over.
 //!
 //! Losses beyond `loss_tolerance` without delay are a policer's or a tiny buffer's: the rate falls to what arrives.
 
@@ -140,7 +140,7 @@ struct State {
     min_rate: f64,
     /// What the flow needs to be done in time, in bytes of payload per second.
     needed: f64,
-    /// Takes over while any rate is too little.
+    /// Takes over while time presses.
     late: Option<Box<Cubic>>,
     /// What the path was found to carry of `min_rate`, when more was lost than is tolerated.
     carried: f64,

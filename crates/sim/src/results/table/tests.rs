@@ -68,7 +68,7 @@ pub(crate) fn distinct_flow() -> FlowRow {
         delivered_bytes: 109,
         given_up_bytes: 110,
         done_by: Some(Instant::from_ps(7)),
-        said_late: None,
+        said_late: Some(Instant::from_ps(8)),
         low_bytes: 111,
         low_time: Span::from_ps(112),
         state: FlowState::SentWithLoss,

@@ -55,9 +55,7 @@ impl<C: CongestionControl> Parts<C> {
         if let Some(late) = deadline.observe(now, across, controller.normal_rate()) {
             self.late = Some(late.expected);
         }
-        // A flow that has said that it will be late is a normal one to its end.
-        let need = if deadline.said_late().is_some() { Need::Normal } else { deadline.need(now, across) };
-        controller.set_needed_rate(match need {
+        controller.set_needed_rate(match deadline.need(now, across) {
             Need::Nothing => Rate::default(),
             Need::AtLeast(rate) => rate,
             Need::Normal => Rate::from_bits_per_sec(u64::MAX),

@@ -392,8 +392,10 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::SetWeight(weight) => self.controller.set_weight(weight),
             Command::SetMinShare(share) => self.controller.set_min_share(share),
             Command::SetMinRate(rate) => self.controller.set_min_rate(rate),
-            Command::SetMaxRate(_) | Command::SetDoneBy(_) => {}
-            Command::Consume { .. } | Command::AnnounceMessages { .. } => {}
+            Command::SetMaxRate(_)
+            | Command::SetDoneBy(_)
+            | Command::Consume { .. }
+            | Command::AnnounceMessages { .. } => {}
         }
     }
 
