@@ -722,7 +722,6 @@ hostb = "127.0.0.1:7412"
 transport = "ledbat++"
 max_rate = "200Mbit/s"
 schedule = [{ from = "22:00", to = "06:00" }, { from = "08:00", to = "18:00", max_rate = "20Mbit/s" }]
-
 [[forward]]
 listen = "127.0.0.1:6380"
 to = "hostb"

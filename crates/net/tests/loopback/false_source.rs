@@ -104,7 +104,7 @@ fn fetched_from(mut liar: Liar) -> (String, usize) {
 }
 
 /// Every lie of a source ends in one clear error and leaves nothing behind: noise for an offer, a name that leads out of the
-/// directory, more blocks than can be counted, a hash that is not the content's, of a file with bytes and of one without.
+/// directory, more bytes than may be fetched, a hash that is not the content's, of a file with bytes and of one without.
 /// The same source without a lie is believed.
 #[test]
 fn sources_that_lie_leave_nothing() {
@@ -117,7 +117,7 @@ fn sources_that_lie_leave_nothing() {
     let lies = [
         (Liar { answer: content(60), ..liar(true_offer.clone(), 0) }, "it does not answer as `pliant offer` does"),
         (liar(Offered { name: "../zeros".into(), ..true_offer.clone() }, 0), "is not a plain file name"),
-        (liar(Offered { bytes: 1 << 55, ..true_offer.clone() }, 0), "it has more blocks than can be counted"),
+        (liar(Offered { bytes: 1 << 55, ..true_offer.clone() }, 0), "and 1099511627776 may be fetched"),
         (liar(true_offer.clone(), 1), "it sends symbols that are not of the file"),
         (liar(Offered { bytes: 0, ..true_offer.clone() }, 0), "differs from what was sent"),
         (liar(Offered { hash: nothing, ..true_offer }, 0), "it sends symbols that are not of the file"),

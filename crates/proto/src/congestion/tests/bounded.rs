@@ -125,8 +125,8 @@ fn a_late_flow_is_cubic() {
     line.run(Span::from_secs(1), |_| 0);
     line.controller.set_needed_rate(Rate::from_bits_per_sec(u64::MAX));
     assert_eq!(line.controller.window(), 10 * u64::from(MSS));
-    let sample = AckSample { now: line.now, acked: 5 * u64::from(MSS), window_limited: true, ..super::ack(0) };
-    line.controller.on_ack(&sample);
+    let sample = AckSample { now: line.now, acked: u64::from(MSS), window_limited: true, ..super::ack(0) };
+    (0..5).for_each(|_| line.controller.on_ack(&sample));
     assert_eq!(line.controller.window(), 15 * u64::from(MSS), "slow start");
     line.controller.on_congestion(&congestion(Cause::Loss, 15 * u64::from(MSS)));
     assert_near(line.controller.window() as f64, 0.7 * 15.0 * f64::from(MSS), 0.01);
