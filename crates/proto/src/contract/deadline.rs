@@ -6,9 +6,9 @@
 //! gives way beyond it. What it takes while others are away lowers the needed rate for later. From the aim on, and whenever
 //! it needs more than a normal flow has, it is a normal flow.
 //!
-//! The span is cut into [`WINDOWS`] windows. A flow that was a normal one for [`FULL_WINDOWS`] of them in a row, and would be
+//! The span is cut into 32 windows. A flow that was a normal one for two of them in a row, and would be
 //! late at the rate that it had in these and in the last of them, is *pressed*: it is a normal flow to its end. If after as
-//! many windows more it would still be late, it says so, once. As long as its rate still [grows](GROWING) it waits. It says
+//! many windows more it would still be late, it says so, once. As long as its rate still grows it waits. It says
 //! so, too, when its `max_rate` alone makes it late, and at the latest when the time is over.
 
 use crate::time::{Instant, Span};
