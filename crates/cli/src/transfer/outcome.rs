@@ -14,6 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::status::rate;
 use crate::stdout::print_result;
 
 /// What a transfer came to; the JSON object has these fields.
@@ -188,9 +189,10 @@ impl Outcome {
         let missing = if lost > 0 { format!(", {lost} bytes missing") } else { String::new() };
         let hash = self.blake3.as_ref().map_or_else(String::new, |hash| format!(", blake3 {hash}"));
         format!(
-            "{direction} {}: {bytes} bytes{kept}{unchanged} in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
+            "{direction} {}: {bytes} bytes{kept}{unchanged} in {elapsed_s:.3} s, {}, {cpu_s_per_gb:.3} CPU s/GB, \
              {transport}, {protection}, {repeated}{marks} marks{missing}{hash}",
-            OneLine(file)
+            OneLine(file),
+            rate(gbit_per_s * 1e9 / 8.0)
         )
     }
 }

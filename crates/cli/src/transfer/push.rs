@@ -21,6 +21,7 @@ use super::outcome::process_cpu;
 use super::progress::TransferProgress;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::status::rate;
 use crate::stdout::print_result;
 use crate::{flags, interrupt};
 
@@ -329,9 +330,10 @@ impl FetchOutcome {
         let share = |source: &SourceOutcome| format!("{} of {}", source.symbols, source.address);
         let shares: Vec<String> = sources.iter().map(share).collect();
         format!(
-            "fetched {}: {bytes} bytes{kept} in {elapsed_s:.3} s, {gbit_per_s:.2} Gbit/s, {cpu_s_per_gb:.3} CPU s/GB, \
+            "fetched {}: {bytes} bytes{kept} in {elapsed_s:.3} s, {}, {cpu_s_per_gb:.3} CPU s/GB, \
              {decoded_blocks} blocks decoded, symbols: {}, blake3 {blake3}",
             OneLine(file),
+            rate(gbit_per_s * 1e9 / 8.0),
             shares.join(", ")
         )
     }
