@@ -1,7 +1,16 @@
 //! Bytes between a TCP connection and a stream of a bundle.
 
+use std::io;
+use std::time::Duration;
+
+use pliant_kafka::Refusal;
 use pliant_net::bundle::BundleStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// Bytes that are copied at once.
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
 /// Carries bytes both ways until both sides have ended, each in its own time. What ends one side with an error resets the
 /// other.
@@ -11,6 +20,34 @@ pub(crate) async fn relay(tcp: TcpStream, stream: BundleStream) {
     if let Ok(tcp) = tcp.into_std() {
         // What ended a side with an error has reset the other.
         let _ = stream.carry(tcp.into()).await;
+    }
+}
+
+/// Carries one direction of a client's connection with a broker until it ends. `take` appends what goes on in place of a
+/// piece, and hears of the end as an empty piece; its refusal is an error of the kind [`io::ErrorKind::InvalidData`]. `sent` hears
+/// how many bytes were written, and how long that took.
+pub(crate) async fn carry_frames(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    mut take: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Refusal>,
+    mut sent: impl FnMut(usize, Duration),
+) -> io::Result<()> {
+    let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
+    loop {
+        let count = from.read(&mut piece).await?;
+        take(&piece[..count], &mut output).map_err(|refusal| io::Error::new(io::ErrorKind::InvalidData, refusal))?;
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        if output.is_empty() {
+            continue;
+        }
+        let begun = Instant::now();
+        to.write_all(&output).await?;
+        sent(output.len(), begun.elapsed());
+        output.clear();
+        // A large frame is the exception.
+        output.shrink_to(2 * PIECE_BYTES);
     }
 }
 

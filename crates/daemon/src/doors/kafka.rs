@@ -5,9 +5,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use pliant_kafka::{Advertised, Connection, Local, Refusal};
+use pliant_kafka::{Advertised, Connection, Local};
 use pliant_net::bundle::BundleStream;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::io::split;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::accept::accept;
@@ -16,11 +16,8 @@ use super::open::open_with;
 use crate::config::{DoorKind, KafkaCluster};
 use crate::header::{Service, StreamHeader};
 use crate::mutex::lock;
-use crate::relay::reset;
+use crate::relay::{carry_frames, reset};
 use crate::shared::{OpenDoor, Shared};
-
-/// Bytes that are copied at once.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// Serves a connection to the cluster's bootstrap address, or to a broker.
 pub(super) async fn serve(
@@ -103,54 +100,22 @@ async fn carry(
     let (mut from_client, mut to_client) = tcp.into_split();
     let (mut from_broker, mut to_broker) = split(stream);
     let connection = Mutex::new(Connection::default());
-    let requests = async {
-        let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
-        loop {
-            let count = from_client.read(&mut piece).await?;
-            let taken = {
-                let mut connection = lock(&connection);
-                if count == 0 {
-                    connection.end_requests()
-                } else {
-                    connection.take_request(&piece[..count], &mut output)
-                }
-            };
-            taken.map_err(refused)?;
-            if count == 0 {
-                return to_broker.shutdown().await;
-            }
-            to_broker.write_all(&output).await?;
-            output.clear();
+    let take_request = |piece: &[u8], output: &mut Vec<u8>| {
+        let mut connection = lock(&connection);
+        if piece.is_empty() { connection.end_requests() } else { connection.take_request(piece, output) }
+    };
+    let take_response = |piece: &[u8], output: &mut Vec<u8>| {
+        let mut connection = lock(&connection);
+        if piece.is_empty() {
+            connection.end_responses()
+        } else {
+            connection.take_response(piece, |broker| place(host, broker), output)
         }
     };
-    let responses = async {
-        let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
-        loop {
-            let count = from_broker.read(&mut piece).await?;
-            let taken = {
-                let mut connection = lock(&connection);
-                if count == 0 {
-                    connection.end_responses()
-                } else {
-                    connection.take_response(&piece[..count], |broker| place(host, broker), &mut output)
-                }
-            };
-            taken.map_err(refused)?;
-            if count == 0 {
-                return to_client.shutdown().await;
-            }
-            to_client.write_all(&output).await?;
-            output.clear();
-            // A large response is the exception.
-            output.shrink_to(2 * PIECE_BYTES);
-        }
-    };
+    let requests = carry_frames(&mut from_client, &mut to_broker, take_request, |_, _| {});
+    let responses = carry_frames(&mut from_broker, &mut to_client, take_response, |_, _| {});
     let error = tokio::try_join!(requests, responses).err()?;
     let tcp = from_client.reunite(to_client).expect("they are halves of one");
     reset(&tcp);
     (error.kind() == io::ErrorKind::InvalidData).then(|| error.to_string())
-}
-
-fn refused(refusal: Refusal) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, refusal)
 }

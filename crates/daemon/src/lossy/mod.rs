@@ -13,19 +13,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pliant_kafka::thin::thin;
-use pliant_kafka::{Fetched, LossyConnection, Refusal, Thinner, TopicName};
+use pliant_kafka::{Fetched, LossyConnection, Thinner, TopicName};
 use pliant_net::bundle::{BundleNode, BundleStream, reset_code};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::io::split;
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 
 use self::journal::{LedgerKey, Ledgers};
 use self::rules::TopicRules;
 use crate::mutex::lock;
-use crate::relay::reset;
+use crate::relay::{PIECE_BYTES, carry_frames, reset};
 
-/// Bytes that are copied at once.
-const PIECE_BYTES: usize = 64 << 10;
 /// Most topics whose numbers are known, and most that are asked for on a connection.
 const MAX_TOPICS: usize = 10_000;
 /// A path that takes longer than this to take a response is congested, until it takes one of [`PIECE_BYTES`] in less.
@@ -224,61 +221,21 @@ pub(crate) async fn carry(tcp: TcpStream, stream: BundleStream, path: &Path<'_>,
         congested: None,
     };
     let both = Mutex::new((LossyConnection::default(), thinner));
-    let requests = async {
-        let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
-        loop {
-            let count = from_client.read(&mut piece).await?;
-            let taken = {
-                let (connection, thinner) = &mut *lock(&both);
-                if count == 0 {
-                    connection.end_requests()
-                } else {
-                    connection.take_request(&piece[..count], thinner, &mut output)
-                }
-            };
-            taken.map_err(refused)?;
-            if count == 0 {
-                return to_broker.shutdown().await;
-            }
-            to_broker.write_all(&output).await?;
-            output.clear();
-        }
+    let take_request = |piece: &[u8], output: &mut Vec<u8>| {
+        let (connection, thinner) = &mut *lock(&both);
+        if piece.is_empty() { connection.end_requests() } else { connection.take_request(piece, thinner, output) }
     };
-    let responses = async {
-        let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
-        loop {
-            let count = from_broker.read(&mut piece).await?;
-            let taken = {
-                let (connection, thinner) = &mut *lock(&both);
-                if count == 0 {
-                    connection.end_responses()
-                } else {
-                    connection.take_response(&piece[..count], thinner, &mut output)
-                }
-            };
-            taken.map_err(refused)?;
-            if count == 0 {
-                return to_client.shutdown().await;
-            }
-            if output.is_empty() {
-                continue;
-            }
-            let begun = Instant::now();
-            to_client.write_all(&output).await?;
-            lock(&both).1.has_sent(output.len(), begun.elapsed());
-            output.clear();
-            // A large response is the exception.
-            output.shrink_to(2 * PIECE_BYTES);
-        }
+    let take_response = |piece: &[u8], output: &mut Vec<u8>| {
+        let (connection, thinner) = &mut *lock(&both);
+        if piece.is_empty() { connection.end_responses() } else { connection.take_response(piece, thinner, output) }
     };
+    let has_sent = |bytes, took| lock(&both).1.has_sent(bytes, took);
+    let requests = carry_frames(&mut from_client, &mut to_broker, take_request, |_, _| {});
+    let responses = carry_frames(&mut from_broker, &mut to_client, take_response, has_sent);
     let Err(error) = tokio::try_join!(requests, responses) else { return };
     reset(&from_broker.reunite(to_broker).expect("they are halves of one"));
     from_client.unsplit(to_client).reset(reset_code::ABORTED);
     if error.kind() == io::ErrorKind::InvalidData {
         exit.tell(error.to_string());
     }
-}
-
-fn refused(refusal: Refusal) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, refusal)
 }

@@ -20,6 +20,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use proptest::prelude::*;
 
 use super::*;
+use crate::refusal::{MAX_FRAME, MAX_REWRITTEN};
 
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())

@@ -1,10 +1,9 @@
 //! A client's connection with a broker as an exit carries it: records may be left out of the responses to fetches.
 
-use std::collections::VecDeque;
-
-use super::{FIXED_HEAD, MAX_HEAD, Progress, Request, collect, frame_size, i16_at, i32_at, pass};
+use super::frames::{Due, Frames, HandleRequests, Pending, write_response};
+use super::head::{FIXED_HEAD, Request, i16_at, i32_at};
 use crate::api;
-use crate::refusal::{MAX_PENDING, MAX_REWRITTEN, Refusal};
+use crate::refusal::Refusal;
 use crate::walk::{Malformed, Walk};
 
 /// Longest request for records, in bytes: a hundred thousand partitions in one.
@@ -57,117 +56,114 @@ pub trait Thinner {
     fn thin(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>);
 }
 
-/// What comes of a response.
+/// What comes of a response that does not just pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Passes,
     Fetch,
     Metadata,
     /// It answers a question of the exit's own, and does not go to the client.
     Policies,
 }
 
-#[derive(Debug)]
-struct Pending {
-    correlation: i32,
-    version: i16,
-    kind: Kind,
+impl Kind {
+    fn of(key: i16, version: i16) -> Option<Self> {
+        match key {
+            api::FETCH if version >= OLDEST_FETCH => Some(Self::Fetch),
+            api::METADATA if version >= OLDEST_TOPIC_IDS => Some(Self::Metadata),
+            _ => None,
+        }
+    }
 }
 
 /// A client's connection with a broker, of which records may be left out.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LossyConnection {
-    requests: Progress,
-    responses: Progress,
-    pending: VecDeque<Pending>,
-}
-
-impl Default for LossyConnection {
-    fn default() -> Self {
-        Self { requests: Progress::start(), responses: Progress::start(), pending: VecDeque::new() }
-    }
+    frames: Frames<Kind>,
 }
 
 impl LossyConnection {
     /// Takes bytes of the client, in pieces of any size, and appends to `output` what the broker is to get.
     pub fn take_request(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &[u8],
         thinner: &mut dyn Thinner,
         output: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        while !bytes.is_empty() {
-            match &mut self.requests {
-                Progress::Head(head) => {
-                    let (taken, rest) = bytes.split_at(bytes.len().min(MAX_HEAD));
-                    let before = head.len();
-                    head.extend_from_slice(taken);
-                    let Some((request, size)) = Request::read(head)? else {
-                        if head.len() > MAX_HEAD {
-                            return Err(Refusal::Malformed);
-                        }
-                        bytes = rest;
-                        continue;
-                    };
-                    let within = head.len().min(size);
-                    bytes = &bytes[within - before..];
-                    let mut head = std::mem::take(head);
-                    head.truncate(within);
-                    let (key, version) = (i16_at(&head, 4), i16_at(&head, 6));
-                    let kind = match key {
-                        api::FETCH if version >= OLDEST_FETCH => Kind::Fetch,
-                        api::METADATA if version >= OLDEST_TOPIC_IDS => Kind::Metadata,
-                        _ => Kind::Passes,
-                    };
-                    if kind == Kind::Fetch && size > MAX_FETCH_REQUEST {
-                        return Err(Refusal::Oversized { bytes: size, most: MAX_FETCH_REQUEST });
-                    }
-                    // A fetch is expected when its questions are on the way in front of it.
-                    if request.answered && kind != Kind::Fetch {
-                        self.expect(Pending { correlation: request.pending.correlation, version, kind })?;
-                    }
-                    self.requests = if kind == Kind::Fetch {
-                        Progress::Whole(head, size)
-                    } else {
-                        output.extend_from_slice(&head);
-                        Progress::Through(size - within)
-                    };
-                }
-                Progress::Through(left) => pass(&mut bytes, left, output),
-                Progress::Whole(frame, size) => collect(&mut bytes, frame, *size),
-            }
-            match &self.requests {
-                Progress::Through(0) => self.requests = Progress::start(),
-                Progress::Whole(frame, size) if frame.len() == *size => {
-                    let (version, correlation) = (i16_at(frame, 6), i32_at(frame, 8));
-                    let replica = fetch_request(&frame[FIXED_HEAD..], version, thinner)?;
-                    if replica >= 0 {
-                        return Err(Refusal::Replica(replica));
-                    }
-                    let Progress::Whole(frame, _) = std::mem::replace(&mut self.requests, Progress::start()) else {
-                        unreachable!("it is whole")
-                    };
-                    self.ask(thinner, output)?;
-                    self.expect(Pending { correlation, version, kind: Kind::Fetch })?;
-                    output.extend_from_slice(&frame);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        self.frames.take_request(bytes, &mut Asking { thinner }, output)
     }
 
-    fn expect(&mut self, pending: Pending) -> Result<(), Refusal> {
-        if self.pending.len() == MAX_PENDING {
-            return Err(Refusal::TooManyRequests);
-        }
-        self.pending.push_back(pending);
-        Ok(())
+    /// Takes bytes of the broker, in pieces of any size, and appends to `output` what the client is to get.
+    pub fn take_response(
+        &mut self,
+        bytes: &[u8],
+        thinner: &mut dyn Thinner,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let collected = |kind, version, frame: &[u8], output: &mut Vec<u8>| {
+            match kind {
+                Kind::Fetch => {
+                    let thinned = |body: &[u8], output: &mut Vec<u8>| Ok(fetch(version, body, thinner, output)?);
+                    return write_response(frame, output, thinned);
+                }
+                Kind::Metadata => {
+                    learn(version, &frame[8..], thinner)?;
+                    output.extend_from_slice(frame);
+                }
+                Kind::Policies => policies(&frame[8..], thinner)?,
+            }
+            Ok(())
+        };
+        self.frames.take_response(bytes, collected, output)
     }
 
+    /// The client has ended. An error says that it did so within a frame.
+    pub fn end_requests(&self) -> Result<(), Refusal> {
+        self.frames.end_requests()
+    }
+
+    /// The broker has ended. An error says that it did so within a frame.
+    pub fn end_responses(&self) -> Result<(), Refusal> {
+        self.frames.end_responses()
+    }
+}
+
+/// Fetches are collected, and questions for their topics' policies go in front of them.
+struct Asking<'t> {
+    thinner: &'t mut dyn Thinner,
+}
+
+impl HandleRequests<Kind> for Asking<'_> {
+    fn begin(&mut self, request: Request, size: usize, due: &mut Due<Kind>) -> Result<bool, Refusal> {
+        let Request { key, version, correlation, answered, .. } = request;
+        let kind = Kind::of(key, version);
+        let is_fetch = kind == Some(Kind::Fetch);
+        if is_fetch && size > MAX_FETCH_REQUEST {
+            return Err(Refusal::Oversized { bytes: size, most: MAX_FETCH_REQUEST });
+        }
+        // A fetch is expected when its questions are on the way in front of it.
+        if answered && !is_fetch {
+            due.expect(Pending { correlation, version, kind })?;
+        }
+        Ok(is_fetch)
+    }
+
+    fn collected(&mut self, frame: &[u8], due: &mut Due<Kind>, output: &mut Vec<u8>) -> Result<(), Refusal> {
+        let (version, correlation) = (i16_at(frame, 6), i32_at(frame, 8));
+        let replica = fetch_request(&frame[FIXED_HEAD..], version, self.thinner)?;
+        if replica >= 0 {
+            return Err(Refusal::Replica(replica));
+        }
+        self.ask(due, output)?;
+        due.expect(Pending { correlation, version, kind: Some(Kind::Fetch) })?;
+        output.extend_from_slice(frame);
+        Ok(())
+    }
+}
+
+impl Asking<'_> {
     /// Asks for policies in front of the client's next request: a broker answers in order.
-    fn ask(&mut self, thinner: &mut dyn Thinner, output: &mut Vec<u8>) -> Result<(), Refusal> {
-        let topics = thinner.wanted();
+    fn ask(&mut self, due: &mut Due<Kind>, output: &mut Vec<u8>) -> Result<(), Refusal> {
+        let topics = self.thinner.wanted();
         for topics in topics.chunks(MAX_ASKED) {
             let correlation = 0;
             let mut question = Vec::new();
@@ -187,89 +183,9 @@ impl LossyConnection {
             walk.put(&[0]); // no synonyms
             output.extend((question.len() as i32).to_be_bytes());
             output.extend(question);
-            self.expect(Pending { correlation, version: CONFIGS_VERSION, kind: Kind::Policies })?;
+            due.expect(Pending { correlation, version: CONFIGS_VERSION, kind: Some(Kind::Policies) })?;
         }
         Ok(())
-    }
-
-    /// Takes bytes of the broker, in pieces of any size, and appends to `output` what the client is to get.
-    pub fn take_response(
-        &mut self,
-        mut bytes: &[u8],
-        thinner: &mut dyn Thinner,
-        output: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
-        while !bytes.is_empty() {
-            match &mut self.responses {
-                Progress::Head(head) => {
-                    let (taken, rest) = bytes.split_at(bytes.len().min(8 - head.len()));
-                    head.extend_from_slice(taken);
-                    bytes = rest;
-                    if head.len() == 8 {
-                        let head = std::mem::take(head);
-                        self.responses = self.begin_response(head, output)?;
-                    }
-                }
-                Progress::Through(left) => pass(&mut bytes, left, output),
-                Progress::Whole(frame, size) => collect(&mut bytes, frame, *size),
-            }
-            let is_over = match &self.responses {
-                Progress::Through(0) => true,
-                Progress::Whole(frame, size) if frame.len() == *size => {
-                    let pending = self.pending.front().expect("its response has begun");
-                    match pending.kind {
-                        Kind::Fetch => {
-                            let start = output.len();
-                            output.extend([0; 4]);
-                            output.extend_from_slice(&frame[4..8]);
-                            fetch(pending.version, &frame[8..], thinner, output)?;
-                            let length = output.len() - start - 4;
-                            output[start..start + 4].copy_from_slice(&(length as i32).to_be_bytes());
-                        }
-                        Kind::Metadata => {
-                            learn(pending.version, &frame[8..], thinner)?;
-                            output.extend_from_slice(frame);
-                        }
-                        Kind::Policies => policies(&frame[8..], thinner)?,
-                        Kind::Passes => unreachable!("these are not collected"),
-                    }
-                    true
-                }
-                _ => false,
-            };
-            if is_over {
-                self.pending.pop_front();
-                self.responses = Progress::start();
-            }
-        }
-        Ok(())
-    }
-
-    /// The client has ended. An error says that it did so within a frame.
-    pub fn end_requests(&self) -> Result<(), Refusal> {
-        if self.requests.between_frames() { Ok(()) } else { Err(Refusal::Truncated) }
-    }
-
-    /// The broker has ended. An error says that it did so within a frame.
-    pub fn end_responses(&self) -> Result<(), Refusal> {
-        if self.responses.between_frames() { Ok(()) } else { Err(Refusal::Truncated) }
-    }
-
-    fn begin_response(&self, head: Vec<u8>, output: &mut Vec<u8>) -> Result<Progress, Refusal> {
-        let size = frame_size(&head, 8)?;
-        let got = i32_at(&head, 4);
-        let expected = self.pending.front();
-        let Some(pending) = expected.filter(|pending| pending.correlation == got) else {
-            return Err(Refusal::Uncorrelated { got, expected: expected.map(|pending| pending.correlation) });
-        };
-        if pending.kind == Kind::Passes {
-            output.extend_from_slice(&head);
-            return Ok(Progress::Through(size - head.len()));
-        }
-        if size > MAX_REWRITTEN {
-            return Err(Refusal::Oversized { bytes: size, most: MAX_REWRITTEN });
-        }
-        Ok(Progress::Whole(head, size))
     }
 }
 

@@ -263,7 +263,7 @@ proptest! {
         let mut halves = Halves { wanted: vec!["clicks".into()], ..Halves::default() };
         let mut connection = LossyConnection::default();
         let _ = connection.take_request(&framed(&[head, noise].concat()), &mut halves, &mut Vec::new());
-        for pending in connection.pending.iter().map(|pending| pending.correlation).collect::<Vec<_>>() {
+        for pending in connection.frames.due.0.iter().map(|pending| pending.correlation).collect::<Vec<_>>() {
             let frame = framed(&[&pending.to_be_bytes(), &body[..]].concat());
             if connection.take_response(&frame, &mut halves, &mut Vec::new()).is_err() {
                 break;

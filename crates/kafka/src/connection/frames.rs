@@ -1,0 +1,222 @@
+//! Frames in both directions of a connection, and which response belongs to which request.
+
+use std::collections::VecDeque;
+
+use super::head::{MAX_HEAD, Request, frame_size, i32_at};
+use crate::refusal::{MAX_PENDING, MAX_REWRITTEN, Refusal};
+
+/// Bytes of a response up to and with its correlation number.
+const RESPONSE_HEAD: usize = 8;
+
+/// A request whose response is due.
+#[derive(Debug)]
+pub(super) struct Pending<K> {
+    pub(super) correlation: i32,
+    pub(super) version: i16,
+    /// What is done with the response, if it does not just pass.
+    pub(super) kind: Option<K>,
+}
+
+/// How far one direction is in its frame.
+#[derive(Debug)]
+enum Progress {
+    /// These are a frame's first bytes, too few yet.
+    Head(Vec<u8>),
+    /// So many bytes pass through.
+    Through(usize),
+    /// A whole frame is collected, so many bytes of it in all.
+    Whole(Vec<u8>, usize),
+}
+
+impl Progress {
+    const START: Self = Self::Head(Vec::new());
+
+    fn end(&self) -> Result<(), Refusal> {
+        let between_frames = matches!(self, Self::Head(head) if head.is_empty());
+        if between_frames { Ok(()) } else { Err(Refusal::Truncated) }
+    }
+
+    /// Takes bytes behind a head; true once the frame is over.
+    fn take(&mut self, bytes: &mut &[u8], output: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Head(_) => false,
+            Self::Through(left) => {
+                let (taken, rest) = bytes.split_at(bytes.len().min(*left));
+                output.extend_from_slice(taken);
+                *left -= taken.len();
+                *bytes = rest;
+                *left == 0
+            }
+            Self::Whole(frame, size) => {
+                let (taken, rest) = bytes.split_at(bytes.len().min(*size - frame.len()));
+                frame.extend_from_slice(taken);
+                *bytes = rest;
+                frame.len() == *size
+            }
+        }
+    }
+
+    /// Starts over, and gives the frame if one was collected.
+    fn finish(&mut self) -> Option<Vec<u8>> {
+        match std::mem::replace(self, Self::START) {
+            Self::Whole(frame, _) => Some(frame),
+            Self::Head(_) | Self::Through(_) => None,
+        }
+    }
+}
+
+/// Requests whose responses are due, the oldest first.
+#[derive(Debug)]
+pub(super) struct Due<K>(pub(super) VecDeque<Pending<K>>);
+
+impl<K> Due<K> {
+    /// The response to a request is due, behind those of all before.
+    pub(super) fn expect(&mut self, pending: Pending<K>) -> Result<(), Refusal> {
+        if self.0.len() == MAX_PENDING {
+            return Err(Refusal::TooManyRequests);
+        }
+        self.0.push_back(pending);
+        Ok(())
+    }
+}
+
+/// What is done with requests.
+pub(super) trait HandleRequests<K> {
+    /// A request begins, of so many bytes in all: true if it is collected, and does not just pass.
+    fn begin(&mut self, request: Request, size: usize, due: &mut Due<K>) -> Result<bool, Refusal>;
+
+    /// One is collected: appends to `output` what the broker gets.
+    fn collected(&mut self, frame: &[u8], due: &mut Due<K>, output: &mut Vec<u8>) -> Result<(), Refusal>;
+}
+
+/// A connection of a client with a broker.
+#[derive(Debug)]
+pub(super) struct Frames<K> {
+    requests: Progress,
+    responses: Progress,
+    pub(super) due: Due<K>,
+}
+
+impl<K> Default for Frames<K> {
+    fn default() -> Self {
+        Self { requests: Progress::START, responses: Progress::START, due: Due(VecDeque::new()) }
+    }
+}
+
+impl<K: Copy> Frames<K> {
+    /// Takes bytes of the client, in pieces of any size, and appends to `output` what the broker is to get.
+    pub(super) fn take_request(
+        &mut self,
+        mut bytes: &[u8],
+        handler: &mut impl HandleRequests<K>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        while !bytes.is_empty() {
+            if let Progress::Head(head) = &mut self.requests {
+                // All that a head can need, and at least one byte: what is too much goes on as the frame's body.
+                let (taken, rest) = bytes.split_at(bytes.len().min(MAX_HEAD));
+                let before = head.len();
+                head.extend_from_slice(taken);
+                let Some((request, size)) = Request::read(head)? else {
+                    if head.len() > MAX_HEAD {
+                        return Err(Refusal::Malformed);
+                    }
+                    bytes = rest;
+                    continue;
+                };
+                let within = head.len().min(size);
+                bytes = &bytes[within - before..];
+                let mut head = std::mem::take(head);
+                head.truncate(within);
+                self.requests = if handler.begin(request, size, &mut self.due)? {
+                    Progress::Whole(head, size)
+                } else {
+                    output.extend_from_slice(&head);
+                    Progress::Through(size - within)
+                };
+            }
+            if self.requests.take(&mut bytes, output)
+                && let Some(frame) = self.requests.finish()
+            {
+                handler.collected(&frame, &mut self.due, output)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes bytes of the broker, in pieces of any size, and appends to `output` what the client is to get: of a response
+    /// with a kind what `collected` makes of its version and its frame.
+    pub(super) fn take_response(
+        &mut self,
+        mut bytes: &[u8],
+        mut collected: impl FnMut(K, i16, &[u8], &mut Vec<u8>) -> Result<(), Refusal>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        while !bytes.is_empty() {
+            if let Progress::Head(head) = &mut self.responses {
+                let (taken, rest) = bytes.split_at(bytes.len().min(RESPONSE_HEAD - head.len()));
+                head.extend_from_slice(taken);
+                bytes = rest;
+                if head.len() < RESPONSE_HEAD {
+                    continue;
+                }
+                let head = std::mem::take(head);
+                self.responses = self.begin_response(head, output)?;
+            }
+            if self.responses.take(&mut bytes, output) {
+                let pending = self.due.0.pop_front().expect("its response has begun");
+                if let (Some(frame), Some(kind)) = (self.responses.finish(), pending.kind) {
+                    collected(kind, pending.version, &frame, output)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_response(&self, head: Vec<u8>, output: &mut Vec<u8>) -> Result<Progress, Refusal> {
+        let size = frame_size(&head, RESPONSE_HEAD)?;
+        let got = i32_at(&head, 4);
+        let expected = self.due.0.front();
+        let Some(pending) = expected.filter(|pending| pending.correlation == got) else {
+            return Err(Refusal::Uncorrelated { got, expected: expected.map(|pending| pending.correlation) });
+        };
+        if pending.kind.is_none() {
+            output.extend_from_slice(&head);
+            return Ok(Progress::Through(size - head.len()));
+        }
+        if size > MAX_REWRITTEN {
+            return Err(Refusal::Oversized { bytes: size, most: MAX_REWRITTEN });
+        }
+        Ok(Progress::Whole(head, size))
+    }
+
+    /// The client has ended. An error says that it did so within a frame.
+    pub(super) fn end_requests(&self) -> Result<(), Refusal> {
+        self.requests.end()
+    }
+
+    /// The broker has ended. An error says that it did so within a frame.
+    pub(super) fn end_responses(&self) -> Result<(), Refusal> {
+        self.responses.end()
+    }
+
+    /// How many requests wait for their responses.
+    pub(super) fn pending(&self) -> usize {
+        self.due.0.len()
+    }
+}
+
+/// Appends the response of `frame` with another body, which `write` appends.
+pub(super) fn write_response(
+    frame: &[u8],
+    output: &mut Vec<u8>,
+    write: impl FnOnce(&[u8], &mut Vec<u8>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let start = output.len();
+    output.extend([0; 4]);
+    output.extend_from_slice(&frame[4..RESPONSE_HEAD]);
+    write(&frame[RESPONSE_HEAD..], output)?;
+    let length = output.len() - start - 4;
+    output[start..start + 4].copy_from_slice(&(length as i32).to_be_bytes());
+    Ok(())
+}
