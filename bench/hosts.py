@@ -1,6 +1,7 @@
-"""What the benchmarks share: commands, network namespaces, waiting for something with an end to patience, memory."""
+"""What the benchmarks share: commands, network namespaces and hosts made of them, waiting for something with an end to patience, memory."""
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -30,3 +31,60 @@ def resident_bytes(pid):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+class Star:
+    """Hosts around one bridge, each a network namespace; what a host sends passes a token bucket of its rate with 50 ms of buffer."""
+
+    def __init__(self, prefix, subnet, rates):
+        """`rates` has Mbit/s by host, None for one without a bound; `subnet` the first three numbers of the addresses."""
+        self.prefix, self.subnet, self.rates, self.children = prefix, subnet, rates, []
+
+    def __enter__(self):
+        self.remove()
+        bridge = f"{self.prefix}-bridge"
+        run("ip", "netns", "add", bridge)
+        run("ip", "-n", bridge, "link", "add", "bridge", "type", "bridge")
+        run("ip", "-n", bridge, "link", "set", "bridge", "up")
+        for index, rate in enumerate(self.rates):
+            namespace, port = self.namespace(index), f"port{index}"
+            run("ip", "netns", "add", namespace)
+            run("ip", "link", "add", "eth", "netns", namespace, "type", "veth", "peer", "name", port, "netns", bridge)
+            run("ip", "-n", bridge, "link", "set", port, "master", "bridge", "up")
+            run("ip", "-n", namespace, "address", "add", f"{self.address(index)}/24", "dev", "eth")
+            for device in ("lo", "eth"):
+                run("ip", "-n", namespace, "link", "set", device, "up")
+            if rate is not None:
+                limit = ("rate", f"{rate}mbit", "burst", "32k", "latency", "50ms")
+                run("tc", "-n", namespace, "qdisc", "add", "dev", "eth", "root", "tbf", *limit)
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self.remove()
+
+    def namespace(self, index):
+        return f"{self.prefix}-host{index}"
+
+    def address(self, index):
+        return f"{self.subnet}.{index + 1}"
+
+    def remove(self):
+        for namespace in [f"{self.prefix}-bridge", *map(self.namespace, range(len(self.rates)))]:
+            subprocess.run(["ip", "netns", "delete", namespace], stderr=subprocess.DEVNULL)
+
+    def spawn(self, index, *words, stdout=subprocess.DEVNULL):
+        child = subprocess.Popen(inside(self.namespace(index), *words), stdout=stdout, stderr=subprocess.DEVNULL)
+        self.children.append(child)
+        return child
+
+    def stop(self):
+        for child in self.children:
+            child.send_signal(signal.SIGCONT)
+            child.terminate()
+        for child in self.children:
+            child.wait()
+        self.children.clear()
+
+    def sent_bytes(self, index):
+        return int(run(*inside(self.namespace(index), "cat", "/sys/class/net/eth/statistics/tx_bytes")))

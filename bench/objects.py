@@ -8,12 +8,13 @@ the content, headers included. Needs root; installs aria2 and nginx on Debian wh
 import argparse
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from hosts import Star, run
 
 ROWS = ["100", "20+100", "20+60+100", "60+60+60", "1+100", "20+60+100-"]
 NGINX = """
@@ -23,79 +24,24 @@ http {{ access_log off; sendfile on; server {{ listen {address}:8000; root {fold
 """
 
 
-def run(*command, **options):
-    return subprocess.run(command, check=True, **options)
-
-
 def ensure(command, package):
     if shutil.which(command) is None:
         print(f"objects.py: installing Debian package {package}", file=sys.stderr)
-        run("apt-get", "install", "--yes", package, stdout=subprocess.DEVNULL)
+        run("apt-get", "install", "--yes", package)
 
 
-class Network:
-    """A receiver and sources around one bridge."""
+class Network(Star):
+    """A receiver, the first host, and sources."""
 
     def __init__(self, rates):
-        self.rates, self.children = rates, []
-        self.hosts = ["receiver"] + [f"source{index}" for index in range(len(rates))]
+        super().__init__("objects", "10.93.0", [None, *rates])
 
-    def __enter__(self):
-        self.remove()
-        run("ip", "netns", "add", "objects-bridge")
-        bridge = ("ip", "-n", "objects-bridge", "link")
-        run(*bridge, "add", "bridge", "type", "bridge")
-        run(*bridge, "set", "bridge", "up")
-        for index, host in enumerate(self.hosts):
-            namespace = f"objects-{host}"
-            run("ip", "netns", "add", namespace)
-            peer = f"port{index}"
-            run("ip", "link", "add", "eth", "netns", namespace, "type", "veth", "peer", "name", peer, "netns", "objects-bridge")
-            run(*bridge, "set", peer, "master", "bridge", "up")
-            run("ip", "-n", namespace, "address", "add", f"{self.address(index)}/24", "dev", "eth")
-            for device in ("lo", "eth"):
-                run("ip", "-n", namespace, "link", "set", device, "up")
-            if index > 0:
-                limit = ("rate", f"{self.rates[index - 1]}mbit", "burst", "32k", "latency", "50ms")
-                run("tc", "-n", namespace, "qdisc", "add", "dev", "eth", "root", "tbf", *limit)
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-        self.remove()
-
-    @staticmethod
-    def address(index):
-        return f"10.93.0.{index + 1}"
-
-    def remove(self):
-        for host in ["bridge", *self.hosts]:
-            subprocess.run(["ip", "netns", "delete", f"objects-{host}"], stderr=subprocess.DEVNULL)
-
-    def spawn(self, index, *command):
-        inside = ("ip", "netns", "exec", f"objects-{self.hosts[index]}", *command)
-        child = subprocess.Popen(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.children.append(child)
-        return child
-
-    def stop(self):
-        for child in self.children:
-            child.send_signal(signal.SIGCONT)
-            child.terminate()
-        for child in self.children:
-            child.wait()
-        self.children.clear()
+    def sources(self):
+        return range(1, len(self.rates))
 
     def carried(self):
         """Bytes that left the sources."""
-        total = 0
-        for host in self.hosts[1:]:
-            path = "/sys/class/net/eth/statistics/tx_bytes"
-            total += int(run("ip", "netns", "exec", f"objects-{host}", "cat", path, capture_output=True).stdout)
-        return total
-
-    def sources(self):
-        return range(1, len(self.hosts))
+        return sum(map(self.sent_bytes, self.sources()))
 
 
 def measure(network, content, sources, fetch, dies):

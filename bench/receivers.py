@@ -7,72 +7,18 @@ root."""
 
 import argparse
 import os
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-
-def run(*command, **options):
-    return subprocess.run(command, check=True, **options)
-
-
-class Network:
-    """A source and receivers around one bridge."""
-
-    def __init__(self, receivers, mbit):
-        self.mbit, self.children = mbit, []
-        self.hosts = ["source"] + [f"receiver{index}" for index in range(receivers)]
-
-    def __enter__(self):
-        self.remove()
-        run("ip", "netns", "add", "receivers-bridge")
-        bridge = ("ip", "-n", "receivers-bridge", "link")
-        run(*bridge, "add", "bridge", "type", "bridge")
-        run(*bridge, "set", "bridge", "up")
-        for index, host in enumerate(self.hosts):
-            namespace, port = f"receivers-{host}", f"port{index}"
-            run("ip", "netns", "add", namespace)
-            run("ip", "link", "add", "eth", "netns", namespace, "type", "veth", "peer", "name", port, "netns", "receivers-bridge")
-            run(*bridge, "set", port, "master", "bridge", "up")
-            run("ip", "-n", namespace, "address", "add", f"{self.address(index)}/24", "dev", "eth")
-            for device in ("lo", "eth"):
-                run("ip", "-n", namespace, "link", "set", device, "up")
-            limit = ("rate", f"{self.mbit}mbit", "burst", "32k", "latency", "50ms")
-            run("tc", "-n", namespace, "qdisc", "add", "dev", "eth", "root", "tbf", *limit)
-        return self
-
-    def __exit__(self, *_):
-        for child in self.children:
-            child.send_signal(signal.SIGTERM)
-        for child in self.children:
-            child.wait()
-        self.remove()
-
-    @staticmethod
-    def address(index):
-        return f"10.94.0.{index + 1}"
-
-    def remove(self):
-        for host in ["bridge", *self.hosts]:
-            subprocess.run(["ip", "netns", "delete", f"receivers-{host}"], stderr=subprocess.DEVNULL)
-
-    def spawn(self, index, *command):
-        inside = ("ip", "netns", "exec", f"receivers-{self.hosts[index]}", *command)
-        child = subprocess.Popen(inside, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.children.append(child)
-        return child
-
-    def sent_by_source(self):
-        path = "/sys/class/net/eth/statistics/tx_bytes"
-        return int(run("ip", "netns", "exec", "receivers-source", "cat", path, capture_output=True).stdout)
+from hosts import Star, run
 
 
 def fetch_all(pliant, folder, receivers, mbit, key, alone):
     """Seconds until the last has all of it, and the bytes that the source sent."""
-    with Network(receivers, mbit) as network:
+    with Star("receivers", "10.94.0", [mbit] * (1 + receivers)) as network:
         network.spawn(0, pliant, "offer", f"{folder}/object", "--key", key, "--listen", f"{network.address(0)}:7410")
         time.sleep(2)
         began, fetching = time.monotonic(), []
@@ -81,13 +27,13 @@ def fetch_all(pliant, folder, receivers, mbit, key, alone):
             peers = [f"--peer={network.address(other)}:7410" for other in range(1, receivers + 1) if other != index]
             serve = [] if alone else ["--serve", f"{network.address(index)}:7410", *peers]
             command = [pliant, "fetch", f"{network.address(0)}:7410", "--key", key, "--into", into, "--json", *serve]
-            fetching.append((network.spawn(index, *command), into))
+            fetching.append((network.spawn(index, *command, stdout=subprocess.PIPE), into))
         for child, into in fetching:
             line = child.stdout.readline()
             if not line.startswith(b"{"):
                 sys.exit("receivers.py: a receiver did not fetch the object")
             run("cmp", f"{folder}/object", f"{into}/object")
-        return time.monotonic() - began, network.sent_by_source()
+        return time.monotonic() - began, network.sent_bytes(0)
 
 
 def main():
@@ -106,7 +52,7 @@ def main():
     first = None
     with tempfile.TemporaryDirectory(prefix="pliant-receivers.") as folder:
         key = f"{folder}/key"
-        run(pliant, "keygen", key, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run(pliant, "keygen", key)
         with open(f"{folder}/object", "wb") as file:
             file.write(os.urandom(arguments.bytes))
         for receivers in arguments.receivers:
