@@ -13,7 +13,7 @@ import socket
 import struct
 import time
 
-MAGIC, VERSION = 0x51, 2
+MAGIC, VERSION = 0x51, 3
 HELLO, COOKIE, KINDS = 0, 1, 7
 PRESHARED = 1
 RECORDED = 200
@@ -23,7 +23,7 @@ def header(kind, number):
     return bytes((MAGIC, VERSION << 4 | kind, PRESHARED, 0)) + struct.pack("!I", number)
 
 
-def hello(random_bytes, number, nonce, cookie=bytes(24), message=0):
+def hello(random_bytes, number, nonce, cookie=bytes(24), message=24):
     return header(HELLO, number) + nonce + cookie + random_bytes(message)
 
 

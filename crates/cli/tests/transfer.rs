@@ -851,7 +851,7 @@ fn send_from_port_zero(to: &str, content: &[u8]) -> bool {
 #[test]
 fn a_hello_from_port_zero_ends_nothing() {
     let place = Place::new(MB);
-    let hello = [&[0x51, 0x20, 1, 0, 0, 0, 0, 1][..], &[0; 56]].concat();
+    let hello = [&[0x51, 0x30, 1, 0, 0, 0, 0, 1][..], &[0; 56]].concat();
     let copy = place.path("copy");
     let receiver = Receiver::new(&[copy.to_str().unwrap(), "--key", &place.key]);
     if !send_from_port_zero(&receiver.address, &hello) {

@@ -19,7 +19,7 @@ pub fn seed() -> io::Result<[u8; 32]> {
 /// What tells a socket bound to `address` from all others, on this host and on others: the same whenever it is asked until
 /// the system is started anew. It is no secret.
 pub fn host(address: SocketAddr) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key("pliant 2 host");
+    let mut hasher = blake3::Hasher::new_derive_key("pliant 3 host");
     // Random at each start of the system; containers share it, and so have their names beside it.
     for file in ["/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/sys/kernel/hostname"] {
         let content = std::fs::read(file).unwrap_or_default();

@@ -5,7 +5,7 @@
 //!         0x51    version|kind   security   zero   see below
 //!
 //!  Hello    4..8 initiator's connection  8..16 nonce  16..40 cookie             then the handshake's first message
-//!           with no cookie yet (zeros) that is all
+//!           with no cookie yet (zeros) 24 zeros follow, so that the answer is shorter
 //!  Cookie   4..8 initiator's connection  8..16 the hello's nonce  16..40 cookie
 //!  Welcome  4..8 initiator's connection  8..12 responder's connection           then the handshake's second message
 //!  Refusal  4..8 initiator's connection  8 why  9 the version that is spoken    then the hello's nonce (8 bytes), unless
@@ -25,7 +25,7 @@ pub(super) const MAGIC: u8 = 0x51;
 /// First byte of packets, sealed or plain.
 pub(super) const PACKET_MAGIC: u8 = 0x50;
 /// Version of this layer, in the upper half of the second byte.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Most bytes that an opening or an answer carries.
 pub const MAX_OPENING_BYTES: usize = 900;
@@ -43,6 +43,9 @@ pub const TAG_BYTES: usize = 16;
 
 const HEADER_BYTES: usize = 8;
 const HELLO_HEADER_BYTES: usize = HEADER_BYTES + NONCE_BYTES + COOKIE_BYTES;
+/// What is behind a hello's header is at least so long, or a hello without a good cookie is not answered: a cookie is as long
+/// as the header, and must be shorter than what asks for it.
+pub(super) const HELLO_PADDING_BYTES: usize = 24;
 const WELCOME_HEADER_BYTES: usize = HEADER_BYTES + 4;
 /// A reset and a refusal are no longer than the shortest datagram that they answer.
 const RESET_BYTES: usize = HEADER_BYTES + TOKEN_BYTES;
@@ -258,6 +261,11 @@ impl HelloHeader {
 
 pub(super) fn hello(header: &HelloHeader, message: &[u8]) -> Vec<u8> {
     [&header.encode()[..], message].concat()
+}
+
+/// The first hello, which has neither cookie nor message.
+pub(super) fn first_hello(header: &HelloHeader) -> Vec<u8> {
+    hello(header, &[0; HELLO_PADDING_BYTES])
 }
 
 pub(super) fn cookie(initiator: u32, nonce: [u8; NONCE_BYTES], cookie: &[u8; COOKIE_BYTES]) -> Vec<u8> {

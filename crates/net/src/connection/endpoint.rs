@@ -93,7 +93,7 @@ impl Endpoint {
             Keys::Preshared(key) | Keys::Static { private: key, .. } => *key,
         };
         let host = if is_mutant(Mutant::ResetsAreShared) { [0; 32] } else { config.host };
-        let reset_key = blake3::derive_key("pliant 2 reset", &[key, host].concat());
+        let reset_key = blake3::derive_key("pliant 3 reset", &[key, host].concat());
         Self {
             cookies: Cookies::new(random.array()),
             sources: Sources::new(random.array(), config.forged_per_second),
@@ -442,7 +442,9 @@ impl Endpoint {
         }
         if !self.cookies.is_good(now, from, initiator, cookie) {
             self.refused.unproven += 1;
-            self.give_cookie(now, from, hello);
+            if message.len() >= datagram::HELLO_PADDING_BYTES {
+                self.give_cookie(now, from, hello);
+            }
             return;
         }
         if security != self.config.keys.security() {

@@ -10,13 +10,14 @@
 //!
 //! The hello's header with its cookie is the handshake's prologue: a recorded first message is good for the one address,
 //! the one endpoint and the ten seconds of its cookie. It carries the time when it was made, by which initiations are
-//! ordered (as WireGuard does, section 5.1 of its paper), and then the opening.
+//! ordered (as WireGuard does, section 5.1 of its paper), then the opening's length in two bytes, the opening, and zeros where
+//! the hello would be no longer than what may answer it.
 
 use std::sync::Arc;
 
 use snow::HandshakeState;
 
-use super::datagram::HelloHeader;
+use super::datagram::{HELLO_PADDING_BYTES, HelloHeader};
 use super::keys::Keys;
 use super::noise::{KEY_BYTES, PATTERN_PRESHARED, PATTERN_STATIC, builder};
 use super::peers::Peer;
@@ -47,7 +48,7 @@ fn prologue(hello: &HelloHeader) -> Vec<u8> {
     if is_mutant(Mutant::HellosAreUnbound) {
         return Vec::new();
     }
-    [b"pliant 2".as_slice(), &hello.encode()].concat()
+    [b"pliant 3".as_slice(), &hello.encode()].concat()
 }
 
 /// Which side this is.
@@ -102,7 +103,9 @@ impl Initiator {
         opening: &[u8],
         random: &mut Random,
     ) -> (Self, Vec<u8>) {
-        let content = [&timestamp.to_be_bytes(), opening].concat();
+        let length = u16::try_from(opening.len()).expect("an opening is short");
+        let mut content = [&timestamp.to_be_bytes()[..], &length.to_be_bytes(), opening].concat();
+        content.resize(content.len().max(HELLO_PADDING_BYTES), 0);
         let Some(mut state) = noise(keys, hello, Side::Calls(peer), random) else { return (Self(None), content) };
         let mut message = vec![0; content.len() + MAX_OVERHEAD_BYTES];
         let length = state.write_message(&content, &mut message).expect("the message has room");
@@ -144,9 +147,10 @@ impl Responder {
                 caller = Some(keys.peer(state.get_remote_static()?)?.clone());
             }
         }
-        let (timestamp, opening) = content.split_first_chunk::<TIMESTAMP_BYTES>()?;
-        let (timestamp, opening) = (u64::from_be_bytes(*timestamp), opening.to_vec());
-        Some(Self { state: state.map(Box::new), caller, timestamp, opening })
+        let (timestamp, rest) = content.split_first_chunk::<TIMESTAMP_BYTES>()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let opening = rest.get(..usize::from(u16::from_be_bytes(*length)))?.to_vec();
+        Some(Self { state: state.map(Box::new), caller, timestamp: u64::from_be_bytes(*timestamp), opening })
     }
 
     /// The second message, which carries `answer`, and the secrets.

@@ -20,7 +20,7 @@
 //!
 //! | who | costs | test |
 //! |---|---|---|
-//! | sends from addresses that are not theirs | an answer no longer than what they sent | `answers_do_not_amplify`, `half_open_handshakes_cost_nothing` |
+//! | sends from addresses that are not theirs | an answer shorter than what they sent | `answers_do_not_amplify`, `half_open_handshakes_cost_nothing` |
 //! | can receive at their address, has no key | one failed decryption per hello, [`Config::forged_per_second`] of an address, [`Config::handshakes_per_second`] of all strangers; memory for a thousand addresses at most | `garbage_is_charged_to_its_source`, `nobody_pays_for_another` |
 //! | has many addresses, no key | the same; strangers may have to wait, peers that have proven themselves do not | `garbage_is_charged_to_its_source` |
 //! | records a genuine hello, sends it from elsewhere, later, or to another receiver | a failed decryption | `recorded_hellos_are_worth_nothing` |

@@ -107,7 +107,10 @@ impl Calling {
 
     /// The hello as it stands.
     pub(super) fn datagram(&self) -> Vec<u8> {
-        datagram::hello(&self.hello, self.begun.as_ref().map_or(&[], |(_, message)| message))
+        match &self.begun {
+            None => datagram::first_hello(&self.hello),
+            Some((_, message)) => datagram::hello(&self.hello, message),
+        }
     }
 }
 

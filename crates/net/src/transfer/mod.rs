@@ -25,7 +25,7 @@ mod send;
 mod sender_application;
 mod settings;
 mod source;
-mod verdict;
+pub(crate) mod verdict;
 mod whole;
 
 pub use announcement::{Announcement, Kind};

@@ -41,6 +41,11 @@ const SCHEDULE_INTERVAL: Span = Span::from_secs(1);
 /// the verdict to the address that it knows, which may be an old one.
 const WAITING_INTERVAL: Span = Span::from_secs(1);
 
+/// How long a receiver may say that it is at work and nothing else, and how much longer for each byte: the slowest disk is
+/// faster.
+const LONGEST_WORK: Span = Span::from_secs(600);
+const LONGEST_WORK_PER_BYTE: Span = Span::from_us(1);
+
 /// From one saying of the hashes of what may be kept to the next, until the receiver answers.
 const HASHES_INTERVAL: Span = Span::from_ms(250);
 
@@ -119,7 +124,7 @@ pub fn send(
             send_directory(&source, &mut packed, to, settings, clock, interrupted, &mut progress)
         } else {
             let settings = settings.started(clock.now());
-            send_once(source, to, &settings, interrupted, &mut progress).map(|(sent, _)| sent)
+            send_once(source, 0, to, &settings, interrupted, &mut progress).map(|(sent, _)| sent)
         };
         match (sent, again) {
             (Err(error @ TransferError::Ended { why: Closed::Reset, .. }), Some(again)) => {
@@ -158,7 +163,7 @@ fn send_directory(
     };
     // Reading the tree took time, too.
     let settings = settings.started(clock.now());
-    let (sent, _) = send_once(archive, to, &settings, interrupted, progress)?;
+    let (sent, _) = send_once(archive, 0, to, &settings, interrupted, progress)?;
     Ok(Sent { unchanged, ..sent })
 }
 
@@ -173,7 +178,7 @@ fn ask_held(
         return Ok(Held::default());
     }
     let hashes = source.hashes(interrupted)?;
-    let (_, bits) = send_once(source.listing(&hashes)?, to, settings, interrupted, &mut |_| {})?;
+    let (_, bits) = send_once(source.listing(&hashes)?, hashes.bytes(), to, settings, interrupted, &mut |_| {})?;
     Ok(hashes.held(&bits))
 }
 
@@ -249,9 +254,10 @@ fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), Transf
     Ok(())
 }
 
-/// Sends it, and returns what the receiver says of a listing, too.
+/// Sends it, and returns what the receiver says of a listing, too. The receiver has to read so many bytes `besides`.
 fn send_once(
     source: Source,
+    besides: u64,
     to: SocketAddr,
     settings: &Settings,
     interrupted: &AtomicBool,
@@ -269,8 +275,8 @@ fn send_once(
     let mut acknowledged = None;
     let mut heard_next = None;
     let mut scheduled_at: Option<Instant> = None;
-    // Since when something is waited for that the receiver has to say.
-    let mut waits_since = None;
+    // Since when something is waited for that the receiver has to say, and since when nothing was heard but that.
+    let mut waits: Option<Waits> = None;
     let session = loop {
         let nap = if total_bytes.is_none() { MAX_READER_SLEEP } else { MAX_SLEEP };
         driver.run_once(&mut sender, nap).map_err(socket_error)?;
@@ -290,15 +296,11 @@ fn send_once(
         let now = driver.now();
         let Some(outgoing) = driver.application(connection) else { continue };
         let heard = std::mem::take(&mut outgoing.heard);
-        waits_since = outgoing.waits_for(agreeing.as_ref()).map(|what| {
-            let since = waits_since.map(|(_, since)| since).filter(|_| !heard);
-            (what, since.unwrap_or(now))
-        });
-        if let Some((what, since)) = waits_since
-            && now.since(since) > settings.idle_timeout
-        {
+        waits = outgoing.waits_for(agreeing.as_ref()).map(|what| Waits::go_on(waits, what, heard, now));
+        let longest = LONGEST_WORK.plus(LONGEST_WORK_PER_BYTE.times(outgoing.bytes() + besides));
+        if let Some((what, silence)) = waits.and_then(|waits| waits.is_over(now, settings.idle_timeout, longest)) {
             driver.close(connection, close_code::FAILED, "it was silent").map_err(socket_error)?;
-            return Err(TransferError::Silent { address: to, what, silence: settings.idle_timeout });
+            return Err(TransferError::Silent { address: to, what, silence });
         }
         if let Some(requests) = &mut outgoing.requests {
             if let Some(bits) = requests.take_all() {
@@ -453,6 +455,31 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
         return refuse("that is more than 67108864 messages: make them larger, `--message-bytes`");
     }
     Ok(announcement)
+}
+
+/// What a sender waits for that its receiver has to say.
+#[derive(Clone, Copy)]
+struct Waits {
+    what: &'static str,
+    /// Since when.
+    since: Instant,
+    /// When the receiver said anything last.
+    heard_at: Instant,
+}
+
+impl Waits {
+    fn go_on(waits: Option<Self>, what: &'static str, heard: bool, now: Instant) -> Self {
+        let waits = waits.filter(|waits| waits.what == what).unwrap_or(Self { what, since: now, heard_at: now });
+        Self { heard_at: if heard { now } else { waits.heard_at }, ..waits }
+    }
+
+    /// What is said too late, if anything, and for how long it was not said: the receiver may say nothing for `silence`, and that
+    /// it is at work for `work`.
+    fn is_over(self, now: Instant, silence: Span, work: Span) -> Option<(&'static str, Span)> {
+        let limits = [(self.heard_at, silence), (self.since, work.max(silence))];
+        let over = limits.into_iter().find(|(since, limit)| now.since(*since) > *limit);
+        over.map(|(_, limit)| (self.what, limit))
+    }
 }
 
 /// Whether a receiver that ended the connection did so because it has everything: it hears nothing more when its

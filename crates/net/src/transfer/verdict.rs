@@ -22,7 +22,7 @@ pub(super) enum Verdict {
 }
 
 /// What a receiver says while it reads, verifies or stores what its sender waits to hear of.
-pub(super) const AT_WORK: &[u8] = &[8];
+pub(crate) const AT_WORK: &[u8] = &[8];
 
 const PLACED: u8 = 1;
 const NOT_PLACED: u8 = 2;

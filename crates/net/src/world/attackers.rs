@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pliant_proto::packet::{Body, Packet, SackBlocks};
 use pliant_proto::rng::Stream;
-use pliant_proto::time::Instant;
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::{AnyRequest, AnyTransport};
 use pliant_proto::transport::{Command, Deadline, Statistics, Transport};
 
@@ -20,6 +20,7 @@ use crate::flow::{Answer, Protocol};
 use crate::seam;
 use crate::socket::Socket;
 use crate::transfer::Settings;
+use crate::transfer::verdict::AT_WORK;
 
 /// Kinds of datagrams in their second byte (crate::connection).
 const HELLO: u8 = 0;
@@ -27,8 +28,9 @@ const COOKIE: u8 = 1;
 const WELCOME: u8 = 2;
 const RESET: u8 = 4;
 pub(super) const SEALED: u8 = 5;
-/// Bytes of a hello without a message, and where its cookie lies.
+/// Bytes of a hello before its message, of one that has none yet, and where the cookie lies.
 const HELLO_BYTES: usize = 40;
+const FIRST_HELLO_BYTES: usize = 64;
 const COOKIE_AT: usize = 16;
 
 /// Sources to which no answer can be sent.
@@ -63,7 +65,7 @@ impl Observer {
             seam::sleep(Duration::from_micros(200 + self.random.below(5_000)));
             let seen = world.take_seen();
             for (_, _, bytes) in &seen {
-                if kind(bytes) == Some(HELLO) && bytes.len() > HELLO_BYTES {
+                if kind(bytes) == Some(HELLO) && bytes.len() > FIRST_HELLO_BYTES {
                     hellos.push(bytes.clone());
                 }
             }
@@ -132,7 +134,7 @@ impl Observer {
 
     /// Asks for a cookie of its own for somebody else's hello, and repeats that.
     fn repeat_hello(&mut self, world: &World, own: &SimulatedSocket, hello: &[u8]) {
-        let mut asks = hello[..HELLO_BYTES].to_vec();
+        let mut asks = hello[..FIRST_HELLO_BYTES].to_vec();
         asks[COOKIE_AT..].fill(0);
         // A destination that takes nothing is no concern of its.
         let _ = own.send(self.receiver, 0, &asks, asks.len());
@@ -244,7 +246,7 @@ impl Transport for Ahead {
     }
 }
 
-/// Receives with the key whatever is sent by TCP, and says nothing of it but what its transport does.
+/// Receives with the key whatever is sent by TCP, and says nothing of it but what its transport does, or that it is at work.
 pub(super) struct Liar {
     pub(super) address: SocketAddr,
     pub(super) settings: Settings,
@@ -252,6 +254,8 @@ pub(super) struct Liar {
     pub(super) ahead: u64,
     /// What it says that it has already.
     pub(super) note: u64,
+    /// It says every second that it is at work.
+    pub(super) at_work: bool,
 }
 
 impl ConnectionHandler<Ahead, Nothing> for Liar {
@@ -274,7 +278,17 @@ impl Liar {
         let socket = Socket::bind(self.address).expect("the port is free");
         let config = Config { keys: self.settings.keys.clone(), ..Config::default() };
         let mut driver = Driver::new(socket, Endpoint::new(config, [8; 32]), Clock::start());
-        while driver.run_once(&mut self, Duration::from_millis(20)).is_ok() {}
+        let mut said_at = driver.now();
+        while driver.run_once(&mut self, Duration::from_millis(20)).is_ok() {
+            let now = driver.now();
+            if self.at_work && now.since(said_at) >= Span::from_secs(1) {
+                said_at = now;
+                let here: Vec<_> = driver.connections().collect();
+                for connection in here {
+                    driver.notify(connection, AT_WORK);
+                }
+            }
+        }
     }
 }
 

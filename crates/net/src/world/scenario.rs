@@ -357,16 +357,17 @@ impl Scenario {
 /// Sends `bytes` to a receiver that acknowledges what it has not got. Wrong is whatever does not name the lie, or says it
 /// late: until then the sender goes faster than the network bears.
 pub(crate) fn send_to_a_liar(seed: u64, bytes: usize, mutant: Option<Mutant>) -> Result<Ending, String> {
-    let (ending, error) = send_in_vain(seed, bytes, 0, Lies { ahead: 3000, note: 0 }, mutant)?;
+    let (ending, error) = send_in_vain(seed, bytes, 0, Lies { ahead: 3000, ..Lies::default() }, mutant)?;
     let noticed = error.contains("acknowledges what it has not got");
     if noticed { Ok(ending) } else { Err(format!("the sender does not notice: {error}")) }
 }
 
-/// How a receiver lies: it acknowledges so many more bytes, and says that it has so much already.
-#[derive(Clone, Copy, Debug)]
+/// How a receiver lies: it acknowledges so many more bytes, says that it has so much already, and that it is at work for ever.
+#[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Lies {
     pub(crate) ahead: u64,
     pub(crate) note: u64,
+    pub(crate) at_work: bool,
 }
 
 /// Sends a file of `bytes`, or a directory of so many files of these bytes, if any, to a receiver that lies, and never says
@@ -394,8 +395,8 @@ pub(crate) fn send_in_vain(
     let address = World::address(liar, PORT);
     let mut settings = settings(&mut random);
     settings.flow = FlowSettings { transport: SocketTransport::Tcp(Algorithm::Cubic), ..FlowSettings::default() };
-    let Lies { ahead, note } = lies;
-    let lying = Liar { address, settings: settings.clone(), ahead, note };
+    let Lies { ahead, note, at_work } = lies;
+    let lying = Liar { address, settings: settings.clone(), ahead, note, at_work };
     world.spawn(liar, "liar", 0, false, move |_| lying.run());
     let sending = world.spawn(honest, "sender", 0, true, move |_| send_file(&path, address, &settings));
     let ending = world.run();

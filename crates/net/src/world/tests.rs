@@ -227,11 +227,27 @@ fn who_says_nothing_is_left() {
         (7_000_000, 0, 3, "how much of it is there"),
         (100, 5, 5, "which files of the directory it has"),
     ] {
-        let (ending, error) =
-            send_in_vain(1, bytes, files, Lies { ahead: 0, note }, None).unwrap_or_else(|why| panic!("{what}: {why}"));
+        let (ending, error) = send_in_vain(1, bytes, files, Lies { note, ..Lies::default() }, None)
+            .unwrap_or_else(|why| panic!("{what}: {why}"));
         assert!(error.ends_with(&format!("is there, but has not said {what} for 20s")), "{error}");
         let seconds = ending.now_ns / 1_000_000_000;
         assert!((20..40).contains(&seconds), "{what}: {seconds} s");
+    }
+}
+
+/// Whoever says for ever that it is at work is left as well: ten minutes and a second for each megabyte are enough.
+#[test]
+fn who_is_at_work_for_ever_is_left() {
+    for (bytes, files, note, what) in [
+        (100_000, 0, 0, "what became of it"),
+        (7_000_000, 0, 3, "how much of it is there"),
+        (100, 5, 5, "which files of the directory it has"),
+    ] {
+        let lies = Lies { note, at_work: true, ..Lies::default() };
+        let (ending, error) = send_in_vain(1, bytes, files, lies, None).unwrap_or_else(|why| panic!("{what}: {why}"));
+        assert!(error.contains(&format!("is there, but has not said {what} for 60")), "{error}");
+        let seconds = ending.now_ns / 1_000_000_000;
+        assert!((600..640).contains(&seconds), "{what}: {seconds} s");
     }
 }
 

@@ -78,6 +78,11 @@ impl FileHashes {
         Ok(Self { files })
     }
 
+    /// Bytes of all of them.
+    pub(in super::super) fn bytes(&self) -> u64 {
+        self.files.iter().map(|(.., file)| file.bytes).sum()
+    }
+
     /// What is said of them.
     pub(in super::super) fn listing(&self) -> io::Result<(File, u64)> {
         let mut file = BufWriter::new(tempfile::tempfile()?);
