@@ -42,8 +42,8 @@ def main():
             for number in range(given.hellos):
                 if number == given.hellos // 10:
                     warm = resident_kib(receiver)
-                # Kind hello, version 3, preshared key; a number and a nonce; no cookie; the zeros that make it longer than its answer.
-                hello = bytes([0x51, 0x30, 1, 0]) + (number + 1).to_bytes(4, "big") + bytes(8) + bytes(24) + bytes(24)
+                # Kind hello, version 3, preshared key; a number. Nonce, cookie and padding are zeros.
+                hello = (bytes([0x51, 0x30, 1, 0]) + (number + 1).to_bytes(4, "big")).ljust(HELLO_BYTES, b"\0")
                 source = f"127.{1 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
                 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                     stranger.bind((source, 0))

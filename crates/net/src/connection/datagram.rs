@@ -5,7 +5,7 @@
 //!         0x51    version|kind   security   zero   see below
 //!
 //!  Hello    4..8 initiator's connection  8..16 nonce  16..40 cookie             then the handshake's first message
-//!           with no cookie yet (zeros) 24 zeros follow, so that the answer is shorter
+//!           with no cookie yet (zeros): 24 zeros, so that the answer is shorter
 //!  Cookie   4..8 initiator's connection  8..16 the hello's nonce  16..40 cookie
 //!  Welcome  4..8 initiator's connection  8..12 responder's connection           then the handshake's second message
 //!  Refusal  4..8 initiator's connection  8 why  9 the version that is spoken    then the hello's nonce (8 bytes), unless
@@ -43,8 +43,8 @@ pub const TAG_BYTES: usize = 16;
 
 const HEADER_BYTES: usize = 8;
 const HELLO_HEADER_BYTES: usize = HEADER_BYTES + NONCE_BYTES + COOKIE_BYTES;
-/// What is behind a hello's header is at least so long, or a hello without a good cookie is not answered: a cookie is as long
-/// as the header, and must be shorter than what asks for it.
+/// A hello without a good cookie is answered only if at least so many bytes follow its header. The answer, a cookie, is as long
+/// as the header, and an answer must be shorter than its question.
 pub(super) const HELLO_PADDING_BYTES: usize = 24;
 const WELCOME_HEADER_BYTES: usize = HEADER_BYTES + 4;
 /// A reset and a refusal are no longer than the shortest datagram that they answer.

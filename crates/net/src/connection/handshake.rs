@@ -10,8 +10,8 @@
 //!
 //! The hello's header with its cookie is the handshake's prologue: a recorded first message is good for the one address,
 //! the one endpoint and the ten seconds of its cookie. It carries the time when it was made, by which initiations are
-//! ordered (as WireGuard does, section 5.1 of its paper), then the opening's length in two bytes, the opening, and zeros where
-//! the hello would be no longer than what may answer it.
+//! ordered (as WireGuard does, section 5.1 of its paper), then the opening's length in two bytes, and the opening. Zeros follow a
+//! short opening, so that a hello is always longer than a cookie.
 
 use std::sync::Arc;
 

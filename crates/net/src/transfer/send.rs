@@ -41,8 +41,7 @@ const SCHEDULE_INTERVAL: Span = Span::from_secs(1);
 /// the verdict to the address that it knows, which may be an old one.
 const WAITING_INTERVAL: Span = Span::from_secs(1);
 
-/// How long a receiver may say that it is at work and nothing else, and how much longer for each byte: the slowest disk is
-/// faster.
+/// How long a receiver may say nothing but that it is at work, and how much longer for each byte. Slow disks read and write faster.
 const LONGEST_WORK: Span = Span::from_secs(600);
 const LONGEST_WORK_PER_BYTE: Span = Span::from_us(1);
 
@@ -254,7 +253,7 @@ fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), Transf
     Ok(())
 }
 
-/// Sends it, and returns what the receiver says of a listing, too. The receiver has to read so many bytes `besides`.
+/// Sends it, and returns what the receiver says of a listing, too. `besides` are bytes that the receiver has to read of its own files.
 fn send_once(
     source: Source,
     besides: u64,
@@ -473,8 +472,8 @@ impl Waits {
         Self { heard_at: if heard { now } else { waits.heard_at }, ..waits }
     }
 
-    /// What is said too late, if anything, and for how long it was not said: the receiver may say nothing for `silence`, and that
-    /// it is at work for `work`.
+    /// What is overdue, if anything, and the limit that it has passed: `silence` for a receiver that says nothing, `work` for one that
+    /// says that it is at work.
     fn is_over(self, now: Instant, silence: Span, work: Span) -> Option<(&'static str, Span)> {
         let limits = [(self.heard_at, silence), (self.since, work.max(silence))];
         let over = limits.into_iter().find(|(since, limit)| now.since(*since) > *limit);

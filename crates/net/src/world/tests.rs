@@ -218,15 +218,19 @@ fn who_acknowledges_ahead_is_noticed() {
     assert_eq!(believed, "not done in time: sender");
 }
 
+/// What a receiver leaves unsaid: bytes of what is sent to it, of how many files if that is a directory, and what it says that it
+/// has already.
+const UNSAID: [(usize, usize, u64, &str); 3] = [
+    (100_000, 0, 0, "what became of it"),
+    (7_000_000, 0, 3, "how much of it is there"),
+    (100, 5, 5, "which files of the directory it has"),
+];
+
 /// A receiver that is there, but does not say what its sender waits to hear, is left: of a file, of what it says it has kept of
 /// it, and of a directory of which it says it has files.
 #[test]
 fn who_says_nothing_is_left() {
-    for (bytes, files, note, what) in [
-        (100_000, 0, 0, "what became of it"),
-        (7_000_000, 0, 3, "how much of it is there"),
-        (100, 5, 5, "which files of the directory it has"),
-    ] {
+    for (bytes, files, note, what) in UNSAID {
         let (ending, error) = send_in_vain(1, bytes, files, Lies { note, ..Lies::default() }, None)
             .unwrap_or_else(|why| panic!("{what}: {why}"));
         assert!(error.ends_with(&format!("is there, but has not said {what} for 20s")), "{error}");
@@ -238,11 +242,7 @@ fn who_says_nothing_is_left() {
 /// Whoever says for ever that it is at work is left as well: ten minutes and a second for each megabyte are enough.
 #[test]
 fn who_is_at_work_for_ever_is_left() {
-    for (bytes, files, note, what) in [
-        (100_000, 0, 0, "what became of it"),
-        (7_000_000, 0, 3, "how much of it is there"),
-        (100, 5, 5, "which files of the directory it has"),
-    ] {
+    for (bytes, files, note, what) in UNSAID {
         let lies = Lies { note, at_work: true, ..Lies::default() };
         let (ending, error) = send_in_vain(1, bytes, files, lies, None).unwrap_or_else(|why| panic!("{what}: {why}"));
         assert!(error.contains(&format!("is there, but has not said {what} for 60")), "{error}");

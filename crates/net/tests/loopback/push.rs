@@ -508,6 +508,17 @@ fn one_of_many_files_is_fetched() {
     });
 }
 
+/// Sets these when it goes.
+struct StopsAtEnd<'a>([&'a AtomicBool; 2]);
+
+impl Drop for StopsAtEnd<'_> {
+    fn drop(&mut self) {
+        for stop in self.0 {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Receivers of one slow source serve each other while they fetch: the source sends much less than the file to each, and
 /// all have it whole, though one of them leaves in the middle. Who comes later gets it from them alone.
 #[test]
@@ -526,6 +537,8 @@ fn receivers_serve_each_other() {
     thread::scope(|scope| {
         let settings = &settings;
         let (stop, leaves, site) = (&stop, &leaves, &site);
+        // A failed assertion ends the test: nobody waits for those who serve.
+        let _stops = StopsAtEnd([stop, leaves]);
         let ended = scope.spawn(|| offer.serve(None, stop, |_| {}));
         let mut fetching = Vec::new();
         for (number, (offer, files)) in receivers.into_iter().enumerate() {
