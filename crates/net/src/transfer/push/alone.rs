@@ -11,7 +11,7 @@ use std::time::Instant;
 use blake3::hazmat::ChainingValue;
 use pliant_proto::transport::push::ReceiverCounts;
 
-use super::fetch::{FetchNews, Fetched, WantedFile};
+use super::fetched::{FetchNews, Fetched, WantedFile};
 use super::hash_tree::{BLOCK_BYTES, blocks_of, root_of, value_of};
 use super::message::Offered;
 use super::mirror::{ASKS, FromMirror, Mirror, MirrorError, MirrorFile, PAUSE, WORTH_ASKING};

@@ -1,10 +1,8 @@
 //! The receiver of a file from many sources.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +17,16 @@ use pliant_proto::transport::push::{
 
 use super::agreement::{Agreement, Judgement, SourceAnswer, Standing};
 use super::alone;
+use super::fetched::{FetchNews, Fetched, FromSource, WantedFile};
 use super::following::{Following, PeerProgress, TakesFrom};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, pages_of};
 use super::inquiry::Inquiry;
 use super::message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
-use super::mirror::{FromMirror, Mirror, Mirrors};
+use super::mirror::{Mirror, Mirrors};
 use super::object::{FetchApplication, Holdings, Object, Pages, SharedObject, Sink, open_sink};
 use super::offered_files::{Growing, OfferedFiles};
 use crate::clock::Clock;
-use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
+use crate::connection::{Caller, Closed, ConnectionId, Event};
 use crate::driver::{ConnectionHandler, Driver, Session};
 use crate::poll::PollWaker;
 use crate::transfer::close_code;
@@ -51,90 +50,16 @@ const MAX_SLOTS: usize = 32;
 /// The one task of this receiver's controller.
 const TASK: TaskId = 1;
 
-/// What was fetched.
-#[derive(Clone, Debug)]
-pub struct Fetched {
-    /// The name that most of its sources gave.
-    pub name: String,
-    /// Where it is now, unless it was discarded.
-    pub path: Option<PathBuf>,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Of these, those that were there from a fetch that was cut off.
-    pub kept: u64,
-    /// BLAKE3 hash of the content, which is the one that the sources said.
-    pub hash: blake3::Hash,
-    /// From the call to the last byte.
-    pub elapsed: Duration,
-    /// What each source has sent.
-    pub sources: Vec<FromSource>,
-    /// What each mirror has given.
-    pub mirrors: Vec<FromMirror>,
-    /// Blocks, and symbols that were of no use.
-    pub counts: ReceiverCounts,
-    /// Datagrams that were not passed to any transport.
-    pub refused: Refused,
-}
-
-/// What came from one source.
-#[derive(Clone, Debug)]
-pub struct FromSource {
-    /// The source.
-    pub address: SocketAddr,
-    /// Symbols that came from it.
-    pub symbols: u64,
-    /// Of these, those that came twice or too late.
-    pub excess_symbols: u64,
-    /// Of the packets, those that were marked.
-    pub marks: u64,
-    /// Why it was lost, if it was.
-    pub lost: Option<String>,
-}
-
-/// What is fetched, and who else fetches it.
-#[derive(Clone, Default)]
-pub struct WantedFile {
-    /// BLAKE3 hash of the content.
-    pub hash: Option<blake3::Hash>,
-    /// The file's name at sources that offer many.
-    pub name: Option<String>,
-    /// Who may fetch the same, and offers what it has already. They have no vote in what is fetched; they are called once
-    /// that is known, and again when they are lost. A source that is among them is a peer once it has nothing, a part, or is
-    /// lost.
-    pub peers: Vec<SocketAddr>,
-    /// Servers that give any bytes of it, beside the sources or, for who has the hash, where no source is left. They have no
-    /// vote.
-    pub mirrors: Vec<Arc<dyn Mirror>>,
-    /// Where the file is offered, block by block as they are verified, and from then on.
-    pub offered_in: Option<OfferedFiles>,
-}
-
-impl From<Option<blake3::Hash>> for WantedFile {
-    fn from(hash: Option<blake3::Hash>) -> Self {
-        Self { hash, ..Self::default() }
-    }
-}
-
-impl WantedFile {
-    fn selector(&self) -> FileSelector {
-        match (self.hash, &self.name) {
-            (Some(hash), _) => FileSelector::Hash(hash),
-            (None, Some(name)) => FileSelector::Name(name.clone()),
-            (None, None) => FileSelector::Only,
-        }
-    }
-}
-
 /// Fetches a file from those of `sources` that offer it, with their weight (theta) that of the settings' contract and no more
 /// under way than the settings' receive buffer: that, against the rate times the round trip, bounds the rate of long paths,
 /// and against blocks of 2 MiB the symbols that are sent in vain where no switch marks.
 ///
-/// The file is the one with the `wanted` hash, or, without one, the one that more than half of the sources that answer
-/// offer, under the wanted name if they offer many; a tie is an error. It waits for all answers, but no longer than a second once more than half of all sources agree,
-/// or one source offers what has the hash. When all agree that have answered, it begins a few round trips later; the file
-/// still gets its place only once the others have answered or were given up, and if one of them disagrees, all begins anew
-/// with the answers of all. Sources that cannot be reached, are lost or offer another content are told to `tell`; it goes on
-/// as long as there is one.
+/// The file is the one with the `wanted` hash, or, without one, the one that more than half of the sources that answer offer,
+/// under the wanted name if they offer many; a tie is an error. It waits for all answers, but no longer than a second once
+/// more than half of all sources agree, or one source offers what has the hash. When all agree that have answered, it begins
+/// a few round trips later; the file still gets its place only once the others have answered or were given up, and if one of
+/// them disagrees, all begins anew with the answers of all. Sources that cannot be reached, are lost or offer another content
+/// are told to `tell`; it goes on as long as there is one.
 pub fn fetch(
     sources: &[SocketAddr],
     wanted: impl Into<WantedFile>,
@@ -183,43 +108,6 @@ struct LeftToMirrors {
     name: Option<String>,
     /// Mirrors that were left out already.
     lost: Vec<String>,
-}
-
-/// What the user hears of a fetch under way.
-#[derive(Debug)]
-pub enum FetchNews<'e> {
-    /// A source is lost, or left out.
-    Lost(&'e TransferError),
-    /// Not all sources have answered, and what the others offer is fetched already.
-    Begun {
-        /// Sources that have answered.
-        answered: usize,
-        /// Sources in all.
-        called: usize,
-    },
-    /// A source answered after that, and offers something else.
-    Disputed,
-    /// No source is left, and mirrors give the rest.
-    MirrorsAlone(&'e TransferError),
-}
-
-impl fmt::Display for FetchNews<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(error) => error.fmt(f),
-            Self::Begun { answered, called } => write!(
-                f,
-                "{answered} of {called} sources have answered, and offer the same: it is fetched, and gets its place once the \
-                 others have answered or are given up"
-            ),
-            Self::MirrorsAlone(error) => {
-                write!(f, "{error}: no source is left; mirrors give the rest, which is verified once all of it is here")
-            }
-            Self::Disputed => f.write_str(
-                "a source that answered late offers something else: all sources are asked again, and waited for",
-            ),
-        }
-    }
 }
 
 /// `None` if something was begun before all sources were heard, and is disputed.

@@ -22,6 +22,7 @@ mod agreement;
 mod alone;
 mod coding;
 mod fetch;
+mod fetched;
 mod following;
 pub(super) mod hash_tree;
 mod inquiry;
@@ -31,7 +32,8 @@ mod object;
 mod offer;
 mod offered_files;
 
-pub use fetch::{FetchNews, Fetched, FromSource, WantedFile, fetch};
+pub use fetch::fetch;
+pub use fetched::{FetchNews, Fetched, FromSource, WantedFile};
 pub use hash_tree::PageNumber;
 pub use message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
 pub use mirror::{FromMirror, Mirror, MirrorError, MirrorFile};
