@@ -63,7 +63,7 @@ impl FromStr for MirrorUrl {
         if text.len() > MAX_BYTES {
             return Err(UrlError::TooLong);
         }
-        if text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ') {
+        if text.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(UrlError::NoUrl);
         }
         if let Some(place) = text.strip_prefix("s3://") {
@@ -75,6 +75,9 @@ impl FromStr for MirrorUrl {
             }
             let kind = Kind::S3 { bucket: bucket.to_owned(), key: key.to_owned() };
             return Ok(Self { kind, shown: text.to_owned() });
+        }
+        if text.contains(' ') {
+            return Err(UrlError::NoUrl);
         }
         let without_fragment = text.split('#').next().unwrap_or_default();
         let url: Uri = without_fragment.parse().map_err(|_| UrlError::NoUrl)?;
@@ -161,6 +164,7 @@ mod tests {
             ("http://host/a/model.bin", "model.bin"),
             ("https://host:8443/a%20b.bin?X-Amz-Signature=secret", "a b.bin"),
             ("s3://bucket/folder/model.bin", "model.bin"),
+            ("s3://bucket/a folder/a model+1.bin", "a model+1.bin"),
         ] {
             assert_eq!(MirrorUrl::of_file(url).unwrap().file_name().unwrap(), name);
         }

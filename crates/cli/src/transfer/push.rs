@@ -364,15 +364,15 @@ impl FetchOutcome {
         let Self { decoded_blocks, blake3, sources, mirrors, .. } = self;
         let kept = if *kept_bytes > 0 { format!(", {kept_bytes} of them kept from before,") } else { String::new() };
         let share = |source: &SourceOutcome| format!("{} of {}", source.symbols, source.address);
-        let shares: Vec<String> = sources.iter().map(share).collect();
+        let shares = sources.iter().map(share).collect::<Vec<_>>().join(", ");
+        let shares = if sources.is_empty() { shares } else { format!("symbols: {shares}, ") };
         let mirrored = |mirror: &MirrorOutcome| format!("{} bytes of {}, ", mirror.bytes, OneLine(&mirror.url));
         let mirrored: String = mirrors.iter().map(mirrored).collect();
         format!(
             "fetched {}: {bytes} bytes{kept} in {elapsed_s:.3} s, {}, {cpu_s_per_gb:.3} CPU s/GB, \
-             {decoded_blocks} blocks decoded, {mirrored}symbols: {}, blake3 {blake3}",
+             {decoded_blocks} blocks decoded, {mirrored}{shares}blake3 {blake3}",
             OneLine(file),
-            rate(gbit_per_s * 1e9 / 8.0),
-            shares.join(", ")
+            rate(gbit_per_s * 1e9 / 8.0)
         )
     }
 }

@@ -187,6 +187,7 @@ fn parts_are_read() {
         assert_eq!((broken_off, pieces), (Ok(()), 1));
     }
     assert_eq!(file(Server::Empty).bytes(), Ok(0));
+    assert_eq!(file(Server::IgnoresRanges).bytes(), Ok(BYTES));
     assert_eq!(read(file(Server::IgnoresRanges).as_mut(), 0..BYTES), (content(), Ok(())));
 }
 
