@@ -76,8 +76,11 @@ impl S3Access {
         ];
         signed.extend(self.session_token.clone().map(|token| ("x-amz-security-token", token)));
         let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
-        let headers: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-        let canonical = format!("GET\n{path}\n\n{headers}\n{names}\n{EMPTY}");
+        let mut canonical = format!("GET\n{path}\n\n");
+        for (name, value) in &signed {
+            let _ = writeln!(canonical, "{name}:{value}");
+        }
+        let _ = write!(canonical, "\n{names}\n{EMPTY}");
         let scope = format!("{day}/{}/s3/aws4_request", self.region());
         let hashed = hexadecimal(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
         let to_sign = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{hashed}");

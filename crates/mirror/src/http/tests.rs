@@ -81,7 +81,8 @@ fn answer(mut stream: &TcpStream, server: Server, number: usize) -> std::io::Res
     let said = |first: u64, last: u64, all: u64| format!("Content-Range: bytes {first}-{last}/{all}\r\n");
     let partial = "206 Partial Content";
     match server {
-        Server::Right => head(partial, &said(first, last, BYTES), part.len())?,
+        Server::RedirectsOnce if path == "/file" => return head("302 Found", "Location: /elsewhere\r\n", 0),
+        Server::Right | Server::RedirectsOnce => head(partial, &said(first, last, BYTES), part.len())?,
         Server::IgnoresRanges => {
             head("200 OK", "", all.len())?;
             return stream.write_all(&all);
@@ -124,8 +125,6 @@ fn answer(mut stream: &TcpStream, server: Server, number: usize) -> std::io::Res
             return Ok(());
         }
         Server::RedirectsForever => return head("302 Found", &format!("Location: {path}x\r\n"), 0),
-        Server::RedirectsOnce if path == "/file" => return head("302 Found", "Location: /elsewhere\r\n", 0),
-        Server::RedirectsOnce => head(partial, &said(first, last, BYTES), part.len())?,
         Server::Changed => {
             head(partial, &format!("ETag: \"{number}\"\r\n{}", said(first, last, BYTES)), part.len())?;
         }
