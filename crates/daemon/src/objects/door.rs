@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 use super::name::{self, AskedPath, encoded};
 use super::range::{Asked, asked};
-use super::{NoFile, Objects};
+use super::{NoFile, Objects, registry};
 
 /// Bytes that are read at once, and pieces of them that wait for a program.
 const PIECE_BYTES: usize = 256 << 10;
@@ -49,6 +49,7 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> R
     let head_only = match *request.method() {
         Method::GET => false,
         Method::HEAD => true,
+        _ if request.uri().path().starts_with(registry::FOLDER) => return registry::refuse_change(),
         _ => {
             let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "GET and HEAD only\n".to_owned());
             refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -58,6 +59,9 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> R
     let Some(objects) = objects else {
         return text(StatusCode::NOT_FOUND, "this daemon has no [objects]\n".to_owned());
     };
+    if let Some(path) = request.uri().path().strip_prefix(registry::FOLDER) {
+        return registry::answer(path, request.uri().query(), request.headers(), head_only, &objects).await;
+    }
     match name::read(request.uri().path()) {
         None => text(StatusCode::NOT_FOUND, format!("files are at {}NAME and {0}HASH\n", name::FOLDER)),
         Some(AskedPath::List) => list(&objects),
@@ -82,6 +86,8 @@ fn is_asked_as_this_host(headers: &HeaderMap) -> bool {
 /// The files that are here, as links.
 fn list(objects: &Objects) -> Response<FileBody> {
     let mut names: Vec<String> = objects.files.list().iter().map(|file| file.offered().name.clone()).collect();
+    // What the names of images stand for may have slashes in its name.
+    names.retain(|name| !name.contains('/'));
     names.sort_unstable();
     names.dedup();
     let escape = |name: &str| name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -111,9 +117,18 @@ fn refuse(file: &FileSelector, why: NoFile) -> Response<FileBody> {
 }
 
 fn text(status: StatusCode, text: String) -> Response<FileBody> {
-    let mut response = Response::new(FileBody::Text(Some(text.into())));
+    let mut response = full(text.into(), "text/plain; charset=utf-8", false);
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// A response that is at hand, of a kind that a header may say.
+pub(super) fn full(content: Bytes, kind: &str, head_only: bool) -> Response<FileBody> {
+    let length = content.len() as u64;
+    let mut response = Response::new(if head_only { FileBody::Head(length) } else { FileBody::Text(Some(content)) });
+    let kind = HeaderValue::from_str(kind).expect("a header may say it");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
     response
 }
 
@@ -126,7 +141,7 @@ fn names(headers: &HeaderMap, header: HeaderName, tag: &str) -> bool {
 }
 
 /// Answers with a file, or what of it is asked for.
-fn give(file: Arc<HeldFile>, headers: &HeaderMap, head_only: bool) -> Response<FileBody> {
+pub(super) fn give(file: Arc<HeldFile>, headers: &HeaderMap, head_only: bool) -> Response<FileBody> {
     let (bytes, tag) = (file.offered().bytes, format!("\"{}\"", file.offered().hash));
     let value = |text: &str| HeaderValue::from_str(text).expect("digits and hexadecimal digits");
     let common = |response: &mut Response<FileBody>| {
@@ -168,7 +183,7 @@ fn give(file: Arc<HeldFile>, headers: &HeaderMap, head_only: bool) -> Response<F
 }
 
 /// What a response carries.
-enum FileBody {
+pub(super) enum FileBody {
     Text(Option<Bytes>),
     /// Nothing, of a file with so many bytes.
     Head(u64),
