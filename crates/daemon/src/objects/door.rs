@@ -1,7 +1,7 @@
 //! A door for programs that speak HTTP: `GET` and `HEAD` of `/objects/NAME` and `/objects/HASH`, and a list at `/objects/`.
 //!
 //! A file's `ETag` is its BLAKE3 hash. One range of bytes is given; several are answered by all of it. A body begins as soon
-//! as its first block is verified, and goes on as the others are; it is cut off if they cannot be fetched.
+//! as its first block is verified, and goes on as the others are; it is cut off if they cannot be fetched. Images are at [`/v2/`](registry).
 
 use std::convert::Infallible;
 use std::io;

@@ -209,15 +209,15 @@ async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> b
     right
 }
 
-/// Waits until all of a file is there; false if it will not be.
+/// Waits until all of a file is there and has its place; false if it will not be. What is removed before that would come back.
 async fn arrived(file: &HeldFile) -> bool {
     let mut coming = file.follow();
-    while !file.is_whole() {
-        if coming.borrow_and_update().over || coming.changed().await.is_err() {
-            return file.is_whole();
+    while !coming.borrow_and_update().over {
+        if coming.changed().await.is_err() {
+            break;
         }
     }
-    true
+    file.is_whole()
 }
 
 /// The content of a small file.
