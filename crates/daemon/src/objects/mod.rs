@@ -7,9 +7,11 @@
 
 mod cache;
 pub(crate) mod door;
+mod image;
 pub(crate) mod name;
 pub(crate) mod range;
 mod registry;
+mod response;
 mod watch;
 
 use std::collections::HashMap;
@@ -30,9 +32,9 @@ use pliant_proto::time::Span;
 use tokio::sync::{Semaphore, watch as channel};
 
 use self::cache::Cache;
-use self::registry::Verified;
-use self::registry::layout::Descriptor;
-use self::registry::tags::{self, MAX_TAG_FILE_BYTES, Tags};
+use self::image::Verified;
+use self::image::layout::Descriptor;
+use self::image::tags::{self, MAX_TAG_FILE_BYTES, Tags};
 use crate::config::{Config, ConfigError, ObjectsConfig};
 use crate::mutex::lock;
 

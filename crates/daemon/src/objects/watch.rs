@@ -8,7 +8,7 @@ use std::time::Duration;
 use pliant_net::transfer::OfferedFiles;
 
 use super::cache::Cache;
-use super::registry::layout;
+use super::image::layout;
 
 /// How often a thread looks whether it is to end, and how many times as long folders are left alone.
 pub(super) const TICK: Duration = Duration::from_millis(100);

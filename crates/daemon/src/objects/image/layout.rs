@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::name::is_tagged_name;
 
 /// Most bytes of a layout's index, and of a manifest. Registries take manifests of 4 MiB at most.
-pub(crate) const MAX_MANIFEST_BYTES: u64 = 4 << 20;
+pub(in crate::objects) const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 /// The name that containerd gives an image, with its registry.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
 /// What other tools call it: a tag alone, or a name with one.
@@ -18,14 +18,14 @@ const REFERENCE_NAME: &str = "org.opencontainers.image.ref.name";
 
 /// What a name stands for.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Descriptor {
+pub(in crate::objects) struct Descriptor {
     /// Kind of the manifest.
     #[serde(rename = "mediaType")]
-    pub(crate) media_type: String,
+    pub(in crate::objects) media_type: String,
     /// Its hash, as `sha256:` and hexadecimal digits.
-    pub(crate) digest: String,
+    pub(in crate::objects) digest: String,
     /// Its bytes.
-    pub(crate) size: u64,
+    pub(in crate::objects) size: u64,
 }
 
 #[derive(Deserialize)]
@@ -42,12 +42,12 @@ struct Entry {
 }
 
 /// The folder of a layout's blobs, if the folder is a layout.
-pub(crate) fn blobs(folder: &Path) -> Option<PathBuf> {
+pub(in crate::objects) fn blobs(folder: &Path) -> Option<PathBuf> {
     folder.join("oci-layout").is_file().then(|| folder.join("blobs/sha256"))
 }
 
 /// The images of a layout, by names with tags. A tag without a name has the folder's.
-pub(super) fn images(folder: &Path) -> BTreeMap<String, Descriptor> {
+pub(in crate::objects) fn images(folder: &Path) -> BTreeMap<String, Descriptor> {
     let mut text = String::new();
     let file = File::open(folder.join("index.json")).map(|file| file.take(MAX_MANIFEST_BYTES));
     let index = file.and_then(|mut file| file.read_to_string(&mut text)).ok();

@@ -1,43 +1,30 @@
 //! A registry of OCI images for programs of this host, to pull from (distribution-spec 1.1): `/v2/`.
 //!
-//! Manifests and blobs are files named by their SHA-256, as they lie in a layout's `blobs/sha256`; they come from all sources at
-//! once like any other. What a name with a tag stands for is a [small file](tags) that hosts with a layout offer. What does not
-//! have the hash by which it is asked for is not kept: sources may agree on what is false.
+//! Manifests and blobs are files named by their SHA-256, as they lie in a layout's `blobs/sha256`; they come from all sources
+//! at once like any other. What a name with a tag stands for is a [small file](super::image::tags) that hosts with a layout
+//! offer. What does not have the hash by which it is asked for is not kept: sources may agree on what is false.
 
-pub(super) mod layout;
-mod name;
-mod sha256;
-pub(super) mod tags;
-
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use pliant_net::transfer::{FileSelector, Hash, HeldFile};
+use pliant_net::transfer::{FileSelector, HeldFile};
 use serde::Deserialize;
 use serde_json::json;
 
-use self::layout::{Descriptor, MAX_MANIFEST_BYTES};
-use self::name::{AskedPart, NameError};
-use self::sha256::Sha256;
-use super::door::{FileBody, full, give};
+use super::image::layout::{Descriptor, MAX_MANIFEST_BYTES};
+use super::image::name::{self, AskedPart, NameError};
+use super::image::sha256::Sha256;
+use super::response::{FileBody, full, give};
 use super::{NoFile, Objects};
-use crate::mutex::lock;
 
 /// Where a registry is.
 pub(super) const FOLDER: &str = "/v2/";
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
-/// Most files of which it is remembered that they have the hash by which they are named.
-const MAX_VERIFIED: usize = 1 << 16;
 /// Kinds of manifests that do not say what they are.
 const IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-
-/// Files that have the SHA-256 by which they are named, by their own hash.
-#[derive(Default)]
-pub(super) struct Verified(Mutex<HashSet<Hash>>);
 
 /// Why nothing is given.
 struct Refusal {
@@ -188,7 +175,7 @@ fn say_digest(response: &mut Response<FileBody>, digest: &str) {
 /// Whether a file has the hash by which it is named, once it is whole; it is forgotten if it has not.
 async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> bool {
     let known = file.offered().hash;
-    if lock(&objects.verified.0).contains(&known) {
+    if objects.verified.contains(&known) {
         return true;
     }
     if !arrived(&file).await {
@@ -198,11 +185,7 @@ async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> b
     let found = tokio::task::spawn_blocking(move || Sha256::of_file(&reading)).await;
     let right = matches!(found, Ok(Ok(found)) if found == digest);
     if right {
-        let mut verified = lock(&objects.verified.0);
-        if verified.len() >= MAX_VERIFIED {
-            verified.clear();
-        }
-        verified.insert(known);
+        objects.verified.insert(known);
     } else {
         objects.forget(&file);
     }

@@ -9,18 +9,18 @@ use ring::digest::{Context, SHA256};
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A hash under way.
-pub(super) struct Sha256(Context);
+pub(in crate::objects) struct Sha256(Context);
 
 impl Sha256 {
     /// Of some bytes, in hexadecimal digits.
-    pub(super) fn of(bytes: &[u8]) -> String {
+    pub(in crate::objects) fn of(bytes: &[u8]) -> String {
         let mut hash = Self(Context::new(&SHA256));
         hash.0.update(bytes);
         hash.digits()
     }
 
     /// Of a file that is there, in hexadecimal digits.
-    pub(super) fn of_file(file: &HeldFile) -> io::Result<String> {
+    pub(in crate::objects) fn of_file(file: &HeldFile) -> io::Result<String> {
         let mut hash = Self(Context::new(&SHA256));
         let (mut piece, mut at) = (vec![0; PIECE_BYTES], 0);
         loop {

@@ -7,7 +7,7 @@ const SHA256_DIGITS: usize = 64;
 
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum AskedPart {
+pub(in crate::objects) enum AskedPart {
     /// Whether this is a registry.
     Registry,
     /// A manifest by its SHA-256, in hexadecimal digits.
@@ -20,7 +20,7 @@ pub(super) enum AskedPart {
 
 /// Why a path names nothing: codes of the specification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NameError {
+pub(in crate::objects) enum NameError {
     /// It is no path of what can be asked for here.
     Unsupported,
     Name,
@@ -28,7 +28,7 @@ pub(super) enum NameError {
 }
 
 /// Reads what follows `/v2/`.
-pub(super) fn read(path: &str) -> Result<AskedPart, NameError> {
+pub(in crate::objects) fn read(path: &str) -> Result<AskedPart, NameError> {
     if path.is_empty() {
         return Ok(AskedPart::Registry);
     }
@@ -52,12 +52,12 @@ pub(super) fn read(path: &str) -> Result<AskedPart, NameError> {
 }
 
 /// Whether these are the digits of a SHA-256: small ones, as the specification says.
-pub(super) fn is_sha256(digits: &str) -> bool {
+pub(in crate::objects) fn is_sha256(digits: &str) -> bool {
     digits.len() == SHA256_DIGITS && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Whether this is `NAME:TAG`: parts of a name begin and end with a letter or a digit. The first may have a port.
-pub(super) fn is_tagged_name(text: &str) -> bool {
+pub(in crate::objects) fn is_tagged_name(text: &str) -> bool {
     let Some((name, tag)) = text.rsplit_once(':') else { return false };
     let part = |part: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

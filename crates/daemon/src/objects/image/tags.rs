@@ -14,34 +14,34 @@ use super::sha256::Sha256;
 /// How the names of such files begin.
 const PREFIX: &str = "oci:";
 /// Most bytes of one.
-pub(crate) const MAX_TAG_FILE_BYTES: u64 = 4 << 10;
+pub(in crate::objects) const MAX_TAG_FILE_BYTES: u64 = 4 << 10;
 
 /// The name of the file that says what an image's name stands for.
-pub(crate) fn file_name(image: &str) -> String {
+pub(in crate::objects) fn file_name(image: &str) -> String {
     format!("{PREFIX}{image}")
 }
 
 /// What such a file says.
-pub(crate) fn read(text: &[u8]) -> Option<Descriptor> {
+pub(in crate::objects) fn read(text: &[u8]) -> Option<Descriptor> {
     serde_json::from_slice(text).ok()
 }
 
 /// The files of the images that lie here.
-pub(crate) struct Tags {
+pub(in crate::objects) struct Tags {
     folder: PathBuf,
     known: HashMap<String, Descriptor>,
 }
 
 impl Tags {
     /// Puts them into this folder, from which all goes that was there.
-    pub(crate) fn new(folder: PathBuf) -> Self {
+    pub(in crate::objects) fn new(folder: PathBuf) -> Self {
         let _ = std::fs::remove_dir_all(&folder);
         Self { folder, known: HashMap::new() }
     }
 
     /// Offers the names in those of these folders that are layouts, and withdraws those that are gone. Of two with one name the first
     /// has it.
-    pub(crate) fn look(&mut self, folders: &[PathBuf], files: &OfferedFiles) {
+    pub(in crate::objects) fn look(&mut self, folders: &[PathBuf], files: &OfferedFiles) {
         let mut there = HashMap::new();
         for (image, descriptor) in folders.iter().rev().flat_map(|folder| images(folder)) {
             there.insert(image, descriptor);
