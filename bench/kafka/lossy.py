@@ -25,8 +25,10 @@ from run import (CODECS, PARTITIONS, PATIENCE, Cluster, Door, create, java_consu
 MIN_DELIVERY = 0.8
 
 
-def librdkafka_to_the_end(bootstrap, topic):
-    """{(partition, offset): value} of all partitions, and for each its position and its end."""
+# Each reader gives {(partition, offset): value} of all partitions, and for each its position and its end. It reads to the
+# ends that partitions have when it comes there, or to those that are given.
+
+def librdkafka_to_the_end(bootstrap, topic, ends=None):
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": f"{topic}-{random.random()}", "enable.partition.eof": True,
          "enable.auto.commit": False, "check.crcs": True})
@@ -34,44 +36,52 @@ def librdkafka_to_the_end(bootstrap, topic):
     consumer.assign(parts)
     got, ended = {}, set()
     deadline = time.monotonic() + PATIENCE
-    while len(ended) < PARTITIONS and time.monotonic() < deadline:
+
+    def is_at_end():
+        if not ends:
+            return len(ended) == PARTITIONS
+        return all(part.offset >= ends[part.partition] for part in consumer.position(parts))
+
+    while not is_at_end() and time.monotonic() < deadline:
         for message in consumer.consume(10_000, 0.2):
             if message.error():
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
-                ended.add(message.partition())
+                is_end = message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
+                assert is_end or ends, message.error()
+                if is_end:
+                    ended.add(message.partition())
             else:
                 got[message.partition(), message.offset()] = message.value()
-    ends = {part.partition: (part.offset, consumer.get_watermark_offsets(part, PATIENCE)[1])
-            for part in consumer.position(parts)}
+    reached = {part.partition: (part.offset, consumer.get_watermark_offsets(part, PATIENCE)[1])
+               for part in consumer.position(parts)}
     consumer.close()
-    return got, ends
+    return got, reached
 
 
-def kafka_python_to_the_end(bootstrap, topic):
+def kafka_python_to_the_end(bootstrap, topic, ends=None):
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, check_crcs=True)
     parts = [kafka.TopicPartition(topic, each) for each in range(PARTITIONS)]
     consumer.assign(parts)
     consumer.seek_to_beginning(*parts)
-    last = consumer.end_offsets(parts)
+    last = {part: ends[part.partition] for part in parts} if ends else consumer.end_offsets(parts)
     got = {}
     deadline = time.monotonic() + PATIENCE
     while any(consumer.position(part) < last[part] for part in parts) and time.monotonic() < deadline:
         for messages in consumer.poll(200).values():
             for message in messages:
                 got[message.partition, message.offset] = message.value
-    ends = {part.partition: (consumer.position(part), last[part]) for part in parts}
+    reached = {part.partition: (consumer.position(part), last[part]) for part in parts}
     consumer.close()
-    return got, ends
+    return got, reached
 
 
-def aiokafka_to_the_end(bootstrap, topic):
+def aiokafka_to_the_end(bootstrap, topic, ends=None):
     async def consume():
         consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, check_crcs=True)
         await consumer.start()
         parts = [aiokafka.TopicPartition(topic, each) for each in range(PARTITIONS)]
         consumer.assign(parts)
         await consumer.seek_to_beginning(*parts)
-        last = await consumer.end_offsets(parts)
+        last = {part: ends[part.partition] for part in parts} if ends else await consumer.end_offsets(parts)
         got = {}
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
