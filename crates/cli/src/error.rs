@@ -119,6 +119,7 @@ impl From<TransferError> for CliError {
             TransferError::Ended { .. }
             | TransferError::Silent { .. }
             | TransferError::Unconfirmed { .. }
+            | TransferError::Mirror { .. }
             | TransferError::NotPlaced { .. } => return Self::PeerLost(text),
             TransferError::NotATransfer { .. }
             | TransferError::HashMismatch { .. }

@@ -2,13 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 
 use clap::Args;
+use pliant_mirror::{HttpMirror, MirrorUrl, S3Access};
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{
-    self, FetchNews, Fetched, Hash, Offer, OfferedFiles, Served, Settings, TransferError, WantedFile,
+    self, FetchNews, Fetched, FromMirror, Hash, Mirror, Offer, OfferedFiles, Served, Settings, TransferError,
+    WantedFile,
 };
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
@@ -40,12 +43,18 @@ Examples:
   pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard --json | jq .sources
   pliant fetch 192.0.2.1:7410 --key lab.key --name model.bin --serve 0.0.0.0:7410 \
       --peer 192.0.2.4:7410 --peer 192.0.2.5:7410     on each of many hosts: they serve each other
+  pliant fetch 192.0.2.1:7410 --key lab.key --source https://mirror.example/model.bin     a mirror of yours fills in
+  pliant fetch --source s3://bucket/model.bin --plain \
+      --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262     from a mirror alone
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key \
       --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262     as `b3sum model.bin` prints it
 
 Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. Where sources offer
 different contents, the one that more than half of them offer is fetched, or the one with --hash. A source that is lost or
-left out is told on stderr; the others go on. With --serve it offers what it has verified while it fetches the rest, and all
+left out is told on stderr; the others go on. With --source, servers of HTTP, HTTPS or S3 give blocks that the sources come to
+last, each verified before it is used; of S3 the variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN say where and who. With them alone, or where no source is left, the file is
+verified once all of it is here. With --serve it offers what it has verified while it fetches the rest, and all
 of it until it is interrupted. Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a
 file, 3 no source answers, 4 all sources were lost, 5 what arrived is not what was offered, or the sources do not agree, 130
 interrupted.";
@@ -76,8 +85,12 @@ pub(crate) struct OfferArgs {
 #[command(after_help = FETCH_EXAMPLES)]
 pub(crate) struct FetchArgs {
     /// Where the sources listen; NAME@HOST:PORT where the key file has several peers
-    #[arg(value_name = "ADDRESS", required = true, value_parser = parse_peer)]
+    #[arg(value_name = "ADDRESS", required_unless_present = "mirrors", value_parser = parse_peer)]
     sources: Vec<Peer>,
+    /// The file at another server: http://HOST/PATH, https://HOST/PATH or s3://BUCKET/KEY. Without an ADDRESS it needs --hash.
+    /// May be given more than once
+    #[arg(long = "source", value_name = "URL", value_parser = MirrorUrl::of_file)]
+    mirrors: Vec<MirrorUrl>,
     /// A directory, or the file to write [default: the current directory]
     #[arg(long, value_name = "TARGET", conflicts_with = "discard")]
     into: Option<PathBuf>,
@@ -193,7 +206,8 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
         _ => None,
     };
     let (sources, peers) = (addresses(&arguments.sources), addresses(&arguments.peers));
-    let wanted = WantedFile { hash: arguments.hash, name: arguments.name.clone(), peers, offered_in };
+    let mirrors = mirrors(&arguments.mirrors);
+    let wanted = WantedFile { hash: arguments.hash, name: arguments.name.clone(), peers, mirrors, offered_in };
     let fetched = transfer::fetch(&sources, wanted, &target, &settings, interrupt, |p| display.show(p), tell);
     drop(display);
     match fetched {
@@ -207,6 +221,11 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
             })
         }
     }
+}
+
+fn mirrors(urls: &[MirrorUrl]) -> Vec<Arc<dyn Mirror>> {
+    let s3 = S3Access::from_environment();
+    urls.iter().map(|url| Arc::new(HttpMirror::of_file(url.clone(), s3.clone())) as Arc<dyn Mirror>).collect()
 }
 
 /// Serves what comes in, in a thread of its own, until it is interrupted.
@@ -277,6 +296,15 @@ struct SourceOutcome {
     lost: Option<String>,
 }
 
+/// What came from one mirror.
+#[derive(Serialize)]
+struct MirrorOutcome {
+    url: String,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<String>,
+}
+
 /// What was fetched.
 #[derive(Serialize)]
 struct FetchOutcome {
@@ -294,11 +322,13 @@ struct FetchOutcome {
     decoded_blocks: u32,
     blake3: String,
     sources: Vec<SourceOutcome>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mirrors: Vec<MirrorOutcome>,
 }
 
 impl FetchOutcome {
     fn new(fetched: &Fetched) -> Self {
-        let Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, .. } = fetched;
+        let Fetched { name, path, bytes, kept, hash, elapsed, sources, mirrors, counts, .. } = fetched;
         let elapsed_s = elapsed.as_secs_f64();
         let per = |amount: f64, unit: f64| if unit > 0.0 { amount / unit } else { 0.0 };
         let from = |source: &transfer::FromSource| SourceOutcome {
@@ -307,6 +337,11 @@ impl FetchOutcome {
             excess_symbols: source.excess_symbols,
             marks: source.marks,
             lost: source.lost.clone(),
+        };
+        let from_mirror = |mirror: &FromMirror| MirrorOutcome {
+            url: mirror.name.clone(),
+            bytes: mirror.bytes,
+            lost: mirror.lost.clone(),
         };
         Self {
             direction: "fetched",
@@ -320,21 +355,24 @@ impl FetchOutcome {
             decoded_blocks: counts.decoded_blocks,
             blake3: hash.to_string(),
             sources: sources.iter().map(from).collect(),
+            mirrors: mirrors.iter().map(from_mirror).collect(),
         }
     }
 
     fn line(&self) -> String {
         let Self { file, bytes, kept_bytes, elapsed_s, gbit_per_s, cpu_s_per_gb, .. } = self;
-        let Self { decoded_blocks, blake3, sources, .. } = self;
+        let Self { decoded_blocks, blake3, sources, mirrors, .. } = self;
         let kept = if *kept_bytes > 0 { format!(", {kept_bytes} of them kept from before,") } else { String::new() };
         let share = |source: &SourceOutcome| format!("{} of {}", source.symbols, source.address);
-        let shares: Vec<String> = sources.iter().map(share).collect();
+        let shares = sources.iter().map(share).collect::<Vec<_>>().join(", ");
+        let shares = if sources.is_empty() { shares } else { format!("symbols: {shares}, ") };
+        let mirrored = |mirror: &MirrorOutcome| format!("{} bytes of {}, ", mirror.bytes, OneLine(&mirror.url));
+        let mirrored: String = mirrors.iter().map(mirrored).collect();
         format!(
             "fetched {}: {bytes} bytes{kept} in {elapsed_s:.3} s, {}, {cpu_s_per_gb:.3} CPU s/GB, \
-             {decoded_blocks} blocks decoded, symbols: {}, blake3 {blake3}",
+             {decoded_blocks} blocks decoded, {mirrored}{shares}blake3 {blake3}",
             OneLine(file),
-            rate(gbit_per_s * 1e9 / 8.0),
-            shares.join(", ")
+            rate(gbit_per_s * 1e9 / 8.0)
         )
     }
 }

@@ -12,10 +12,12 @@ use std::time::Duration;
 use pliant_handover::{MAX_CLASS_BYTES, ServiceRule};
 use pliant_kafka::ledger::MinDelivery;
 use pliant_kafka::thin::LossPattern;
+use pliant_mirror::MirrorUrl;
 use pliant_net::bundle::BundleClass;
 use pliant_net::clock::to_timeout;
 use pliant_net::connection::{KeyError, Keys};
 use pliant_net::flow::SocketTransport;
+use pliant_net::transfer::Hash;
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::schedule::TimeOfDay;
 use pliant_proto::time::Span;
@@ -178,6 +180,10 @@ pub(crate) struct ObjectsConfig {
     pub(crate) offer: Vec<PathBuf>,
     /// Who has files, by name.
     pub(crate) sources: BTreeMap<String, SocketAddr>,
+    /// Folders of other servers that have the same files.
+    pub(crate) mirrors: Vec<MirrorUrl>,
+    /// What files are, by name.
+    pub(crate) hashes: BTreeMap<String, Hash>,
     /// Which source is called at an address, by its name in the key file.
     pub(crate) called: Vec<(SocketAddr, String)>,
     /// Where fetched files go, and most bytes of them.
@@ -558,7 +564,18 @@ fn objects(
         }
     }
     let named = |(name, address): (&Spanned<String>, &SocketAddr)| (name.get_ref().clone(), *address);
+    let mirror = |url: &Spanned<String>| {
+        let wrong = |error| source.wrong(url.span().start, format!("{error}"));
+        MirrorUrl::of_folder(url.get_ref()).map_err(wrong)
+    };
+    let hash = |(name, hash): (&String, &Spanned<String>)| {
+        let why = || "it must be a BLAKE3 hash: 64 hexadecimal digits".to_owned();
+        let read = Hash::from_hex(hash.get_ref()).map_err(|_| source.wrong(hash.span().start, why()))?;
+        Ok((name.clone(), read))
+    };
     Ok(ObjectsConfig {
+        mirrors: table.mirrors.iter().map(mirror).collect::<Result<_, _>>()?,
+        hashes: table.hashes.iter().map(hash).collect::<Result<_, _>>()?,
         listen,
         offer: table.offer.iter().map(|offered| folder.join(offered.get_ref())).collect(),
         sources: table.sources.iter().map(named).collect(),
@@ -863,6 +880,9 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("\"/tmp\"", "\"/no such folder\"", "/no such folder is no folder"),
             ("192.0.2.1:7413", "192.0.2.1:0", "192.0.2.1:0 is no address of a peer"),
             ("door =", "dor =", "unknown field `dor`"),
+            ("door =", "mirrors = [\"https://host/models\"]\ndoor =", "it must end with a slash"),
+            ("door =", "mirrors = [\"https://me:word@host/\"]\ndoor =", "would be seen by all users"),
+            ("[objects.sources]", "hashes = { \"a.bin\" = \"12\" }\n[objects.sources]", "it must be a BLAKE3 hash"),
         ] {
             let error = parse(&text.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

@@ -20,6 +20,12 @@ pub(super) struct ObjectsTable {
     pub(super) offer: Vec<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) sources: BTreeMap<Spanned<String>, SocketAddr>,
+    /// Folders of servers of HTTP and S3 that have the same files.
+    #[serde(default)]
+    pub(super) mirrors: Vec<Spanned<String>>,
+    /// What a file of a name must be.
+    #[serde(default)]
+    pub(super) hashes: BTreeMap<String, Spanned<String>>,
     #[serde(default = "default_cache")]
     pub(super) cache: PathBuf,
     #[serde(default = "default_limit", deserialize_with = "from_text")]

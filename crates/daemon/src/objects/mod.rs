@@ -17,10 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pliant_mirror::{HttpMirror, MirrorUrl, S3Access};
 use pliant_net::connection::{Closed, KeyUpdates, Keys};
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{
-    self, FileSelector, HeldFile, Limits, Offer, OfferedFiles, Settings, Target, TransferError, WantedFile,
+    self, FileSelector, Hash, HeldFile, Limits, Mirror, Offer, OfferedFiles, Settings, Target, TransferError,
+    WantedFile,
 };
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
@@ -73,6 +75,7 @@ pub(crate) struct Objects {
     files: OfferedFiles,
     cache: Cache,
     config: ObjectsConfig,
+    mirrors: Vec<Arc<dyn Mirror>>,
     address: SocketAddr,
     /// Those of fetches that begin from now on.
     settings: Mutex<Settings>,
@@ -95,7 +98,10 @@ impl Objects {
         let offering = Settings { key_updates: Some(key_updates.clone()), ..settings.clone() };
         let offer =
             Offer::of(objects.listen.address, files.clone(), offering).map_err(|error| wrong(error.to_string()))?;
+        let s3 = S3Access::from_environment();
+        let mirror = |url: &MirrorUrl| Arc::new(HttpMirror::of_folder(url.clone(), s3.clone())) as Arc<dyn Mirror>;
         let this = Arc::new(Self {
+            mirrors: objects.mirrors.iter().map(mirror).collect(),
             address: offer.address(),
             files,
             cache,
@@ -150,6 +156,11 @@ impl Objects {
 
     /// The file that is meant, at least begun; fetches it if it is not here.
     pub(crate) async fn open(self: &Arc<Self>, file: &FileSelector) -> Result<Arc<HeldFile>, NoFile> {
+        let said = match file {
+            FileSelector::Name(name) => self.config.hashes.get(name).copied().map(FileSelector::Hash),
+            FileSelector::Hash(_) | FileSelector::Only => None,
+        };
+        let file = said.as_ref().unwrap_or(file);
         loop {
             if let Ok(here) = self.files.find(file) {
                 self.cache.note_use(here.path());
@@ -177,8 +188,11 @@ impl Objects {
             FileSelector::Name(name) => format!("/{name}"),
             FileSelector::Only => return Err(NoFile::Unknown("which file is not said".to_owned())),
         };
-        if self.config.sources.is_empty() {
-            return Err(NoFile::Unknown("it is not here, and there are no sources".to_owned()));
+        let by_mirrors = matches!(file, FileSelector::Hash(hash) if self.name_of(*hash).is_some());
+        if self.config.sources.is_empty() && (self.mirrors.is_empty() || !by_mirrors) {
+            return Err(NoFile::Unknown(
+                "it is not here, and there are no sources that could say what it is".to_owned(),
+            ));
         }
         let mut fetches = lock(&self.fetches);
         if let Some(fetch) = fetches.get(&key) {
@@ -199,14 +213,20 @@ impl Objects {
         Ok(fetch)
     }
 
+    /// The name of the file that has this hash, where the configuration says so.
+    fn name_of(&self, hash: Hash) -> Option<String> {
+        self.config.hashes.iter().find(|(_, said)| **said == hash).map(|(name, _)| name.clone())
+    }
+
     fn fetch_now(&self, file: &FileSelector) -> Result<(), NoFile> {
         let (hash, name) = match file {
-            FileSelector::Hash(hash) => (Some(*hash), None),
+            FileSelector::Hash(hash) => (Some(*hash), self.name_of(*hash)),
             FileSelector::Name(name) => (None, Some(name.clone())),
             FileSelector::Only => (None, None),
         };
         let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
-        let wanted = WantedFile { hash, name, peers: sources.clone(), offered_in: Some(self.files.clone()) };
+        let (peers, mirrors, offered_in) = (sources.clone(), self.mirrors.clone(), Some(self.files.clone()));
+        let wanted = WantedFile { hash, name, peers, mirrors, offered_in };
         let room = self.cache.make_room(0, &self.files);
         let mut settings = lock(&self.settings).clone();
         settings.limits = Limits { max_bytes: room, ..Limits::default() };

@@ -16,10 +16,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("handover", &[]),
     // Its tests begin daemons.
     ("preload", &["handover", "net", "daemon"]),
-    ("daemon", &["proto", "net", "kafka", "handover"]),
+    ("mirror", &["net"]),
+    ("daemon", &["proto", "net", "kafka", "handover", "mirror"]),
     ("ffi", &["proto", "net"]),
     // Its tests replay what the fuzz targets check.
-    ("cli", &["proto", "sim", "net", "testbed", "daemon", "kafka", "handover"]),
+    ("cli", &["proto", "sim", "net", "testbed", "daemon", "kafka", "handover", "mirror"]),
     ("python", &["proto", "sim", "net", "cli"]),
     ("house", &[]),
 ];

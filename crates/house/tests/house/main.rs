@@ -29,8 +29,10 @@ const NOT_OURS: [&str; 8] = [
     "crates/python/target",
 ];
 
-const CRATES: [&str; 12] =
-    ["proto", "sim", "net", "testbed", "kafka", "handover", "daemon", "preload", "ffi", "cli", "python", "house"];
+const CRATES: [&str; 13] = [
+    "proto", "sim", "net", "testbed", "kafka", "handover", "mirror", "daemon", "preload", "ffi", "cli", "python",
+    "house",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -155,6 +155,14 @@ pub enum TransferError {
         /// Most that are taken.
         most: u64,
     },
+    /// A mirror does not give what it should.
+    #[error("{mirror}: {why}")]
+    Mirror {
+        /// What messages call it.
+        mirror: String,
+        /// Why.
+        why: String,
+    },
     /// Sources that do not go together.
     #[error("{0}")]
     Sources(&'static str),

@@ -10,6 +10,7 @@ mod disk;
 mod fetching;
 pub(crate) mod here;
 mod network;
+mod receivers;
 mod scenario;
 mod schedule;
 mod tests;

@@ -6,6 +6,7 @@ mod common;
 mod ecn;
 mod false_source;
 mod hostile;
+mod mirrors;
 mod push;
 mod replay;
 mod transfer;

@@ -1,11 +1,10 @@
 //! The receiver of a file from many sources.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -17,15 +16,19 @@ use pliant_proto::transport::push::{
 };
 
 use super::agreement::{Agreement, Judgement, SourceAnswer, Standing};
+use super::alone;
+use super::fetched::{FetchNews, Fetched, FromSource, WantedFile};
 use super::following::{Following, PeerProgress, TakesFrom};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, pages_of};
 use super::inquiry::Inquiry;
 use super::message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
+use super::mirror::{Mirror, Mirrors};
 use super::object::{FetchApplication, Holdings, Object, Pages, SharedObject, Sink, open_sink};
 use super::offered_files::{Growing, OfferedFiles};
 use crate::clock::Clock;
-use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
+use crate::connection::{Caller, Closed, ConnectionId, Event};
 use crate::driver::{ConnectionHandler, Driver, Session};
+use crate::poll::PollWaker;
 use crate::transfer::close_code;
 use crate::transfer::error::TransferError;
 use crate::transfer::hash::check_hash;
@@ -38,92 +41,25 @@ const FALSE_SYMBOLS: &str = "it sends symbols that are not of the file";
 const FALSE_HASHES: &str = "it sends hashes that are not of the file";
 const NO_HASHES: &str = "it does not say the hashes of the file's parts";
 const IN_PART: &str = "it has only a part of the file yet: it is a peer, and no source";
-/// How long until a peer is called again that was not there, has not begun, or was lost.
-const CALL_AGAIN: Span = Span::from_secs(1);
+/// How long until a peer is called again that was not there, has not begun, or was lost: as long as it has been for, within
+/// these. Receivers that begin together find each other before the first has a block.
+const CALL_AGAIN: Span = Span::from_ms(100);
+const CALL_AGAIN_MAX: Span = Span::from_secs(1);
 /// Most sources that send at once; the others wait for one that fails.
 const MAX_SLOTS: usize = 32;
 /// The one task of this receiver's controller.
 const TASK: TaskId = 1;
 
-/// What was fetched.
-#[derive(Clone, Debug)]
-pub struct Fetched {
-    /// The name that most of its sources gave.
-    pub name: String,
-    /// Where it is now, unless it was discarded.
-    pub path: Option<PathBuf>,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Of these, those that were there from a fetch that was cut off.
-    pub kept: u64,
-    /// BLAKE3 hash of the content, which is the one that the sources said.
-    pub hash: blake3::Hash,
-    /// From the call to the last byte.
-    pub elapsed: Duration,
-    /// What each source has sent.
-    pub sources: Vec<FromSource>,
-    /// Blocks, and symbols that were of no use.
-    pub counts: ReceiverCounts,
-    /// Datagrams that were not passed to any transport.
-    pub refused: Refused,
-}
-
-/// What came from one source.
-#[derive(Clone, Debug)]
-pub struct FromSource {
-    /// The source.
-    pub address: SocketAddr,
-    /// Symbols that came from it.
-    pub symbols: u64,
-    /// Of these, those that came twice or too late.
-    pub excess_symbols: u64,
-    /// Of the packets, those that were marked.
-    pub marks: u64,
-    /// Why it was lost, if it was.
-    pub lost: Option<String>,
-}
-
-/// What is fetched, and who else fetches it.
-#[derive(Clone, Default)]
-pub struct WantedFile {
-    /// BLAKE3 hash of the content.
-    pub hash: Option<blake3::Hash>,
-    /// The file's name at sources that offer many.
-    pub name: Option<String>,
-    /// Who may fetch the same, and offers what it has already. They have no vote in what is fetched; they are called once
-    /// that is known, and again when they are lost. A source that is among them is a peer once it has nothing, a part, or is
-    /// lost.
-    pub peers: Vec<SocketAddr>,
-    /// Where the file is offered, block by block as they are verified, and from then on.
-    pub offered_in: Option<OfferedFiles>,
-}
-
-impl From<Option<blake3::Hash>> for WantedFile {
-    fn from(hash: Option<blake3::Hash>) -> Self {
-        Self { hash, ..Self::default() }
-    }
-}
-
-impl WantedFile {
-    fn selector(&self) -> FileSelector {
-        match (self.hash, &self.name) {
-            (Some(hash), _) => FileSelector::Hash(hash),
-            (None, Some(name)) => FileSelector::Name(name.clone()),
-            (None, None) => FileSelector::Only,
-        }
-    }
-}
-
 /// Fetches a file from those of `sources` that offer it, with their weight (theta) that of the settings' contract and no more
 /// under way than the settings' receive buffer: that, against the rate times the round trip, bounds the rate of long paths,
 /// and against blocks of 2 MiB the symbols that are sent in vain where no switch marks.
 ///
-/// The file is the one with the `wanted` hash, or, without one, the one that more than half of the sources that answer
-/// offer, under the wanted name if they offer many; a tie is an error. It waits for all answers, but no longer than a second once more than half of all sources agree,
-/// or one source offers what has the hash. When all agree that have answered, it begins a few round trips later; the file
-/// still gets its place only once the others have answered or were given up, and if one of them disagrees, all begins anew
-/// with the answers of all. Sources that cannot be reached, are lost or offer another content are told to `tell`; it goes on
-/// as long as there is one.
+/// The file is the one with the `wanted` hash, or, without one, the one that more than half of the sources that answer offer,
+/// under the wanted name if they offer many; a tie is an error. It waits for all answers, but no longer than a second once
+/// more than half of all sources agree, or one source offers what has the hash. When all agree that have answered, it begins
+/// a few round trips later; the file still gets its place only once the others have answered or were given up, and if one of
+/// them disagrees, all begins anew with the answers of all. Sources that cannot be reached, are lost or offer another content
+/// are told to `tell`; it goes on as long as there is one.
 pub fn fetch(
     sources: &[SocketAddr],
     wanted: impl Into<WantedFile>,
@@ -134,51 +70,48 @@ pub fn fetch(
     mut tell: impl FnMut(FetchNews<'_>),
 ) -> Result<Fetched, TransferError> {
     let wanted = wanted.into();
+    if sources.is_empty() && !wanted.mirrors.is_empty() {
+        let Some(hash) = wanted.hash else {
+            return Err(TransferError::Sources("without a source that offers it, the file's hash must be said"));
+        };
+        return alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
+    }
     // What is not agreed on is not offered.
     for eager in [wanted.offered_in.is_none(), false] {
-        let fetched = fetch_once(sources, &wanted, target, settings, interrupted, eager, &mut progress, &mut tell)?;
-        if let Some(fetched) = fetched {
-            return Ok(fetched);
+        let mut left = None;
+        let fetched =
+            fetch_once(sources, &wanted, target, settings, interrupted, eager, &mut progress, &mut tell, &mut left);
+        match (fetched, left) {
+            (Ok(Some(fetched)), _) => return Ok(fetched),
+            (Ok(None), _) => tell(FetchNews::Disputed),
+            (Err(error), Some(left)) if !wanted.mirrors.is_empty() => {
+                tell(FetchNews::MirrorsAlone(&error));
+                let LeftToMirrors { hash, name, lost } = left;
+                let mut wanted = wanted.clone();
+                wanted.name = name.or(wanted.name);
+                wanted.mirrors.retain(|mirror| !lost.iter().any(|lost| lost == mirror.name()));
+                if wanted.mirrors.is_empty() {
+                    return Err(error);
+                }
+                return alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
+            }
+            (Err(error), _) => return Err(error),
         }
-        tell(FetchNews::Disputed);
     }
     unreachable!("what is begun when all were heard is not disputed")
 }
 
-/// What the user hears of a fetch under way.
-#[derive(Debug)]
-pub enum FetchNews<'e> {
-    /// A source is lost, or left out.
-    Lost(&'e TransferError),
-    /// Not all sources have answered, and what the others offer is fetched already.
-    Begun {
-        /// Sources that have answered.
-        answered: usize,
-        /// Sources in all.
-        called: usize,
-    },
-    /// A source answered after that, and offers something else.
-    Disputed,
-}
-
-impl fmt::Display for FetchNews<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(error) => error.fmt(f),
-            Self::Begun { answered, called } => write!(
-                f,
-                "{answered} of {called} sources have answered, and offer the same: it is fetched, and gets its place once the \
-                 others have answered or are given up"
-            ),
-            Self::Disputed => f.write_str(
-                "a source that answered late offers something else: all sources are asked again, and waited for",
-            ),
-        }
-    }
+/// What mirrors can give when no source is left.
+struct LeftToMirrors {
+    hash: blake3::Hash,
+    /// The name that the sources gave.
+    name: Option<String>,
+    /// Mirrors that were left out already.
+    lost: Vec<String>,
 }
 
 /// `None` if something was begun before all sources were heard, and is disputed.
-#[expect(clippy::too_many_arguments, reason = "those of `fetch`, and one more")]
+#[expect(clippy::too_many_arguments, reason = "those of `fetch`, and two more")]
 fn fetch_once(
     sources: &[SocketAddr],
     wanted: &WantedFile,
@@ -188,6 +121,7 @@ fn fetch_once(
     eager: bool,
     progress: &mut impl FnMut(Progress),
     tell: &mut impl FnMut(FetchNews<'_>),
+    left: &mut Option<LeftToMirrors>,
 ) -> Result<Option<Fetched>, TransferError> {
     let mut distinct = sources.to_vec();
     distinct.sort_unstable();
@@ -230,6 +164,10 @@ fn fetch_once(
         ..SourceConnection::new(address)
     };
     calls.extend(peers.into_iter().map(called_again));
+    let waker = (!wanted.mirrors.is_empty()).then(PollWaker::new).transpose().map_err(socket_error)?;
+    if let Some(waker) = &waker {
+        driver.set_waker(waker.clone());
+    }
     // Who is offered nothing by this one has no place in the row: it is behind all.
     let who = wanted.offered_in.as_ref().map_or(u64::MAX, OfferedFiles::who);
     let mut handler = FetchHandler {
@@ -252,9 +190,11 @@ fn fetch_once(
         pages: Pages::default(),
         inquiry: Inquiry::new(settings.idle_timeout),
         hashes_known_at: None,
+        mirrors: waker.map(|waker| MirrorsOf { wanted: &wanted.mirrors, waker, begun: Mirrors::default() }),
         controller: Controller::new(ControllerConfig::default()),
         weighting: Weighting::Fixed(settings.flow.contract.weight),
         stage: Stage::Asking,
+        deserted: false,
         over: Vec::new(),
         failed: None,
     };
@@ -277,6 +217,7 @@ fn fetch_once(
             return Ok(None);
         }
         if let Some(error) = handler.problem(now) {
+            *left = handler.left_to_mirrors();
             handler.close(&mut driver, close_code::FAILED, "it cannot go on").map_err(socket_error)?;
             return Err(error);
         }
@@ -294,6 +235,7 @@ fn fetch_once(
     let refused = driver.refused();
     handler.close(&mut driver, close_code::DONE, "").map_err(socket_error)?;
     let sources = handler.calls.iter_mut().map(SourceConnection::outcome).collect();
+    let mirrors = handler.mirrors.map_or_else(Vec::new, |mirrors| mirrors.begun.outcome());
     let (offered, counts, kept, path) = match handler.stage {
         Stage::Fetching(object) => {
             let object = Rc::into_inner(object).expect("no connection is left").into_inner();
@@ -311,7 +253,7 @@ fn fetch_once(
         Stage::Asking | Stage::Checking(_) => unreachable!("it ends with a file or an error"),
     };
     let Offered { bytes, hash, name } = offered;
-    Ok(Some(Fetched { name, path, bytes, kept, hash, elapsed, sources, counts, refused }))
+    Ok(Some(Fetched { name, path, bytes, kept, hash, elapsed, sources, mirrors, counts, refused }))
 }
 
 /// A connection to a source.
@@ -323,6 +265,8 @@ struct SourceConnection {
     connection: Option<ConnectionId>,
     /// When it is called, if it is a peer that is not connected.
     again_at: Option<Instant>,
+    /// Since when it is not there, or has nothing.
+    absent_since: Option<Instant>,
     is_peer: bool,
     /// It is called again, as a peer, when it has nothing or is lost.
     returns: bool,
@@ -347,6 +291,7 @@ impl SourceConnection {
             address,
             connection,
             again_at,
+            absent_since: None,
             is_peer: false,
             returns: false,
             in_part: false,
@@ -407,7 +352,7 @@ struct FetchHandler<'a> {
     target: &'a Target,
     overwrite: bool,
     request: Request,
-    config: std::sync::Arc<PushConfig>,
+    config: Arc<PushConfig>,
     clock: Clock,
     /// Of the content that the user wants, if they said.
     hash: Option<blake3::Hash>,
@@ -430,11 +375,21 @@ struct FetchHandler<'a> {
     inquiry: Inquiry,
     /// No page is missing that blocks from this one on need.
     hashes_known_at: Option<u64>,
+    mirrors: Option<MirrorsOf<'a>>,
     controller: Controller,
     weighting: Weighting,
     stage: Stage,
+    /// No source is left.
+    deserted: bool,
     over: Vec<(ConnectionId, Option<FetchSession>, Closed)>,
     failed: Option<TransferError>,
+}
+
+/// Mirrors, which begin once it is known what is fetched.
+struct MirrorsOf<'a> {
+    wanted: &'a [Arc<dyn Mirror>],
+    waker: PollWaker,
+    begun: Mirrors,
 }
 
 /// A vote that is not over, of something that was begun.
@@ -459,8 +414,9 @@ impl FetchHandler<'_> {
             if call.returns && call.ended.is_none() {
                 // It may be there again, or begin; the others go on without it.
                 call.lost = Some(TransferError::ended(call.address, why));
-                (call.is_peer, call.answer, call.joined, call.again_at) =
-                    (true, None, false, Some(now.after(CALL_AGAIN)));
+                let absent = call.absent_since.get_or_insert(now);
+                let wait = now.since(*absent).max(CALL_AGAIN).min(CALL_AGAIN_MAX);
+                (call.is_peer, call.answer, call.joined, call.again_at) = (true, None, false, Some(now.after(wait)));
                 self.holdings.borrow_mut().remove(&source);
                 self.inquiry.forget(source);
             } else {
@@ -476,6 +432,9 @@ impl FetchHandler<'_> {
             vote.told = true;
             let called = self.calls.iter().filter(|call| !call.is_peer).count();
             tell(FetchNews::Begun { answered: vote.answered, called });
+        }
+        if let Some(mirrors) = &mut self.mirrors {
+            mirrors.begun.tell(|error| tell(FetchNews::Lost(error)));
         }
         for call in self.calls.iter_mut().filter(|call| !call.told) {
             if let Some(error) = &call.ended {
@@ -535,6 +494,9 @@ impl FetchHandler<'_> {
                 self.join(now, &object, driver);
                 self.choose(now, &object);
                 self.leave_out_liars(now, &object, driver)?;
+                if let Some(mirrors) = &mut self.mirrors {
+                    mirrors.begun.advance(&object);
+                }
                 if self.control(now, &object, driver) {
                     return Ok(self.open.is_none());
                 }
@@ -641,6 +603,9 @@ impl FetchHandler<'_> {
             }
         };
         let (sink, hashes) = ((sink, growing), (hashes, right));
+        if let Some(MirrorsOf { wanted, waker, begun }) = &mut self.mirrors {
+            *begun = Mirrors::begin(wanted, &offered.name, offered.bytes, waker);
+        }
         let object = Object::begin(offered, self.config.clone(), partition, sink, hashes, self.clock);
         self.controller.add_task(TASK, 0, partition.symbols(), self.config.slots, self.weighting);
         self.stage = Stage::Fetching(Rc::new(RefCell::new(object)));
@@ -791,7 +756,7 @@ impl FetchHandler<'_> {
             let peer = receiver.borrow_mut().add_peer();
             driver.receive_by(connection, PushPort::new(receiver, peer).into());
             self.controller.add_source(now, TASK, Holding { source: source as u64, path: Vec::new() });
-            call.joined = true;
+            (call.joined, call.absent_since) = (true, None);
             self.taken_from = None;
         }
     }
@@ -852,9 +817,19 @@ impl FetchHandler<'_> {
         if problem.is_some() || self.calls.iter().any(stands) {
             return problem;
         }
+        self.deserted = true;
         // A source that was there and is lost says more than one that never answered.
         let last = self.calls.iter_mut().filter_map(|call| call.ended.take().or_else(|| call.lost.take()));
         last.max_by_key(|error| !matches!(error, TransferError::NoAnswer { .. }))
+    }
+
+    /// What is left to mirrors, if no source is, and it is known what is wanted.
+    fn left_to_mirrors(&self) -> Option<LeftToMirrors> {
+        let taken = self.taken().filter(|_| self.open.is_none());
+        let hash = self.hash.or(taken.as_ref().map(|taken| taken.hash)).filter(|_| self.deserted)?;
+        let mirrors = self.mirrors.as_ref()?.begun.outcome();
+        let lost = mirrors.into_iter().filter(|mirror| mirror.lost.is_some()).map(|mirror| mirror.name).collect();
+        Some(LeftToMirrors { hash, name: taken.map(|taken| taken.name), lost })
     }
 
     fn close(&mut self, driver: &mut FetchDriver, code: u8, reason: &str) -> io::Result<()> {

@@ -67,8 +67,8 @@ pub(super) struct Following {
     who: u64,
     own: Option<Since>,
     peers: BTreeMap<usize, Since>,
-    /// Whether it has a place, which equals leave it.
-    placed: bool,
+    /// Whether peers that are equal now were before it when they were not: they keep their places.
+    were_before: BTreeMap<usize, bool>,
     /// The peer that it takes from, and how far that was ahead at the least.
     ahead: Option<(usize, u32)>,
     /// The peer that says it has a block, which block, and since when it is taken from.
@@ -80,13 +80,22 @@ pub(super) struct Following {
 impl Following {
     /// A receiver with this number.
     pub(super) fn new(who: u64) -> Self {
-        let (peers, passed_over) = (BTreeMap::new(), BTreeMap::new());
-        Self { who, own: None, peers, placed: false, ahead: None, promised: None, passed_over }
+        let (peers, were_before, passed_over) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { who, own: None, peers, were_before, ahead: None, promised: None, passed_over }
+    }
+
+    /// Whether this one's place is behind that of a peer with the same blocks.
+    fn stands_behind(&self, peer: &PeerProgress) -> bool {
+        self.were_before.get(&peer.source).copied().unwrap_or(peer.who < self.who)
     }
 
     /// From whom to take, who has the first `first` of `blocks` blocks.
     pub(super) fn choose(&mut self, now: Instant, first: u32, blocks: u32, peers: &[PeerProgress]) -> TakesFrom {
-        let before = peers.iter().filter(|peer| peer.blocks == first && peer.who < self.who).count();
+        self.were_before.retain(|source, _| peers.iter().any(|peer| peer.source == *source));
+        for peer in peers.iter().filter(|peer| peer.blocks != first) {
+            self.were_before.insert(peer.source, peer.blocks > first);
+        }
+        let before = peers.iter().filter(|peer| peer.blocks == first && self.stands_behind(peer)).count();
         let begun = |blocks| Since { blocks, at: now, took: Span::ZERO };
         let own = self.own.get_or_insert(begun(first));
         let patience = own.took.times(4).max(PATIENCE).min(PATIENCE_MAX).times(before.max(1) as u64);
@@ -104,19 +113,15 @@ impl Following {
         for peer in peers.iter().filter(in_the_row) {
             let since = self.peers.entry(peer.source).or_insert(begun(peer.blocks));
             let gets_on = since.advances(now, peer.blocks, patience);
-            let equal_before = match self.ahead {
-                Some((source, _)) => source == peer.source,
-                None => !self.placed && peer.who < self.who,
-            };
-            let waited_for = gets_on && equal_before;
+            let waited_for = gets_on && self.stands_behind(peer);
             let is_before = peer.blocks > first || waited_for && peer.blocks == first;
+            // Of those with the same blocks the one whose number is next: they stand by their numbers, or have since they met.
             let nearer = |next: &PeerProgress| (peer.blocks, next.who) < (next.blocks, peer.who);
             if is_before && next.is_none_or(nearer) {
                 next = Some(peer);
             }
         }
         let whole = || peers.iter().filter(|peer| peer.blocks >= blocks).map(|peer| peer.source);
-        self.placed = true;
         let promising = next.filter(|next| next.blocks > first).map(|next| next.source);
         let before = self.promised.filter(|(source, block, _)| Some(*source) == promising && *block == first);
         self.promised = before.or_else(|| Some((promising?, first, now)));

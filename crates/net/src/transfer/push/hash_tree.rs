@@ -64,6 +64,11 @@ fn merge_root(values: &[ChainingValue]) -> blake3::Hash {
     }
 }
 
+/// The hash of a file whose blocks have these values.
+pub(super) fn root_of(values: &[ChainingValue]) -> blake3::Hash {
+    merge_root(values)
+}
+
 /// BLAKE3's left subtree is the largest whole one that leaves something to the right.
 fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().next_power_of_two() / 2)

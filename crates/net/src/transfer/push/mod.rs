@@ -12,23 +12,30 @@
 //! Receivers of one file serve each other: each offers the blocks that it has verified, and takes from its peers what they
 //! [have](message::HoldingNotice), standing in [a row](following).
 //!
+//! [Mirrors](mirror) of other kinds give whole blocks, or, where no source is left, [all of it](alone).
+//!
 //! A receiver holds as many blocks as the machine has open, of each at most as many symbols as it has source symbols and
 //! a few more, and one block that is being decoded; of a block in dispute at most six times as many. A source holds the intermediate symbols of few blocks, for all its
 //! receivers together.
 
 mod agreement;
+mod alone;
 mod coding;
 mod fetch;
+mod fetched;
 mod following;
 pub(super) mod hash_tree;
 mod inquiry;
 mod message;
+mod mirror;
 mod object;
 mod offer;
 mod offered_files;
 
-pub use fetch::{FetchNews, Fetched, FromSource, WantedFile, fetch};
+pub use fetch::fetch;
+pub use fetched::{FetchNews, Fetched, FromSource, WantedFile};
 pub use hash_tree::PageNumber;
 pub use message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
+pub use mirror::{FromMirror, Mirror, MirrorError, MirrorFile};
 pub use offer::{Offer, Served};
 pub use offered_files::{Coming, HeldFile, OfferedFiles};

@@ -84,6 +84,22 @@ impl Sink {
         self.of_kept((), |kept| kept.resume(bytes))
     }
 
+    /// Appends to it.
+    pub(super) fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Once(output) => output.write(content),
+            Self::Resumable(kept, _) => kept.write(content),
+        }
+    }
+
+    /// Where it is to lie, for messages.
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Self::Once(output) => output.path().map(PathBuf::from).unwrap_or_default(),
+            Self::Resumable(kept, _) => kept.path().to_owned(),
+        }
+    }
+
     fn of_kept<T>(
         &mut self,
         otherwise: T,
@@ -125,6 +141,18 @@ enum Open {
     Disputed(Dispute),
     /// It is verified, and blocks before it are not.
     Done(Vec<u8>),
+}
+
+/// What became of a block that came as a whole.
+pub(super) enum MirroredBlock {
+    /// It is verified.
+    Kept,
+    /// It was there already.
+    NotNeeded,
+    /// It is not the file's.
+    False,
+    /// The hash is not known that it must have.
+    Unknown(Vec<u8>),
 }
 
 /// The bytes behind a receiver of one file. It has the same blocks open as the machine.
@@ -250,6 +278,29 @@ impl Object {
             Open::Unverified(..) | Open::Done(_) => {}
         }
         Ok(())
+    }
+
+    /// Whether a block is wanted.
+    pub(super) fn is_open(&self, block: u32) -> bool {
+        self.index_of(block).is_some_and(|index| !matches!(self.open[index], Open::Done(_)))
+    }
+
+    /// The last block that is wanted, but for those that are `taken`: sources come to it last.
+    pub(super) fn last_open(&self, taken: impl Fn(u32) -> bool) -> Option<u32> {
+        let blocks = (self.first..self.first + self.open.len() as u32).rev();
+        blocks.into_iter().find(|block| self.is_open(*block) && !taken(*block))
+    }
+
+    /// A block came as a whole, from who gives no symbols.
+    pub(super) fn take_block(&mut self, block: u32, content: Vec<u8>) -> MirroredBlock {
+        let Some(index) = self.index_of(block).filter(|_| self.is_open(block)) else { return MirroredBlock::NotNeeded };
+        let Some(value) = self.hashes.value(block.into()) else { return MirroredBlock::Unknown(content) };
+        if content.len() != self.length_of(block) || value_of(self.hashes.blocks(), block.into(), &content) != value {
+            return MirroredBlock::False;
+        }
+        // A block that cannot be written is the object's problem, which ends the fetch.
+        let _ = self.finish(index, content);
+        MirroredBlock::Kept
     }
 
     /// The machine finds a block worth an attempt.
@@ -385,13 +436,8 @@ impl Object {
     }
 
     fn write(&mut self, content: &[u8]) -> io::Result<()> {
-        let (written, path) = match &mut self.sink {
-            Sink::Once(output) => (output.write(content), output.path()),
-            Sink::Resumable(kept, _) => (kept.write(content), Some(kept.path())),
-        };
-        written.inspect_err(|error| {
-            let path = path.map(PathBuf::from).unwrap_or_default();
-            self.problem = Some(TransferError::File { path, error: copy(error) });
+        self.sink.write(content).inspect_err(|error| {
+            self.problem = Some(TransferError::File { path: self.sink.path(), error: copy(error) });
         })?;
         self.written += content.len() as u64;
         Ok(())
