@@ -113,17 +113,26 @@ proof: $(QUICK)
 testbed: $(PLIANT)
 	$(PLIANT) testbed record --real-time
 
-## Apache Kafka and unmodified clients through a Kafka door of the daemon, beside the same without it. Needs Java 17, Maven
-## and Python with venv (Debian: openjdk-17-jre-headless maven python3-venv); fetches broker and clients below target/.
+## Apache Kafka, Apache Flink and unmodified clients through a Kafka door of the daemon, beside the same without it. Needs
+## Java 17, Maven, Node.js and Python with venv (Debian: openjdk-17-jdk-headless maven npm python3-venv) and Go 1.26; fetches
+## brokers and clients below target/.
 kafka: $(QUICK) target/kafka/ready
 	for brokers in 1 3; do target/kafka/venv/bin/python bench/kafka/run.py $(QUICK) target/kafka --brokers $$brokers \
 		--record target/kafka/brokers$$brokers.json || exit 1; done
-	target/kafka/venv/bin/python bench/kafka/lossy.py $(QUICK) target/kafka --record target/kafka/lossy.json
+	for what in lossy clients flink; do target/kafka/venv/bin/python bench/kafka/$$what.py $(QUICK) target/kafka \
+		--record target/kafka/$$what.json || exit 1; done
 
-target/kafka/ready: bench/kafka/pom.xml bench/kafka/requirements.txt
-	mkdir -p target/kafka
+target/kafka/ready: bench/kafka/pom.xml bench/kafka/flink/pom.xml bench/kafka/flink/Means.java bench/kafka/requirements.txt \
+		$(wildcard bench/kafka/go/* bench/kafka/js/*)
+	mkdir -p target/kafka/js
 	mvn -q -B -f bench/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
 		-DoutputDirectory=$(CURDIR)/target/kafka/jars
+	mvn -q -B -f bench/kafka/flink/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
+		-DoutputDirectory=$(CURDIR)/target/kafka/flink-jars
+	javac -cp 'target/kafka/flink-jars/*' -d target/kafka/flink-classes bench/kafka/flink/Means.java
+	cd bench/kafka/go && go build -o $(CURDIR)/target/kafka/go-clients .
+	cp bench/kafka/js/* target/kafka/js
+	cd target/kafka/js && npm ci --silent --no-audit --no-fund
 	python3 -m venv target/kafka/venv
 	target/kafka/venv/bin/pip install -q -r bench/kafka/requirements.txt
 	touch $@

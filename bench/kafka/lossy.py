@@ -25,8 +25,10 @@ from run import (CODECS, PARTITIONS, PATIENCE, Cluster, Door, create, java_consu
 MIN_DELIVERY = 0.8
 
 
-def librdkafka_to_the_end(bootstrap, topic):
-    """{(partition, offset): value} of all partitions, and for each its position and its end."""
+# Each reader gives {(partition, offset): value} of all partitions, and for each its position and its end. It reads to the
+# ends that partitions have when it comes there, or to those that are given.
+
+def librdkafka_to_the_end(bootstrap, topic, ends=None):
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": f"{topic}-{random.random()}", "enable.partition.eof": True,
          "enable.auto.commit": False, "check.crcs": True})
@@ -34,44 +36,52 @@ def librdkafka_to_the_end(bootstrap, topic):
     consumer.assign(parts)
     got, ended = {}, set()
     deadline = time.monotonic() + PATIENCE
-    while len(ended) < PARTITIONS and time.monotonic() < deadline:
+
+    def is_at_end():
+        if not ends:
+            return len(ended) == PARTITIONS
+        return all(part.offset >= ends[part.partition] for part in consumer.position(parts))
+
+    while not is_at_end() and time.monotonic() < deadline:
         for message in consumer.consume(10_000, 0.2):
             if message.error():
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
-                ended.add(message.partition())
+                is_end = message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
+                assert is_end or ends, message.error()
+                if is_end:
+                    ended.add(message.partition())
             else:
                 got[message.partition(), message.offset()] = message.value()
-    ends = {part.partition: (part.offset, consumer.get_watermark_offsets(part, PATIENCE)[1])
-            for part in consumer.position(parts)}
+    reached = {part.partition: (part.offset, consumer.get_watermark_offsets(part, PATIENCE)[1])
+               for part in consumer.position(parts)}
     consumer.close()
-    return got, ends
+    return got, reached
 
 
-def kafka_python_to_the_end(bootstrap, topic):
+def kafka_python_to_the_end(bootstrap, topic, ends=None):
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, check_crcs=True)
     parts = [kafka.TopicPartition(topic, each) for each in range(PARTITIONS)]
     consumer.assign(parts)
     consumer.seek_to_beginning(*parts)
-    last = consumer.end_offsets(parts)
+    last = {part: ends[part.partition] for part in parts} if ends else consumer.end_offsets(parts)
     got = {}
     deadline = time.monotonic() + PATIENCE
     while any(consumer.position(part) < last[part] for part in parts) and time.monotonic() < deadline:
         for messages in consumer.poll(200).values():
             for message in messages:
                 got[message.partition, message.offset] = message.value
-    ends = {part.partition: (consumer.position(part), last[part]) for part in parts}
+    reached = {part.partition: (consumer.position(part), last[part]) for part in parts}
     consumer.close()
-    return got, ends
+    return got, reached
 
 
-def aiokafka_to_the_end(bootstrap, topic):
+def aiokafka_to_the_end(bootstrap, topic, ends=None):
     async def consume():
         consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, check_crcs=True)
         await consumer.start()
         parts = [aiokafka.TopicPartition(topic, each) for each in range(PARTITIONS)]
         consumer.assign(parts)
         await consumer.seek_to_beginning(*parts)
-        last = await consumer.end_offsets(parts)
+        last = {part: ends[part.partition] for part in parts} if ends else await consumer.end_offsets(parts)
         got = {}
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -156,26 +166,32 @@ def check(cluster, door, direct, through, asked, note):
 
 
 def measure(cluster, asked, note, make_door):
-    """How long a consumer takes for the same records by the same congested path, by what may be lost."""
+    """How long a consumer takes for the same records by the same congested path, by what may be lost: while it is congested, or
+    always, which is DCTCP with sender drop."""
     direct = f"127.0.0.1:{cluster.ports[0]}"
     times = {}
     values = records(20_000, 1000, "congested")
-    for part in [1.0, 0.8, 0.5, 0.25]:
-        topic = f"congested-{part}"
+    for part, when in [(1.0, "congested")] + [(part, when) for when in ["congested", "always"] for part in [0.8, 0.5, 0.25]]:
+        topic = f"congested-{when}-{part}"
         create(direct, topic, 1)
         librdkafka_produce(direct, topic, values, "none")
-        door = make_door(f'[kafka.topics."congested-*"]\nmin_delivery = {part}\n', 'max_rate = "40Mbit/s"\n')
+        door = make_door(f'[kafka.topics."congested-*"]\nmin_delivery = {part}\nwhen = "{when}"\n', 'max_rate = "40Mbit/s"\n')
         try:
             start = time.perf_counter()
             got, ends = librdkafka_to_the_end(f"127.0.0.1:{door.port}", topic)
-            times[f"min_delivery {part}"] = {
+            times[f"min_delivery {part}, {when}"] = found = {
                 "seconds": round(time.perf_counter() - start, 2), "records": len(got),
                 "lost": sum(row["lost"] for row in door.ledger(topic).values())}
         finally:
             door.end()
-        note(f"min_delivery {part} on a path of 40 Mbit/s: within the bound, at the end",
+        note(f"min_delivery {part}, {when}, on a path of 40 Mbit/s: within the bound, at the end",
              len(got) >= part * len(values) and all(position == end for position, end in ends.values()))
-        print(times[f"min_delivery {part}"], flush=True)
+        print(found, flush=True)
+    for when in ["congested", "always"]:
+        seconds = [times[f"min_delivery {part}, {when}"]["seconds"] for part in [0.8, 0.5, 0.25]]
+        seconds.insert(0, times["min_delivery 1.0, congested"]["seconds"])
+        note(f"on a path of 40 Mbit/s, {when}: the more may be lost, the sooner it is done {seconds}",
+             sorted(seconds, reverse=True) == seconds)
     return times
 
 

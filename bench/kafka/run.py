@@ -267,7 +267,12 @@ def java_consume(cluster, bootstrap, topic, count):
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic,
         "--from-beginning", "--max-messages", str(count), "--timeout-ms", str(PATIENCE * 1000),
         "--property", "print.partition=true", "--property", "print.offset=true")
-    rows = re.findall(r"Partition:(\d+)\s+Offset:(\d+)\s+(\S+)", done.stdout)
+    return java_lines(done.stdout)
+
+
+def java_lines(text):
+    """{(partition, offset): value} of what the console has printed."""
+    rows = re.findall(r"Partition:(\d+)\s+Offset:(\d+)\s+(\S+)", text)
     return {(int(partition), int(offset)): value.encode() for partition, offset, value in rows}
 
 

@@ -1,13 +1,12 @@
 //! Bytes between a TCP connection and a stream of a bundle.
 
 use std::io;
-use std::time::Duration;
 
 use pliant_kafka::Refusal;
 use pliant_net::bundle::BundleStream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 /// Bytes that are copied at once.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
@@ -23,18 +22,43 @@ pub(crate) async fn relay(tcp: TcpStream, stream: BundleStream) {
     }
 }
 
+/// Looks at how a path takes what is written to it.
+pub(crate) trait Watch {
+    /// So many bytes were written, from `begun` until now. When to look again, if at all.
+    fn sent(&mut self, bytes: usize, begun: Instant) -> Option<Instant>;
+    /// It is time to look again.
+    fn look(&mut self);
+}
+
+/// Nobody looks.
+impl Watch for () {
+    fn sent(&mut self, _: usize, _: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn look(&mut self) {}
+}
+
 /// Carries one direction of a client's connection with a broker until it ends. `take` appends what goes on in place of a
-/// piece, and hears of the end as an empty piece; its refusal is an error of the kind [`io::ErrorKind::InvalidData`]. `sent` hears
-/// how many bytes were written, and how long that took.
+/// piece, and hears of the end as an empty piece; its refusal is an error of the kind [`io::ErrorKind::InvalidData`].
 pub(crate) async fn carry_frames(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     mut take: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Refusal>,
-    mut sent: impl FnMut(usize, Duration),
+    mut watch: impl Watch,
 ) -> io::Result<()> {
     let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
+    let mut due = None;
     loop {
-        let count = from.read(&mut piece).await?;
+        let count = loop {
+            tokio::select! {
+                count = from.read(&mut piece) => break count?,
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    watch.look();
+                    due = None;
+                }
+            }
+        };
         take(&piece[..count], &mut output).map_err(|refusal| io::Error::new(io::ErrorKind::InvalidData, refusal))?;
         if count == 0 {
             return to.shutdown().await;
@@ -44,7 +68,7 @@ pub(crate) async fn carry_frames(
         }
         let begun = Instant::now();
         to.write_all(&output).await?;
-        sent(output.len(), begun.elapsed());
+        due = watch.sent(output.len(), begun).or(due);
         output.clear();
         // A large frame is the exception.
         output.shrink_to(2 * PIECE_BYTES);

@@ -23,6 +23,8 @@ use crate::{change, exit};
 
 /// How often bundles' counts are noted.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often lines of a ledger of Kafka's records are forced to the disk: what a loss of power can take.
+const LEDGER_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A daemon whose sockets are open.
 pub struct Daemon {
@@ -71,6 +73,9 @@ impl Daemon {
         tasks.spawn(exit::serve(streams, shared.clone()));
         tasks.spawn(sample(shared.clone()));
         tasks.spawn(change::follow_schedules(shared.clone()));
+        if shared.lossy.is_some() {
+            tasks.spawn(sync_ledgers(shared.clone()));
+        }
         if let Some(preload) = preload {
             shared.set_preload(tokio::spawn(preload.serve(shared.clone())).abort_handle());
         }
@@ -132,6 +137,17 @@ impl Daemon {
     /// Serves until a request on its control socket has drained it.
     pub async fn run(&self) {
         self.shared.ended().await;
+    }
+}
+
+/// Forces to the disk what was noted of records that are left out, for ever.
+async fn sync_ledgers(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(LEDGER_SYNC_INTERVAL).await;
+        let shared = shared.clone();
+        // A disk may take long.
+        let sync = move || shared.lossy.as_ref().map(LossyExit::sync_ledgers);
+        let _ = tokio::task::spawn_blocking(sync).await;
     }
 }
 

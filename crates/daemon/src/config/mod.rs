@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use pliant_handover::{MAX_CLASS_BYTES, ServiceRule};
 use pliant_kafka::ledger::MinDelivery;
+use pliant_kafka::thin::LossPattern;
 use pliant_mirror::MirrorUrl;
 use pliant_net::bundle::BundleClass;
 use pliant_net::clock::to_timeout;
@@ -271,6 +272,8 @@ struct TopicTable {
     compacted: bool,
     #[serde(default)]
     when: When,
+    #[serde(default)]
+    pattern: LossPattern,
 }
 
 /// When records are left out.
@@ -681,7 +684,8 @@ fn topic_rules(source: &Source<'_>, tables: &BTreeMap<Spanned<String>, TopicTabl
             source.wrong(table.min_delivery.span().start, why)
         })?;
         let (compacted, always) = (table.compacted, table.when == When::Always);
-        rules.0.push(TopicRule { topics: topics.get_ref().clone(), min_delivery, compacted, always });
+        let topics_text = topics.get_ref().clone();
+        rules.0.push(TopicRule { topics: topics_text, min_delivery, compacted, always, pattern: table.pattern });
         if rules.text().len() > MAX_RULES_BYTES {
             let why = format!("the door's rules about topics are longer than {MAX_RULES_BYTES} bytes with this one");
             return Err(source.wrong(topics.span().start, why));
@@ -904,7 +908,8 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         let config = with(door).unwrap();
         let DoorKind::Kafka(cluster) = &config.doors[1].kind else { panic!("{:?}", config.doors) };
         let min_delivery = MinDelivery::from_part(0.8).unwrap();
-        let rule = TopicRule { topics: "clicks.*".to_owned(), min_delivery, compacted: false, always: true };
+        let pattern = LossPattern::Uniform;
+        let rule = TopicRule { topics: "clicks.*".to_owned(), min_delivery, compacted: false, always: true, pattern };
         assert_eq!(cluster.topics, TopicRules(vec![rule]));
         for (from, to, line, why) in [
             ("0.8", "0", 24, "min_delivery is 0; it has to be above 0"),
@@ -914,6 +919,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("clicks.*", &"c".repeat(700), 23, "longer than 700 bytes"),
             ("always", "never", 25, "never"),
             ("when", "wen", 25, "wen"),
+            ("when = \"always\"", "pattern = \"heads\"", 25, "heads"),
         ] {
             let error = with(&door.replace(from, to)).unwrap_err().to_string();
             assert!(error.starts_with(&format!("pliant.toml:{line}: ")) && error.contains(why), "{why}: {error}");

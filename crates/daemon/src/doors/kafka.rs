@@ -112,8 +112,8 @@ async fn carry(
             connection.take_response(piece, |broker| place(host, broker), output)
         }
     };
-    let requests = carry_frames(&mut from_client, &mut to_broker, take_request, |_, _| {});
-    let responses = carry_frames(&mut from_broker, &mut to_client, take_response, |_, _| {});
+    let requests = carry_frames(&mut from_client, &mut to_broker, take_request, ());
+    let responses = carry_frames(&mut from_broker, &mut to_client, take_response, ());
     let error = tokio::try_join!(requests, responses).err()?;
     let tcp = from_client.reunite(to_client).expect("they are halves of one");
     reset(&tcp);

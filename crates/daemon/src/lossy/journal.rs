@@ -46,8 +46,16 @@ struct Journal {
     bytes: u64,
     /// Its size when it is to be written anew.
     limit: u64,
+    /// Something was written that is not known to be on the disk.
+    unsynced: bool,
     /// An entry could not be written: none is from then on, as nobody knows what is in the file.
     failed: bool,
+}
+
+impl Journal {
+    fn new(file: File, bytes: u64, limit: u64) -> Self {
+        Self { file, bytes, limit, unsynced: false, failed: false }
+    }
 }
 
 /// All ledgers of a daemon.
@@ -60,18 +68,18 @@ pub(crate) struct Ledgers {
 }
 
 impl Ledgers {
-    /// Reads the file, or makes it. What a crash has left of a last line is dropped: its fetch did not reach anybody.
+    /// Reads the file, or makes it. What a crash has left of a last line is dropped: its fetch did not reach anybody. So is
+    /// what follows zeros, which a file system leaves where the power failed before it had written.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| io::Error::other("another daemon has this ledger"))?;
         let by_key = read(&file)?;
         file.seek(io::SeekFrom::Start(0))?;
-        let journal = Journal { file, bytes: 0, limit: 0, failed: false };
         let ledgers = Self {
             path: path.to_owned(),
             by_key: Mutex::new(by_key),
-            journal: Mutex::new(journal),
+            journal: Mutex::new(Journal::new(file, 0, 0)),
             changing: RwLock::default(),
         };
         ledgers.write_anew()?;
@@ -115,7 +123,24 @@ impl Ledgers {
         let written = journal.file.write_all(&line);
         journal.failed |= written.is_err();
         journal.bytes += line.len() as u64;
+        journal.unsynced = true;
         written
+    }
+
+    /// Forces to the disk what was noted since the last time; whether there was anything. If it fails, nothing is left out
+    /// from then on.
+    pub(crate) fn sync(&self) -> io::Result<bool> {
+        let file = {
+            let mut journal = lock(&self.journal);
+            if !std::mem::take(&mut journal.unsynced) {
+                return Ok(false);
+            }
+            journal.file.try_clone()
+        };
+        // Whoever notes something meanwhile does not wait. If the file is written anew meanwhile, that is on the disk first.
+        let synced = file.and_then(|file| file.sync_data());
+        lock(&self.journal).failed |= synced.is_err();
+        synced.map(|()| true)
     }
 
     /// Writes the file anew if it has grown.
@@ -147,8 +172,11 @@ impl Ledgers {
         let mut file = output.into_inner()?;
         file.sync_data()?;
         std::fs::rename(&name, &self.path)?;
+        // The name is in the folder, and has to outlive the power too before anything is noted under it.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         let bytes = file.stream_position()?;
-        *lock(&self.journal) = Journal { file, bytes, limit: bytes * 2 + MAX_GROWTH, failed: false };
+        *lock(&self.journal) = Journal::new(file, bytes, bytes * 2 + MAX_GROWTH);
         Ok(())
     }
 
@@ -175,6 +203,11 @@ fn read(file: &File) -> io::Result<BTreeMap<LedgerKey, Arc<Mutex<Ledger>>>> {
                 return Err(wrong("this is no ledger"));
             }
             continue;
+        }
+        // No line of JSON has a zero.
+        if text.contains(&0) {
+            eprintln!("kafka ledger: line {number} is zeros, as after a loss of power; it and what follows is dropped");
+            break;
         }
         let Line { key, entry } = serde_json::from_slice(text).map_err(|error| wrong(&error.to_string()))?;
         if by_key.len() == MAX_PARTITIONS && !by_key.contains_key(&key) {
@@ -240,6 +273,40 @@ mod tests {
         let ledgers = Ledgers::open(&path).unwrap();
         assert_eq!(counts(&ledgers)[0].1, RecordCounts { fetched: 30, lost: 3 });
         assert_eq!(lock(&ledgers.of(&key(0)).unwrap().1).lost().collect::<Vec<_>>(), [(0, 0), (10, 10), (20, 20)]);
+    }
+
+    /// Power fails at any time after lines were forced to the disk: of those that were not, the file has what it has, and
+    /// zeros. The ledger is one that was, and not older than when it was forced.
+    #[test]
+    fn what_was_forced_to_the_disk_outlives_the_power() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let ledgers = Ledgers::open(&path).unwrap();
+        let mut states = vec![counts(&ledgers)];
+        let mut forced = 0;
+        for number in 0..6 {
+            note(&ledgers, number % 2, i64::from(number) * 10);
+            states.push(counts(&ledgers));
+            if number < 3 {
+                assert!(ledgers.sync().unwrap() && !ledgers.sync().unwrap(), "each line once");
+                forced = std::fs::metadata(&path).unwrap().len() as usize;
+            }
+        }
+        drop(ledgers);
+        let whole = std::fs::read(&path).unwrap();
+        for cut in forced..=whole.len() {
+            // What follows is not there, or is zeros, or is zeros with a line's end behind them.
+            let zeros = vec![0; whole.len() - cut];
+            for rest in [Vec::new(), zeros.clone(), [zeros, whole[forced..].to_vec()].concat()] {
+                if cut == whole.len() && !rest.is_empty() {
+                    continue;
+                }
+                std::fs::write(&path, [&whole[..cut], &rest].concat()).unwrap();
+                let found = counts(&Ledgers::open(&path).unwrap());
+                let state = states.iter().position(|state| *state == found);
+                assert!(state.is_some_and(|state| state >= 3), "cut at {cut}: {found:?}");
+            }
+        }
     }
 
     /// Clients that fetch by name share the ledger of those that fetch by number, whoever is first; two topics of one name

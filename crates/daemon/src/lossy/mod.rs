@@ -3,6 +3,7 @@
 //! The sender decides. What a class carries is a stream of bytes, all of which arrive; so what may be missing is left out
 //! before it is sent, while the path is congested.
 
+mod congestion;
 pub(crate) mod journal;
 pub(crate) mod rules;
 
@@ -10,26 +11,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use pliant_kafka::thin::thin;
+use pliant_kafka::thin::{Bound, thin};
 use pliant_kafka::{Fetched, LossyConnection, Thinner, TopicName};
 use pliant_net::bundle::{BundleNode, BundleStream, reset_code};
 use tokio::io::split;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
+use self::congestion::{Congestion, PathState};
 use self::journal::{LedgerKey, Ledgers};
 use self::rules::TopicRules;
 use crate::mutex::lock;
-use crate::relay::{PIECE_BYTES, carry_frames, reset};
+use crate::relay::{Watch, carry_frames, reset};
 
 /// Most topics whose numbers are known, and most that are asked for on a connection.
 const MAX_TOPICS: usize = 10_000;
-/// A path that takes longer than this to take a response is congested, until it takes one of [`PIECE_BYTES`] in less.
-const SLOW: Duration = Duration::from_millis(20);
-/// A path on which more of the class's bytes wait than this, in front of a response, is congested.
-const MAX_WAITING: u64 = 64 << 10;
-
 /// What the connections of an exit share.
 pub(crate) struct LossyExit {
     pub(crate) ledgers: Ledgers,
@@ -41,6 +38,13 @@ pub(crate) struct LossyExit {
 impl LossyExit {
     pub(crate) fn new(ledgers: Ledgers) -> Self {
         Self { ledgers, names: Mutex::default(), told: Mutex::default() }
+    }
+
+    /// Forces to the disk what was noted.
+    pub(crate) fn sync_ledgers(&self) {
+        if let Err(error) = self.ledgers.sync() {
+            self.tell(format!("the ledger cannot be forced to the disk, and nothing is left out any more: {error}"));
+        }
     }
 
     /// Says something once.
@@ -61,12 +65,12 @@ pub(crate) struct Path<'n> {
 }
 
 impl Path<'_> {
-    /// Signs of congestion so far, and the bytes that wait.
-    fn signs(&self) -> (u64, u64) {
+    fn state(&self) -> PathState {
         let own =
             self.node.reports().into_iter().filter(|report| report.peer == self.peer && report.class == self.class);
-        own.fold((0, 0), |(signs, waiting), report| {
-            (signs + report.sender.marks + report.sender.retransmissions, waiting + report.held_bytes)
+        own.fold(PathState::default(), |state, report| PathState {
+            signs: state.signs + report.sender.marks + report.sender.retransmissions,
+            waiting: state.waiting + report.unsent_bytes,
         })
     }
 }
@@ -90,26 +94,10 @@ struct ConnectionThinner<'s> {
     policies: BTreeMap<String, Policy>,
     /// Of these a policy is to be asked for.
     wanted: Vec<String>,
-    /// Signs of congestion up to the last response.
-    signs: u64,
-    /// Whether the path took long for the last response.
-    slow: bool,
-    /// Whether the path is congested for this response; nothing if it was not looked at.
-    congested: Option<bool>,
+    congestion: Congestion,
 }
 
 impl ConnectionThinner<'_> {
-    fn is_congested(&mut self) -> bool {
-        if let Some(known) = self.congested {
-            return known;
-        }
-        let (signs, waiting) = self.path.signs();
-        let more = signs > std::mem::replace(&mut self.signs, signs);
-        let congested = more || waiting > MAX_WAITING || self.slow;
-        self.congested = Some(congested);
-        congested
-    }
-
     /// A topic's name and number, if there is a rule about it.
     fn name(&self, topic: TopicName<'_>) -> Option<(Arc<str>, String)> {
         let digits = |id: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*id));
@@ -132,14 +120,6 @@ impl ConnectionThinner<'_> {
             self.policies.insert(name.to_owned(), Policy::Asked);
             self.wanted.push(name.to_owned());
         }
-    }
-
-    /// Responses of so many bytes took so long to be taken by the path. Of few bytes nothing follows.
-    fn has_sent(&mut self, bytes: usize, took: Duration) {
-        if bytes >= PIECE_BYTES || took > SLOW {
-            self.slow = took > SLOW;
-        }
-        self.congested = None;
     }
 }
 
@@ -181,7 +161,8 @@ impl Thinner for ConnectionThinner<'_> {
         if known == Some(Policy::Keeps) {
             return whole(output);
         }
-        let lossy = known == Some(Policy::Deletes) && (contract.always || self.is_congested());
+        let lossy =
+            known == Some(Policy::Deletes) && (contract.always || self.congestion.is_congested(|| self.path.state()));
         let class = self.path.class.clone();
         let wanted = LedgerKey { class, topic: name.to_string(), partition: fetched.partition, id };
         let Some((key, ledger)) = self.exit.ledgers.of(&wanted) else {
@@ -192,7 +173,8 @@ impl Thinner for ConnectionThinner<'_> {
         let mut ledger = lock(&ledger);
         ledger.forget_below(fetched.log_start);
         let start = output.len();
-        let entry = thin(fetched.records, &mut ledger, contract.min_delivery, lossy, output);
+        let bound = Bound { min_delivery: contract.min_delivery, pattern: contract.pattern };
+        let entry = thin(fetched.records, &mut ledger, bound, lossy, output);
         if !entry.is_empty()
             && let Err(error) = self.exit.ledgers.note(&key, entry)
         {
@@ -200,8 +182,23 @@ impl Thinner for ConnectionThinner<'_> {
             output.truncate(start);
             whole(output);
         }
+        self.congestion.leave_out(fetched.records.len().saturating_sub(output.len() - start));
         drop((ledger, changing));
         self.exit.ledgers.compact();
+    }
+}
+
+/// What a connection's thinner hears of its path.
+struct PathWatch<'b, 's>(&'b Mutex<(LossyConnection, ConnectionThinner<'s>)>);
+
+impl Watch for PathWatch<'_, '_> {
+    fn sent(&mut self, bytes: usize, begun: Instant) -> Option<Instant> {
+        lock(self.0).1.congestion.sent(bytes, begun, Instant::now())
+    }
+
+    fn look(&mut self) {
+        let thinner = &mut lock(self.0).1;
+        thinner.congestion.look(|| thinner.path.state());
     }
 }
 
@@ -216,9 +213,7 @@ pub(crate) async fn carry(tcp: TcpStream, stream: BundleStream, path: &Path<'_>,
         path,
         policies: BTreeMap::new(),
         wanted: Vec::new(),
-        signs: path.signs().0,
-        slow: false,
-        congested: None,
+        congestion: Congestion::new(path.state().signs),
     };
     let both = Mutex::new((LossyConnection::default(), thinner));
     let take_request = |piece: &[u8], output: &mut Vec<u8>| {
@@ -229,9 +224,8 @@ pub(crate) async fn carry(tcp: TcpStream, stream: BundleStream, path: &Path<'_>,
         let (connection, thinner) = &mut *lock(&both);
         if piece.is_empty() { connection.end_responses() } else { connection.take_response(piece, thinner, output) }
     };
-    let has_sent = |bytes, took| lock(&both).1.has_sent(bytes, took);
-    let requests = carry_frames(&mut from_client, &mut to_broker, take_request, |_, _| {});
-    let responses = carry_frames(&mut from_broker, &mut to_client, take_response, has_sent);
+    let requests = carry_frames(&mut from_client, &mut to_broker, take_request, ());
+    let responses = carry_frames(&mut from_broker, &mut to_client, take_response, PathWatch(&both));
     let Err(error) = tokio::try_join!(requests, responses) else { return };
     reset(&from_broker.reunite(to_broker).expect("they are halves of one"));
     from_client.unsplit(to_client).reset(reset_code::ABORTED);

@@ -1,6 +1,7 @@
 //! Of which topics records may be left out, as a door asks an exit.
 
 use pliant_kafka::ledger::MinDelivery;
+use pliant_kafka::thin::LossPattern;
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of the rules as text: a stream's header has the broker's address beside them.
@@ -17,6 +18,14 @@ pub(crate) struct TopicRule {
     pub(crate) compacted: bool,
     /// Also while the path is free.
     pub(crate) always: bool,
+    /// Exits of an earlier version know the first only.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub(crate) pattern: LossPattern,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_first(pattern: &LossPattern) -> bool {
+    *pattern == LossPattern::default()
 }
 
 /// All of a door's.
@@ -30,6 +39,7 @@ pub(crate) struct TopicContract {
     pub(crate) min_delivery: MinDelivery,
     pub(crate) compacted: bool,
     pub(crate) always: bool,
+    pub(crate) pattern: LossPattern,
 }
 
 impl TopicRules {
@@ -40,12 +50,14 @@ impl TopicRules {
             min_delivery: rule.min_delivery,
             compacted: rule.compacted,
             always: rule.always,
+            pattern: rule.pattern,
         };
         let first = contract(rules.next()?);
         Some(rules.fold(first, |strictest, rule| TopicContract {
             min_delivery: strictest.min_delivery.max(rule.min_delivery),
             compacted: strictest.compacted && rule.compacted,
             always: strictest.always && rule.always,
+            pattern: strictest.pattern.min(rule.pattern),
         }))
     }
 
@@ -100,11 +112,15 @@ mod tests {
             min_delivery: MinDelivery::from_part(part).unwrap(),
             compacted,
             always,
+            pattern: LossPattern::Uniform,
         };
-        let rules = TopicRules(vec![rule("*", 0.5, true, true), rule("clicks", 0.9, false, true)]);
-        let both = TopicContract { compacted: false, always: true, min_delivery: MinDelivery::from_part(0.9).unwrap() };
+        let mut rules = TopicRules(vec![rule("*", 0.5, true, true), rule("clicks", 0.9, false, true)]);
+        rules.0[0].pattern = LossPattern::Tails;
+        let min_delivery = MinDelivery::from_part(0.9).unwrap();
+        let both = TopicContract { compacted: false, always: true, min_delivery, pattern: LossPattern::Uniform };
         assert_eq!(rules.of("clicks"), Some(both));
-        assert_eq!(rules.of("other").map(|contract| contract.compacted), Some(true));
+        let other = rules.of("other").unwrap();
+        assert!(other.compacted && other.pattern == LossPattern::Tails);
         assert_eq!(TopicRules::parse(&rules.text()), Some(rules));
         for wrong in ["", "{}", r#"[{"topics":"a","min_delivery":0}]"#, r#"[{"topics":"a","min_delivery":1000001}]"#] {
             assert_eq!(TopicRules::parse(wrong), None, "{wrong}");

@@ -5,14 +5,52 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::batch::{Batch, BatchHeader, Section, sections};
 use crate::ledger::{Entry, Ledger, MinDelivery, RecordCounts};
+
+/// Records of a burst: so many in a row.
+const BURST: u64 = 32;
+
+/// Which records are left out. Of several the first is the strictest: what it leaves out says least about the records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LossPattern {
+    /// Each is as likely as any other.
+    #[default]
+    Uniform,
+    /// 32 in a row.
+    Bursts,
+    /// The last of every batch, but for its anchor.
+    Tails,
+}
+
+impl LossPattern {
+    /// Records of a batch are left out in the order of this, the least first.
+    fn rank(self, offset: u64) -> (u64, u64) {
+        match self {
+            Self::Uniform => (mixed(offset), 0),
+            Self::Bursts => (mixed(offset / BURST), offset),
+            Self::Tails => (u64::MAX - offset, 0),
+        }
+    }
+}
+
+/// How many records may be left out, and which.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// The least part that is delivered.
+    pub min_delivery: MinDelivery,
+    /// Which the others are.
+    pub pattern: LossPattern,
+}
 
 /// Appends to `output` what a consumer gets of `records`, and gives what it adds to the ledger, which has taken it in.
 ///
 /// What is decided already stays as it was decided. Of the rest as much is left out as `bound` allows, if `lossy`; and
 /// only from batches that become smaller by it.
-pub fn thin(records: &[u8], ledger: &mut Ledger, bound: MinDelivery, lossy: bool, output: &mut Vec<u8>) -> Entry {
+pub fn thin(records: &[u8], ledger: &mut Ledger, bound: Bound, lossy: bool, output: &mut Vec<u8>) -> Entry {
     let mut entry = Entry::default();
     for section in sections(records) {
         match section {
@@ -27,7 +65,7 @@ fn batch(
     header: &BatchHeader,
     bytes: &[u8],
     ledger: &mut Ledger,
-    bound: MinDelivery,
+    bound: Bound,
     lossy: bool,
     all: &mut Entry,
     output: &mut Vec<u8>,
@@ -76,7 +114,7 @@ fn choose(
     batch: &Batch<'_>,
     size: usize,
     ledger: &Ledger,
-    bound: Option<MinDelivery>,
+    bound: Option<Bound>,
     entry: &mut Entry,
 ) -> Option<Vec<u8>> {
     let anchor = batch.offsets().next_back()?;
@@ -89,10 +127,11 @@ fn choose(
     let is_transactional = header.is_transactional();
     let may = bound.map_or(0, |bound| {
         let known = if is_transactional { RecordCounts::default() } else { ledger.plain() };
-        bound.may_lose(known.fetched + counts.fetched).saturating_sub(known.lost)
+        bound.min_delivery.may_lose(known.fetched + counts.fetched).saturating_sub(known.lost)
     });
     let mut drawn: Vec<i64> = new.into_iter().filter(|offset| *offset != anchor).collect();
-    drawn.sort_by_cached_key(|offset| mixed(*offset as u64));
+    let pattern = bound.map(|bound| bound.pattern).unwrap_or_default();
+    drawn.sort_by_cached_key(|offset| pattern.rank(*offset as u64));
     drawn.truncate(may as usize);
     let mut lost = before.clone();
     lost.extend(&drawn);

@@ -43,8 +43,8 @@ fn offsets(bytes: &[u8]) -> Vec<i64> {
         .collect()
 }
 
-fn part(part: f64) -> MinDelivery {
-    MinDelivery::from_part(part).unwrap()
+fn part(part: f64) -> Bound {
+    Bound { min_delivery: MinDelivery::from_part(part).unwrap(), pattern: LossPattern::Uniform }
 }
 
 fn thinned(records: &[u8], ledger: &mut Ledger, bound: f64, lossy: bool) -> (Vec<u8>, Entry) {
@@ -68,6 +68,24 @@ fn as_much_is_left_out_as_is_allowed_and_once() {
         assert!(again == first && entry.is_empty());
     }
     assert_eq!(ledger.counts(), RecordCounts { fetched: 100, lost: 10 });
+}
+
+/// A fifth of 160 records in each pattern: apart, in rows of 32, and those at the end but for the anchor.
+#[test]
+fn patterns_of_loss() {
+    let batch = a_batch(320, 160, 0);
+    let lost = |pattern| {
+        let bound = Bound { pattern, ..part(0.8) };
+        thin(&batch, &mut Ledger::default(), bound, true, &mut Vec::new()).lost
+    };
+    let uniform = lost(LossPattern::Uniform);
+    assert!(
+        uniform.len() > 20 && uniform.iter().map(|(first, last)| last - first + 1).sum::<i64>() == 32,
+        "{uniform:?}"
+    );
+    let [(first, last)] = lost(LossPattern::Bursts)[..] else { panic!("a burst is one range") };
+    assert!(first % 32 == 0 && last == first + 31, "{first} {last}");
+    assert_eq!(lost(LossPattern::Tails), [(447, 478)]);
 }
 
 /// What was not left out before may be later, but of records that nobody has had.
@@ -134,8 +152,10 @@ proptest! {
         shape in prop::collection::vec((1..150i64, 0..10u8, any::<bool>()), 1..12),
         fetches in prop::collection::vec((0..12usize, 1..5usize, any::<bool>(), 0..10u8), 1..25),
         millionths in 1..=1_000_000u32,
+        pattern in prop::sample::select(vec![LossPattern::Uniform, LossPattern::Bursts, LossPattern::Tails]),
     ) {
-        let bound = MinDelivery::try_from(millionths).unwrap();
+        let min_delivery = MinDelivery::try_from(millionths).unwrap();
+        let bound = Bound { min_delivery, pattern };
         let (mut log, mut next) = (Vec::new(), 0);
         for (count, kind, gap) in shape {
             let attributes = match kind { 0 => CONTROL, 1..=3 => TRANSACTIONAL, _ => 0 };
@@ -168,14 +188,14 @@ proptest! {
                 prop_assert!(got.binary_search(&(base + count - 1)).is_ok(), "the anchor");
                 if *attributes == TRANSACTIONAL {
                     let lost = (*base..base + count).filter(|offset| !seen[offset]).count() as u64;
-                    prop_assert!(lost <= bound.may_lose(*count as u64));
+                    prop_assert!(lost <= min_delivery.may_lose(*count as u64));
                 }
             }
             let lost = seen.values().filter(|came| !**came).count() as u64;
             let all = RecordCounts { fetched: seen.len() as u64, lost };
             prop_assert_eq!(ledger.counts(), all, "each counts once");
-            prop_assert!(lost <= bound.may_lose(all.fetched));
-            prop_assert!(ledger.plain().lost <= bound.may_lose(ledger.plain().fetched));
+            prop_assert!(lost <= min_delivery.may_lose(all.fetched));
+            prop_assert!(ledger.plain().lost <= min_delivery.may_lose(ledger.plain().fetched));
             match event {
                 0 | 1 => {
                     // It is started again.

@@ -332,6 +332,11 @@ impl Multiplexer {
         self.streams.values().map(of_stream).sum::<u64>() + self.writer.held()
     }
 
+    /// Bytes of streams that the transport has not asked for yet.
+    pub fn unsent_bytes(&self) -> u64 {
+        self.streams.values().map(|stream| stream.outgoing.buffer.len() as u64).sum::<u64>() + self.writer.waiting()
+    }
+
     /// Opens a stream; the peer's application gets `header`, of at most [`MAX_HEADER_BYTES`].
     ///
     /// # Panics

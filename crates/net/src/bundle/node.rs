@@ -59,6 +59,8 @@ pub struct BundleReport {
     pub streams: usize,
     /// Bytes of streams that this side holds.
     pub held_bytes: u64,
+    /// Of what it sends, the bytes that its transport has not asked for yet.
+    pub unsent_bytes: u64,
     /// Counts of streams and their bytes.
     pub counts: MultiplexerCounts,
     /// Counts of what sends.
@@ -220,6 +222,7 @@ impl BundleNode {
                 retired: state.retired,
                 streams: state.multiplexer.streams(),
                 held_bytes: state.multiplexer.held_bytes(),
+                unsent_bytes: state.multiplexer.unsent_bytes(),
                 counts: state.multiplexer.counts(),
                 sender: state.sender,
                 receiver: state.receiver,

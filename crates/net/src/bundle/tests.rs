@@ -447,6 +447,19 @@ fn unsent_bytes_are_bounded() {
     assert_eq!(multiplexer.write(stream, &bytes), Some(0));
 }
 
+/// What the transport has asked for is on its way, and still held until the peer has it.
+#[test]
+fn what_is_on_its_way_is_not_unsent() {
+    let mut multiplexer = Multiplexer::new(config(true));
+    let stream = multiplexer.open(Vec::new());
+    multiplexer.write(stream, &vec![0; 60 << 10]).unwrap();
+    multiplexer.produce();
+    let all = multiplexer.unsent_bytes();
+    assert!(all >= 60 << 10 && all == multiplexer.held_bytes(), "{all}");
+    multiplexer.read_sent(0, &mut vec![0; 10_000]);
+    assert_eq!((multiplexer.unsent_bytes(), multiplexer.held_bytes()), (all - 10_000, all));
+}
+
 /// Streams beyond the limit are reset and cost nothing; numbers far ahead are refused.
 #[test]
 fn streams_beyond_the_limit_are_reset() {
