@@ -12,7 +12,7 @@ use pliant_proto::time::Span;
 use pliant_proto::transport::two_class::{self, TwoClassConfig, TwoClassReceiver, TwoClassSender};
 
 use super::family::{
-    Endpoints, Family, FlowEndpoints, GroupSettings, GroupTransport, Member, RunSettings, SettingsTable, Traits,
+    Endpoints, Facts, Family, FlowEndpoints, GroupSettings, GroupTransport, Member, RunSettings, SettingsTable, Traits,
     TransportName,
 };
 use super::tcp::{TCP_TABLE, Window, on_path};
@@ -131,6 +131,12 @@ struct TwoClass {
 impl GroupTransport for TwoClass {
     fn endpoints<'a>(&'a self, run: RunSettings<'a>) -> Box<dyn Endpoints + 'a> {
         Box::new(TwoClassEndpoints { transport: self, run, configs: BTreeMap::new() })
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let simulator_only =
+            Some("bounded-two-class exists in the simulator only: sockets do not agree on its two classes");
+        Facts { simulator_only, ..Facts::default() }
     }
 }
 

@@ -1,7 +1,6 @@
 //! How many others the flow shares its path with, by what the scavenger meets in the low class.
 
-use super::estimator::Estimate;
-use super::ledger::Interval;
+use super::estimator::{Estimate, Interval};
 
 /// Weight of the newest interval.
 const GAIN: f64 = 0.25;

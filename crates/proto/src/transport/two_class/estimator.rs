@@ -28,6 +28,22 @@ pub(super) struct FairRate {
     rtt: Span,
 }
 
+/// What one interval brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    pub(super) seconds: f64,
+    /// Bytes per second of both sub-flows.
+    pub(super) scavenger: f64,
+    pub(super) guarantee: f64,
+    /// The low class carries nothing.
+    pub(super) scavenger_dead: bool,
+    /// How long packets of the scavenger waited, in seconds, and whether any was marked.
+    pub(super) wait: f64,
+    pub(super) marked: bool,
+    /// Bytes that are still to arrive, as far as they are written.
+    pub(super) remaining: f64,
+}
+
 /// What an interval has shown.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Estimate {

@@ -2,7 +2,7 @@
 
 use super::competitors::Competitors;
 use super::config::TwoClassConfig;
-use super::estimator::Estimate;
+use super::estimator::{Estimate, Interval};
 
 /// The flow's account, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -11,21 +11,6 @@ pub(super) struct Ledger {
     /// What arrived beyond the promised share; below zero it is owed.
     balance: f64,
     competitors: Competitors,
-}
-
-/// What one interval brought, in bytes per second.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Interval {
-    pub(super) seconds: f64,
-    pub(super) scavenger: f64,
-    pub(super) guarantee: f64,
-    /// The low class carries nothing.
-    pub(super) scavenger_dead: bool,
-    /// How long packets of the scavenger waited, in seconds, and whether any was marked.
-    pub(super) wait: f64,
-    pub(super) marked: bool,
-    /// Bytes that are still to arrive, as far as they are written.
-    pub(super) remaining: f64,
 }
 
 impl Ledger {

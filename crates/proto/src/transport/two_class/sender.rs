@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use core::convert::Infallible;
 
 use super::config::TwoClassConfig;
-use super::estimator::FairRate;
-use super::ledger::{Interval, Ledger};
+use super::estimator::{FairRate, Interval};
+use super::ledger::Ledger;
 use crate::congestion::CongestionControl;
 use crate::packet::{AckFlags, Body, ByteRange, CreditStamp, DataFlags, Packet, SackBlocks, ShortTime, Subflow};
 use crate::time::{Instant, Span};

@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::competitors::Competitors;
-use super::estimator::{Estimate, FairRate};
-use super::ledger::{Interval, Ledger};
+use super::estimator::{Estimate, FairRate, Interval};
+use super::ledger::Ledger;
 use super::*;
 use crate::congestion::dctcp::{Dctcp, DctcpConfig};
 use crate::congestion::{AckSample, CongestionControl};
@@ -47,7 +47,7 @@ fn without_class(class: u8, from: Span, until: Span) -> Path {
     path().with_fate(move |_, now, packet| {
         let data = matches!(packet.body(), Body::Scheduled { .. } | Body::Unscheduled { .. });
         let dead = (Instant::ZERO.after(from)..Instant::ZERO.after(until)).contains(&now);
-        if data && dead && packet.traffic_class.class() == class { Fate::Drop } else { Fate::Pass }
+        if data && dead && packet.traffic_class.class() == usize::from(class) { Fate::Drop } else { Fate::Pass }
     })
 }
 

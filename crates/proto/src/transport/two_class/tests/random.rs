@@ -15,8 +15,13 @@ struct Odds {
 }
 
 fn odds() -> impl Strategy<Value = Odds> {
-    (0u64..900, 0u64..300, 0u64..300, 0u64..50, 0u64..50)
-        .prop_map(|(low, high, control, delay, repeat)| Odds { low, high, control, delay, repeat })
+    (0u64..900, 0u64..300, 0u64..300, 0u64..50, 0u64..50).prop_map(|(low, high, control, delay, repeat)| Odds {
+        low,
+        high,
+        control,
+        delay,
+        repeat,
+    })
 }
 
 /// A path that misbehaves in the first 50 ms and then no more.
