@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -209,5 +210,157 @@ fn curl_fetches_from_two_sources() {
         let again = site.path("again");
         assert_eq!(run(&["--etag-compare", &tag_text], &again), (Some(0), String::new()));
         assert!(!again.exists() || std::fs::read(&again).unwrap().is_empty());
+    });
+}
+
+fn sha256(content: &[u8]) -> String {
+    let hash = ring::digest::digest(&ring::digest::SHA256, content);
+    hash.as_ref().iter().fold(String::new(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
+/// A layout with one image of one layer; the digests of its manifest and of the layer.
+fn write_layout(folder: &Path, tag: &str, layer: &[u8]) -> (String, String) {
+    let blobs = folder.join("blobs/sha256");
+    std::fs::create_dir_all(&blobs).unwrap();
+    let write = |content: &[u8]| {
+        let digest = sha256(content);
+        std::fs::write(blobs.join(&digest), content).unwrap();
+        (digest, content.len())
+    };
+    let (layer, layer_bytes) = write(layer);
+    let (config, config_bytes) = write(
+        format!(
+            r#"{{"architecture":"amd64","os":"linux","config":{{}},"rootfs":{{"type":"layers","diff_ids":["sha256:{layer}"]}}}}"#
+        )
+        .as_bytes(),
+    );
+    let (manifest, manifest_bytes) = write(
+        format!(
+            r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",
+            "config":{{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:{config}","size":{config_bytes}}},
+            "layers":[{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"sha256:{layer}","size":{layer_bytes}}}]}}"#
+        )
+        .as_bytes(),
+    );
+    std::fs::write(folder.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    let index = format!(
+        r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"application/vnd.oci.image.manifest.v1+json",
+        "digest":"sha256:{manifest}","size":{manifest_bytes},
+        "annotations":{{"org.opencontainers.image.ref.name":"{tag}"}}}}]}}"#
+    );
+    std::fs::write(folder.join("index.json"), index).unwrap();
+    (manifest, layer)
+}
+
+/// Two hosts with this image, whose files may be spoiled, and one that has none and is asked; the digests of its manifest and
+/// of the layer.
+async fn images(site: &Site, layer: &[u8], spoiled: bool) -> ([Daemon; 3], String, String) {
+    let layouts = ["one", "two"].map(|name| site.path(&format!("{name}-offered")));
+    let [digests, _] = layouts.each_ref().map(|layout| write_layout(layout, "team/app:1.0", layer));
+    for layout in layouts.iter().filter(|_| spoiled) {
+        for digest in [&digests.0, &digests.1] {
+            std::fs::write(layout.join("blobs/sha256").join(digest), "{}").unwrap();
+        }
+    }
+    let (one, two) = (site.daemon("one", &[], "").await, site.daemon("two", &[], "").await);
+    for daemon in [&one, &two] {
+        // Three blobs, and what the name stands for.
+        while daemon.status().objects.unwrap().files < 4 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let near = site.daemon("near", &[one.objects().unwrap(), two.objects().unwrap()], "").await;
+    ([one, two, near], digests.0, digests.1)
+}
+
+/// An image is pulled by its name and by digests; a host has what it pulled; what nobody has, or is no name, is said with the
+/// codes of the specification.
+#[test]
+fn images_are_pulled() {
+    block_on(async {
+        let site = Site::new();
+        let all = content(3 * MB);
+        let ([one, two, near], manifest, layer) = images(&site, &all, false).await;
+        let door = near.doors()[0];
+        assert!(ask(door, "GET /v2/ HTTP/1.1").await.0.starts_with("http/1.1 200"));
+        let path = format!("/v2/team/app/blobs/sha256:{layer}");
+        let by_digest = format!("/v2/team/app/manifests/sha256:{manifest}");
+        let by_tag = "/v2/team/app/manifests/1.0".to_owned();
+        for path in [&by_tag, &format!("{by_tag}?ns=registry.example"), &by_digest] {
+            for method in ["GET", "HEAD"] {
+                let (head, body) = ask(door, &format!("{method} {path} HTTP/1.1")).await;
+                assert!(head.starts_with("http/1.1 200"), "{head}");
+                assert!(head.contains(&format!("docker-content-digest: sha256:{manifest}")), "{head}");
+                assert!(head.contains("content-type: application/vnd.oci.image.manifest.v1+json"), "{head}");
+                assert_eq!(body.is_empty(), method == "HEAD");
+                assert!(method == "HEAD" || sha256(&body) == manifest);
+            }
+        }
+        let (head, body) = ask(door, &format!("GET {path} HTTP/1.1")).await;
+        assert!(head.starts_with("http/1.1 200") && body == all, "{head}");
+        let (head, body) = ask(door, &format!("GET {path} HTTP/1.1\r\nRange: bytes=7-9")).await;
+        assert!(head.starts_with("http/1.1 206") && body == all[7..10], "{head}");
+        for (request, status, code) in [
+            ("GET /v2/team/app/manifests/2.0 HTTP/1.1".to_owned(), "404", "MANIFEST_UNKNOWN"),
+            (format!("GET /v2/team/app/blobs/sha256:{} HTTP/1.1", "0".repeat(64)), "404", "BLOB_UNKNOWN"),
+            ("GET /v2/team/app/blobs/sha256:0 HTTP/1.1".to_owned(), "400", "DIGEST_INVALID"),
+            ("GET /v2/../app/manifests/1.0 HTTP/1.1".to_owned(), "400", "NAME_INVALID"),
+            ("GET /v2/team/app/tags/list HTTP/1.1".to_owned(), "404", "UNSUPPORTED"),
+            ("POST /v2/team/app/blobs/uploads/ HTTP/1.1".to_owned(), "405", "UNSUPPORTED"),
+        ] {
+            let (head, body) = ask(door, &request).await;
+            let body = String::from_utf8(body).unwrap();
+            assert!(head.starts_with(&format!("http/1.1 {status}")) && body.contains(code), "{request}: {head} {body}");
+        }
+        drop((one, two));
+        let (head, body) = ask(door, &format!("GET {path} HTTP/1.1")).await;
+        assert!(head.starts_with("http/1.1 200") && body == all, "{head}");
+    });
+}
+
+/// Sources that agree on what has not the digest by which it is named: a manifest is refused, and nothing of it is kept.
+#[test]
+fn what_is_false_is_not_kept() {
+    block_on(async {
+        let site = Site::new();
+        let (daemons, manifest, layer) = images(&site, b"layer", true).await;
+        let door = daemons[2].doors()[0];
+        for asked in [format!("manifests/sha256:{manifest}"), "manifests/1.0".to_owned()] {
+            let (head, body) = ask(door, &format!("GET /v2/team/app/{asked} HTTP/1.1")).await;
+            assert!(head.starts_with("http/1.1 502"), "{head}");
+            let said = String::from_utf8(body).unwrap();
+            assert!(said.contains("MANIFEST_INVALID") && said.contains("another digest"), "{said}");
+        }
+        // A blob may have begun before it is known to be false.
+        let _ = ask(door, &format!("GET /v2/team/app/blobs/sha256:{layer} HTTP/1.1")).await;
+        let kept = || [&manifest, &layer].iter().any(|digest| site.path(&format!("near-cache/{digest}")).exists());
+        while daemons[2].status().objects.unwrap().files > 0 || kept() {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// skopeo copies an image from a host that has none of it.
+#[test]
+fn skopeo_pulls_from_two_sources() {
+    if Command::new("skopeo").arg("--version").output().is_err() {
+        eprintln!("skipped: skopeo is not installed");
+        return;
+    }
+    block_on(async {
+        let site = Site::new();
+        let (daemons, manifest, layer) = images(&site, &content(3 * MB), false).await;
+        let from = format!("docker://{}/team/app:1.0", daemons[2].doors()[0]);
+        let mut skopeo = Command::new("skopeo");
+        skopeo.args(["copy", "--insecure-policy", "--src-tls-verify=false", "--quiet", &from]);
+        skopeo.arg(format!("dir:{}", site.path("copy").display())).env("NO_PROXY", "*");
+        let output = tokio::task::block_in_place(|| skopeo.output().unwrap());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let copied = |digest: &str| std::fs::read(site.path(&format!("copy/{digest}"))).unwrap();
+        assert!(copied(&layer) == content(3 * MB));
+        assert_eq!(sha256(&copied("manifest.json")), manifest);
     });
 }

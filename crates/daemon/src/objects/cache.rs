@@ -87,6 +87,14 @@ impl Cache {
         self.limit.saturating_sub(sum - removable.min(sum))
     }
 
+    /// Removes a file, if it is one of this folder.
+    pub(super) fn remove(&self, path: &Path) {
+        if path.parent() == Some(&self.folder) {
+            lock(&self.uses).last.remove(path);
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// Its whole files.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.entries().into_iter().map(|entry| entry.path).filter(|path| !is_hidden(path)).collect()

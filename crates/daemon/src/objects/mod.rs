@@ -3,12 +3,15 @@
 //! Folders are offered and looked at every few seconds. What a program asks for, by the [door](door) on loopback, is taken
 //! from a folder or the cache, or fetched into the cache from all sources; it is given out block by block, each once it is
 //! verified. What is in the cache, whole or in part, is offered to the other sources in turn. The cache has a limit: who was
-//! not asked for longest goes first.
+//! not asked for longest goes first. Images of containers are pulled by the same door, as from a [registry].
 
 mod cache;
 pub(crate) mod door;
+mod image;
 pub(crate) mod name;
 pub(crate) mod range;
+mod registry;
+mod response;
 mod watch;
 
 use std::collections::HashMap;
@@ -26,14 +29,19 @@ use pliant_net::transfer::{
 };
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
-use tokio::sync::watch as channel;
+use tokio::sync::{Semaphore, watch as channel};
 
 use self::cache::Cache;
+use self::image::Verified;
+use self::image::layout::Descriptor;
+use self::image::tags::{self, MAX_TAG_FILE_BYTES, Tags};
 use crate::config::{Config, ConfigError, ObjectsConfig};
 use crate::mutex::lock;
 
 /// Most fetches at a time.
 const MAX_FETCHES: usize = 16;
+/// Folder in the cache for what the names of images stand for.
+const TAGS: &str = ".tags";
 /// How long a source may take to answer that a program waits for.
 const CONNECT_TIMEOUT: Span = Span::from_secs(5);
 
@@ -81,6 +89,9 @@ pub(crate) struct Objects {
     settings: Mutex<Settings>,
     key_updates: Arc<KeyUpdates>,
     fetches: Mutex<HashMap<String, Fetch>>,
+    verified: Verified,
+    /// What the names of images stand for is asked for now, so often.
+    asking: Semaphore,
     /// Ends all threads.
     stop: AtomicBool,
 }
@@ -109,6 +120,8 @@ impl Objects {
             settings: Mutex::new(settings),
             key_updates,
             fetches: Mutex::default(),
+            verified: Verified::default(),
+            asking: Semaphore::new(MAX_FETCHES),
             stop: AtomicBool::new(false),
         });
         let (serving, watching) = (this.clone(), this.clone());
@@ -142,8 +155,10 @@ impl Objects {
 
     fn watch(&self) {
         let mut folders = watch::Folders::default();
+        let mut tags = Tags::new(self.cache.folder().join(TAGS));
         while !self.stop.load(Ordering::Relaxed) {
             folders.look(&self.config.offer, &self.files);
+            tags.look(&self.config.offer, &self.files);
             folders.look_at_cache(&self.cache, &self.files);
             for _ in 0..watch::INTERVAL_TICKS {
                 if self.stop.load(Ordering::Relaxed) {
@@ -179,6 +194,44 @@ impl Objects {
                 let _ = tokio::time::timeout(Duration::from_millis(20), outcome.changed()).await;
             }
         }
+    }
+
+    /// What an image's name stands for: here, or where the sources are. It may change, so it is asked for each time.
+    async fn tag(self: &Arc<Self>, image: &str) -> Result<Descriptor, NoFile> {
+        let name = tags::file_name(image);
+        let _permit = self.asking.try_acquire().map_err(|_| NoFile::Busy)?;
+        let this = self.clone();
+        let asked = tokio::task::spawn_blocking(move || this.tag_now(name));
+        asked.await.unwrap_or_else(|error| Err(NoFile::Failed(error.to_string())))
+    }
+
+    fn tag_now(&self, name: String) -> Result<Descriptor, NoFile> {
+        let failed = |error: std::io::Error| NoFile::Failed(error.to_string());
+        let text = if let Ok(here) = self.files.find(&FileSelector::Name(name.clone())) {
+            let mut text = vec![0; here.offered().bytes.min(MAX_TAG_FILE_BYTES) as usize];
+            let read = here.read_at(0, &mut text).map_err(failed)?;
+            text.truncate(read);
+            text
+        } else {
+            let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
+            if sources.is_empty() {
+                return Err(NoFile::Unknown("no layout here has this image, and there are no sources".to_owned()));
+            }
+            let mut settings = lock(&self.settings).clone();
+            settings.limits = Limits { max_bytes: MAX_TAG_FILE_BYTES, ..Limits::default() };
+            let folder = tempfile::tempdir_in(self.cache.folder()).map_err(failed)?;
+            let target = Target::File(folder.path().join("tag"));
+            let wanted = WantedFile { name: Some(name), ..WantedFile::default() };
+            transfer::fetch(&sources, wanted, &target, &settings, &self.stop, |_| {}, |_| {})?;
+            std::fs::read(folder.path().join("tag")).map_err(failed)?
+        };
+        tags::read(&text).ok_or_else(|| NoFile::Failed("what the sources agree on is no descriptor".to_owned()))
+    }
+
+    /// Offers a file no longer, and removes it from the cache: it is not what its name says.
+    fn forget(&self, file: &HeldFile) {
+        self.files.retain(|other| other.path() != file.path());
+        self.cache.remove(file.path());
     }
 
     /// Begins to fetch a file, unless that is under way.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pliant_net::transfer::OfferedFiles;
 
 use super::cache::Cache;
+use super::image::layout;
 
 /// How often a thread looks whether it is to end, and how many times as long folders are left alone.
 pub(super) const TICK: Duration = Duration::from_millis(100);
@@ -54,7 +55,10 @@ impl Folders {
     }
 }
 
+/// The files of a folder; of a layout of images, its blobs.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let blobs = layout::blobs(folder);
+    let folder = blobs.as_deref().unwrap_or(folder);
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let plain = |path: &PathBuf| path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(plain).collect();

@@ -53,14 +53,14 @@ pub struct Coming {
 }
 
 impl HeldFile {
-    fn open(path: &Path) -> Result<Self, TransferError> {
+    fn open(path: &Path, name: Option<&str>) -> Result<Self, TransferError> {
         let source = Source::open(path)?;
         let fail = |error| TransferError::File { path: path.into(), error };
         let source::Content::File { mut file, .. } = source.content else {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder of files")));
         };
         let tree = HashTree::read(&mut file).map_err(fail)?;
-        let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name: source.name };
+        let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name: name.map_or(source.name, str::to_owned) };
         let there = watch::Sender::new(Coming { blocks: blocks_of(offered.bytes) as u32, over: true });
         Ok(Self { file, path: path.into(), offered, tree: Tree::Whole(tree), there })
     }
@@ -194,10 +194,19 @@ impl OfferedFiles {
     pub fn add(&self, path: &Path) -> Result<(), TransferError> {
         let files = files_in(path).map_err(|error| TransferError::File { path: path.into(), error })?;
         for file in files.unwrap_or_else(|| vec![path.to_owned()]) {
-            let object = Arc::new(HeldFile::open(&file)?);
-            self.insert(object).map_err(|error| TransferError::File { path: file, error })?;
+            self.open(&file, None)?;
         }
         Ok(())
+    }
+
+    /// Adds the file at `path` under another name than its own.
+    pub fn add_named(&self, path: &Path, name: &str) -> Result<(), TransferError> {
+        self.open(path, Some(name))
+    }
+
+    fn open(&self, path: &Path, name: Option<&str>) -> Result<(), TransferError> {
+        let object = Arc::new(HeldFile::open(path, name)?);
+        self.insert(object).map_err(|error| TransferError::File { path: path.into(), error })
     }
 
     /// Adds one file in place of what lay in its place.

@@ -1,0 +1,53 @@
+//! SHA-256, by which registries name what they have.
+
+use std::fmt::Write;
+use std::io;
+
+use pliant_net::transfer::HeldFile;
+use ring::digest::{Context, SHA256};
+
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A hash under way.
+pub(in crate::objects) struct Sha256(Context);
+
+impl Sha256 {
+    /// Of some bytes, in hexadecimal digits.
+    pub(in crate::objects) fn of(bytes: &[u8]) -> String {
+        let mut hash = Self(Context::new(&SHA256));
+        hash.0.update(bytes);
+        hash.digits()
+    }
+
+    /// Of a file that is there, in hexadecimal digits.
+    pub(in crate::objects) fn of_file(file: &HeldFile) -> io::Result<String> {
+        let mut hash = Self(Context::new(&SHA256));
+        let (mut piece, mut at) = (vec![0; PIECE_BYTES], 0);
+        loop {
+            let read = file.read_at(at, &mut piece)?;
+            if read == 0 {
+                return Ok(hash.digits());
+            }
+            hash.0.update(&piece[..read]);
+            at += read as u64;
+        }
+    }
+
+    fn digits(self) -> String {
+        self.0.finish().as_ref().iter().fold(String::new(), |mut digits, byte| {
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIPS 180-2, appendix B.1.
+    #[test]
+    fn the_standards_example() {
+        assert_eq!(Sha256::of(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

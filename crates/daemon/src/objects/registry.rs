@@ -1,0 +1,233 @@
+//! A registry of OCI images for programs of this host, to pull from (distribution-spec 1.1): `/v2/`.
+//!
+//! Manifests and blobs are files named by their SHA-256, as they lie in a layout's `blobs/sha256`; they come from all sources
+//! at once like any other. What a name with a tag stands for is a [small file](super::image::tags) that hosts with a layout
+//! offer. What does not have the hash by which it is asked for is not kept: sources may agree on what is false.
+
+use std::sync::Arc;
+
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use pliant_net::transfer::{FileSelector, HeldFile};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::image::layout::{Descriptor, MAX_MANIFEST_BYTES};
+use super::image::name::{self, AskedPart, NameError};
+use super::image::sha256::Sha256;
+use super::response::{FileBody, full, give};
+use super::{NoFile, Objects};
+
+/// Where a registry is.
+pub(super) const FOLDER: &str = "/v2/";
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
+/// Kinds of manifests that do not say what they are.
+const IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// Why nothing is given.
+struct Refusal {
+    status: StatusCode,
+    /// Of the specification.
+    code: &'static str,
+    why: String,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, code: &'static str, why: impl Into<String>) -> Self {
+        Self { status, code, why: why.into() }
+    }
+
+    /// What is `unknown` is not there.
+    fn of_file(why: NoFile, unknown: &'static str) -> Self {
+        match why {
+            NoFile::Unknown(why) => Self::new(StatusCode::NOT_FOUND, unknown, why),
+            NoFile::Failed(why) => Self::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why),
+            NoFile::TooLarge(why) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "UNKNOWN", why),
+            NoFile::Busy => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "TOOMANYREQUESTS", "too many files are fetched already")
+            }
+        }
+    }
+
+    fn response(&self) -> Response<FileBody> {
+        let errors = json!({ "errors": [{ "code": self.code, "message": self.why }] });
+        let mut response = full(format!("{errors}\n").into(), "application/json", false);
+        *response.status_mut() = self.status;
+        response
+    }
+}
+
+impl From<NameError> for Refusal {
+    fn from(error: NameError) -> Self {
+        match error {
+            NameError::Unsupported => Self::new(
+                StatusCode::NOT_FOUND,
+                "UNSUPPORTED",
+                "images are pulled here: manifests by tag or digest, and blobs by digest",
+            ),
+            NameError::Name => Self::new(StatusCode::BAD_REQUEST, "NAME_INVALID", "the name or the tag is none"),
+            NameError::Digest => Self::new(
+                StatusCode::BAD_REQUEST,
+                "DIGEST_INVALID",
+                "digests are `sha256:` and 64 small hexadecimal digits",
+            ),
+        }
+    }
+}
+
+/// Answers who would change something.
+pub(super) fn refuse_change() -> Response<FileBody> {
+    let why = "images are only pulled here: GET and HEAD";
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED", why).response()
+}
+
+/// Answers a request for what follows `/v2/`. The `query` may say the registry that is mirrored.
+pub(super) async fn answer(
+    path: &str,
+    query: Option<&str>,
+    headers: &HeaderMap,
+    head_only: bool,
+    objects: &Arc<Objects>,
+) -> Response<FileBody> {
+    let given = match name::read(path) {
+        Ok(AskedPart::Registry) => Ok(full("{}\n".into(), "application/json", head_only)),
+        Ok(AskedPart::Blob(digest)) => blob(&digest, headers, head_only, objects).await,
+        Ok(AskedPart::Manifest(digest)) => manifest(&digest, head_only, objects).await,
+        Ok(AskedPart::Tag(image)) => match tagged(&image, query, objects).await {
+            Ok(descriptor) => {
+                match descriptor.digest.strip_prefix("sha256:").filter(|digits| name::is_sha256(digits)) {
+                    Some(digits) => manifest(digits, head_only, objects).await,
+                    None => Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", "the tag's digest is no SHA-256")),
+                }
+            }
+            Err(why) => Err(Refusal::of_file(why, "MANIFEST_UNKNOWN")),
+        },
+        Err(error) => Err(error.into()),
+    };
+    let mut response = given.unwrap_or_else(|refusal| refusal.response());
+    response.headers_mut().insert(API_VERSION, HeaderValue::from_static("registry/2.0"));
+    response
+}
+
+/// What an image's name stands for. A client that means to ask another registry says which: that is before the name then.
+async fn tagged(image: &str, query: Option<&str>, objects: &Arc<Objects>) -> Result<Descriptor, NoFile> {
+    let registry = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("ns="));
+    let with_registry =
+        registry.map(|registry| format!("{registry}/{image}")).filter(|name| name::is_tagged_name(name));
+    if let Some(name) = with_registry {
+        match objects.tag(&name).await {
+            Err(NoFile::Unknown(_)) => {}
+            found => return found,
+        }
+    }
+    objects.tag(image).await
+}
+
+/// A manifest: it is small, and read as a whole, so that it is known to be right, and what it is.
+async fn manifest(digest: &str, head_only: bool, objects: &Arc<Objects>) -> Result<Response<FileBody>, Refusal> {
+    let refuse = |why: &str| Refusal::new(StatusCode::BAD_GATEWAY, "MANIFEST_INVALID", why);
+    let file = open(digest, objects).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?;
+    if file.offered().bytes > MAX_MANIFEST_BYTES {
+        return Err(refuse("it is larger than 4 MiB: it is no manifest"));
+    }
+    let content = whole(&file).await.ok_or_else(|| refuse("the rest of it cannot be fetched"))?;
+    if Sha256::of(&content) != digest {
+        objects.forget(&file);
+        return Err(refuse("what the sources agree on has another digest"));
+    }
+    let kind = kind(&content).ok_or_else(|| refuse("it is no manifest"))?;
+    let mut response = full(content.into(), &kind, head_only);
+    say_digest(&mut response, digest);
+    Ok(response)
+}
+
+/// A blob, as it comes. Who pulls verifies it, as this does once it is whole.
+async fn blob(
+    digest: &str,
+    headers: &HeaderMap,
+    head_only: bool,
+    objects: &Arc<Objects>,
+) -> Result<Response<FileBody>, Refusal> {
+    let file = open(digest, objects).await.map_err(|why| Refusal::of_file(why, "BLOB_UNKNOWN"))?;
+    let verifying = tokio::spawn(verify(file.clone(), digest.to_owned(), objects.clone()));
+    if file.is_whole() && !verifying.await.unwrap_or(false) {
+        let why = "what the sources agree on has another digest";
+        return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
+    }
+    let mut response = give(file, headers, head_only);
+    say_digest(&mut response, digest);
+    Ok(response)
+}
+
+/// The file that has this name.
+async fn open(digest: &str, objects: &Arc<Objects>) -> Result<Arc<HeldFile>, NoFile> {
+    objects.open(&FileSelector::Name(digest.to_owned())).await
+}
+
+fn say_digest(response: &mut Response<FileBody>, digest: &str) {
+    let value = HeaderValue::from_str(&format!("sha256:{digest}")).expect("it is hexadecimal digits");
+    response.headers_mut().insert(CONTENT_DIGEST, value);
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+}
+
+/// Whether a file has the hash by which it is named, once it is whole; it is forgotten if it has not.
+async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> bool {
+    let known = file.offered().hash;
+    if objects.verified.contains(&known) {
+        return true;
+    }
+    if !arrived(&file).await {
+        return false;
+    }
+    let reading = file.clone();
+    let found = tokio::task::spawn_blocking(move || Sha256::of_file(&reading)).await;
+    let right = matches!(found, Ok(Ok(found)) if found == digest);
+    if right {
+        objects.verified.insert(known);
+    } else {
+        objects.forget(&file);
+    }
+    right
+}
+
+/// Waits until all of a file is there and has its place; false if it will not be. What is removed before that would come back.
+async fn arrived(file: &HeldFile) -> bool {
+    let mut coming = file.follow();
+    while !coming.borrow_and_update().over {
+        if coming.changed().await.is_err() {
+            break;
+        }
+    }
+    file.is_whole()
+}
+
+/// The content of a small file.
+async fn whole(file: &Arc<HeldFile>) -> Option<Vec<u8>> {
+    if !arrived(file).await {
+        return None;
+    }
+    let reading = file.clone();
+    let content = tokio::task::spawn_blocking(move || {
+        let mut content = vec![0; reading.offered().bytes as usize];
+        let read = reading.read_at(0, &mut content)?;
+        content.truncate(read);
+        std::io::Result::Ok(content)
+    });
+    content.await.ok()?.ok()
+}
+
+/// The media type of a manifest.
+fn kind(manifest: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        #[serde(rename = "mediaType")]
+        media_type: Option<String>,
+        manifests: Option<serde::de::IgnoredAny>,
+    }
+    let manifest: Manifest = serde_json::from_slice(manifest).ok()?;
+    let inferred = if manifest.manifests.is_some() { INDEX } else { IMAGE };
+    let kind = manifest.media_type.unwrap_or_else(|| inferred.to_owned());
+    HeaderValue::from_str(&kind).is_ok().then_some(kind)
+}

@@ -1,0 +1,181 @@
+//! What the door answers with: texts, and files as they come.
+
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use pliant_net::transfer::HeldFile;
+use tokio::sync::mpsc;
+
+use super::range::{Asked, asked};
+
+/// Bytes that are read at once, and pieces of them that wait for a program.
+const PIECE_BYTES: usize = 256 << 10;
+const PIECES: usize = 4;
+
+/// A line of text.
+pub(super) fn text(status: StatusCode, text: String) -> Response<FileBody> {
+    let mut response = full(text.into(), "text/plain; charset=utf-8", false);
+    *response.status_mut() = status;
+    response
+}
+
+/// A response that is at hand, of a kind that a header may say.
+pub(super) fn full(content: Bytes, kind: &str, head_only: bool) -> Response<FileBody> {
+    let length = content.len() as u64;
+    let mut response = Response::new(if head_only { FileBody::Head(length) } else { FileBody::Text(Some(content)) });
+    let kind = HeaderValue::from_str(kind).expect("a header may say it");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+    response
+}
+
+/// Whether a header with tags names this one. A weak tag of the same content will do.
+fn names(headers: &HeaderMap, header: HeaderName, tag: &str) -> bool {
+    let said = headers.get_all(header).iter().filter_map(|value| value.to_str().ok());
+    said.flat_map(|value| value.split(','))
+        .map(str::trim)
+        .any(|said| said == "*" || said.trim_start_matches("W/") == tag)
+}
+
+/// Answers with a file, or what of it is asked for.
+pub(super) fn give(file: Arc<HeldFile>, headers: &HeaderMap, head_only: bool) -> Response<FileBody> {
+    let (bytes, tag) = (file.offered().bytes, format!("\"{}\"", file.offered().hash));
+    let value = |text: &str| HeaderValue::from_str(text).expect("digits and hexadecimal digits");
+    let common = |response: &mut Response<FileBody>| {
+        response.headers_mut().insert(header::ETAG, value(&tag));
+        response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    };
+    if names(headers, header::IF_NONE_MATCH, &tag) {
+        let mut response = Response::new(FileBody::Text(None));
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        common(&mut response);
+        return response;
+    }
+    // A range of another version of it is not wanted, but all of this one.
+    let same = !headers.contains_key(header::IF_RANGE) || names(headers, header::IF_RANGE, &tag);
+    let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).filter(|_| same);
+    let range = range.map_or(Asked::All, |range| asked(range, bytes));
+    let (status, part) = match range {
+        Asked::All => (StatusCode::OK, 0..bytes),
+        Asked::Part(part) => (StatusCode::PARTIAL_CONTENT, part),
+        Asked::NotThere => {
+            let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, "no such bytes\n".to_owned());
+            response.headers_mut().insert(header::CONTENT_RANGE, value(&format!("bytes */{bytes}")));
+            common(&mut response);
+            return response;
+        }
+    };
+    let content_range = format!("bytes {}-{}/{bytes}", part.start, part.end.saturating_sub(1));
+    let length = part.end - part.start;
+    let body = if head_only || length == 0 { FileBody::Head(length) } else { FileBody::of(file, part) };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    if status == StatusCode::PARTIAL_CONTENT {
+        response.headers_mut().insert(header::CONTENT_RANGE, value(&content_range));
+    }
+    response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    common(&mut response);
+    response
+}
+
+/// What a response carries.
+pub(super) enum FileBody {
+    Text(Option<Bytes>),
+    /// Nothing, of a file with so many bytes.
+    Head(u64),
+    /// Pieces of a file, and the bytes that are left.
+    Pieces(mpsc::Receiver<io::Result<Bytes>>, u64),
+}
+
+impl FileBody {
+    /// A part of a file, as far as it is there, and as it comes.
+    fn of(file: Arc<HeldFile>, part: Range<u64>) -> Self {
+        let (pieces, receiver) = mpsc::channel(PIECES);
+        let length = part.end - part.start;
+        tokio::spawn(read(file, part, pieces));
+        Self::Pieces(receiver, length)
+    }
+}
+
+/// Reads a part of a file as it comes, until nobody listens any more.
+async fn read(file: Arc<HeldFile>, part: Range<u64>, pieces: mpsc::Sender<io::Result<Bytes>>) {
+    let mut coming = file.follow();
+    let mut offset = part.start;
+    while offset < part.end {
+        let over = coming.borrow_and_update().over;
+        if file.bytes_there() <= offset {
+            let changed = async { !over && coming.changed().await.is_ok() };
+            let more = tokio::select! { more = changed => more, () = pieces.closed() => return };
+            if !more {
+                let why = io::Error::other("the rest of it cannot be fetched");
+                let _ = pieces.send(Err(why)).await;
+                return;
+            }
+            continue;
+        }
+        let length = (part.end - offset).min(PIECE_BYTES as u64) as usize;
+        let reading = file.clone();
+        let piece = tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; length];
+            let read = reading.read_at(offset, &mut piece)?;
+            piece.truncate(read);
+            Ok(Bytes::from(piece))
+        });
+        let piece = piece.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let (read, failed) = (piece.as_ref().map_or(0, Bytes::len), piece.is_err());
+        if pieces.send(piece).await.is_err() || failed {
+            return;
+        }
+        offset += read as u64;
+    }
+}
+
+impl Body for FileBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Self::Head(_) => Poll::Ready(None),
+            Self::Pieces(pieces, left) => pieces.poll_recv(context).map(|piece| {
+                Some(piece?.map(|piece| {
+                    *left -= piece.len() as u64;
+                    Frame::data(piece)
+                }))
+            }),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(match self {
+            Self::Text(text) => text.as_ref().map_or(0, Bytes::len) as u64,
+            Self::Head(length) | Self::Pieces(_, length) => *length,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tags are compared as RFC 9110, section 13.1.2, says: any of a list, weak or not, or all.
+    #[test]
+    fn tags_are_found_in_lists() {
+        for (said, expected) in
+            [("\"a\"", true), ("W/\"a\"", true), ("\"b\", \"a\"", true), ("*", true), ("\"b\"", false), ("a", false)]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_NONE_MATCH, HeaderValue::from_str(said).unwrap());
+            assert_eq!(names(&headers, header::IF_NONE_MATCH, "\"a\""), expected, "{said}");
+        }
+        assert!(!names(&HeaderMap::new(), header::IF_NONE_MATCH, "\"a\""));
+    }
+}
