@@ -78,6 +78,8 @@ flags! {
     AckFlags {
         /// Reports for how long the packet was held ([`Packet::hold`](super::Packet::hold)).
         HOLD = 2,
+        /// The packet had waited in a busy queue (two classes).
+        WAITED = 4,
         /// Echoes a congestion mark (RFC 3168, RFC 8257).
         ECE = 8,
         /// SACK blocks travel beside the packet.
@@ -209,13 +211,13 @@ pub enum Body {
         /// FIN.
         flags: DataFlags,
     },
-    /// Data that was sent on a credit.
+    /// Data that was sent on a credit, or at a rate that its sender keeps.
     Scheduled {
         /// Offset of the first byte in the flow's stream.
         seq: u64,
         /// Number of the packet in its sub-flow, modulo 2³².
         number: u32,
-        /// The credit.
+        /// The credit; without one, the packet's own number and when it was sent.
         credit: CreditStamp,
         /// Payload bytes.
         len: u16,
@@ -324,7 +326,7 @@ pub enum Body {
         end: u32,
         /// Whose packet numbers these are.
         subflow: Subflow,
-        /// ECE.
+        /// ECE, WAITED.
         flags: AckFlags,
     },
     /// A coded symbol of a block of an object (push).

@@ -63,9 +63,9 @@ impl CreditStamp {
 /// One of the two sub-flows of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Subflow {
-    /// Sends on credits.
+    /// Sends on credits, or what was guaranteed.
     Proactive,
-    /// Sends without.
+    /// Sends what its window lets go.
     Reactive,
 }
 

@@ -17,6 +17,7 @@ use super::rate_cap::RateCap;
 use super::scdp::{ScdpReceiver, ScdpSender};
 use super::sender_drop::SenderDrop;
 use super::tcp::{CrossQueueSender, DeadlineSender, TcpReceiver, TcpSender};
+use super::two_class::{TwoClassReceiver, TwoClassSender};
 use super::udp::{UdpReceiver, UdpSender};
 use super::{Command, Deadline, Event, Statistics, Transport, WindowState};
 use crate::congestion::AnyController;
@@ -232,6 +233,10 @@ any_transport! {
         FlexPassSender(FlexPassSender<AnyController>),
         /// Receives what was sent on credits and by a window.
         FlexPassReceiver(FlexPassReceiver),
+        /// Sends in two classes.
+        TwoClassSender(Box<TwoClassSender<AnyController>>),
+        /// Receives what was sent in two classes.
+        TwoClassReceiver(TwoClassReceiver),
         /// Sends by TCP on credits.
         LayeredSender(LayeredSender<AnyController>),
         /// Sends credits and receives by TCP.

@@ -26,6 +26,7 @@ pub mod scdp;
 pub mod sender_drop;
 mod statistics;
 pub mod tcp;
+pub mod two_class;
 pub mod udp;
 
 use alloc::boxed::Box;

@@ -27,6 +27,8 @@ const STOP: u8 = 1;
 pub(super) const SCHEDULED_FLAGS: DataFlags = DATA_FLAGS;
 pub(super) const UNSCHEDULED_FLAGS: DataFlags = DataFlags::FIN.with(DataFlags::RETRANSMISSION);
 
+pub(super) const SUBFLOW_ACK_FLAGS: AckFlags = AckFlags::ECE.with(AckFlags::WAITED);
+
 /// Writes a body that is of one of these kinds.
 pub(super) fn encode(writer: &mut Writer<'_>, body: Body, to: EndpointId) {
     match body {
@@ -76,7 +78,7 @@ pub(super) fn read(reader: &mut Reader<'_>, common: &Common) -> Result<Body, Wir
         KIND_CREDIT => NO_FLAGS,
         KIND_SCHEDULED => SCHEDULED_FLAGS.bits(),
         KIND_UNSCHEDULED => UNSCHEDULED_FLAGS.bits(),
-        KIND_SUBFLOW_ACK => AckFlags::ECE.bits(),
+        KIND_SUBFLOW_ACK => SUBFLOW_ACK_FLAGS.bits(),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     let bits = common.flags_among(allowed)?;

@@ -274,10 +274,12 @@ fn credit_body() -> impl Strategy<Value = Body> {
             .prop_map(|(seq, number, credit, len, flags)| Body::Scheduled { seq, number, credit, len, flags }),
         (seq(), any::<u32>(), len(), data_flags(credit::UNSCHEDULED_FLAGS))
             .prop_map(|(seq, number, len, flags)| Body::Unscheduled { seq, number, len, flags }),
-        (any::<(u64, u32, u32, bool)>(), ack_flags(AckFlags::ECE)).prop_map(|((ack, first, end, reactive), flags)| {
-            let subflow = if reactive { Subflow::Reactive } else { Subflow::Proactive };
-            Body::SubflowAck { ack, first, end, subflow, flags }
-        }),
+        (any::<(u64, u32, u32, bool)>(), ack_flags(credit::SUBFLOW_ACK_FLAGS)).prop_map(
+            |((ack, first, end, reactive), flags)| {
+                let subflow = if reactive { Subflow::Reactive } else { Subflow::Proactive };
+                Body::SubflowAck { ack, first, end, subflow, flags }
+            }
+        ),
     ]
 }
 

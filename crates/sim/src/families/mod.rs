@@ -20,6 +20,7 @@ mod push;
 mod registry;
 mod scdp;
 mod tcp;
+mod two_class;
 mod udp;
 
 pub(crate) use credits::{CREDIT_BYTES, CREDIT_CLASS};

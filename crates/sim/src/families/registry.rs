@@ -9,7 +9,7 @@ use toml::Table;
 
 use super::family::{Family, TransportName};
 use super::tcp::{ForeignController, Window};
-use super::{atp, credits, dccp, homa, kernel, ndp, near_opt, push, scdp, tcp, udp};
+use super::{atp, credits, dccp, homa, kernel, ndp, near_opt, push, scdp, tcp, two_class, udp};
 use crate::tables::{self, KeyError};
 
 /// The families that are built in.
@@ -24,6 +24,7 @@ const REGISTRY: &[&dyn Family] = &[
     &near_opt::NearOptFamily,
     &credits::CreditFamily,
     &push::PushFamily,
+    &two_class::TwoClassFamily,
     &kernel::KernelFamily,
 ];
 

@@ -45,7 +45,7 @@
 
 mod config;
 mod proactive;
-mod reactive;
+pub(super) mod reactive;
 mod receiver;
 mod sender;
 #[cfg(test)]
@@ -79,12 +79,25 @@ impl Sent {
 
 /// The packets without a gap that an acknowledgement names: `first..end`, modulo 2³².
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Run {
-    first: u32,
-    end: u32,
+pub(super) struct Run {
+    pub(super) first: u32,
+    pub(super) end: u32,
 }
 
 impl Run {
+    /// The packet `number` has arrived. Gives the run that its acknowledgement names, and how many packets it came after the
+    /// one that was expected: below zero if the network changed the order, or sent it twice.
+    pub(super) fn take(&mut self, number: u32) -> (Self, i32) {
+        let ahead = number.wrapping_sub(self.end) as i32;
+        let next = number.wrapping_add(1);
+        match ahead {
+            0 => self.end = next,
+            1.. => *self = Self { first: number, end: next },
+            _ => return (Self { first: number, end: next }, ahead),
+        }
+        (*self, ahead)
+    }
+
     /// Whether everything up to `number`, itself included, has arrived or is lost.
     fn settles(self, number: u32) -> bool {
         self.end.wrapping_sub(number) as i32 > 0

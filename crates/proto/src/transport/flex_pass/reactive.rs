@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use super::config::{FlexPassConfig, Reactive};
+use super::config::Reactive;
 use super::{Run, Sent};
 use crate::congestion::dctcp::LossCut;
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
@@ -28,7 +28,7 @@ enum State {
 
 /// What the sub-flow would send now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// A connection request.
     Syn,
     /// Pending data, this long.
@@ -41,7 +41,7 @@ pub(super) enum Next {
 ///
 /// Packets are settled in the order sent, by an acknowledgement, a gap, a proactive retransmission or a timeout. So the
 /// left edge of the window is a count of bytes settled, and the right edge one of bytes sent.
-pub(super) struct ReactiveSubflow<C> {
+pub(crate) struct ReactiveSubflow<C> {
     /// Apart: with the largest controller in place a sender would outgrow its cache lines.
     controller: Box<C>,
     rtt: RttEstimator,
@@ -62,29 +62,29 @@ pub(super) struct ReactiveSubflow<C> {
 
 /// An acknowledgement of the sub-flow.
 #[derive(Clone, Copy)]
-pub(super) struct ReactiveAck {
-    pub(super) run: Run,
+pub(crate) struct ReactiveAck {
+    pub(crate) run: Run,
     /// It echoes a mark.
-    pub(super) ece: bool,
+    pub(crate) ece: bool,
 }
 
-fn rto_bounds(config: &FlexPassConfig) -> RtoBounds {
-    match &config.reactive {
+fn rto_bounds(reactive: &Reactive) -> RtoBounds {
+    match reactive {
         Reactive::Window(window) => window.rto,
         Reactive::Burst { timeout, .. } => RtoBounds { minimum: *timeout, initial: *timeout, ..RtoBounds::default() },
     }
 }
 
 impl<C: CongestionControl> ReactiveSubflow<C> {
-    pub(super) fn new(config: &FlexPassConfig, controller: C) -> Self {
-        let state = match &config.reactive {
+    pub(crate) fn new(reactive: &Reactive, controller: C) -> Self {
+        let state = match reactive {
             Reactive::Window(window) if window.handshake => State::Requesting(true),
             Reactive::Window(_) => State::Open,
             Reactive::Burst { bytes, .. } => State::Bursting(*bytes),
         };
         Self {
             controller: Box::new(controller),
-            rtt: RttEstimator::new(&rto_bounds(config)),
+            rtt: RttEstimator::new(&rto_bounds(reactive)),
             outstanding: VecDeque::new(),
             next: 0,
             state,
@@ -98,28 +98,32 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         }
     }
 
-    pub(super) fn timer(&self) -> Option<Instant> {
+    pub(crate) fn timer(&self) -> Option<Instant> {
         self.timer
     }
 
-    pub(super) fn marks(&self) -> u64 {
+    pub(crate) fn rto(&self) -> Span {
+        self.rtt.rto()
+    }
+
+    pub(crate) fn marks(&self) -> u64 {
         self.marks
     }
 
-    pub(super) fn timeouts(&self) -> u64 {
+    pub(crate) fn timeouts(&self) -> u64 {
         self.timeouts
     }
 
-    pub(super) fn sent_bytes(&self) -> u64 {
+    pub(crate) fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 
     /// Packets sent so far, modulo 2³².
-    pub(super) fn sent(&self) -> u32 {
+    pub(crate) fn sent(&self) -> u32 {
         self.next
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.outstanding.is_empty() && !matches!(self.state, State::ProbeDue)
     }
 
@@ -129,12 +133,12 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
 
     /// What may be sent now while `pending` bytes wait.
     #[inline]
-    pub(super) fn next(&mut self, config: &FlexPassConfig, pending: u64) -> Option<Next> {
-        let mss = u64::from(config.credit.mss);
+    pub(crate) fn next(&mut self, reactive: &Reactive, mss: u16, pending: u64) -> Option<Next> {
+        let mss = u64::from(mss);
         let len = pending.min(mss);
         match self.state {
             State::Open => {
-                let maximum = match &config.reactive {
+                let maximum = match reactive {
                     Reactive::Window(window) => window.maximum.unwrap_or(u64::MAX),
                     Reactive::Burst { .. } => u64::MAX,
                 };
@@ -164,7 +168,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
 
     /// Keeps a packet that is sent now; gives its number. A probe has no bytes.
     #[inline]
-    pub(super) fn send(&mut self, now: Instant, range: ByteRange) -> u32 {
+    pub(crate) fn send(&mut self, now: Instant, range: ByteRange) -> u32 {
         let (number, len) = (self.next, range.len());
         self.next = number.wrapping_add(1);
         self.outstanding.push_back(Sent { start: range.start, at: now, number, len: len as u16 });
@@ -181,38 +185,38 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
     }
 
     /// A connection request is sent now.
-    pub(super) fn send_syn(&mut self, now: Instant) {
+    pub(crate) fn send_syn(&mut self, now: Instant) {
         self.state = State::Requesting(false);
         self.timer = Some(now.after(self.rtt.rto()));
     }
 
     /// The connection stands; `echo` is when its request was sent.
-    pub(super) fn open(&mut self, config: &FlexPassConfig, now: Instant, echo: Instant) {
+    pub(crate) fn open(&mut self, reactive: &Reactive, now: Instant, echo: Instant) {
         if matches!(self.state, State::Requesting(_)) && echo <= now {
             self.state = State::Open;
             self.timer = None;
-            self.rtt.sample(&rto_bounds(config), now.since(echo));
+            self.rtt.sample(&rto_bounds(reactive), now.since(echo));
         }
     }
 
     /// The first round trip is over: no more of the burst.
-    pub(super) fn end_burst(&mut self) {
+    pub(crate) fn end_burst(&mut self) {
         if let State::Bursting(_) = self.state {
             self.state = if self.outstanding.is_empty() { State::Over } else { State::ProbeDue };
         }
     }
 
-    /// Settles what the receiver has told; packets in gaps go to `lost`.
+    /// Settles what the receiver has told; packets in gaps go to `lost`. Gives the bytes that have arrived.
     #[inline]
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         now: Instant,
-        config: &FlexPassConfig,
+        reactive: &Reactive,
         ack: ReactiveAck,
         mut lost: impl FnMut(ByteRange),
-    ) {
+    ) -> u64 {
         if ack.run.end.wrapping_sub(self.next) as i32 > 0 {
-            return;
+            return 0;
         }
         self.marks += u64::from(ack.ece);
         let flight = self.flight();
@@ -228,14 +232,14 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
             }
         }
         if newest.is_none() && gone == 0 {
-            return;
+            return 0;
         }
         self.settled_bytes += acked + gone;
         // Nothing is sent twice here, so every echo is unambiguous.
         let sample = newest.filter(|sent| sent.number.wrapping_add(1) == ack.run.end);
         let rtt = sample.map(|sent| now.since(sent.at));
         if let Some(rtt) = rtt {
-            self.rtt.sample(&rto_bounds(config), rtt);
+            self.rtt.sample(&rto_bounds(reactive), rtt);
         }
         self.timer = (!self.outstanding.is_empty()).then(|| now.after(self.rtt.rto()));
         self.controller.on_ack(&AckSample {
@@ -255,7 +259,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         if gone > 0 {
             self.controller.on_lost(gone);
         }
-        let cut = match &config.reactive {
+        let cut = match reactive {
             Reactive::Window(window) if window.loss_cut == LossCut::AsMark => Cause::Ecn,
             _ => Cause::Loss,
         };
@@ -265,6 +269,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         {
             self.congestion(now, cause, flight);
         }
+        acked
     }
 
     fn congestion(&mut self, now: Instant, cause: Cause, flight: u64) {
@@ -275,7 +280,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
     }
 
     /// Takes the oldest packet out of the window: its data is sent on a credit. Probes are not data.
-    pub(super) fn take_oldest(&mut self) -> Option<ByteRange> {
+    pub(crate) fn take_oldest(&mut self) -> Option<ByteRange> {
         loop {
             let sent = self.outstanding.pop_front()?;
             self.settled_bytes += u64::from(sent.len);
@@ -289,10 +294,10 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
     }
 
     /// The timer has expired: everything outstanding goes to `lost`, or the request is due again.
-    pub(super) fn time_out(&mut self, now: Instant, config: &FlexPassConfig, mut lost: impl FnMut(ByteRange)) {
+    pub(crate) fn time_out(&mut self, now: Instant, reactive: &Reactive, mut lost: impl FnMut(ByteRange)) {
         self.timer = None;
         self.timeouts += 1;
-        self.rtt.back_off(&rto_bounds(config));
+        self.rtt.back_off(&rto_bounds(reactive));
         if let State::Requesting(_) = self.state {
             self.state = State::Requesting(true);
             return;
@@ -304,7 +309,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
     }
 
     /// Nothing is outstanding any more: the receiver has everything.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.outstanding.clear();
         self.settled_bytes = self.sent_bytes;
         if self.state != State::Requesting(false) {
@@ -316,17 +321,22 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
     }
 
     /// Smoothed round-trip time; zero before the first sample.
-    pub(super) fn smoothed_rtt(&self) -> Span {
+    pub(crate) fn smoothed_rtt(&self) -> Span {
         self.rtt.smoothed()
     }
 
     /// Nothing is known of the path any more.
-    pub(super) fn on_new_path(&mut self) {
+    pub(crate) fn on_new_path(&mut self) {
         self.controller.on_idle();
     }
 
     /// The congestion controller.
-    pub(super) fn controller(&self) -> &C {
+    pub(crate) fn controller(&self) -> &C {
         &self.controller
+    }
+
+    /// The congestion controller, to be told what no acknowledgement of a window tells.
+    pub(crate) fn controller_mut(&mut self) -> &mut C {
+        &mut self.controller
     }
 }

@@ -111,20 +111,7 @@ impl FlexPassReceiver {
             Subflow::Proactive => &mut self.proactive,
             Subflow::Reactive => &mut self.reactive,
         };
-        let ahead = number.wrapping_sub(run.end) as i32;
-        let next = number.wrapping_add(1);
-        let answered = match ahead {
-            0 => {
-                run.end = next;
-                *run
-            }
-            1.. => {
-                *run = Run { first: number, end: next };
-                *run
-            }
-            // Late: the network changed the order, or sent it twice.
-            _ => Run { first: number, end: next },
-        };
+        let (answered, ahead) = run.take(number);
         if subflow == Subflow::Proactive {
             if self.unanswered == 0 {
                 self.answer_by = now.after(self.config.longest_silence());

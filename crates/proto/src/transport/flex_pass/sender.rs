@@ -48,7 +48,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
         Self {
             requester: Requester::new(),
-            reactive: ReactiveSubflow::new(&config, controller),
+            reactive: ReactiveSubflow::new(&config.reactive, controller),
             config,
             proactive: Proactive::default(),
             lost: VecDeque::new(),
@@ -164,7 +164,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
     fn transmit_unscheduled(&mut self, now: Instant) -> Option<Packet> {
         let pending = self.pending();
         let fits = pending.min(u64::from(self.config.credit.mss)) <= self.room();
-        let next = self.reactive.next(&self.config, if fits { pending } else { 0 })?;
+        let next = self.reactive.next(&self.config.reactive, self.config.credit.mss, if fits { pending } else { 0 })?;
         let class = self.reactive_class();
         let range = match next {
             Next::Data(len) => self.take_pending(u64::from(len), true),
@@ -204,7 +204,9 @@ impl<C: CongestionControl> FlexPassSender<C> {
         };
         match subflow {
             Subflow::Proactive => self.proactive.settle(now, run, self.config.credit.recovery_timeout, lose),
-            Subflow::Reactive => self.reactive.settle(now, &self.config, ReactiveAck { run, ece }, lose),
+            Subflow::Reactive => {
+                self.reactive.settle(now, &self.config.reactive, ReactiveAck { run, ece }, lose);
+            }
         }
         self.ask_for_credits_or_stop();
     }
@@ -280,7 +282,7 @@ impl<C: CongestionControl> Transport for FlexPassSender<C> {
                 self.handle_subflow_ack(now, ack, subflow, Run { first, end }, flags.contains(AckFlags::ECE));
             }
             Body::Ack { ack, .. } => self.handle_stop_ack(ack),
-            Body::SynAck { echo, .. } => self.reactive.open(&self.config, now, echo),
+            Body::SynAck { echo, .. } => self.reactive.open(&self.config.reactive, now, echo),
             _ => {}
         }
     }
@@ -319,7 +321,7 @@ impl<C: CongestionControl> Transport for FlexPassSender<C> {
         }
         if self.reactive.timer().is_some_and(|at| at <= now) {
             let (lost, acked) = (&mut self.lost, self.acked);
-            self.reactive.time_out(now, &self.config, |range| {
+            self.reactive.time_out(now, &self.config.reactive, |range| {
                 if range.end > acked && !range.is_empty() {
                     lost.push_back(range);
                 }

@@ -1,0 +1,145 @@
+//! The knobs of `bounded` over two classes.
+
+use core::fmt;
+
+use crate::packet::{Ecn, TrafficClass, WireFormat};
+use crate::recovery::rtt::RtoBounds;
+use crate::time::Span;
+use crate::transport::flex_pass::{Reactive, Window};
+
+/// Everything that flows have in common; many flows share one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TwoClassConfig {
+    /// Payload bytes of a full packet. Default 1460.
+    pub mss: u16,
+    /// Bytes around a payload.
+    pub wire: WireFormat,
+    /// The scavenger: its class, which is the low one, and its timeouts.
+    pub scavenger: Reactive,
+    /// The guarantee: its class, which is the high one, and its timeouts.
+    pub guarantee: Reactive,
+    /// Class of acknowledgements.
+    pub ack_class: TrafficClass,
+    /// Packets of the scavenger that one acknowledgement answers, from 1. Default 2.
+    pub ack_every: u8,
+    /// Longest delay of an acknowledgement. Default 500 us.
+    pub max_ack_delay: Span,
+    /// The ledger is kept, and the guarantee's rate chosen, every so often, or each round trip if that is longer. Default 1 ms.
+    pub interval: Span,
+    /// Least rate of the guarantee, as a part of the line's, above 0. Default 0.01.
+    pub trickle: f64,
+    /// What is aimed at above the promised share, from 0. Default 0.1.
+    pub margin: f64,
+    /// Which part of what the flow can still earn it may owe, from 0 to 1. Default 0.5.
+    pub debt: f64,
+    /// What is owed beyond that is paid back in so long, above 0. Default 10 ms.
+    pub catch_up: Span,
+    /// Greatest rate of the guarantee and the scavenger together while they pay back, in fair rates, from 1. Default 1.5.
+    pub greatest_share: f64,
+    /// Greatest rate of the guarantee, in rates of a DCTCP flow that joined the high class now, above 0. Default 1.5.
+    pub greatest_weight: f64,
+    /// Most by which the guarantee's rate grows in an interval, as a factor above 1. Default 1.3.
+    pub growth: f64,
+    /// How long a packet waits that finds its queue at the marking threshold while its class has the line alone, above 0.
+    /// Default 100 us, that of 65 packets and a device's FIFO of 20 at 10 Gbit/s.
+    pub marked_wait: Span,
+}
+
+impl TwoClassConfig {
+    /// A sub-flow in `class`, marked rather than dropped.
+    pub fn subflow(class: TrafficClass, rto: RtoBounds) -> Reactive {
+        Reactive::Window(Window { class: class.with_ecn(Ecn::Ect0), rto, ..Window::default() })
+    }
+
+    /// The class of a sub-flow.
+    pub(super) fn class_of(subflow: &Reactive) -> TrafficClass {
+        match subflow {
+            Reactive::Window(window) => window.class,
+            Reactive::Burst { class, .. } => *class,
+        }
+    }
+}
+
+impl Default for TwoClassConfig {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            wire: WireFormat::ETHERNET,
+            scavenger: Self::subflow(TrafficClass::new(1), RtoBounds::default()),
+            guarantee: Self::subflow(TrafficClass::new(0), RtoBounds::default()),
+            ack_class: TrafficClass::new(0),
+            ack_every: 2,
+            max_ack_delay: Span::from_us(500),
+            interval: Span::from_ms(1),
+            trickle: 0.01,
+            margin: 0.1,
+            debt: 0.5,
+            catch_up: Span::from_ms(10),
+            greatest_share: 1.5,
+            greatest_weight: 1.5,
+            growth: 1.3,
+            marked_wait: Span::from_us(100),
+        }
+    }
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TwoClassConfigError {
+    /// `mss` is zero.
+    Mss,
+    /// `ack_every` is zero.
+    AckEvery,
+    /// Both sub-flows are in one class, or one of them is a burst.
+    Classes,
+    /// The least timeout exceeds the greatest, or the first is zero.
+    Rto,
+    /// `interval`, `catch_up` or `marked_wait` is zero.
+    Spans,
+    /// `trickle`, `margin`, `debt`, `greatest_share`, `greatest_weight` or `growth` is out of its range.
+    Shares,
+}
+
+impl fmt::Display for TwoClassConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mss => "mss must be at least 1",
+            Self::AckEvery => "ack_every must be at least 1",
+            Self::Classes => "the scavenger and the guarantee must be windows in two classes",
+            Self::Rto => "rto.minimum must not exceed rto.maximum, and rto.initial must not be 0s",
+            Self::Spans => "interval, catch_up and marked_wait must not be 0s",
+            Self::Shares => {
+                "trickle must lie in (0, 1], margin in [0, 1], debt in [0, 1], greatest_share must be at least 1, \
+                 greatest_weight above 0, and growth above 1"
+            }
+        })
+    }
+}
+
+impl core::error::Error for TwoClassConfigError {}
+
+impl TwoClassConfig {
+    /// Checks every range.
+    pub fn check(&self) -> Result<(), TwoClassConfigError> {
+        let require = |holds: bool, error| if holds { Ok(()) } else { Err(error) };
+        require(self.mss > 0, TwoClassConfigError::Mss)?;
+        require(self.ack_every > 0, TwoClassConfigError::AckEvery)?;
+        let (Reactive::Window(low), Reactive::Window(high)) = (&self.scavenger, &self.guarantee) else {
+            return Err(TwoClassConfigError::Classes);
+        };
+        require(low.class.class() != high.class.class(), TwoClassConfigError::Classes)?;
+        let sound = |rto: &RtoBounds| rto.minimum <= rto.maximum && rto.initial > Span::ZERO;
+        require(sound(&low.rto) && sound(&high.rto), TwoClassConfigError::Rto)?;
+        let spans = [self.interval, self.catch_up, self.marked_wait];
+        require(spans.iter().all(|span| *span > Span::ZERO), TwoClassConfigError::Spans)?;
+        let shares = self.trickle > 0.0
+            && self.trickle <= 1.0
+            && (0.0..=1.0).contains(&self.margin)
+            && (0.0..=1.0).contains(&self.debt)
+            && self.greatest_share >= 1.0
+            && self.greatest_weight > 0.0
+            && self.growth > 1.0
+            && [self.greatest_share, self.greatest_weight, self.growth].iter().all(|factor| factor.is_finite());
+        require(shares, TwoClassConfigError::Shares)
+    }
+}

@@ -1,0 +1,209 @@
+//! What the flow's fair rate is, by what the guarantee's packets meet in the high class.
+
+use crate::congestion::dctcp::{Dctcp, DctcpConfig};
+use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
+use crate::time::{Instant, Span};
+
+/// A virtual DCTCP flow in the high class, and how often that class is busy.
+///
+/// It is the controller of the guarantee's sub-flow, whose rate is another's to choose: its own window is no limit. Rates are
+/// bytes of payload per second.
+pub(super) struct FairRate {
+    window: Dctcp,
+    mss: u16,
+    /// Rate of the line; the greatest seen, if nobody told.
+    line: f64,
+    told: bool,
+    /// The virtual flow's rounds so far: its window of data is acknowledged as one.
+    rounds: u64,
+    round_began: Instant,
+    /// Of this round: bytes acknowledged, those of them marked, and whether any were lost.
+    acked: u64,
+    marked: u64,
+    lost: bool,
+    /// Of this interval: packets that came, and those that had waited.
+    packets: u32,
+    waited: u32,
+    busy: f64,
+    rtt: Span,
+}
+
+/// What one interval brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    pub(super) seconds: f64,
+    /// Bytes per second of both sub-flows.
+    pub(super) scavenger: f64,
+    pub(super) guarantee: f64,
+    /// The low class carries nothing.
+    pub(super) scavenger_dead: bool,
+    /// How long packets of the scavenger waited, in seconds, and whether any was marked.
+    pub(super) wait: f64,
+    pub(super) marked: bool,
+    /// Bytes that are still to arrive, as far as they are written.
+    pub(super) remaining: f64,
+}
+
+/// What an interval has shown.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Estimate {
+    /// The flow's fair rate while the high class is busy.
+    pub(super) busy_rate: f64,
+    /// The rate of a DCTCP flow that joined the high class now.
+    pub(super) joining_rate: f64,
+    /// The part of the time in which the high class is busy.
+    pub(super) busy: f64,
+    /// The rate of the line, as far as it is known.
+    pub(super) line: f64,
+}
+
+impl FairRate {
+    /// Nothing is known but, perhaps, the line's rate.
+    pub(super) fn new(mss: u16, line: Option<f64>) -> Self {
+        Self {
+            window: Dctcp::new(DctcpConfig::default(), mss),
+            mss,
+            line: line.unwrap_or(0.0),
+            told: line.is_some(),
+            rounds: 0,
+            round_began: Instant::ZERO,
+            acked: 0,
+            marked: 0,
+            lost: false,
+            packets: 0,
+            waited: 0,
+            busy: 0.0,
+            rtt: Span::ZERO,
+        }
+    }
+
+    /// A packet of the guarantee arrived that had waited, or had not.
+    #[inline]
+    pub(super) fn on_arrival(&mut self, waited: bool) {
+        self.packets += 1;
+        self.waited += u32::from(waited);
+    }
+
+    /// `rate` came through the line.
+    pub(super) fn on_rate(&mut self, rate: f64) {
+        if !self.told {
+            self.line = self.line.max(rate);
+        }
+    }
+
+    /// Nobody answers in the high class: all that is known of it is out of date.
+    pub(super) fn forget(&mut self) {
+        self.window = Dctcp::new(DctcpConfig::default(), self.mss);
+        self.busy = 0.0;
+    }
+
+    /// Bytes of the line in a round trip.
+    fn line_window(&self) -> f64 {
+        if self.line > 0.0 { self.line * self.rtt.as_secs_f64() } else { f64::INFINITY }
+    }
+
+    /// The virtual flow's window of data is acknowledged, marked as the guarantee's packets were.
+    fn end_round(&mut self, now: Instant) {
+        let cwnd = self.window.window();
+        let marked = (cwnd as f64 * self.marked as f64 / self.acked as f64) as u64;
+        let sample = |acked: u64, round: u64, ece: bool, limited: bool| AckSample {
+            now,
+            acked,
+            unacked: round,
+            next: round,
+            flight: cwnd,
+            ece,
+            rtt: Some(self.rtt),
+            delay: None,
+            hold: None,
+            smoothed_rtt: self.rtt,
+            window_limited: limited,
+            in_recovery: self.lost,
+        };
+        let limited = (cwnd as f64) < self.line_window();
+        // The round ends with the second: DCTCP then takes both for one observation window.
+        let (first, second) =
+            (sample(marked, self.rounds, true, limited), sample(cwnd - marked, self.rounds + 1, false, limited));
+        if marked > 0 {
+            self.window.on_ack(&first);
+        }
+        self.window.on_ack(&second);
+        // Slow start counts a segment for each acknowledgement, and this one stands for many.
+        for _ in 1..(cwnd - marked) / u64::from(self.mss).max(1) {
+            if !limited || self.window.window() >= self.window.ssthresh() {
+                break;
+            }
+            self.window.on_ack(&AckSample { acked: self.mss.into(), unacked: self.rounds + 1, ..second });
+        }
+        self.rounds += 1;
+        let cause = if self.lost { Some(Cause::Loss) } else { (self.marked > 0).then_some(Cause::Ecn) };
+        if let Some(cause) = cause {
+            let (unacked, next) = (self.rounds, self.rounds);
+            self.window.on_congestion(&Congestion { now, cause, flight: cwnd, unacked, next, first: true });
+        }
+        (self.acked, self.marked, self.lost) = (0, 0, false);
+        self.round_began = now;
+    }
+
+    /// The rate of the virtual flow, as of its last round.
+    #[inline]
+    pub(super) fn window_rate(&self) -> f64 {
+        let rtt = self.rtt.as_secs_f64();
+        if rtt > 0.0 { self.window.window() as f64 / rtt } else { 0.0 }
+    }
+
+    /// Ends an interval in which the guarantee brought `own` bytes per second.
+    pub(super) fn estimate(&mut self, own: f64) -> Estimate {
+        if self.packets > 0 {
+            self.busy = f64::from(self.waited) / f64::from(self.packets);
+        }
+        (self.packets, self.waited) = (0, 0);
+        let rate = self.window_rate();
+        let line = self.line.max(if self.told { 0.0 } else { rate + own });
+        let joining_rate = rate.min(line);
+        let others = (line - own).max(0.0) + joining_rate;
+        let busy_rate = if others > 0.0 { joining_rate * line / others } else { 0.0 };
+        Estimate { busy_rate: busy_rate.min(line), joining_rate, busy: self.busy, line }
+    }
+}
+
+impl CongestionControl for FairRate {
+    #[inline]
+    fn on_ack(&mut self, sample: &AckSample) {
+        self.rtt = sample.smoothed_rtt;
+        self.acked = self.acked.saturating_add(sample.acked);
+        if sample.ece {
+            self.marked = self.marked.saturating_add(sample.acked);
+        }
+        self.lost |= sample.in_recovery;
+        if self.acked > 0 && sample.now.since(self.round_began) >= self.rtt {
+            self.end_round(sample.now);
+        }
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        if event.cause == Cause::Timeout {
+            self.window.on_congestion(event);
+        }
+    }
+
+    fn on_idle(&mut self) {
+        self.window.on_idle();
+    }
+
+    fn window(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn ssthresh(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn marked_fraction(&self) -> Option<f64> {
+        self.window.marked_fraction()
+    }
+
+    fn ecn_mode(&self) -> EcnMode {
+        EcnMode::Accurate
+    }
+}

@@ -1,0 +1,54 @@
+//! What the flow was promised, what it got, and so how fast the guarantee must send.
+
+use super::competitors::Competitors;
+use super::config::TwoClassConfig;
+use super::estimator::{Estimate, Interval};
+
+/// The flow's account, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ledger {
+    share: f64,
+    /// What arrived beyond the promised share; below zero it is owed.
+    balance: f64,
+    competitors: Competitors,
+}
+
+impl Ledger {
+    pub(super) fn new(share: f64) -> Self {
+        Self { share, balance: 0.0, competitors: Competitors::new() }
+    }
+
+    pub(super) fn set_share(&mut self, share: f64) {
+        self.share = share;
+    }
+
+    /// What arrived beyond the promised share.
+    #[cfg(test)]
+    pub(super) fn balance(&self) -> f64 {
+        self.balance
+    }
+
+    /// Books an interval; gives the guarantee's rate for the next one.
+    pub(super) fn book(&mut self, config: &TwoClassConfig, interval: &Interval, estimate: &Estimate) -> f64 {
+        let Estimate { joining_rate, line, .. } = *estimate;
+        let trickle = config.trickle * line;
+        let fair = self.competitors.fair_rate(config.marked_wait.as_secs_f64(), trickle, interval, estimate);
+        let aim = if self.share > 0.0 { (self.share + config.margin).min(1.0) } else { 0.0 };
+        self.balance += (interval.scavenger + interval.guarantee - aim * fair) * interval.seconds;
+
+        // At the fair rate to the end it earns the rest of its share of what remains.
+        let may_owe = config.debt * (1.0 - self.share).max(0.0) * interval.remaining;
+        let owed = -self.balance - may_owe;
+        let due = if aim > 0.0 && owed > 0.0 {
+            (aim * fair + owed / config.catch_up.as_secs_f64()).min(config.greatest_share * fair)
+        } else {
+            0.0
+        };
+        let missing = if interval.scavenger_dead {
+            due.max((1.0 - estimate.busy) * joining_rate)
+        } else {
+            due - self.competitors.scavenger()
+        };
+        missing.min(config.greatest_weight * joining_rate).clamp(trickle, line.max(trickle))
+    }
+}

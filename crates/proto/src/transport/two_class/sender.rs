@@ -1,0 +1,368 @@
+//! The sending side: one buffer, a scavenger and a guarantee.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::convert::Infallible;
+
+use super::config::TwoClassConfig;
+use super::estimator::{FairRate, Interval};
+use super::ledger::Ledger;
+use crate::congestion::CongestionControl;
+use crate::packet::{AckFlags, Body, ByteRange, CreditStamp, DataFlags, Packet, SackBlocks, ShortTime, Subflow};
+use crate::time::{Instant, Span};
+use crate::transport::flex_pass::Run;
+use crate::transport::flex_pass::reactive::{Next, ReactiveAck, ReactiveSubflow};
+use crate::transport::tcp::MAX_STREAM;
+use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
+use crate::units::Rate;
+
+/// A class whose sub-flow timed out so often in a row carries nothing.
+const DEAD: u32 = 2;
+/// Packets of the guarantee that a late wake-up may send at once.
+const BURST: u64 = 2;
+
+/// The sender of one flow whose scavenger follows the controller `C`.
+pub struct TwoClassSender<C> {
+    config: Arc<TwoClassConfig>,
+    scavenger: ReactiveSubflow<C>,
+    guarantee: ReactiveSubflow<FairRate>,
+    ledger: Ledger,
+    lost: VecDeque<ByteRange>,
+    /// Bytes the application has given.
+    written: u64,
+    /// Next byte that was never sent.
+    next: u64,
+    /// The receiver has everything below; one more than was written once it knows the end.
+    acked: u64,
+    released: u64,
+    finish: bool,
+    finished: bool,
+    /// When the end of the stream is told by itself, or told again.
+    stop_at: Option<Instant>,
+    /// Bytes per second of the guarantee, and when it may send next.
+    rate: f64,
+    pace_next: Instant,
+    /// When the interval began, what each sub-flow has brought in it, and when it ends.
+    began: Instant,
+    brought: (u64, u64),
+    ends: Option<Instant>,
+    /// Timeouts of each sub-flow since something of it arrived: scavenger, guarantee.
+    timeouts_in_row: (u32, u32),
+    /// Least smoothed round-trip time so far in seconds, and marks of the scavenger when the interval began.
+    least_rtt: f64,
+    marks_before: u64,
+    retransmissions: u64,
+}
+
+impl<C: CongestionControl> TwoClassSender<C> {
+    /// A sender with nothing to send yet, which keeps `share` of its fair rate on a path whose slowest line has the rate
+    /// `line`, on the wire, if that is known; `config` must pass [`TwoClassConfig::check`].
+    pub fn new(config: Arc<TwoClassConfig>, controller: C, share: f64, line: Option<Rate>) -> Self {
+        assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
+        let payload = f64::from(config.mss) / f64::from(config.wire.wire_bytes(config.mss));
+        let line = line.map(|line| line.bytes_per_sec_f64() * payload);
+        let estimator = FairRate::new(config.mss, line);
+        Self {
+            scavenger: ReactiveSubflow::new(&config.scavenger, controller),
+            guarantee: ReactiveSubflow::new(&config.guarantee, estimator),
+            rate: config.trickle * line.unwrap_or(0.0),
+            config,
+            ledger: Ledger::new(share),
+            lost: VecDeque::new(),
+            written: 0,
+            next: 0,
+            acked: 0,
+            released: 0,
+            finish: false,
+            finished: false,
+            stop_at: None,
+            pace_next: Instant::ZERO,
+            began: Instant::ZERO,
+            brought: (0, 0),
+            ends: None,
+            timeouts_in_row: (0, 0),
+            least_rtt: f64::INFINITY,
+            marks_before: 0,
+            retransmissions: 0,
+        }
+    }
+
+    /// Payload bytes sent by each sub-flow, retransmissions included: guarantee, scavenger.
+    pub fn sent_bytes(&self) -> (u64, u64) {
+        (self.guarantee.sent_bytes(), self.scavenger.sent_bytes())
+    }
+
+    /// What comes next: lost, or never sent; and whether it was sent before.
+    #[inline]
+    fn choose(&mut self) -> Option<(ByteRange, bool)> {
+        while let Some(range) = self.lost.pop_front() {
+            if range.end > self.acked {
+                return Some((range, true));
+            }
+        }
+        let len = (self.written - self.next).min(u64::from(self.config.mss));
+        if len == 0 {
+            return None;
+        }
+        self.next += len;
+        Some((ByteRange::new(self.next - len, self.next), false))
+    }
+
+    fn flags(&mut self, range: ByteRange, again: bool) -> DataFlags {
+        self.retransmissions += u64::from(again);
+        let end = self.finish && range.end == self.written;
+        DataFlags::NONE.with_if(DataFlags::FIN, end).with_if(DataFlags::RETRANSMISSION, again)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.next < self.written || !self.lost.is_empty()
+    }
+
+    #[inline]
+    fn transmit_guarantee(&mut self, now: Instant) -> Option<Packet> {
+        if self.pace_next > now || !self.has_backlog() {
+            return None;
+        }
+        let (range, again) = self.choose()?;
+        let len = range.len() as u16;
+        // As of the last round trip: an interval is too long to go on into a queue that overflows.
+        let yielding = self.config.greatest_weight * self.guarantee.controller().window_rate();
+        let gap = Span::from_secs_f64(f64::from(len) / self.rate.min(yielding).max(self.least_rate()));
+        self.pace_next = self.pace_next.max(now.before(gap.times(BURST - 1))).after(gap);
+        let number = self.guarantee.send(now, range);
+        if self.timeouts_in_row.1 >= DEAD {
+            self.lost.push_back(range);
+        }
+        let credit = CreditStamp { number, sent_at: ShortTime::of(now) };
+        let flags = self.flags(range, again);
+        let body = Body::Scheduled { seq: range.start, number, credit, len, flags };
+        let class = TwoClassConfig::class_of(&self.config.guarantee);
+        Some(Packet::new(class, self.config.wire.wire_bytes(len), body))
+    }
+
+    /// One packet per interval, whatever is known.
+    fn least_rate(&self) -> f64 {
+        f64::from(self.config.mss) / self.config.interval.as_secs_f64()
+    }
+
+    #[inline]
+    fn transmit_scavenger(&mut self, now: Instant) -> Option<Packet> {
+        let backlog = if self.lost.is_empty() { self.written - self.next } else { u64::from(self.config.mss) };
+        let Some(Next::Data(_)) = self.scavenger.next(&self.config.scavenger, self.config.mss, backlog) else {
+            return None;
+        };
+        let (range, again) = self.choose()?;
+        let number = self.scavenger.send(now, range);
+        if self.timeouts_in_row.0 >= DEAD {
+            self.lost.push_back(range);
+        }
+        let len = range.len() as u16;
+        let body = Body::Unscheduled { seq: range.start, number, len, flags: self.flags(range, again) };
+        let class = TwoClassConfig::class_of(&self.config.scavenger);
+        Some(Packet::new(class, self.config.wire.wire_bytes(len), body))
+    }
+
+    /// Tells the end by itself, where no packet of data has told it.
+    fn transmit_stop(&mut self, now: Instant) -> Option<Packet> {
+        let due = self.finish && self.acked == self.written && self.stop_at.is_none_or(|at| at <= now);
+        if !due {
+            return None;
+        }
+        self.stop_at = Some(now.after(self.guarantee.rto().max(self.scavenger.rto())));
+        let body = Body::CreditStop { end: self.written, flags: DataFlags::FIN };
+        Some(Packet::new(self.config.ack_class, self.config.wire.wire_bytes(0), body))
+    }
+
+    #[inline]
+    fn handle_subflow_ack(&mut self, now: Instant, ack: u64, subflow: Subflow, run: Run, flags: AckFlags) {
+        if !self.take_ack(ack) {
+            return;
+        }
+        let (lost, acked) = (&mut self.lost, self.acked);
+        let lose = |range: ByteRange| {
+            if range.end > acked {
+                lost.push_back(range);
+            }
+        };
+        let answer = ReactiveAck { run, ece: flags.contains(AckFlags::ECE) };
+        match subflow {
+            Subflow::Proactive => {
+                let brought = self.guarantee.settle(now, &self.config.guarantee, answer, lose);
+                self.brought.1 += brought;
+                if brought > 0 {
+                    self.guarantee.controller_mut().on_arrival(flags.contains(AckFlags::WAITED));
+                    self.timeouts_in_row.1 = 0;
+                }
+            }
+            Subflow::Reactive => {
+                let brought = self.scavenger.settle(now, &self.config.scavenger, answer, lose);
+                self.brought.0 += brought;
+                if brought > 0 {
+                    self.timeouts_in_row.0 = 0;
+                }
+            }
+        }
+        self.clear_if_done();
+    }
+
+    /// Takes the flow's own acknowledgement; false if no honest receiver sends it.
+    fn take_ack(&mut self, ack: u64) -> bool {
+        let end = self.written + u64::from(self.finish);
+        self.acked = self.acked.max(if ack <= end { ack } else { 0 });
+        ack <= end
+    }
+
+    /// The receiver may have everything that was written.
+    fn clear_if_done(&mut self) {
+        if self.acked >= self.written {
+            self.lost.clear();
+            self.scavenger.clear();
+            self.guarantee.clear();
+            self.ends = None;
+        }
+    }
+
+    /// An interval is over: books it and chooses the guarantee's rate.
+    fn end_interval(&mut self, now: Instant) {
+        let seconds = now.since(self.began).as_secs_f64();
+        let (scavenger, guarantee) = self.brought;
+        let (scavenger, guarantee) = (scavenger as f64 / seconds, guarantee as f64 / seconds);
+        let estimator = self.guarantee.controller_mut();
+        estimator.on_rate(scavenger + guarantee);
+        let estimate = estimator.estimate(guarantee);
+        let round_trip = self.scavenger.smoothed_rtt().as_secs_f64();
+        for rtt in [round_trip, self.guarantee.smoothed_rtt().as_secs_f64()] {
+            self.least_rtt = if rtt > 0.0 { self.least_rtt.min(rtt) } else { self.least_rtt };
+        }
+        let interval = Interval {
+            seconds,
+            scavenger,
+            guarantee,
+            scavenger_dead: self.timeouts_in_row.0 >= DEAD,
+            wait: (round_trip - self.least_rtt).max(0.0),
+            marked: self.scavenger.marks() > self.marks_before,
+            remaining: self.written.saturating_sub(self.acked) as f64,
+        };
+        let rate = self.ledger.book(&self.config, &interval, &estimate);
+        let rate = rate.min(self.config.growth * self.rate.max(self.least_rate()));
+        // A slower rate so far must not hold the faster one back.
+        if rate > self.rate {
+            let mss = f64::from(self.config.mss);
+            self.pace_next = self.pace_next.min(now.after(Span::from_secs_f64(mss / rate)));
+        }
+        self.rate = rate;
+        self.begin_interval(now);
+    }
+
+    fn begin_interval(&mut self, now: Instant) {
+        self.began = now;
+        self.brought = (0, 0);
+        self.marks_before = self.scavenger.marks();
+        self.ends = Some(now.after(self.config.interval.max(self.guarantee.smoothed_rtt())));
+    }
+}
+
+impl<C: CongestionControl> Transport for TwoClassSender<C> {
+    type Request = Infallible;
+    type Answer = Infallible;
+
+    #[inline]
+    fn handle_packet(&mut self, now: Instant, packet: &Packet, _sack: &SackBlocks) {
+        match packet.body() {
+            Body::SubflowAck { ack, first, end, subflow, flags } => {
+                self.handle_subflow_ack(now, ack, subflow, Run { first, end }, flags);
+            }
+            Body::Ack { ack, .. } if self.take_ack(ack) => self.clear_if_done(),
+            _ => {}
+        }
+    }
+
+    fn handle_command(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Send { bytes } if !self.finish && bytes > 0 => {
+                self.written = self.written.saturating_add(bytes).min(MAX_STREAM);
+                if self.ends.is_none() {
+                    self.begin_interval(now);
+                }
+            }
+            Command::Finish => self.finish = true,
+            Command::SetMinShare(share) => self.ledger.set_share(share),
+            _ => {}
+        }
+    }
+
+    fn handle_new_path(&mut self, _now: Instant) {
+        self.least_rtt = f64::INFINITY;
+        self.scavenger.on_new_path();
+        self.guarantee.on_new_path();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let (lost, acked) = (&mut self.lost, self.acked);
+        let mut lose = |range: ByteRange| {
+            if range.end > acked && !range.is_empty() {
+                lost.push_back(range);
+            }
+        };
+        if self.scavenger.timer().is_some_and(|at| at <= now) {
+            self.scavenger.time_out(now, &self.config.scavenger, &mut lose);
+            self.timeouts_in_row.0 = self.timeouts_in_row.0.saturating_add(1);
+        }
+        if self.guarantee.timer().is_some_and(|at| at <= now) {
+            self.guarantee.time_out(now, &self.config.guarantee, &mut lose);
+            self.timeouts_in_row.1 = self.timeouts_in_row.1.saturating_add(1);
+            if self.timeouts_in_row.1 >= DEAD {
+                self.guarantee.controller_mut().forget();
+            }
+        }
+        if self.ends.is_some_and(|at| at <= now) {
+            self.end_interval(now);
+        }
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        let data = self.transmit_guarantee(now).or_else(|| self.transmit_scavenger(now));
+        data.or_else(|| self.transmit_stop(now))
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        let acked = self.acked.min(self.written);
+        if self.released < acked {
+            let range = ByteRange::new(self.released, acked);
+            self.released = acked;
+            return Some(Event::Release(range));
+        }
+        if self.finish && self.acked > self.written && !self.finished {
+            self.finished = true;
+            return Some(Event::Finished);
+        }
+        None
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let at = |at: Option<Instant>, why| at.map(|at| Deadline { at, why });
+        let stop = self.stop_at.filter(|_| !self.finished && self.acked == self.written);
+        let timers = [
+            at(self.scavenger.timer(), Timer::Retransmit),
+            at(self.guarantee.timer(), Timer::Retransmit),
+            at(self.ends, Timer::RateControl),
+            at(self.has_backlog().then_some(self.pace_next), Timer::Pace),
+            at(stop, Timer::Retransmit),
+        ];
+        timers.into_iter().flatten().min_by_key(|deadline| deadline.at)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics {
+            packets_sent: u64::from(self.guarantee.sent()) + u64::from(self.scavenger.sent()),
+            bytes_sent: self.guarantee.sent_bytes() + self.scavenger.sent_bytes(),
+            retransmissions: self.retransmissions,
+            timeouts: self.guarantee.timeouts() + self.scavenger.timeouts(),
+            marks: self.guarantee.marks() + self.scavenger.marks(),
+            ..Statistics::default()
+        }
+    }
+}
