@@ -3,7 +3,7 @@
 
 use pliant_kafka::batch::{Section, sections};
 use pliant_kafka::ledger::{Ledger, MinDelivery};
-use pliant_kafka::thin::thin;
+use pliant_kafka::thin::{Bound, LossPattern, thin};
 
 /// What a batch's checksum is about, and where it stands.
 const CRC: std::ops::Range<usize> = 17..21;
@@ -22,13 +22,16 @@ pub(crate) fn check(bytes: &[u8]) {
         })
         .collect();
     assert_eq!(records.len(), bytes.len());
-    let bound = MinDelivery::from_part(0.5).expect("it is a part of one");
-    let mut ledger = Ledger::default();
-    let (mut first, mut again) = (Vec::new(), Vec::new());
-    thin(&records, &mut ledger, bound, true, &mut first);
-    let counts = ledger.counts();
-    assert!(counts.lost <= bound.may_lose(counts.fetched));
-    let entry = thin(&records, &mut ledger, bound, true, &mut again);
-    assert!(again == first || !entry.is_empty());
-    assert!(ledger.counts().lost <= bound.may_lose(ledger.counts().fetched));
+    let min_delivery = MinDelivery::from_part(0.5).expect("it is a part of one");
+    for pattern in [LossPattern::Uniform, LossPattern::Bursts, LossPattern::Tails] {
+        let bound = Bound { min_delivery, pattern };
+        let mut ledger = Ledger::default();
+        let (mut first, mut again) = (Vec::new(), Vec::new());
+        thin(&records, &mut ledger, bound, true, &mut first);
+        let counts = ledger.counts();
+        assert!(counts.lost <= min_delivery.may_lose(counts.fetched));
+        let entry = thin(&records, &mut ledger, bound, true, &mut again);
+        assert!(again == first || !entry.is_empty());
+        assert!(ledger.counts().lost <= min_delivery.may_lose(ledger.counts().fetched));
+    }
 }
