@@ -21,7 +21,7 @@
 //! **F is the greater of two estimates** of the rate that the flow would have if it did not give way. Too much costs
 //! regular flows a little, too little breaks the promise.
 //!
-//! *By the marks of the high class* ([`FairRate`](estimator::FairRate)). A virtual window of DCTCP is driven by the marks of the
+//! *By the marks of the high class* (`FairRate`). A virtual window of DCTCP is driven by the marks of the
 //! guarantee's packets: x is the rate that a DCTCP flow would have in the high class as it is now. With line rate C and the
 //! guarantee's own rate g, the high class holds (C − g)/x such flows, so with one more each has `x·C / (C + x − g)`. That
 //! counts while the high class is busy. The receiver tells for each packet of the guarantee whether it waited, at least half as
@@ -30,12 +30,12 @@
 //!
 //! `u · x·C / (C + x − g) + min(scavenger, (1 − u) · C)`
 //!
-//! *By a count of competitors* ([`Competitors`](competitors::Competitors)). The high class can leave the low one little without a
+//! *By a count of competitors* (`Competitors`). The high class can leave the low one little without a
 //! queue of its own. A packet that is marked has the same queue before it whatever its class may send. So the low class has
 //! `L = C · marked_wait / wait`, where `marked_wait` is such a packet's wait if its class has the line alone. Flows that give way
 //! share L evenly, `m = L / scavenger` of them, and `n = (C − L − m·g) / x` others have the rest: `F = C / (m + n)`.
 //!
-//! **The ledger** ([`Ledger`](ledger::Ledger)) keeps the promise over the life of the flow, not at each instant: what arrived less
+//! **The ledger** (`Ledger`) keeps the promise over the life of the flow, not at each instant: what arrived less
 //! the promised share of F, with a margin. A flow whose end is known, because all of it is written, may go into debt for a part
 //! of what it can still earn.
 //!
