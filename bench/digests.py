@@ -62,8 +62,9 @@ DUMBBELL_CHANGES = [
 QUICK = {
     *(f"bench/scenarios/{name}.toml" for name in (
         "s1", "s1c", "s1lp", "s1ledbat", "s1ledbatpp", "s1q", "s1n", "s1push", "s1dccp", "s1ndp", "s1scdp", "s1homa",
-        "s1atp", "s1pfabric", "expresspass", "layered", "flexpass", "reflex", "two_class",
+        "s1atp", "s1pfabric", "expresspass", "layered", "flexpass", "reflex",
     )),
+    "experiments/bounded/scenarios/two_class.toml",
     "experiments/testbed/kernel-low-priority.toml",
 }
 
