@@ -16,4 +16,4 @@ mod url;
 
 pub use http::HttpMirror;
 pub use s3::S3Access;
-pub use url::{MirrorUrl, UrlError};
+pub use url::{MirrorUrl, UrlError, decoded, encoded};

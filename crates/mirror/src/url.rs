@@ -124,7 +124,7 @@ impl MirrorUrl {
         let name = match &self.kind {
             Kind::Http(url) => {
                 let url: Uri = url.parse().ok()?;
-                decoded(url.path().rsplit('/').next()?)?
+                String::from_utf8(decoded(url.path().rsplit('/').next()?)?).ok()?
             }
             Kind::S3 { key, .. } => key.rsplit('/').next()?.to_owned(),
         };
@@ -134,7 +134,7 @@ impl MirrorUrl {
 }
 
 /// What stands for a text in a URL's path: its slashes stay.
-pub(crate) fn encoded(text: &str) -> String {
+pub fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => (byte as char).to_string(),
@@ -143,14 +143,15 @@ pub(crate) fn encoded(text: &str) -> String {
         .collect()
 }
 
-fn decoded(text: &str) -> Option<String> {
+/// The bytes that a part of a URL's path stands for; `None` where a `%` has no two digits behind it.
+pub fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
         bytes.push(if byte == b'%' { (digit(rest.next())? * 16 + digit(rest.next())?) as u8 } else { byte });
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 #[cfg(test)]

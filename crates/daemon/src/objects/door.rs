@@ -12,10 +12,11 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use pliant_mirror::encoded;
 use pliant_net::transfer::FileSelector;
 use tokio::net::TcpStream;
 
-use super::name::{self, AskedPath, encoded};
+use super::name::{self, AskedPath};
 use super::response::{FileBody, give, text};
 use super::{NoFile, Objects, registry};
 

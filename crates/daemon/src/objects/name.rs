@@ -1,5 +1,6 @@
 //! Which file the path of a request names.
 
+use pliant_mirror::decoded;
 use pliant_net::transfer::{FileSelector, Hash};
 
 /// Digits of a BLAKE3 hash.
@@ -33,29 +34,10 @@ pub(crate) fn read(path: &str) -> Option<AskedPath> {
     plain.then_some(AskedPath::File(FileSelector::Name(name)))
 }
 
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
-        bytes.push(if byte == b'%' { (digit(rest.next())? * 16 + digit(rest.next())?) as u8 } else { byte });
-    }
-    Some(bytes)
-}
-
-/// The same the other way: what stands for a name in a path.
-pub(crate) fn encoded(name: &str) -> String {
-    name.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => (byte as char).to_string(),
-            byte => format!("%{byte:02X}"),
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pliant_mirror::encoded;
     use proptest::prelude::*;
 
     #[test]

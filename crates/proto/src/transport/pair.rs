@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::any::{AnyAnswer, AnyRequest, Member};
 use crate::host::Host;
 use crate::packet::{ByteRange, Ecn, EndpointId, Packet, SackBlocks, Side};
+use crate::rng::Stream;
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Outlet, Transport, drain};
 use crate::units::{Rate, Serializer};
@@ -28,6 +29,16 @@ pub(crate) enum Fate {
     Duplicate,
     /// Delivers it marked CE, if it is ECN-capable.
     Mark,
+}
+
+/// What becomes of a packet that is lost, delayed or repeated with these odds per thousand.
+pub(crate) fn draw_fate(stream: &mut Stream, [lose, delay, repeat]: [u64; 3]) -> Fate {
+    match stream.below(1000) {
+        draw if draw < lose => Fate::Drop,
+        draw if draw < lose + delay => Fate::Delay(Span::from_us(stream.below(300))),
+        draw if draw < lose + delay + repeat => Fate::Duplicate,
+        _ => Fate::Pass,
+    }
 }
 
 /// What becomes, at random, of up to 200 packets in the order sent.
@@ -250,9 +261,37 @@ impl<A: Member, B: Member> Pair<A, B> {
         self.post();
     }
 
+    /// Gives the sender so many bytes, waits so many microseconds, and so on, and the end; how many bytes that were.
+    pub(crate) fn write_with_pauses(&mut self, writes: &[(u64, u64)]) -> u64 {
+        let mut at = self.now;
+        for (bytes, pause_us) in writes {
+            self.command_sender(Command::Send { bytes: *bytes });
+            at = at.after(Span::from_us(*pause_us));
+            self.run_until(at);
+            self.now = at;
+        }
+        self.command_sender(Command::Finish);
+        writes.iter().map(|(bytes, _)| bytes).sum()
+    }
+
+    /// Runs to the end: `bytes` have arrived in order, both sides know, and the sender may forget all of them.
+    pub(crate) fn check_everything_is_released(&mut self, bytes: u64, within: Span) -> Result<(), TestCaseError> {
+        self.check_everything_arrives_within(bytes, within)?;
+        let released = self.sender.events.iter().filter_map(|(_, event)| match event {
+            Event::Release(range) => Some(range.len()),
+            _ => None,
+        });
+        prop_assert_eq!(released.sum::<u64>(), bytes);
+        Ok(())
+    }
+
     /// Runs to the end: `bytes` have arrived in order, and both sides know.
     pub(crate) fn check_everything_arrives(&mut self, bytes: u64) -> Result<(), TestCaseError> {
-        prop_assert!(self.run_until(Instant::ZERO.after(Span::from_secs(1000))), "it ends");
+        self.check_everything_arrives_within(bytes, Span::from_secs(1000))
+    }
+
+    fn check_everything_arrives_within(&mut self, bytes: u64, within: Span) -> Result<(), TestCaseError> {
+        prop_assert!(self.run_until(Instant::ZERO.after(within)), "it ends");
         prop_assert_eq!(self.receiver.delivered(), bytes);
         prop_assert!(self.receiver.time_of(Event::Received).is_some());
         prop_assert!(self.sender.time_of(Event::Finished).is_some());

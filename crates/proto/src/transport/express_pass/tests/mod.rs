@@ -7,7 +7,7 @@ use super::*;
 use crate::packet::{Body, DataFlags, Packet};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
-use crate::transport::pair::{Fate, Pair, Path};
+use crate::transport::pair::{Fate, Pair, Path, draw_fate};
 use crate::transport::{Command, Event, Transport};
 use crate::units::Rate;
 
@@ -188,12 +188,7 @@ pub(crate) fn bad_path(odds: Odds, seed: u64, name: &str) -> Path {
         if now > Instant::ZERO.after(Span::from_ms(50)) {
             return Fate::Pass;
         }
-        match stream.below(1000) {
-            draw if draw < odds.lose => Fate::Drop,
-            draw if draw < odds.lose + odds.delay => Fate::Delay(Span::from_us(stream.below(300))),
-            draw if draw < odds.lose + odds.delay + odds.repeat => Fate::Duplicate,
-            _ => Fate::Pass,
-        }
+        draw_fate(&mut stream, [odds.lose, odds.delay, odds.repeat])
     })
 }
 
@@ -214,14 +209,6 @@ proptest! {
         config.feedback.law = law;
         let mut pair = pair_with(config, bad_path(forth, seed, "forth"), bad_path(back, seed, "back"));
         pair.transfer(bytes);
-        prop_assert!(pair.run_until(Instant::ZERO.after(Span::from_secs(5))), "it ends");
-        prop_assert_eq!(pair.receiver.delivered(), bytes);
-        prop_assert!(pair.receiver.time_of(Event::Received).is_some());
-        prop_assert!(pair.sender.time_of(Event::Finished).is_some());
-        let released = pair.sender.events.iter().filter_map(|(_, event)| match event {
-            Event::Release(range) => Some(range.len()),
-            _ => None,
-        });
-        prop_assert_eq!(released.sum::<u64>(), bytes);
+        pair.check_everything_is_released(bytes, Span::from_secs(5))?;
     }
 }

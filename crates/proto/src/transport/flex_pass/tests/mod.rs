@@ -10,7 +10,7 @@ use crate::congestion::dctcp::{Dctcp, DctcpConfig, LossCut};
 use crate::packet::{AckFlags, Body, CreditStamp, DataFlags, Packet, SackBlocks, ShortTime, Subflow};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
-use crate::transport::pair::{End, Fate, Input, Pair, Path};
+use crate::transport::pair::{End, Fate, Input, Pair, Path, draw_fate};
 use crate::transport::{Command, Event, Transport};
 use crate::units::Rate;
 

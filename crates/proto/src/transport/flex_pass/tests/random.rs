@@ -36,12 +36,9 @@ fn bad_path(odds: Odds, seed: u64, name: &str) -> Path {
             Body::Credit(_) => odds.credits,
             _ => odds.control,
         };
-        match stream.below(1000) {
-            draw if draw < lose => Fate::Drop,
-            draw if draw < lose + odds.delay => Fate::Delay(Span::from_us(stream.below(300))),
-            draw if draw < lose + odds.delay + odds.repeat => Fate::Duplicate,
-            _ if packet.traffic_class.is_ect() && stream.below(4) == 0 => Fate::Mark,
-            _ => Fate::Pass,
+        match draw_fate(&mut stream, [lose, odds.delay, odds.repeat]) {
+            Fate::Pass if packet.traffic_class.is_ect() && stream.below(4) == 0 => Fate::Mark,
+            fate => fate,
         }
     })
 }
@@ -84,24 +81,8 @@ proptest! {
     ) {
         let buffer = config.reorder_buffer;
         let mut pair = pair_with(config, bad_path(forth, seed, "forth"), bad_path(back, seed, "back"));
-        let (mut bytes, mut at) = (0, Instant::ZERO);
-        for (more, pause_us) in writes {
-            pair.command_sender(Command::Send { bytes: more });
-            bytes += more;
-            at = at.after(Span::from_us(pause_us));
-            pair.run_until(at);
-            pair.now = at;
-        }
-        pair.command_sender(Command::Finish);
-        prop_assert!(pair.run_until(Instant::ZERO.after(Span::from_secs(20))), "it ends");
-        prop_assert_eq!(pair.receiver.delivered(), bytes);
-        prop_assert!(pair.receiver.time_of(Event::Received).is_some());
-        prop_assert!(pair.sender.time_of(Event::Finished).is_some());
-        let released = pair.sender.events.iter().filter_map(|(_, event)| match event {
-            Event::Release(range) => Some(range.len()),
-            _ => None,
-        });
-        prop_assert_eq!(released.sum::<u64>(), bytes);
+        let bytes = pair.write_with_pauses(&writes);
+        pair.check_everything_is_released(bytes, Span::from_secs(20))?;
         let (sent, received) = (pair.sender.transport.statistics(), pair.receiver.transport.statistics());
         let (proactive, reactive) = pair.sender.transport.sent_bytes();
         prop_assert_eq!(proactive + reactive, sent.bytes_sent);

@@ -14,7 +14,7 @@ use crate::congestion::{AckSample, CongestionControl};
 use crate::packet::{AckFlags, Body, CreditStamp, DataFlags, Packet, SackBlocks, ShortTime, Subflow, TrafficClass};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
-use crate::transport::pair::{End, Fate, Input, Pair, Path};
+use crate::transport::pair::{End, Fate, Input, Pair, Path, draw_fate};
 use crate::transport::{Command, Event, Transport};
 use crate::units::Rate;
 
