@@ -92,8 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
 
 type Refusal = (fn(&PortCounters) -> u64, &'static str);
 
-/// What a switch refuses that its user has to set right: said once.
-const REFUSALS: [Refusal; 2] = [
+/// What a switch's user has to set right: said once.
+const REFUSALS: [Refusal; 3] = [
     (
         |counters| counters.oversized,
         "frames are too long, as superframes are: `ip link set dev IF gso_max_segs 1` at the sender, or its --no-offload",
@@ -102,6 +102,7 @@ const REFUSALS: [Refusal; 2] = [
         |counters| counters.strangers,
         "datagrams to its alias come from an address that is no port's `host`: see --bind of `send` and `fetch`",
     ),
+    (|counters| counters.went_down, "the interface went down: frames to it are lost while it is"),
 ];
 
 /// Replaces the file as a whole: a collector never sees half of it.

@@ -9,7 +9,7 @@ use super::forwarder::{PortCounters, Switch, SwitchConfig};
 /// Name, help and value of each of a port's counters.
 type PortField = (&'static str, &'static str, fn(&PortCounters) -> u64);
 
-const PORT_FIELDS: [PortField; 14] = [
+const PORT_FIELDS: [PortField; 15] = [
     ("received_frames", "Frames that arrived.", |p| p.received),
     ("received_bytes", "Bytes that arrived.", |p| p.received_bytes),
     ("sent_frames", "Frames that left.", |p| p.sent),
@@ -24,6 +24,7 @@ const PORT_FIELDS: [PortField; 14] = [
         p.strangers
     }),
     ("overrun_frames", "Frames lost because the switch came too late.", |p| p.overrun),
+    ("went_down", "Times that the interface went down, or was removed.", |p| p.went_down),
     ("checksums_completed", "Checksums completed that a host had left to its interface.", |p| p.checksums_completed),
     ("send_failed_frames", "Frames that the kernel refused to send.", |p| p.send_failed),
 ];

@@ -79,6 +79,9 @@ pub struct EthernetSwitch {
     clock: SharedClock,
     rings: Vec<PacketRing>,
     interfaces: Vec<u32>,
+    names: Vec<String>,
+    /// Which interfaces were removed: they do not come back under their index.
+    removed: Vec<bool>,
     sending: OwnedFd,
     sender: BatchSender,
     addresses: ForwardingTable,
@@ -115,6 +118,8 @@ impl EthernetSwitch {
             switch: Switch::new(&config.switch).sparing(OFFLOAD_BYTES + ETHERNET_BYTES),
             clock,
             rings,
+            names: config.interfaces.clone(),
+            removed: vec![false; interfaces.len()],
             interfaces,
             sending,
             sender: BatchSender::new(),
@@ -310,7 +315,7 @@ impl EthernetSwitch {
         Ok(count + self.send_batch()?)
     }
 
-    fn sleep(&self, at_most: Duration) -> io::Result<()> {
+    fn sleep(&mut self, at_most: Duration) -> io::Result<()> {
         let now = self.clock.now();
         let crossing = self.switch.fabric().least_crossing();
         let until = self.switch.next_departure().map_or(Span::MAX, |at| at.since(now));
@@ -322,6 +327,24 @@ impl EthernetSwitch {
         }
         let timeout = at_most.min(to_timeout(until));
         let mut files: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        wait(&mut files, Some(timeout))
+        wait(&mut files, Some(timeout))?;
+        let failed = files.iter().map(|file| file.revents().intersects(PollFlags::ERR)).collect::<Vec<_>>();
+        drop(files);
+        if failed.contains(&true) { self.take_errors(&failed) } else { Ok(()) }
+    }
+
+    /// An interface that goes down tells so by an error of its socket, and each wait ends at once until that is read. The
+    /// socket works again once the interface is back up.
+    #[cold]
+    fn take_errors(&mut self, failed: &[bool]) -> io::Result<()> {
+        for port in (0..self.rings.len()).filter(|&port| failed[port]) {
+            let _ = rustix::net::sockopt::socket_error(&self.rings[port]);
+            self.switch.port_mut(port as u16).went_down += 1;
+            self.removed[port] |= interface_index(&self.names[port]).ok() != Some(self.interfaces[port]);
+        }
+        if self.removed.contains(&false) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("every interface was removed: {}", self.names.join(", "))))
     }
 }

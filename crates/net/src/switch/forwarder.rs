@@ -56,6 +56,8 @@ pub struct PortCounters {
     pub checksums_completed: u64,
     /// Frames lost before the switch saw them, because it came too late to read them.
     pub overrun: u64,
+    /// Times that the interface went down, or was removed.
+    pub went_down: u64,
     /// Frames that left.
     pub sent: u64,
     /// Their bytes.
