@@ -11,9 +11,13 @@
 //! without queue, but the delays of packets between others' vary by whole packets. A lossy path without delay is not a
 //! busy one.
 //!
+//! **Others that come and go.** A path that others use for a part of the time is never flat for long. While it watches, the flow
+//! counts how often its packets wait. Where they often meet an empty queue, it takes what others leave (*sharing*): it
+//! cruises at nine tenths of that, less a tenth of the line, and slows down while others' packets are in the queue.
+//!
 //! | state | rate | left when |
 //! |---|---|---|
-//! | watch | a trickle | delays were flat for `quiet` and two round trips: ramp |
+//! | watch | a trickle | delays were flat for `quiet` and two round trips: ramp; the queue often runs empty: cruise, sharing |
 //! | ramp | doubles each round | delay: drain; nine tenths of the line: cruise |
 //! | cruise | grows by a segment per round, then by more | delay: drain |
 //! | drain | half | the delay is gone: cruise; it stays: watch |
@@ -33,7 +37,7 @@ mod path;
 use alloc::boxed::Box;
 
 use self::normal::NormalFlow;
-use self::path::{Flat, LeastDelay, LineRate};
+use self::path::{Flat, LeastDelay, LineRate, Others, Queue};
 use super::cubic::{Cubic, CubicConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::settings;
@@ -98,6 +102,23 @@ const SMALL_DRAIN: f64 = 0.8;
 const STANDING: f64 = 0.004;
 /// Longest that a drain waits for the delay to go.
 const LONGEST_DRAIN: f64 = 0.02;
+/// Of what others leave, what is taken, and of the line, what is left free beyond that.
+const TAKEN: f64 = 0.9;
+const LEFT_FREE: f64 = 0.1;
+/// Others' part of the line is a mean over this many times `quiet`, and known after this many times and packets.
+const SHARE_MEMORY: f64 = 16.0;
+const SHARE_WATCH: f64 = 4.0;
+const SHARE_SAMPLES: u32 = 16;
+/// Packets that wait for so many times `quiet` in a row meet a queue that stands.
+const LONGEST_WAIT: f64 = 2.0;
+/// A queue of so small a part of what the flow may have made itself is empty.
+const EMPTY: f64 = 0.3;
+/// What is left must be this many times the trickle, to be taken.
+const LEAST_SHARE: f64 = 3.0;
+/// Growth per round towards what others leave.
+const SHARE_GROWTH: f64 = 1.25;
+/// Part of the rate that is kept while others' packets are in the queue.
+const SHARED_DRAIN: f64 = 0.3;
 /// Acknowledgements come so much later than the network makes them, at most.
 const ACK_SLACK: f64 = 0.01;
 
@@ -171,7 +192,11 @@ struct State {
     patience: f64,
     /// When others were seen last, and when the path was last found idle.
     met: Option<Instant>,
+    others: Others,
+    /// Others come and go, and the flow takes what they leave.
+    sharing: bool,
     idle_since: Instant,
+    watch_since: Instant,
     /// When the delay was that of an empty queue last.
     low_at: Instant,
     full_rate: f64,
@@ -255,7 +280,10 @@ impl State {
 
     fn watch(&mut self, now: Instant) {
         self.phase = Phase::Watch;
+        self.watch_since = now;
         self.flat = None;
+        self.others = Others::default();
+        self.sharing = false;
         self.step = 1.0;
         if now.since(self.idle_since).as_secs_f64() < 4.0 * self.quiet() {
             self.patience = (2.0 * self.patience).min(MOST_PATIENCE);
@@ -266,6 +294,37 @@ impl State {
 
     fn quiet(&self) -> f64 {
         self.config.quiet.as_secs_f64().max(2.0 * self.rtt)
+    }
+
+    /// What others leave of the line, in bytes per second, once it is known. Part of it stays free: the fuller the line,
+    /// the longer others' packets wait.
+    fn left_over(&self, now: Instant) -> Option<f64> {
+        let line = self.line.get()?;
+        let others = self.others.part(now, SHARE_SAMPLES, SHARE_WATCH * self.quiet())?;
+        Some((TAKEN * (1.0 - others) - LEFT_FREE) * line)
+    }
+
+    fn follow_others(&mut self, now: Instant) {
+        let Some(line) = self.line.get() else { return };
+        let own = self.sending_rate().min(self.arrived) / line;
+        let bursts = f64::from(self.burst() - 1) * self.packet_time() * 1e9;
+        let quiet = self.quiet();
+        let queue = match self.queue_ns {
+            queue if queue <= EMPTY * self.own_ns() => Queue::Empty,
+            queue if queue <= self.own_ns() + bursts => Queue::Short,
+            _ => Queue::Long,
+        };
+        self.others.record(now, queue, own, SHARE_MEMORY * quiet, LONGEST_WAIT * quiet);
+    }
+
+    /// Others are there for a part of the time only: takes what they leave.
+    fn share(&mut self, now: Instant, next: u64, base: OneWayDelay, left_over: f64) {
+        self.sharing = true;
+        self.met = Some(now);
+        self.base = base;
+        self.idle_since = now;
+        self.full_rate = 0.0;
+        self.cruise(now, next, left_over / 2.0);
     }
 
     fn ramp(&mut self, now: Instant, next: u64, base: OneWayDelay) {
@@ -279,7 +338,11 @@ impl State {
 
     fn drain(&mut self, now: Instant, ours: bool) {
         // Growth while cruising makes a small queue.
-        let part = if ours && self.phase == Phase::Cruise { SMALL_DRAIN } else { 0.5 };
+        let part = match self.phase {
+            Phase::Cruise if ours => SMALL_DRAIN,
+            _ if self.sharing => SHARED_DRAIN,
+            _ => 0.5,
+        };
         self.phase = Phase::Drain { began: now, until: now, ours, part };
         self.step = 1.0;
         self.extend_drain();
@@ -319,6 +382,7 @@ impl State {
         let base = if self.phase == Phase::Watch { least } else { self.base };
         self.queue_ns = delay.minus(base).max(0) as f64;
         self.round.samples += 1;
+        self.follow_others(now);
         match self.phase {
             Phase::Watch => self.watch_delay(sample, least),
             Phase::Ramp if self.queue_ns > self.foreign_ns() => {
@@ -331,18 +395,29 @@ impl State {
             Phase::Cruise if self.queue_ns > self.foreign_ns() => {
                 let again = self.met.is_some_and(|met| now.since(met) < self.config.quiet);
                 self.met = Some(now);
-                if again { self.watch(now) } else { self.drain(now, false) }
+                if again && !self.sharing { self.watch(now) } else { self.drain(now, false) }
             }
             Phase::Drain { ours, .. } if self.queue_ns <= self.own_ns() => {
-                let rate = if ours { AFTER_FULL * self.rate.min(self.full_rate) } else { self.rate };
-                self.cruise(now, sample.next, rate);
+                if ours {
+                    self.rate = AFTER_FULL * self.rate.min(self.full_rate);
+                }
+                if self.sharing {
+                    // Others come again before a round is over: it goes on.
+                    (self.phase, self.low_at) = (Phase::Cruise, now);
+                } else {
+                    self.cruise(now, sample.next, self.rate);
+                }
             }
+            // Others' packets come one after the other. They end, or the queue stands.
+            Phase::Drain { until, .. } if now >= until && self.sharing && self.left_over(now).is_some() => {}
             Phase::Drain { until, .. } if now >= until => self.watch(now),
             Phase::Drain { .. } => self.extend_drain(),
             Phase::Cruise if self.queue_ns <= spread => self.low_at = now,
             Phase::Cruise if now.since(self.low_at).as_secs_f64() > self.rtt.max(STANDING) => {
                 self.full_rate = self.arrived.min(self.rate);
-                self.line.on_full(self.full_rate);
+                if !self.sharing {
+                    self.line.on_full(self.full_rate);
+                }
                 self.drain(now, true);
             }
             Phase::Ramp | Phase::Cruise => {}
@@ -356,6 +431,15 @@ impl State {
         let low = flat.least.minus(least) as f64 <= self.own_ns() || length > LONGER_PATH * self.quiet();
         if flat.samples >= LEAST_SAMPLES && length >= quiet && low {
             self.ramp(sample.now, sample.next, flat.least);
+            return;
+        }
+        let patient = sample.now.since(self.watch_since).as_secs_f64() >= SHARE_WATCH * self.quiet() * self.patience;
+        if patient
+            && self.queue_ns <= self.own_ns()
+            && self.others.leave_it_empty()
+            && let Some(left_over) = self.left_over(sample.now).filter(|rate| *rate > LEAST_SHARE * self.trickle())
+        {
+            self.share(sample.now, sample.next, least, left_over);
         }
     }
 
@@ -395,6 +479,17 @@ impl State {
                     self.low_at = sample.now;
                 } else {
                     self.rate = (2.0 * self.rate).min(0.92 * known);
+                }
+            }
+            Phase::Cruise | Phase::Drain { .. } if self.sharing => {
+                let left_over = self.left_over(sample.now).unwrap_or(0.0);
+                if left_over < LEAST_SHARE * self.trickle() {
+                    self.watch(sample.now);
+                } else {
+                    self.rate = left_over.min(SHARE_GROWTH * self.rate);
+                }
+                if self.met.is_some_and(|met| sample.now.since(met).as_secs_f64() > SHARE_MEMORY * self.quiet()) {
+                    self.sharing = false;
                 }
             }
             Phase::Cruise if self.rate < self.full_rate => self.rate = (REGROWTH * self.rate).min(self.full_rate),
@@ -495,7 +590,10 @@ impl State {
             step: 1.0,
             patience: 1.0,
             met: None,
+            others: Others::default(),
+            sharing: false,
             idle_since: Instant::ZERO,
+            watch_since: Instant::ZERO,
             low_at: Instant::ZERO,
             full_rate: 0.0,
         }

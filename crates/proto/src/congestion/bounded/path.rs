@@ -56,6 +56,72 @@ impl Flat {
     }
 }
 
+/// What a packet met.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Queue {
+    Empty,
+    /// The flow may have made it itself.
+    Short,
+    Long,
+}
+
+/// The part of time in which others use the line, as single packets see it.
+///
+/// A packet that meets a queue has come while the line was busy. The flow itself then has its own share of the line, and
+/// others have the rest. So others' part is the mean over time of `1 - own share` while packets wait, and of 0 while they
+/// do not (PASTA: paced packets see what the time average is).
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Others {
+    busy: f64,
+    /// Parts of time in which a queue is as good as empty, and in which it is a little longer.
+    empty: f64,
+    short: f64,
+    last: Option<Instant>,
+    since: Option<Instant>,
+    samples: u32,
+    waiting_since: Option<Instant>,
+}
+
+impl Others {
+    /// A packet met a queue while the flow had `own` of the line. The
+    /// mean is over about `memory` seconds. A wait of more than `longest` seconds is a queue that stands: then nothing is
+    /// left.
+    pub(super) fn record(&mut self, now: Instant, queue: Queue, own: f64, memory: f64, longest: f64) {
+        let waited = queue == Queue::Long;
+        let began = *self.since.get_or_insert(now);
+        let last = self.last.replace(now).unwrap_or(now);
+        self.samples = self.samples.saturating_add(1);
+        if waited {
+            let since = *self.waiting_since.get_or_insert(now);
+            if now.since(since).as_secs_f64() > longest {
+                *self = Self { last: Some(now), waiting_since: Some(since), ..Self::default() };
+                return;
+            }
+        } else {
+            self.waiting_since = None;
+        }
+        // The mean of all while there is less than `memory` of it.
+        let span = now.since(last).as_secs_f64();
+        let weight = span / now.since(began).as_secs_f64().clamp(span.max(1e-9), memory.max(span));
+        let others = if waited { (1.0 - own).max(0.0) } else { 0.0 };
+        self.busy += weight * (others - self.busy);
+        self.empty += weight * (f64::from(u8::from(queue == Queue::Empty)) - self.empty);
+        self.short += weight * (f64::from(u8::from(queue == Queue::Short)) - self.short);
+    }
+
+    /// Whether the queue runs empty, and does not only vary above a level that was never left: then as many packets would
+    /// meet a little more than the least delay as meet the least one.
+    pub(super) fn leave_it_empty(&self) -> bool {
+        self.empty >= 3.0 * self.short
+    }
+
+    /// Others' part of the line, once it is known from so many packets over so many seconds.
+    pub(super) fn part(&self, now: Instant, samples: u32, seconds: f64) -> Option<f64> {
+        let since = self.since?;
+        (self.samples >= samples && now.since(since).as_secs_f64() >= seconds).then_some(self.busy)
+    }
+}
+
 /// How far one pair of packets moves the estimate of the line's rate.
 const PAIR_GAIN: f64 = 0.02;
 
@@ -89,5 +155,62 @@ impl LineRate {
     /// The flow itself had filled the line, and so much arrived then.
     pub(super) fn on_full(&mut self, rate: f64) {
         self.0 = Some(self.0.map_or(rate, |known| known + (rate - known) / 4.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Span = Span::from_ms(1);
+
+    /// Every fourth packet waits, while the flow has two fifths of the line: others have a quarter of three fifths.
+    #[test]
+    fn others_have_the_rest_of_the_time_in_which_packets_wait() {
+        let (mut others, mut now) = (Others::default(), Instant::ZERO);
+        for packet in 0..4000 {
+            now = now.after(MS);
+            others.record(now, if packet % 4 == 0 { Queue::Long } else { Queue::Empty }, 0.4, 0.4, 0.05);
+        }
+        let part = others.part(now, 16, 0.1).expect("it is known after 4 s");
+        assert!((part - 0.25 * 0.6).abs() < 0.005, "{part}");
+        assert!(others.leave_it_empty());
+    }
+
+    /// It is known after so many packets over so long, not before.
+    #[test]
+    fn a_few_packets_tell_nothing() {
+        let (mut others, mut now) = (Others::default(), Instant::ZERO);
+        for _ in 0..16 {
+            assert_eq!(others.part(now, 16, 0.01), None);
+            now = now.after(MS);
+            others.record(now, Queue::Empty, 0.0, 0.4, 0.05);
+        }
+        assert_eq!(others.part(now, 16, 0.01), Some(0.0));
+        assert_eq!(others.part(now, 16, 0.1), None);
+    }
+
+    /// Packets that all wait for long meet a queue that stands: nothing is known any more, until they do not.
+    #[test]
+    fn a_queue_that_stands_leaves_nothing() {
+        let (mut others, mut now) = (Others::default(), Instant::ZERO);
+        for queue in [Queue::Empty, Queue::Long, Queue::Empty] {
+            for _ in 0..100 {
+                now = now.after(MS);
+                others.record(now, queue, 0.0, 0.4, 0.05);
+            }
+            assert_eq!(others.part(now, 16, 0.01).is_some(), queue == Queue::Empty);
+        }
+    }
+
+    /// Delays that vary evenly above a level never left are no queue that runs empty.
+    #[test]
+    fn a_level_is_no_empty_queue() {
+        let (mut others, mut now) = (Others::default(), Instant::ZERO);
+        for packet in 0..1000 {
+            now = now.after(MS);
+            others.record(now, [Queue::Empty, Queue::Short, Queue::Long][packet % 3], 0.0, 0.4, 0.05);
+        }
+        assert!(!others.leave_it_empty());
     }
 }

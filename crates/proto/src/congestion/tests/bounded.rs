@@ -80,6 +80,17 @@ fn others_are_given_way() {
     assert_near(line.rate(), 0.015 * LINE, 0.2);
 }
 
+/// Others that are there for a millisecond in seven leave six sevenths of the line. Most of it is taken.
+#[test]
+fn what_others_leave_is_taken() {
+    let mut line = Line::new(0.0);
+    line.run(Span::from_secs(1), |ms| if ms % 7 == 0 { 1000 } else { 0 });
+    let before = line.unacked;
+    line.run(Span::from_secs(3), |ms| if ms % 7 == 0 { 1000 } else { 0 });
+    let part = (line.unacked - before) as f64 / (2.0 * LINE);
+    assert!((0.4..0.86).contains(&part), "{part}");
+}
+
 /// With a promise the trickle is the promised share of a normal flow, which gets no more than the line.
 #[test]
 fn the_promise_is_kept_beside_others() {
