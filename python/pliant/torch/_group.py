@@ -326,7 +326,9 @@ class Group(Transpose):
             sender = self._nodes[bound].connect_messages(self._targets[to], seconds=self.patience)
             sender.announce(len(messages) // size)
             sender.send_all(messages, size)
-            self._within(lambda: sender.finish(seconds=_TICK))
+            with contextlib.suppress(ConnectionResetError):
+                # The peer has taken what it needs, and may have closed the flow before this side learns of it.
+                self._within(lambda: sender.finish(seconds=_TICK))
         except (OSError, PliantError) as error:
             self._lose(to, f"cannot be reached ({error})")
         finally:
