@@ -93,10 +93,10 @@ def test_an_exact_reduction_is_exact_under_any_bound():
 
 
 def test_steps_of_several_threads_do_not_mix():
-    """Sixteen vectors at once, as of buckets: each by the number that it was given."""
+    """Four vectors at once, as of buckets: each by the number that it was given."""
 
     def work(rank, group):
-        sequences, means = [group.next_sequence() for _ in range(16)], {}
+        sequences, means = [group.next_sequence() for _ in range(4)], {}
 
         def one(sequence):
             means[sequence] = group.reduce(vector(rank, sequence, 700), sequence=sequence)[0]
