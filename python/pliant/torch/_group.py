@@ -19,7 +19,7 @@ from .. import net
 from .._errors import PliantError
 from .._pliant import __version__
 from ._coding import Array, Coding
-from ._transpose import DTYPES, Arrival, Tag, Transpose
+from ._transpose import DTYPES, PHASES, Arrival, Tag, Transpose
 
 _T = TypeVar("_T")
 
@@ -29,8 +29,8 @@ _MARK = b"pt"
 MOST_MESSAGE_BYTES = 1 << 20
 # What one worker may send for one part.
 _MOST_BYTES = 1 << 30
-# Parts that wait for steps that this worker has not begun: a peer is never more than a step's buckets ahead.
-_MOST_WAITING = 4096
+# Steps around the latest one whose parts are kept: a peer is never more than a step's buckets ahead, or behind.
+_MOST_APART = 256
 _MOST_LINE = 4096
 # How often those that wait look whether the group is closed.
 _TICK = 0.25
@@ -265,13 +265,13 @@ class Group(Transpose):
         if len(heads) != 1 or len(sizes) != 1 or min(sizes) <= _HEAD.size:
             return
         mark, phase, kind, sender, sequence, length = _HEAD.unpack(heads.pop())
-        if mark != _MARK or kind >= len(DTYPES) or sender >= self.world:
+        if mark != _MARK or phase >= len(PHASES) or kind >= len(DTYPES) or sender >= self.world:
             return
         numbers = [number for number, _ in got]
         content = struct.pack("<BI", kind, length) + b"".join(message[_HEAD.size :] for _, message in got)
         tag = Tag(sequence, phase, sender)
         with self._changed:
-            if tag not in self._came and len(self._came) < _MOST_WAITING:
+            if tag not in self._came and abs(sequence - self._sequence) < _MOST_APART:
                 self._came[tag] = (delivery.messages, numbers, content)
                 self._changed.notify_all()
 
@@ -420,7 +420,9 @@ class Group(Transpose):
 
     def _forget(self, sequence: int) -> None:
         """The places of steps long past are given up: nothing of them is under way any more."""
-        old = [tag for tag, came in self._came.items() if came is None and tag.sequence < sequence - 64]
+        if sequence % 64:
+            return
+        old = [tag for tag, came in self._came.items() if came is None and tag.sequence < sequence - _MOST_APART]
         for tag in old:
             del self._came[tag]
 
