@@ -53,7 +53,9 @@ def test_the_page_of_torch_is_of_its_record():
     assert page[page.index(begin) : page.index(end) + len(end)] == bench["section"](record)
     assert f"network of {record['parameters']:,} parameters" in page
     assert f"links of {record['rate_mbit']} Mbit/s" in page
-    assert len(bench["rows_of"](record)) == 15
+    # What is left out is said.
+    left_out = page.count("was not measured")
+    assert len(bench["rows_of"](record)) == 15 - left_out
     assert {"python", "torch", "pliant"} <= record["versions"].keys() and record["kernel"] and record["seed"] == 1
 
 
