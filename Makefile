@@ -19,7 +19,7 @@ PYTHON_READY := $(PYTHON_ENV)/ready
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo python test lint deny doc reproduce digests conformance bench bench-net bench-objects bench-daemon testbed kafka programs proof fuzz soak install deb install-c test-c \
+.PHONY: all demo python torch test lint deny doc reproduce digests conformance bench bench-net bench-objects bench-daemon testbed kafka programs proof fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -151,6 +151,24 @@ python: $(QUICK) $(PYTHON_READY)
 	$(PYTHON_ENV)/bin/ruff format --check python
 	cd target/python && env/bin/mypy --config-file ../../pyproject.toml && env/bin/stubtest pliant._pliant
 	PLIANT_COMMAND=$(QUICK) $(PYTHON_ENV)/bin/pytest --pyargs pliant python/tests
+
+## What `make python` leaves out, since torch is large: the tests of pliant.torch with torch, and training by gloo and by the bounded
+## all-reduce side by side, which writes docs/torch.json and the tables of docs/torch.md; ten minutes; needs root.
+TORCH_ENV := target/python/torch-env
+torch: $(QUICK) $(TORCH_ENV)/ready
+	$(TORCH_ENV)/bin/maturin build --quiet --locked --profile quick --target-dir target/python/build \
+		--interpreter $(TORCH_ENV)/bin/python --out target/python/torch-wheels
+	$(TORCH_ENV)/bin/pip install -q --no-deps --force-reinstall target/python/torch-wheels/pliant-*.whl
+	$(TORCH_ENV)/bin/pytest --pyargs pliant.torch python/tests/test_torch.py python/tests/test_torch_arithmetic.py
+	rm -f target/torch.json
+	$(TORCH_ENV)/bin/python bench/torch/run.py $(QUICK) $(TORCH_ENV)/bin/python --record target/torch.json --rounds 2
+	cp target/torch.json docs/torch.json
+	$(TORCH_ENV)/bin/python bench/torch/run.py $(QUICK) $(TORCH_ENV)/bin/python --record docs/torch.json --rounds 2 --write-docs
+
+$(TORCH_ENV)/ready: python/tests/torch-requirements.txt
+	python3 -m venv $(TORCH_ENV)
+	$(TORCH_ENV)/bin/pip install -q -r $<
+	touch $@
 
 $(PYTHON_READY): python/tests/requirements.txt
 	python3 -m venv $(PYTHON_ENV)

@@ -1,7 +1,8 @@
 """Connections on real sockets, by the transports that the simulator runs: byte streams, and messages under a contract.
 
 For a program that uses sockets today. Every operation has two forms: one that waits, and one for asyncio, whose name
-ends in ``_async``.
+ends in ``_async``. Most that wait take ``seconds``, after which they raise ``TimeoutError``; asyncio has its own
+timeouts.
 
 >>> import pliant.net
 >>> with pliant.net.Node("127.0.0.1:0", listen=True) as server, pliant.net.Node() as client:
@@ -81,9 +82,9 @@ class Stream(_Closes):
         """Wrap a stream; a node makes them."""
         self._stream, self._min_share = stream, min_share
 
-    def read(self, most: int = 65536) -> bytes:
+    def read(self, most: int = 65536, seconds: float | None = None) -> bytes:
         """Return up to so many bytes, as soon as there are some; none at the end."""
-        got: bytes = self._stream.read(most).wait()
+        got: bytes = self._stream.read(most).wait(seconds)
         return got
 
     async def read_async(self, most: int = 65536) -> bytes:
@@ -131,9 +132,9 @@ class Stream(_Closes):
         while view:
             view = view[await _of(self._stream.write(bytes(view[:1048576]))) :]
 
-    def finish(self) -> None:
+    def finish(self, seconds: float | None = None) -> None:
         """End what is written; returns once the peer has all of it."""
-        self._stream.finish().wait()
+        self._stream.finish().wait(seconds)
 
     async def finish_async(self) -> None:
         """End what is written; returns once the peer has all of it."""
@@ -169,9 +170,13 @@ class MessageSender:
         """Hand a message over, and return its number. Does not wait."""
         return self._sender.send(message)
 
-    def finish(self) -> None:
+    def send_all(self, messages: bytes, size: int) -> int:
+        """Hand over messages of ``size`` bytes that lie one behind the other, and return how many. Does not wait."""
+        return self._sender.send_all(messages, size)
+
+    def finish(self, seconds: float | None = None) -> None:
         """Return once the peer has as many as the contract asks for."""
-        self._sender.finish().wait()
+        self._sender.finish().wait(seconds)
 
     async def finish_async(self) -> None:
         """Return once the peer has as many as the contract asks for."""
@@ -184,10 +189,23 @@ class MessageReceiver:
     def __init__(self, receiver: _pliant.NetReceiver) -> None:
         """Wrap a receiver; a node makes them."""
         self._receiver = receiver
+        self._collecting: _pliant.Pending | None = None
 
-    def receive(self) -> tuple[int, bytes] | None:
+    def receive(self, seconds: float | None = None) -> tuple[int, bytes] | None:
         """Return the next message with its number; ``None`` once no more come."""
-        got: tuple[int, bytes] | None = self._receiver.receive().wait()
+        got: tuple[int, bytes] | None = self._receiver.receive().wait(seconds)
+        return got
+
+    def collect(self, most: int, seconds: float | None = None) -> list[tuple[int, bytes]]:
+        """Return all messages that still come, with their numbers, once no more do.
+
+        Raises:
+            OSError: They have more than ``most`` bytes together.
+            TimeoutError: Others still come; the next call goes on.
+        """
+        self._collecting = self._collecting or self._receiver.collect(most)
+        got: list[tuple[int, bytes]] = self._collecting.wait(seconds)
+        self._collecting = None
         return got
 
     async def receive_async(self) -> tuple[int, bytes] | None:
@@ -240,33 +258,33 @@ class Node(_Closes):
         """The address that it has."""
         return self._node.address
 
-    def connect(self, to: str) -> Stream:
+    def connect(self, to: str, seconds: float | None = None) -> Stream:
         """Open a stream to a node that listens."""
-        return Stream(self._node.connect(to).wait(), self._min_share)
+        return Stream(self._node.connect(to).wait(seconds), self._min_share)
 
     async def connect_async(self, to: str) -> Stream:
         """Open a stream to a node that listens."""
         return Stream(await _of(self._node.connect(to)), self._min_share)
 
-    def accept(self) -> Stream:
+    def accept(self, seconds: float | None = None) -> Stream:
         """Wait for a stream that somebody opens."""
-        return Stream(self._node.accept().wait(), self._min_share)
+        return Stream(self._node.accept().wait(seconds), self._min_share)
 
     async def accept_async(self) -> Stream:
         """Wait for a stream that somebody opens."""
         return Stream(await _of(self._node.accept()), self._min_share)
 
-    def connect_messages(self, to: str) -> MessageSender:
+    def connect_messages(self, to: str, seconds: float | None = None) -> MessageSender:
         """Open a flow of messages to a node that listens; the transport is ``atp``."""
-        return MessageSender(self._node.connect_messages(to).wait())
+        return MessageSender(self._node.connect_messages(to).wait(seconds))
 
     async def connect_messages_async(self, to: str) -> MessageSender:
         """Open a flow of messages to a node that listens; the transport is ``atp``."""
         return MessageSender(await _of(self._node.connect_messages(to)))
 
-    def accept_messages(self) -> MessageReceiver:
+    def accept_messages(self, seconds: float | None = None) -> MessageReceiver:
         """Wait for a flow of messages that somebody opens."""
-        return MessageReceiver(self._node.accept_messages().wait())
+        return MessageReceiver(self._node.accept_messages().wait(seconds))
 
     async def accept_messages_async(self) -> MessageReceiver:
         """Wait for a flow of messages that somebody opens."""

@@ -8,15 +8,16 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pliant_net::api::{MessageReceiver, MessageSender, Node, Settings, Stream};
 use pliant_net::connection::Keys;
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_proto::contract::Contract;
 use pliant_proto::units::Rate;
+use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::errors::classes;
@@ -34,6 +35,7 @@ enum Given {
     Bytes(Vec<u8>),
     Count(usize),
     Message(Option<(u32, Box<[u8]>)>),
+    Messages(Vec<(u32, Box<[u8]>)>),
     Nothing,
 }
 
@@ -48,6 +50,10 @@ impl Given {
             Self::Message(None) | Self::Nothing => py.None(),
             Self::Message(Some((number, bytes))) => {
                 (number, PyBytes::new(py, &bytes)).into_pyobject(py)?.into_any().unbind()
+            }
+            Self::Messages(messages) => {
+                let messages = messages.iter().map(|(number, bytes)| (number, PyBytes::new(py, bytes)));
+                PyList::new(py, messages.collect::<Vec<_>>())?.into_any().unbind()
             }
         })
     }
@@ -99,21 +105,37 @@ fn over() -> PyErr {
 
 #[pymethods]
 impl Pending {
-    /// Waits, and returns what comes of it. Other threads of Python go on; signals are heard.
-    fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    /// Waits and returns what comes of it. If it does not come within so many seconds, it may be waited for again. Other
+    /// threads of Python go on; signals are heard.
+    #[pyo3(signature = (seconds = None))]
+    #[allow(clippy::disallowed_methods, reason = "a thread of Python's waits no longer than it wants")]
+    fn wait(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Py<PyAny>> {
         let mut operation = self.operation().take().ok_or_else(over)?;
-        let given = py.detach(|| -> PyResult<Given> {
+        let span = seconds.map(Duration::try_from_secs_f64).transpose();
+        let span =
+            span.map_err(|_| classes::PliantError::new_err("a time to wait is a number of seconds from 0 on"))?;
+        // A time that the clock does not reach is no bound.
+        let deadline = span.and_then(|span| Instant::now().checked_add(span));
+        let given = py.detach(|| -> PyResult<Option<Given>> {
             let waker = Waker::from(Arc::new(Unpark(thread::current())));
             let (mut operation, mut context) = (pin!(&mut operation), Context::from_waker(&waker));
             loop {
                 if let Poll::Ready(given) = operation.as_mut().poll(&mut context) {
-                    return Ok(given?);
+                    return Ok(Some(given?));
                 }
-                thread::park_timeout(INTERVAL);
+                let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) {
+                    return Ok(None);
+                }
+                thread::park_timeout(left.map_or(INTERVAL, |left| left.min(INTERVAL)));
                 attend()?;
             }
         });
-        given?.into_python(py)
+        if let Some(given) = given? {
+            return given.into_python(py);
+        }
+        *self.operation() = Some(operation);
+        Err(PyTimeoutError::new_err("it did not come in time"))
     }
 
     /// What comes of it as a tuple of one if it is over; else `None`, and `wake` is called when it is worth asking again.
@@ -300,6 +322,15 @@ impl NetSender {
         Ok(self.0.send(message)?)
     }
 
+    /// Hands over messages of `size` bytes that lie one behind the other; how many. The last one may be shorter.
+    fn send_all(&self, messages: &[u8], size: usize) -> PyResult<usize> {
+        if size == 0 {
+            return Err(classes::PliantError::new_err("a message has at least one byte"));
+        }
+        messages.chunks(size).try_for_each(|message| self.0.send(message).map(drop))?;
+        Ok(messages.len().div_ceil(size))
+    }
+
     /// Over once the peer has as many as the contract asks for.
     fn finish(&self) -> Pending {
         let sender = Arc::clone(&self.0);
@@ -317,6 +348,20 @@ impl NetReceiver {
     fn receive(&self) -> Pending {
         let receiver = Arc::clone(&self.0);
         Pending::new(async move { receiver.recv().await.map(Given::Message) })
+    }
+
+    /// All messages that still come, with their numbers; over at the end. Fails if they have more than `most` bytes together.
+    fn collect(&self, most: usize) -> Pending {
+        let receiver = Arc::clone(&self.0);
+        Pending::new(async move {
+            let (mut messages, mut left) = (Vec::new(), most);
+            while let Some((number, bytes)) = receiver.recv().await? {
+                let room = left.checked_sub(bytes.len());
+                left = room.ok_or_else(|| io::Error::other(format!("more than {most} bytes of messages came")))?;
+                messages.push((number, bytes));
+            }
+            Ok(Given::Messages(messages))
+        })
     }
 
     /// At the end: messages, those that arrived, and the numbers of those that did not.
