@@ -66,8 +66,8 @@ fn fetch_from(links: &[Link]) -> (f64, Fetched, Vec<String>) {
 }
 
 /// Beside two honest sources, one that trickles, one that sends in bursts with long pauses, and one that is fast until it has
-/// claimed much and then sends next to nothing cost at most a fifth of the time and a second; nothing is lost. Those that send
-/// next to nothing are named, and rest.
+/// claimed much and then sends next to nothing cost at most a fifth of the time and a second; nothing is lost. The first is
+/// named, and rests; the others bring more than one packet in 200.
 #[test]
 fn a_source_that_is_slow_on_purpose_costs_little() {
     let honest = Link { rate: RATE, ..Link::default() };
@@ -75,7 +75,8 @@ fn a_source_that_is_slow_on_purpose_costs_little() {
     let trickle = Link { rate: 100_000, ..Link::default() };
     let pauses = in_bursts(100_000_000, (0, 120_000), 50, 1000);
     let fast_first = in_bursts(20_000_000, (1000, 120_000), 1, 100);
-    for (name, link, rests) in [("trickle", trickle, true), ("pauses", pauses, false), ("fast first", fast_first, true)]
+    for (name, link, rests) in
+        [("trickle", trickle, true), ("pauses", pauses, false), ("fast first", fast_first, false)]
     {
         let (took, fetched, told) = fetch_from(&[honest.clone(), honest.clone(), link]);
         assert!(took <= 1.2 * alone + 1.0, "{name}: alone they took {alone:.1} s, with it {took:.1} s");
@@ -86,12 +87,14 @@ fn a_source_that_is_slow_on_purpose_costs_little() {
     }
 }
 
-/// Who was left to rest is taken from again once the others are lost, and brings what is missing.
+/// Who was left to rest is taken from again a second after nothing comes from the others any more, and brings what is missing.
 #[test]
 fn a_slow_source_is_taken_from_when_it_is_the_last() {
     let leaves = Link { rate: RATE, down: vec![(12_000 * MS, u64::MAX)], ..Link::default() };
-    let slow_at_first = in_bursts(20_000_000, (1000, 12_000), 1, 100);
-    let (_, fetched, told) = fetch_from(&[leaves.clone(), leaves, slow_at_first]);
+    let slow_at_first = in_bursts(5_000_000, (100, 12_000), 1, 250);
+    let (took, fetched, told) = fetch_from(&[leaves.clone(), leaves, slow_at_first]);
     assert!(told.iter().any(|news| news.contains("next to nothing")), "{told:?}");
-    assert_eq!(fetched.sources.iter().filter(|source| source.lost.is_some()).count(), 2, "{fetched:?}");
+    assert!(fetched.sources[2].symbols > 1000, "{fetched:?}");
+    // What is left takes ten seconds at its rate; the others are given up after twenty.
+    assert!(took <= 30.0, "{took:.1} s");
 }

@@ -49,6 +49,8 @@ const CALL_AGAIN: Span = Span::from_ms(100);
 const CALL_AGAIN_MAX: Span = Span::from_secs(1);
 /// Most sources that send at once; the others wait for one that fails.
 const MAX_SLOTS: usize = 32;
+/// After so long without a symbol sources that rest are taken from again.
+const NOTHING_COMES: Span = Span::from_secs(1);
 /// Blocks that are looked for at once among what the receiver has.
 const OWN_BLOCKS: u32 = 8;
 /// The one task of this receiver's controller.
@@ -199,7 +201,8 @@ fn fetch_once(
         weighting: Weighting::Fixed(settings.flow.contract.weight),
         stage: Stage::Asking,
         deserted: false,
-        pace: Pace::new(driver.now()),
+        pace: Pace::default(),
+        came_last: (0, driver.now()),
         own: wanted.own.as_ref(),
         has_own: false,
         over: Vec::new(),
@@ -398,6 +401,8 @@ struct FetchHandler<'a> {
     /// No source is left.
     deserted: bool,
     pace: Pace,
+    /// Symbols that had come when one came last, and when that was.
+    came_last: (u64, Instant),
     /// What this host may have of it, and whether more of that is to be looked at at once.
     own: Option<&'a Arc<dyn OwnBlocks>>,
     has_own: bool,
@@ -779,10 +784,17 @@ impl FetchHandler<'_> {
         self.taken_from = Some(takes);
     }
 
-    /// Has sources rest that send next to nothing, for as long as there is another.
+    /// Has sources rest that send next to nothing, for as long as something comes from another.
     fn rest_slow(&mut self, now: Instant, object: &SharedObject) {
         let sends = |call: &SourceConnection| call.joined && call.ended.is_none() && call.slow.is_none();
-        if !self.calls.iter().any(sends) {
+        let all: u64 = {
+            let object = object.borrow();
+            (0..self.calls.len()).map(|source| object.came_from(source)).sum()
+        };
+        if self.came_last.0 != all {
+            self.came_last = (all, now);
+        }
+        if !self.calls.iter().any(sends) || now.since(self.came_last.1) >= NOTHING_COMES {
             for (source, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| call.slow.is_some()) {
                 (call.slow, call.slow_told) = (None, false);
                 self.controller.set_resting(now, TASK, source as u64, false);
@@ -791,12 +803,12 @@ impl FetchHandler<'_> {
         }
         // A peer has what it has, and another is taken from where it gets no further.
         let judged = |call: &SourceConnection| sends(call) && !call.is_peer && self.takes_from_sources();
-        let came = {
+        let came: Vec<Option<u64>> = {
             let object = object.borrow();
-            let came = self.calls.iter().enumerate();
-            came.map(|(source, call)| judged(call).then(|| object.came_from(source))).collect::<Vec<_>>()
+            let came = |(source, call): (usize, &SourceConnection)| judged(call).then(|| object.came_from(source));
+            self.calls.iter().enumerate().map(came).collect()
         };
-        for SlowSource { source, came, of } in self.pace.judge(now, came.into_iter()) {
+        for SlowSource { source, came, of } in self.pace.judge(now, came.into_iter(), all) {
             self.calls[source].slow = Some(format!(
                 "{}: it sends next to nothing, {came} of {of} packets, and holds the others up: it rests while there is another",
                 self.calls[source].address

@@ -138,6 +138,10 @@ impl TreeBuilder {
     /// More bytes.
     pub(super) fn update(&mut self, mut content: &[u8]) {
         while !content.is_empty() {
+            if self.in_block == 0 {
+                self.block = Hasher::new();
+                self.block.set_input_offset(self.bytes);
+            }
             let (now, later) = content.split_at(content.len().min(BLOCK_BYTES as usize - self.in_block));
             self.block.update(now);
             self.in_block += now.len();
@@ -157,8 +161,6 @@ impl TreeBuilder {
         }
         self.values.push(self.block.finalize_non_root());
         self.bytes += std::mem::take(&mut self.in_block) as u64;
-        self.block = Hasher::new();
-        self.block.set_input_offset(self.bytes);
     }
 
     pub(super) fn finish(mut self) -> HashTree {

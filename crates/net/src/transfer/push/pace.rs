@@ -13,13 +13,9 @@ const LEAST: u64 = 200;
 /// Symbols of which that can be told.
 const ENOUGH: u64 = 10 * LEAST;
 
-/// What has come from each source since sources are looked at.
-#[derive(Debug)]
-pub(super) struct Pace {
-    since: Instant,
-    /// Symbols that had come then from each that was at work, all the time since.
-    before: Vec<Option<u64>>,
-}
+/// Since when each source is looked at, and what had come then: from it, and from all.
+#[derive(Debug, Default)]
+pub(super) struct Pace(Vec<Option<(Instant, u64, u64)>>);
 
 /// A source that sends next to nothing, and how much of how many symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,28 +26,32 @@ pub(super) struct SlowSource {
 }
 
 impl Pace {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, before: Vec::new() }
-    }
-
     /// Who of those at work is not worth it. Of each source it is said how many symbols have come from it, `None` if it is not at
-    /// work.
-    pub(super) fn judge(&mut self, now: Instant, came: impl Iterator<Item = Option<u64>>) -> Vec<SlowSource> {
-        let came: Vec<Option<u64>> = came.collect();
-        self.before.resize(came.len(), None);
-        // Who rested or was not there has no interval of its own.
-        self.before.iter_mut().zip(&came).for_each(|(before, came)| *before = before.filter(|_| came.is_some()));
-        if now.since(self.since) < INTERVAL {
-            return Vec::new();
+    /// work, and of all together how many.
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        came: impl ExactSizeIterator<Item = Option<u64>>,
+        all: u64,
+    ) -> Vec<SlowSource> {
+        self.0.resize(came.len(), None);
+        let mut slow = Vec::new();
+        for (source, (since, came)) in self.0.iter_mut().zip(came).enumerate() {
+            // Who rested or was not there has no interval of its own.
+            let Some(came) = came else {
+                *since = None;
+                continue;
+            };
+            let (began, before, all_before) = *since.get_or_insert((now, came, all));
+            if now.since(began) < INTERVAL {
+                continue;
+            }
+            let (its, of) = (came - before, all - all_before);
+            if of >= ENOUGH && its.saturating_mul(LEAST) < of {
+                slow.push(SlowSource { source, came: its, of });
+            }
+            *since = Some((now, came, all));
         }
-        let since = |source: usize| Some(came[source]? - self.before[source]?);
-        let all: u64 = (0..came.len()).filter_map(since).sum();
-        let slow = |source: usize| {
-            let came = since(source)?;
-            (all >= ENOUGH && came.saturating_mul(LEAST) < all).then_some(SlowSource { source, came, of: all })
-        };
-        let slow = (0..came.len()).filter_map(slow).collect();
-        (self.since, self.before) = (now, came);
         slow
     }
 }
@@ -60,25 +60,22 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Instant {
-        Instant::ZERO.after(Span::from_secs(seconds))
-    }
-
     /// One in 200 symbols is enough, and less is not; who has just come, and who rests, is not judged, nor is anybody while
-    /// nothing comes.
+    /// next to nothing comes from anybody.
     #[test]
     fn who_brings_next_to_nothing_is_found() {
-        let mut pace = Pace::new(at(0));
-        let mut judge = |seconds, came: [Option<u64>; 3]| pace.judge(at(seconds), came.into_iter());
-        assert_eq!(judge(10, [Some(0), Some(0), None]), []);
-        assert_eq!(judge(15, [Some(0), Some(0), Some(0)]), []);
-        // The third came in the middle.
-        assert_eq!(judge(20, [Some(19_900), Some(100), Some(0)]), []);
-        let slow = SlowSource { source: 1, came: 99, of: 20_000 };
-        let third = SlowSource { source: 2, came: 1, of: 20_000 };
-        assert_eq!(judge(30, [Some(39_800), Some(199), Some(1)]), [slow, third]);
-        assert_eq!(judge(35, [Some(59_700), None, None]), []);
-        assert_eq!(judge(40, [Some(79_600), Some(199), None]), []);
-        assert_eq!(judge(50, [Some(79_601), Some(199), None]), []);
+        let mut pace = Pace::default();
+        let mut judge = |seconds, came: [Option<u64>; 2], all| {
+            pace.judge(Instant::ZERO.after(Span::from_secs(seconds)), came.into_iter(), all)
+        };
+        let slow = |source, came, of| SlowSource { source, came, of };
+        assert_eq!(judge(0, [Some(0), None], 0), []);
+        assert_eq!(judge(5, [Some(50), Some(0)], 10_000), []);
+        assert_eq!(judge(10, [Some(100), Some(0)], 20_000), []);
+        assert_eq!(judge(15, [Some(100), Some(49)], 20_000), [slow(1, 49, 10_000)]);
+        assert_eq!(judge(20, [Some(199), None], 40_000), [slow(0, 99, 20_000)]);
+        assert_eq!(judge(25, [None, Some(49)], 60_000), []);
+        assert_eq!(judge(30, [Some(199), Some(49)], 80_000), []);
+        assert_eq!(judge(40, [Some(199), Some(49)], 81_999), [slow(1, 0, 21_999)]);
     }
 }

@@ -89,7 +89,7 @@ impl FolderListing {
                     bytes.extend(hash.as_bytes());
                 }
                 FolderEntryKind::Link { to: path } | FolderEntryKind::Same { first: path } => {
-                    put_path(&mut bytes, path)
+                    put_path(&mut bytes, path);
                 }
             }
         }

@@ -155,7 +155,7 @@ impl PlacedEntry<'_> {
             }
             return if metadata.modified()? == modified { Ok(()) } else { there.set_modified(modified) };
         }
-        let mut new = File::from(self.temporary(&above)?);
+        let mut new = File::from(Self::temporary(&above)?);
         before(DiskOperation::Write(bytes as usize), self.root)?;
         let part = ContentPart { file: contents, at: start, left: bytes };
         let written = copy(part, &mut new, hash).and_then(|()| {
@@ -165,7 +165,7 @@ impl PlacedEntry<'_> {
         self.put(&above, name, written)
     }
 
-    fn temporary(&self, above: &OwnedFd) -> io::Result<OwnedFd> {
+    fn temporary(above: &OwnedFd) -> io::Result<OwnedFd> {
         let _ = unlinkat(above, TEMPORARY, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(above, TEMPORARY, flags, Mode::from_raw_mode(0o600))?)
