@@ -270,7 +270,7 @@ fn proxies_are_named() {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut head = BufReader::new(&stream).lines().map_while(Result::ok);
-            head.find(|line| line.is_empty());
+            head.find(String::is_empty);
             let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
         }
     });
