@@ -1,4 +1,4 @@
-//! `pliant offer` and `pliant fetch`: one file from many sources at once.
+//! `pliant offer` and `pliant fetch`: one file, or one folder, from many sources at once.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use clap::Args;
 use pliant_mirror::{HttpMirror, MirrorUrl, S3Access};
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{
-    self, FetchNews, Fetched, FromMirror, Hash, Mirror, Offer, OfferedFiles, Served, Settings, TransferError,
-    WantedFile,
+    self, FetchNews, Fetched, FolderFilter, FromMirror, Hash, Mirror, Offer, OfferedFiles, Served, Settings,
+    TransferError, WantedFile, WantedFolder,
 };
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
@@ -31,16 +31,19 @@ use crate::{flags, interrupt};
 const OFFER_EXAMPLES: &str = "\
 Examples:
   pliant offer model.bin --key lab.key --listen 0.0.0.0:7410          on each host that has the file
-  pliant offer models/ --key lab.key --listen 0.0.0.0:7410             all files of the folder, each by its name or hash
+  pliant offer models/ --key lab.key --listen 0.0.0.0:7410             the folder, and each of its files
+  pliant offer models/ --key lab.key --exclude cache --exclude '*.tmp'
   pliant offer model.bin --plain --count 1 --max-rate 200Mbit/s
 
-A folder's files are those that lie in it: not those of its folders, and none whose name begins with a dot. It serves until interrupted, or for --count receivers; a hangup signal (kill -HUP) has the key file read again. Exit codes are those of `pliant send`.";
+A folder is offered under its name and a slash, and each of its files under its path in the folder: none whose name, or whose folder's name, begins with a dot. Patterns have `*`, `?`, `[ab]`, `{a,b}` and, for any folders, `**`; one without a slash is of a name in any folder, and one of a folder is of all that is in it. It serves until interrupted, or for --count receivers; a hangup signal (kill -HUP) has the key file read again. Exit codes are those of `pliant send`.";
 
 const FETCH_EXAMPLES: &str = "\
 Examples:
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 192.0.2.3:7410 --key lab.key     into this directory, under its name
   pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --into copy.bin --weight 4
   pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard --json | jq .sources
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --name models/ --overwrite     a folder: what has changed
+  pliant fetch 192.0.2.1:7410 --key lab.key --name models/ --include '*.bin'     a part of it
   pliant fetch 192.0.2.1:7410 --key lab.key --name model.bin --serve 0.0.0.0:7410 \
       --peer 192.0.2.4:7410 --peer 192.0.2.5:7410     on each of many hosts: they serve each other
   pliant fetch 192.0.2.1:7410 --key lab.key --source https://mirror.example/model.bin     a mirror of yours fills in
@@ -51,7 +54,8 @@ Examples:
 
 Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. Where sources offer
 different contents, the one that more than half of them offer is fetched, or the one with --hash. A source that is lost or
-left out is told on stderr; the others go on. With --source, servers of HTTP, HTTPS or S3 give blocks that the sources come to
+left out is told on stderr; the others go on. A folder keeps the times, the permissions and the links of its files; what
+of it is there already and has not changed is not sent, and what is there and not in it stays. With --source, servers of HTTP, HTTPS or S3 give blocks that the sources come to
 last, each verified before it is used; of S3 the variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
 AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN say where and who. With them alone, or where no source is left, the file is
 verified once all of it is here. With --serve it offers what it has verified while it fetches the rest, and all
@@ -65,6 +69,8 @@ interrupted.";
 pub(crate) struct OfferArgs {
     /// The file, or the folder
     file: PathBuf,
+    #[command(flatten)]
+    patterns: PatternArgs,
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_LISTEN)]
     listen: SocketAddr,
@@ -80,7 +86,28 @@ pub(crate) struct OfferArgs {
     output: OutputArgs,
 }
 
-/// Fetches a file from many `pliant offer` at once.
+/// Which files of a folder.
+#[derive(Args)]
+struct PatternArgs {
+    /// Of a folder only files that this pattern matches. May be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Of a folder no files that this pattern matches, whatever is included. May be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+}
+
+impl PatternArgs {
+    fn are_given(&self) -> bool {
+        !self.include.is_empty() || !self.exclude.is_empty()
+    }
+
+    fn filter(&self) -> Result<FolderFilter, CliError> {
+        FolderFilter::new(&self.include, &self.exclude).map_err(CliError::User)
+    }
+}
+
+/// Fetches a file or a folder from many `pliant offer` at once.
 #[derive(Args)]
 #[command(after_help = FETCH_EXAMPLES)]
 pub(crate) struct FetchArgs {
@@ -98,9 +125,11 @@ pub(crate) struct FetchArgs {
     /// [default: what more than half of the sources that answer offer]
     #[arg(long, value_name = "HEX", value_parser = parse_hash)]
     hash: Option<Hash>,
-    /// Name of the file, where sources offer many
+    /// Name of the file, where sources offer many, or of a folder, with a slash at its end
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    #[command(flatten)]
+    patterns: PatternArgs,
     /// Another host that may fetch the same at this time, and serves it: NAME@HOST:PORT as with sources. It has no say in
     /// what is fetched. May be given more than once
     #[arg(long = "peer", value_name = "ADDRESS", value_parser = parse_peer)]
@@ -147,10 +176,19 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
     flow.contract.max_rate = arguments.max_rate;
     let mut settings = arguments.connection.settings(&flow)?;
     let reread = arguments.connection.reread_keys(&mut settings);
-    let offer = Offer::bind(arguments.listen, &arguments.file, settings)?;
+    let files = OfferedFiles::new();
+    match arguments.file.is_dir() {
+        true => files.add_folder(&arguments.file, &arguments.patterns.filter()?)?,
+        false if arguments.patterns.are_given() => {
+            return Err(CliError::User("`--include` and `--exclude` are for a folder, and this is none".to_owned()));
+        }
+        false => files.add(&arguments.file)?,
+    }
+    let offer = Offer::of(arguments.listen, files, settings)?;
     let offered = offer.offered();
-    if offered.is_empty() {
-        let error = std::io::Error::new(std::io::ErrorKind::NotFound, "no file lies in this folder");
+    // The folder itself is one of them.
+    if arguments.file.is_dir() && offered.len() == 1 {
+        let error = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no file in this folder to offer");
         return Err(TransferError::File { path: arguments.file.clone(), error }.into());
     }
     if !arguments.output.quiet {
@@ -196,8 +234,11 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
     let tell = |news: FetchNews<'_>| match news {
         FetchNews::Lost(error) => eprintln!("lost: {}", OneLine(error)),
+        FetchNews::Slow(why) => eprintln!("slow: {}", OneLine(&why)),
         news => eprintln!("{news}"),
     };
+    let folder = arguments.name.as_ref().filter(|name| name.ends_with('/'));
+    check_folder(arguments, folder.is_some())?;
     let addresses = |hosts: &[Peer]| hosts.iter().map(|host| host.address).collect::<Vec<SocketAddr>>();
     let interrupt = interrupt::listen(kept);
     let offered_in = arguments.serve.map(|_| OfferedFiles::new());
@@ -207,8 +248,14 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     };
     let (sources, peers) = (addresses(&arguments.sources), addresses(&arguments.peers));
     let mirrors = mirrors(&arguments.mirrors);
-    let wanted = WantedFile { hash: arguments.hash, name: arguments.name.clone(), peers, mirrors, offered_in };
-    let fetched = transfer::fetch(&sources, wanted, &target, &settings, interrupt, |p| display.show(p), tell);
+    let (hash, show) = (arguments.hash, |p| display.show(p));
+    let fetched = if let Some(name) = folder {
+        let wanted = WantedFolder { name: name.clone(), hash, filter: arguments.patterns.filter()? };
+        transfer::fetch_folder(&sources, &wanted, &target, &settings, interrupt, show, tell)
+    } else {
+        let wanted = WantedFile { hash, name: arguments.name.clone(), peers, mirrors, offered_in, own: None };
+        transfer::fetch(&sources, wanted, &target, &settings, interrupt, show, tell)
+    };
     drop(display);
     match fetched {
         Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
@@ -220,6 +267,26 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
                 served => served.map(|()| ExitStatus::Done).map_err(CliError::from),
             })
         }
+    }
+}
+
+/// Refuses what does not go with a folder, or goes with a folder alone.
+fn check_folder(arguments: &FetchArgs, is_folder: bool) -> Result<(), CliError> {
+    let given = [
+        (arguments.discard, "--discard"),
+        (arguments.serve.is_some(), "--serve"),
+        (!arguments.peers.is_empty(), "--peer"),
+        (!arguments.mirrors.is_empty(), "--source"),
+    ];
+    match given.into_iter().find(|(given, _)| *given) {
+        Some((_, flag)) if is_folder => {
+            Err(CliError::User(format!("`{flag}` is for a file, and `--name` is a folder's")))
+        }
+        _ if !is_folder && arguments.patterns.are_given() => {
+            let why = "`--include` and `--exclude` are for a folder: `--name` with a slash at its end";
+            Err(CliError::User(why.to_owned()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -311,7 +378,7 @@ struct FetchOutcome {
     direction: &'static str,
     file: String,
     bytes: u64,
-    /// Of these, those that were there from a fetch that was cut off.
+    /// Of these, those that were there before.
     kept_bytes: u64,
     elapsed_s: f64,
     /// Of the others.

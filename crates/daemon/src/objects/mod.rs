@@ -5,6 +5,7 @@
 //! verified. What is in the cache, whole or in part, is offered to the other sources in turn. The cache has a limit: who was
 //! not asked for longest goes first. Images of containers are pulled by the same door, as from a [registry].
 
+mod absent;
 mod cache;
 pub(crate) mod door;
 mod image;
@@ -30,7 +31,9 @@ use pliant_net::transfer::{
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
 use tokio::sync::{Semaphore, watch as channel};
+use tokio::time::Instant;
 
+use self::absent::AbsentSources;
 use self::cache::Cache;
 use self::image::Verified;
 use self::image::layout::Descriptor;
@@ -90,6 +93,7 @@ pub(crate) struct Objects {
     key_updates: Arc<KeyUpdates>,
     fetches: Mutex<HashMap<String, Fetch>>,
     verified: Verified,
+    absent: AbsentSources,
     /// What the names of images stand for is asked for now, so often.
     asking: Semaphore,
     /// Ends all threads.
@@ -121,6 +125,7 @@ impl Objects {
             key_updates,
             fetches: Mutex::default(),
             verified: Verified::default(),
+            absent: AbsentSources::default(),
             asking: Semaphore::new(MAX_FETCHES),
             stop: AtomicBool::new(false),
         });
@@ -222,7 +227,9 @@ impl Objects {
             let folder = tempfile::tempdir_in(self.cache.folder()).map_err(failed)?;
             let target = Target::File(folder.path().join("tag"));
             let wanted = WantedFile { name: Some(name), ..WantedFile::default() };
-            transfer::fetch(&sources, wanted, &target, &settings, &self.stop, |_| {}, |_| {})?;
+            let asked = self.absent.without(Instant::now(), &sources);
+            let fetched = transfer::fetch(&asked, wanted, &target, &settings, &self.stop, |_| {}, |_| {})?;
+            self.absent.note(Instant::now(), fetched.elapsed, &fetched.sources);
             std::fs::read(folder.path().join("tag")).map_err(failed)?
         };
         tags::read(&text).ok_or_else(|| NoFile::Failed("what the sources agree on is no descriptor".to_owned()))
@@ -279,13 +286,14 @@ impl Objects {
         };
         let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
         let (peers, mirrors, offered_in) = (sources.clone(), self.mirrors.clone(), Some(self.files.clone()));
-        let wanted = WantedFile { hash, name, peers, mirrors, offered_in };
+        let wanted = WantedFile { hash, name, peers, mirrors, offered_in, own: None };
         let room = self.cache.make_room(0, &self.files);
         let mut settings = lock(&self.settings).clone();
         settings.limits = Limits { max_bytes: room, ..Limits::default() };
         let target = Target::Directory(self.cache.folder().to_owned());
         let fetched = loop {
-            let fetched = transfer::fetch(&sources, wanted.clone(), &target, &settings, &self.stop, |_| {}, |_| {});
+            let asked = self.absent.without(Instant::now(), &sources);
+            let fetched = transfer::fetch(&asked, wanted.clone(), &target, &settings, &self.stop, |_| {}, |_| {});
             match fetched {
                 // Somebody fetches the same content under another name, and offers it in a moment.
                 Err(TransferError::Sources(_)) if !self.stop.load(Ordering::Relaxed) => std::thread::sleep(watch::TICK),
@@ -295,6 +303,7 @@ impl Objects {
                 return Ok(());
             }
         };
+        self.absent.note(Instant::now(), fetched.elapsed, &fetched.sources);
         if let Some(path) = &fetched.path {
             self.cache.note_use(path);
         }

@@ -135,11 +135,43 @@ impl HttpFile {
                 request = request.header(name, value);
             }
         }
-        let mut response = request.header(header::RANGE, range).call().map_err(|error| explained(&error))?;
-        match response.status() {
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => Ok(response),
-            status => Err(refused(status, &mut response, self.s3.as_ref())),
+        let proxy = self.proxy();
+        let called = request.header(header::RANGE, range).call();
+        let mut response = called.map_err(|error| through(proxy.as_deref(), &error))?;
+        match (response.status(), proxy) {
+            (StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE, _) => Ok(response),
+            (status @ StatusCode::PROXY_AUTHENTICATION_REQUIRED, Some(proxy)) => {
+                Err(fails(format!("the proxy {proxy} refuses: {status}")))
+            }
+            (status, proxy) => Err(beside(proxy.as_deref(), refused(status, &mut response, self.s3.as_ref()))),
         }
+    }
+
+    /// Host and port of the proxy that is asked for it; nothing of a name and a password.
+    fn proxy(&self) -> Option<String> {
+        let proxy = self.agent.config().proxy()?;
+        let asked = self.url.parse().is_ok_and(|url: Uri| !proxy.is_no_proxy(&url));
+        asked.then(|| format!("{}:{}", proxy.host(), proxy.port()))
+    }
+}
+
+/// What is said of a failure where a proxy was asked, which may be its own.
+fn beside(proxy: Option<&str>, error: MirrorError) -> MirrorError {
+    match proxy {
+        Some(proxy) => MirrorError { why: format!("{} (through the proxy {proxy})", error.why), ..error },
+        None => error,
+    }
+}
+
+/// Why no response came, of the server or of the proxy.
+fn through(proxy: Option<&str>, error: &ureq::Error) -> MirrorError {
+    match (proxy, error) {
+        (Some(proxy), ureq::Error::Io(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            may_pass(format!("nobody answers at the proxy {proxy}: connection refused"))
+        }
+        (Some(proxy), ureq::Error::ConnectProxyFailed(why)) => fails(format!("the proxy {proxy} refuses: {why}")),
+        (Some(proxy), ureq::Error::HostNotFound) => fails(format!("the host of the proxy {proxy} is not found")),
+        (proxy, error) => beside(proxy, explained(error)),
     }
 }
 

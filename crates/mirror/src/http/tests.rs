@@ -252,6 +252,34 @@ fn places_that_do_not_answer_are_named() {
     assert_eq!(file_at("s3://bucket/x", s3(Server::Right, keys)).bytes(), Ok(BYTES));
 }
 
+/// A proxy that is not there, or does not let who asks through, is named, and not the mirror behind it; its password is told to nobody.
+#[test]
+fn proxies_are_named() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let why = |proxy: SocketAddr, no_proxy: &str| {
+        let proxy = ureq::Proxy::builder(ureq::ProxyProtocol::Http).host("127.0.0.1").port(proxy.port());
+        let proxy = proxy.username("user").password("secret").no_proxy(no_proxy).build().unwrap();
+        let config = Config::builder().http_status_as_error(false).proxy(Some(proxy));
+        let url = MirrorUrl::of_file(&format!("http://127.0.0.1:{}/x", free.port())).unwrap();
+        let mirror = HttpMirror::new(url, false, S3Access::default(), Duration::from_secs(1));
+        HttpMirror { agent: config.build().into(), ..mirror }.file("ignored").bytes().unwrap_err().why
+    };
+    assert_eq!(why(free, "none.example"), format!("nobody answers at the proxy {free}: connection refused"));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refuses = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = BufReader::new(&stream).lines().map_while(Result::ok);
+            head.find(String::is_empty);
+            let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let refused = why(refuses, "none.example");
+    assert!(refused.starts_with(&format!("the proxy {refuses} refuses: ")) && refused.contains("403"), "{refused}");
+    assert!(!refused.contains("secret"), "{refused}");
+    assert_eq!(why(refuses, "127.0.0.1"), "nobody answers there: connection refused");
+}
+
 /// Names of files go to the folder's host; a mirror of one file has its own.
 #[test]
 fn a_folder_has_many_files() {

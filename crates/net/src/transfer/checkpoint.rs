@@ -7,12 +7,13 @@
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use blake3::hazmat::ChainingValue;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
 use super::names::{parent, rename_new, sync, sync_folder_of};
 use super::push::hash_tree::{BLOCK_BYTES, blocks_of, value_of};
@@ -25,6 +26,12 @@ const DIGITS: usize = 32;
 const MAX_PARTS: usize = 64;
 /// How long such a part waits for its transfer.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Lets the system begin to put a part of a file on the disk, so that little is left at the end to wait for. It promises nothing.
+fn begin_writeback(file: &File, offset: u64, bytes: usize) {
+    // Linux writes what is to be forgotten, and forgets nothing that is not written.
+    let _ = fadvise(file, offset, NonZeroU64::new(bytes as u64), Advice::DontNeed);
+}
 
 /// The blocks so far of a file, which stay unless the file is put into its place.
 pub(super) struct Checkpoint {
@@ -123,8 +130,14 @@ impl Checkpoint {
     pub(super) fn write(&mut self, content: &[u8]) -> io::Result<()> {
         before(DiskOperation::Write(content.len()), &self.path)?;
         self.part.write_all(content)?;
+        begin_writeback(&self.part, self.written, content.len());
         self.written += content.len() as u64;
         Ok(())
+    }
+
+    /// Passes over so many bytes that nobody wants.
+    pub(super) fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        self.resume(self.written + bytes)
     }
 
     /// Puts it into its place: on the disk before it takes the place of another.

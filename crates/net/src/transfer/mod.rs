@@ -35,9 +35,9 @@ pub use error::TransferError;
 pub use output::Target;
 pub use progress::Progress;
 pub use push::{
-    Coming, FetchCall, FetchNews, Fetched, FileSelector, FromMirror, FromSource, HashNotice, HeldFile, HoldingNotice,
-    Mirror, MirrorError, MirrorFile, Offer, Offered, OfferedFiles, PageNumber, PushNotice, Request, Served, WantedFile,
-    fetch,
+    Coming, FetchCall, FetchNews, Fetched, FileSelector, FolderFilter, FromMirror, FromSource, HashNotice, HeldFile,
+    HoldingNotice, Mirror, MirrorError, MirrorFile, Offer, Offered, OfferedFiles, OwnBlock, OwnBlocks, PageNumber,
+    PushNotice, Request, Served, WantedFile, WantedFolder, fetch, fetch_folder,
 };
 pub use receive::{Received, Receiver};
 pub use send::{ClockOffset, Sent, send};

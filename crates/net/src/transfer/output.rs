@@ -256,7 +256,7 @@ pub(super) fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
 }
 
 /// The name if it names a file in the directory itself, so that no sender writes elsewhere.
-fn plain_name(name: &str) -> Option<&str> {
+pub(super) fn plain_name(name: &str) -> Option<&str> {
     let plain = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0']);
     plain.then_some(name)
 }

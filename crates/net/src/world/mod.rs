@@ -13,4 +13,5 @@ mod network;
 mod receivers;
 mod scenario;
 mod schedule;
+mod slow_sources;
 mod tests;

@@ -5,6 +5,7 @@ mod bundle;
 mod common;
 mod ecn;
 mod false_source;
+mod folders;
 mod hostile;
 mod mirrors;
 mod push;

@@ -482,7 +482,10 @@ fn one_of_many_files_is_fetched() {
         write_file(&shelf, name, bytes);
     }
     let offer = Offer::bind(crate::common::loopback(), &shelf, settings.clone()).unwrap();
-    assert_eq!(offer.offered().iter().map(|file| &file.name[..]).collect::<Vec<_>>(), ["empty", "other", "source"]);
+    assert_eq!(
+        offer.offered().iter().map(|file| &file.name[..]).collect::<Vec<_>>(),
+        ["empty", "other", "source", "shelf/"]
+    );
     let (address, stop) = (offer.address(), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| offer.serve(None, &stop, |_| {}));

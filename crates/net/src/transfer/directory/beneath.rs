@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 const PIECE_BYTES: usize = 128 << 10;
 
 /// The folder below `root` in which `path` lies, and its name there.
-pub(super) fn folder_beneath<'p>(root: &Path, path: &'p Path) -> io::Result<(OwnedFd, &'p OsStr)> {
+pub(in super::super) fn folder_beneath<'p>(root: &Path, path: &'p Path) -> io::Result<(OwnedFd, &'p OsStr)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut folder = openat(CWD, root, flags, Mode::empty())?;
     let mut parts = path.components().peekable();
@@ -27,7 +27,7 @@ pub(super) fn folder_beneath<'p>(root: &Path, path: &'p Path) -> io::Result<(Own
 }
 
 /// The regular file at `path` below `root`.
-pub(super) fn file_beneath(root: &Path, path: &Path) -> io::Result<File> {
+pub(in super::super) fn file_beneath(root: &Path, path: &Path) -> io::Result<File> {
     let (folder, name) = folder_beneath(root, path)?;
     // Nobody writes to a FIFO that was put there.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -36,7 +36,10 @@ pub(super) fn file_beneath(root: &Path, path: &Path) -> io::Result<File> {
 }
 
 /// The hash of what `file` has from where it is read on; each piece is shown to `each`, which may end it.
-pub(super) fn hash_of(file: &File, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<blake3::Hash> {
+pub(in super::super) fn hash_of(
+    file: &File,
+    mut each: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<blake3::Hash> {
     let (mut hasher, mut piece, mut file) = (blake3::Hasher::new(), vec![0; PIECE_BYTES], file);
     loop {
         let bytes = match file.read(&mut piece) {

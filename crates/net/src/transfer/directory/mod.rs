@@ -13,10 +13,12 @@ mod pack;
 mod unpack;
 mod walk;
 
+pub(super) use beneath::{file_beneath, folder_beneath, hash_of};
 pub(super) use index::{Index, index_path};
 pub(super) use listing::{DIGEST_BYTES, FileHashes, Held, HeldNotice, PageRequests, compare};
 pub(super) use pack::{pack, skipped_in};
 pub(super) use unpack::{Unpacked, replace_tree, unpack};
+pub(super) use walk::{Walk, at};
 
 /// Files of a directory that were not sent, as the receiver had them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// All that is below a directory, by paths from there: folders before what is in them, nothing behind a link. Of two paths
 /// the same comes first in every directory that has both.
-pub(super) struct Walk {
+pub(in super::super) struct Walk {
     root: PathBuf,
     /// Still to be read.
     folders: Vec<PathBuf>,
@@ -16,9 +16,14 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub(super) fn new(root: &Path) -> Self {
+    pub(in super::super) fn new(root: &Path) -> Self {
         let folders = vec![PathBuf::new()];
         Self { root: root.to_owned(), folders, folder: PathBuf::new(), names: Vec::new().into_iter() }
+    }
+
+    /// Passes over what is in the folder that was given last.
+    pub(in super::super) fn prune(&mut self) {
+        self.folders.pop();
     }
 
     fn read_next_folder(&mut self) -> io::Result<bool> {
@@ -60,7 +65,7 @@ impl Iterator for Walk {
 }
 
 /// The error with the name of the file in the directory.
-pub(super) fn at(name: &Path, error: &io::Error) -> io::Error {
+pub(in super::super) fn at(name: &Path, error: &io::Error) -> io::Error {
     let named = if name == Path::new("") { error.to_string() } else { format!("{}: {error}", name.display()) };
     io::Error::new(error.kind(), named)
 }

@@ -23,8 +23,10 @@ use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, pages_of};
 use super::inquiry::Inquiry;
 use super::message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
 use super::mirror::{Mirror, Mirrors};
-use super::object::{FetchApplication, Holdings, Object, Pages, SharedObject, Sink, open_sink};
+use super::object::{FetchApplication, Holdings, Object, OwnProgress, Pages, SharedObject, Sink, open_sink};
 use super::offered_files::{Growing, OfferedFiles};
+use super::own_blocks::OwnBlocks;
+use super::pace::{Pace, SlowSource};
 use crate::clock::Clock;
 use crate::connection::{Caller, Closed, ConnectionId, Event};
 use crate::driver::{ConnectionHandler, Driver, Session};
@@ -47,6 +49,10 @@ const CALL_AGAIN: Span = Span::from_ms(100);
 const CALL_AGAIN_MAX: Span = Span::from_secs(1);
 /// Most sources that send at once; the others wait for one that fails.
 const MAX_SLOTS: usize = 32;
+/// After so long without a symbol sources that rest are taken from again.
+const NOTHING_COMES: Span = Span::from_secs(1);
+/// Blocks that are looked for at once among what the receiver has.
+const OWN_BLOCKS: u32 = 8;
 /// The one task of this receiver's controller.
 const TASK: TaskId = 1;
 
@@ -195,12 +201,17 @@ fn fetch_once(
         weighting: Weighting::Fixed(settings.flow.contract.weight),
         stage: Stage::Asking,
         deserted: false,
+        pace: Pace::default(),
+        came_last: (0, driver.now()),
+        own: wanted.own.as_ref(),
+        has_own: false,
         over: Vec::new(),
         failed: None,
     };
     let (started, mut told_at) = (driver.now(), driver.now());
     loop {
-        driver.run_once(&mut handler, MAX_SLEEP).map_err(socket_error)?;
+        let sleep = if handler.has_own { Duration::ZERO } else { MAX_SLEEP };
+        driver.run_once(&mut handler, sleep).map_err(socket_error)?;
         let now = driver.now();
         if interrupted.load(Ordering::Relaxed) {
             handler.close(&mut driver, close_code::INTERRUPTED, "interrupted").map_err(socket_error)?;
@@ -275,9 +286,13 @@ struct SourceConnection {
     /// What it offers, and whether it takes part in the fetch of that.
     answer: Option<Offered>,
     joined: bool,
+    answered: bool,
     /// Why there is no connection any more, and whether the application knows.
     ended: Option<TransferError>,
     told: bool,
+    /// Why it rests: it sends next to nothing.
+    slow: Option<String>,
+    slow_told: bool,
     /// Why there was none for a while, of one that is called again.
     lost: Option<TransferError>,
     /// What came by connections that are over: symbols, those in excess, marks.
@@ -297,7 +312,10 @@ impl SourceConnection {
             in_part: false,
             answer,
             joined: false,
+            answered: false,
             ended,
+            slow: None,
+            slow_told: false,
             lost: None,
             told: false,
             came: [0; 3],
@@ -317,10 +335,11 @@ impl SourceConnection {
         let [symbols, excess_symbols, marks] = self.came;
         FromSource {
             address: self.address,
+            answered: self.answered,
             symbols,
             excess_symbols,
             marks,
-            lost: self.ended.as_ref().map(ToString::to_string),
+            lost: self.ended.as_ref().map(ToString::to_string).or_else(|| self.slow.clone()),
         }
     }
 }
@@ -381,6 +400,12 @@ struct FetchHandler<'a> {
     stage: Stage,
     /// No source is left.
     deserted: bool,
+    pace: Pace,
+    /// Symbols that had come when one came last, and when that was.
+    came_last: (u64, Instant),
+    /// What this host may have of it, and whether more of that is to be looked at at once.
+    own: Option<&'a Arc<dyn OwnBlocks>>,
+    has_own: bool,
     over: Vec<(ConnectionId, Option<FetchSession>, Closed)>,
     failed: Option<TransferError>,
 }
@@ -411,6 +436,7 @@ impl FetchHandler<'_> {
             let Some(source) = self.calls.iter().position(called) else { continue };
             let call = &mut self.calls[source];
             call.leave(session);
+            call.answered |= matches!(why, Closed::Refused(_));
             if call.returns && call.ended.is_none() {
                 // It may be there again, or begin; the others go on without it.
                 call.lost = Some(TransferError::ended(call.address, why));
@@ -435,6 +461,12 @@ impl FetchHandler<'_> {
         }
         if let Some(mirrors) = &mut self.mirrors {
             mirrors.begun.tell(|error| tell(FetchNews::Lost(error)));
+        }
+        for call in self.calls.iter_mut().filter(|call| !call.slow_told) {
+            if let Some(why) = &call.slow {
+                tell(FetchNews::Slow(why));
+                call.slow_told = true;
+            }
         }
         for call in self.calls.iter_mut().filter(|call| !call.told) {
             if let Some(error) = &call.ended {
@@ -491,8 +523,15 @@ impl FetchHandler<'_> {
             Stage::Fetching(object) => {
                 let object = object.clone();
                 self.call_peers(now, &object, driver);
-                self.join(now, &object, driver);
+                // A block that cannot be written is the object's problem, which ends the fetch.
+                let own = object.borrow_mut().take_own(OWN_BLOCKS).unwrap_or(OwnProgress::Others);
+                self.has_own = own == OwnProgress::GoesOn;
+                let sends = self.calls.iter().any(|call| call.joined);
+                if own == OwnProgress::Others || sends {
+                    self.join(now, &object, driver);
+                }
                 self.choose(now, &object);
+                self.rest_slow(now, &object);
                 self.leave_out_liars(now, &object, driver)?;
                 if let Some(mirrors) = &mut self.mirrors {
                     mirrors.begun.advance(&object);
@@ -606,7 +645,9 @@ impl FetchHandler<'_> {
         if let Some(MirrorsOf { wanted, waker, begun }) = &mut self.mirrors {
             *begun = Mirrors::begin(wanted, &offered.name, offered.bytes, waker);
         }
-        let object = Object::begin(offered, self.config.clone(), partition, sink, hashes, self.clock);
+        let own = self.own.cloned();
+        let mut object = Object::begin(offered, self.config.clone(), partition, sink, own, hashes, self.clock);
+        object.count_sources(self.calls.len());
         self.controller.add_task(TASK, 0, partition.symbols(), self.config.slots, self.weighting);
         self.stage = Stage::Fetching(Rc::new(RefCell::new(object)));
     }
@@ -737,10 +778,47 @@ impl FetchHandler<'_> {
             return;
         }
         for (source, call) in self.calls.iter().enumerate().filter(|(_, call)| call.joined) {
-            let taken = if call.is_peer { takes.peers.contains(&source) } else { takes.sources };
+            let taken = if call.is_peer { takes.peers.contains(&source) } else { takes.sources && call.slow.is_none() };
             self.controller.set_resting(now, TASK, source as u64, !taken);
         }
         self.taken_from = Some(takes);
+    }
+
+    /// Has sources rest that send next to nothing, for as long as something comes from another.
+    fn rest_slow(&mut self, now: Instant, object: &SharedObject) {
+        let sends = |call: &SourceConnection| call.joined && call.ended.is_none() && call.slow.is_none();
+        let all: u64 = {
+            let object = object.borrow();
+            (0..self.calls.len()).map(|source| object.came_from(source)).sum()
+        };
+        if self.came_last.0 != all {
+            self.came_last = (all, now);
+        }
+        if !self.calls.iter().any(sends) || now.since(self.came_last.1) >= NOTHING_COMES {
+            for (source, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| call.slow.is_some()) {
+                (call.slow, call.slow_told) = (None, false);
+                self.controller.set_resting(now, TASK, source as u64, false);
+            }
+            return;
+        }
+        // A peer has what it has, and another is taken from where it gets no further.
+        let judged = |call: &SourceConnection| sends(call) && !call.is_peer && self.takes_from_sources();
+        let came: Vec<Option<u64>> = {
+            let object = object.borrow();
+            let came = |(source, call): (usize, &SourceConnection)| judged(call).then(|| object.came_from(source));
+            self.calls.iter().enumerate().map(came).collect()
+        };
+        for SlowSource { source, came, of } in self.pace.judge(now, came.into_iter(), all) {
+            self.calls[source].slow = Some(format!(
+                "{}: it sends next to nothing, {came} of {of} packets, and holds the others up: it rests while there is another",
+                self.calls[source].address
+            ));
+            self.controller.set_resting(now, TASK, source as u64, true);
+        }
+    }
+
+    fn takes_from_sources(&self) -> bool {
+        self.taken_from.as_ref().is_none_or(|takes| takes.sources)
     }
 
     /// Lets sources that have answered take part.
@@ -887,6 +965,7 @@ impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<FetchSession> {
         let Event::Connected { answer } = event else { return None };
         let source = self.calls.iter().position(|call| call.connection == Some(connection))?;
+        self.calls[source].answered = true;
         match self.answered(source, &answer) {
             Ok(offered) => self.calls[source].answer = Some(offered),
             Err(error) => self.calls[source].ended = Some(error),

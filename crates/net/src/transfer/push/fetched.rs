@@ -11,6 +11,7 @@ use pliant_proto::transport::push::ReceiverCounts;
 use super::message::FileSelector;
 use super::mirror::{FromMirror, Mirror};
 use super::offered_files::OfferedFiles;
+use super::own_blocks::OwnBlocks;
 use crate::connection::Refused;
 use crate::transfer::error::TransferError;
 
@@ -28,6 +29,8 @@ pub struct WantedFile {
     /// Servers that give any bytes of it, beside the sources or, for who has the hash, where no source is left. They have no
     /// vote.
     pub mirrors: Vec<Arc<dyn Mirror>>,
+    /// What the receiver may have of it already.
+    pub own: Option<Arc<dyn OwnBlocks>>,
     /// Where the file is offered, block by block as they are verified, and from then on.
     pub offered_in: Option<OfferedFiles>,
 }
@@ -53,6 +56,8 @@ impl WantedFile {
 pub enum FetchNews<'e> {
     /// A source is lost, or left out.
     Lost(&'e TransferError),
+    /// A source sends next to nothing, and rests while there is another.
+    Slow(&'e str),
     /// Not all sources have answered, and what the others offer is fetched already.
     Begun {
         /// Sources that have answered.
@@ -70,6 +75,7 @@ impl fmt::Display for FetchNews<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost(error) => error.fmt(f),
+            Self::Slow(why) => f.write_str(why),
             Self::Begun { answered, called } => write!(
                 f,
                 "{answered} of {called} sources have answered, and offer the same: it is fetched, and gets its place once the \
@@ -94,7 +100,7 @@ pub struct Fetched {
     pub path: Option<PathBuf>,
     /// Its bytes.
     pub bytes: u64,
-    /// Of these, those that were there from a fetch that was cut off.
+    /// Of these, those that were there before.
     pub kept: u64,
     /// BLAKE3 hash of the content, which is the one that the sources said.
     pub hash: blake3::Hash,
@@ -115,12 +121,14 @@ pub struct Fetched {
 pub struct FromSource {
     /// The source.
     pub address: SocketAddr,
+    /// Whether it has said what it offers, or that it does not.
+    pub answered: bool,
     /// Symbols that came from it.
     pub symbols: u64,
     /// Of these, those that came twice or too late.
     pub excess_symbols: u64,
     /// Of the packets, those that were marked.
     pub marks: u64,
-    /// Why it was lost, if it was.
+    /// Why it was lost, or rests, if it was or does.
     pub lost: Option<String>,
 }

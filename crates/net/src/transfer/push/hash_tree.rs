@@ -120,31 +120,72 @@ pub(super) struct HashTree {
     levels: Vec<Vec<ChainingValue>>,
 }
 
-impl HashTree {
-    /// Reads a file to its end.
-    pub(super) fn read(mut file: impl Read) -> io::Result<Self> {
-        let (mut values, mut bytes, mut root) = (Vec::new(), 0u64, blake3::hash(&[]));
-        let mut content = Vec::with_capacity(BLOCK_BYTES as usize);
-        while file.by_ref().take(BLOCK_BYTES.into()).read_to_end(&mut content)? > 0 {
-            let mut hasher = Hasher::new();
-            hasher.set_input_offset(bytes).update(&content);
-            if bytes == 0 {
-                root = hasher.finalize();
+/// The tree of a file as its bytes come, in order.
+pub(super) struct TreeBuilder {
+    values: Vec<ChainingValue>,
+    bytes: u64,
+    /// The hash of the first block, if it is the only one.
+    root: blake3::Hash,
+    block: Hasher,
+    in_block: usize,
+}
+
+impl TreeBuilder {
+    pub(super) fn new() -> Self {
+        Self { values: Vec::new(), bytes: 0, root: blake3::hash(&[]), block: Hasher::new(), in_block: 0 }
+    }
+
+    /// More bytes.
+    pub(super) fn update(&mut self, mut content: &[u8]) {
+        while !content.is_empty() {
+            if self.in_block == 0 {
+                self.block = Hasher::new();
+                self.block.set_input_offset(self.bytes);
             }
-            values.push(hasher.finalize_non_root());
-            bytes += content.len() as u64;
-            content.clear();
+            let (now, later) = content.split_at(content.len().min(BLOCK_BYTES as usize - self.in_block));
+            self.block.update(now);
+            self.in_block += now.len();
+            if self.in_block == BLOCK_BYTES as usize {
+                self.end_block();
+            }
+            content = later;
         }
-        if values.len() > 1 {
-            root = merge_root(&values);
+    }
+
+    fn end_block(&mut self) {
+        if self.in_block == 0 {
+            return;
         }
-        let shape = Shape { blocks: values.len() as u64 };
-        let mut levels = vec![values];
+        if self.values.is_empty() {
+            self.root = self.block.finalize();
+        }
+        self.values.push(self.block.finalize_non_root());
+        self.bytes += std::mem::take(&mut self.in_block) as u64;
+    }
+
+    pub(super) fn finish(mut self) -> HashTree {
+        self.end_block();
+        let root = if self.values.len() > 1 { merge_root(&self.values) } else { self.root };
+        let shape = Shape { blocks: self.values.len() as u64 };
+        let mut levels = vec![self.values];
         for _ in 0..shape.top() {
             let below = levels.last().expect("there is a first");
             levels.push(below.chunks(PAGE_VALUES).map(merge).collect());
         }
-        Ok(Self { shape, bytes, root, levels })
+        HashTree { shape, bytes: self.bytes, root, levels }
+    }
+}
+
+impl HashTree {
+    /// Reads a file to its end.
+    pub(super) fn read(mut file: impl Read) -> io::Result<Self> {
+        let mut tree = TreeBuilder::new();
+        let mut content = Vec::with_capacity(BLOCK_BYTES as usize);
+        while file.by_ref().take(BLOCK_BYTES.into()).read_to_end(&mut content)? > 0 {
+            tree.update(&content);
+            content.clear();
+        }
+        Ok(tree.finish())
     }
 
     /// Bytes of the file.

@@ -12,6 +12,8 @@
 //! Receivers of one file serve each other: each offers the blocks that it has verified, and takes from its peers what they
 //! [have](message::HoldingNotice), standing in [a row](following).
 //!
+//! A [folder](folder) is two such files: what is in it, and what its files have.
+//!
 //! [Mirrors](mirror) of other kinds give whole blocks, or, where no source is left, [all of it](alone).
 //!
 //! A receiver holds as many blocks as the machine has open, of each at most as many symbols as it has source symbols and
@@ -23,6 +25,7 @@ mod alone;
 mod coding;
 mod fetch;
 mod fetched;
+mod folder;
 mod following;
 pub(super) mod hash_tree;
 mod inquiry;
@@ -31,11 +34,15 @@ mod mirror;
 mod object;
 mod offer;
 mod offered_files;
+mod own_blocks;
+mod pace;
 
 pub use fetch::fetch;
 pub use fetched::{FetchNews, Fetched, FromSource, WantedFile};
+pub use folder::{FolderFilter, WantedFolder, fetch_folder};
 pub use hash_tree::PageNumber;
 pub use message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
 pub use mirror::{FromMirror, Mirror, MirrorError, MirrorFile};
 pub use offer::{Offer, Served};
 pub use offered_files::{Coming, HeldFile, OfferedFiles};
+pub use own_blocks::{OwnBlock, OwnBlocks};

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use super::coding::{Block, Dispute, Resolution};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, value_of};
 use super::message::{HashNotice, HoldingNotice, Offered, PushNotice};
 use super::offered_files::Growing;
+use super::own_blocks::{OwnBlock, OwnBlocks};
 use crate::clock::Clock;
 use crate::driver::{Application, PayloadLocation};
 use crate::seam::{Mutant, is_mutant};
@@ -26,7 +27,7 @@ use crate::transfer::announcement::{Announcement, Kind};
 use crate::transfer::checkpoint::Checkpoint;
 use crate::transfer::error::{TransferError, copy};
 use crate::transfer::missing::committed_whole;
-use crate::transfer::output::{Output, OutputError, Target, path_in, require_free};
+use crate::transfer::output::{Output, OutputError, Target, path_in, plain_name, require_free};
 
 /// Where a file goes that is fetched.
 pub(super) enum Sink {
@@ -36,9 +37,15 @@ pub(super) enum Sink {
     Once(Output),
 }
 
+/// What a file is called beside others: the last name of its path in a folder, if it is one.
+fn name_beside(name: &str) -> &str {
+    let all_plain = name.split('/').all(|part| plain_name(part).is_some());
+    name.rsplit('/').next().filter(|_| all_plain).unwrap_or(name)
+}
+
 /// A file for what is offered.
 pub(super) fn open_sink(target: &Target, offered: &Offered, overwrite: bool) -> Result<Sink, TransferError> {
-    let (name, size) = (offered.name.clone(), Some(offered.bytes));
+    let (name, size) = (name_beside(&offered.name).to_owned(), Some(offered.bytes));
     let (kind, message_bytes) = (Kind::File, None);
     let file = Announcement {
         kind,
@@ -92,6 +99,14 @@ impl Sink {
         }
     }
 
+    /// Passes over so many bytes that nobody wants.
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::Once(output) => io::copy(&mut io::repeat(0).take(bytes), &mut WriteOutput(output)).map(drop),
+            Self::Resumable(kept, _) => kept.skip(bytes),
+        }
+    }
+
     /// Where it is to lie, for messages.
     pub(super) fn path(&self) -> PathBuf {
         match self {
@@ -131,6 +146,19 @@ impl Sink {
     }
 }
 
+/// An output as a writer.
+struct WriteOutput<'o>(&'o mut Output);
+
+impl io::Write for WriteOutput<'_> {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        self.0.write(content).map(|()| content.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// How far a block is that is not written yet.
 enum Open {
     /// Symbols come.
@@ -141,6 +169,17 @@ enum Open {
     Disputed(Dispute),
     /// It is verified, and blocks before it are not.
     Done(Vec<u8>),
+}
+
+/// How far the blocks are looked at that the receiver may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OwnProgress {
+    /// The first block that is missing was not looked at yet, for its hash is not known.
+    Waits,
+    /// There are more to look at now.
+    GoesOn,
+    /// Others are to send the first block that is missing.
+    Others,
 }
 
 /// What became of a block that came as a whole.
@@ -170,10 +209,15 @@ pub(super) struct Object {
     sink: Sink,
     /// Who fetches it from here while it comes in.
     growing: Option<Growing>,
+    /// What the receiver may have, and the first block that was not looked for there.
+    own: Option<Arc<dyn OwnBlocks>>,
+    own_next: u32,
     written: u64,
-    /// Bytes that were there from a fetch before.
+    /// Bytes that were there from before.
     pub(super) kept: u64,
     clock: Clock,
+    /// Symbols that came from each source, by its number.
+    came: Vec<u64>,
     /// What is said to the controller.
     pub(super) mail: Vec<ToController>,
     /// Sources that have sent false symbols; nothing that they send counts any more.
@@ -191,6 +235,7 @@ impl Object {
         config: Arc<PushConfig>,
         partition: Partition,
         (sink, growing): (Sink, Option<Growing>),
+        own: Option<Arc<dyn OwnBlocks>>,
         (hashes, had): (VerifiedHashes, u32),
         clock: Clock,
     ) -> Self {
@@ -208,9 +253,12 @@ impl Object {
             spare: Vec::new(),
             sink,
             growing,
+            own,
+            own_next: had,
             written: kept,
             kept,
             clock,
+            came: Vec::new(),
             mail: Vec::new(),
             liars: BTreeSet::new(),
             new_liars: Vec::new(),
@@ -237,6 +285,16 @@ impl Object {
         self.offered.bytes.saturating_sub(missing)
     }
 
+    /// Symbols that came from a source, useful or not.
+    pub(super) fn came_from(&self, source: usize) -> u64 {
+        self.came.get(source).copied().unwrap_or(0)
+    }
+
+    /// Makes room for the counts of so many sources.
+    pub(super) fn count_sources(&mut self, sources: usize) {
+        self.came.resize(sources, 0);
+    }
+
     /// Blocks of the file.
     pub(super) fn blocks(&self) -> u32 {
         self.partition.blocks()
@@ -261,6 +319,9 @@ impl Object {
     fn keep(&mut self, source: u16, block: u32, symbol: u32, payload: &[u8]) -> io::Result<()> {
         if payload.len() != usize::from(self.symbol) {
             return Err(io::Error::other("its symbols have another length than was asked for"));
+        }
+        if let Some(came) = self.came.get_mut(usize::from(source)) {
+            *came += 1;
         }
         // What comes late is of a block that is done.
         let Some(index) = self.index_of(block).filter(|_| !self.liars.contains(&source)) else { return Ok(()) };
@@ -301,6 +362,34 @@ impl Object {
         // A block that cannot be written is the object's problem, which ends the fetch.
         let _ = self.finish(index, content);
         MirroredBlock::Kept
+    }
+
+    /// Takes open blocks that the receiver has, at most so many at once.
+    pub(super) fn take_own(&mut self, most: u32) -> io::Result<OwnProgress> {
+        let Some(own) = self.own.clone() else { return Ok(OwnProgress::Others) };
+        for _ in 0..most {
+            self.own_next = self.own_next.max(self.first);
+            let block = self.own_next;
+            let waits = if block == self.first { OwnProgress::Waits } else { OwnProgress::Others };
+            let Some(index) = self.index_of(block) else { return Ok(OwnProgress::Others) };
+            if self.is_open(block) {
+                let Some(value) = self.hashes.value(block.into()) else { return Ok(waits) };
+                let length = self.length_of(block);
+                match own.block(block) {
+                    Some(OwnBlock::NotWanted) => self.finish(index, Vec::new())?,
+                    Some(OwnBlock::Candidate(content)) if content.len() == length => {
+                        if value_of(self.hashes.blocks(), block.into(), &content) == value {
+                            self.kept += length as u64;
+                            self.finish(index, content)?;
+                        }
+                    }
+                    Some(OwnBlock::Candidate(_)) | None => {}
+                }
+            }
+            self.own_next = block + 1;
+        }
+        let more = self.index_of(self.own_next.max(self.first)).is_some();
+        Ok(if more { OwnProgress::GoesOn } else { OwnProgress::Others })
     }
 
     /// The machine finds a block worth an attempt.
@@ -416,7 +505,7 @@ impl Object {
         // Whether that leaves too little, the machine asks with the next symbol.
     }
 
-    /// A block is verified; writes those of which all before are.
+    /// A block is verified, or, without content, passed over; writes those of which all before are.
     fn finish(&mut self, index: usize, content: Vec<u8>) -> io::Result<()> {
         self.open[index] = Open::Done(content);
         self.receiver.borrow_mut().handle_decoded(self.clock.now(), self.first + index as u32);
@@ -425,7 +514,11 @@ impl Object {
             self.open.pop_front();
             let bytes = self.length_of(self.first);
             self.first += 1;
-            self.write(&content[..bytes])?;
+            if content.is_empty() {
+                self.pass_over(bytes as u64)?;
+            } else {
+                self.write(&content[..bytes])?;
+            }
             if let Some(growing) = &self.growing {
                 growing.grow(self.first);
             }
@@ -436,10 +529,20 @@ impl Object {
     }
 
     fn write(&mut self, content: &[u8]) -> io::Result<()> {
-        self.sink.write(content).inspect_err(|error| {
+        let written = self.sink.write(content);
+        self.note_written(content.len() as u64, written)
+    }
+
+    fn pass_over(&mut self, bytes: u64) -> io::Result<()> {
+        let passed = self.sink.skip(bytes);
+        self.note_written(bytes, passed)
+    }
+
+    fn note_written(&mut self, bytes: u64, written: io::Result<()>) -> io::Result<()> {
+        written.inspect_err(|error| {
             self.problem = Some(TransferError::File { path: self.sink.path(), error: copy(error) });
         })?;
-        self.written += content.len() as u64;
+        self.written += bytes;
         Ok(())
     }
 

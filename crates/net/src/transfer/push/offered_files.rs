@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,9 @@ use blake3::hazmat::ChainingValue;
 use tokio::sync::watch;
 
 use super::coding::Encoder;
+use super::folder::{FolderContents, FolderFilter, ReadFolder};
 use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber, VerifiedPages, blocks_of};
-use super::message::{FileSelector, Offered};
+use super::message::{FileSelector, MAX_NAME_BYTES, Offered};
 use crate::entropy;
 use crate::poll::PollWaker;
 use crate::transfer::error::TransferError;
@@ -33,9 +34,28 @@ enum Tree {
     Pages(Arc<Mutex<VerifiedPages>>),
 }
 
+/// Where the bytes of a file are.
+enum ContentPlace {
+    File(File),
+    /// Among the contents of a folder, from here on.
+    Folder(Arc<FolderContents>, u64),
+}
+
+/// What a file is of a folder that is offered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PartOf {
+    /// It is a file by itself.
+    Nothing,
+    /// It says what is in the folder.
+    Listing,
+    /// It has the contents of all files of the folder.
+    Contents,
+}
+
 /// A file that is offered.
 pub struct HeldFile {
-    file: File,
+    bytes: ContentPlace,
+    part_of: PartOf,
     path: PathBuf,
     offered: Offered,
     tree: Tree,
@@ -62,7 +82,21 @@ impl HeldFile {
         let tree = HashTree::read(&mut file).map_err(fail)?;
         let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name: name.map_or(source.name, str::to_owned) };
         let there = watch::Sender::new(Coming { blocks: blocks_of(offered.bytes) as u32, over: true });
-        Ok(Self { file, path: path.into(), offered, tree: Tree::Whole(tree), there })
+        let (bytes, part_of) = (ContentPlace::File(file), PartOf::Nothing);
+        Ok(Self { bytes, part_of, path: path.into(), offered, tree: Tree::Whole(tree), there })
+    }
+
+    fn of_folder(bytes: ContentPlace, part_of: PartOf, path: PathBuf, name: String, tree: HashTree) -> Arc<Self> {
+        let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name };
+        let there = watch::Sender::new(Coming { blocks: blocks_of(offered.bytes) as u32, over: true });
+        Arc::new(Self { bytes, part_of, path, offered, tree: Tree::Whole(tree), there })
+    }
+
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        match &self.bytes {
+            ContentPlace::File(file) => file.read_exact_at(into, offset),
+            ContentPlace::Folder(contents, start) => contents.read_exact_at(into, start + offset),
+        }
     }
 
     /// What it is.
@@ -98,7 +132,7 @@ impl HeldFile {
     /// Reads at an offset what is there; how much that is.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let length = self.bytes_there().saturating_sub(offset).min(into.len() as u64) as usize;
-        self.file.read_exact_at(&mut into[..length], offset)?;
+        self.read_exact_at(&mut into[..length], offset)?;
         Ok(length)
     }
 
@@ -115,7 +149,7 @@ impl HeldFile {
         let (offset, end) = (start + offset, self.offered.bytes.min(start + u64::from(BLOCK_BYTES)));
         let there = end.saturating_sub(offset).min(into.len() as u64) as usize;
         into[there..].fill(0);
-        self.file.read_exact_at(&mut into[..there], offset)
+        self.read_exact_at(&mut into[..there], offset)
     }
 }
 
@@ -189,14 +223,37 @@ impl OfferedFiles {
         self.lock().wakers.push(waker);
     }
 
-    /// Adds the file at `path`, or all files of the folder there: not those of its
-    /// folders, nor those whose names begin with a dot. Reads each once, for its hash. Of two with one name the first has it.
+    /// Adds the file at `path`, or the folder there with all its files. Of two with one name the first has it.
     pub fn add(&self, path: &Path) -> Result<(), TransferError> {
-        let files = files_in(path).map_err(|error| TransferError::File { path: path.into(), error })?;
-        for file in files.unwrap_or_else(|| vec![path.to_owned()]) {
-            self.open(&file, None)?;
+        if path.is_dir() { self.add_folder(path, &FolderFilter::default()) } else { self.open(path, None) }
+    }
+
+    /// Adds the folder at `path`, under its name and a slash, and each of its files that `filter` takes, under its path in the
+    /// folder: none that begins with a dot, or lies in such a folder. Reads each once, for its hash.
+    pub fn add_folder(&self, path: &Path, filter: &FolderFilter) -> Result<(), TransferError> {
+        let fail = |error| TransferError::File { path: path.into(), error };
+        let folder = if path.file_name().is_some() { path.to_owned() } else { path.canonicalize().map_err(fail)? };
+        let Some(name) = folder.file_name().and_then(|name| name.to_str()) else {
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "its name is not UTF-8")));
+        };
+        let ReadFolder { listing, contents, tree, files } = FolderContents::read(path, filter).map_err(fail)?;
+        let mut file = tempfile::tempfile().map_err(fail)?;
+        file.write_all(&listing).map_err(fail)?;
+        let contents = Arc::new(contents);
+        for (within, start, tree) in files {
+            // What has another name is in the folder all the same.
+            let Some(name) = within.to_str().filter(|name| name.len() <= MAX_NAME_BYTES) else { continue };
+            let (name, bytes) = (name.to_owned(), ContentPlace::Folder(contents.clone(), start));
+            let held = HeldFile::of_folder(bytes, PartOf::Nothing, path.join(within), name, tree);
+            self.insert(held).map_err(fail)?;
         }
-        Ok(())
+        let name = format!("{name}/");
+        let of_listing = HashTree::read(&listing[..]).map_err(fail)?;
+        let bytes = ContentPlace::File(file);
+        let listing = HeldFile::of_folder(bytes, PartOf::Listing, path.join(".listing"), name.clone(), of_listing);
+        let bytes = ContentPlace::Folder(contents, 0);
+        let contents = HeldFile::of_folder(bytes, PartOf::Contents, path.join(".contents"), name, tree);
+        self.insert(listing).and_then(|()| self.insert(contents)).map_err(fail)
     }
 
     /// Adds the file at `path` under another name than its own.
@@ -226,27 +283,34 @@ impl OfferedFiles {
         self.lock().files.retain(keeps);
     }
 
-    /// All of them.
+    /// All of them, and what is in a folder.
     pub fn list(&self) -> Vec<Arc<HeldFile>> {
-        self.lock().files.clone()
+        self.lock().files.iter().filter(|file| file.part_of != PartOf::Contents).cloned().collect()
     }
 
     /// The one that is meant, or why there is none.
     pub fn find(&self, file: &FileSelector) -> Result<Arc<HeldFile>, String> {
         let state = self.lock();
+        let by_name = |part: PartOf| move |file: &&Arc<HeldFile>| file.part_of == part;
         let found = match file {
-            FileSelector::Only => match &state.files[..] {
-                [only] => Some(only),
-                [] => return Err("it offers nothing yet".to_owned()),
-                files => return Err(format!("it offers {} files: say which by name or hash", files.len())),
-            },
+            FileSelector::Only => {
+                let files: Vec<_> = state.files.iter().filter(by_name(PartOf::Nothing)).collect();
+                match &files[..] {
+                    [only] => Some(*only),
+                    [] => return Err("it offers nothing yet".to_owned()),
+                    files => return Err(format!("it offers {} files: say which by name or hash", files.len())),
+                }
+            }
             // A whole one, if there are both.
             FileSelector::Hash(hash) => {
                 let mut same = state.files.iter().filter(|object| object.offered.hash == *hash);
                 let first = same.clone().next();
                 same.find(|object| object.is_whole()).or(first)
             }
-            FileSelector::Name(name) => state.files.iter().find(|object| object.offered.name == *name),
+            FileSelector::Name(name) => {
+                let mut files = state.files.iter().filter(|file| file.part_of != PartOf::Contents);
+                files.find(|file| file.offered.name == *name)
+            }
         };
         found.cloned().ok_or_else(|| match file {
             FileSelector::Hash(hash) => format!("it offers nothing with the hash {hash}"),
@@ -266,28 +330,12 @@ impl OfferedFiles {
     ) -> io::Result<Growing> {
         let tree = Tree::Pages(Arc::new(Mutex::new(pages)));
         let there = watch::Sender::new(Coming { blocks: there, over: false });
-        let object = Arc::new(HeldFile { file, path: path.into(), offered, tree, there });
+        let (bytes, part_of) = (ContentPlace::File(file), PartOf::Nothing);
+        let object = Arc::new(HeldFile { bytes, part_of, path: path.into(), offered, tree, there });
         self.insert(object.clone())?;
         self.wake();
         Ok(Growing { files: self.clone(), file: object })
     }
-}
-
-/// The files of a folder, by name; `None` if it is none.
-fn files_in(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
-    if !path.is_dir() {
-        return Ok(None);
-    }
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(path)? {
-        let path = entry?.path();
-        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !hidden && path.is_file() {
-            files.push(path);
-        }
-    }
-    files.sort_unstable();
-    Ok(Some(files))
 }
 
 /// A file's hash, bytes of a symbol, a block.
@@ -345,7 +393,8 @@ mod tests {
         write(".hidden", b"");
         std::fs::create_dir(folder.path().join("c")).unwrap();
         objects.add(folder.path()).unwrap();
-        assert_eq!(objects.list().len(), 2);
+        // And what is in the folder.
+        assert_eq!(objects.list().len(), 3);
         let found = |file: &FileSelector| objects.find(file).map(|object| object.offered().name.clone());
         assert_eq!(found(&FileSelector::Only), Err("it offers 2 files: say which by name or hash".to_owned()));
         assert_eq!(found(&FileSelector::Hash(blake3::hash(b"second"))), Ok("b".to_owned()));

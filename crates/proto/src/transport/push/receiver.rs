@@ -466,6 +466,8 @@ impl PushReceiver {
     fn note_decoded(&mut self, index: usize) {
         let block = &mut self.open[index];
         block.decoded = true;
+        // What came otherwise, and not by symbols, is not missing any more.
+        self.useful_symbols += u64::from(block.symbols.saturating_sub(block.received));
         let whole = block.sources == block.symbols;
         self.counts.whole_blocks += u32::from(whole);
         self.counts.decoded_blocks += u32::from(!whole);

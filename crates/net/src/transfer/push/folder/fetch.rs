@@ -1,0 +1,136 @@
+//! The receiver of a folder.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::FOLDER_END;
+use super::FolderFilter;
+use super::listing::{FolderListing, MAX_LISTING_BYTES};
+use super::own::OwnFolder;
+use super::place::place;
+use crate::seam::{DiskOperation, before};
+use crate::transfer::directory::hash_of;
+use crate::transfer::error::TransferError;
+use crate::transfer::names::{parent, rename_new, sync_folder_of};
+use crate::transfer::output::{OutputError, Target, plain_name, require_free};
+use crate::transfer::progress::Progress;
+use crate::transfer::push::fetched::{FetchNews, Fetched, WantedFile};
+use crate::transfer::settings::{Limits, Settings};
+
+/// How the names of temporary files begin, and digits of the hash in them.
+const PREFIX: &str = ".pliant-";
+const DIGITS: usize = 32;
+
+/// Which folder is fetched, and what of it.
+#[derive(Clone, Default)]
+pub struct WantedFolder {
+    /// Its name at the sources.
+    pub name: String,
+    /// BLAKE3 hash of its listing.
+    pub hash: Option<blake3::Hash>,
+    /// Which files of it.
+    pub filter: FolderFilter,
+}
+
+/// Fetches a folder from those of `sources` that offer it, as [`fetch`](super::super::fetch) does a file: into the target, or into a
+/// folder of its name in it. Where that is there already, and may be overwritten, files that have changed take the places of
+/// those that are there, and only what has changed is sent; files that the sources do not have stay.
+pub fn fetch_folder(
+    sources: &[SocketAddr],
+    wanted: &WantedFolder,
+    target: &Target,
+    settings: &Settings,
+    interrupted: &AtomicBool,
+    progress: impl FnMut(Progress),
+    mut tell: impl FnMut(FetchNews<'_>),
+) -> Result<Fetched, TransferError> {
+    let name = wanted.name.trim_end_matches(FOLDER_END);
+    let in_file = |path: &Path, error| TransferError::File { path: path.to_owned(), error };
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let root = match target {
+        Target::Discard => return Err(TransferError::Sources("a folder is not discarded: only files are")),
+        Target::File(path) => path.clone(),
+        Target::Directory(folder) => {
+            let name =
+                plain_name(name).ok_or_else(|| in_file(Path::new(name), invalid("not a plain name of a folder")))?;
+            folder.join(name)
+        }
+    };
+    let is_there = root.is_dir();
+    if !is_there || !settings.overwrite {
+        require_free(&root).map_err(|error| match error {
+            OutputError::File(path, error) => in_file(&path, error),
+            OutputError::Name => in_file(&root, invalid("not a plain name of a folder")),
+        })?;
+    }
+    let beside = |error| in_file(&root, io::Error::from(io::Error::kind(&error)));
+    before(DiskOperation::Create, &root).map_err(beside)?;
+    let temporary = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent(&root)).map_err(beside)?;
+
+    let path = temporary.path().join("listing");
+    let mut of_listing = settings.clone();
+    of_listing.limits = Limits { max_bytes: settings.limits.max_bytes.min(MAX_LISTING_BYTES), ..settings.limits };
+    let file = WantedFile { hash: wanted.hash, name: Some(format!("{name}{FOLDER_END}")), ..WantedFile::default() };
+    let into = Target::File(path.clone());
+    let fetched = super::super::fetch(sources, file, &into, &of_listing, interrupted, |_| {}, &mut tell)?;
+    let bytes = std::fs::read(&path).map_err(beside)?;
+    let refuse = |why: String| in_file(&root, io::Error::new(io::ErrorKind::InvalidData, why));
+    let listing = FolderListing::decode(&bytes, settings.limits.max_files).map_err(refuse)?;
+    drop(bytes);
+
+    let kept = root.with_file_name(format!("{PREFIX}{}.contents", &listing.hash.to_hex()[..DIGITS]));
+    let mut came = Fetched { bytes: 0, kept: 0, ..fetched.clone() };
+    let wants_bytes = !listing.wanted_files(&wanted.filter).is_empty() && listing.bytes > 0;
+    let contents = if !wants_bytes {
+        tempfile::tempfile_in(temporary.path()).map_err(beside)?
+    } else if let Some(file) = whole(&kept, &listing) {
+        (came.bytes, came.kept) = (listing.bytes, listing.bytes);
+        file
+    } else {
+        let own = Arc::new(OwnFolder::new(root.clone(), &listing, &wanted.filter));
+        let file = WantedFile { hash: Some(listing.hash), own: Some(own), ..WantedFile::default() };
+        let into = Target::File(kept.clone());
+        came = super::super::fetch(sources, file, &into, settings, interrupted, progress, tell)?;
+        File::open(&kept).map_err(beside)?
+    };
+
+    // The kernel has applied the umask to it.
+    let new = temporary.path().join("folder");
+    let made = std::fs::create_dir(&new).and_then(|()| new.metadata());
+    let umask = 0o777 & !made.map_err(beside)?.mode();
+    let placed = |root: &Path| place(&listing, &contents, root, &wanted.filter, umask, interrupted);
+    let synced = |root: &Path| -> io::Result<()> {
+        before(DiskOperation::Sync, root)?;
+        // One call for all the files; each by itself would wait for the disk as often as there are files.
+        Ok(rustix::fs::syncfs(File::open(root)?)?)
+    };
+    let done = if is_there {
+        placed(&root).and_then(|()| synced(&root))
+    } else {
+        let placed = placed(&new).and_then(|()| synced(&new)).and_then(|()| rename_new(&new, &root));
+        placed.and_then(|()| sync_folder_of(&root))
+    };
+    done.map_err(|error| {
+        if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+            TransferError::Interrupted
+        } else {
+            in_file(&root, error)
+        }
+    })?;
+    let _ = std::fs::remove_file(&kept);
+    let elapsed = fetched.elapsed + came.elapsed;
+    Ok(Fetched { name: name.to_owned(), path: Some(root), hash: fetched.hash, elapsed, ..came })
+}
+
+/// The contents as a fetch has left them that was cut off when all of them were there.
+fn whole(path: &PathBuf, listing: &FolderListing) -> Option<File> {
+    let file =
+        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    let same = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == listing.bytes);
+    (same && hash_of(&file, |_| Ok(())).is_ok_and(|hash| hash == listing.hash)).then_some(file)
+}
