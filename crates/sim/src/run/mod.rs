@@ -429,8 +429,6 @@ impl Clock {
     }
 }
 
-#[cfg(test)]
-mod perfect;
 mod shares;
 #[cfg(test)]
 mod tests;
