@@ -34,7 +34,7 @@ settings! {
         pub interval: Span = TwoClassConfig::default().interval => [range: Range::above(Span::ZERO)],
         /// Least retransmission timeout of the scavenger, where that of `tcp` is shorter: the low class may stand still while the high
         /// one is busy, and that silence is no loss.
-        pub scavenger_min_rto: Span = Span::from_ms(10) => [range: Range::above(Span::ZERO)],
+        pub scavenger_min_rto: Option<Span> = None => [default: "that of `tcp`", range: Range::above(Span::ZERO)],
         /// Least rate of the guarantee, as a part of the line's: the flow knows the high class by it.
         pub trickle: f64 = TwoClassConfig::default().trickle => [range: Range::above_to(0.0, 1.0)],
         /// What is aimed at above `min_share`.
@@ -104,7 +104,7 @@ impl Family for TwoClassFamily {
         let config = TwoClassConfig {
             mss: tcp.mss,
             wire: tcp.wire,
-            scavenger: TwoClassConfig::subflow(tcp.data_class, patient(tcp.rto, settings.scavenger_min_rto)),
+            scavenger: TwoClassConfig::subflow(tcp.data_class, patient(tcp.rto, settings.scavenger_min_rto.unwrap_or_default())),
             guarantee: TwoClassConfig::subflow(TrafficClass::new(settings.guarantee_class), tcp.rto),
             ack_class: tcp.ack_class,
             ack_every: tcp.ack_every,
