@@ -104,7 +104,10 @@ impl Family for TwoClassFamily {
         let config = TwoClassConfig {
             mss: tcp.mss,
             wire: tcp.wire,
-            scavenger: TwoClassConfig::subflow(tcp.data_class, patient(tcp.rto, settings.scavenger_min_rto.unwrap_or_default())),
+            scavenger: TwoClassConfig::subflow(
+                tcp.data_class,
+                patient(tcp.rto, settings.scavenger_min_rto.unwrap_or_default()),
+            ),
             guarantee: TwoClassConfig::subflow(TrafficClass::new(settings.guarantee_class), tcp.rto),
             ack_class: tcp.ack_class,
             ack_every: tcp.ack_every,
