@@ -60,6 +60,7 @@ fn every_transport(folder: &Path) -> PathBuf {
         group(transport, &format!("transport = \"{transport}\""));
     }
     group("reflex", "transport = \"dctcp\"\nclass = 1\ncontract = { min_share = 0.9 }\nreflex = { low_class = 2 }");
+    group("two-class", "transport = \"bounded-two-class\"\nclass = 2\ncontract = { min_share = 0.5 }");
     group("messages", "transport = \"dctcp\"\nmessages = { size = \"1000B\" }");
     group("atp", "transport = \"atp\"\nclass = 8\nack_class = 0\ncontract = { min_delivery = 0.9 }");
     group("homa", "transport = \"homa\"\nclass = 8\nhoma = { resend_interval = \"50ms\" }");
@@ -102,7 +103,7 @@ fn assert_all_completed(rows: &[Vec<(String, String)>], flows: usize) {
     }
 }
 
-const TRANSPORTS: usize = 17;
+const TRANSPORTS: usize = 18;
 
 /// 5 % loss, duplication and reordering: every transport delivers every byte.
 #[test]

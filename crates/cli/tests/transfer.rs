@@ -296,7 +296,7 @@ fn a_transfer_says_whether_it_was_done_in_time() {
 fn killed_senders_leave_no_half_of_a_file() {
     let place = Place::new(10);
     let patience = ["--key", &place.key, "--idle-timeout", "1s"];
-    for transport in ["dctcp", "ledbat++", "weighted-fair", "expresspass", "flexpass"] {
+    for transport in ["dctcp", "ledbat++", "weighted-fair", "expresspass", "flexpass", "bounded-two-class"] {
         let into = place.path(transport);
         std::fs::create_dir(&into).unwrap();
         let mut command = pliant();
@@ -510,8 +510,9 @@ fn every_contract_is_kept_by_every_transport() {
             done += i32::from(!refused);
         }
     }
-    // Four with REFLEX, one with a weight besides, ATP with its bound, `bounded` with its share, and five that honour nothing.
-    assert_eq!(done, 4 * 4 + 8 + 2 + 2 + 5);
+    // Four with REFLEX, one with a weight besides, ATP with its bound, `bounded` with its share in one class and in two, and
+    // five that honour nothing.
+    assert_eq!(done, 4 * 4 + 8 + 2 + 2 * 2 + 5);
     receiver.stop();
 }
 
@@ -817,10 +818,11 @@ fn an_interrupted_receiver_stops() {
 fn scenarios_know_the_same_names() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("names.toml");
-    for transport in pliant_net::flow::SocketTransport::all() {
+    for transport in SocketTransport::all() {
+        let (plan, class) = if transport == SocketTransport::TwoClass { ("strict", 1) } else { ("expresspass", 0) };
         let scenario = format!(
             "duration = \"1ms\"\n[topology]\nkind = \"star\"\nhosts = 2\nlink = {{ rate = \"1Gbit/s\", delay = \"1us\" }}\n\
-             [queues]\nplan = \"expresspass\"\n[traffic.a]\nkind = \"permutation\"\nsize = \"1kB\"\n\
+             [queues]\nplan = \"{plan}\"\n[traffic.a]\nkind = \"permutation\"\nsize = \"1kB\"\nclass = {class}\n\
              transport = \"{transport}\"\n"
         );
         std::fs::write(&file, scenario).unwrap();

@@ -168,10 +168,10 @@ pub(crate) struct RecvArgs {
 struct NetworkArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Rate of this host's link: what credits fill, and atp's greatest rate
+    /// Rate of this host's link: what credits fill, atp's greatest rate, and what bounded-two-class takes for the slowest line
     #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     line_rate: Option<Rate>,
-    /// Traffic class of data that gives way (REFLEX without a weight)
+    /// Traffic class of data that gives way (REFLEX without a weight, bounded-two-class)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::class())]
     low_class: u8,
     /// Traffic class of credits
@@ -315,6 +315,9 @@ fn refused(error: &FlowError) -> CliError {
             format!("{} is above {}", flag(field), flag(bound))
         }
         FlowError::Setting { setting, why } => format!("--{setting}: {why}"),
+        FlowError::OneClass(class) => {
+            format!("--low-class: it is {class}, as --class is, and bounded-two-class needs two")
+        }
         FlowError::NothingNeeded => "--min-delivery: atp needs more than 0".to_owned(),
         other => other.to_string(),
     })
@@ -402,7 +405,9 @@ impl SendArgs {
         let wrong = |why: String| CliError::User(format!("--schedule: {why}"));
         let schedule = DaySchedule::new(self.schedule.clone()).map_err(|error| wrong(error.to_string()))?;
         flow.check_schedule(&schedule).map_err(|error| wrong(error.to_string()))?;
-        Ok(Settings { bind: self.bind, retry_for: self.retry, schedule, ..self.network.settings(&flow)? })
+        let settings = self.network.settings(&flow)?;
+        settings.flow.check().map_err(|error| refused(&error))?;
+        Ok(Settings { bind: self.bind, retry_for: self.retry, schedule, ..settings })
     }
 
     pub(super) fn source(&self) -> Result<(Source, Peer), CliError> {

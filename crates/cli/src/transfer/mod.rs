@@ -36,7 +36,7 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
         Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
         sent => {
             let sent = sent?;
-            if let Some(why) = outcome::without_credits(settings.flow.transport, sent.protocol) {
+            if let Some(why) = outcome::fallback(settings.flow.transport, sent.protocol) {
                 eprintln!("{why}");
             }
             Outcome::sent(&arguments.name(), to, &settings, &sent).print(arguments.output.json)?;

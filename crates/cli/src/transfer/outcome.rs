@@ -24,7 +24,7 @@ pub(super) struct Outcome {
     direction: &'static str,
     file: String,
     peer: SocketAddr,
-    /// What both agreed on: `expresspass`, `flexpass`, `atp`, or TCP, of which the sender tells its controller.
+    /// What both agreed on: `expresspass`, `flexpass`, `bounded-two-class`, `atp`, or TCP, of which the sender tells its controller.
     transport: &'static str,
     encrypted: bool,
     /// Of the content (sender), or that arrived (receiver).
@@ -73,19 +73,23 @@ pub(super) struct Outcome {
 fn agreed(wanted: SocketTransport, protocol: Protocol) -> &'static str {
     match (wanted, protocol) {
         (SocketTransport::Tcp(controller), _) => controller.name(),
+        (SocketTransport::TwoClass, Protocol::Tcp) => Algorithm::Bounded.name(),
         // A peer without a line rate gives no credits.
         (_, Protocol::Tcp) => Algorithm::Dctcp.name(),
         (other, _) => other.name(),
     }
 }
 
-/// What a sender that wanted credits is told if it got none.
-pub(super) fn without_credits(wanted: SocketTransport, protocol: Protocol) -> Option<String> {
-    let wants = matches!(wanted, SocketTransport::ExpressPass | SocketTransport::FlexPass) && protocol == Protocol::Tcp;
-    let (wanted, agreed) = (wanted.name(), agreed(wanted, protocol));
-    wants.then(|| {
-        format!("the receiver gives no credits (`pliant recv --line-rate RATE`): sent by {agreed}, not {wanted}")
-    })
+/// What a sender is told whose peer cannot receive as it wanted to send.
+pub(super) fn fallback(wanted: SocketTransport, protocol: Protocol) -> Option<String> {
+    if protocol == wanted.protocol() {
+        return None;
+    }
+    let why = match wanted {
+        SocketTransport::TwoClass => "the receiver knows no two classes",
+        _ => "the receiver gives no credits (`pliant recv --line-rate RATE`)",
+    };
+    Some(format!("{why}: sent by {}, not {}", agreed(wanted, protocol), wanted.name()))
 }
 
 /// What both sides have to tell.
@@ -139,6 +143,7 @@ impl Outcome {
                 Protocol::Tcp => "tcp",
                 Protocol::ExpressPass => SocketTransport::ExpressPass.name(),
                 Protocol::FlexPass => SocketTransport::FlexPass.name(),
+                Protocol::TwoClass => SocketTransport::TwoClass.name(),
                 Protocol::Atp => SocketTransport::Atp.name(),
             },
             encrypted: settings.keys != Keys::Plain,

@@ -19,6 +19,7 @@ use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, E
 use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
 use pliant_proto::transport::push::PushConfigError;
 use pliant_proto::transport::tcp::{DeadlineSender, TcpConfig, TcpReceiver, TcpSender};
+use pliant_proto::transport::two_class::{TwoClassConfig, TwoClassReceiver, TwoClassSender};
 use pliant_proto::units::Rate;
 use thiserror::Error;
 
@@ -37,7 +38,7 @@ const LOW_WEIGHT: f64 = 0.1;
 pub struct Classes {
     /// Of data. Default 0.
     pub data: u8,
-    /// Of data while the flow gives way (REFLEX without a weight). Default 1.
+    /// Of data while the flow gives way (REFLEX without a weight), and of what gives way (two classes). Default 1.
     pub low: u8,
     /// Of acknowledgements and control. Default 0.
     pub control: u8,
@@ -140,6 +141,9 @@ pub enum FlowError {
     /// Nobody knows what is left of a flow of unknown size.
     #[error("done_by needs a flow of known size")]
     UnknownSize,
+    /// What gives way would be in the way.
+    #[error("class and low_class are both {0}: bounded-two-class needs two")]
+    OneClass(u8),
     /// A bound that ATP cannot keep.
     #[error("atp needs a min_delivery above 0")]
     NothingNeeded,
@@ -157,6 +161,9 @@ impl FlowSettings {
         if transport == SocketTransport::Atp && self.loss_bound().is_none() {
             return Err(FlowError::NothingNeeded);
         }
+        if transport == SocketTransport::TwoClass && self.classes.data == self.classes.low {
+            return Err(FlowError::OneClass(self.classes.low));
+        }
         self.check_controller()?;
         if self.bends() { self.reflex().check().map_err(FlowError::Reflex) } else { Ok(()) }
     }
@@ -166,7 +173,7 @@ impl FlowSettings {
         let changed = Self { contract, ..self.clone() };
         changed.check()?;
         let before = &self.contract;
-        let keeps_share = matches!(self.transport, SocketTransport::Tcp(algorithm) if algorithm.keeps_min_share());
+        let keeps_share = self.keeps_share();
         let fixed = [
             (Field::MinDelivery, contract.min_delivery != before.min_delivery),
             // REFLEX's phases are of one bound.
@@ -199,12 +206,17 @@ impl FlowSettings {
         if self.contract.done_by.is_some() { Err(FlowError::UnknownSize) } else { Ok(()) }
     }
 
+    /// Whether the transport keeps a share by itself.
+    fn keeps_share(&self) -> bool {
+        match self.transport {
+            SocketTransport::Tcp(algorithm) => algorithm.keeps_min_share(),
+            transport => transport == SocketTransport::TwoClass,
+        }
+    }
+
     /// Whether the flow is REFLEX's.
     fn bends(&self) -> bool {
-        let alone = match self.transport {
-            SocketTransport::Tcp(algorithm) => algorithm.keeps_min_share(),
-            transport => transport == SocketTransport::Atp,
-        };
+        let alone = self.keeps_share() || self.transport == SocketTransport::Atp;
         !alone && (self.contract.min_delivery < 1.0 || self.contract.min_share < 1.0)
     }
 
@@ -214,7 +226,10 @@ impl FlowSettings {
             SocketTransport::Tcp(algorithm) => {
                 algorithm.is_less_than_best_effort() || algorithm.keeps_min_share() || self.bends()
             }
-            SocketTransport::ExpressPass | SocketTransport::FlexPass | SocketTransport::Atp => true,
+            SocketTransport::ExpressPass
+            | SocketTransport::FlexPass
+            | SocketTransport::TwoClass
+            | SocketTransport::Atp => true,
         }
     }
 
@@ -227,6 +242,8 @@ impl FlowSettings {
         match self.transport.protocol() {
             // Without credits the window does alone.
             credits @ (Protocol::ExpressPass | Protocol::FlexPass) => vec![credits, Protocol::Tcp],
+            // To a peer that knows one class `bounded` keeps the share.
+            Protocol::TwoClass => vec![Protocol::TwoClass, Protocol::Tcp],
             protocol => vec![protocol],
         }
     }
@@ -246,6 +263,7 @@ impl FlowSettings {
     fn algorithm(&self) -> Algorithm {
         match self.transport {
             SocketTransport::Tcp(algorithm) => algorithm,
+            SocketTransport::TwoClass => Algorithm::Bounded,
             _ => Algorithm::Dctcp,
         }
     }
@@ -341,6 +359,18 @@ impl FlowSettings {
         })
     }
 
+    fn two_class(&self, path: Path, mtu: u16) -> Arc<TwoClassConfig> {
+        Arc::new(TwoClassConfig {
+            mss: path.payload(mtu),
+            wire: path.wire(mtu),
+            scavenger: TwoClassConfig::subflow(Self::class(self.classes.low), self.rto()),
+            guarantee: TwoClassConfig::subflow(Self::class(self.classes.data), self.rto()),
+            ack_class: Self::class(self.classes.control),
+            reorder_buffer: Some(self.receive_buffer),
+            ..TwoClassConfig::default()
+        })
+    }
+
     fn atp(&self, path: Path) -> Arc<AtpConfig> {
         let max_loss = self.loss_bound().unwrap_or(LossBound::RELIABLE);
         Arc::new(AtpConfig {
@@ -408,6 +438,12 @@ impl FlowSettings {
                 let controller = Algorithm::Dctcp.controller(config.credit.mss);
                 FlexPassSender::new(config, controller).into()
             }
+            Protocol::TwoClass => {
+                let config = self.two_class(path, self.mtu);
+                let controller = Algorithm::Dctcp.controller(config.mss);
+                let sender = TwoClassSender::new(config, controller, self.contract.min_share, self.line_rate);
+                Box::new(sender).into()
+            }
             Protocol::Atp => AtpSender::new(self.atp(path)).into(),
         })
     }
@@ -428,6 +464,7 @@ impl FlowSettings {
                 ExpressPassReceiver::new(Arc::new(self.credit(path, mtu)), greatest, stream()).into()
             }
             Protocol::FlexPass => FlexPassReceiver::new(self.flex_pass(path, mtu), greatest, stream()).into(),
+            Protocol::TwoClass => TwoClassReceiver::new(self.two_class(path, mtu)).into(),
             Protocol::Atp => AtpReceiver::new(self.atp(path)).into(),
         }
     }

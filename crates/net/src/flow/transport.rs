@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::{Field, reflex};
-use pliant_proto::transport::{atp, express_pass, flex_pass};
+use pliant_proto::transport::{atp, express_pass, flex_pass, two_class};
 
 /// How a flow is carried, as users name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -16,6 +16,8 @@ pub enum SocketTransport {
     ExpressPass,
     /// On credits and by a window (`flexpass`).
     FlexPass,
+    /// In two classes, of which the low one gives way (`bounded-two-class`).
+    TwoClass,
     /// As messages of which some may be missing (`atp`).
     Atp,
 }
@@ -23,7 +25,7 @@ pub enum SocketTransport {
 impl SocketTransport {
     /// Every transport.
     pub fn all() -> impl Iterator<Item = Self> {
-        Algorithm::ALL.into_iter().map(Self::Tcp).chain([Self::ExpressPass, Self::FlexPass, Self::Atp])
+        Algorithm::ALL.into_iter().map(Self::Tcp).chain([Self::ExpressPass, Self::FlexPass, Self::TwoClass, Self::Atp])
     }
 
     /// Its name, the same as in scenario files.
@@ -32,6 +34,7 @@ impl SocketTransport {
             Self::Tcp(algorithm) => algorithm.name(),
             Self::ExpressPass => "expresspass",
             Self::FlexPass => "flexpass",
+            Self::TwoClass => "bounded-two-class",
             Self::Atp => "atp",
         }
     }
@@ -42,6 +45,7 @@ impl SocketTransport {
             Self::Tcp(_) => Protocol::Tcp,
             Self::ExpressPass => Protocol::ExpressPass,
             Self::FlexPass => Protocol::FlexPass,
+            Self::TwoClass => Protocol::TwoClass,
             Self::Atp => Protocol::Atp,
         }
     }
@@ -55,6 +59,7 @@ impl SocketTransport {
             Self::Tcp(algorithm) => [algorithm.honours(), reflex::HONOURS].concat(),
             Self::ExpressPass => express_pass::HONOURS.to_vec(),
             Self::FlexPass => flex_pass::HONOURS.to_vec(),
+            Self::TwoClass => two_class::HONOURS.to_vec(),
             Self::Atp => atp::HONOURS.to_vec(),
         }
     }
@@ -90,11 +95,14 @@ pub enum Protocol {
     FlexPass = 3,
     /// Messages.
     Atp = 4,
+    /// Acknowledgements of two sub-flows, each in a class of its own.
+    TwoClass = 5,
 }
 
 impl Protocol {
     pub(super) fn from_octet(octet: u8) -> Option<Self> {
-        [Self::Tcp, Self::ExpressPass, Self::FlexPass, Self::Atp].into_iter().find(|protocol| *protocol as u8 == octet)
+        let known = [Self::Tcp, Self::ExpressPass, Self::FlexPass, Self::Atp, Self::TwoClass];
+        known.into_iter().find(|protocol| *protocol as u8 == octet)
     }
 }
 
@@ -111,6 +119,7 @@ mod tests {
                 "weighted-fair" => [&[Field::Weight, Field::MaxRate][..], &bounds].concat(),
                 "dctcp" | "cubic" | "reno" | "newreno" => [&[Field::MaxRate][..], &bounds].concat(),
                 "atp" => vec![Field::MinDelivery, Field::MaxRate],
+                "bounded-two-class" => vec![Field::MinShare, Field::MaxRate],
                 "bounded" => vec![Field::MinShare, Field::MinRate, Field::DoneBy, Field::MaxRate],
                 _ => vec![Field::MaxRate],
             };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pliant_net::clock::Clock;
 use pliant_net::connection::Keys;
-use pliant_net::flow::{FlowSettings, SocketTransport};
+use pliant_net::flow::{FlowSettings, Protocol, SocketTransport};
 use pliant_net::socket::{Batch, Socket};
 use pliant_net::transfer::{Received, Receiver, Sent, Settings, Source, Target, TransferError, send};
 use pliant_proto::packet::{Ecn, TrafficClass};
@@ -127,6 +127,10 @@ pub(crate) struct Faults {
     pub(crate) false_pages: bool,
     /// They are lost.
     pub(crate) no_pages: bool,
+    /// Data of this kind on a plain connection is lost (pliant_proto::wire); 0 is none.
+    pub(crate) lost_kind: u8,
+    /// The receiver is not told that the sender offers two classes on a plain connection, as if it were older than they are.
+    pub(crate) older: bool,
     /// Every so many datagrams with data the receiver sees the sender at another port: the relay is a NAT that forgets.
     pub(crate) rebind: u64,
 }
@@ -179,6 +183,17 @@ fn carries_data(bytes: &[u8]) -> bool {
 /// begins with 6.
 fn is_page(bytes: &[u8]) -> bool {
     bytes[0] == 0x51 && bytes.len() > 40 && bytes[8..10] == [4, 6]
+}
+
+/// Offers of two classes and of TCP, as an opening has them, and what one is that does not know the first.
+const TWO_CLASSES: [u8; 4] = [1, 2, Protocol::TwoClass as u8, Protocol::Tcp as u8];
+const UNKNOWN: [u8; 4] = [1, 2, 0xff, Protocol::Tcp as u8];
+
+fn older(mut bytes: Vec<u8>) -> Vec<u8> {
+    if let Some(at) = bytes.windows(4).position(|window| window == TWO_CLASSES).filter(|_| bytes.len() <= 200) {
+        bytes[at..at + 4].copy_from_slice(&UNKNOWN);
+    }
+    bytes
 }
 
 fn last_byte_changed(bytes: &[u8]) -> Vec<u8> {
@@ -245,6 +260,7 @@ impl Relay {
 
     fn pass(&mut self, from: SocketAddr, ecn: Ecn, bytes: Vec<u8>) {
         let lost = self.is_lost();
+        let bytes = if self.faults.older { older(bytes) } else { bytes };
         let to = if from == self.receiver {
             let Some(sender) = self.sender else { return };
             if self.faults.mute && is_acknowledgement(&bytes) {
@@ -271,6 +287,10 @@ impl Relay {
             return;
         }
         self.data_seen += 1;
+        if self.faults.lost_kind > 0 && bytes[0] == 0x50 && bytes[1] & 0xf == self.faults.lost_kind {
+            self.done.dropped += 1;
+            return;
+        }
         if self.faults.rebind > 0 && self.data_seen.is_multiple_of(self.faults.rebind) {
             self.done.rebound += 1;
             self.outside = Some(Socket::bind(loopback()).unwrap());

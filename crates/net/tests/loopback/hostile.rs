@@ -357,11 +357,12 @@ impl Intruder {
     }
 }
 
-fn every_protocol() -> [SocketTransport; 4] {
+fn every_protocol() -> [SocketTransport; 5] {
     [
         SocketTransport::Tcp(Algorithm::Dctcp),
         SocketTransport::ExpressPass,
         SocketTransport::FlexPass,
+        SocketTransport::TwoClass,
         SocketTransport::Atp,
     ]
 }

@@ -276,6 +276,34 @@ fn without_credits_a_window_does() {
     }
 }
 
+/// A peer that does not know two classes receives by one.
+#[test]
+fn without_two_classes_one_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write_file(directory.path(), "source", MB);
+    let settings = by(SocketTransport::TwoClass);
+    for older in [false, true] {
+        let protocol = if older { Protocol::Tcp } else { Protocol::TwoClass };
+        let (sent, received, _) =
+            transfer_through(Faults { older, ..Faults::default() }, &path, &Target::Discard, &settings);
+        assert_eq!((sent.protocol, received.protocol), (protocol, protocol));
+        assert_eq!(sent.hash, received.hash);
+    }
+}
+
+/// Whichever of two classes carries no data, the other carries the file.
+#[test]
+fn two_classes_survive_the_loss_of_either() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write_file(directory.path(), "source", MB);
+    for (class, lost_kind) in [("high", 12), ("low", 13)] {
+        let faults = Faults { lost_kind, ..Faults::default() };
+        let (sent, received, done) = transfer_through(faults, &path, &Target::Discard, &by(SocketTransport::TwoClass));
+        assert_eq!(sent.hash, received.hash, "without the {class} class");
+        assert!(done.dropped > 0, "without the {class} class: {done:?}");
+    }
+}
+
 /// Marks alone make DCTCP send more carefully: a marked flow never has as much in flight, and nothing is sent again.
 #[test]
 fn marks_reach_the_controller() {

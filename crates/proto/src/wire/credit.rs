@@ -1,4 +1,4 @@
-//! What only transports with credits send. Times of credits are in units of 1.024 ns, modulo 2³².
+//! What only transports with credits or two sub-flows send. Times of credits are in units of 1.024 ns, modulo 2³².
 //!
 //! ```text
 //!  byte          8..
@@ -9,6 +9,9 @@
 //!  Unscheduled   8..16 seq       16..20 number   20..22 len                                                 payload
 //!  SubflowAck    8..16 ack       16..20 first    20..24 end   24 sub-flow: 0 proactive, 1 reactive
 //! ```
+//!
+//! Of two classes (`bounded-two-class`) Scheduled is data of the guarantee and Unscheduled that of the scavenger; a Stop with FIN tells
+//! the end by itself.
 
 use super::format::{Common, DATA_FLAGS, NO_FLAGS, Reader, WireError, Writer, check_end};
 use crate::packet::{AckFlags, Body, CreditStamp, DataFlags, EndpointId, ShortTime, Subflow};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pliant_proto::congestion::{Algorithm, AnyController};
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::TrafficClass;
+use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::settings;
 use pliant_proto::settings::{Range, Settings};
 use pliant_proto::time::Span;
@@ -28,8 +29,12 @@ settings! {
     pub struct TwoClassSettings {
         /// Traffic class of the guarantee, which must have another queue than `class`, in which the scavenger sends.
         pub guarantee_class: u8 = 0 => [range: Range::up_to(31)],
-        /// The ledger is kept, and the guarantee's rate chosen, every so often, or each round trip if that is longer.
+        /// The ledger is kept, and the guarantee's rate chosen, every so often, or each round trip, or each packet of the
+        /// guarantee at its rate, if that is longer.
         pub interval: Span = TwoClassConfig::default().interval => [range: Range::above(Span::ZERO)],
+        /// Least retransmission timeout of the scavenger, where that of `tcp` is shorter: the low class may stand still while the high
+        /// one is busy, and that silence is no loss.
+        pub scavenger_min_rto: Option<Span> = None => [default: "that of `tcp`", range: Range::above(Span::ZERO)],
         /// Least rate of the guarantee, as a part of the line's: the flow knows the high class by it.
         pub trickle: f64 = TwoClassConfig::default().trickle => [range: Range::above_to(0.0, 1.0)],
         /// What is aimed at above `min_share`.
@@ -46,7 +51,7 @@ settings! {
         pub growth: f64 = TwoClassConfig::default().growth => [range: Range::above(1.0)],
         /// How long a packet waits that finds its queue at the marking threshold while its class has the line alone. By it and
         /// by how long the scavenger's packets wait the flow knows what the low class has.
-        pub marked_wait: Span = TwoClassConfig::default().marked_wait => [range: Range::above(Span::ZERO)],
+        pub marked_wait: Option<Span> = None => [default: "it is found", range: Range::above(Span::ZERO)],
     }
 }
 
@@ -99,11 +104,15 @@ impl Family for TwoClassFamily {
         let config = TwoClassConfig {
             mss: tcp.mss,
             wire: tcp.wire,
-            scavenger: TwoClassConfig::subflow(tcp.data_class, tcp.rto),
+            scavenger: TwoClassConfig::subflow(
+                tcp.data_class,
+                patient(tcp.rto, settings.scavenger_min_rto.unwrap_or_default()),
+            ),
             guarantee: TwoClassConfig::subflow(TrafficClass::new(settings.guarantee_class), tcp.rto),
             ack_class: tcp.ack_class,
             ack_every: tcp.ack_every,
             max_ack_delay: tcp.max_ack_delay,
+            reorder_buffer: None,
             interval: settings.interval,
             trickle: settings.trickle,
             margin: settings.margin,
@@ -120,6 +129,12 @@ impl Family for TwoClassFamily {
     }
 }
 
+/// Bounds of which none is below `least`, but for a greatest that is.
+fn patient(rto: RtoBounds, least: Span) -> RtoBounds {
+    let least = least.min(rto.maximum);
+    RtoBounds { minimum: rto.minimum.max(least), initial: rto.initial.max(least), ..rto }
+}
+
 #[derive(Clone, Debug)]
 struct TwoClass {
     config: TwoClassConfig,
@@ -134,9 +149,7 @@ impl GroupTransport for TwoClass {
     }
 
     fn facts(&self) -> Facts<'_> {
-        let simulator_only =
-            Some("bounded-two-class exists in the simulator only: sockets do not agree on its two classes");
-        Facts { simulator_only, ..Facts::default() }
+        Facts::default()
     }
 }
 

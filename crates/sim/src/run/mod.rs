@@ -90,6 +90,18 @@ fn run_with<T: Member + TryFrom<AnyTransport>, R: Recorder>(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(RunResult, R), RunError> {
+    let narrow = |transport: AnyTransport| T::try_from(transport).ok().expect("a transport that the scenario has");
+    run_as(scenario, recorder, interrupt, progress, |opened: Opened<AnyTransport>, _| opened.map(narrow))
+}
+
+/// Runs with what `adapt` makes of each flow's transports and its path.
+fn run_as<T: Member, R: Recorder>(
+    scenario: &Resolved,
+    recorder: R,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+    mut adapt: impl FnMut(Opened<AnyTransport>, &[LinkId]) -> Opened<T>,
+) -> Result<(RunResult, R), RunError> {
     if let Some(why) = scenario.testbed_only() {
         return Err(RunError(why));
     }
@@ -114,8 +126,7 @@ fn run_with<T: Member + TryFrom<AnyTransport>, R: Recorder>(
             paths.push(path.iter().map(|link| link.0));
         }
         endless.set(endless.get() + u64::from(flow.bytes == UNLIMITED_BYTES));
-        let narrow = |transport: AnyTransport| T::try_from(transport).ok().expect("a transport that the scenario has");
-        flows.open(flow, path).map(narrow)
+        adapt(flows.open(flow, path), path)
     };
     let mut simulation = Simulation::new(&setup, &mut traffic, open, recorder);
     let interrupted = advance(&mut simulation, scenario, &endless, interrupt, progress);

@@ -21,12 +21,22 @@ pub(super) struct Competitors {
     guarantee: f64,
     /// The part of the intervals that saw a mark in the low class.
     marked: f64,
+    /// Least smoothed wait of the scavenger's packets, in seconds, among intervals that saw a mark.
+    least_wait: f64,
 }
 
 impl Competitors {
     /// The flow is alone.
     pub(super) fn new() -> Self {
-        Self { yielding: 1.0, regular: 0.0, wait: 0.0, scavenger: 0.0, guarantee: 0.0, marked: 0.0 }
+        Self {
+            yielding: 1.0,
+            regular: 0.0,
+            wait: 0.0,
+            scavenger: 0.0,
+            guarantee: 0.0,
+            marked: 0.0,
+            least_wait: f64::INFINITY,
+        }
     }
 
     /// Smoothed rate of the scavenger.
@@ -34,10 +44,25 @@ impl Competitors {
         self.scavenger
     }
 
+    /// How long, in seconds, a packet waits that is marked while its class has the line alone: what the high class shows, which has
+    /// nearly all of it, or the shortest wait of marked packets so far.
+    fn marked_wait(&mut self, interval: &Interval, seen: &Estimate) -> f64 {
+        if interval.marked && self.wait > 0.0 {
+            self.least_wait = self.least_wait.min(self.wait);
+        }
+        seen.marked_wait.unwrap_or(self.least_wait)
+    }
+
     /// The fair rate that an interval has shown. `marked_wait` is how long, in seconds, a packet waits that is marked while
-    /// its class has the line alone; a rate of the scavenger below `trickle` is none.
-    pub(super) fn fair_rate(&mut self, marked_wait: f64, trickle: f64, interval: &Interval, seen: &Estimate) -> f64 {
-        let Estimate { busy_rate, joining_rate, busy, line } = *seen;
+    /// its class has the line alone, if that is told; a rate of the scavenger below `trickle` is none.
+    pub(super) fn fair_rate(
+        &mut self,
+        marked_wait: Option<f64>,
+        trickle: f64,
+        interval: &Interval,
+        seen: &Estimate,
+    ) -> f64 {
+        let Estimate { busy_rate, joining_rate, busy, line, .. } = *seen;
         let smooth = |value: &mut f64, newest: f64| *value += GAIN * (newest - *value);
         smooth(&mut self.scavenger, interval.scavenger);
         if interval.scavenger_dead {
@@ -46,6 +71,7 @@ impl Competitors {
         smooth(&mut self.wait, interval.wait);
         smooth(&mut self.guarantee, interval.guarantee);
         smooth(&mut self.marked, f64::from(u8::from(interval.marked)));
+        let marked_wait = marked_wait.unwrap_or_else(|| self.marked_wait(interval, seen));
         // A packet that is marked has the same queue before it whatever its class may send: it waits the longer the less that is.
         let of_low = if interval.marked && self.wait > 0.0 { (marked_wait / self.wait).clamp(0.01, 1.0) } else { 1.0 };
         let low = of_low * line;

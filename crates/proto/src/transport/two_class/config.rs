@@ -24,7 +24,10 @@ pub struct TwoClassConfig {
     pub ack_every: u8,
     /// Longest delay of an acknowledgement. Default 500 us.
     pub max_ack_delay: Span,
-    /// The ledger is kept, and the guarantee's rate chosen, every so often, or each round trip if that is longer. Default 1 ms.
+    /// Bytes beyond the next one expected that the receiver takes, at least one packet's. Default: no limit.
+    pub reorder_buffer: Option<u64>,
+    /// The ledger is kept, and the guarantee's rate chosen, every so often, or each round trip, or each packet of the guarantee
+    /// at its rate, if that is longer. Default 1 ms.
     pub interval: Span,
     /// Least rate of the guarantee, as a part of the line's, above 0. Default 0.01.
     pub trickle: f64,
@@ -41,8 +44,8 @@ pub struct TwoClassConfig {
     /// Most by which the guarantee's rate grows in an interval, as a factor above 1. Default 1.3.
     pub growth: f64,
     /// How long a packet waits that finds its queue at the marking threshold while its class has the line alone, above 0.
-    /// Default 100 us, that of 65 packets and a device's FIFO of 20 at 10 Gbit/s.
-    pub marked_wait: Span,
+    /// Default: it is found.
+    pub marked_wait: Option<Span>,
 }
 
 impl TwoClassConfig {
@@ -70,6 +73,7 @@ impl Default for TwoClassConfig {
             ack_class: TrafficClass::new(0),
             ack_every: 2,
             max_ack_delay: Span::from_us(500),
+            reorder_buffer: None,
             interval: Span::from_ms(1),
             trickle: 0.01,
             margin: 0.1,
@@ -78,7 +82,7 @@ impl Default for TwoClassConfig {
             greatest_share: 1.5,
             greatest_weight: 1.5,
             growth: 1.3,
-            marked_wait: Span::from_us(100),
+            marked_wait: None,
         }
     }
 }
@@ -94,6 +98,8 @@ pub enum TwoClassConfigError {
     Classes,
     /// The least timeout exceeds the greatest, or the first is zero.
     Rto,
+    /// `reorder_buffer` holds no packet.
+    Buffer,
     /// `interval`, `catch_up` or `marked_wait` is zero.
     Spans,
     /// `trickle`, `margin`, `debt`, `greatest_share`, `greatest_weight` or `growth` is out of its range.
@@ -107,6 +113,7 @@ impl fmt::Display for TwoClassConfigError {
             Self::AckEvery => "ack_every must be at least 1",
             Self::Classes => "the scavenger and the guarantee must be windows in two classes",
             Self::Rto => "rto.minimum must not exceed rto.maximum, and rto.initial must not be 0s",
+            Self::Buffer => "reorder_buffer must hold a packet",
             Self::Spans => "interval, catch_up and marked_wait must not be 0s",
             Self::Shares => {
                 "trickle must lie in (0, 1], margin in [0, 1], debt in [0, 1], greatest_share must be at least 1, \
@@ -130,8 +137,10 @@ impl TwoClassConfig {
         require(low.class.class() != high.class.class(), TwoClassConfigError::Classes)?;
         let sound = |rto: &RtoBounds| rto.minimum <= rto.maximum && rto.initial > Span::ZERO;
         require(sound(&low.rto) && sound(&high.rto), TwoClassConfigError::Rto)?;
-        let spans = [self.interval, self.catch_up, self.marked_wait];
-        require(spans.iter().all(|span| *span > Span::ZERO), TwoClassConfigError::Spans)?;
+        let holds_packet = |bytes: u64| bytes >= u64::from(self.mss);
+        require(self.reorder_buffer.is_none_or(holds_packet), TwoClassConfigError::Buffer)?;
+        let spans = [Some(self.interval), Some(self.catch_up), self.marked_wait];
+        require(spans.iter().flatten().all(|span| *span > Span::ZERO), TwoClassConfigError::Spans)?;
         let shares = self.trickle > 0.0
             && self.trickle <= 1.0
             && (0.0..=1.0).contains(&self.margin)

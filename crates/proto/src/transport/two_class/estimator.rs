@@ -4,6 +4,11 @@ use crate::congestion::dctcp::{Dctcp, DctcpConfig};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::time::{Instant, Span};
 
+/// Length in seconds of a stretch of time whose rate counts as one of the line.
+const STRETCH: f64 = 0.1;
+/// Marked packets over which the mean of their round-trip times is taken, and of which so many must have come.
+const MEMORY: u32 = 64;
+
 /// A virtual DCTCP flow in the high class, and how often that class is busy.
 ///
 /// It is the controller of the guarantee's sub-flow, whose rate is another's to choose: its own window is no limit. Rates are
@@ -14,6 +19,9 @@ pub(super) struct FairRate {
     /// Rate of the line; the greatest seen, if nobody told.
     line: f64,
     told: bool,
+    /// Bytes that arrived in this stretch of time, by which the line's rate is seen.
+    arrived: u64,
+    stretch_began: Instant,
     /// The virtual flow's rounds so far: its window of data is acknowledged as one.
     rounds: u64,
     round_began: Instant,
@@ -26,6 +34,10 @@ pub(super) struct FairRate {
     waited: u32,
     busy: f64,
     rtt: Span,
+    /// Round-trip times in seconds: the least, the mean of marked packets, and how many of those there were.
+    least_rtt: f64,
+    marked_rtt: f64,
+    marks: u32,
 }
 
 /// What one interval brought.
@@ -55,6 +67,8 @@ pub(super) struct Estimate {
     pub(super) busy: f64,
     /// The rate of the line, as far as it is known.
     pub(super) line: f64,
+    /// How long marked packets wait in the high class, in seconds, if that is known.
+    pub(super) marked_wait: Option<f64>,
 }
 
 impl FairRate {
@@ -65,6 +79,8 @@ impl FairRate {
             mss,
             line: line.unwrap_or(0.0),
             told: line.is_some(),
+            arrived: 0,
+            stretch_began: Instant::ZERO,
             rounds: 0,
             round_began: Instant::ZERO,
             acked: 0,
@@ -74,6 +90,9 @@ impl FairRate {
             waited: 0,
             busy: 0.0,
             rtt: Span::ZERO,
+            least_rtt: f64::INFINITY,
+            marked_rtt: 0.0,
+            marks: 0,
         }
     }
 
@@ -84,11 +103,21 @@ impl FairRate {
         self.waited += u32::from(waited);
     }
 
-    /// `rate` came through the line.
-    pub(super) fn on_rate(&mut self, rate: f64) {
-        if !self.told {
-            self.line = self.line.max(rate);
+    /// So many bytes arrived since the last call. A host that was busy hears of them in lumps, so a rate is one over a stretch of
+    /// time.
+    pub(super) fn on_arrived(&mut self, now: Instant, bytes: u64) {
+        self.arrived += bytes;
+        let seconds = now.since(self.stretch_began).as_secs_f64();
+        if self.told || seconds < STRETCH {
+            return;
         }
+        self.line = self.line.max(self.arrived as f64 / seconds);
+        (self.arrived, self.stretch_began) = (0, now);
+    }
+
+    /// Rate of the line, as far as it was told or seen.
+    pub(super) fn line(&self) -> f64 {
+        self.line
     }
 
     /// Nobody answers in the high class: all that is known of it is out of date.
@@ -97,9 +126,9 @@ impl FairRate {
         self.busy = 0.0;
     }
 
-    /// Bytes of the line in a round trip.
+    /// Bytes of the line in a round trip: as far as the virtual flow grows.
     fn line_window(&self) -> f64 {
-        if self.line > 0.0 { self.line * self.rtt.as_secs_f64() } else { f64::INFINITY }
+        self.line * self.rtt.as_secs_f64()
     }
 
     /// The virtual flow's window of data is acknowledged, marked as the guarantee's packets were.
@@ -152,6 +181,11 @@ impl FairRate {
         if rtt > 0.0 { self.window.window() as f64 / rtt } else { 0.0 }
     }
 
+    fn marked_wait(&self) -> Option<f64> {
+        let wait = self.marked_rtt - self.least_rtt;
+        (self.marks >= MEMORY && wait > 0.0).then_some(wait)
+    }
+
     /// Ends an interval in which the guarantee brought `own` bytes per second.
     pub(super) fn estimate(&mut self, own: f64) -> Estimate {
         if self.packets > 0 {
@@ -159,11 +193,17 @@ impl FairRate {
         }
         (self.packets, self.waited) = (0, 0);
         let rate = self.window_rate();
-        let line = self.line.max(if self.told { 0.0 } else { rate + own });
+        let line = self.line.max(if self.told { 0.0 } else { own });
         let joining_rate = rate.min(line);
         let others = (line - own).max(0.0) + joining_rate;
         let busy_rate = if others > 0.0 { joining_rate * line / others } else { 0.0 };
-        Estimate { busy_rate: busy_rate.min(line), joining_rate, busy: self.busy, line }
+        Estimate {
+            busy_rate: busy_rate.min(line),
+            joining_rate,
+            busy: self.busy,
+            line,
+            marked_wait: self.marked_wait(),
+        }
     }
 }
 
@@ -174,6 +214,13 @@ impl CongestionControl for FairRate {
         self.acked = self.acked.saturating_add(sample.acked);
         if sample.ece {
             self.marked = self.marked.saturating_add(sample.acked);
+        }
+        if let Some(rtt) = sample.rtt.map(Span::as_secs_f64) {
+            self.least_rtt = self.least_rtt.min(rtt);
+            if sample.ece {
+                self.marks = self.marks.saturating_add(1);
+                self.marked_rtt += (rtt - self.marked_rtt) / f64::from(self.marks.min(MEMORY));
+            }
         }
         self.lost |= sample.in_recovery;
         if self.acked > 0 && sample.now.since(self.round_began) >= self.rtt {
@@ -189,6 +236,7 @@ impl CongestionControl for FairRate {
 
     fn on_idle(&mut self) {
         self.window.on_idle();
+        (self.least_rtt, self.marked_rtt, self.marks) = (f64::INFINITY, 0.0, 0);
     }
 
     fn window(&self) -> u64 {

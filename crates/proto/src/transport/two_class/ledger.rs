@@ -3,6 +3,7 @@
 use super::competitors::Competitors;
 use super::config::TwoClassConfig;
 use super::estimator::{Estimate, Interval};
+use crate::time::Span;
 
 /// The flow's account, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -11,15 +12,21 @@ pub(super) struct Ledger {
     /// What arrived beyond the promised share; below zero it is owed.
     balance: f64,
     competitors: Competitors,
+    /// The true fair rate, where an experiment tells it.
+    told: Option<f64>,
 }
 
 impl Ledger {
     pub(super) fn new(share: f64) -> Self {
-        Self { share, balance: 0.0, competitors: Competitors::new() }
+        Self { share, balance: 0.0, competitors: Competitors::new(), told: None }
     }
 
     pub(super) fn set_share(&mut self, share: f64) {
         self.share = share;
+    }
+
+    pub(super) fn set_fair_rate(&mut self, rate: f64) {
+        self.told = Some(rate);
     }
 
     /// What arrived beyond the promised share.
@@ -32,7 +39,8 @@ impl Ledger {
     pub(super) fn book(&mut self, config: &TwoClassConfig, interval: &Interval, estimate: &Estimate) -> f64 {
         let Estimate { joining_rate, line, .. } = *estimate;
         let trickle = config.trickle * line;
-        let fair = self.competitors.fair_rate(config.marked_wait.as_secs_f64(), trickle, interval, estimate);
+        let fair = self.competitors.fair_rate(config.marked_wait.map(Span::as_secs_f64), trickle, interval, estimate);
+        let fair = self.told.unwrap_or(fair);
         let aim = if self.share > 0.0 { (self.share + config.margin).min(1.0) } else { 0.0 };
         self.balance += (interval.scavenger + interval.guarantee - aim * fair) * interval.seconds;
 
@@ -40,7 +48,7 @@ impl Ledger {
         let may_owe = config.debt * (1.0 - self.share).max(0.0) * interval.remaining;
         let owed = -self.balance - may_owe;
         let due = if aim > 0.0 && owed > 0.0 {
-            (aim * fair + owed / config.catch_up.as_secs_f64()).min(config.greatest_share * fair)
+            (aim * fair + owed / config.catch_up.as_secs_f64().max(interval.seconds)).min(config.greatest_share * fair)
         } else {
             0.0
         };

@@ -114,7 +114,10 @@ impl TwoClassReceiver {
     #[inline]
     fn reassemble(&mut self, segment: &Segment) -> bool {
         let end = segment.seq.checked_add(u64::from(segment.len));
-        let Some(end) = end.filter(|end| *end <= MAX_STREAM.min(self.stream.end())) else { return false };
+        // What does not fit counts as lost on the way: it is not answered, and the next answer shows the gap.
+        let room = self.config.reorder_buffer.map_or(u64::MAX, |bytes| self.stream.next().saturating_add(bytes));
+        let most = MAX_STREAM.min(self.stream.end()).min(room);
+        let Some(end) = end.filter(|end| *end <= most) else { return false };
         let Some(taken) = self.stream.take(ByteRange::new(segment.seq, end)) else { return false };
         if segment.fin {
             self.stream.set_end(end);

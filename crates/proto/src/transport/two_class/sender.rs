@@ -92,6 +92,12 @@ impl<C: CongestionControl> TwoClassSender<C> {
         (self.guarantee.sent_bytes(), self.scavenger.sent_bytes())
     }
 
+    /// Tells it its fair rate in bytes of payload per second, until it is told another: an experiment knows what no network tells.
+    #[doc(hidden)]
+    pub fn set_fair_rate(&mut self, rate: f64) {
+        self.ledger.set_fair_rate(rate);
+    }
+
     /// What comes next: lost, or never sent; and whether it was sent before.
     #[inline]
     fn choose(&mut self) -> Option<(ByteRange, bool)> {
@@ -100,7 +106,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
                 return Some((range, true));
             }
         }
-        let len = (self.written - self.next).min(u64::from(self.config.mss));
+        let len = self.unsent().min(u64::from(self.config.mss));
         if len == 0 {
             return None;
         }
@@ -114,8 +120,14 @@ impl<C: CongestionControl> TwoClassSender<C> {
         DataFlags::NONE.with_if(DataFlags::FIN, end).with_if(DataFlags::RETRANSMISSION, again)
     }
 
+    /// Bytes that may be sent for the first time: the receiver takes no more beyond what it waits for.
+    fn unsent(&self) -> u64 {
+        let room = self.config.reorder_buffer.map_or(u64::MAX, |bytes| self.acked.saturating_add(bytes));
+        self.written.min(room).saturating_sub(self.next)
+    }
+
     fn has_backlog(&self) -> bool {
-        self.next < self.written || !self.lost.is_empty()
+        self.unsent() > 0 || !self.lost.is_empty()
     }
 
     #[inline]
@@ -140,14 +152,16 @@ impl<C: CongestionControl> TwoClassSender<C> {
         Some(Packet::new(class, self.config.wire.wire_bytes(len), body))
     }
 
-    /// One packet per interval, whatever is known.
+    /// One packet per interval, and no more than a trickle of a line that is known.
     fn least_rate(&self) -> f64 {
-        f64::from(self.config.mss) / self.config.interval.as_secs_f64()
+        let packet = f64::from(self.config.mss) / self.config.interval.as_secs_f64();
+        let line = self.guarantee.controller().line();
+        if line > 0.0 { packet.min(self.config.trickle * line) } else { packet }
     }
 
     #[inline]
     fn transmit_scavenger(&mut self, now: Instant) -> Option<Packet> {
-        let backlog = if self.lost.is_empty() { self.written - self.next } else { u64::from(self.config.mss) };
+        let backlog = if self.lost.is_empty() { self.unsent() } else { u64::from(self.config.mss) };
         let Some(Next::Data(_)) = self.scavenger.next(&self.config.scavenger, self.config.mss, backlog) else {
             return None;
         };
@@ -228,7 +242,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
         let (scavenger, guarantee) = self.brought;
         let (scavenger, guarantee) = (scavenger as f64 / seconds, guarantee as f64 / seconds);
         let estimator = self.guarantee.controller_mut();
-        estimator.on_rate(scavenger + guarantee);
+        estimator.on_arrived(now, self.brought.0 + self.brought.1);
         let estimate = estimator.estimate(guarantee);
         let round_trip = self.scavenger.smoothed_rtt().as_secs_f64();
         for rtt in [round_trip, self.guarantee.smoothed_rtt().as_secs_f64()] {
@@ -258,7 +272,9 @@ impl<C: CongestionControl> TwoClassSender<C> {
         self.began = now;
         self.brought = (0, 0);
         self.marks_before = self.scavenger.marks();
-        self.ends = Some(now.after(self.config.interval.max(self.guarantee.smoothed_rtt())));
+        // An interval without a packet of the guarantee tells nothing of the high class.
+        let packet = Span::from_secs_f64(f64::from(self.config.mss) / self.rate.max(self.least_rate()));
+        self.ends = Some(now.after(self.config.interval.max(self.guarantee.smoothed_rtt()).max(packet)));
     }
 }
 

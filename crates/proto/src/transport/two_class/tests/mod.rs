@@ -53,7 +53,7 @@ fn without_class(class: u8, from: Span, until: Span) -> Path {
 
 fn seen(busy: f64, joining_gbit: f64, busy_gbit: f64) -> Estimate {
     let line = 10.0 * GIGABIT;
-    Estimate { busy_rate: busy_gbit * GIGABIT, joining_rate: joining_gbit * GIGABIT, busy, line }
+    Estimate { busy_rate: busy_gbit * GIGABIT, joining_rate: joining_gbit * GIGABIT, busy, line, marked_wait: None }
 }
 
 fn interval(scavenger_gbit: f64, guarantee_gbit: f64, wait_us: f64) -> Interval {
@@ -71,7 +71,7 @@ fn interval(scavenger_gbit: f64, guarantee_gbit: f64, wait_us: f64) -> Interval 
 /// The estimate by count after many equal intervals, in Gbit/s.
 fn counted(interval: &Interval, seen: &Estimate) -> f64 {
     let mut competitors = Competitors::new();
-    let rates = (0..200).map(|_| competitors.fair_rate(100e-6, 0.01 * seen.line, interval, seen));
+    let rates = (0..200).map(|_| competitors.fair_rate(Some(100e-6), 0.01 * seen.line, interval, seen));
     rates.last().unwrap() / GIGABIT
 }
 
@@ -195,7 +195,8 @@ fn configurations_are_checked() {
     assert_eq!(refused(|c| c.mss = 0), TwoClassConfigError::Mss);
     assert_eq!(refused(|c| c.ack_every = 0), TwoClassConfigError::AckEvery);
     assert_eq!(refused(|c| c.guarantee = c.scavenger.clone()), TwoClassConfigError::Classes);
-    assert_eq!(refused(|c| c.marked_wait = Span::ZERO), TwoClassConfigError::Spans);
+    assert_eq!(refused(|c| c.marked_wait = Some(Span::ZERO)), TwoClassConfigError::Spans);
+    assert_eq!(refused(|c| c.reorder_buffer = Some(1459)), TwoClassConfigError::Buffer);
     assert_eq!(refused(|c| c.growth = 1.0), TwoClassConfigError::Shares);
     assert_eq!(refused(|c| c.greatest_weight = f64::NAN), TwoClassConfigError::Shares);
 }

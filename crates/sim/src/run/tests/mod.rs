@@ -1,3 +1,5 @@
+mod perfect;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::path::Path;
