@@ -6,6 +6,7 @@ mod common;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -357,6 +358,40 @@ fn a_switch_without_permission_says_so() {
     command.args(["--user", env!("CARGO_BIN_EXE_pliant"), "switch"]).arg(&plan);
     let error = error_of(&command.output().unwrap());
     assert!(error.contains("interface lo") && error.contains("CAP_NET_RAW") && error.contains("relay"), "{error}");
+}
+
+/// A switch whose interfaces are removed says so and ends. It needs the right to make network namespaces and is left out without.
+#[test]
+fn a_switch_without_interfaces_ends() {
+    let namespace = format!("pliant-switch-{}", std::process::id());
+    let ip = |words: &str| Command::new("ip").args(words.split(' ')).stderr(Stdio::null()).status();
+    if !ip(&format!("netns add {namespace}")).is_ok_and(|status| status.success()) {
+        eprintln!("left out: no right to make network namespaces here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    let text = "rate = \"10Mbit/s\"\n[[port]]\ninterface = \"first\"\n[[port]]\ninterface = \"second\"\n";
+    fs::write(&plan, text).unwrap();
+    for name in ["first", "second"] {
+        ip(&format!("-n {namespace} link add {name} type dummy")).unwrap();
+        ip(&format!("-n {namespace} link set {name} up")).unwrap();
+    }
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &namespace, env!("CARGO_BIN_EXE_pliant"), "switch"]).arg(&plan);
+    let mut running = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = BufReader::new(running.stderr.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().contains("2 ports"));
+    // One that goes down may come back.
+    ip(&format!("-n {namespace} link set first down")).unwrap();
+    assert!(said.next().unwrap().unwrap().contains("port first: the interface went down"));
+    for name in ["first", "second"] {
+        ip(&format!("-n {namespace} link delete {name}")).unwrap();
+    }
+    let rest: Vec<String> = said.map(Result::unwrap).collect();
+    assert!(rest.last().is_some_and(|last| last.contains("every interface was removed: first, second")), "{rest:?}");
+    assert!(!running.wait().unwrap().success());
+    ip(&format!("netns delete {namespace}")).unwrap();
 }
 
 /// Claims of a testbed: a measure, a figure or a scenario that is none is named before anything runs, or with it.
