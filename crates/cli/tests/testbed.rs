@@ -374,7 +374,7 @@ fn a_switch_without_interfaces_ends() {
     let text = "rate = \"10Mbit/s\"\n[[port]]\ninterface = \"first\"\n[[port]]\ninterface = \"second\"\n";
     fs::write(&plan, text).unwrap();
     for name in ["first", "second"] {
-        ip(&format!("-n {namespace} link add {name} type dummy")).unwrap();
+        ip(&format!("-n {namespace} link add {name} type veth peer name {name}-end")).unwrap();
         ip(&format!("-n {namespace} link set {name} up")).unwrap();
     }
     let mut command = Command::new("ip");

@@ -80,8 +80,8 @@ pub struct EthernetSwitch {
     rings: Vec<PacketRing>,
     interfaces: Vec<u32>,
     names: Vec<String>,
-    /// Which interfaces were removed: they do not come back under their index.
-    removed: Vec<bool>,
+    /// Whether one of them has gone down.
+    some_went_down: bool,
     sending: OwnedFd,
     sender: BatchSender,
     addresses: ForwardingTable,
@@ -119,7 +119,7 @@ impl EthernetSwitch {
             clock,
             rings,
             names: config.interfaces.clone(),
-            removed: vec![false; interfaces.len()],
+            some_went_down: false,
             interfaces,
             sending,
             sender: BatchSender::new(),
@@ -160,6 +160,9 @@ impl EthernetSwitch {
             self.next_overrun = now.after(OVERRUN_INTERVAL);
             for (port, ring) in self.rings.iter().enumerate() {
                 self.switch.port_mut(port as u16).overrun += ring.overrun();
+            }
+            if self.some_went_down {
+                self.find_interfaces()?;
             }
         }
         if taken + sent == 0 { self.sleep(at_most) } else { Ok(()) }
@@ -330,19 +333,28 @@ impl EthernetSwitch {
         wait(&mut files, Some(timeout))?;
         let failed = files.iter().map(|file| file.revents().intersects(PollFlags::ERR)).collect::<Vec<_>>();
         drop(files);
-        if failed.contains(&true) { self.take_errors(&failed) } else { Ok(()) }
+        if failed.contains(&true) {
+            self.take_errors(&failed);
+        }
+        Ok(())
     }
 
     /// An interface that goes down tells so by an error of its socket, and each wait ends at once until that is read. The
     /// socket works again once the interface is back up.
     #[cold]
-    fn take_errors(&mut self, failed: &[bool]) -> io::Result<()> {
+    fn take_errors(&mut self, failed: &[bool]) {
+        self.some_went_down = true;
         for port in (0..self.rings.len()).filter(|&port| failed[port]) {
             let _ = rustix::net::sockopt::socket_error(&self.rings[port]);
             self.switch.port_mut(port as u16).went_down += 1;
-            self.removed[port] |= interface_index(&self.names[port]).ok() != Some(self.interfaces[port]);
         }
-        if self.removed.contains(&false) {
+    }
+
+    /// Whether there are any of the interfaces still. One that was removed does not come back under its index.
+    #[cold]
+    fn find_interfaces(&self) -> io::Result<()> {
+        let is_there = |(name, index): (&String, &u32)| interface_index(name).is_ok_and(|found| found == *index);
+        if self.names.iter().zip(&self.interfaces).any(is_there) {
             return Ok(());
         }
         Err(io::Error::other(format!("every interface was removed: {}", self.names.join(", "))))
