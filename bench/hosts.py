@@ -1,4 +1,5 @@
-"""What the benchmarks share: commands, network namespaces and hosts made of them, waiting for something with an end to patience, memory."""
+"""What the benchmarks share: commands, network namespaces and hosts made of them, waiting for something with an end to patience, memory,
+quantiles, and the part of a page that a benchmark writes."""
 
 import json
 import os
@@ -32,6 +33,19 @@ def resident_bytes(pid):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def quantile(numbers, share):
+    """The smallest number that this share of all do not exceed."""
+    numbers = sorted(numbers)
+    return numbers[min(len(numbers) - 1, max(0, -int(-share * len(numbers) // 1) - 1))]
+
+
+def write_section(page, marks, section):
+    """Puts a section, which begins and ends with these marks, into the place of the page's."""
+    text = page.read_text(encoding="utf-8")
+    before, rest = text.split(marks[0])
+    page.write_text(before + section + rest.split(marks[1])[1], encoding="utf-8")
 
 
 class Star:

@@ -33,7 +33,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from hosts import PATIENCE, inside, run, until
+from hosts import PATIENCE, inside, quantile, run, until, write_section
 
 ROOT = Path(__file__).resolve().parent.parent
 NEAR, MIDDLE, FAR = "pliant-proof-near", "pliant-proof-middle", "pliant-proof-far"
@@ -266,7 +266,7 @@ class World:
         steps = []
         for number, share in enumerate(CROSS_SHARES):
             low, high = number * step, (number + 1) * step
-            took = sorted(took for due, took in answers if low <= due < high)
+            took = [took for due, took in answers if low <= due < high]
             bits = 8 * sum(count for when, count in pieces if low <= when - begun < high)
             steps.append({"cross_share": share, "foreground_p50_ms": quantile(took, 0.5) * 1e3,
                           "foreground_p99_ms": quantile(took, 0.99) * 1e3, "answers": len(took),
@@ -275,7 +275,7 @@ class World:
         for when, count in pieces:
             if 0 <= when - begun < len(series):
                 series[int(when - begun)] += 8 * count / 1e6
-        took = sorted(took for _, took in answers)
+        took = [took for _, took in answers]
         return {**{key: row[key] for key in ("name", "queues")}, "steps": steps, "foreground_p99_ms": quantile(took, 0.99) * 1e3,
                 "foreground_p50_ms": quantile(took, 0.5) * 1e3, "background_each_second_mbit": series}
 
@@ -293,11 +293,6 @@ def read_some(process, pieces):
 def read_all(process, pieces):
     while piece := os.read(process.stdout.fileno(), 1 << 20):
         pieces.append((time.monotonic(), len(piece)))
-
-
-def quantile(numbers, share):
-    """The smallest number that this share of all do not exceed."""
-    return numbers[min(len(numbers) - 1, max(0, -int(-share * len(numbers) // 1) - 1))]
 
 
 def rclone(address, port, *flags):
@@ -367,13 +362,6 @@ def section(record):
                   "| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
         lines += ["| " + " | ".join(row["cells"]) + " |" for row in link["rows"]]
     return "\n".join([*lines, "", "![Background rate and foreground latency](proof.svg)", "", MARKS[1]])
-
-
-def write_docs(record):
-    page = ROOT / "docs/daemon.md"
-    text = page.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    page.write_text(before + section(record) + rest.split(MARKS[1])[1], encoding="utf-8")
 
 
 def draw(record, file):
@@ -457,7 +445,7 @@ def main():
         record["links"].sort(key=lambda link: -link["mbit_per_second"])
         arguments.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if arguments.write_docs:
-        write_docs(record)
+        write_section(ROOT / "docs/daemon.md", MARKS, section(record))
         draw(record, ROOT / "docs/proof.svg")
 
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from hosts import inside, run, until
+from hosts import inside, quantile, run, until, write_section
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS, LOAD = 4, 4
@@ -152,12 +152,6 @@ class World:
         return answers
 
 
-def quantile(numbers, share):
-    """The smallest number that this share of all do not exceed."""
-    numbers = sorted(numbers)
-    return numbers[min(len(numbers) - 1, max(0, -int(-share * len(numbers) // 1) - 1))]
-
-
 def times(answers):
     return [seconds for answer in answers for seconds in answer["steps"][WARM_UP:]]
 
@@ -247,13 +241,6 @@ def section(record):
     return "\n".join([*lines, "", MARKS[1]])
 
 
-def write_docs(record):
-    page = ROOT / "docs/torch.md"
-    text = page.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    page.write_text(before + section(record) + rest.split(MARKS[1])[1], encoding="utf-8")
-
-
 def main():
     if sys.argv[1:2] == ["send_bursts"]:
         rate, burst, seed = map(int, sys.argv[2:5])
@@ -302,7 +289,7 @@ def main():
                     print(key, file=sys.stderr, flush=True)
     print(section(record))
     if given.write_docs:
-        write_docs(record)
+        write_section(ROOT / "docs/torch.md", MARKS, section(record))
 
 
 if __name__ == "__main__":

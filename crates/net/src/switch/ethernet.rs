@@ -13,6 +13,7 @@ use std::time::Duration;
 use pliant_proto::packet::Ecn;
 use pliant_proto::time::{Instant, Span};
 use rustix::event::{PollFd, PollFlags};
+use rustix::net::sockopt::socket_error;
 
 use super::error::SwitchError;
 use super::forwarder::{DEFAULT_FRAME_BYTES, DEFAULT_FRAMES, Departure, FrameMetadata, Switch, SwitchConfig};
@@ -331,10 +332,8 @@ impl EthernetSwitch {
         let timeout = at_most.min(to_timeout(until));
         let mut files: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
         wait(&mut files, Some(timeout))?;
-        let failed = files.iter().map(|file| file.revents().intersects(PollFlags::ERR)).collect::<Vec<_>>();
-        drop(files);
-        if failed.contains(&true) {
-            self.take_errors(&failed);
+        if files.iter().any(|file| file.revents().intersects(PollFlags::ERR)) {
+            self.take_errors();
         }
         Ok(())
     }
@@ -342,11 +341,12 @@ impl EthernetSwitch {
     /// An interface that goes down tells so by an error of its socket, and each wait ends at once until that is read. The
     /// socket works again once the interface is back up.
     #[cold]
-    fn take_errors(&mut self, failed: &[bool]) {
+    fn take_errors(&mut self) {
         self.some_went_down = true;
-        for port in (0..self.rings.len()).filter(|&port| failed[port]) {
-            let _ = rustix::net::sockopt::socket_error(&self.rings[port]);
-            self.switch.port_mut(port as u16).went_down += 1;
+        for (port, ring) in self.rings.iter().enumerate() {
+            if !matches!(socket_error(ring), Ok(Ok(()))) {
+                self.switch.port_mut(port as u16).went_down += 1;
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -24,6 +25,11 @@ pub(in super::super) fn folder_beneath<'p>(root: &Path, path: &'p Path) -> io::R
         folder = openat(&folder, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
     }
     Err(io::ErrorKind::InvalidInput.into())
+}
+
+/// What the umask takes of permissions, by a folder that was just made: the kernel has applied it there.
+pub(in super::super) fn umask_of(made: &Path) -> io::Result<u32> {
+    Ok(0o777 & !made.metadata()?.mode())
 }
 
 /// The regular file at `path` below `root`.

@@ -13,7 +13,7 @@ mod pack;
 mod unpack;
 mod walk;
 
-pub(super) use beneath::{file_beneath, folder_beneath, hash_of};
+pub(super) use beneath::{file_beneath, folder_beneath, hash_of, umask_of};
 pub(super) use index::{Index, index_path};
 pub(super) use listing::{DIGEST_BYTES, FileHashes, Held, HeldNotice, PageRequests, compare};
 pub(super) use pack::{pack, skipped_in};

@@ -14,7 +14,7 @@ use tar::EntryType;
 
 use super::super::names::{exchange, sync_folder_of};
 use super::super::settings::Limits;
-use super::beneath::{file_beneath, folder_beneath, hash_of};
+use super::beneath::{file_beneath, folder_beneath, hash_of, umask_of};
 use super::index::{Entry, Index, IndexWriter, mark_of};
 use super::{INTERRUPTED, UNCHANGED, Unchanged, walk};
 use crate::seam::{DiskOperation, before};
@@ -52,8 +52,7 @@ pub(in super::super) fn unpack(
     archive.rewind()?;
     check_headers(archive, limits, cancelled)?;
     archive.rewind()?;
-    // The kernel has applied the umask to it.
-    let umask = 0o777 & !into.metadata()?.permissions().mode();
+    let umask = umask_of(into)?;
     // Symbolic links on the way to it are not those of an archive.
     let into = into.canonicalize()?;
     let mut archive = tar::Archive::new(Cancellable { archive, cancelled });

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -99,10 +99,10 @@ impl Sink {
         }
     }
 
-    /// Passes over so many bytes that nobody wants.
+    /// Passes over so many bytes, a block at most, that nobody wants.
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         match self {
-            Self::Once(output) => io::copy(&mut io::repeat(0).take(bytes), &mut WriteOutput(output)).map(drop),
+            Self::Once(output) => output.write(&vec![0; bytes as usize]),
             Self::Resumable(kept, _) => kept.skip(bytes),
         }
     }
@@ -143,19 +143,6 @@ impl Sink {
         };
         let committed = if replaces { committed.and_then(committed_whole) } else { committed };
         committed.map_err(|(path, error)| TransferError::File { path, error })
-    }
-}
-
-/// An output as a writer.
-struct WriteOutput<'o>(&'o mut Output);
-
-impl io::Write for WriteOutput<'_> {
-    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
-        self.0.write(content).map(|()| content.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -80,16 +80,18 @@ impl HeldFile {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder of files")));
         };
         let tree = HashTree::read(&mut file).map_err(fail)?;
-        let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name: name.map_or(source.name, str::to_owned) };
-        let there = watch::Sender::new(Coming { blocks: blocks_of(offered.bytes) as u32, over: true });
-        let (bytes, part_of) = (ContentPlace::File(file), PartOf::Nothing);
-        Ok(Self { bytes, part_of, path: path.into(), offered, tree: Tree::Whole(tree), there })
+        let name = name.map_or(source.name, str::to_owned);
+        Ok(Self::whole(ContentPlace::File(file), PartOf::Nothing, path.into(), name, tree))
     }
 
-    fn of_folder(bytes: ContentPlace, part_of: PartOf, path: PathBuf, name: String, tree: HashTree) -> Arc<Self> {
+    fn whole(bytes: ContentPlace, part_of: PartOf, path: PathBuf, name: String, tree: HashTree) -> Self {
         let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name };
         let there = watch::Sender::new(Coming { blocks: blocks_of(offered.bytes) as u32, over: true });
-        Arc::new(Self { bytes, part_of, path, offered, tree: Tree::Whole(tree), there })
+        Self { bytes, part_of, path, offered, tree: Tree::Whole(tree), there }
+    }
+
+    fn is_contents(&self) -> bool {
+        self.part_of == PartOf::Contents
     }
 
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
@@ -244,16 +246,16 @@ impl OfferedFiles {
             // What has another name is in the folder all the same.
             let Some(name) = within.to_str().filter(|name| name.len() <= MAX_NAME_BYTES) else { continue };
             let (name, bytes) = (name.to_owned(), ContentPlace::Folder(contents.clone(), start));
-            let held = HeldFile::of_folder(bytes, PartOf::Nothing, path.join(within), name, tree);
-            self.insert(held).map_err(fail)?;
+            let held = HeldFile::whole(bytes, PartOf::Nothing, path.join(within), name, tree);
+            self.insert(held.into()).map_err(fail)?;
         }
         let name = format!("{name}/");
         let of_listing = HashTree::read(&listing[..]).map_err(fail)?;
         let bytes = ContentPlace::File(file);
-        let listing = HeldFile::of_folder(bytes, PartOf::Listing, path.join(".listing"), name.clone(), of_listing);
+        let listing = HeldFile::whole(bytes, PartOf::Listing, path.join(".listing"), name.clone(), of_listing);
         let bytes = ContentPlace::Folder(contents, 0);
-        let contents = HeldFile::of_folder(bytes, PartOf::Contents, path.join(".contents"), name, tree);
-        self.insert(listing).and_then(|()| self.insert(contents)).map_err(fail)
+        let contents = HeldFile::whole(bytes, PartOf::Contents, path.join(".contents"), name, tree);
+        self.insert(listing.into()).and_then(|()| self.insert(contents.into())).map_err(fail)
     }
 
     /// Adds the file at `path` under another name than its own.
@@ -285,16 +287,15 @@ impl OfferedFiles {
 
     /// All of them, and what is in a folder.
     pub fn list(&self) -> Vec<Arc<HeldFile>> {
-        self.lock().files.iter().filter(|file| file.part_of != PartOf::Contents).cloned().collect()
+        self.lock().files.iter().filter(|file| !file.is_contents()).cloned().collect()
     }
 
     /// The one that is meant, or why there is none.
     pub fn find(&self, file: &FileSelector) -> Result<Arc<HeldFile>, String> {
         let state = self.lock();
-        let by_name = |part: PartOf| move |file: &&Arc<HeldFile>| file.part_of == part;
         let found = match file {
             FileSelector::Only => {
-                let files: Vec<_> = state.files.iter().filter(by_name(PartOf::Nothing)).collect();
+                let files: Vec<_> = state.files.iter().filter(|file| file.part_of == PartOf::Nothing).collect();
                 match &files[..] {
                     [only] => Some(*only),
                     [] => return Err("it offers nothing yet".to_owned()),
@@ -308,8 +309,7 @@ impl OfferedFiles {
                 same.find(|object| object.is_whole()).or(first)
             }
             FileSelector::Name(name) => {
-                let mut files = state.files.iter().filter(|file| file.part_of != PartOf::Contents);
-                files.find(|file| file.offered.name == *name)
+                state.files.iter().find(|file| file.offered.name == *name && !file.is_contents())
             }
         };
         found.cloned().ok_or_else(|| match file {

@@ -216,10 +216,14 @@ impl State {
     /// A delay that only others make, in nanoseconds.
     fn foreign_ns(&self) -> f64 {
         let packets = f64::from(self.config.foreign_packets) * self.packet_time() * 1e9;
-        let bursts = f64::from(self.burst() - 1) * self.packet_time() * 1e9;
         // What a round's growth may have built until it is seen, in two round trips.
         let grown = 2.0 * self.step * self.packet_time() * 1e9;
-        packets.max(span_ns(self.config.jitter)) + bursts + grown
+        packets.max(span_ns(self.config.jitter)) + self.burst_ns() + grown
+    }
+
+    /// How long the last packet of a burst waits for the others of it, in nanoseconds.
+    fn burst_ns(&self) -> f64 {
+        f64::from(self.burst() - 1) * self.packet_time() * 1e9
     }
 
     fn trickle(&self) -> f64 {
@@ -307,11 +311,10 @@ impl State {
     fn follow_others(&mut self, now: Instant) {
         let Some(line) = self.line.get() else { return };
         let own = self.sending_rate().min(self.arrived) / line;
-        let bursts = f64::from(self.burst() - 1) * self.packet_time() * 1e9;
         let quiet = self.quiet();
         let queue = match self.queue_ns {
             queue if queue <= EMPTY * self.own_ns() => Queue::Empty,
-            queue if queue <= self.own_ns() + bursts => Queue::Short,
+            queue if queue <= self.own_ns() + self.burst_ns() => Queue::Short,
             _ => Queue::Long,
         };
         self.others.record(now, queue, own, SHARE_MEMORY * quiet, LONGEST_WAIT * quiet);

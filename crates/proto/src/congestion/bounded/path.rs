@@ -83,9 +83,8 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// A packet met a queue while the flow had `own` of the line. The
-    /// mean is over about `memory` seconds. A wait of more than `longest` seconds is a queue that stands: then nothing is
-    /// left.
+    /// A packet met a queue while the flow had `own` of the line. The mean is over about `memory` seconds. A wait of more
+    /// than `longest` seconds is a queue that stands: then nothing is left.
     pub(super) fn record(&mut self, now: Instant, queue: Queue, own: f64, memory: f64, longest: f64) {
         let waited = queue == Queue::Long;
         let began = *self.since.get_or_insert(now);

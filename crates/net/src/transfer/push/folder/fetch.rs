@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +13,7 @@ use super::listing::{FolderListing, MAX_LISTING_BYTES};
 use super::own::OwnFolder;
 use super::place::place;
 use crate::seam::{DiskOperation, before};
-use crate::transfer::directory::hash_of;
+use crate::transfer::directory::{file_beneath, hash_of, umask_of};
 use crate::transfer::error::TransferError;
 use crate::transfer::names::{parent, rename_new, sync_folder_of};
 use crate::transfer::output::{OutputError, Target, plain_name, require_free};
@@ -99,10 +98,8 @@ pub fn fetch_folder(
         File::open(&kept).map_err(beside)?
     };
 
-    // The kernel has applied the umask to it.
     let new = temporary.path().join("folder");
-    let made = std::fs::create_dir(&new).and_then(|()| new.metadata());
-    let umask = 0o777 & !made.map_err(beside)?.mode();
+    let umask = std::fs::create_dir(&new).and_then(|()| umask_of(&new)).map_err(beside)?;
     let placed = |root: &Path| place(&listing, &contents, root, &wanted.filter, umask, interrupted);
     let synced = |root: &Path| -> io::Result<()> {
         before(DiskOperation::Sync, root)?;
@@ -128,9 +125,8 @@ pub fn fetch_folder(
 }
 
 /// The contents as a fetch has left them that was cut off when all of them were there.
-fn whole(path: &PathBuf, listing: &FolderListing) -> Option<File> {
-    let file =
-        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
-    let same = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == listing.bytes);
+fn whole(path: &Path, listing: &FolderListing) -> Option<File> {
+    let file = file_beneath(parent(path), Path::new(path.file_name()?)).ok()?;
+    let same = file.metadata().is_ok_and(|metadata| metadata.len() == listing.bytes);
     (same && hash_of(&file, |_| Ok(())).is_ok_and(|hash| hash == listing.hash)).then_some(file)
 }

@@ -23,14 +23,18 @@ impl FolderFilter {
 
     /// Whether a file is meant, by its path in the folder.
     pub(super) fn takes(&self, path: &Path) -> bool {
-        let matches = |set: &GlobSet| path.ancestors().any(|path| set.is_match(path));
-        self.include.as_ref().is_none_or(matches) && !self.leaves_out(path)
+        self.include.as_ref().is_none_or(|set| has_match(set, path)) && !self.leaves_out(path)
     }
 
     /// Whether something and all that is in it is not meant.
     pub(super) fn leaves_out(&self, path: &Path) -> bool {
-        self.exclude.as_ref().is_some_and(|set| path.ancestors().any(|path| set.is_match(path)))
+        self.exclude.as_ref().is_some_and(|set| has_match(set, path))
     }
+}
+
+/// Whether it is matched itself, or a folder in which it lies.
+fn has_match(set: &GlobSet, path: &Path) -> bool {
+    path.ancestors().any(|path| set.is_match(path))
 }
 
 fn set_of(patterns: &[String]) -> Result<Option<GlobSet>, String> {

@@ -39,6 +39,7 @@ pub(super) fn place(
             "another file of the folder has this name but for capitals, which this file system does not tell apart";
         return Err(at(clash, &io::Error::new(io::ErrorKind::InvalidData, why)));
     }
+    let placed = |entry| PlacedEntry::new(root, entry, umask);
     let mut closed_folders = Vec::new();
     let mut starts = listing.files().map(|(_, start, _)| start);
     let wanted = listing.wanted_files(filter);
@@ -50,7 +51,7 @@ pub(super) fn place(
         if !filter.takes(&entry.path) && !wanted.contains(entry.path.as_path()) {
             continue;
         }
-        let placed = PlacedEntry { root, entry, mode: u32::from(entry.mode) & !umask };
+        let placed = placed(entry);
         let done = match &entry.kind {
             FolderEntryKind::Folder => placed.folder().map(|closed| {
                 if closed {
@@ -67,7 +68,7 @@ pub(super) fn place(
     }
     // Those that their owner may not write to get their permissions once all is in them, the inner ones first.
     for entry in closed_folders.into_iter().rev() {
-        let placed = PlacedEntry { root, entry, mode: u32::from(entry.mode) & !umask };
+        let placed = placed(entry);
         let folder = placed.open_folder().map_err(|error| at(&entry.path, &error))?;
         File::from(folder).set_permissions(Permissions::from_mode(placed.mode))?;
     }
@@ -98,7 +99,11 @@ struct PlacedEntry<'l> {
     mode: u32,
 }
 
-impl PlacedEntry<'_> {
+impl<'l> PlacedEntry<'l> {
+    fn new(root: &'l Path, entry: &'l FolderEntry, umask: u32) -> Self {
+        Self { root, entry, mode: u32::from(entry.mode) & !umask }
+    }
+
     /// The folder in which it is to lie, made if it is not there; no link is followed.
     fn above(&self) -> io::Result<(OwnedFd, &OsStr)> {
         let path = &self.entry.path;
