@@ -19,7 +19,7 @@ PYTHON_READY := $(PYTHON_ENV)/ready
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo python torch test lint deny doc reproduce digests conformance bench bench-net bench-objects bench-daemon testbed kafka programs proof fuzz soak install deb install-c test-c \
+.PHONY: all demo python torch test lint deny doc reproduce digests conformance performance bench bench-net bench-objects bench-daemon testbed kafka programs proof fuzz soak install deb install-c test-c \
 	release clean
 
 all: release
@@ -81,6 +81,12 @@ bench: $(PLIANT)
 conformance: $(QUICK)
 	python3 bench/conformance/conformance.py $(QUICK)
 
+## The tables of docs/performance.md, with their peers: 40 minutes on a machine that does nothing else; needs root. PARTS names some
+## of them (bench/performance.py --help).
+PARTS ?=
+performance: $(PLIANT)
+	python3 bench/performance.py $(PLIANT) $(PARTS)
+
 ## The real path, encrypted and plain, beside kernel TCP and quinn: one table, one run.
 bench-net: $(PLIANT)
 	bench/real/run.sh $(PLIANT)
@@ -90,9 +96,9 @@ bench-objects: $(PLIANT)
 	python3 bench/objects.py $(PLIANT)
 
 ## The daemon's forward door beside `ssh -L`, a QUIC forwarder and socat: rates, CPU, round trips, new connections and memory,
-## in alternating rounds; needs root. Writes docs/daemon-speed.json, which a test holds docs/performance.md to.
+## in alternating rounds; needs root.
 bench-daemon: $(PLIANT)
-	python3 bench/daemon.py $(PLIANT) --record docs/daemon-speed.json
+	python3 bench/daemon.py $(PLIANT)
 
 ## Unmodified programs through the daemon's doors, between two network namespaces, and the memory of 10,000 idle connections;
 ## needs root. Programs that are not installed are left out.
@@ -101,9 +107,10 @@ programs: $(QUICK)
 
 ## A foreground beside a background under moving load: the daemon's doors beside rclone's own limit, trickle, htb and low DSCPs,
 ## between network namespaces; needs root, redis-server, rclone, curl, and matplotlib for the figure (PROOF_PYTHON). Writes
-## docs/proof.json, docs/proof.svg and the table of docs/daemon.md; 35 minutes with steps of 30 s.
+## docs/proof.json, docs/proof.svg and the table of docs/daemon.md; an hour with steps of 30 s. PROOF_TRANSPORT names others than
+## the script's.
 PROOF_STEP ?= 30
-PROOF_TRANSPORT ?= ledbat++
+PROOF_TRANSPORT ?=
 PROOF_PYTHON ?= python3
 proof: $(QUICK)
 	$(PROOF_PYTHON) bench/proof.py $(QUICK) --step $(PROOF_STEP) $(addprefix --transport ,$(PROOF_TRANSPORT)) \

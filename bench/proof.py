@@ -46,6 +46,7 @@ FOREGROUND_SHARE = 0.1
 FLOOR_SHARE = 0.05
 QUEUE_MS = 50
 CAPS = (0.2, 0.6)
+TRANSPORTS = ["bounded,min_share=0,min_rate=FLOOR", "bounded,min_share=0", "ledbat++"]
 REQUESTS_PER_SECOND = 150
 ENDLESS = 1 << 40
 DATAGRAM = 1200
@@ -153,6 +154,7 @@ class World:
         self.processes = []
 
     def __enter__(self):
+        self.remove()
         for namespace in (NEAR, MIDDLE, FAR):
             run("ip", "netns", "add", namespace)
         for namespace, net in ((NEAR, 1), (FAR, 2)):
@@ -181,6 +183,11 @@ class World:
 
     def __exit__(self, *_):
         self.stop(self.processes)
+        self.remove()
+
+    @staticmethod
+    def remove():
+        """Also what a run that was killed has left."""
         for namespace in (NEAR, MIDDLE, FAR):
             subprocess.run(["ip", "netns", "delete", namespace], check=False, stderr=subprocess.DEVNULL)
 
@@ -202,25 +209,34 @@ class World:
                 self.processes.remove(process)
 
     def set_queues(self, queues, cap):
-        """The router's queues towards the near host: one, two, or one with a class of the background's own rate."""
-        device, rate = ["dev", "wire1"], f"{self.rate}bit"
-        limit = max(int(self.rate / 8 * QUEUE_MS / 1000), 15_000)
-        tc = ["tc", "-n", MIDDLE]
-        subprocess.run([*tc, "qdisc", "del", *device, "root"], check=False, stderr=subprocess.DEVNULL)
-        if queues == 1 and cap is None:
-            run(*tc, "qdisc", "add", *device, "root", "tbf", "rate", rate, "burst", 15_000, "limit", limit)
+        """The router's queues towards the near host, one or two; with a cap the far host shapes what its file server sends."""
+        rate, limit = f"{self.rate}bit", max(int(self.rate / 8 * QUEUE_MS / 1000), 15_000)
+        for namespace, device in ((MIDDLE, "wire1"), (FAR, "wire")):
+            subprocess.run(["tc", "-n", namespace, "qdisc", "del", "dev", device, "root"], check=False, stderr=subprocess.DEVNULL)
+        if cap is not None:
+            capped = f"{int(cap * self.rate)}bit"
+            self.set_classes(FAR, "wire", (("10gbit", "10gbit"), (capped, capped)), ["sport", FILE_PORT, "0xffff"], limit)
+        if queues == 1:
+            run("tc", "-n", MIDDLE, "qdisc", "add", "dev", "wire1", "root", "tbf", "rate", rate, "burst", 15_000, "limit", limit)
             return
-        run(*tc, "qdisc", "add", *device, "root", "handle", "1:", "htb", "default", "10")
-        run(*tc, "class", "add", *device, "parent", "1:", "classid", "1:1", "htb", "rate", rate, "burst", 15_000)
-        least, most = (f"{self.rate // 100}bit", rate) if cap is None else (f"{int(cap * self.rate)}bit",) * 2
         # What a class is sure of, all classes together are: never more than the link.
-        sure = f"{self.rate * 99 // 100}bit" if cap is None else f"{int((1 - cap) * self.rate)}bit"
-        for number, prio, own in (("10", 0, (sure, rate)), ("20", 1, (least, most))):
-            run(*tc, "class", "add", *device, "parent", "1:1", "classid", f"1:{number}", "htb", "rate", own[0], "ceil", own[1],
+        own = ((f"{self.rate * 99 // 100}bit", rate), (f"{self.rate // 100}bit", rate))
+        self.set_classes(MIDDLE, "wire1", own, ["tos", f"0x{LOW_TOS:x}", "0xfc"], limit, rate)
+
+    def set_classes(self, namespace, device, own, match, limit, rate=None):
+        """Two classes of htb in strict order, each with what it is sure of and its ceiling; the second has what matches."""
+        tc, device = ["tc", "-n", namespace], ["dev", device]
+        run(*tc, "qdisc", "add", *device, "root", "handle", "1:", "htb", "default", "10")
+        parent = "1:"
+        if rate:
+            run(*tc, "class", "add", *device, "parent", "1:", "classid", "1:1", "htb", "rate", rate, "burst", 15_000)
+            parent = "1:1"
+        for prio, (least, most) in enumerate(own):
+            number = 10 * (prio + 1)
+            run(*tc, "class", "add", *device, "parent", parent, "classid", f"1:{number}", "htb", "rate", least, "ceil", most,
                 "burst", 15_000, "cburst", 15_000, "prio", prio)
             run(*tc, "qdisc", "add", *device, "parent", f"1:{number}", "bfifo", "limit", limit)
-        match = ["match", "ip", "tos", f"0x{LOW_TOS:x}", "0xfc"] if cap is None else ["match", "ip", "sport", FILE_PORT, "0xffff"]
-        run(*tc, "filter", "add", *device, "parent", "1:", "protocol", "ip", "prio", 1, "u32", *match, "flowid", "1:20")
+        run(*tc, "filter", "add", *device, "parent", "1:", "protocol", "ip", "prio", 1, "u32", "match", "ip", *match, "flowid", "1:20")
 
     def start_daemons(self, transport, class_number):
         name, *settings = transport.split(",")
@@ -276,7 +292,7 @@ class World:
             if 0 <= when - begun < len(series):
                 series[int(when - begun)] += 8 * count / 1e6
         took = [took for _, took in answers]
-        return {**{key: row[key] for key in ("name", "queues")}, "steps": steps, "foreground_p99_ms": quantile(took, 0.99) * 1e3,
+        return {**{key: row[key] for key in ("name", "queues")}, "background": row["command"] is not None, "steps": steps, "foreground_p99_ms": quantile(took, 0.99) * 1e3,
                 "foreground_p50_ms": quantile(took, 0.5) * 1e3, "background_each_second_mbit": series}
 
 
@@ -304,7 +320,8 @@ def curl(address, port):
 
 
 def rows_of(rate, transports):
-    """Every way to run the background; the first is none."""
+    """Every way to run the background; the first and the last are none."""
+    transports = [transport.replace("FLOOR", f'"{FLOOR_SHARE * rate / 1e6:g}Mbit/s"') for transport in transports]
     direct = (FAR_ADDRESS, FILE_PORT)
     yield {"name": "alone", "queues": 1, "command": None}
     yield {"name": "nothing, rclone", "queues": 1, "command": rclone(*direct)}
@@ -325,15 +342,19 @@ def rows_of(rate, transports):
     for transport in transports:
         yield {"name": f"two queues: door, {transport}, rclone", "queues": 2, "transport": transport,
                "command": rclone("127.0.0.1", DOOR_PORT)}
+    # How much the machine changes by itself.
+    yield {"name": "alone, again", "queues": 1, "command": None}
 
 
 def judge(measured, rate, alone):
     """A row's numbers beside those of alone, and what of the claims it keeps."""
-    mbit = rate / 1e6
+    mbit, of_alone = rate / 1e6, measured["foreground_p99_ms"] / alone["foreground_p99_ms"]
+    if not measured["background"]:
+        return {"p99_of_alone": of_alone}
     least = min(step["background_mbit_per_second"] for step in measured["steps"])
     left = sum((1 - FOREGROUND_SHARE - step["cross_share"]) * mbit for step in measured["steps"])
     used = sum(step["background_mbit_per_second"] for step in measured["steps"]) / left
-    return {"p99_of_alone": measured["foreground_p99_ms"] / alone["foreground_p99_ms"], "least_background_share": least / mbit,
+    return {"p99_of_alone": of_alone, "least_background_share": least / mbit,
             "left_over_used": used, "floor_kept": least >= FLOOR_SHARE * mbit,
             "foreground_kept": measured["foreground_p99_ms"] <= 1.1 * alone["foreground_p99_ms"]}
 
@@ -342,9 +363,9 @@ def cells(measured):
     """A row of the document's table."""
     speeds = " / ".join(f"{step['background_mbit_per_second']:.1f}" for step in measured["steps"])
     p99 = f"{measured['foreground_p99_ms']:.1f}"
-    if "judged" not in measured:
-        return [measured["name"], p99, "1.0", "-", "-", "-", "-"]
-    judged = measured["judged"]
+    judged = measured.get("judged", {"p99_of_alone": 1.0})
+    if "floor_kept" not in judged:
+        return [measured["name"], p99, f"{judged['p99_of_alone']:.1f}", "-", "-", "-", "-"]
     word = {True: "yes", False: "no"}
     return [measured["name"], p99, f"{judged['p99_of_alone']:.1f}", speeds, f"{judged['left_over_used']:.0%}",
             word[judged["foreground_kept"]], word[judged["floor_kept"]]]
@@ -373,7 +394,7 @@ def draw(record, file):
     figure, axes = pyplot.subplots(len(links), 1, figsize=(9, 4.2 * len(links)), squeeze=False)
     for (axis,), link in zip(axes, links):
         for row in link["rows"]:
-            if "judged" not in row:
+            if "floor_kept" not in row.get("judged", {}):
                 continue
             marker = "D" if "door" in row["name"] else "o"
             point = (row["judged"]["left_over_used"] * 100, row["judged"]["p99_of_alone"])
@@ -404,13 +425,14 @@ def main():
     parser.add_argument("--rate", type=float, action="append", metavar="MBIT", help="rates of the link in Mbit/s [100, 20]")
     parser.add_argument("--step", type=float, default=30.0, metavar="SECONDS", help="how long each cross load stays")
     parser.add_argument("--transport", action="append", metavar="NAME[,KEY=VALUE...]",
-                        help="transports of the door's class, with keys of the class [ledbat++]")
+                        help="transports of the door's class, with keys of the class; FLOOR is the rate of the goals "
+                        f"[{' '.join(TRANSPORTS)}]")
     parser.add_argument("--only", metavar="PATTERN", help="only rows of such names, and alone")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", type=Path, help="adds these links to the record, or replaces them there")
     parser.add_argument("--write-docs", action="store_true", help="writes the record's table and figure into docs")
     arguments = parser.parse_args()
-    transports = arguments.transport or ["ledbat++"]
+    transports = arguments.transport or TRANSPORTS
     links = []
     for mbit in arguments.rate or [100.0, 20.0]:
         rate, rows = int(mbit * 1e6), []
@@ -418,7 +440,7 @@ def main():
         print(f"\n{mbit:g} Mbit/s\n| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD))
         with World(arguments.pliant, folder, rate, arguments.seed) as world:
             for row in rows_of(rate, transports):
-                if row["name"] != "alone" and not re.search(arguments.only or "", row["name"]):
+                if not row["name"].startswith("alone") and not re.search(arguments.only or "", row["name"]):
                     continue
                 if (needs := row.get("needs")) and not shutil.which(needs):
                     print(f"left out, not installed: {needs}", file=sys.stderr)

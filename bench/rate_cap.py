@@ -7,6 +7,7 @@ the machine's. Fails if a median is beyond the goal."""
 
 import argparse
 import hashlib
+import json
 import os
 import resource
 import statistics
@@ -48,12 +49,17 @@ def hashing(sleep):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def ratio_of(ratios):
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("pliant")
     arguments.add_argument("--rate", default="300Mbit/s")
     arguments.add_argument("--megabytes", type=int, default=200)
     arguments.add_argument("--pairs", type=int, default=5)
+    arguments.add_argument("--record", type=Path, help="file for the figures of all runs")
     given = arguments.parse_args()
     pliant = Path(given.pliant).resolve()
     with tempfile.TemporaryDirectory(prefix="pliant-rate-cap.") as path:
@@ -62,14 +68,18 @@ def main():
         source.write_bytes(os.urandom(given.megabytes * 10**6))
         subprocess.run([pliant, "keygen", folder / "key"], check=True, capture_output=True)
         pairs = [[transfer(pliant, folder, source, rate) for rate in (None, given.rate)] for _ in range(given.pairs)]
-    beyond = False
+    sides = {}
     for side, name in enumerate(("send", "recv")):
         free, capped = ([pair[at][side] / given.megabytes * 1000 for pair in pairs] for at in (0, 1))
-        ratios = [b / a for a, b in zip(free, capped)]
-        beyond |= statistics.median(ratios) > GOAL
-        print(f"{name}: {statistics.median(free):.2f} CPU s/GB without a cap, {statistics.median(capped):.2f} at "
-              f"{given.rate}; ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
-    print(f"hashing alone: ratio {statistics.median(hashing(0.004) / hashing(0) for _ in range(given.pairs)):.2f} with sleeps of 4 ms")
+        sides[name] = {"free": free, "capped": capped, "ratios": [b / a for a, b in zip(free, capped)]}
+        print(f"{name}: {statistics.median(free):.2f} CPU s/GB without a cap, {statistics.median(capped):.2f} at {given.rate}; "
+              f"ratio {ratio_of(sides[name]['ratios'])}")
+    hashed = [hashing(0.004) / hashing(0) for _ in range(given.pairs)]
+    print(f"hashing alone: ratio {ratio_of(hashed)} with sleeps of 4 ms")
+    if given.record:
+        record = {"rate": given.rate, "megabytes": given.megabytes, "goal": GOAL, "sides": sides, "hashing": hashed}
+        given.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    beyond = any(statistics.median(of["ratios"]) > GOAL for of in sides.values())
     sys.exit(1 if beyond else 0)
 
 

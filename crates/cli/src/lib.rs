@@ -264,4 +264,49 @@ mod tests {
             }
         }
     }
+
+    /// The documents: the README, and what lies in docs.
+    fn documents() -> Vec<(String, String)> {
+        let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files = vec![repository.join("README.md")];
+        for folder in ["docs", "docs/results"] {
+            let entries = std::fs::read_dir(repository.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+            files.extend(entries.filter(|file| file.extension().is_some_and(|ending| ending == "md")));
+        }
+        files.into_iter().map(|file| (file.display().to_string(), std::fs::read_to_string(file).unwrap())).collect()
+    }
+
+    /// Every command in a block of a document is one that the command line takes. One within a sentence may leave arguments
+    /// out; its flags and its name exist.
+    #[test]
+    fn commands_of_documents_are_accepted() {
+        let (mut whole, mut named) = (0, 0);
+        for (file, text) in documents() {
+            let mut in_block = false;
+            let text = text.replace("\\\n", " ");
+            for line in text.lines() {
+                if line.starts_with("```") {
+                    in_block = !in_block;
+                } else if in_block {
+                    let line = line.trim().trim_start_matches("$ ").trim_start_matches("sudo ");
+                    let line = line.split(" # ").next().unwrap_or_default();
+                    for words in commands(line) {
+                        let parsed = Cli::try_parse_from(&words);
+                        assert!(parsed.is_ok(), "{file}: {words:?}: {}", parsed.err().unwrap());
+                        whole += 1;
+                    }
+                } else {
+                    for code in line.split('`').skip(1).step_by(2).filter(|code| code.starts_with("pliant ")) {
+                        use clap::error::ErrorKind;
+                        let words = shell::words(code);
+                        let kind = Cli::try_parse_from(&words).err().map(|error| error.kind());
+                        let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
+                        assert!(!kind.is_some_and(|kind| unknown.contains(&kind)), "{file}: `{code}`");
+                        named += 1;
+                    }
+                }
+            }
+        }
+        assert!(whole > 80 && named > 50, "{whole} in blocks, {named} in sentences");
+    }
 }

@@ -372,34 +372,3 @@ fn the_table_of_programs_is_the_records() {
         assert!(document.contains(&format!(" {:.1} kB", bytes / 1000.0)), "{side}: {bytes} bytes");
     }
 }
-
-/// The document's table of forwarders is the record's, and so is what it says of each target.
-#[test]
-fn the_table_of_forwarders_is_the_records() {
-    let record: serde_json::Value = serde_json::from_str(&document("daemon-speed.json")).unwrap();
-    let document = document("performance.md");
-    let forwarders = record["table"].as_object().unwrap();
-    assert_eq!(forwarders.len(), 4);
-    for (name, of) in forwarders {
-        let number = |what: &str, key: &str| of[what][key].as_f64().unwrap();
-        let bulk = |what| {
-            let [rate, near, far] =
-                ["gbit_per_s", "near_cpu_s_per_gb", "far_cpu_s_per_gb"].map(|key| number(what, key));
-            format!("{rate:.2} | {near:.2}, {far:.2}")
-        };
-        let (one, sixteen) = (bulk("one"), bulk("sixteen"));
-        let (p50, p99) = (number("get", "p50_ms"), number("get", "p99_ms"));
-        let new = number("new", "per_s");
-        let [near, far] = ["near_bytes", "far_bytes"].map(|key| number("idle", key) / 1000.0);
-        let row = format!("| {name} | {one} | {sixteen} | {p50:.3}, {p99:.3} | {new:.0} | {near:.1}, {far:.1} |");
-        assert!(document.contains(&row), "{row}");
-    }
-    let targets = record["targets"].as_array().unwrap();
-    assert!(!targets.is_empty());
-    for target in targets {
-        let [what, wanted] = ["target", "wanted"].map(|key| target[key].as_str().unwrap());
-        let reached = if target["reached"] == true { "yes" } else { "no" };
-        let row = format!("| {what} | {:.2} | {wanted} | {reached} |", target["measured"].as_f64().unwrap());
-        assert!(document.contains(&row), "{row}");
-    }
-}

@@ -186,6 +186,41 @@ fn the_readme_counts_claims_as_the_records_do() {
     assert!(one_line.contains(&sentence) && one_line.contains(&format!("{another} hold without it")), "{sentence}");
 }
 
+/// Each table of docs/performance.md, and what it says of each target, is what its record holds, and each record has its table.
+#[test]
+fn the_tables_of_performance_are_the_records() {
+    let page = fs::read_to_string(repository().join("docs/performance.md")).unwrap();
+    let table = |columns: Vec<String>, rows: Vec<Vec<String>>| {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let rows = rows.iter().map(|row| line(row)).collect::<String>();
+        format!("{}|{}\n{rows}", line(&columns), "---|".repeat(columns.len()))
+    };
+    let words = |value: &serde_json::Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|cell| cell.as_str().unwrap().to_owned()).collect()
+    };
+    let mut parts = 0;
+    for entry in fs::read_dir(repository().join("docs/performance")).unwrap().map(Result::unwrap) {
+        let name = entry.path().file_stem().unwrap().to_str().unwrap().to_owned();
+        let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(entry.path()).unwrap()).unwrap();
+        let rows = record["rows"].as_array().unwrap().iter().map(words).collect();
+        let mut expected = table(words(&record["columns"]), rows);
+        if let Some(targets) = record["figures"].get("targets") {
+            let row = |target: &serde_json::Value| {
+                let [what, wanted] = ["target", "wanted"].map(|key| target[key].as_str().unwrap().to_owned());
+                let reached = if target["reached"] == true { "yes" } else { "no" };
+                vec![what, format!("{:.2}", target["measured"].as_f64().unwrap()), wanted, reached.to_owned()]
+            };
+            let columns = ["target", "measured", "wanted", "reached"].map(String::from).to_vec();
+            expected += &format!("\n{}", table(columns, targets.as_array().unwrap().iter().map(row).collect()));
+        }
+        let (_, rest) = page.split_once(&format!("<!-- {name}: written by bench/performance.py -->")).expect(&name);
+        let (kept, _) = rest.split_once(&format!("<!-- end of {name} -->")).expect(&name);
+        assert_eq!(kept.trim(), expected.trim(), "{name}: `make performance PARTS={name}` writes the table");
+        parts += 1;
+    }
+    assert_eq!(page.matches("written by bench/performance.py -->").count(), parts, "each table has its record");
+}
+
 /// Pages that a command writes, with the quickest one that writes all of them. The records beside them are part of it.
 const GENERATED: &[&str] = &[
     "docs/reproduction.md",

@@ -201,7 +201,7 @@ fn outcome(number: u64) -> Option<(f64, f64, Option<f64>, Option<f64>)> {
 }
 
 /// Of random networks in which a normal flow is done with a tenth of the time to spare, how many are kept. The goal, written
-/// before the first run, is all of them, and it is not met by all seeds (docs/bounded.md): what is held here is that nine in ten are.
+/// before the first run, is all of them, and it is not met by all seeds (docs/results/bounded.md): what is held here is that nine in ten are.
 /// `PLIANT_DONE_BY=1000..1060` runs others.
 #[test]
 fn what_a_perfect_scheduler_keeps_is_kept() {
