@@ -271,7 +271,7 @@ pub trait Transport {
         None
     }
 
-    /// How its window stands, if it has one (sender).
+    /// The state of its window, if it has one (sender).
     fn window_state(&self) -> Option<WindowState> {
         None
     }
@@ -330,28 +330,28 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
 }
 
-/// How a sender's window stands.
+/// The state of a sender's window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WindowState {
     /// The congestion window, in full packets.
     pub packets: f64,
-    /// Estimated fraction of marked packets, of controllers that have one.
+    /// Estimated fraction of marked packets, for controllers that estimate it.
     pub alpha: Option<f64>,
     /// Smoothed round-trip time; zero before the first sample.
     pub rtt: Span,
 }
 
-/// Where a driver takes the outputs of a transport whose requests are of type `R`.
+/// Takes the outputs of a transport whose requests are of type `R`.
 pub trait Outlet<R> {
-    /// Sends a packet; `sack` are the blocks that travel beside it, empty for most.
+    /// Sends a packet. `sack` are its attached blocks, empty for most.
     fn transmit(&mut self, packet: Packet, sack: &SackBlocks);
-    /// Passes an event to the application, or a request to the surroundings.
+    /// Passes an event to the application, or a request to the driver.
     fn event(&mut self, event: Event<R>);
     /// Sets the one deadline of this transport.
     fn arm(&mut self, deadline: Option<Deadline>);
 }
 
-/// Polls a transport until it has nothing more to say. Call it after every `handle_*`.
+/// Polls a transport until it has no more output. Call it after every `handle_*`.
 #[inline]
 pub fn drain<T: Transport>(transport: &mut T, now: Instant, outlet: &mut impl Outlet<T::Request>) {
     while let Some(packet) = transport.poll_transmit(now) {
