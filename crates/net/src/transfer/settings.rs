@@ -17,11 +17,11 @@ use crate::entropy;
 use crate::flow::{FlowError, FlowSettings, Path};
 use crate::socket::Socket;
 
-/// Most transfers at a time, and with one peer: each holds its receive buffer and somewhat more.
+/// Most transfers at a time, and with one peer. Each holds its receive buffer and a little more.
 const MAX_CONNECTIONS: usize = 256;
 const MAX_PER_PEER: usize = 64;
 
-/// How much a receiver takes from one sender at a time.
+/// How much a receiver accepts from one sender at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Bytes of a content, and of the files of a directory together. Default 1 TiB.
@@ -36,7 +36,7 @@ impl Default for Limits {
     }
 }
 
-/// Where a running transfer hears of another contract.
+/// Where a running transfer gets another contract.
 #[derive(Debug)]
 pub struct ContractUpdates {
     flow: FlowSettings,
@@ -49,7 +49,7 @@ impl ContractUpdates {
         Self { flow, wanted: Mutex::new(None) }
     }
 
-    /// Lets the transfer have `contract` from now on; a `done_by` counts from now.
+    /// Gives the transfer `contract` from now on. A `done_by` counts from now.
     ///
     /// # Errors
     ///
@@ -68,11 +68,11 @@ pub struct Settings {
     pub flow: FlowSettings,
     /// Keys; plain transfers are for loopback and testbeds. Default: plain.
     pub keys: Keys,
-    /// Which peer is called at an address, by its name in the key file. Where there is nothing the key file's only one is.
+    /// The name in the key file of the peer at an address. Without an entry it is the only peer of the key file.
     pub called: Vec<(SocketAddr, String)>,
-    /// Keys that a receiver, or who offers, takes while it runs. Default: none.
+    /// Keys that a running receiver or source takes. Default: none.
     pub key_updates: Option<Arc<KeyUpdates>>,
-    /// Another contract that a sender takes while it runs, with a `done_by` that counts from then. Default: none.
+    /// Another contract for a running sender, with a `done_by` that counts from then. Default: none.
     pub contract_updates: Option<Arc<ContractUpdates>>,
     /// Greatest rates of a sender by time of day. Default: the contract's, always.
     pub schedule: DaySchedule,
