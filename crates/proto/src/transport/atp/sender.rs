@@ -141,7 +141,7 @@ impl AtpSender {
         }
     }
 
-    /// Whether a window law allows another packet.
+    /// Whether a window law lets another packet go.
     #[inline]
     fn has_room(&self) -> bool {
         self.control.as_ref().is_none_or(|control| control.has_room(self.primary.flight.under_way()))
