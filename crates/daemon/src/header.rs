@@ -1,12 +1,12 @@
-//! The messages between a door and an exit.
+//! What a door says to an exit, and what an exit answers.
 //!
-//! A stream's header is the service, `HOST:PORT`. For a broker of a Kafka cluster that may lose records, a line with
-//! the rules about topics follows. The first byte back says that the connection to the service is established. If it
-//! fails, the stream is reset with the reason.
+//! A stream's header is the service, `HOST:PORT`. For a broker of a Kafka cluster whose records need not all arrive, a line
+//! with the rules about topics follows. The first byte that comes back says that the connection to it stands; if
+//! it does not, the stream is reset with the reason.
 
 use crate::lossy::rules::TopicRules;
 
-/// The connection to the service is established.
+/// The connection to the service stands.
 pub(crate) const CONNECTED: u8 = 1;
 
 /// Most bytes of a host's name (RFC 1035, section 2.3.4).
@@ -20,7 +20,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// From `HOST:PORT`. An IPv6 address is in brackets.
+    /// From `HOST:PORT`, where an IPv6 address stands in brackets.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -40,11 +40,11 @@ impl Service {
     }
 }
 
-/// The request of a stream.
+/// What a stream is opened for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct StreamHeader {
     pub(crate) service: Service,
-    /// Rules by which records of a Kafka broker may be left out.
+    /// Records of a Kafka broker may be left out by these.
     pub(crate) lossy: Option<TopicRules>,
 }
 

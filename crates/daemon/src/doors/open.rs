@@ -8,12 +8,12 @@ use tokio::io::AsyncReadExt;
 use crate::config::NextHop;
 use crate::header::{CONNECTED, Service, StreamHeader};
 
-/// A stream to a service, once the far end says that the connection is established.
+/// A stream to a service, once the far end says that the connection stands.
 pub(super) async fn open(node: &BundleNode, next_hop: &NextHop, service: &Service) -> io::Result<BundleStream> {
     open_with(node, next_hop, &StreamHeader { service: service.clone(), lossy: None }).await
 }
 
-/// The same with all fields of a header.
+/// The same with all that a header can say.
 pub(super) async fn open_with(
     node: &BundleNode,
     next_hop: &NextHop,

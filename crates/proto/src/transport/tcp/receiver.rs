@@ -12,12 +12,12 @@ use crate::recovery::reassembly::Reassembly;
 use crate::time::{Instant, OneWayDelay};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// Acknowledgements kept for the next poll. Beyond it the latest replaces its predecessor.
+/// Acknowledgements kept for the next poll; beyond it the latest replaces the one before.
 const QUEUE_MAX: usize = 64;
 
-/// The receiver waits for a connection request.
+/// Connection requests are awaited.
 const LISTENING: u8 = 1;
-/// Data waits out of order.
+/// Something waits out of order.
 const DISORDERED: u8 = 2;
 /// A plain acknowledgement of the current state is due.
 const ACK_DUE: u8 = 4;
@@ -25,21 +25,20 @@ const ACK_DUE: u8 = 4;
 const ACKS_QUEUED: u8 = 8;
 /// A grant of the connection or the answer to a probe is due.
 const REPLY_DUE: u8 = 16;
-/// The application has not yet been told of the connection.
+/// The application has yet to hear of the connection.
 const CONNECTED: u8 = 32;
-/// The application was told that everything arrived.
+/// The application has heard that everything arrived.
 const RECEIVED: u8 = 64;
 /// FIN was seen.
 const FIN_KNOWN: u8 = 128;
 
-/// Flags of data that ask for a report.
+/// Flags of data that ask for something to be reported.
 const ASKS: DataFlags = DataFlags::DELAY.with(DataFlags::HOLD);
 
 /// The receiver of one flow.
 ///
-/// It delays acknowledgements of in-order data ([`TcpConfig::ack_every`], [`TcpConfig::max_ack_delay`]). It
-/// acknowledges everything else at once: out-of-order data, data that fills a gap, duplicates, FIN, and a change of
-/// congestion marks (RFC 8257).
+/// Acknowledges in-order data with a delay ([`TcpConfig::ack_every`], [`TcpConfig::max_ack_delay`]) and everything
+/// else at once: out-of-order data, data that fills a gap, duplicates, FIN, a change of congestion marks (RFC 8257).
 pub struct TcpReceiver {
     /// Next byte expected (RCV.NXT); FIN counts as one.
     rcv_nxt: u64,
@@ -49,7 +48,7 @@ pub struct TcpReceiver {
     window_end: u64,
     /// TS.Recent of RFC 7323: the earliest unacknowledged packet's timestamp.
     echo: Option<Instant>,
-    /// Delay of the latest packet that asked for it, until it is reported.
+    /// Of the latest packet that asked for it, until it is reported.
     delay: Option<OneWayDelay>,
     last_ack_sent: u64,
     ack_deadline: Option<Instant>,
@@ -68,22 +67,22 @@ pub struct TcpReceiver {
     ece: bool,
 }
 
-/// State that only disorder needs.
+/// What only disorder needs.
 #[derive(Default)]
 struct Disorder {
     reassembly: Reassembly,
     queue: VecDeque<PendingAck>,
-    /// Blocks of the acknowledgement polled last.
+    /// Blocks of the acknowledgement that was polled last.
     sack: SackBlocks,
     duplicate_bytes: u64,
-    /// When the packet arrived whose time acknowledgements echo, if its sender asks how long it is held.
+    /// When the packet arrived whose time acknowledgements echo, if its sender asks for how long it is held.
     held_since: Option<Instant>,
     connection_echo: Option<Instant>,
     /// The answer to the latest probe.
     probe_echo: Option<Packet>,
 }
 
-/// An acknowledgement in the state when the packet that caused it arrived.
+/// An acknowledgement as it was when the packet that caused it arrived.
 struct PendingAck {
     ack: u64,
     echo: Option<Instant>,
@@ -141,9 +140,9 @@ impl TcpReceiver {
         self.disorder.get_or_insert_with(Box::default)
     }
 
-    /// Measures a packet's one-way delay on arrival, if the packet asks for it. The delay of an acknowledgement is not
-    /// part of it. One acknowledgement reports one delay, that of the latest packet, which says most about the present
-    /// queue. Each is reported once.
+    /// Measures a packet's one-way delay if it asks for that, on arrival: what an acknowledgement is delayed by is no
+    /// part of it. One acknowledgement reports one delay, that of the latest packet: it tells most about the queue as
+    /// it is now. Each is reported once.
     #[inline]
     fn measure(&mut self, now: Instant, sent_at: Instant, flags: DataFlags) {
         if flags.contains(DataFlags::DELAY) {
@@ -151,9 +150,9 @@ impl TcpReceiver {
         }
     }
 
-    /// A packet arrived that asks how long it is held; `echoed` if acknowledgements echo its time from now on. They
-    /// report how long that packet has been here, so that the rest of the round-trip time is the network's. They leave
-    /// through the queue, which has room for attachments.
+    /// A packet arrived that asks for how long it is held; `echoed` if acknowledgements echo its time from now on. They
+    /// tell how long that packet has been here, so that what is left of a round-trip time is the network's. They leave
+    /// through the queue, which has room for what travels beside them.
     #[cold]
     fn hold(&mut self, now: Instant, echoed: bool) {
         self.state |= ACKS_QUEUED;
@@ -162,7 +161,7 @@ impl TcpReceiver {
         }
     }
 
-    /// An acknowledgement is due that no packet asks for now.
+    /// An acknowledgement is due that no packet asks for just now.
     fn acknowledge_unasked(&mut self) {
         let holds = self.disorder.as_ref().is_some_and(|disorder| disorder.held_since.is_some());
         self.state |= if holds { ACK_DUE | ACKS_QUEUED } else { ACK_DUE };
@@ -209,7 +208,7 @@ impl TcpReceiver {
         self.accept(now, &segment, fresh, mark_changed);
     }
 
-    /// One past the packet's last sequence number; `None` if no correct sender sends such a packet.
+    /// One past the packet's last sequence number; `None` if no honest sender sends such a packet.
     fn plausible_end(&self, segment: &Segment) -> Option<u64> {
         let fin = segment.flags.contains(DataFlags::FIN);
         let data_end = segment.seq.checked_add(u64::from(segment.len)).filter(|end| *end <= MAX_STREAM)?;
@@ -222,7 +221,7 @@ impl TcpReceiver {
         (plausible && !self.is(LISTENING)).then_some(data_end + u64::from(fin))
     }
 
-    /// Answers a packet that brings nothing new, or does not fit.
+    /// Answers a packet of which nothing is new or nothing fits.
     fn refuse(&mut self, segment: &Segment) {
         let end = segment.seq + u64::from(segment.len);
         let old = ByteRange::new(segment.seq, end.min(self.rcv_nxt));
@@ -259,7 +258,7 @@ impl TcpReceiver {
         self.queue_ack(duplicate);
     }
 
-    /// Follows the marks; true if an accurate echo changed, which needs an acknowledgement at once.
+    /// Follows the marks; true if an accurate echo changed, which asks for an acknowledgement at once.
     fn note_mark(&mut self, segment: &Segment) -> bool {
         match self.config.ecn {
             EcnMode::Off => false,
@@ -288,8 +287,8 @@ impl TcpReceiver {
         if self.config.auto_consume { self.rcv_nxt.min(self.fin) } else { self.consumed }
     }
 
-    /// The window field of an acknowledgement of `ack`. The right edge moves in steps worth a packet (receiver's silly
-    /// window avoidance, RFC 9293 section 3.8.6.2.2) and never back.
+    /// The window field of an acknowledgement of `ack`. The right edge moves in steps that are worth a packet
+    /// (receiver's silly window avoidance, RFC 9293 section 3.8.6.2.2) and never back.
     #[inline]
     fn advertise(&mut self, ack: u64) -> u16 {
         if self.window_end == u64::MAX { WINDOW_UNLIMITED } else { self.advertise_limited(ack) }
@@ -314,7 +313,7 @@ impl TcpReceiver {
         half.min(segments * u64::from(self.config.mss))
     }
 
-    /// Queues an acknowledgement of the present state.
+    /// Queues an acknowledgement of the state as it is now.
     fn queue_ack(&mut self, duplicate: Option<ByteRange>) {
         let (limit, sack_on) = (usize::from(self.config.sack_blocks), self.config.sack);
         let (ack, echo, delay, ece) = (self.rcv_nxt, self.echo, self.delay.take(), self.ece);
@@ -339,7 +338,7 @@ impl TcpReceiver {
         self.acknowledged();
     }
 
-    /// An acknowledgement that covers everything up to now was sent.
+    /// An acknowledgement covers everything up to now.
     #[inline]
     fn acknowledged(&mut self) {
         self.state &= !ACK_DUE;
@@ -410,7 +409,7 @@ impl TcpReceiver {
         }
     }
 
-    /// Answers a probe in its own class, at once. If several come before the next poll, the latest is enough.
+    /// Answers a probe in its own class, at once; of several before the next poll the latest tells enough.
     fn handle_probe(&mut self, sent_at: Instant, probe: &Packet) {
         if self.is(LISTENING) {
             return;
