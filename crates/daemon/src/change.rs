@@ -1,4 +1,4 @@
-//! What changes while a daemon runs.
+//! Changes of a running daemon.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use crate::config::{Config, ConfigError, Door, Listen, ObjectsConfig};
 use crate::doors;
 use crate::shared::{OpenDoor, Shared};
 
-/// How often the time of day is looked at.
+/// How often the time of day is read.
 const SCHEDULE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Has a daemon read its file again and do as it says from now on. No connection ends by it. Where the file is wrong, or wants what only a restart changes, all stays as it was.
+/// Reads the file again and follows it from now on. No connection ends because of this. If the file has a mistake, or a
+/// change that needs a restart, nothing changes.
 pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
     let path = shared.config().path.clone();
     let mut config = Config::read(&path)?;
@@ -77,7 +78,8 @@ pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Sets keys of a class anew, until the file is read again. If there is no such class, or it would not be one, all stays as it was.
+/// Sets keys of a class until the file is read again. If there is no such class, or the result would not be valid,
+/// nothing changes.
 pub(crate) async fn set_class(shared: &Shared, name: &str, settings: &BTreeMap<String, String>) -> Result<(), String> {
     let _one = shared.changing.lock().await;
     let mut config = shared.config().clone();
@@ -94,7 +96,7 @@ fn change_objects(shared: &Shared, config: &Config) {
     }
 }
 
-/// Brings the node the classes of each time of day, for ever.
+/// Gives the node the classes of each time of day, without end.
 pub(crate) async fn follow_schedules(shared: Arc<Shared>) {
     let rates = |config: &Config| -> Vec<_> {
         config.classes_at(time_of_day()).iter().map(|class| class.flow.contract.max_rate).collect()

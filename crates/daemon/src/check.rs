@@ -1,4 +1,4 @@
-//! What a check finds that only the machine knows.
+//! Checks of the configuration that need this machine.
 
 use std::net::{TcpListener, UdpSocket};
 
@@ -7,7 +7,7 @@ use crate::control::{Request, Status, request};
 use crate::local_socket::LocalSocket;
 
 impl Config {
-    /// Refuses listeners that cannot be, other than those that the daemon at its control socket has already.
+    /// Refuses listeners that cannot be opened, except those that the daemon at its control socket already has.
     ///
     /// # Errors
     ///

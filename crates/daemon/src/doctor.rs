@@ -1,4 +1,4 @@
-//! What a host and its ways to peers can do, and what would make them better.
+//! Examines a host and its paths to peers, and says what would improve them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,30 +19,30 @@ use crate::program::Program;
 
 /// How long a peer may take to answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection takes a descriptor, and the daemon's own sockets and files take some.
+/// Descriptors for the daemon's own sockets and files. Each connection takes one more.
 const OWN_DESCRIPTORS: usize = 64;
 /// Clocks that are read without a system call.
 const FAST_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
 
-/// How something stands.
+/// The state of something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// As it should be.
     Good,
-    /// It works, but could do more.
+    /// It works, but could work better.
     Weak,
     /// It does not work.
     Broken,
 }
 
-/// What was found of one thing.
+/// A finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The thing.
+    /// What was examined.
     pub subject: String,
-    /// How it stands.
+    /// Its state.
     pub verdict: Verdict,
-    /// What was found.
+    /// The observation.
     pub found: String,
     /// What to do about it; empty if it is good.
     pub advice: String,
@@ -66,11 +66,11 @@ impl Finding {
     }
 }
 
-/// What this host can do, whatever the configuration.
+/// Examines this host, independent of the configuration.
 ///
 /// # Errors
 ///
-/// If it can make no UDP socket on loopback.
+/// If no UDP socket can be opened on loopback.
 pub fn examine_host() -> io::Result<Vec<Finding>> {
     let source = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let socket = Socket::bind(([127, 0, 0, 1], 0).into())?;
@@ -129,11 +129,11 @@ pub fn examine_program(name: &OsStr) -> Finding {
 }
 
 impl Config {
-    /// What this host and the ways to the peers can do for this configuration. Each peer that a door uses is called.
+    /// Examines this host and its paths to peers for this configuration. Calls each peer that a door uses.
     ///
     /// # Errors
     ///
-    /// If no UDP socket can be made for the calls.
+    /// If no UDP socket can be opened for the calls.
     pub async fn examine(&self) -> io::Result<Vec<Finding>> {
         // What was read could be read by nobody else, or there would be no configuration.
         let mut findings = vec![
@@ -186,7 +186,7 @@ fn descriptors(limit: Option<u64>, connections: usize) -> Finding {
     }
 }
 
-/// Opens a stream to no service, which every exit denies: a denial shows that the way, the keys and the class are right.
+/// Opens a stream to no service, which every exit denies. The denial shows that path, keys and class are right.
 async fn call(node: &BundleNode, next_hop: &NextHop, subject: &str) -> Finding {
     let answer = async { node.open(next_hop.peer, &next_hop.class, Vec::new())?.read_u8().await };
     let at = next_hop.peer;

@@ -1,4 +1,4 @@
-//! The far end: opens connections to services, of those that the configuration allows.
+//! The far end: opens connections to the services that the configuration allows.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::shared::Shared;
 /// How long a service may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connects what peers open to services, for ever.
+/// Connects streams of peers to services, without end.
 pub(crate) async fn serve(mut streams: AcceptedStreams, shared: Arc<Shared>) {
     loop {
         let accepted = streams.next().await;
@@ -65,7 +65,7 @@ async fn serve_one(accepted: AcceptedStream, shared: &Shared) {
     }
 }
 
-/// A connection to a service, or the code with which its stream is reset.
+/// A connection to a service, or the code for the reset of its stream.
 async fn connect(service: &Service, peer: Option<&str>, shared: &Shared) -> Result<TcpStream, u8> {
     let exit = shared.exit();
     let allow = exit.rules.of(peer);

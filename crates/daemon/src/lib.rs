@@ -1,14 +1,14 @@
-//! The daemon: connections of programs that nobody rewrites, under a contract.
+//! The daemon: carries connections of unmodified programs under a contract.
 //!
 //! ```text
 //! program -- TCP --> door --> stream --> bundle (peer, class) --> one UDP socket --> ... --> exit --> TCP --> service
 //! ```
 //!
-//! A daemon runs at both ends. A door takes a program's connection, a stream of a bundle carries it, and the far
+//! One daemon runs at each end. A door takes a program's connection, a stream of a bundle carries it, and the far
 //! daemon's exit opens the connection to the service. All streams of a class to a peer share one contract and one
-//! congestion state. What an exit opens is denied unless its configuration allows it.
+//! congestion state. An exit denies all connections that its configuration does not allow.
 //!
-//! Beside that it offers files, and fetches files of others for its programs from all of them at once.
+//! The daemon also offers files, and fetches files for its programs from several hosts at once.
 
 mod change;
 mod check;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// A socket that listens. Its file is removed when it is dropped.
+/// A listening socket. Its file is removed when it is dropped.
 pub(crate) struct LocalSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// The file's own number: another daemon's file is left alone.
+    /// The inode of its file, so that another daemon's file is not removed.
     inode: u64,
 }
 
@@ -24,8 +24,8 @@ impl Drop for LocalSocket {
 }
 
 impl LocalSocket {
-    /// Makes the socket, and its folder if there is none. What another daemon has left behind is replaced; where another
-    /// one answers, this one does not start. `key` is what names the socket in the daemon's file.
+    /// Creates the socket, and its folder if there is none. It replaces the file of a daemon that has ended. If another
+    /// daemon answers there, this one does not start. `key` names the socket in the daemon's file.
     pub(crate) fn bind(path: &Path, mode: u32, key: &str) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -48,7 +48,7 @@ impl LocalSocket {
         }
     }
 
-    /// Refuses a path where something else is in the way. What another daemon has left behind is not.
+    /// Refuses a path that something else occupies. The file of a daemon that has ended does not count.
     pub(crate) fn check(path: &Path, key: &str) -> io::Result<()> {
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {

@@ -1,8 +1,8 @@
-//! Mutexes whose holders leave nothing half done.
+//! Mutexes whose holders never leave their content half changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Its content, whatever became of who held it before.
+/// Locks it, even if an earlier holder has panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

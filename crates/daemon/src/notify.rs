@@ -1,4 +1,4 @@
-//! What a daemon tells the service manager that has started it (`sd_notify(3)`).
+//! Messages to the service manager that has started the daemon (`sd_notify(3)`).
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,12 +6,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// How a service stands.
+/// The state of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServiceState {
     /// It serves.
     Ready,
-    /// It drains, and ends.
+    /// It drains and then ends.
     Stopping,
 }
 

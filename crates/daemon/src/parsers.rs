@@ -1,4 +1,4 @@
-//! What is read from programs and peers, for fuzzing: nothing else is to use it.
+//! Parsers of input from programs and peers, for fuzzing only.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -12,16 +12,16 @@ use crate::header::StreamHeader;
 use crate::objects::name::{self, AskedPath};
 use crate::objects::range::{Asked, asked};
 
-/// What a program asks a proxy for.
+/// A program's request to a proxy.
 #[derive(Debug)]
 pub struct ProxyRequest {
     /// The service's text.
     pub service: String,
-    /// What the service gets first.
+    /// Bytes that the service gets first.
     pub head: Vec<u8>,
 }
 
-/// What a program that says these bytes, and ends, asks a proxy for; `None` if it is refused.
+/// The request of a program that sends these bytes and ends; `None` if it is refused.
 pub fn proxy_request(bytes: &[u8]) -> Option<ProxyRequest> {
     let mut program = BufReader::new(join(bytes, sink()));
     // Nothing has to be waited for.
@@ -32,12 +32,12 @@ pub fn proxy_request(bytes: &[u8]) -> Option<ProxyRequest> {
     Some(ProxyRequest { service: service.text(), head })
 }
 
-/// What a stream's header asks for, as the text that says so; `None` if it is none.
+/// The request of a stream's header, as text; `None` if the header is invalid.
 pub fn stream_header(header: &[u8]) -> Option<String> {
     StreamHeader::parse(header).map(|header| header.text())
 }
 
-/// The name of a file that a path asks the door of files for; `None` if it asks for something else, or nothing.
+/// The name of the file that a path requests at the HTTP door; `None` if it requests something else, or nothing.
 pub fn object_name(path: &str) -> Option<String> {
     match name::read(path)? {
         AskedPath::File(FileSelector::Name(name)) => Some(name),
@@ -45,7 +45,7 @@ pub fn object_name(path: &str) -> Option<String> {
     }
 }
 
-/// What of a file of so many bytes a range asks for; `None` if it is all, or nothing.
+/// The range of a file of this many bytes that a header requests; `None` if it is everything, or nothing.
 pub fn object_range(header: &str, bytes: u64) -> Option<Range<u64>> {
     match asked(header, bytes) {
         Asked::Part(part) => Some(part),

@@ -12,13 +12,13 @@ use elf::abi::{PT_INTERP, PT_NOTE};
 use elf::endian::AnyEndian;
 use elf::file::Class;
 
-/// Scripts that are run by scripts, at most, as the kernel has it.
+/// Most scripts that are run by scripts, as in the kernel.
 const MAX_SCRIPTS: usize = 4;
-/// Most bytes of a script's first line, as the kernel has it.
+/// Most bytes of a script's first line, as in the kernel.
 const MAX_FIRST_LINE_BYTES: u64 = 256;
-/// Larger programs of the loader, or notes, are none.
+/// Larger loader paths or notes are not accepted.
 const MAX_PART_BYTES: u64 = 64 << 10;
-/// What a Go program's notes are called.
+/// Name of a Go program's notes.
 const GO: &str = "Go";
 /// Bits of a program that runs as its file's user or group.
 const SET_ID: u32 = 0o6000;
@@ -26,7 +26,7 @@ const SET_ID: u32 = 0o6000;
 /// A program, and whether it would load the preload library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// The file: of a script the program that runs it.
+    /// The file. For a script it is its interpreter.
     pub file: PathBuf,
     /// Why it would not; `None` if it would.
     pub obstacle: Option<Obstacle>,
@@ -35,20 +35,20 @@ pub struct Program {
 /// Why a program does not load the preload library, or does so to no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Obstacle {
-    /// It is linked with all its libraries.
+    /// It is statically linked.
     Static,
-    /// Its Go runtime calls the kernel itself.
+    /// Its Go runtime makes system calls itself.
     Go,
     /// It is made for another C library.
     Musl,
     /// It runs as the user or the group of its file.
     SetId,
-    /// It is no program of this processor.
+    /// It is not a program for this processor.
     Foreign,
 }
 
 impl Obstacle {
-    /// Why, in words.
+    /// The reason in words.
     pub fn why(self) -> &'static str {
         match self {
             Self::Static => "it is static: it loads no library",
@@ -61,7 +61,7 @@ impl Obstacle {
 }
 
 impl Program {
-    /// Looks at a program, by its path or by its name in `PATH`.
+    /// Examines a program, by its path or its name in `PATH`.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ fn find(name: &OsStr) -> io::Result<PathBuf> {
     paths.find(is_program).ok_or_else(absent)?.canonicalize()
 }
 
-/// The program that runs a script; of `env` the one that it looks for.
+/// The interpreter of a script. For `env` it is the program that `env` looks for.
 fn interpreter(file: &mut File) -> io::Result<Option<std::ffi::OsString>> {
     let mut head = Vec::new();
     file.take(MAX_FIRST_LINE_BYTES).read_to_end(&mut head)?;

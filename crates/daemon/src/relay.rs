@@ -1,4 +1,4 @@
-//! Bytes between a TCP connection and a stream of a bundle.
+//! Carries bytes between a TCP connection and a stream of a bundle.
 
 use std::io;
 
@@ -8,11 +8,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes that are copied at once.
+/// Bytes copied at once.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// Carries bytes both ways until both sides have ended, each in its own time. What ends one side with an error resets the
-/// other.
+/// Carries bytes in both directions until both sides have ended. An error on one side resets the other.
 pub(crate) async fn relay(tcp: TcpStream, stream: BundleStream) {
     // Small writes go at once; what waits meanwhile goes with them.
     let _ = tcp.set_nodelay(true);
@@ -22,15 +21,15 @@ pub(crate) async fn relay(tcp: TcpStream, stream: BundleStream) {
     }
 }
 
-/// Looks at how a path takes what is written to it.
+/// Observes how a path takes what is written to it.
 pub(crate) trait Watch {
-    /// So many bytes were written, from `begun` until now. When to look again, if at all.
+    /// This many bytes were written, from `begun` until now. Returns when to look again, if at all.
     fn sent(&mut self, bytes: usize, begun: Instant) -> Option<Instant>;
     /// It is time to look again.
     fn look(&mut self);
 }
 
-/// Nobody looks.
+/// No observation.
 impl Watch for () {
     fn sent(&mut self, _: usize, _: Instant) -> Option<Instant> {
         None
@@ -39,8 +38,8 @@ impl Watch for () {
     fn look(&mut self) {}
 }
 
-/// Carries one direction of a client's connection with a broker until it ends. `take` appends what goes on in place of a
-/// piece, and hears of the end as an empty piece; its refusal is an error of the kind [`io::ErrorKind::InvalidData`].
+/// Carries one direction of a client's connection with a broker until it ends. `take` appends the replacement of a
+/// piece, and gets the end as an empty piece. Its refusal is an error of the kind [`io::ErrorKind::InvalidData`].
 pub(crate) async fn carry_frames(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -75,7 +74,7 @@ pub(crate) async fn carry_frames(
     }
 }
 
-/// Lets the connection be reset when it is dropped.
+/// Makes the connection reset when it is dropped.
 pub(crate) fn reset(tcp: &TcpStream) {
     let _ = rustix::net::sockopt::set_socket_linger(tcp, Some(std::time::Duration::ZERO));
 }

@@ -1,22 +1,22 @@
-//! Which destinations a rule is about.
+//! Which destinations a rule matches.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Hosts that a route is about: an address, a network, a name, a suffix of names (`*.rack2.example`), or `*` for all.
+/// Hosts of a route: an address, a network, a name, a suffix of names (`*.rack2.example`), or `*` for all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum HostRule {
     Network(IpNet),
     Name(String),
-    /// With the dot in front.
+    /// Including the dot at its beginning.
     Suffix(String),
     All,
 }
 
 impl HostRule {
-    /// How exactly it names `host`; `None` if it does not.
+    /// How specifically it matches `host`; `None` if it does not match.
     pub(crate) fn exactness(&self, host: &str) -> Option<u32> {
         let address: Option<IpAddr> = host.parse().ok();
         let name = host.trim_end_matches('.').to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! A daemon at work.
+//! A running daemon.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ use crate::objects::Objects;
 use crate::shared::Shared;
 use crate::{change, exit};
 
-/// How often bundles' counts are noted.
+/// How often the counters of bundles are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// How often lines of a ledger of Kafka's records are forced to the disk: what a loss of power can take.
+/// How often the ledger of Kafka records is synced to the disk. This is what a loss of power can lose.
 const LEDGER_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A daemon whose sockets are open.
@@ -41,7 +41,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// Opens all sockets and begins to serve. It ends when it is dropped, and with it all connections.
+    /// Opens all sockets and begins to serve. When it is dropped, it ends, and all its connections with it.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Daemon {
         self.shared.objects.as_ref().map(|objects| objects.address())
     }
 
-    /// Where its doors listen, in the order of the configuration: forwards, Kafka's doors, the proxy, metrics, objects.
+    /// Addresses of its doors, in the order of the configuration: forwards, Kafka doors, the proxy, metrics, objects.
     pub fn doors(&self) -> Vec<SocketAddr> {
         self.shared.doors().iter().map(|door| door.local).collect()
     }
@@ -105,31 +105,31 @@ impl Daemon {
         self.shared.config().control.clone()
     }
 
-    /// How its bundles stand.
+    /// The state of its bundles.
     pub fn reports(&self) -> Vec<BundleReport> {
         self.shared.node.reports()
     }
 
-    /// How all of it stands.
+    /// The state of everything.
     pub fn status(&self) -> Status {
         Status::of(&self.shared)
     }
 
-    /// Reads its file again and does as it says from now on. No connection ends by it.
+    /// Reads its file again and follows it from now on. No connection ends because of this.
     ///
     /// # Errors
     ///
-    /// If the file is wrong, or wants what only a restart changes. Then all stays as it was.
+    /// If the file has a mistake, or a change that needs a restart. Then nothing changes.
     pub async fn reload(&self) -> Result<(), ConfigError> {
         change::reload(&self.shared).await
     }
 
-    /// How long a drain may take, as the configuration says.
+    /// The configured limit of a drain.
     pub fn drain_limit(&self) -> Duration {
         self.shared.config().drain
     }
 
-    /// Takes no connection any more and waits until the last has ended, `limit` at most. How many are left.
+    /// Takes no more connections and waits until the last has ended, at most `limit`. Returns how many are left.
     pub async fn drain(&self, limit: Duration) -> usize {
         self.shared.drain(limit).await
     }
@@ -140,7 +140,7 @@ impl Daemon {
     }
 }
 
-/// Forces to the disk what was noted of records that are left out, for ever.
+/// Syncs the ledger of records that were left out to the disk, without end.
 async fn sync_ledgers(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(LEDGER_SYNC_INTERVAL).await;
@@ -151,7 +151,7 @@ async fn sync_ledgers(shared: Arc<Shared>) {
     }
 }
 
-/// Notes what bundles count, for ever.
+/// Samples the counters of bundles, without end.
 async fn sample(shared: Arc<Shared>) {
     loop {
         shared.sample(Instant::now());

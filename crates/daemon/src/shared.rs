@@ -1,4 +1,4 @@
-//! What the tasks of a daemon share.
+//! State that the tasks of a daemon share.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,22 +17,22 @@ use crate::lossy::LossyExit;
 use crate::mutex::lock;
 use crate::objects::Objects;
 
-/// How often a drain looks whether its peers have everything.
+/// How often a drain checks whether its peers have everything.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A door that is open.
+/// An open door.
 pub(crate) struct OpenDoor {
-    /// What the configuration says now.
+    /// Its present configuration.
     pub(crate) door: RwLock<Arc<Door>>,
-    /// Where it listens.
+    /// Its address.
     pub(crate) local: SocketAddr,
-    /// Connections that it has taken.
+    /// Connections that it has accepted.
     pub(crate) accepted: AtomicU64,
-    /// Of these, those that are here.
+    /// Those of them that are open.
     pub(crate) connections: AtomicUsize,
-    /// Of a Kafka cluster.
+    /// The brokers of its Kafka cluster.
     pub(crate) brokers: Brokers,
-    /// What accepts them. They go on without it.
+    /// The task that accepts connections. They continue without it.
     task: Mutex<Option<AbortHandle>>,
 }
 
@@ -61,7 +61,7 @@ impl OpenDoor {
         *lock(&self.task) = Some(task);
     }
 
-    /// Nobody is let in any more.
+    /// Accepts no more connections.
     pub(crate) fn close(&self) {
         if let Some(task) = lock(&self.task).take() {
             task.abort();
@@ -70,7 +70,7 @@ impl OpenDoor {
     }
 }
 
-/// How fast a bundle's streams go.
+/// The speed of a bundle's streams.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Speed {
     /// Bytes per second that were framed to be sent.
@@ -79,7 +79,7 @@ pub(crate) struct Speed {
     pub(crate) received: f64,
 }
 
-/// What a bundle had counted at a time.
+/// A bundle's counters at a time.
 struct Sample {
     at: Instant,
     sent: u64,
@@ -87,24 +87,24 @@ struct Sample {
     speed: Speed,
 }
 
-/// What the tasks of a daemon share.
+/// State that the tasks of a daemon share.
 pub(crate) struct Shared {
     pub(crate) node: BundleNode,
-    /// The one in force.
+    /// The configuration in force.
     pub(crate) config: Mutex<Config>,
     pub(crate) doors: Mutex<Vec<Arc<OpenDoor>>>,
     /// Files that it offers and fetches.
     pub(crate) objects: Option<Arc<Objects>>,
-    /// What serves programs with the preload library.
+    /// The task that serves programs with the preload library.
     preload: Mutex<Option<AbortHandle>>,
     /// Connections that it has handed over.
     pub(crate) handed_over: AtomicU64,
     exit: RwLock<Arc<Exit>>,
-    /// What leaves records of Kafka out, if there is a ledger for it.
+    /// Leaves Kafka records out, if there is a ledger for it.
     pub(crate) lossy: Option<LossyExit>,
     /// Connections to services, by peer.
     served: Mutex<HashMap<String, usize>>,
-    /// Connections of programs and to services.
+    /// Number of connections, of programs and to services.
     connections: watch::Sender<usize>,
     draining: AtomicBool,
     ended: watch::Sender<bool>,
@@ -160,7 +160,7 @@ impl Shared {
         *self.exit.write().unwrap_or_else(PoisonError::into_inner) = Exit::of(config);
     }
 
-    /// Whether one of its own doors listens there: an exit that connected to it could go round in a circle.
+    /// Whether one of its own doors listens there. An exit that connected to it could create a loop.
     pub(crate) fn is_own_door(&self, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
         let is_door = |door: &Arc<OpenDoor>| {
@@ -172,7 +172,8 @@ impl Shared {
         self.doors().iter().any(is_door)
     }
 
-    /// Counts a connection to a service for a peer until what this returns is dropped; `None` if the peer has too many.
+    /// Counts a connection to a service for a peer until the returned value is dropped; `None` if the peer has too
+    /// many.
     pub(crate) fn serve_peer(self: &Arc<Self>, peer: &str) -> Option<ServedConnection> {
         let most = self.exit().limits.peer_connections;
         let mut served = lock(&self.served);
@@ -183,7 +184,7 @@ impl Shared {
         })
     }
 
-    /// Counts a connection until what this returns is dropped.
+    /// Counts a connection until the returned value is dropped.
     pub(crate) fn count_connection(self: &Arc<Self>) -> CountedConnection {
         self.connections.send_modify(|count| *count += 1);
         CountedConnection(self.clone())
@@ -197,7 +198,7 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Ends what offers and fetches files.
+    /// Stops offering and fetching files.
     pub(crate) fn stop_objects(&self) {
         if let Some(objects) = &self.objects {
             objects.stop();
@@ -213,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Has the daemon end.
+    /// Asks the daemon to end.
     pub(crate) fn end(&self) {
         self.ended.send_replace(true);
     }
@@ -224,8 +225,8 @@ impl Shared {
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    /// Takes no connection any more, and waits until the last has ended and its peer has all of it, `limit` at most.
-    /// How many connections are left.
+    /// Takes no more connections, and waits until the last has ended and its peer has everything, at most `limit`.
+    /// Returns how many connections are left.
     pub(crate) async fn drain(&self, limit: Duration) -> usize {
         self.draining.store(true, Ordering::Relaxed);
         self.close_doors();
@@ -241,7 +242,7 @@ impl Shared {
         self.connections()
     }
 
-    /// Notes what bundles have counted so far.
+    /// Samples the counters of bundles.
     pub(crate) fn sample(&self, now: Instant) {
         let reports = self.node.reports();
         let mut samples = lock(&self.samples);
@@ -263,13 +264,13 @@ impl Shared {
         }
     }
 
-    /// How fast a bundle was in the last interval between two samples.
+    /// The speed of a bundle in the last interval between two samples.
     pub(crate) fn speed(&self, bundle: &BundleReport) -> Speed {
         lock(&self.samples).get(&bundle.number).map(|sample| sample.speed).unwrap_or_default()
     }
 }
 
-/// What an exit serves.
+/// The services of an exit.
 pub(crate) struct Exit {
     pub(crate) rules: ExitRules,
     pub(crate) limits: Limits,
@@ -281,7 +282,7 @@ impl Exit {
     }
 }
 
-/// A connection to a service that counts until it is dropped.
+/// A connection to a service. It counts until it is dropped.
 pub(crate) struct ServedConnection {
     shared: Arc<Shared>,
     peer: String,
@@ -299,7 +300,7 @@ impl Drop for ServedConnection {
     }
 }
 
-/// A connection that counts until it is dropped.
+/// A connection. It counts until it is dropped.
 pub(crate) struct CountedConnection(Arc<Shared>);
 
 impl Drop for CountedConnection {

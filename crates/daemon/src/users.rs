@@ -1,9 +1,9 @@
-//! Who a connection of this host comes from.
+//! The origin of a connection on this host.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A TCP socket of this host, as the kernel tells of it.
+/// A TCP socket of this host in the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Socket {
     local: SocketAddr,
@@ -11,14 +11,14 @@ struct Socket {
     user: u32,
 }
 
-/// The kernel's codes of connections that a program has: established, or with an end of one side.
+/// The kernel's codes for connections of a program: established, or half-closed.
 const STATES: [&str; 4] = ["01", "04", "05", "08"];
 
-/// Connections that stand between one local user, or one other host, and a door.
+/// Open connections between one local user, or one other host, and a door.
 ///
-/// `from` is the far end of a connection that the door has taken. If a socket of this host has that end, its user's
-/// connections to the door count, otherwise those of its address. The kernel's table is read anew: the cost is that of a
-/// line of each socket.
+/// `from` is the far end of a connection that the door has accepted. If a socket of this host has that end, all
+/// connections of its user to the door count. Otherwise those of its address count. The kernel's table is read each
+/// time, at the cost of a line for each socket.
 pub(crate) fn connections_like(from: SocketAddr, door: u16) -> io::Result<usize> {
     let mut sockets = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {

@@ -1,4 +1,4 @@
-//! Classes as they are written.
+//! Classes in the configuration file.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -43,7 +43,7 @@ pub(super) struct ClassTable {
     window: Bytes,
 }
 
-/// A part of the day with a greatest rate of its own; without one nothing bounds it.
+/// A part of the day with its own greatest rate; without a rate there is no limit.
 #[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(deny_unknown_fields)]
 struct PartTable {
@@ -88,7 +88,7 @@ where
     text.parse().map_err(D::Error::custom)
 }
 
-/// A rate above zero: nothing can be sent at none.
+/// A rate above zero, because nothing can be sent at zero.
 fn some_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
     let rate: Rate = from_text(deserializer)?;
     if rate.bits_per_sec() == 0 { Err(D::Error::custom("a rate above zero is wanted")) } else { Ok(Some(rate)) }
@@ -128,7 +128,7 @@ impl ClassTable {
     }
 }
 
-/// A class with some of its keys set anew, each as it would stand in the file; `none` takes a key away.
+/// A class with some of its keys changed, each as it would be written in the file; `none` removes a key.
 pub(super) fn set_keys(table: &Table, name: &str, settings: &BTreeMap<String, String>) -> Result<Changed, String> {
     let mut table = table.clone();
     for (key, text) in settings {
@@ -145,7 +145,7 @@ pub(super) fn set_keys(table: &Table, name: &str, settings: &BTreeMap<String, St
     Ok(Changed { table, class })
 }
 
-/// What came of [`set_keys`].
+/// The result of [`set_keys`].
 pub(super) struct Changed {
     pub(super) table: Table,
     pub(super) class: BundleClass,

@@ -32,13 +32,13 @@ use crate::header::Service;
 use crate::lossy::rules::{MAX_RULES_BYTES, TopicRule, TopicRules};
 use crate::rules::HostRule;
 
-/// Larger files are named by mistake.
+/// Larger files are refused, because they were probably named by mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Why a configuration is refused.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// A file cannot be read, or a socket cannot be made.
+    /// A file cannot be read, or a socket cannot be opened.
     #[error("{path}: {error}")]
     File {
         /// Which file.
@@ -58,7 +58,7 @@ pub enum ConfigError {
     },
 }
 
-/// What a daemon does.
+/// The configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) path: PathBuf,
@@ -68,32 +68,32 @@ pub struct Config {
     /// How long a drain may take.
     pub(crate) drain: Duration,
     pub(crate) keys: Keys,
-    /// Which line names the key file.
+    /// The line that names the key file.
     pub(crate) key_line: usize,
-    /// Which peer is called at an address, by its name in the key file.
+    /// The name in the key file of the peer at an address.
     pub(crate) called: Vec<(SocketAddr, String)>,
     /// Addresses of peers, by their names here.
     pub(crate) peers: BTreeMap<String, SocketAddr>,
     pub(crate) classes: Vec<BundleClass>,
-    /// As they are written.
+    /// The tables of the classes as written.
     class_tables: BTreeMap<String, Table>,
     pub(crate) doors: Vec<Door>,
     /// The door of the preload library.
     pub(crate) preload: Option<Preload>,
     pub(crate) exit: ExitRules,
-    /// What the exit has left out of Kafka's topics.
+    /// The ledger of Kafka records that the exit leaves out.
     pub(crate) kafka_ledger: Option<LedgerFile>,
     pub(crate) limits: Limits,
     /// Files that it offers and fetches.
     pub(crate) objects: Option<ObjectsConfig>,
 }
 
-/// What peers may reach.
+/// The services that peers may reach.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ExitRules {
-    /// Every peer.
+    /// For every peer.
     all: Vec<ServiceRule>,
-    /// Peers by the names of their keys, beyond that.
+    /// Further services for peers, by the names of their keys.
     peers: BTreeMap<String, Vec<ServiceRule>>,
 }
 
@@ -108,7 +108,7 @@ impl ExitRules {
     }
 }
 
-/// How much others may have of a daemon.
+/// Limits for others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
@@ -124,14 +124,14 @@ impl Default for Limits {
     }
 }
 
-/// Where something listens, and which line of the file says so.
+/// The address of a listener, and the line that gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Listen {
     pub(crate) address: SocketAddr,
     pub(crate) line: usize,
 }
 
-/// Where connections of programs come in.
+/// Accepts connections of programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Door {
     pub(crate) listen: Listen,
@@ -145,9 +145,9 @@ pub(crate) enum DoorKind {
     Forward { next_hop: NextHop, target: Service },
     /// Leads to a Kafka cluster.
     Kafka(KafkaCluster),
-    /// Tells how the daemon stands.
+    /// Serves the daemon's metrics.
     Metrics,
-    /// Gives out files that it fetches, by HTTP.
+    /// Serves files by HTTP, which it fetches if necessary.
     Objects,
     /// Speaks SOCKS5 and HTTP CONNECT.
     Proxy { routes: Vec<(HostRule, NextHop)>, classes: Vec<String> },
@@ -158,13 +158,13 @@ pub(crate) enum DoorKind {
 pub(crate) struct KafkaCluster {
     pub(crate) next_hop: NextHop,
     pub(crate) bootstrap: Service,
-    /// Broker n is at this port plus n; without it, at any.
+    /// Broker n has this port plus n. Without it, brokers have any ports.
     pub(crate) broker_ports: Option<u16>,
-    /// Of these, records may be left out.
+    /// Topics of which records may be left out.
     pub(crate) topics: TopicRules,
 }
 
-/// Where an exit notes what it leaves out of Kafka's topics.
+/// The file in which an exit notes the Kafka records that it leaves out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LedgerFile {
     pub(crate) path: PathBuf,
@@ -174,26 +174,26 @@ pub(crate) struct LedgerFile {
 /// Files that a daemon offers and fetches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ObjectsConfig {
-    /// Where others fetch them, by UDP.
+    /// Where others fetch them by UDP.
     pub(crate) listen: Listen,
-    /// Folders that are offered.
+    /// Offered folders.
     pub(crate) offer: Vec<PathBuf>,
-    /// Who has files, by name.
+    /// Sources of files, by name.
     pub(crate) sources: BTreeMap<String, SocketAddr>,
-    /// Folders of other servers that have the same files.
+    /// Folders of other servers with the same files.
     pub(crate) mirrors: Vec<MirrorUrl>,
-    /// What files are, by name.
+    /// Required hashes of files, by name.
     pub(crate) hashes: BTreeMap<String, Hash>,
-    /// Which source is called at an address, by its name in the key file.
+    /// The name in the key file of the source at an address.
     pub(crate) called: Vec<(SocketAddr, String)>,
-    /// Where fetched files go, and most bytes of them.
+    /// The folder for fetched files, and its limit in bytes.
     pub(crate) cache: PathBuf,
     pub(crate) cache_limit: Bytes,
-    /// Whose contract all of it has.
+    /// The class whose contract governs all of it.
     pub(crate) class: String,
 }
 
-/// Where programs with the preload library ask for their connections.
+/// Where programs with the preload library request connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Preload {
     pub(crate) socket: PathBuf,
@@ -201,14 +201,14 @@ pub(crate) struct Preload {
     pub(crate) rules: Vec<PreloadRule>,
 }
 
-/// Services that a program with the preload library reaches by a peer.
+/// Services that programs with the preload library reach through a peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PreloadRule {
     pub(crate) service: ServiceRule,
     pub(crate) next_hop: NextHop,
 }
 
-/// The peer that a connection goes to, and the class that it has on the way.
+/// The peer of a connection, and its class.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NextHop {
     pub(crate) to: String,
@@ -216,7 +216,7 @@ pub(crate) struct NextHop {
     pub(crate) class: String,
 }
 
-/// The file as it is written.
+/// The file as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -339,7 +339,7 @@ fn default_drain() -> Span {
 }
 
 impl Config {
-    /// Reads a file and checks all of it, the key file too. Paths in it count from its folder.
+    /// Reads a file and checks all of it, including the key file. Paths in it are relative to its folder.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let file = |error| ConfigError::File { path: path.into(), error };
         if std::fs::metadata(path).map_err(file)?.len() > MAX_FILE_BYTES {
@@ -349,7 +349,7 @@ impl Config {
         Self::parse(&text, path)
     }
 
-    /// The same of a text; `path` is its name in errors.
+    /// The same for a text; `path` is its name in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let source = Source { text, path };
         let file: File = toml::from_str(text).map_err(|error| {
@@ -402,7 +402,7 @@ impl Config {
         })
     }
 
-    /// What is allowed, but seldom meant.
+    /// Settings that are allowed but rarely intended.
     pub fn warnings(&self) -> Vec<String> {
         let open = self.doors.iter().filter(|door| !door.listen.address.ip().is_loopback());
         let warning = |door: &Door| {
@@ -416,7 +416,7 @@ impl Config {
         self.wrong_line(listen.line, format!("cannot listen on {}: {error}", listen.address))
     }
 
-    /// Where its control socket is, if the file does not say.
+    /// Sets the control socket, if the file does not.
     pub fn set_default_control(&mut self, path: PathBuf) {
         self.control.get_or_insert(path);
     }
@@ -426,7 +426,7 @@ impl Config {
         self.classes.iter().map(|class| class.at(at)).collect()
     }
 
-    /// Sets keys of a class anew, each as text that would stand in the file; `none` takes a key away.
+    /// Sets keys of a class, each as it would be written in the file; `none` removes a key.
     pub(crate) fn set_class(&mut self, name: &str, settings: &BTreeMap<String, String>) -> Result<(), String> {
         let table = self.class_tables.get_mut(name).ok_or_else(|| format!("there is no class `{name}`"))?;
         let changed = set_keys(table, name, settings)?;
@@ -475,12 +475,12 @@ fn read_keys(source: &Source<'_>, folder: &Path, key: &Spanned<PathBuf>) -> Resu
     })
 }
 
-/// Peers that have a line in the key file are called by it. Every other has to be its only one.
+/// Peers with a line in the key file are called by its name. Every other must be the only one.
 fn called(source: &Source<'_>, keys: &Keys, file: &File) -> Result<Vec<(SocketAddr, String)>, ConfigError> {
     called_by(source, keys, &file.peers, *file.listen.get_ref())
 }
 
-/// The same of any table of peers, of who listens at `own`.
+/// The same for any table of peers, for a daemon that listens at `own`.
 fn called_by(
     source: &Source<'_>,
     keys: &Keys,
@@ -530,7 +530,7 @@ fn exit_rules(source: &Source<'_>, keys: &Keys, table: &ExitTable) -> Result<Exi
     Ok(ExitRules { all: parse(&table.allow)?, peers })
 }
 
-/// Files are offered and fetched under a class that can carry them, at a port of their own.
+/// Files are offered and fetched under a class that can carry them, at their own port.
 fn objects(
     source: &Source<'_>,
     file: &File,
@@ -719,7 +719,7 @@ fn preload(
     Ok(Preload { socket: folder.join(table.socket.get_ref()), line: source.line(table.socket.span().start), rules })
 }
 
-/// Whether both cannot listen. An unspecified address is every address; that of IPv6 takes IPv4's, too.
+/// Whether not both can listen. An unspecified address covers every address. That of IPv6 also covers IPv4.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let takes = |a: SocketAddr, b: SocketAddr| {
         a.ip() == b.ip() || a.ip().is_unspecified() && (a.is_ipv6() || a.is_ipv4() == b.is_ipv4())

@@ -1,4 +1,4 @@
-//! The table of files that are offered and fetched, as it is written.
+//! The table `[objects]` of the configuration file.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ pub(super) struct ObjectsTable {
     pub(super) offer: Vec<Spanned<PathBuf>>,
     #[serde(default)]
     pub(super) sources: BTreeMap<Spanned<String>, SocketAddr>,
-    /// Folders of servers of HTTP and S3 that have the same files.
+    /// Folders of HTTP and S3 servers with the same files.
     #[serde(default)]
     pub(super) mirrors: Vec<Spanned<String>>,
-    /// What a file of a name must be.
+    /// The required hash of a file, by name.
     #[serde(default)]
     pub(super) hashes: BTreeMap<String, Spanned<String>>,
     #[serde(default = "default_cache")]

@@ -1,4 +1,4 @@
-//! Who asks a daemon.
+//! The client of a control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,10 +9,10 @@ use thiserror::Error;
 
 use super::message::{Answer, Request};
 
-/// Most bytes of an answer: a status of ten thousand bundles.
+/// Most bytes of an answer, enough for a status of ten thousand bundles.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
-/// Why a daemon has not done what it was asked for.
+/// Why a daemon did not do what it was asked.
 #[derive(Debug, Error)]
 pub enum ControlError {
     /// Nobody answers at the socket.
@@ -23,7 +23,7 @@ pub enum ControlError {
         /// Why.
         error: io::Error,
     },
-    /// It broke off, or answered what is no answer.
+    /// It broke off, or its answer is invalid.
     #[error("the daemon at {path} does not answer: {error}")]
     Broken {
         /// The socket.
@@ -31,12 +31,12 @@ pub enum ControlError {
         /// Why.
         error: io::Error,
     },
-    /// It refuses, and says why.
+    /// It refuses, with the reason.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Asks the daemon whose control socket is at `path`, and waits for its answer.
+/// Sends a request to the daemon whose control socket is at `path`, and waits for its answer.
 pub fn request(path: &Path, request: &Request) -> Result<Value, ControlError> {
     let mut stream =
         UnixStream::connect(path).map_err(|error| ControlError::Absent { path: path.to_owned(), error })?;
@@ -58,8 +58,8 @@ fn ask(stream: &mut UnixStream, request: &Request) -> io::Result<Answer> {
     Ok(serde_json::from_str(&answer)?)
 }
 
-/// Where a daemon has its control socket if its file does not say: in the folder that systemd gives a service, the one
-/// that a session gives its user, or `/run/pliant` for root. `None` where there is none of these.
+/// The default path of a daemon's control socket: in the folder that systemd gives a service, in the one that a session
+/// gives its user, or in `/run/pliant` for root. `None` if there is none of these.
 pub fn default_path() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let system = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/run"));

@@ -1,4 +1,4 @@
-//! What is said on a control socket.
+//! The messages of a control socket.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ pub(super) const MAX_LINE_BYTES: u64 = 64 << 10;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// How the daemon stands: a [`Status`](super::Status).
+    /// The state of the daemon: a [`Status`](super::Status).
     Status,
-    /// It reads its file again.
+    /// Read the file again.
     Reload,
-    /// Keys of a class are set anew, until the file is read again.
+    /// Set keys of a class until the file is read again.
     Set {
         /// Name of the class.
         class: String,
-        /// Keys and their values, as they would stand in the file; `none` takes a key away.
+        /// Keys and their values, as they would be written in the file; `none` removes a key.
         settings: BTreeMap<String, String>,
     },
     /// What its exit has left out of a topic of Kafka: a list of [`KafkaLedger`](super::KafkaLedger).
@@ -28,9 +28,9 @@ pub enum Request {
         /// The topic's name.
         topic: String,
     },
-    /// It takes no connection any more and ends with the last one.
+    /// Take no more connections, and end with the last one.
     Drain {
-        /// It ends after so many seconds at the latest. Without it the file says how many.
+        /// End after this many seconds at the latest. Without it the file's limit applies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit_seconds: Option<u64>,
     },
@@ -40,9 +40,9 @@ pub enum Request {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It was done; what there is to say of it.
+    /// It was done. The value is the result.
     Ok(Value),
-    /// It was not done, and why.
+    /// It was not done, for this reason.
     Error(String),
 }
 

@@ -1,4 +1,4 @@
-//! The control socket: a Unix socket that nobody but its owner can use, with a request and an answer a line, both JSON.
+//! The control socket: a Unix socket that only its owner can use. Each request and each answer is one line of JSON.
 //!
 //! ```text
 //! {"request":"status"}                                                  {"ok":{…}}

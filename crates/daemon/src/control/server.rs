@@ -27,13 +27,13 @@ const MAX_CLIENTS: usize = 64;
 pub(crate) struct ControlSocket(LocalSocket);
 
 impl ControlSocket {
-    /// Makes the socket.
+    /// Creates the socket.
     pub(crate) fn bind(path: &Path) -> Result<Self, ConfigError> {
         let bound = LocalSocket::bind(path, MODE, "control");
         bound.map(Self).map_err(|error| ConfigError::File { path: path.into(), error })
     }
 
-    /// Answers requests, for ever.
+    /// Answers requests without end.
     pub(crate) async fn serve(self, shared: Arc<Shared>) {
         let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
         let user = rustix::process::geteuid().as_raw();

@@ -1,4 +1,4 @@
-//! How a daemon stands.
+//! The state of a daemon.
 
 use pliant_net::clock::time_of_day;
 use pliant_proto::units::Rate;
@@ -8,26 +8,26 @@ use crate::config::{DoorKind, KafkaCluster, NextHop, PreloadRule};
 use crate::mutex::lock;
 use crate::shared::Shared;
 
-/// How a daemon stands.
+/// The state of a daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Its version.
     pub version: String,
-    /// Its process.
+    /// Its process number.
     pub process: u32,
-    /// Its file.
+    /// The path of its file.
     pub configuration: String,
     /// Seconds since it was started.
     pub uptime_seconds: f64,
     /// Its UDP socket's address.
     pub listen: String,
-    /// It takes no connection any more.
+    /// It takes no more connections.
     pub draining: bool,
     /// Connections of programs and to services.
     pub connections: usize,
     /// The peers of its file.
     pub peers: Vec<PeerStatus>,
-    /// Its classes, as they are now.
+    /// Its classes at present.
     pub classes: Vec<ClassStatus>,
     /// Its doors.
     pub doors: Vec<DoorStatus>,
@@ -46,9 +46,9 @@ pub struct Status {
 pub struct ObjectsStatus {
     /// Its socket's address, for files.
     pub listen: String,
-    /// Files that are offered, those on their way included.
+    /// Number of offered files, including incoming ones.
     pub files: usize,
-    /// Fetches under way.
+    /// Number of running fetches.
     pub fetches: usize,
 }
 
@@ -102,9 +102,9 @@ pub struct ClassStatus {
 /// A door.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DoorStatus {
-    /// Where it listens.
+    /// Its address.
     pub listen: String,
-    /// Connections that it has taken.
+    /// Connections that it has accepted.
     pub accepted: u64,
     /// What it does with them.
     #[serde(flatten)]
@@ -133,20 +133,20 @@ pub enum DoorStatusKind {
         /// The class.
         class: String,
     },
-    /// Tells how the daemon stands.
+    /// Serves the daemon's metrics.
     Metrics,
-    /// Gives out files, by HTTP.
+    /// Serves files by HTTP.
     Objects,
     /// Hands connections to programs with the preload library.
     Preload {
-        /// What goes by it.
+        /// Its rules.
         rules: Vec<PreloadRuleStatus>,
     },
     /// Speaks SOCKS5 and HTTP.
     Proxy,
 }
 
-/// Services that a program with the preload library reaches by a peer.
+/// Services that programs with the preload library reach through a peer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PreloadRuleStatus {
     /// Their addresses and ports.
@@ -191,7 +191,7 @@ pub struct BundleStatus {
     pub class: String,
     /// `calling`, `open`, or `ending` after its class has changed.
     pub state: String,
-    /// Streams that are open.
+    /// Number of open streams.
     pub streams: usize,
     /// Streams that either side has opened so far.
     pub opened_streams: u64,
@@ -209,9 +209,9 @@ pub struct BundleStatus {
     pub held_bytes: u64,
     /// Data packets sent.
     pub packets: u64,
-    /// Of these, those that were sent again.
+    /// Those of them that were retransmissions.
     pub retransmissions: u64,
-    /// Acknowledgements that told of congestion marks.
+    /// Acknowledgements that reported congestion marks.
     pub marks: u64,
 }
 

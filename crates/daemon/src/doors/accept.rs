@@ -1,4 +1,4 @@
-//! Connections are let in, and counted.
+//! Accepts and counts connections.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::relay::reset;
 use crate::shared::{OpenDoor, Shared};
 use crate::users::connections_like;
 
-/// Accepts connections of a door for ever, and gives each to `serve` in a task of its own.
+/// Accepts connections of a door without end, and passes each to `serve` in its own task.
 pub(super) async fn accept<F>(
     listener: TcpListener,
     open: Arc<OpenDoor>,

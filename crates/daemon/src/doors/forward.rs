@@ -1,4 +1,4 @@
-//! A door to one service: whoever connects is connected to it.
+//! A door to one service.
 
 use pliant_net::bundle::BundleNode;
 use tokio::net::TcpStream;

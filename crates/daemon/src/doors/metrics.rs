@@ -1,4 +1,4 @@
-//! A door that tells how the daemon stands, in Prometheus's text format (version 0.0.4), at `/metrics`.
+//! A door that serves the daemon's metrics in Prometheus's text format (version 0.0.4), at `/metrics`.
 
 use std::fmt::Write;
 use std::io;
@@ -50,7 +50,7 @@ async fn answer(tcp: TcpStream, status: impl FnOnce() -> Status) -> io::Result<(
 /// A metric of every bundle: its name, its kind, its meaning and its value.
 type OfBundle = (&'static str, &'static str, &'static str, fn(&BundleStatus) -> f64);
 
-/// Bytes and packets are counters, as Prometheus has them: rates are asked of it.
+/// Bytes and packets are counters, as usual in Prometheus, which computes rates.
 const OF_BUNDLES: &[OfBundle] = &[
     ("pliant_bundle_streams", "gauge", "Streams that are open", |bundle| bundle.streams as f64),
     ("pliant_bundle_streams_opened_total", "counter", "Streams that either side has opened", |bundle| {

@@ -1,4 +1,4 @@
-//! Where connections of programs come in.
+//! The doors for connections of programs.
 
 mod accept;
 pub(crate) mod brokers;
@@ -17,7 +17,7 @@ use crate::config::DoorKind;
 use crate::control::Status;
 use crate::shared::{OpenDoor, Shared};
 
-/// Accepts connections for ever, each in a task of its own.
+/// Accepts connections without end, each in its own task.
 pub(crate) async fn serve(listener: TcpListener, open: Arc<OpenDoor>, shared: Arc<Shared>) {
     let serve = {
         let (open, shared) = (open.clone(), shared.clone());

@@ -1,9 +1,9 @@
-//! A door that programs name as their proxy: SOCKS5 (RFC 1928, CONNECT only) and HTTP, told apart by the first byte. HTTP's
-//! CONNECT (RFC 9110, section 9.3.6) is a tunnel. Another request, with an address in its first line (RFC 9112, section
-//! 3.2.2), goes to that server in its usual form, and is its connection's last.
+//! A door that programs use as their proxy: SOCKS5 (RFC 1928, CONNECT only) and HTTP, distinguished by the first byte.
+//! HTTP's CONNECT (RFC 9110, section 9.3.6) is a tunnel. Any other request, with an absolute address in its first line
+//! (RFC 9112, section 3.2.2), goes to that server in its usual form, and is the last one of its connection.
 //!
-//! A program may give a user name (RFC 1929, or Basic of RFC 7617): it is the class that its connection gets, in place of
-//! the route's. The password is nothing's.
+//! A program may give a user name (RFC 1929, or Basic of RFC 7617). It is the class of the connection, instead of the
+//! route's. The password is ignored.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ use crate::header::Service;
 use crate::relay::relay;
 use crate::rules::HostRule;
 
-/// How long a program may take to say what it wants.
+/// How long a program may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes of an HTTP request.
 const MAX_REQUEST_BYTES: u64 = 16 << 10;
@@ -47,25 +47,25 @@ mod reply {
     pub(super) const ADDRESS_NOT_SUPPORTED: u8 = 8;
 }
 
-/// Serves a connection. A program that breaks off, or breaks the protocol, ends its connection alone.
+/// Serves a connection. A program that breaks off or violates the protocol ends only its own connection.
 pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, NextHop)], classes: &[String]) {
     let _ = connect(tcp, node, routes, classes).await;
 }
 
-/// A program's end: its connection, or what stands for one in tests.
+/// A program's end: its connection, or a substitute in tests.
 pub(crate) trait ProgramStream: AsyncRead + AsyncWrite + Unpin {}
 impl<P: AsyncRead + AsyncWrite + Unpin> ProgramStream for P {}
 
-/// What a program wants.
+/// A program's request.
 pub(crate) struct AskedService {
     pub(crate) service: Service,
-    /// Empty if it has named none.
+    /// Empty if the program named none.
     class: String,
-    /// What the service gets first.
+    /// Bytes that the service gets first.
     pub(crate) head: Vec<u8>,
 }
 
-/// The two languages.
+/// The protocols.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
     Socks,
@@ -110,7 +110,7 @@ async fn connect(
     Ok(())
 }
 
-/// The most exact route to a host.
+/// The most specific route to a host.
 fn route<'r>(routes: &'r [(HostRule, NextHop)], host: &str) -> Option<&'r NextHop> {
     let exact = routes.iter().filter_map(|(rule, next_hop)| Some((rule.exactness(host)?, next_hop)));
     // The first of equals.
@@ -127,7 +127,7 @@ fn code_of(error: &io::Error) -> u8 {
     }
 }
 
-/// What a program wants, or the reply that it gets instead. An error ends its connection without one.
+/// A program's request, or the reply that it gets instead. An error ends its connection without a reply.
 pub(crate) async fn request<P: ProgramStream>(
     program: &mut BufReader<P>,
 ) -> io::Result<(Language, Result<AskedService, u8>)> {
@@ -180,7 +180,7 @@ async fn socks_request<P: ProgramStream>(program: &mut BufReader<P>) -> io::Resu
         .ok_or(reply::ADDRESS_NOT_SUPPORTED))
 }
 
-/// The user name that a program gives, whatever its password.
+/// The user name of a program, whatever its password.
 async fn user_name<P: ProgramStream>(program: &mut BufReader<P>) -> io::Result<String> {
     if program.read_u8().await? != USER_NAME_VERSION {
         return Err(io::ErrorKind::InvalidData.into());

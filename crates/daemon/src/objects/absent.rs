@@ -1,7 +1,7 @@
-//! Sources that have just failed to answer.
+//! Sources that recently failed to answer.
 //!
-//! Of a name's content more than half of the sources that answer are to agree, and each that does not answer is waited for. An
-//! image has many blobs: that would be waited for with each.
+//! For the content of a name, more than half of the answering sources must agree, so each absent source is waited for.
+//! An image has many blobs, and each would wait again.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::mutex::lock;
 
-/// For so long a source that did not answer is not asked what it has. It is called all the same by who fetches something.
+/// How long an absent source has no vote. A fetch calls it all the same.
 const ABSENCE: Duration = Duration::from_secs(5);
-/// Who has not answered within so short a time may be only far away.
+/// A source that did not answer within this time may only be far away.
 const LEAST_WAIT: Duration = Duration::from_millis(500);
 
 /// Until when sources are not asked.
@@ -23,7 +23,7 @@ const LEAST_WAIT: Duration = Duration::from_millis(500);
 pub(super) struct AbsentSources(Mutex<HashMap<SocketAddr, Instant>>);
 
 impl AbsentSources {
-    /// Notes who has not answered a fetch that took so long.
+    /// Notes the sources that did not answer a fetch of this length.
     pub(super) fn note(&self, now: Instant, elapsed: Duration, sources: &[FromSource]) {
         let mut absent = lock(&self.0);
         for source in sources {
@@ -35,7 +35,7 @@ impl AbsentSources {
         }
     }
 
-    /// Those that are to be asked: all where none would be left.
+    /// The sources to ask: all if none would be left.
     pub(super) fn without(&self, now: Instant, sources: &[SocketAddr]) -> Vec<SocketAddr> {
         let mut absent = lock(&self.0);
         absent.retain(|_, until| *until > now);

@@ -14,18 +14,18 @@ use crate::mutex::lock;
 struct Entry {
     path: PathBuf,
     bytes: u64,
-    /// When it was asked for, in the order of asking, and when it was written, if it was not since the start.
+    /// When it was requested, by order of requests, and when it was written, if it was not requested since the start.
     used: (u64, SystemTime),
 }
 
-/// Who was asked for, in the order of asking.
+/// Files by order of requests.
 #[derive(Default)]
 struct Uses {
     count: u64,
     last: HashMap<PathBuf, u64>,
 }
 
-/// The folder, and who was asked for when.
+/// The folder, and the order of requests.
 pub(super) struct Cache {
     folder: PathBuf,
     limit: u64,
@@ -33,7 +33,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Makes the folder if there is none.
+    /// Creates the folder if there is none.
     pub(super) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         Ok(Self { folder: folder.canonicalize()?, limit, uses: Mutex::default() })
@@ -43,7 +43,7 @@ impl Cache {
         &self.folder
     }
 
-    /// Somebody asks for a file, which may be none of this folder.
+    /// Notes a request for a file, which need not be in this folder.
     pub(super) fn note_use(&self, path: &Path) {
         if path.parent() == Some(&self.folder) {
             let mut uses = lock(&self.uses);
@@ -64,8 +64,8 @@ impl Cache {
         entries.filter_map(entry).collect()
     }
 
-    /// Removes whole files that were not asked for longest, until `more` bytes fit below the limit; how many bytes fit then.
-    /// What is on its way stays.
+    /// Removes the least recently requested complete files until `more` bytes fit below the limit. Returns how many
+    /// bytes fit then. Incoming files stay.
     pub(super) fn make_room(&self, more: u64, files: &OfferedFiles) -> u64 {
         let mut entries = self.entries();
         let mut sum: u64 = entries.iter().map(|entry| entry.bytes).sum();
@@ -87,7 +87,7 @@ impl Cache {
         self.limit.saturating_sub(sum - removable.min(sum))
     }
 
-    /// Removes a file, if it is one of this folder.
+    /// Removes a file, if it is in this folder.
     pub(super) fn remove(&self, path: &Path) {
         if path.parent() == Some(&self.folder) {
             lock(&self.uses).last.remove(path);
@@ -95,7 +95,7 @@ impl Cache {
         }
     }
 
-    /// Its whole files.
+    /// Its complete files.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.entries().into_iter().map(|entry| entry.path).filter(|path| !is_hidden(path)).collect()
     }

@@ -1,7 +1,8 @@
 //! A door for programs that speak HTTP: `GET` and `HEAD` of `/objects/NAME` and `/objects/HASH`, and a list at `/objects/`.
 //!
-//! A file's `ETag` is its BLAKE3 hash. One range of bytes is given; several are answered by all of it. A body begins as soon
-//! as its first block is verified, and goes on as the others are; it is cut off if they cannot be fetched. Images are at [`/v2/`](registry).
+//! A file's `ETag` is its BLAKE3 hash. A request may have one range of bytes; several are answered by the whole file. A
+//! body begins as soon as its first block is verified, and continues with the others. It is cut off if they cannot be
+//! fetched. Images are at [`/v2/`](registry).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -23,7 +24,7 @@ use super::{NoFile, Objects, registry};
 /// Most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// Serves a connection. A program that breaks off, or breaks the protocol, ends its connection alone.
+/// Serves a connection. A program that breaks off or violates the protocol ends only its own connection.
 pub(crate) async fn serve(tcp: TcpStream, objects: Option<Arc<Objects>>) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let objects = objects.clone();
@@ -65,8 +66,8 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> R
     }
 }
 
-/// Whether the request names this host. A page from elsewhere whose host's name leads to a loopback address (DNS rebinding)
-/// makes a browser name that.
+/// Whether the request names this host. A browser would name a foreign host for a foreign page whose name resolves to
+/// loopback (DNS rebinding).
 fn is_asked_as_this_host(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST) else { return true };
     let named = host.to_str().ok().and_then(|host| host.parse::<Uri>().ok());
@@ -76,7 +77,7 @@ fn is_asked_as_this_host(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The files that are here, as links.
+/// Links to the files that are here.
 fn list(objects: &Objects) -> Response<FileBody> {
     let mut names: Vec<String> = objects.files.list().iter().map(|file| file.offered().name.clone()).collect();
     // What the names of images stand for may have slashes in its name.

@@ -1,9 +1,10 @@
-//! Files that this host offers to others, and those that its programs fetch from all sources at once.
+//! Files that this host offers, and files that its programs fetch from all sources at once.
 //!
-//! Folders are offered and looked at every few seconds. What a program asks for, by the [door](door) on loopback, is taken
-//! from a folder or the cache, or fetched into the cache from all sources; it is given out block by block, each once it is
-//! verified. What is in the cache, whole or in part, is offered to the other sources in turn. The cache has a limit: who was
-//! not asked for longest goes first. Images of containers are pulled by the same door, as from a [registry].
+//! Offered folders are checked every few seconds. A file that a program requests at the [door](door) on loopback comes
+//! from a folder or the cache, or is fetched into the cache from all sources. It is served block by block, each once it
+//! is verified. Everything in the cache, complete or not, is offered to the other sources in turn. The cache has a
+//! limit, and the least recently requested files are removed first. Images of containers are pulled at the same door,
+//! as from a [registry].
 
 mod absent;
 mod cache;
@@ -43,9 +44,9 @@ use crate::mutex::lock;
 
 /// Most fetches at a time.
 const MAX_FETCHES: usize = 16;
-/// Folder in the cache for what the names of images stand for.
+/// Folder in the cache for the descriptors of images.
 const TAGS: &str = ".tags";
-/// How long a source may take to answer that a program waits for.
+/// How long a source may take to answer while a program waits.
 const CONNECT_TIMEOUT: Span = Span::from_secs(5);
 
 /// Why a program does not get a file.
@@ -53,11 +54,11 @@ const CONNECT_TIMEOUT: Span = Span::from_secs(5);
 pub(crate) enum NoFile {
     /// Nobody has it.
     Unknown(String),
-    /// It is there, and could not be fetched.
+    /// It exists and could not be fetched.
     Failed(String),
     /// It does not fit into the cache.
     TooLarge(String),
-    /// Too many are fetched already.
+    /// Too many files are being fetched.
     Busy,
 }
 
@@ -72,10 +73,10 @@ impl From<TransferError> for NoFile {
     }
 }
 
-/// What comes of a fetch.
+/// The result of a fetch.
 type Outcome = Option<Result<(), NoFile>>;
 
-/// A fetch under way.
+/// A running fetch.
 #[derive(Clone)]
 struct Fetch {
     outcome: channel::Receiver<Outcome>,
@@ -88,20 +89,20 @@ pub(crate) struct Objects {
     config: ObjectsConfig,
     mirrors: Vec<Arc<dyn Mirror>>,
     address: SocketAddr,
-    /// Those of fetches that begin from now on.
+    /// Settings of fetches that begin from now on.
     settings: Mutex<Settings>,
     key_updates: Arc<KeyUpdates>,
     fetches: Mutex<HashMap<String, Fetch>>,
     verified: Verified,
     absent: AbsentSources,
-    /// What the names of images stand for is asked for now, so often.
+    /// Limits requests for the descriptors of images.
     asking: Semaphore,
     /// Ends all threads.
     stop: AtomicBool,
 }
 
 impl Objects {
-    /// Binds the socket at which files are offered, and begins to offer.
+    /// Binds the socket for offered files, and begins to offer.
     pub(crate) fn start(config: &Config) -> Result<Option<Arc<Self>>, ConfigError> {
         let Some(objects) = config.objects.clone() else { return Ok(None) };
         let settings = settings(config, &objects);
@@ -136,14 +137,14 @@ impl Objects {
         Ok(Some(this))
     }
 
-    /// Fetches that begin from now on, and who calls, are under these keys and this class.
+    /// Uses these keys and this class for new fetches and new callers.
     pub(crate) fn change(&self, config: &Config) {
         *lock(&self.settings) = settings(config, &self.config);
         // They were held against the first ones by the daemon's own socket.
         let _ = self.key_updates.put(config.keys.clone());
     }
 
-    /// Ends what it does.
+    /// Ends everything.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -153,7 +154,7 @@ impl Objects {
         self.address
     }
 
-    /// How many files are offered, and how many are fetched now.
+    /// How many files are offered, and how many are being fetched.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.files.list().len(), lock(&self.fetches).len())
     }
@@ -174,7 +175,7 @@ impl Objects {
         }
     }
 
-    /// The file that is meant, at least begun; fetches it if it is not here.
+    /// The requested file, begun at least. Fetches it if it is not here.
     pub(crate) async fn open(self: &Arc<Self>, file: &FileSelector) -> Result<Arc<HeldFile>, NoFile> {
         let said = match file {
             FileSelector::Name(name) => self.config.hashes.get(name).copied().map(FileSelector::Hash),
@@ -201,7 +202,7 @@ impl Objects {
         }
     }
 
-    /// What an image's name stands for: here, or where the sources are. It may change, so it is asked for each time.
+    /// The descriptor of an image's name, from here or from the sources. It may change, so it is requested each time.
     async fn tag(self: &Arc<Self>, image: &str) -> Result<Descriptor, NoFile> {
         let name = tags::file_name(image);
         let _permit = self.asking.try_acquire().map_err(|_| NoFile::Busy)?;
@@ -235,13 +236,13 @@ impl Objects {
         tags::read(&text).ok_or_else(|| NoFile::Failed("what the sources agree on is no descriptor".to_owned()))
     }
 
-    /// Offers a file no longer, and removes it from the cache: it is not what its name says.
+    /// Withdraws a file and removes it from the cache, because it is not what its name says.
     fn forget(&self, file: &HeldFile) {
         self.files.retain(|other| other.path() != file.path());
         self.cache.remove(file.path());
     }
 
-    /// Begins to fetch a file, unless that is under way.
+    /// Begins to fetch a file, unless a fetch is running.
     fn fetch(self: &Arc<Self>, file: &FileSelector) -> Result<Fetch, NoFile> {
         let key = match file {
             FileSelector::Hash(hash) => hash.to_string(),
@@ -273,7 +274,7 @@ impl Objects {
         Ok(fetch)
     }
 
-    /// The name of the file that has this hash, where the configuration says so.
+    /// The name of the file with this hash, if the configuration gives it.
     fn name_of(&self, hash: Hash) -> Option<String> {
         self.config.hashes.iter().find(|(_, said)| **said == hash).map(|(name, _)| name.clone())
     }
@@ -312,7 +313,7 @@ impl Objects {
     }
 }
 
-/// How files are fetched and offered: under the class that the file names.
+/// The settings for fetching and offering files: under the configured class.
 fn settings(config: &Config, objects: &ObjectsConfig) -> Settings {
     let class = config.classes.iter().find(|class| class.name == objects.class);
     let flow = class.map(|class| class.flow.clone()).unwrap_or_default();

@@ -1,24 +1,24 @@
-//! Which file the path of a request names.
+//! The file that a request's path names.
 
 use pliant_mirror::decoded;
 use pliant_net::transfer::{FileSelector, Hash};
 
 /// Digits of a BLAKE3 hash.
 const HASH_DIGITS: usize = 64;
-/// Where files are.
+/// Prefix of the paths of files.
 pub(crate) const FOLDER: &str = "/objects/";
 
-/// What a path asks for.
+/// What a path requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum AskedPath {
-    /// Which files there are.
+    /// The list of files.
     List,
     /// One of them.
     File(FileSelector),
 }
 
-/// Reads a path: a hash in 64 hexadecimal digits, or a name in which `%` and two digits stand for a byte. `None` if it is none
-/// of these, or the name is not a plain one.
+/// Reads a path: a hash in 64 hexadecimal digits, or a name in which `%` and two digits stand for a byte. `None` for
+/// anything else, and for a name that is not plain.
 pub(crate) fn read(path: &str) -> Option<AskedPath> {
     let name = path.strip_prefix(FOLDER)?;
     if name.is_empty() {

@@ -1,19 +1,19 @@
-//! Ranges of bytes that a program asks for (RFC 9110, section 14).
+//! Requested ranges of bytes (RFC 9110, section 14).
 
 use std::ops::Range;
 
-/// What of a file is asked for.
+/// The requested part of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
-    /// All of it: also where a range is said in a way that need not be understood, or several are.
+    /// All of it, also for several ranges, or a range in a form that need not be understood.
     All,
     /// These bytes, at least one.
     Part(Range<u64>),
-    /// None that is there.
+    /// A range outside of the file.
     NotThere,
 }
 
-/// Reads a `Range` header about a file of so many bytes.
+/// Reads a `Range` header for a file of this many bytes.
 pub(crate) fn asked(header: &str, bytes: u64) -> Asked {
     let Some(range) = header.trim().strip_prefix("bytes=").map(str::trim) else { return Asked::All };
     let Some((first, last)) = range.split_once('-').filter(|_| !range.contains(',')) else { return Asked::All };

@@ -1,8 +1,8 @@
-//! A registry of OCI images for programs of this host, to pull from (distribution-spec 1.1): `/v2/`.
+//! A pull-only registry of OCI images for programs of this host (distribution-spec 1.1): `/v2/`.
 //!
-//! Manifests and blobs are files named by their SHA-256, as they lie in a layout's `blobs/sha256`; they come from all sources
-//! at once like any other. What a name with a tag stands for is a [small file](super::image::tags) that hosts with a layout
-//! offer. What does not have the hash by which it is asked for is not kept: sources may agree on what is false.
+//! Manifests and blobs are files named by their SHA-256, as in a layout's `blobs/sha256`. They come from all sources at
+//! once, like any file. The descriptor of a name with a tag is a [small file](super::image::tags) that hosts with a
+//! layout offer. Content that does not have the requested hash is not kept, because sources may agree on false content.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use super::image::sha256::Sha256;
 use super::response::{FileBody, full, give};
 use super::{NoFile, Objects};
 
-/// Where a registry is.
+/// Prefix of the paths of a registry.
 pub(super) const FOLDER: &str = "/v2/";
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
-/// Kinds of manifests that do not say what they are.
+/// Media types of manifests that do not give their own.
 const IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// Why nothing is given.
+/// Why a request is refused.
 struct Refusal {
     status: StatusCode,
-    /// Of the specification.
+    /// Code of the specification.
     code: &'static str,
     why: String,
 }
@@ -39,7 +39,7 @@ impl Refusal {
         Self { status, code, why: why.into() }
     }
 
-    /// What is `unknown` is not there.
+    /// The refusal for a file that could not be opened. `unknown` is the code if it does not exist.
     fn of_file(why: NoFile, unknown: &'static str) -> Self {
         match why {
             NoFile::Unknown(why) => Self::new(StatusCode::NOT_FOUND, unknown, why),
@@ -77,13 +77,13 @@ impl From<NameError> for Refusal {
     }
 }
 
-/// Answers who would change something.
+/// Refuses a request for a change.
 pub(super) fn refuse_change() -> Response<FileBody> {
     let why = "images are only pulled here: GET and HEAD";
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED", why).response()
 }
 
-/// Answers a request for what follows `/v2/`. The `query` may say the registry that is mirrored.
+/// Answers a request for what follows `/v2/`. The `query` may name the mirrored registry.
 pub(super) async fn answer(
     path: &str,
     query: Option<&str>,
@@ -111,7 +111,8 @@ pub(super) async fn answer(
     response
 }
 
-/// What an image's name stands for. A client that means to ask another registry says which: that is before the name then.
+/// The descriptor of an image's name. A client that mirrors another registry gives its name in the query (`ns=`). Then
+/// the image's name with that registry before it is tried first.
 async fn tagged(image: &str, query: Option<&str>, objects: &Arc<Objects>) -> Result<Descriptor, NoFile> {
     let registry = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("ns="));
     let with_registry =
@@ -125,7 +126,7 @@ async fn tagged(image: &str, query: Option<&str>, objects: &Arc<Objects>) -> Res
     objects.tag(image).await
 }
 
-/// A manifest: it is small, and read as a whole, so that it is known to be right, and what it is.
+/// A manifest. It is small and read as a whole, so that its hash is verified and its type known.
 async fn manifest(digest: &str, head_only: bool, objects: &Arc<Objects>) -> Result<Response<FileBody>, Refusal> {
     let refuse = |why: &str| Refusal::new(StatusCode::BAD_GATEWAY, "MANIFEST_INVALID", why);
     let file = open(digest, objects).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?;
@@ -143,7 +144,7 @@ async fn manifest(digest: &str, head_only: bool, objects: &Arc<Objects>) -> Resu
     Ok(response)
 }
 
-/// A blob, as it comes. Who pulls verifies it, as this does once it is whole.
+/// A blob while it arrives. The client verifies it, as this registry does once it is complete.
 async fn blob(
     digest: &str,
     headers: &HeaderMap,
@@ -161,7 +162,7 @@ async fn blob(
     Ok(response)
 }
 
-/// The file that has this name.
+/// The file with this name.
 async fn open(digest: &str, objects: &Arc<Objects>) -> Result<Arc<HeldFile>, NoFile> {
     objects.open(&FileSelector::Name(digest.to_owned())).await
 }
@@ -172,7 +173,7 @@ fn say_digest(response: &mut Response<FileBody>, digest: &str) {
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
 }
 
-/// Whether a file has the hash by which it is named, once it is whole; it is forgotten if it has not.
+/// Whether a complete file has the hash of its name. If not, it is removed.
 async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> bool {
     let known = file.offered().hash;
     if objects.verified.contains(&known) {
@@ -192,7 +193,7 @@ async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> b
     right
 }
 
-/// Waits until all of a file is there and has its place; false if it will not be. What is removed before that would come back.
+/// Waits until a file is complete and in its place; false if it will not be. A file removed earlier would come back.
 async fn arrived(file: &HeldFile) -> bool {
     let mut coming = file.follow();
     while !coming.borrow_and_update().over {

@@ -1,4 +1,4 @@
-//! What the door answers with: texts, and files as they come.
+//! Responses of the door: texts, and files while they arrive.
 
 use std::io;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::range::{Asked, asked};
 
-/// Bytes that are read at once, and pieces of them that wait for a program.
+/// Bytes read at once, and most pieces of them that wait for a program.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES: usize = 4;
 
@@ -25,7 +25,7 @@ pub(super) fn text(status: StatusCode, text: String) -> Response<FileBody> {
     response
 }
 
-/// A response that is at hand, of a kind that a header may say.
+/// A complete response with this media type.
 pub(super) fn full(content: Bytes, kind: &str, head_only: bool) -> Response<FileBody> {
     let length = content.len() as u64;
     let mut response = Response::new(if head_only { FileBody::Head(length) } else { FileBody::Text(Some(content)) });
@@ -35,7 +35,7 @@ pub(super) fn full(content: Bytes, kind: &str, head_only: bool) -> Response<File
     response
 }
 
-/// Whether a header with tags names this one. A weak tag of the same content will do.
+/// Whether a header with tags names this one. A weak tag of the same content is enough.
 fn names(headers: &HeaderMap, header: HeaderName, tag: &str) -> bool {
     let said = headers.get_all(header).iter().filter_map(|value| value.to_str().ok());
     said.flat_map(|value| value.split(','))
@@ -43,7 +43,7 @@ fn names(headers: &HeaderMap, header: HeaderName, tag: &str) -> bool {
         .any(|said| said == "*" || said.trim_start_matches("W/") == tag)
 }
 
-/// Answers with a file, or what of it is asked for.
+/// Answers with a file, or the requested part of it.
 pub(super) fn give(file: Arc<HeldFile>, headers: &HeaderMap, head_only: bool) -> Response<FileBody> {
     let (bytes, tag) = (file.offered().bytes, format!("\"{}\"", file.offered().hash));
     let value = |text: &str| HeaderValue::from_str(text).expect("digits and hexadecimal digits");
@@ -85,17 +85,17 @@ pub(super) fn give(file: Arc<HeldFile>, headers: &HeaderMap, head_only: bool) ->
     response
 }
 
-/// What a response carries.
+/// The body of a response.
 pub(super) enum FileBody {
     Text(Option<Bytes>),
-    /// Nothing, of a file with so many bytes.
+    /// Nothing, for a file of this many bytes.
     Head(u64),
     /// Pieces of a file, and the bytes that are left.
     Pieces(mpsc::Receiver<io::Result<Bytes>>, u64),
 }
 
 impl FileBody {
-    /// A part of a file, as far as it is there, and as it comes.
+    /// A part of a file, as it arrives.
     fn of(file: Arc<HeldFile>, part: Range<u64>) -> Self {
         let (pieces, receiver) = mpsc::channel(PIECES);
         let length = part.end - part.start;
@@ -104,7 +104,7 @@ impl FileBody {
     }
 }
 
-/// Reads a part of a file as it comes, until nobody listens any more.
+/// Reads a part of a file as it arrives, until nobody listens any more.
 async fn read(file: Arc<HeldFile>, part: Range<u64>, pieces: mpsc::Sender<io::Result<Bytes>>) {
     let mut coming = file.follow();
     let mut offset = part.start;

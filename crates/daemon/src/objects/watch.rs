@@ -1,4 +1,4 @@
-//! Folders that are looked at.
+//! Folders that are checked for changes.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -10,21 +10,21 @@ use pliant_net::transfer::OfferedFiles;
 use super::cache::Cache;
 use super::image::layout;
 
-/// How often a thread looks whether it is to end, and how many times as long folders are left alone.
+/// How often a thread checks whether it must end, and how many times as long folders are left alone.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 pub(super) const INTERVAL_TICKS: u32 = 30;
 
-/// What tells that a file has changed: its size, the time of its last change in nanoseconds, its inode.
+/// What shows that a file has changed: its size, the time of its last change in nanoseconds, its inode.
 type Stamp = (u64, i128, u64);
 
-/// What folders had when they were looked at last.
+/// The content of folders at the last check.
 #[derive(Default)]
 pub(super) struct Folders {
     known: HashMap<PathBuf, Stamp>,
 }
 
 impl Folders {
-    /// Offers what has come or changed in these folders, each with its files alone, and withdraws what is gone.
+    /// Offers new and changed files of these folders, without subfolders, and withdraws those that are gone.
     pub(super) fn look(&mut self, folders: &[PathBuf], files: &OfferedFiles) {
         let mut there = HashMap::new();
         for path in folders.iter().flat_map(|folder| files_in(folder)) {
@@ -43,7 +43,7 @@ impl Folders {
         self.known.extend(there);
     }
 
-    /// Offers what is in the cache from before; what was fetched since is offered already.
+    /// Offers what is in the cache from before. Files fetched since are already offered.
     pub(super) fn look_at_cache(&mut self, cache: &Cache, files: &OfferedFiles) {
         for path in cache.files() {
             let offered = || files.list().iter().any(|file| file.path() == path);

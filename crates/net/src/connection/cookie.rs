@@ -1,5 +1,5 @@
-//! Stateless cookies: who returns one has been reached at its address (as DTLS, RFC 9147 section 5.1, and QUIC's Retry,
-//! RFC 9000 section 8.1.2).
+//! Stateless cookies: a caller that returns one can receive at its address (as DTLS, RFC 9147 section 5.1, and QUIC's
+//! Retry, RFC 9000 section 8.1.2).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use pliant_proto::time::{Instant, Span};
 
 use super::datagram::COOKIE_BYTES;
 
-/// How long a cookie is good for.
+/// How long a cookie is valid.
 pub(super) const LIFETIME: Span = Span::from_secs(10);
 const TIME_BYTES: usize = 8;
 

@@ -1,4 +1,4 @@
-//! What connections say to each other, as bytes.
+//! The datagrams of connections, as bytes.
 //!
 //! ```text
 //!  byte   0       1              2          3      4..8
@@ -15,8 +15,8 @@
 //!  Control  4..8 receiver's connection                                          then a frame; plain connections only
 //! ```
 //!
-//! A sealed datagram holds a packet ([`pliant_proto::wire`]) or a frame; a plain packet travels as it is, its first byte
-//! is another. Numbers are in network byte order.
+//! A sealed datagram holds a packet ([`pliant_proto::wire`]) or a frame. A plain packet travels unchanged, with another
+//! first byte. Numbers are in network byte order.
 
 use std::ops::Range;
 
@@ -43,14 +43,14 @@ pub const TAG_BYTES: usize = 16;
 
 const HEADER_BYTES: usize = 8;
 const HELLO_HEADER_BYTES: usize = HEADER_BYTES + NONCE_BYTES + COOKIE_BYTES;
-/// A hello without a good cookie is answered only if at least so many bytes follow its header. The answer, a cookie, is as long
-/// as the header, and an answer must be shorter than its question.
+/// A hello without a valid cookie is answered only if at least this many bytes follow its header. The answer, a cookie,
+/// is as long as the header, and an answer must be shorter than its question.
 pub(super) const HELLO_PADDING_BYTES: usize = 24;
 const WELCOME_HEADER_BYTES: usize = HEADER_BYTES + 4;
 /// A reset and a refusal are no longer than the shortest datagram that they answer.
 const RESET_BYTES: usize = HEADER_BYTES + TOKEN_BYTES;
 const REFUSAL_BYTES: usize = HEADER_BYTES + 2 + NONCE_BYTES;
-/// What every version understands: the refusal of a version.
+/// The form that every version understands: the refusal of a version.
 const VERSION_REFUSAL_BYTES: usize = HEADER_BYTES + 2;
 
 const KIND_HELLO: u8 = 0;
@@ -61,11 +61,11 @@ const KIND_RESET: u8 = 4;
 const KIND_SEALED: u8 = 5;
 const KIND_CONTROL: u8 = 6;
 
-/// How a connection is protected; both sides must have chosen the same.
+/// How a connection is protected. Both sides must have chosen the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Security {
-    /// Not at all: for testbeds and loopback.
+    /// Without protection: for testbeds and loopback.
     Plain = 0,
     /// By a key that both sides hold.
     Preshared = 1,
@@ -79,13 +79,13 @@ impl Security {
     }
 }
 
-/// Why a request for a connection was refused, said without authentication: a hint, no more.
+/// Why a request for a connection was refused. It is not authenticated, so it is only a hint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RefusalCode {
     /// Another version is spoken.
     Version = 0,
-    /// Another kind of protection is asked for.
+    /// Another kind of protection is required.
     Security = 1,
     /// There is no room for another connection.
     Busy = 2,
@@ -96,18 +96,18 @@ pub enum RefusalCode {
 pub enum Datagram {
     /// Asks for a connection.
     Hello {
-        /// How it is to be protected.
+        /// The requested protection.
         security: Security,
         /// The initiator's connection.
         initiator: u32,
-        /// What the answer must repeat.
+        /// Number that the answer must repeat.
         nonce: [u8; NONCE_BYTES],
-        /// The cookie it was given, or zeros.
+        /// The cookie that it was given, or zeros.
         cookie: [u8; COOKIE_BYTES],
-        /// Where the handshake's first message lies.
+        /// Position of the handshake's first message.
         message: Range<usize>,
     },
-    /// Asks to say hello again with this cookie.
+    /// Asks for another hello with this cookie.
     Cookie {
         /// The initiator's connection.
         initiator: u32,
@@ -122,10 +122,10 @@ pub enum Datagram {
         initiator: u32,
         /// The responder's connection.
         responder: u32,
-        /// Where the handshake's second message lies.
+        /// Position of the handshake's second message.
         message: Range<usize>,
     },
-    /// Refuses one.
+    /// Refuses a connection.
     Refusal {
         /// The initiator's connection.
         initiator: u32,
@@ -133,17 +133,17 @@ pub enum Datagram {
         code: RefusalCode,
         /// The version that is spoken.
         version: u8,
-        /// The nonce of the hello that it answers; `None` where the hello was of another version.
+        /// The nonce of the hello that it answers; `None` if the hello had another version.
         nonce: Option<[u8; NONCE_BYTES]>,
     },
-    /// The connection is not known (any more).
+    /// The connection is unknown, or no longer known.
     Reset {
         /// Which.
         connection: u32,
         /// The proof.
         token: [u8; TOKEN_BYTES],
     },
-    /// Something sealed.
+    /// A sealed packet or frame.
     Sealed {
         /// Key epoch, modulo 256.
         epoch: u8,
@@ -156,10 +156,10 @@ pub enum Datagram {
     Control {
         /// The receiver's connection.
         connection: u32,
-        /// Where the frame lies.
+        /// Position of the frame.
         frame: Range<usize>,
     },
-    /// A hello of another version, of which no more is known.
+    /// A hello of another version, which is otherwise not understood.
     OtherVersion {
         /// Which.
         version: u8,
@@ -172,7 +172,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// Reads a datagram that is no packet; `None` if it is malformed.
+/// Reads a datagram that is not a packet; `None` if it is malformed.
 pub fn decode(bytes: &[u8]) -> Option<Datagram> {
     let [magic, version_and_kind, security, zero, ..] = *bytes else { return None };
     let id = u32::from_be_bytes(array(bytes, 4)?);
@@ -239,7 +239,7 @@ fn header(kind: u8, octet: u8, id: u32) -> [u8; HEADER_BYTES] {
     [MAGIC, VERSION << 4 | kind, octet, 0, a, b, c, d]
 }
 
-/// What a hello says before the handshake's message, which fits no other hello.
+/// The fields of a hello before the handshake's message. The message fits no other hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct HelloHeader {
     pub(super) security: Security,
@@ -280,7 +280,7 @@ pub(super) fn refusal(initiator: u32, code: RefusalCode, nonce: [u8; NONCE_BYTES
     [&header(KIND_REFUSAL, 0, initiator)[..], &[code as u8, VERSION], &nonce].concat()
 }
 
-/// Refuses a hello of another version, of which the nonce is not known.
+/// Refuses a hello of another version, whose nonce is not known.
 pub(super) fn refusal_of_version(initiator: u32) -> Vec<u8> {
     [&header(KIND_REFUSAL, 0, initiator)[..], &[RefusalCode::Version as u8, VERSION]].concat()
 }
@@ -307,30 +307,30 @@ pub(super) const MAX_REASON_BYTES: usize = 200;
 /// Longest notice, in bytes.
 pub const MAX_NOTICE_BYTES: usize = 200;
 
-/// What a connection says beside packets.
+/// Messages of a connection other than packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Frame {
-    /// Wants an answer.
+    /// Asks for an answer.
     Ping,
     /// The answer.
     Pong,
     /// Ends the connection.
     Close {
-        /// 0 if all is well.
+        /// 0 for a normal end.
         code: u8,
         /// In words.
         reason: String,
     },
-    /// A few bytes of the application's, which may be lost, repeated (by who is plain) or overtaken.
+    /// A few bytes of the application. They may be lost, overtaken, or, on plain connections, repeated.
     Notice(Vec<u8>),
-    /// Is to be answered from where it arrives (RFC 9000 section 8.2).
+    /// Must be answered from where it arrives (RFC 9000 section 8.2).
     PathChallenge {
-        /// What the answer repeats.
+        /// Bytes that the answer repeats.
         challenge: [u8; CHALLENGE_BYTES],
-        /// The peer was known at another host's address before, not just at another port.
+        /// The peer was known at the address of another host before, not only at another port.
         other_host: bool,
     },
-    /// The answer, which repeats it.
+    /// The answer, which repeats the bytes.
     PathResponse([u8; CHALLENGE_BYTES]),
 }
 

@@ -33,34 +33,34 @@ use crate::seam::{Mutant, is_mutant};
 
 /// Most connections of one endpoint.
 const MAX_SLOTS: usize = 1 << INDEX_BITS;
-/// Datagrams that wait to be sent; what is beyond is dropped, for whoever needs it will ask again.
+/// Most datagrams that wait to be sent. Further ones are dropped, because their receivers will ask again.
 const MAX_WAITING: usize = 1024;
-/// The same for answers to those who have shown nothing yet: they take no room from connections that stand.
+/// The same for answers to unproven senders, which take no room from established connections.
 const MAX_WAITING_ANSWERS: usize = MAX_WAITING / 2;
 /// Resets per second.
 const RESETS_PER_SECOND: u32 = 100;
 
-/// First octet of what a Welcome carries.
+/// First byte of a Welcome's content.
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
 
-/// Who is told of a caller's address and what it says first, and returns what to answer, or why not.
+/// Takes a caller and its first message, and returns the answer, or why it is refused.
 pub type Accept<'a> = dyn FnMut(Caller<'_>, &[u8]) -> Result<Vec<u8>, String> + 'a;
 
 /// A packet for a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Whose.
+    /// Its connection.
     pub connection: ConnectionId,
-    /// Where it lies in the datagram.
+    /// Its position in the datagram.
     pub packet: Range<usize>,
 }
 
 /// All connections of one socket, as a machine.
 ///
-/// Give it every datagram ([`handle_datagram`](Self::handle_datagram)) and its deadline
-/// ([`handle_timeout`](Self::handle_timeout)); after each, [`poll_event`](Self::poll_event) and
-/// [`poll_transmit`](Self::poll_transmit) until both are empty, then [`poll_timeout`](Self::poll_timeout).
+/// Call [`handle_datagram`](Self::handle_datagram) for every datagram and [`handle_timeout`](Self::handle_timeout) at
+/// its deadline. After each call, use [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit) until
+/// both are empty, then [`poll_timeout`](Self::poll_timeout).
 pub struct Endpoint {
     config: Config,
     random: Random,
@@ -69,22 +69,22 @@ pub struct Endpoint {
     slots: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
     handshakes: RateLimiter,
-    /// The same for sources that have proven themselves: strangers leave them room.
+    /// The same for sources that have proven themselves, so that strangers leave them room.
     proven_handshakes: RateLimiter,
     resets: RateLimiter,
     sources: Sources,
     initiations: Initiations,
-    /// The time of the last initiation of its own.
+    /// The time of the last initiation by this side.
     initiated: u64,
     waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     events: VecDeque<(ConnectionId, Event)>,
-    /// No connection wants to be looked at before; earlier than need be after something was heard.
+    /// Before this time no connection needs attention. It may be too early after something was heard.
     wake: Option<Instant>,
     refused: Refused,
 }
 
 impl Endpoint {
-    /// An endpoint without connections; all its random numbers follow from `seed`, which must be random and secret.
+    /// An endpoint without connections. All its random numbers follow from `seed`, which must be random and secret.
     pub fn new(mut config: Config, seed: [u8; 32]) -> Self {
         config.max_connections = config.max_connections.min(MAX_SLOTS);
         let mut random = Random::from_seed(seed);
@@ -114,7 +114,7 @@ impl Endpoint {
         }
     }
 
-    /// Calls `to` and says `opening` first.
+    /// Calls `to` with `opening` as the first message.
     pub fn connect(&mut self, now: Instant, to: SocketAddr, opening: &[u8]) -> Result<ConnectionId, ConnectError> {
         if opening.len() > MAX_OPENING_BYTES {
             return Err(ConnectError::Opening);
@@ -146,7 +146,7 @@ impl Endpoint {
         Ok(ConnectionId(id))
     }
 
-    /// Ends a connection and tells the peer. Nothing more is said of it.
+    /// Ends a connection and tells the peer. No further event of it follows.
     pub fn close(&mut self, now: Instant, connection: ConnectionId, code: u8, reason: &str) {
         let idle_timeout = self.config.idle_timeout;
         let Some(known) = self.get(connection.0) else { return };
@@ -165,9 +165,9 @@ impl Endpoint {
         }
     }
 
-    /// From now on these keys are taken. They are of the same kind, with the same preshared or private key: what stands goes
-    /// on, but for connections with peers that have no line any more, and those of callers that may do less than before, which
-    /// are closed with `code`. What such a caller may do still, it can call for again.
+    /// Uses these keys from now on. They must be of the same kind, with the same preshared or private key. Open
+    /// connections continue, except those with peers that no longer have a line, and those of callers that have lost a
+    /// right, which are closed with `code`. Such a caller can call again for what it may still do.
     pub fn set_keys(&mut self, now: Instant, keys: Keys, code: u8) -> Result<(), KeyChangeError> {
         self.config.keys.check_change(&keys)?;
         self.config.keys = keys;
@@ -195,18 +195,18 @@ impl Endpoint {
         Ok(())
     }
 
-    /// From now on these peers are called at these addresses ([`Config::called`]).
+    /// Sets which peers are at which addresses ([`Config::called`]).
     pub fn set_called(&mut self, called: Vec<(SocketAddr, String)>) {
         self.config.called = called;
     }
 
-    /// Who a connection's peer is, where keys tell: with the name and the rights that it has now.
+    /// The peer of a connection, if keys identify it, with its present name and rights.
     pub fn identity(&self, connection: ConnectionId) -> Option<Arc<Peer>> {
         let identity = self.peek(connection.0)?.identity.as_ref()?;
         Some(self.config.keys.peer(&identity.key).unwrap_or(identity).clone())
     }
 
-    /// Says up to [`MAX_NOTICE_BYTES`] bytes beside the packets of an open connection, which may be lost.
+    /// Sends up to [`MAX_NOTICE_BYTES`] bytes on an open connection, besides its packets. They may be lost.
     pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
         debug_assert!(content.len() <= MAX_NOTICE_BYTES, "notices are short");
         let Some(known) = self.get(connection.0).filter(|known| matches!(known.state, ConnectionState::Open)) else {
@@ -216,7 +216,7 @@ impl Endpoint {
         self.send(peer, bytes);
     }
 
-    /// Asks the peer of an open connection for a sign of life, from which it learns this side's address.
+    /// Asks the peer of an open connection for a sign of life. From this the peer learns this side's address.
     pub fn ping(&mut self, connection: ConnectionId) {
         let Some(known) = self.get(connection.0).filter(|known| matches!(known.state, ConnectionState::Open)) else {
             return;
@@ -225,13 +225,13 @@ impl Endpoint {
         self.send(peer, bytes);
     }
 
-    /// Bytes that [`seal`](Self::seal) needs before and behind a packet.
+    /// Bytes that [`seal`](Self::seal) needs before and after a packet.
     pub fn overhead(&self) -> (usize, usize) {
         if self.config.keys.security() == Security::Plain { (0, 0) } else { (SEALED_HEADER_BYTES, TAG_BYTES) }
     }
 
-    /// Seals `datagram` in place: a packet with room before and behind as [`overhead`](Self::overhead) says.
-    /// False if the connection is not open: then there is nothing to send.
+    /// Seals `datagram` in place: a packet with room before and after it as given by [`overhead`](Self::overhead).
+    /// False if the connection is not open; then there is nothing to send.
     #[inline]
     pub fn seal(&mut self, connection: ConnectionId, datagram: &mut [u8]) -> bool {
         let Some(known) = self.get(connection.0) else { return false };
@@ -244,12 +244,12 @@ impl Endpoint {
         true
     }
 
-    /// Random and secret octets, for who keeps a secret from a peer.
+    /// Random and secret bytes, for keeping a secret from a peer.
     pub(crate) fn draw_seed(&mut self) -> [u8; 32] {
         self.random.array()
     }
 
-    /// The peer's number of an open connection, which its packets are addressed to.
+    /// The peer's number of an open connection, to which its packets are addressed.
     pub fn remote(&self, connection: ConnectionId) -> Option<u32> {
         self.peek(connection.0).map(|known| known.remote)
     }
@@ -259,30 +259,30 @@ impl Endpoint {
         self.peek(connection.0).map(|known| known.peer)
     }
 
-    /// Time since the peer was heard last.
+    /// Time since the peer was last heard.
     pub fn silence(&self, now: Instant, connection: ConnectionId) -> Option<Span> {
         self.peek(connection.0).map(|known| now.since(known.last_heard))
     }
 
-    /// Connections it remembers.
+    /// Number of remembered connections.
     pub fn connections(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// What was refused.
+    /// Counts of refused datagrams.
     pub fn refused(&self) -> Refused {
         self.refused
     }
 
-    /// A packet of a plain connection turned out to be of no use.
+    /// Counts a useless packet of a plain connection.
     pub fn count_refused(&mut self, count: impl FnOnce(&mut Refused)) {
         count(&mut self.refused);
     }
 
-    /// Handles a datagram, which is opened in place. Returns the packet in it if it is one; poll the events first.
+    /// Handles a datagram, which is opened in place. If it is a packet, returns it; poll the events first.
     ///
-    /// `accept` hears of callers with their openings, possibly more than once of the same, and returns what to answer,
-    /// or why not.
+    /// `accept` is called with callers and their first messages, possibly more than once for the same one. It returns
+    /// the answer, or why the caller is refused.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -335,7 +335,7 @@ impl Endpoint {
         self.initiated
     }
 
-    /// Begins the handshake, or begins it anew: the message goes with the cookie.
+    /// Begins the handshake, or begins it again. The message is sent with the cookie.
     fn handle_cookie(
         &mut self,
         now: Instant,
@@ -533,14 +533,14 @@ impl Endpoint {
         self.answer(to, datagram::cookie(hello.initiator, hello.nonce, &cookie));
     }
 
-    /// Whether a handshake of `from` is looked at. Strangers together, and each source that fails, spend budgets.
+    /// Whether a handshake of `from` is processed. Strangers together, and each source that fails, spend budgets.
     fn may_try(&mut self, now: Instant, from: SocketAddr) -> bool {
         let proven = self.sources.is_proven(from.ip());
         self.sources.may_fail(now, from.ip())
             && (proven && self.proven_handshakes.take(now) || self.handshakes.take(now))
     }
 
-    /// Whether there is room for an unconfirmed connection with `from`, for which another may be forgotten.
+    /// Whether there is room for an unconfirmed connection with `from`. Another one may be forgotten for it.
     fn make_room(&mut self, from: SocketAddr) -> bool {
         let Config { max_per_peer, max_unconfirmed, max_unconfirmed_per_address, .. } = self.config;
         let source = source_of(from.ip());
@@ -584,7 +584,7 @@ impl Endpoint {
         open.then_some(Arrival { connection: ConnectionId(connection), packet: 0..bytes.len() })
     }
 
-    /// Whether the plain datagram is of this connection and its peer.
+    /// Whether the plain datagram belongs to this connection and its peer.
     fn hear_plain(&mut self, now: Instant, from: SocketAddr, connection: u32, length: usize) -> bool {
         let Some(known) = self.get(connection) else {
             self.refused.stray += 1;
@@ -661,7 +661,7 @@ impl Endpoint {
         None
     }
 
-    /// Tells the application of a new connection, and a peer that goes on after a close of the close.
+    /// Reports a new connection to the application, and repeats a close to a peer that continues after it.
     fn after_hearing(&mut self, connection: u32, event: Option<Event>) {
         let Some(known) = self.get(connection) else { return };
         if let Some(event) = event {
@@ -674,9 +674,9 @@ impl Endpoint {
         self.close_again(connection, peer, usize::MAX);
     }
 
-    /// Repeats to a peer that goes on after a close, `heard` so many bytes from there, why it was closed. A peer may have
-    /// moved meanwhile; then no more than three times what came goes to where nobody has answered from, without its reason
-    /// if need be.
+    /// Repeats the close to a peer that continues after it, of whom `heard` bytes came from there. A peer may have
+    /// moved meanwhile. Then at most three times the received bytes are sent to an address from which nobody has
+    /// answered, if necessary without the reason.
     fn close_again(&mut self, connection: u32, to: SocketAddr, heard: usize) {
         let Some(known) = self.get(connection) else { return };
         if let ConnectionState::Closed { close: Some(close), closes, .. } = &mut known.state
@@ -694,8 +694,9 @@ impl Endpoint {
         }
     }
 
-    /// The newest datagram of a connection came from here: if the peer is thought to be elsewhere, it is asked whether it
-    /// has moved. Until it has answered from here nothing else is sent here, and this is less than three times what came.
+    /// The newest datagram of a connection came from here. If the peer is thought to be elsewhere, it is asked whether
+    /// it has moved. Until it has answered from here nothing else is sent here, and that is less than three times the
+    /// received bytes.
     #[cold]
     fn hear_from(&mut self, now: Instant, from: SocketAddr, connection: u32) {
         let challenge = self.random.array();
@@ -753,7 +754,7 @@ impl Endpoint {
         }
     }
 
-    /// A datagram of a connection that is not known: perhaps this side was restarted. The answer is shorter.
+    /// A datagram of an unknown connection: perhaps this side was restarted. The answer is shorter.
     fn answer_unknown(&mut self, now: Instant, from: SocketAddr, connection: u32, length: usize) {
         let token = self.token(from, connection);
         let bytes = datagram::reset(connection, &token);
@@ -782,7 +783,7 @@ impl Endpoint {
         }
     }
 
-    /// Looks after connections whose time has come. Called early it does nothing.
+    /// Handles connections whose time has come. An early call does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.wake.is_none_or(|wake| wake > now) {
             return;
@@ -833,12 +834,12 @@ impl Endpoint {
         }
     }
 
-    /// The next datagram to send, and to whom.
+    /// The next datagram to send, and its address.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.waiting.pop_front()
     }
 
-    /// What happened next.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<(ConnectionId, Event)> {
         self.events.pop_front()
     }
@@ -848,7 +849,7 @@ impl Endpoint {
         self.wake
     }
 
-    /// Ends a connection that the peer has ended, or that is no more, and remembers it for a while.
+    /// Ends a connection that the peer has ended, or that no longer exists, and remembers it for a while.
     fn end(&mut self, now: Instant, id: u32, why: Closed) {
         let Some(known) = self.get(id) else { return };
         let until = now.after(CLOSED_LIFETIME);
@@ -865,7 +866,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers somebody who has shown nothing yet.
+    /// Answers an unproven sender.
     fn answer(&mut self, to: SocketAddr, bytes: Vec<u8>) {
         if self.waiting.len() < MAX_WAITING_ANSWERS {
             self.waiting.push_back((to, bytes));

@@ -1,4 +1,4 @@
-//! What happens to connections, and why they end.
+//! Events of connections, and why connections end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,64 +9,65 @@ use thiserror::Error;
 use super::datagram::{MAX_OPENING_BYTES, VERSION};
 use super::peers::{Peer, Rights};
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The peer that was called answers.
+    /// The called peer answers.
     Connected {
-        /// What it answered.
+        /// Its answer.
         answer: Vec<u8>,
     },
-    /// A peer that called stands.
+    /// The connection with a calling peer is established.
     Accepted {
         /// Its address.
         from: SocketAddr,
-        /// Who it is, where keys tell.
+        /// Who it is, if keys identify callers.
         caller: Option<Arc<Peer>>,
-        /// What it said first.
+        /// Its first message.
         opening: Vec<u8>,
     },
-    /// The peer that called has another address now, and has proven it.
+    /// The calling peer has a new address, and has proven it.
     Moved {
         /// The address.
         to: SocketAddr,
     },
-    /// The peer has heard this side, which called, from the address of another host: its packets take another path.
+    /// The peer hears this side, which called, from the address of another host. So this side's packets take another
+    /// path.
     OwnMove,
-    /// The peer says a few bytes beside its packets ([`notify`](super::endpoint::Endpoint::notify)).
+    /// The peer sent a few bytes besides its packets ([`notify`](super::endpoint::Endpoint::notify)).
     Notice(Vec<u8>),
     /// The connection is over.
     Closed(Closed),
 }
 
-/// Who calls.
+/// A caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     /// From where.
     pub from: SocketAddr,
-    /// Who it is, where keys tell.
+    /// Who it is, if keys identify callers.
     pub peer: Option<&'a Peer>,
 }
 
 impl Caller<'_> {
-    /// What it may do: everything where keys do not tell callers apart.
+    /// What it may do: everything if keys do not identify callers.
     pub fn rights(&self) -> Rights {
         self.peer.map(|peer| peer.rights.clone()).unwrap_or_default()
     }
 }
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Closed {
     /// The peer has closed it.
     #[error("closed by the peer{}", if reason.is_empty() { String::new() } else { format!(": {reason}") })]
     ByPeer {
-        /// 0 if all is well.
+        /// 0 for a normal end.
         code: u8,
         /// In the peer's words.
         reason: String,
     },
-    /// The peer does not know it any more.
+    /// The peer no longer knows it.
     #[error("the peer was restarted")]
     Reset,
     /// The peer was silent for the idle timeout.
@@ -75,7 +76,7 @@ pub enum Closed {
     /// Nobody answered.
     #[error("no answer within {0}")]
     NoAnswer(Span),
-    /// Somebody answers but does not take the key.
+    /// Somebody answers but does not accept the key.
     #[error("somebody answers, but not to this key")]
     WrongKey,
     /// The peer speaks another version.
@@ -87,22 +88,22 @@ pub enum Closed {
     /// The peer has no room.
     #[error("it has no room for another connection: there are too many in all, or from this address")]
     Busy,
-    /// The peer's key is not in the key file any more.
+    /// The peer's key is no longer in the key file.
     #[error("its key is not taken any more")]
     Revoked,
     /// The peer's key has fewer rights now than when it called.
     #[error("its key has fewer rights now")]
     Restricted,
-    /// This side could not go on.
+    /// This side could not continue.
     #[error("{0}")]
     Failed(String),
-    /// The peer refused what was asked.
+    /// The peer refused the request.
     #[error("it refuses: {0}")]
     Refused(String),
 }
 
 impl Closed {
-    /// Whether there never was a connection.
+    /// Whether the connection was never established.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -111,7 +112,7 @@ impl Closed {
     }
 }
 
-/// New keys are not of the kind of those that they replace, or the side's own key is another.
+/// New keys are of another kind than the old ones, or have another key for this side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("only peers can change while it runs: another kind of key, or another key of its own, needs a restart")]
 pub struct KeyChangeError;
@@ -128,7 +129,7 @@ pub enum ConnectError {
     /// No peer has that name.
     #[error("the key file has no peer that is called {0}")]
     UnknownPeer(String),
-    /// A peer was named, but whoever holds the key is it.
+    /// A peer was named, but every holder of the key is the peer.
     #[error("{0}: names are of peers with keys of their own; this key has none")]
     NoNames(String),
     /// An opening that is too long.

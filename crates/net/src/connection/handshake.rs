@@ -5,13 +5,13 @@
 //! | preshared | `NNpsk0` | its sender holds the key |
 //! | static | `IK` | its sender knows the responder's public key and holds its own private key |
 //!
-//! Both give forward secrecy from the second message on, and neither tells anybody without the key anything but its
+//! Both give forward secrecy from the second message on. Without the key, nobody learns more from them than their
 //! length. Plain connections exchange the same two messages in the clear.
 //!
-//! The hello's header with its cookie is the handshake's prologue: a recorded first message is good for the one address,
-//! the one endpoint and the ten seconds of its cookie. It carries the time when it was made, by which initiations are
-//! ordered (as WireGuard does, section 5.1 of its paper), then the opening's length in two bytes, and the opening. Zeros follow a
-//! short opening, so that a hello is always longer than a cookie.
+//! The hello's header with its cookie is the handshake's prologue. So a recorded first message is valid only for one
+//! address, one endpoint and the ten seconds of its cookie. The message carries the time when it was made, which orders
+//! initiations (as in WireGuard, section 5.1 of its paper), then the opening's length in two bytes, and the opening.
+//! Zeros follow a short opening, so that a hello is always longer than a cookie.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::peers::Peer;
 use super::random::Random;
 use crate::seam::{Mutant, is_mutant};
 
-/// Bytes that a message may have beside what it carries: an ephemeral key, a static one, three tags.
+/// Most bytes that a message has besides its content: an ephemeral key, a static one, three tags.
 const MAX_OVERHEAD_BYTES: usize = 2 * KEY_BYTES + 3 * 16;
 
 /// The secrets of both directions.
@@ -34,7 +34,7 @@ pub(super) struct Secrets {
     pub(super) from_responder: [u8; 32],
 }
 
-/// What a handshake came to: what the peer's message carried, and secrets unless the connection is plain.
+/// The result of a handshake: the content of the peer's message, and secrets unless the connection is plain.
 pub(super) struct Agreed {
     pub(super) message: Vec<u8>,
     pub(super) secrets: Option<Secrets>,
@@ -43,7 +43,7 @@ pub(super) struct Agreed {
 /// Bytes of the time in a first message.
 const TIMESTAMP_BYTES: usize = 8;
 
-/// What both sides mix in: a message for one hello fits no other.
+/// Data that both sides mix in, so that a message fits only its hello.
 fn prologue(hello: &HelloHeader) -> Vec<u8> {
     if is_mutant(Mutant::HellosAreUnbound) {
         return Vec::new();
@@ -54,7 +54,7 @@ fn prologue(hello: &HelloHeader) -> Vec<u8> {
 /// Which side this is.
 #[derive(Clone, Copy)]
 enum Side<'p> {
-    /// Calls, under static keys this peer.
+    /// Calls. Under static keys it calls this peer.
     Calls(Option<&'p Peer>),
     IsCalled,
 }
@@ -89,12 +89,12 @@ fn secrets(state: &mut HandshakeState) -> Secrets {
     Secrets { from_initiator, from_responder }
 }
 
-/// The side that calls, waiting for the second message; `None` inside for a plain connection.
+/// The calling side, waiting for the second message; `None` inside for a plain connection.
 pub(super) struct Initiator(Option<Box<HandshakeState>>);
 
 impl Initiator {
-    /// Begins a handshake; returns the first message, which carries `opening` and the time, `timestamp`, in nanoseconds
-    /// since 1970. Under static keys `peer` is called.
+    /// Begins a handshake. Returns the first message, which carries `opening` and the time `timestamp` in nanoseconds
+    /// since 1970. Under static keys it calls `peer`.
     pub(super) fn begin(
         keys: &Keys,
         peer: Option<&Peer>,
@@ -113,7 +113,8 @@ impl Initiator {
         (Self(Some(Box::new(state))), message)
     }
 
-    /// Reads the second message; `None` if it is not the called side's. A failed attempt leaves the handshake as it was.
+    /// Reads the second message; `None` if it is not from the called side. A failed attempt does not change the
+    /// handshake.
     pub(super) fn finish(&mut self, message: &[u8]) -> Option<Agreed> {
         let Some(state) = &mut self.0 else { return Some(Agreed { message: message.to_vec(), secrets: None }) };
         let mut content = vec![0; message.len()];
@@ -123,19 +124,19 @@ impl Initiator {
     }
 }
 
-/// The side that is called, after the first message.
+/// The called side, after the first message.
 pub(super) struct Responder {
     state: Option<Box<HandshakeState>>,
-    /// Who calls; `None` where keys do not tell callers apart.
+    /// The caller; `None` if keys do not identify callers.
     pub(super) caller: Option<Arc<Peer>>,
     /// When the caller made the message, by its clock, in nanoseconds since 1970.
     pub(super) timestamp: u64,
-    /// What the first message carried.
+    /// Content of the first message.
     pub(super) opening: Vec<u8>,
 }
 
 impl Responder {
-    /// Reads a first message; `None` if its sender does not prove to be one of those with a key.
+    /// Reads a first message; `None` if its sender does not prove to hold a key.
     pub(super) fn begin(keys: &Keys, hello: &HelloHeader, message: &[u8], random: &mut Random) -> Option<Self> {
         let mut caller = None;
         let mut state = noise(keys, hello, Side::IsCalled, random);

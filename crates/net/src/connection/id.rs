@@ -1,14 +1,14 @@
 //! Numbers of connections.
 
-/// A connection's number is its place in the table, and random bits above.
+/// A connection's number is its place in the table, with random bits above.
 pub(super) const INDEX_BITS: u32 = 14;
 
-/// A connection's number at this endpoint, never that of another soon after.
+/// A connection's number at this endpoint. It is not reused soon.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct ConnectionId(pub(crate) u32);
 
 impl ConnectionId {
-    /// Bits of a connection's number: with two more for a flow and a side it fills a packet's address.
+    /// Bits of a connection's number. With two more for a flow and a side it fills a packet's address.
     pub const BITS: u32 = 30;
 
     /// The number.

@@ -1,5 +1,5 @@
-//! The order of initiations: of one caller at one address, only newer ones are taken (as WireGuard does, section 5.1 of its
-//! paper).
+//! The order of initiations: from one caller at one address, only newer ones are accepted (as in WireGuard, section 5.1
+//! of its paper).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,21 +9,21 @@ use pliant_proto::time::Instant;
 use super::cookie::LIFETIME;
 use super::noise::KEY_BYTES;
 
-/// Who called, and from where: several who share a key have each an order of their own.
+/// The caller and its address. Callers that share a key each have their own order.
 type Caller = ([u8; KEY_BYTES], SocketAddr);
 
-/// The newest initiation of each caller. An initiation is good no longer than its cookie, so what is older need not be
-/// known: as many are remembered as handshakes succeed in that time.
+/// The newest initiation of each caller. An initiation is valid no longer than its cookie, so older ones need not be
+/// known. It remembers as many as handshakes can succeed in that time.
 #[derive(Default)]
 pub(super) struct Initiations {
     newest: BTreeMap<Caller, (u64, Instant)>,
-    /// When to look whether to forget one.
+    /// When to check whether one can be forgotten.
     ends: VecDeque<(Instant, Caller)>,
 }
 
 impl Initiations {
-    /// Whether an initiation of this time, in nanoseconds by the caller's clock, is newer than all before, which it then
-    /// is one of.
+    /// Whether an initiation of this time, in nanoseconds of the caller's clock, is newer than all before. If so, it is
+    /// remembered.
     pub(super) fn take(&mut self, now: Instant, caller: Caller, timestamp: u64) -> bool {
         while let Some((_, caller)) = self.ends.front().filter(|(at, _)| *at < now) {
             if self.newest.get(caller).is_some_and(|(_, until)| *until < now) {

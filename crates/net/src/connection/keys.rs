@@ -1,6 +1,7 @@
-//! Who may talk to whom: key files.
+//! Key files: who may talk to whom.
 //!
-//! A key file is text, a word and 64 hexadecimal digits per line; `#` begins a comment. One of both kinds:
+//! A key file is text with a word and 64 hexadecimal digits per line. `#` begins a comment. It has one of these two
+//! forms:
 //!
 //! ```text
 //! preshared 3c4f…     the one key that both sides hold
@@ -28,27 +29,27 @@ use super::random::Random;
 
 /// Most peers in one file.
 const MAX_PEERS: usize = 4096;
-/// That many peers, each with a line of comment.
+/// Room for that many peers, each with a line of comment.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What a side knows.
+/// The keys of a side.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Keys {
-    /// Nothing: connections are plain.
+    /// None: connections are plain.
     Plain,
-    /// A key that both sides hold. Whoever holds it may be either side.
+    /// A key that both sides hold. Every holder may be either side.
     Preshared([u8; KEY_BYTES]),
     /// A key pair per side.
     Static {
         /// This side's own.
         private: [u8; KEY_BYTES],
-        /// Whom it talks to.
+        /// The peers to which it talks.
         peers: Vec<Arc<Peer>>,
     },
 }
 
 impl fmt::Debug for Keys {
-    /// Tells no secret.
+    /// Shows no secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keys::{:?}", self.security())
     }
@@ -65,10 +66,10 @@ pub enum KeyError {
         /// Why.
         error: std::io::Error,
     },
-    /// Others may read the file.
+    /// Other users may read the file.
     #[error("{0}: others may read this key: `chmod 600` it")]
     Exposed(String),
-    /// Another user's file: that user can change who is let in.
+    /// The file belongs to another user, who could change who is accepted.
     #[error("{0}: it belongs to another user: `chown` it")]
     Owner(String),
     /// A line is wrong.
@@ -81,7 +82,7 @@ pub enum KeyError {
         /// What is wrong.
         why: String,
     },
-    /// The lines do not make keys.
+    /// The lines are not a complete set of keys.
     #[error("{file}: {why}")]
     Incomplete {
         /// Which file.
@@ -91,7 +92,7 @@ pub enum KeyError {
     },
 }
 
-/// Whether a user trusts the owner of a file: itself and root. Root may name any file.
+/// Whether a user trusts the owner of a file: only itself and root. Root may name any file.
 fn may_own_key(owner: u32, user: u32) -> bool {
     owner == user || owner == 0 || user == 0
 }
@@ -106,7 +107,7 @@ impl Keys {
         }
     }
 
-    /// Reads a key file, which nobody but its owner may read, who is this user or root.
+    /// Reads a key file. Only its owner may be able to read it, and the owner must be this user or root.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let file = path.display().to_string();
         let failed = |error| KeyError::File { file: file.clone(), error };
@@ -172,7 +173,7 @@ impl Keys {
         }
     }
 
-    /// The peer that is called: of that name, or the only one.
+    /// The peer to call: the one with that name, or the only one.
     pub(super) fn called(&self, name: Option<&str>) -> Result<Option<Arc<Peer>>, ConnectError> {
         match (self, name) {
             (Self::Static { peers, .. }, Some(name)) => {
@@ -186,7 +187,7 @@ impl Keys {
         }
     }
 
-    /// Whether something that runs under these keys can go on with `new` ones: only peers may change.
+    /// Whether something that runs under these keys can continue with `new` ones. Only peers may change.
     pub(crate) fn check_change(&self, new: &Self) -> Result<(), KeyChangeError> {
         match (self, new) {
             (Self::Static { private, .. }, Self::Static { private: other, .. }) if private == other => Ok(()),
@@ -207,7 +208,7 @@ impl Keys {
         format!("# Whoever has this file can connect.\npreshared {}\n", to_hex(&key))
     }
 
-    /// The text of a new file with a key pair, from 32 random bytes; peers are still to be added.
+    /// The text of a new file with a key pair, from 32 random bytes. Peers must be added.
     pub fn new_static(random: [u8; 32]) -> String {
         let (private, public) = key_pair(Random::from_seed(random));
         let (private, public) = (to_hex(&private), to_hex(&public));
@@ -217,7 +218,7 @@ impl Keys {
     }
 }
 
-/// New keys for something that runs under others: put by its user, taken by its loop.
+/// New keys for something that runs under others. Its user puts them, and its loop takes them.
 #[derive(Debug)]
 pub struct KeyUpdates {
     first: Keys,
@@ -231,7 +232,7 @@ impl KeyUpdates {
         Self { first: keys, waiting: AtomicBool::new(false), keys: Mutex::default() }
     }
 
-    /// From soon on these are taken, unless they cannot replace those that it began with.
+    /// Gives new keys, unless they cannot replace the first ones.
     pub fn put(&self, keys: Keys) -> Result<(), KeyChangeError> {
         self.first.check_change(&keys)?;
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
@@ -239,7 +240,7 @@ impl KeyUpdates {
         Ok(())
     }
 
-    /// What was put since it was last asked. It takes no lock where that is nothing.
+    /// The keys put since the last call. Takes no lock if there are none.
     pub fn take(&self) -> Option<Keys> {
         self.waiting.swap(false, Ordering::Acquire).then(|| {
             let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Connections: who is there, is it really them, are they still there.
+//! Connections: handshakes, keys, addresses and their ends.
 //!
 //! ```text
 //! initiator                                      responder
@@ -9,45 +9,46 @@
 //!   Ping, sealed  ----------------------------->   now the connection counts
 //! ```
 //!
-//! [`Endpoint`] is a machine as the transports are: datagrams and time in, datagrams, events and deadlines out; no
-//! socket, no clock, and the random numbers of the seed that it is given.
+//! [`Endpoint`] is a machine like the transports: datagrams and time go in; datagrams, events and deadlines come out.
+//! It has no socket and no clock, and its random numbers follow from a given seed.
 //!
-//! The cookie is part of the Noise handshake, and so is the time of message 1. A recorded hello is therefore good only for
-//! the address and the run of the endpoint that its cookie is of, for ten seconds, and only until a later one of the same
-//! caller was taken. An address is an IPv4 address or a /64 of IPv6, wherever limits are meant.
+//! The cookie is part of the Noise handshake, and so is the time of message 1. So a recorded hello is valid only for
+//! the address and the run of the endpoint that its cookie belongs to, for ten seconds, and only until a later one of
+//! the same caller was accepted. In limits, an address is an IPv4 address or a /64 of IPv6.
 //!
-//! What an attacker can make it do, with the test in `tests.rs` that shows it:
+//! What attackers can cause, with the tests in `tests.rs` that show it:
 //!
-//! | who | costs | test |
+//! | attacker | cost to the endpoint | test |
 //! |---|---|---|
-//! | sends from addresses that are not theirs | an answer shorter than what they sent | `answers_do_not_amplify`, `half_open_handshakes_cost_nothing` |
-//! | can receive at their address, has no key | one failed decryption per hello, [`Config::forged_per_second`] of an address, [`Config::handshakes_per_second`] of all strangers; memory for a thousand addresses at most | `garbage_is_charged_to_its_source`, `nobody_pays_for_another` |
-//! | has many addresses, no key | the same; strangers may have to wait, peers that have proven themselves do not | `garbage_is_charged_to_its_source` |
+//! | sends from forged addresses | an answer shorter than what they sent | `answers_do_not_amplify`, `half_open_handshakes_cost_nothing` |
+//! | can receive at their address, has no key | one failed decryption per hello: at most [`Config::forged_per_second`] for an address, [`Config::handshakes_per_second`] for all strangers; memory for at most a thousand addresses | `garbage_is_charged_to_its_source`, `nobody_pays_for_another` |
+//! | has many addresses, no key | the same. Strangers may have to wait; peers that have proven themselves do not | `garbage_is_charged_to_its_source` |
 //! | records a genuine hello, sends it from elsewhere, later, or to another receiver | a failed decryption | `recorded_hellos_are_worth_nothing` |
 //! | repeats a genuine hello within ten seconds, from its address | a decryption and a cookie | `a_hello_is_taken_once` |
 //! | withholds a genuine hello and sends it from its address, within ten seconds and before a later one | one of [`Config::max_unconfirmed`] places for five seconds | `unconfirmed_connections_are_bounded` |
 //! | answers a hello that they have not seen | a count | `cookies_answer_one_hello`, `hints_do_not_stop_a_handshake` |
-//! | has a key, leaves handshakes half done | [`Config::max_unconfirmed_per_address`] places, half of all from many addresses | `an_address_has_its_share_of_places`, `strangers_do_not_keep_out_who_is_known` |
-//! | has a key, goes on | [`Config::max_per_peer`] of [`Config::max_connections`] slots | `connections_per_peer_are_bounded` |
-//! | changes, repeats, reflects, invents sealed datagrams | a count | `nothing_but_what_was_sent_arrives` |
+//! | has a key, does not complete handshakes | [`Config::max_unconfirmed_per_address`] places, half of all from many addresses | `an_address_has_its_share_of_places`, `strangers_do_not_keep_out_who_is_known` |
+//! | has a key, completes them | [`Config::max_per_peer`] of [`Config::max_connections`] slots | `connections_per_peer_are_bounded` |
+//! | changes, repeats, reflects or forges sealed datagrams | a count | `nothing_but_what_was_sent_arrives` |
 //! | sends copies of a peer's datagrams from elsewhere, ahead of them | a question, five times a second | `copies_from_elsewhere_move_nothing` |
-//! | sends datagrams of connections that are not known | 100 resets a second, each shorter than what it answers; restarts may go unnoticed meanwhile, until the idle timeout | `resets_are_limited` |
+//! | sends datagrams of unknown connections | 100 resets a second, each shorter than what it answers. Meanwhile restarts may go unnoticed until the idle timeout | `resets_are_limited` |
 //! | sees a datagram and shows it to another host with the same key | a reset that is not believed | `another_host_cannot_reset` |
-//! | sees a hello on its way and answers first | delays that one call | |
+//! | sees a hello on its way and answers first | a delay of that one call | |
 //!
-//! Without keys ([`Keys::Plain`]) whoever can receive at an address has "a key", and whoever sees datagrams can forge them.
+//! Without keys ([`Keys::Plain`]), everybody who can receive at an address has "a key", and everybody who sees
+//! datagrams can forge them.
 //!
-//! A peer may get a new address under way, from a NAT or on another network (RFC 9000 section 9): its newest sealed datagram
-//! from there is answered by a question, and all else follows once the peer has answered it from there. Unlike in QUIC who was
-//! called may move as well: it is the peer with whom the keys were agreed, whoever called first, and a file's receiver is as
-//! mobile as its sender. It is heard only where no firewall or NAT before the caller keeps its new address out, which is why
-//! RFC 9000 leaves it where it is. Plain connections do not move. Somebody who sees a peer's datagrams and its answer, and
-//! sends both on faster than they travel themselves, is believed until the peer is heard again, as in RFC 9000 section 9.3.3;
-//! they could withhold what they see as well.
+//! A peer's address may change, by a NAT or on another network (RFC 9000 section 9). Its newest sealed datagram from
+//! the new address is answered by a question. Everything else follows once the peer has answered it from there. Unlike
+//! in QUIC, the called side may move too: it is the peer with whom the keys were agreed, and a file's receiver is as
+//! mobile as its sender. It is heard only if no firewall or NAT at the caller blocks its new address, which is why RFC
+//! 9000 does not let it move. Plain connections do not move. An attacker who sees a peer's datagrams and its answer,
+//! and forwards both faster than they travel, is believed until the peer is heard again, as in RFC 9000 section 9.3.3.
+//! Such an attacker could also withhold what it sees.
 //!
-//! A peer that has forgotten a connection, because it was restarted, says so with a token that only holders of its key
-//! on its host can make (as RFC 9000 section 10.3; [`Config::host`]). Refusals before that are hints, believed only while
-//! nobody else answers. A peer without room is called again, with growing gaps, for [`Config::busy_timeout`].
+//! A peer that has forgotten a connection because of a restart proves it with a token that only holders of its key on
+//! its host can make (as in RFC 9000 section 10.3; [`Config::host`]). Refusals before that are hints, believed only
+//! while nobody else answers. A peer without room is called again, at growing intervals, for [`Config::busy_timeout`].
 
 mod config;
 mod cookie;

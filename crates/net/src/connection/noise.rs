@@ -1,4 +1,4 @@
-//! The `snow` library with this machine's random numbers, and the handshake patterns that are spoken.
+//! The `snow` library with this machine's random numbers, and the handshake patterns in use.
 
 use snow::Builder;
 use snow::params::{CipherChoice, DHChoice, HashChoice};

@@ -1,4 +1,4 @@
-//! Who a key belongs to, and what its holder may do.
+//! The owners of keys, and what they may do.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,30 +7,30 @@ use super::noise::KEY_BYTES;
 /// Most characters of a peer's name.
 const MAX_NAME: usize = 64;
 
-/// Somebody this side talks to under a static key.
+/// A peer under a static key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its public key.
     pub key: [u8; KEY_BYTES],
-    /// What this side calls it.
+    /// Its name on this side.
     pub name: Option<String>,
     /// What it may do here when it calls.
     pub rights: Rights,
 }
 
-/// What a peer that calls may do. Default: everything.
+/// What a calling peer may do. Default: everything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rights {
-    /// Send content, which is placed in this folder below the receiver's own; an empty path is the receiver's own.
+    /// Send content into this folder below the receiver's own. An empty path is the receiver's own folder.
     pub send: Option<PathBuf>,
-    /// Fetch what is offered.
+    /// Fetch offered content.
     pub fetch: bool,
-    /// Open streams: to a program, or to what a daemon's exits allow.
+    /// Open streams: to a program, or to services that a daemon's exits allow.
     pub open: bool,
 }
 
 impl Rights {
-    /// Whether who has these may do all that `others` allow, into the same folder.
+    /// Whether these rights include all of `others`, with the same folder.
     pub(crate) fn cover(&self, others: &Self) -> bool {
         let sends = others.send.is_none() || self.send == others.send;
         sends && (self.fetch || !others.fetch) && (self.open || !others.open)
@@ -44,7 +44,7 @@ impl Default for Rights {
 }
 
 impl Peer {
-    /// Reads what follows the key in a key file: nothing, or a name, or a name and rights.
+    /// Reads what follows the key in a key file: nothing, a name, or a name and rights.
     pub(super) fn parse(key: [u8; KEY_BYTES], words: &[&str]) -> Result<Self, String> {
         let Some((name, rights)) = words.split_first() else {
             return Ok(Self { key, name: None, rights: Rights::default() });
@@ -54,7 +54,7 @@ impl Peer {
         Ok(Self { key, name: Some((*name).to_owned()), rights })
     }
 
-    /// Why there cannot be both of them.
+    /// Why the two cannot be in one file.
     pub(super) fn clashes_with(&self, other: &Self) -> Option<&'static str> {
         if self.key == other.key {
             Some("this peer has a line already")
@@ -86,12 +86,12 @@ impl Rights {
     }
 }
 
-/// Refuses a caller that may not do what it asks for.
+/// Refuses a caller without the right that it needs.
 pub(crate) fn require_right(has: bool, to_do: &str) -> Result<(), String> {
     if has { Ok(()) } else { Err(format!("its key has no right to {to_do} here")) }
 }
 
-/// Whether a peer can be called so: what stands before the @ of an address.
+/// Checks the name of a peer: the part before the @ of an address.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {

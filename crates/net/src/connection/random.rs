@@ -1,9 +1,9 @@
 //! Random numbers for keys and connection numbers.
 //!
-//! A machine has no entropy of its own: the driver seeds it from the operating system, a test with what it likes.
+//! A machine has no entropy of its own. The driver seeds it from the operating system, a test with any value.
 
-/// A generator whose past cannot be told from its state: every draw replaces the key (BLAKE3 in keyed, extendable-output
-/// mode).
+/// A generator whose past cannot be derived from its state, because every draw replaces the key (BLAKE3 in keyed,
+/// extendable-output mode).
 pub(crate) struct Random {
     key: [u8; blake3::KEY_LEN],
 }

@@ -1,8 +1,8 @@
-//! Limits on how often something happens.
+//! Rate limits.
 
 use pliant_proto::time::{Instant, Span};
 
-/// Something that may happen so many times a second, and as often at once.
+/// A budget of events per second, with bursts of up to a second's worth.
 pub(super) struct RateLimiter {
     per_second: u32,
     left: u32,
@@ -14,19 +14,19 @@ impl RateLimiter {
         Self { per_second, left: per_second, refilled: Instant::ZERO }
     }
 
-    /// Whether it may happen, which it then counts as having done.
+    /// Whether the event may happen. If so, it is counted.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let allowed = self.has_any(now);
         self.left -= u32::from(allowed);
         allowed
     }
 
-    /// Whether it may happen as often at once as ever.
+    /// Whether a full burst is available.
     pub(super) fn is_whole(&mut self, now: Instant) -> bool {
         self.has_any(now) && self.left == self.per_second
     }
 
-    /// Whether it may happen.
+    /// Whether the event may happen.
     pub(super) fn has_any(&mut self, now: Instant) -> bool {
         let gap = Span::from_secs(1).as_ps() / u64::from(self.per_second.max(1));
         let earned = now.since(self.refilled).as_ps() / gap;

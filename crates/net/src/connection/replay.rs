@@ -1,9 +1,9 @@
-//! Which packet numbers have been seen (RFC 4303 section 3.4.3, the ring of RFC 6479).
+//! Packet numbers already seen (RFC 4303 section 3.4.3, the ring of RFC 6479).
 
 const WORDS: usize = 64;
 const WINDOW: u64 = (WORDS as u64 - 1) * 64;
 
-/// Remembers the last 4032 numbers and more; what is older counts as seen.
+/// Remembers at least the last 4032 numbers. Older ones count as seen.
 pub(super) struct ReplayWindow {
     /// One past the highest number seen.
     end: u64,

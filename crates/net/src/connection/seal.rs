@@ -1,8 +1,8 @@
-//! Sealing and opening datagrams: AES-128-GCM under keys that change as they are used.
+//! Sealing and opening datagrams: AES-128-GCM under keys that change with use.
 //!
-//! Each direction has a secret. Key and nonce mask follow from it, and so does the next secret: whoever learns one
-//! cannot tell those before (RFC 9001 section 6 does the same). The nonce is the packet number under the mask; the header
-//! is authenticated with the rest.
+//! Each direction has a secret, from which follow the key, the nonce mask and the next secret. So a secret does not
+//! reveal earlier ones (as in RFC 9001 section 6). The nonce is the packet number under the mask. The header is
+//! authenticated with the rest.
 
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
@@ -12,7 +12,7 @@ use super::replay::ReplayWindow;
 /// Packets sealed under one key; RFC 9001 section 6.6 allows 2^23.
 pub const PACKETS_PER_KEY: u64 = 1 << 22;
 
-/// One secret's key.
+/// The key of one secret.
 struct Key {
     aead: LessSafeKey,
     mask: [u8; NONCE_LEN],
@@ -44,7 +44,7 @@ fn next_secret(secret: &[u8; 32]) -> [u8; 32] {
     blake3::derive_key("pliant 1 next secret", secret)
 }
 
-/// Seals what this side sends.
+/// Keys for sealing.
 pub(super) struct SealingKeys {
     secret: [u8; 32],
     key: Key,
@@ -60,7 +60,7 @@ impl SealingKeys {
         Self { secret, key: Key::of(&secret), epoch: 0, number: 0, change_at: packets_per_key, packets_per_key }
     }
 
-    /// Seals `datagram` in place: it has room for the header, then what is to be sealed, then room for the tag.
+    /// Seals `datagram` in place. It has room for the header, then the content, then room for the tag.
     pub(super) fn seal(&mut self, connection: u32, datagram: &mut [u8]) {
         if self.number == self.change_at {
             self.secret = next_secret(&self.secret);
@@ -81,18 +81,18 @@ impl SealingKeys {
 /// Why a sealed datagram was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OpenError {
-    /// It was not sealed by the peer, or not for this connection, or long ago.
+    /// It was not sealed by the peer, or not for this connection, or too long ago.
     Forged,
     /// It arrived before, or is older than the window.
     Replayed,
 }
 
-/// Opens what the peer has sealed.
+/// Keys for opening.
 pub(super) struct OpeningKeys {
     secret: [u8; 32],
     epoch: u8,
     current: Key,
-    /// What the network has delayed across a change.
+    /// For datagrams that the network delayed across a change of keys.
     previous: Option<Key>,
     next: Key,
     window: ReplayWindow,
@@ -104,7 +104,7 @@ impl OpeningKeys {
         Self { secret, epoch: 0, current, previous: None, next, window: ReplayWindow::default() }
     }
 
-    /// Opens `datagram` in place: what was sealed lies between header and tag.
+    /// Opens `datagram` in place. The sealed content is between header and tag.
     pub(super) fn open(&mut self, epoch: u8, number: u64, datagram: &mut [u8]) -> Result<(), OpenError> {
         if !self.window.is_new(number) {
             return Err(OpenError::Replayed);
@@ -126,7 +126,7 @@ impl OpeningKeys {
         Ok(())
     }
 
-    /// Whether nothing that the peer has sealed after `number` was opened yet.
+    /// Whether no later datagram than `number` was opened yet.
     pub(super) fn is_newest(&self, number: u64) -> bool {
         self.window.is_newest(number)
     }

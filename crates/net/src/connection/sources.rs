@@ -1,4 +1,4 @@
-//! What is known of addresses: which have proven themselves, and what each has spent.
+//! Knowledge about addresses: which have proven themselves, and what each has spent.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,14 +7,14 @@ use pliant_proto::time::Instant;
 
 use super::rate_limiter::RateLimiter;
 
-/// Addresses that have proven themselves; of more the one that did so longest ago is forgotten.
+/// Most addresses that have proven themselves. Beyond that the one with the oldest proof is forgotten.
 const MAX_PROVEN: usize = 1024;
-/// Addresses with a budget of their own, until that is whole again.
+/// Most addresses with their own budget, until that is whole again.
 const MAX_CHARGED: usize = 1024;
-/// Budgets of all others: they share them by a keyed hash, so that nobody can choose with whom.
+/// Budgets of all other addresses. They are shared by a keyed hash, so that nobody can choose with whom.
 const BUDGETS: usize = 1024;
 
-/// Whose an address is, as far as limits go: who has one of IPv6 has all of its /64.
+/// The owner of an address for limits: the owner of an IPv6 address has its whole /64.
 pub(crate) fn source_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(ip) => IpAddr::V4(ip),
@@ -22,10 +22,10 @@ pub(crate) fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Which sources have proven themselves, and how many failed handshakes each has left.
+/// The sources that have proven themselves, and how many failed handshakes each has left.
 pub(super) struct Sources {
     key: [u8; blake3::KEY_LEN],
-    /// When each proved last that it holds the keys.
+    /// When each last proved that it holds the keys.
     proven: BTreeMap<IpAddr, Instant>,
     forged_per_second: u32,
     charged: BTreeMap<IpAddr, RateLimiter>,
@@ -46,7 +46,7 @@ impl Sources {
         }
     }
 
-    /// Whether somebody there has.
+    /// Whether a peer at the address has done so.
     pub(super) fn is_proven(&self, address: IpAddr) -> bool {
         self.proven.contains_key(&source_of(address))
     }

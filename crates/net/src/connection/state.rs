@@ -16,45 +16,46 @@ use super::seal::{OpeningKeys, SealingKeys};
 /// First time between two hellos; it doubles up to [`LONGEST_RESEND`].
 const FIRST_RESEND: Span = Span::from_ms(250);
 const LONGEST_RESEND: Span = Span::from_secs(2);
-/// Longest time between two hellos to a peer that has no room.
+/// Longest time between two hellos to a peer without room.
 const LONGEST_BUSY: Span = Span::from_secs(4);
-/// How long a peer that called may take to show that it has the keys.
+/// How long a calling peer may take to show that it has the keys.
 pub(super) const UNCONFIRMED_LIFETIME: Span = Span::from_secs(5);
 /// How long a closed connection is remembered.
 pub(super) const CLOSED_LIFETIME: Span = Span::from_secs(1);
-/// A connection closed in a silence of the peer's is remembered for so many times that silence, up to the idle timeout: a
-/// timer that doubles may keep the peer silent for longer yet, and what it says then is to be answered by the close.
+/// A connection that was closed while the peer was silent is remembered for this many times that silence, up to the
+/// idle timeout. A doubling timer may keep the peer silent for longer still, and its next datagram must be answered by
+/// the close.
 pub(super) const CLOSED_SILENCES: u64 = 4;
-/// A peer that has not been heard since the handshake is asked for a sign of life this often.
+/// Interval in which a peer that was not heard since the handshake is asked for a sign of life.
 const CONFIRM_INTERVAL: Span = Span::from_ms(200);
-/// Signs of life asked for within the idle timeout.
+/// Requests for a sign of life within the idle timeout.
 const PINGS: u64 = 4;
 /// Shortest time between two questions whether the peer has moved.
 pub(super) const CHALLENGE_INTERVAL: Span = Span::from_ms(200);
-/// Cookies that one call takes at once. After these it takes one at a time: somebody who repeats its hellos may have used them
-/// up, and each is good for ten seconds only.
+/// Cookies that one call accepts in quick succession. After these it accepts one at a time: an attacker that repeats
+/// its hellos may have used them up, and each is valid for only ten seconds.
 const MAX_COOKIES: u8 = 8;
-/// Shortest time between two of the others.
+/// Shortest time between two of the later ones.
 const COOKIE_INTERVAL: Span = Span::from_ms(500);
-/// Times that a close is repeated to a peer that goes on.
+/// How often a close is repeated to a peer that continues.
 pub(super) const MAX_CLOSES: u8 = 16;
 
 /// A call that nobody has answered yet.
 pub(super) struct Calling {
-    /// What is said first.
+    /// The first message.
     pub(super) opening: Vec<u8>,
     pub(super) hello: HelloHeader,
     /// The handshake, once there is a cookie, and its first message.
     pub(super) begun: Option<(Initiator, Vec<u8>)>,
     pub(super) cookies: u8,
-    /// When the last was taken.
+    /// When the last cookie was accepted.
     cookie_at: Instant,
     pub(super) resend_at: Instant,
     resend_after: Span,
     pub(super) until: Instant,
-    /// What somebody said who may be anybody.
+    /// An unauthenticated hint from anybody.
     pub(super) hint: Option<Closed>,
-    /// The peer had no room when it was heard last.
+    /// The peer had no room when it last answered.
     pub(super) busy: bool,
     /// How long a peer without room is called.
     busy_until: Instant,
@@ -77,7 +78,7 @@ impl Calling {
         }
     }
 
-    /// Whether another cookie is taken now.
+    /// Whether another cookie is accepted now.
     pub(super) fn take_cookie(&mut self, now: Instant) -> bool {
         let takes = self.cookies < MAX_COOKIES || now.since(self.cookie_at) >= COOKIE_INTERVAL;
         if takes {
@@ -93,8 +94,8 @@ impl Calling {
         self.resend_at = now.after(self.resend_after);
     }
 
-    /// The peer has no room: it is called anew later, by a hello with `nonce`. Many who wait for the same come apart by
-    /// `random`.
+    /// The peer has no room. It is called again later, by a hello with `nonce`. `random` spreads callers that wait for
+    /// the same peer.
     pub(super) fn wait_for_room(&mut self, now: Instant, nonce: [u8; NONCE_BYTES], random: u8) {
         self.busy = true;
         self.back_off(now);
@@ -105,7 +106,7 @@ impl Calling {
         (self.begun, self.cookies) = (None, 0);
     }
 
-    /// The hello as it stands.
+    /// The present hello.
     pub(super) fn datagram(&self) -> Vec<u8> {
         match &self.begun {
             None => datagram::first_hello(&self.hello),
@@ -114,7 +115,7 @@ impl Calling {
     }
 }
 
-/// A peer that has called and was answered, but may be a repetition of somebody's hello.
+/// A peer that has called and was answered. The call may be a repetition of another host's hello.
 pub(super) struct Unconfirmed {
     pub(super) welcome: Vec<u8>,
     pub(super) hello: blake3::Hash,
@@ -122,12 +123,12 @@ pub(super) struct Unconfirmed {
     pub(super) until: Instant,
 }
 
-/// Where a connection stands.
+/// The state of a connection.
 pub(super) enum ConnectionState {
     Calling(Box<Calling>),
     Unconfirmed(Box<Unconfirmed>),
     Open,
-    /// Closed, and remembered for a while: by this side, which then repeats why, or by the peer.
+    /// Closed and remembered for a while: by this side, which then repeats the reason, or by the peer.
     Closed {
         close: Option<Box<Frame>>,
         closes: u8,
@@ -149,7 +150,7 @@ impl Protection {
     }
 }
 
-/// The peer was heard from an address that it has not proven yet (RFC 9000 section 9.3).
+/// The peer was heard from an unproven address (RFC 9000 section 9.3).
 pub(super) struct Move {
     pub(super) to: SocketAddr,
     pub(super) challenge: [u8; CHALLENGE_BYTES],
@@ -161,16 +162,16 @@ pub(super) struct Connection {
     pub(super) id: u32,
     pub(super) remote: u32,
     pub(super) peer: SocketAddr,
-    /// Who that is, where keys tell.
+    /// Who the peer is, if keys identify it.
     pub(super) identity: Option<Arc<Peer>>,
     /// Whether this side called.
     pub(super) calls: bool,
     pub(super) moving: Option<Box<Move>>,
-    /// What the peer has asked last, to see whether this side is where it was heard.
+    /// The peer's last question whether this side is where it was heard.
     pub(super) challenged: Option<[u8; CHALLENGE_BYTES]>,
     pub(super) state: ConnectionState,
     pub(super) protection: Protection,
-    /// What proves that the peer has forgotten it.
+    /// Proof that the peer has forgotten the connection.
     pub(super) token: Option<[u8; TOKEN_BYTES]>,
     pub(super) last_heard: Instant,
     pub(super) last_pinged: Instant,
@@ -192,7 +193,7 @@ impl Connection {
         }
     }
 
-    /// The next sign of life to ask for, unless something is heard before.
+    /// When the next sign of life is requested, unless something is heard before.
     fn ping_at(&self, idle_timeout: Span) -> Instant {
         if !self.heard {
             return self.last_pinged.after(CONFIRM_INTERVAL);
@@ -200,7 +201,7 @@ impl Connection {
         self.last_heard.max(self.last_pinged).after(Span::from_ps(idle_timeout.as_ps() / PINGS))
     }
 
-    /// When it wants to be looked at.
+    /// When it needs attention.
     pub(super) fn deadline(&self, idle_timeout: Span) -> Instant {
         match &self.state {
             ConnectionState::Calling(calling) => calling.resend_at.min(calling.until),
@@ -214,7 +215,7 @@ impl Connection {
         now >= self.ping_at(idle_timeout)
     }
 
-    /// The peer proved to hold the keys just now. The event that follows, if it had not before.
+    /// The peer has just proven that it holds the keys. Returns the event that follows if it had not done so before.
     pub(super) fn hear(&mut self, now: Instant) -> Option<Event> {
         self.last_heard = now;
         self.heard = true;

@@ -1,4 +1,4 @@
-//! What a sender announces.
+//! A sender's announcement.
 //!
 //! ```text
 //!  byte  0      1            2..10                  10..18                18..22           22..
@@ -10,13 +10,14 @@
 //!               4: identity                                                               22..54 identity, then the name
 //! ```
 //!
-//! A stream's hash follows its last byte. Messages that must all arrive are followed by one more, the hash of all.
+//! A stream's hash follows its last byte. Messages that must all arrive are followed by one more message, with the hash
+//! of all.
 
 use pliant_proto::transport::atp::MAX_MESSAGES;
 
 use super::directory::DIGEST_BYTES;
 
-/// Larger contents are taken for nonsense.
+/// Larger sizes are refused as malformed.
 const MAX_BYTES: u64 = 1 << 56;
 const UNKNOWN: u64 = u64::MAX;
 const NAME_AT: usize = 22;
@@ -31,37 +32,37 @@ pub enum Kind {
     File = 0,
     /// A directory, as a tar archive.
     Directory = 1,
-    /// Whatever the sender reads, until it ends.
+    /// A stream that the sender reads until it ends.
     Stream = 2,
-    /// Zeros, which nobody keeps: a measurement.
+    /// Zeros, which nobody keeps, for a measurement.
     Test = 3,
-    /// Digests of the files of a directory that is to be sent, in order. The receiver says which of them it has.
+    /// Sorted digests of the files of a directory to be sent. The receiver says which of them it has.
     Listing = 4,
 }
 
-/// What a sender announces.
+/// A sender's announcement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Announcement {
     /// What is sent.
     pub kind: Kind,
     /// Its name; not a path.
     pub name: String,
-    /// Its bytes, if they are known.
+    /// Its size in bytes, if known.
     pub size: Option<u64>,
     /// Whether it arrives in pieces of which some may be missing, unless it is `hashed`.
     pub partial: bool,
-    /// Whether all of it arrives, as messages, and a message with its hash.
+    /// Whether all of it arrives as messages, with one more for its hash.
     pub hashed: bool,
     /// Least fraction of it that arrives.
     pub min_delivery: f64,
     /// Bytes of every message but the last, if it is sent as messages.
     pub message_bytes: Option<u32>,
-    /// The same for the same content, of which a receiver keeps what arrives if the transfer is cut off.
+    /// Identity of the content, under which a receiver keeps what arrives of an interrupted transfer.
     pub identity: Option<[u8; IDENTITY_BYTES]>,
 }
 
 impl Announcement {
-    /// As bytes; a long name is cut.
+    /// Encodes it. A long name is cut.
     pub fn encode(&self) -> Vec<u8> {
         let name = crate::text::truncated(&self.name, MAX_NAME_BYTES);
         let flags = u8::from(self.partial) | u8::from(self.hashed) << 1 | u8::from(self.identity.is_some()) << 2;
@@ -74,7 +75,7 @@ impl Announcement {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes it.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         const SHORT: &str = "the connection does not begin as a transfer does";
         let (fixed, mut name) = bytes.split_at_checked(NAME_AT).ok_or(SHORT)?;
@@ -133,7 +134,7 @@ impl Announcement {
         self.messages() + u64::from(self.hashed) > u64::from(MAX_MESSAGES)
     }
 
-    /// Messages that it consists of, without that of the hash.
+    /// Number of its messages, without that of the hash.
     pub fn messages(&self) -> u64 {
         match (self.size, self.message_bytes) {
             (Some(size), Some(bytes)) => size.div_ceil(u64::from(bytes)),

@@ -1,8 +1,9 @@
-//! What is kept of a file that is under way, so that a transfer that was cut off, however, goes on where it was.
+//! The part of a file that has arrived, kept so that an interrupted transfer can continue.
 //!
-//! Beside the file's place lies `.pliant-NAME.part`, its blocks in order; NAME are 32 digits of the content's hash (`fetch`),
-//! or of what its sender says of it (`recv`). Nothing vouches for what is there: a fetch hashes it block by block and holds
-//! that against the content's hash tree, as it does with what sources send; a receiver holds it against the sender's file.
+//! The file `.pliant-NAME.part` beside the target holds its blocks in order. NAME is 32 digits of the content's hash
+//! (`fetch`), or of the sender's identity for it (`recv`). Nothing guarantees what is in it. A fetch hashes it block by
+//! block and compares that with the content's hash tree, as it does with what sources send. A receiver compares it with
+//! the sender's file.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
@@ -22,18 +23,19 @@ use crate::seam::{self, DiskOperation, before};
 
 /// Digits of the hash in names.
 const DIGITS: usize = 32;
-/// Most parts of transfers that were cut off in one folder.
+/// Most parts of interrupted transfers in one folder.
 const MAX_PARTS: usize = 64;
-/// How long such a part waits for its transfer.
+/// How long a part waits for its transfer.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Lets the system begin to put a part of a file on the disk, so that little is left at the end to wait for. It promises nothing.
+/// Asks the system to begin writing a part of a file to the disk, so that little is left at the end. It promises
+/// nothing.
 fn begin_writeback(file: &File, offset: u64, bytes: usize) {
     // Linux writes what is to be forgotten, and forgets nothing that is not written.
     let _ = fadvise(file, offset, NonZeroU64::new(bytes as u64), Advice::DontNeed);
 }
 
-/// The blocks so far of a file, which stay unless the file is put into its place.
+/// The blocks of a file so far. They stay unless the file is put into its place.
 pub(super) struct Checkpoint {
     part: File,
     part_path: PathBuf,
@@ -43,7 +45,8 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// What is kept of the content with this hash beside `path`; nothing at first. `None` if another transfer is at it.
+    /// Opens what is kept of the content with this hash beside `path`, nothing at first. `None` if another transfer
+    /// uses it.
     pub(super) fn open(path: &Path, hash: &blake3::Hash) -> io::Result<Option<Self>> {
         let part_path = part_path(path, hash);
         before(DiskOperation::Create, path)?;
@@ -74,34 +77,34 @@ impl Checkpoint {
         Ok(Some(Self { part, part_path, path, written: metadata.len(), committed: false }))
     }
 
-    /// Bytes that are there.
+    /// Bytes in the part.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// The bytes, to be read beside it.
+    /// A second handle on the bytes, for reading.
     pub(super) fn part(&self) -> io::Result<File> {
         self.part.try_clone()
     }
 
-    /// The bytes, which have no name any more.
+    /// The bytes as a file without a name.
     pub(super) fn into_file(self) -> io::Result<File> {
         let part = self.part.try_clone();
         self.discard();
         part
     }
 
-    /// Nothing of it is worth keeping.
+    /// Removes it, because nothing of it is worth keeping.
     pub(super) fn discard(mut self) {
         self.written = 0;
     }
 
-    /// Where the file is to lie.
+    /// The final place of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The values of the whole blocks that are there, of a file of `size` bytes.
+    /// The chaining values of its whole blocks, for a file of `size` bytes.
     pub(super) fn values(&mut self, size: u64) -> io::Result<Vec<ChainingValue>> {
         self.part.rewind()?;
         let mut kept = (&self.part).take(size);
@@ -118,7 +121,7 @@ impl Checkpoint {
         Ok(values)
     }
 
-    /// Goes on behind the first `bytes`. What is there beyond is cut off.
+    /// Continues after the first `bytes`. The rest is cut off.
     pub(super) fn resume(&mut self, bytes: u64) -> io::Result<()> {
         self.part.set_len(bytes)?;
         self.part.seek(SeekFrom::Start(bytes))?;
@@ -126,7 +129,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Keeps what comes next.
+    /// Appends content.
     pub(super) fn write(&mut self, content: &[u8]) -> io::Result<()> {
         before(DiskOperation::Write(content.len()), &self.path)?;
         self.part.write_all(content)?;
@@ -135,12 +138,12 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Passes over so many bytes that nobody wants.
+    /// Skips this many unwanted bytes.
     pub(super) fn skip(&mut self, bytes: u64) -> io::Result<()> {
         self.resume(self.written + bytes)
     }
 
-    /// Puts it into its place: on the disk before it takes the place of another.
+    /// Puts the file into its place. It is on the disk before it replaces another.
     pub(super) fn commit(mut self, replaces: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
         let rename = || {
             if replaces {
@@ -169,8 +172,8 @@ impl Drop for Checkpoint {
     }
 }
 
-/// Removes what transfers have left in `folder` that nobody goes on with: for longer than a week, and the oldest beyond so
-/// many. What a transfer is at stays.
+/// Removes parts in `folder` that nobody continues: those older than a week, and the oldest beyond the limit. Parts in
+/// use stay.
 fn clear_up(folder: &Path, now: SystemTime) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let parts = entries.filter(|entry| is_part(&entry.file_name())).filter_map(|entry| {
@@ -194,7 +197,7 @@ fn is_part(name: &OsStr) -> bool {
     digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-/// Removes a part unless a transfer is at it.
+/// Removes a part unless a transfer uses it.
 fn remove_part(path: &Path) {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let Ok(part) = opened else { return };
@@ -204,12 +207,12 @@ fn remove_part(path: &Path) {
     }
 }
 
-/// Where what is kept of the content with this hash lies.
+/// The path of the part for the content with this hash.
 fn part_path(path: &Path, hash: &blake3::Hash) -> PathBuf {
     path.with_file_name(format!(".pliant-{}.part", &hash.to_hex()[..DIGITS]))
 }
 
-/// Bytes that are kept of the content with this hash beside `path`.
+/// Bytes kept beside `path` of the content with this hash.
 pub(super) fn kept_bytes(path: &Path, hash: &blake3::Hash) -> u64 {
     part_path(path, hash).symlink_metadata().map_or(0, |metadata| if metadata.is_file() { metadata.len() } else { 0 })
 }

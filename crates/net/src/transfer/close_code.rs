@@ -1,8 +1,8 @@
-//! What the side that ends a connection says of its transfer.
+//! Why the side that ends a connection does so.
 
-/// It has all it wants.
+/// It has everything it wants.
 pub(super) const DONE: u8 = 0;
-/// It cannot go on.
+/// It cannot continue.
 pub(super) const FAILED: u8 = 1;
 /// Its user stopped it.
 pub(super) const INTERRUPTED: u8 = 2;

@@ -16,7 +16,7 @@ pub enum TransferError {
     /// The address is not this host's loopback.
     #[error("{0} is not a loopback address: beyond this host a transfer needs a key, `--key FILE`")]
     NotLoopback(SocketAddr),
-    /// The settings do not go together.
+    /// The settings do not fit together.
     #[error("{0}")]
     Flow(FlowError),
     /// No connection was begun.
@@ -57,25 +57,25 @@ pub enum TransferError {
         /// Why.
         why: Closed,
     },
-    /// The receiver is heard, but does not say what its sender has to know.
+    /// The receiver is heard, but does not say what its sender needs to know.
     #[error("{address} is there, but has not said {what} for {silence}")]
     Silent {
         /// The receiver.
         address: SocketAddr,
         /// What it does not say.
         what: &'static str,
-        /// For how long it has said nothing.
+        /// How long it has not said it.
         silence: Span,
     },
-    /// All of it has arrived, and nobody has said what became of it.
+    /// Everything has arrived, but the receiver did not say what became of it.
     #[error("{address}: {why}; all of it has arrived there, but not the word that it is in its place")]
     Unconfirmed {
         /// The receiver.
         address: SocketAddr,
-        /// Why nothing more is heard.
+        /// Why nothing more was heard.
         why: Closed,
     },
-    /// All of it has arrived, but the receiver could not keep it.
+    /// Everything has arrived, but the receiver could not store it.
     #[error("{address} has all of it but did not keep it: {why}")]
     NotPlaced {
         /// The receiver.
@@ -83,7 +83,7 @@ pub enum TransferError {
         /// In the receiver's words.
         why: String,
     },
-    /// The receiver says that what has arrived differs from what was sent.
+    /// The receiver says that the content that arrived differs from what was sent.
     #[error("{address} did not keep it: {why}")]
     Differs {
         /// The receiver.
@@ -91,7 +91,7 @@ pub enum TransferError {
         /// In the receiver's words.
         why: String,
     },
-    /// A file did not stay as it was.
+    /// A file changed during the transfer.
     #[error("{path}: it was changed while it was sent")]
     Changed {
         /// Which file.
@@ -115,16 +115,16 @@ pub enum TransferError {
         /// Hash of what was sent.
         expected: blake3::Hash,
     },
-    /// A source offers another content than the one that is fetched.
+    /// A source offers another content than the one being fetched.
     #[error("{address} offers another content: {offered}; {taken} is fetched{}", by_votes(*.votes, *.answers))]
     OtherContent {
         /// The source.
         address: SocketAddr,
-        /// BLAKE3 hash of what it offers.
+        /// BLAKE3 hash of its offer.
         offered: blake3::Hash,
-        /// BLAKE3 hash of what is fetched.
+        /// BLAKE3 hash of the content being fetched.
         taken: blake3::Hash,
-        /// Sources that offer what is fetched; 0 if the user named its hash.
+        /// Sources that offer the content being fetched; 0 if the user gave its hash.
         votes: usize,
         /// Sources that answered.
         answers: usize,
@@ -132,7 +132,7 @@ pub enum TransferError {
     /// No content is offered by more than half of the sources that answered.
     #[error("the sources do not agree, so that none is believed; name a content by `--hash`:{}", list(.offers))]
     NoMajority {
-        /// Each source with the bytes and the BLAKE3 hash of what it offers.
+        /// Each source with the size and the BLAKE3 hash of its offer.
         offers: Vec<(SocketAddr, u64, blake3::Hash)>,
     },
     /// Less arrived than the contract promises.
@@ -145,25 +145,25 @@ pub enum TransferError {
         /// Bytes of the file.
         total: u64,
     },
-    /// A source offers more than may be fetched.
+    /// A source's offer exceeds the limit.
     #[error("{address} offers {bytes} bytes, and {most} may be fetched")]
     TooLarge {
         /// The source.
         address: SocketAddr,
-        /// Bytes of what it offers.
+        /// Bytes of its offer.
         bytes: u64,
-        /// Most that are taken.
+        /// The limit in bytes.
         most: u64,
     },
-    /// A mirror does not give what it should.
+    /// A mirror does not supply what it should.
     #[error("{mirror}: {why}")]
     Mirror {
-        /// What messages call it.
+        /// Its name in messages.
         mirror: String,
         /// Why.
         why: String,
     },
-    /// Sources that do not go together.
+    /// Sources that do not fit together.
     #[error("{0}")]
     Sources(&'static str),
     /// The user stopped it.
@@ -190,7 +190,7 @@ fn list(offers: &[(SocketAddr, u64, blake3::Hash)]) -> String {
     each.collect::<Vec<_>>().join(",")
 }
 
-/// The same error once more.
+/// A copy of the error.
 pub(super) fn copy(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }

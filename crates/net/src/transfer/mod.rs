@@ -1,10 +1,10 @@
-//! Moves a file, a directory or a stream: `send` on one side, `recv` on the other; or a file from many sources at once:
-//! `offer` at each, `fetch` at the receiver.
+//! Transfers of a file, a directory or a stream: `send` on one side and `recv` on the other. Or of a file from many
+//! sources: `offer` at each of them and `fetch` at the receiver.
 //!
-//! What is sent is announced in the handshake ([`Announcement`]). Reliable transports carry the content and its BLAKE3
-//! hash; what may arrive in part, under a contract that allows it, is reported with what is missing instead. The receiver
-//! writes into a temporary file beside the target and puts it in its place at the end, so that a broken transfer is never
-//! taken for a whole one.
+//! The handshake carries an [`Announcement`]. Reliable transports carry the content and its BLAKE3 hash. If a contract
+//! allows a content to arrive in part, the missing parts are reported instead. The receiver writes into a temporary
+//! file beside the target and moves it into its place at the end, so an interrupted transfer is never mistaken for a
+//! complete one.
 
 mod announcement;
 mod checkpoint;

@@ -1,4 +1,4 @@
-//! Names of files: given so that they take no other file's place, and so that they last.
+//! Durable names of files that replace no other file.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 
 use crate::seam::{DiskOperation, Mutant, before, is_mutant};
 
-/// Renames something to a name that nothing has.
+/// Renames a file to a name that does not exist.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     before(DiskOperation::Rename, to)?;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
@@ -20,7 +20,7 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives the directory `new` the name of the one that is `there`, and the other way round.
+/// Exchanges the names of the directories `new` and `there`.
 pub(super) fn exchange(new: &Path, there: &Path) -> io::Result<()> {
     before(DiskOperation::Rename, there)?;
     match renameat_with(CWD, new, CWD, there, RenameFlags::EXCHANGE) {
@@ -40,7 +40,7 @@ pub(super) fn exchange(new: &Path, there: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a temporary file its name, for good.
+/// Gives a temporary file its name, durably.
 pub(super) fn persist(file: NamedTempFile, path: &Path, replaces: bool) -> io::Result<()> {
     before(DiskOperation::Rename, path)?;
     let persisted = if replaces { file.persist(path) } else { file.persist_noclobber(path) };
@@ -48,7 +48,7 @@ pub(super) fn persist(file: NamedTempFile, path: &Path, replaces: bool) -> io::R
     sync_folder_of(path)
 }
 
-/// Makes the content that is to lie at `path` last.
+/// Makes the content for `path` durable.
 pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
     if is_mutant(Mutant::ContentIsNotSynced) {
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes the name of a new file last.
+/// Makes the name of a new file durable.
 pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     if is_mutant(Mutant::NamesAreNotSynced) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Where received contents go: a temporary file that takes its place at the end.
+//! Where received content goes: a temporary file that is moved into its place at the end.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -15,10 +15,10 @@ use super::names::{parent, persist, rename_new, sync, sync_folder_of};
 use super::settings::Limits;
 use crate::seam::{DiskOperation, before};
 
-/// How the names of temporary files begin.
+/// Beginning of the names of temporary files.
 const PREFIX: &str = ".pliant-";
 
-/// Where received contents go.
+/// The destination of received content.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// Into this directory, under the sender's name.
@@ -30,13 +30,13 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether content takes the place of a file that is there: of one that the user has named, or wants to `overwrite`.
+    /// Whether content replaces an existing file: one that the user has named, or wants to `overwrite`.
     pub(super) fn replaces(&self, overwrite: bool) -> bool {
         overwrite || matches!(self, Self::File(_))
     }
 }
 
-/// Refuses a place that something has.
+/// Refuses a place that is taken.
 pub(super) fn require_free(path: &Path) -> Result<(), OutputError> {
     match path.symlink_metadata() {
         Ok(_) => Err(already_there(path, "`--overwrite` replaces it")),
@@ -49,29 +49,29 @@ fn already_there(path: &Path, why: &str) -> OutputError {
     OutputError::File(path.to_owned(), error)
 }
 
-/// Where content goes.
+/// An open destination.
 pub(super) enum Output {
     Discarded,
     Temporary {
         file: NamedTempFile,
         path: PathBuf,
-        /// It may take the place of another file.
+        /// It may replace another file.
         replaces: bool,
     },
-    /// A file that stays if the transfer is cut off.
+    /// A file that stays after an interruption.
     Kept {
         checkpoint: Checkpoint,
-        /// It may take the place of another file.
+        /// It may replace another file.
         replaces: bool,
     },
 }
 
 impl Output {
-    /// A temporary file beside where the content is to lie. The user who names a file means that file; a name that the
-    /// peer has chosen takes no other file's place, unless the user wants to `overwrite`.
+    /// Opens a temporary file beside the place of the content. A user who names a file means that file. A name chosen
+    /// by the peer replaces no other file, unless the user wants to `overwrite`.
     ///
-    /// With a `kept` name it is what a transfer that was cut off has left under it, unless another transfer is at it. A
-    /// directory takes the place of another if its `index` says that the same peer has sent that one.
+    /// With a `kept` name it opens what an interrupted transfer has left under it, unless another transfer uses that. A
+    /// directory replaces another if its `index` says that the same peer has sent that one.
     pub(super) fn open(
         target: &Target,
         announcement: &Announcement,
@@ -117,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Writes what comes next of a content that comes in order.
+    /// Appends to a content that arrives in order.
     pub(super) fn write(&mut self, content: &[u8]) -> io::Result<()> {
         match self {
             Self::Discarded => Ok(()),
@@ -130,19 +130,19 @@ impl Output {
         }
     }
 
-    /// Leaves nothing behind.
+    /// Removes everything.
     pub(super) fn discard(self) {
         if let Self::Kept { checkpoint, .. } = self {
             checkpoint.discard();
         }
     }
 
-    /// Whether it may take the place of another file.
+    /// Whether it may replace another file.
     pub(super) fn replaces(&self) -> bool {
         matches!(self, Self::Temporary { replaces: true, .. } | Self::Kept { replaces: true, .. })
     }
 
-    /// Puts a file into its place: it is on the disk before it takes the place of another, and its name after that.
+    /// Puts a file into its place. It is on the disk before it replaces another, and its name afterwards.
     pub(super) fn commit(self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
         match self {
             Self::Discarded => Ok(None),
@@ -155,8 +155,8 @@ impl Output {
         }
     }
 
-    /// Unpacks an archive into a temporary directory and gives it its name, once all of it is on the disk; what came is
-    /// noted in `index`. Returns what was not in the archive, too.
+    /// Unpacks an archive into a temporary directory. Gives it its name once all of it is on the disk, and notes its
+    /// files in `index`. Also returns what was not in the archive.
     pub(super) fn unpack(
         self,
         limits: &Limits,
@@ -175,7 +175,7 @@ impl Output {
         }
     }
 
-    /// The listing of a directory, and where that is; `None` if nothing is kept.
+    /// The listing of a directory, and its path; `None` if nothing is kept.
     pub(super) fn into_listing(self) -> Option<(File, PathBuf)> {
         match self {
             Self::Temporary { file, path, .. } => Some((file.into_file(), path)),
@@ -223,7 +223,7 @@ fn unpack_beside(
     Ok(unchanged)
 }
 
-/// Where content is to lie, if it is to be kept.
+/// The place of a content that is kept.
 pub(super) fn path_in(target: &Target, announcement: &Announcement) -> Result<Option<PathBuf>, OutputError> {
     Ok(match target {
         _ if announcement.kind == Kind::Test => None,
@@ -233,20 +233,20 @@ pub(super) fn path_in(target: &Target, announcement: &Announcement) -> Result<Op
     })
 }
 
-/// Why nothing can be written.
+/// Why there is no destination.
 pub(super) enum OutputError {
     /// The name leaves the directory.
     Name,
-    /// The file cannot be made.
+    /// The file cannot be created.
     File(PathBuf, io::Error),
 }
 
-/// The list of what is missing of the file at `path`.
+/// The path of the list of missing parts of the file at `path`.
 pub(super) fn list_beside(path: &Path) -> PathBuf {
     path.with_file_name(format!("{}.missing", path.file_name().unwrap_or_default().to_string_lossy()))
 }
 
-/// A file that vanishes unless it is put into its place, with the permissions that any new file gets.
+/// A file that vanishes unless it is put into its place, with the permissions of a new file.
 pub(super) fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     before(DiskOperation::Create, path)?;
     let created =
@@ -255,7 +255,7 @@ pub(super) fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     created.map_err(|error| error.kind().into())
 }
 
-/// The name if it names a file in the directory itself, so that no sender writes elsewhere.
+/// The name, if it names a file directly in the directory, so that no sender writes elsewhere.
 pub(super) fn plain_name(name: &str) -> Option<&str> {
     let plain = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0']);
     plain.then_some(name)

@@ -1,4 +1,4 @@
-//! The bytes behind a receiver of contents that may arrive in part, or in pieces of which none may be missing.
+//! Contents that may arrive in part, or in pieces of which none may be missing, at the receiver.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,10 +16,10 @@ use super::missing;
 use super::output::Output;
 use crate::driver::PayloadLocation;
 
-/// Neighbouring payloads are written together, up to so many bytes.
+/// Adjacent payloads are written together, up to this many bytes.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// Content of which some may be missing: the end of a stream, or messages.
+/// Content of which parts may be missing: the end of a stream, or messages.
 pub(super) struct Partial {
     size: u64,
     min_delivery: f64,
@@ -33,24 +33,24 @@ pub(super) struct Partial {
     /// Bit of each whole message.
     whole: Vec<u64>,
     messages: u64,
-    /// Of messages that must all arrive.
+    /// For messages that must all arrive.
     hash: Option<Box<Hash>>,
 }
 
-/// A hash of messages, which come in any order: those before the first gap are read again from the file.
+/// A hash of messages, which arrive in any order. Messages before the first gap are read back from the file.
 #[derive(Default)]
 struct Hash {
     hasher: blake3::Hasher,
     hashed: u64,
     /// Whole messages before the first gap.
     prefix: u64,
-    /// What the sender says.
+    /// The sender's hash.
     expected: [u8; HASH_BYTES],
     piece: Vec<u8>,
 }
 
 impl Partial {
-    /// `announcement` must be of partial content.
+    /// Begins. `announcement` must be of partial content.
     pub(super) fn new(announcement: &Announcement, output: Output) -> Self {
         Self {
             size: announcement.size.expect("partial contents have a size"),
@@ -66,7 +66,7 @@ impl Partial {
         }
     }
 
-    /// Bytes that have arrived for good.
+    /// Bytes that have arrived completely.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -118,7 +118,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Messages that the content consists of.
+    /// Number of messages of the content.
     fn count(&self) -> u64 {
         self.message_bytes.map_or(0, |bytes| self.size.div_ceil(u64::from(bytes)))
     }
@@ -133,7 +133,7 @@ impl Partial {
         self.whole.get(message as usize / 64).is_some_and(|word| word >> (message % 64) & 1 != 0)
     }
 
-    /// Hashes what lies before the first gap: a piece of it, or all there is.
+    /// Hashes what is before the first gap: a piece of it, or all.
     fn hash_prefix(&mut self, least: u64) -> io::Result<()> {
         let Some(mut hash) = self.hash.take() else { return Ok(()) };
         let hashed = self.hash_up_to(&mut hash, least);
@@ -160,7 +160,7 @@ impl Partial {
         Ok(())
     }
 
-    /// The hash of what arrived, and what the sender says it is; `None` if parts may be missing, or nothing was kept.
+    /// The hash of what arrived, and the sender's; `None` if parts may be missing, or nothing was kept.
     pub(super) fn hashes(&mut self) -> io::Result<Option<(blake3::Hash, blake3::Hash)>> {
         if matches!(self.output, Output::Discarded) {
             return Ok(None);
@@ -187,7 +187,7 @@ impl Partial {
         Ok(())
     }
 
-    /// The parts that are missing, in order, none beside another.
+    /// The missing parts in order, adjacent ones joined.
     pub(super) fn missing(&self) -> Vec<ByteRange> {
         let Some(bytes) = self.message_bytes.map(u64::from) else {
             let rest = ByteRange::new(self.delivered, self.size);
@@ -207,7 +207,7 @@ impl Partial {
         missing
     }
 
-    /// Whether what arrived is as much as the contract promises: of messages or, in a stream, of bytes.
+    /// Whether as much arrived as the contract promises: of messages or, in a stream, of bytes.
     pub(super) fn keeps_bound(&self) -> bool {
         if self.message_bytes.is_some() {
             let bound = LossBound::from_min_delivery(self.min_delivery).unwrap_or(LossBound::RELIABLE);
@@ -217,8 +217,8 @@ impl Partial {
         self.delivered >= contract.needed_bytes(self.size)
     }
 
-    /// Puts it into its place; beside it, if something is missing, a list of what. Missing parts are zeros, or cut off at
-    /// the end of a stream.
+    /// Puts it into its place, with a list of missing parts beside it if there are any. Missing parts are zeros, or cut
+    /// off at the end of a stream.
     pub(super) fn commit(mut self) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
         let missing = self.missing();
         let Some(path) = self.output.path().map(Path::to_owned) else { return Ok(None) };

@@ -1,7 +1,7 @@
-//! What a receiver does with a content that has arrived: verify it, put it into its place, and say what came of it.
+//! What a receiver does with a content that has arrived: verify it, put it into its place, and report the result.
 //!
-//! Hashing what is left, waiting for the disk and unpacking take time, in which other transfers go on: they are done by a
-//! thread of their own.
+//! Hashing, waiting for the disk and unpacking take time in which other transfers must continue. So a separate thread
+//! does them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,16 +20,16 @@ use super::verdict::Verdict;
 use super::whole::Whole;
 use crate::seam::{Mutant, is_mutant};
 
-/// What has arrived of a content.
+/// A content that has arrived.
 pub(super) enum Arrived {
     Whole(Box<Whole>),
     Partial(Partial),
-    /// So many bytes of a measurement.
+    /// This many bytes of a measurement.
     Counted(u64),
 }
 
 impl Arrived {
-    /// Where it is to lie.
+    /// The place it is meant for.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Whole(whole) => whole.path(),
@@ -47,15 +47,15 @@ impl Arrived {
         }
     }
 
-    /// Leaves nothing of it behind.
+    /// Removes all of it.
     pub(super) fn discard(self) {
         if let Self::Whole(whole) = self {
             whole.discard();
         }
     }
 
-    /// Verifies it and puts it into its place. `cancelled` ends that, and nothing is left then; what a listing is compared
-    /// with is read as long as its sender is there (`wanted`).
+    /// Verifies it and puts it into its place. `cancelled` ends that and leaves nothing. Files for the comparison with
+    /// a listing are read only as long as its sender is there (`wanted`).
     pub(super) fn place(
         self,
         announcement: &Announcement,
@@ -108,11 +108,11 @@ pub(super) struct Placed {
     /// The place, unless it is not kept.
     pub(super) path: Option<PathBuf>,
     pub(super) bytes: u64,
-    /// Of these, bytes that were there from a transfer that was cut off.
+    /// Bytes of it that were there from an interrupted transfer.
     pub(super) kept: u64,
-    /// What of a directory did not come, as it was there.
+    /// Files of a directory that did not travel, because they were there.
     pub(super) unchanged: Unchanged,
-    /// Of a listing: a bit for each file that is here.
+    /// For a listing: a bit for each file that is here.
     pub(super) held: Vec<u8>,
     pub(super) missing: Vec<ByteRange>,
     pub(super) hash: Option<blake3::Hash>,
@@ -121,11 +121,11 @@ pub(super) struct Placed {
 /// Why a content is not in its place.
 #[derive(Debug)]
 pub(super) enum PlacementError {
-    /// It is not what the sender has promised.
+    /// It differs from the sender's announcement.
     Differs(TransferError),
-    /// The sender ends before it has sent what it announced.
+    /// The sender stopped before it had sent everything it announced.
     Short,
-    /// The system does not let it.
+    /// The system refused it.
     File(PathBuf, io::Error),
 }
 
@@ -155,7 +155,7 @@ impl PlacementError {
     }
 }
 
-/// What the sender is told. It hears what happened, not where.
+/// What the sender is told: what happened, but not where.
 pub(super) fn verdict(placed: &Result<Placed, PlacementError>) -> Verdict {
     if is_mutant(Mutant::EverythingIsPlaced) {
         return Verdict::Placed;

@@ -1,23 +1,24 @@
-//! How far a transfer is, and how often it is looked at.
+//! Progress of a transfer, and how often it is reported.
 
 use std::time::Duration;
 
 use pliant_proto::time::Span;
 
-/// How long a loop sleeps at most, so that an interrupt is noticed.
+/// Longest sleep of a loop, so that it notices interrupts.
 pub(super) const MAX_SLEEP: Duration = Duration::from_millis(50);
-/// Between reports of progress.
+/// Time between reports of progress.
 pub(super) const PROGRESS_INTERVAL: Span = Span::from_ms(100);
 
-/// How far a transfer is.
+/// Progress of a transfer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// Bytes of the content that are across.
+    /// Bytes of the content that have been transferred.
     pub done_bytes: u64,
-    /// Bytes of the content, if that is known.
+    /// Bytes of the content, if known.
     pub total_bytes: Option<u64>,
-    /// All bytes are across; the receiver verifies them and puts them into their place.
+    /// All bytes have been transferred. The receiver verifies them and puts them into their place.
     pub placing: bool,
-    /// How late it will be done, since it said that it will not be done by its time; [`Duration::MAX`] while nothing moves.
+    /// Expected lateness, once the transfer has announced that it will miss its deadline. [`Duration::MAX`] while
+    /// nothing moves.
     pub late: Option<Duration>,
 }

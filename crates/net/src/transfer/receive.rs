@@ -35,46 +35,46 @@ use crate::flow::{Answer, Opening, Protocol};
 use crate::poll::PollWaker;
 use crate::seam::{self, Mutant};
 
-/// How long a receiver that has told its verdict waits for the sender's goodbye, counted from when it was heard last.
+/// How long a receiver waits for the sender's goodbye after its verdict, counted from the sender's last sign of life.
 const LINGER: Span = Span::from_secs(3);
 /// How long it waits for a sender that is heard but says no goodbye.
 const LONGEST_LINGER: Span = Span::from_secs(10);
-/// From the first verdict to the next; each repetition waits twice as long, up to the longest.
+/// Time from the first verdict to the next. It doubles with each repetition, up to the longest.
 const VERDICT_INTERVAL: Span = Span::from_ms(250);
 const LONGEST_VERDICT_INTERVAL: Span = Span::from_secs(2);
 
-/// How often a sender hears that its receiver is at work.
+/// How often a busy receiver tells its sender so.
 const AT_WORK_INTERVAL: Span = Span::from_secs(1);
 
-/// Most pages of the answer to a listing that are told at once; a sender asks again for what it does not hear.
+/// Most pages of the answer to a listing that are sent at once. A sender asks again for the others.
 const MAX_ASKED: usize = 64;
 
-/// What was received.
+/// A received content.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// Who sent it.
     pub from: SocketAddr,
-    /// The name that the sender gave.
+    /// The sender's name for it.
     pub name: String,
-    /// Where it is now, unless it was discarded.
+    /// Its path, unless it was discarded.
     pub path: Option<PathBuf>,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Of these, bytes that were there from a transfer that was cut off.
+    /// Those of them that were there from an interrupted transfer.
     pub kept_bytes: u64,
-    /// Files of a directory that did not come, as they were there from an earlier transfer.
+    /// Files of a directory that did not travel, because they were there from an earlier transfer.
     pub unchanged: Unchanged,
-    /// The parts that are missing, as its contract allows.
+    /// The missing parts, as its contract allows.
     pub missing: Vec<ByteRange>,
     /// From the connection to the last byte.
     pub elapsed: Duration,
-    /// BLAKE3 hash of the content, which agrees with the sender's, if it was sent whole.
+    /// BLAKE3 hash of the content, which equals the sender's, if it was sent whole.
     pub hash: Option<blake3::Hash>,
     /// How it was carried.
     pub protocol: Protocol,
-    /// The transport's counts.
+    /// The transport's counters.
     pub statistics: Statistics,
-    /// Datagrams that were not passed to any transport, so far.
+    /// Datagrams so far that were not passed to any transport.
     pub refused: Refused,
 }
 
@@ -114,8 +114,8 @@ impl Receiver {
         result.expect("one was taken")
     }
 
-    /// Takes contents from all who send, `count` of them if that is said, and tells `each` what came of it. Ends with an
-    /// error if the socket fails or when it is interrupted.
+    /// Takes contents from all senders, `count` of them if given, and reports the result of each to `each`. Ends with
+    /// an error if the socket fails or it is interrupted.
     pub fn serve(
         mut self,
         target: &Target,
@@ -171,7 +171,7 @@ impl Receiver {
     }
 }
 
-/// What a thread is to place, and what is there as long as its connection is.
+/// Work for a placing thread, and a mark that exists as long as its connection.
 type Work = (Arrived, Announcement, Weak<()>);
 
 /// Why a receiver stops.
@@ -188,7 +188,7 @@ impl From<io::Error> for ServeError {
 
 type Placements = MpscReceiver<(ConnectionId, Result<Placed, PlacementError>)>;
 
-/// A receiver at work.
+/// A running receiver.
 struct Serving<'s> {
     driver: &'s mut Driver<AnyTransport, ReceiverApplication>,
     handler: ReceiverHandler<'s>,
@@ -275,7 +275,7 @@ impl Serving<'_> {
         self.finish_all(each);
     }
 
-    /// Notes what became of a content.
+    /// Notes the result for a content.
     fn placed(&mut self, now: Instant, connection: ConnectionId, placed: Result<Placed, PlacementError>) {
         let over = self.handler.over.iter_mut().find(|(known, ..)| *known == connection);
         let application = match over {
@@ -288,7 +288,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Tells a sender that has said its hashes where to begin.
+    /// Tells a sender that has sent its hashes where to begin.
     fn tell_start(&mut self, connection: ConnectionId) {
         let Some(incoming) = self.driver.application(connection) else { return };
         if let Some(start) = incoming.start_to_tell() {
@@ -296,7 +296,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Tells a sender that waits that its content is being read, verified or stored.
+    /// Tells a waiting sender that its content is being read, verified or stored.
     fn tell_of_work(&mut self, connection: ConnectionId) {
         if self.driver.session(connection).is_some_and(|session| session.application.is_at_work()) {
             self.driver.notify(connection, AT_WORK);
@@ -317,7 +317,8 @@ impl Serving<'_> {
         }
     }
 
-    /// Tells a sender what became of its content, now and then; closes the connection once nothing is heard of it.
+    /// Tells a sender the result for its content from time to time. Closes the connection when the sender is silent for
+    /// too long.
     fn tell_verdict(&mut self, now: Instant, connection: ConnectionId) -> io::Result<()> {
         let silence = self.driver.silence(connection);
         let Some(incoming) = self.driver.application(connection) else { return Ok(()) };
@@ -336,7 +337,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Closes a connection with what became of its content.
+    /// Closes a connection with the result for its content.
     fn close_with_verdict(&mut self, connection: ConnectionId) -> io::Result<()> {
         let Some(session) = self.driver.session(connection) else { return Ok(()) };
         let Stage::Placed(placed, _) = &session.application.stage else { return Ok(()) };
@@ -350,7 +351,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Tells what became of transfers that are over and not being placed.
+    /// Reports the results of transfers that are over and not being placed.
     fn finish_all(&mut self, each: &mut impl FnMut(Result<Received, TransferError>)) {
         let is_over = |(_, session, _): &mut (_, Session<_, ReceiverApplication>, _)| {
             !matches!(session.application.stage, Stage::Placing { .. })
@@ -365,7 +366,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Of all that is under way.
+    /// Progress of all current transfers.
     fn progress(&self) -> Progress {
         let mut all = Progress { done_bytes: 0, total_bytes: Some(0), placing: true, late: None };
         for connection in self.driver.connections() {
@@ -379,7 +380,7 @@ impl Serving<'_> {
     }
 }
 
-/// What became of a transfer that is over.
+/// The result of a transfer that is over.
 fn finish(
     session: Session<AnyTransport, ReceiverApplication>,
     why: Closed,
@@ -424,17 +425,17 @@ fn finish(
     })
 }
 
-/// How far a transfer is.
+/// The state of a transfer.
 enum Stage {
-    /// Bytes are still to come, or nobody has looked since the last came.
+    /// Bytes are still to come, or were not yet handled.
     Receiving(Arrived),
-    /// It is verified and put into its place; so many bytes have arrived.
+    /// It is being verified and put into its place. This many bytes have arrived.
     Placing { bytes: u64 },
-    /// What came of it.
+    /// Its result.
     Placed(Result<Placed, PlacementError>, Telling),
 }
 
-/// Where the sender of a content of `size` bytes is to begin: what is kept is hashed first.
+/// Where the sender of a content of `size` bytes must begin. What is kept is hashed first.
 fn start_behind(output: &mut Output, size: Option<u64>) -> io::Result<Start> {
     let Output::Kept { checkpoint, .. } = output else { return Ok(Start::Behind(0)) };
     let blocks = blocks_kept(checkpoint.written(), size.unwrap_or(0));
@@ -445,7 +446,7 @@ fn start_behind(output: &mut Output, size: Option<u64>) -> io::Result<Start> {
     Ok(Start::Hashing(Hashing::begin(checkpoint.part()?, blocks)))
 }
 
-/// When a sender is told the verdict.
+/// The schedule on which a sender is told the verdict.
 struct Telling {
     first: Instant,
     next: Instant,
@@ -459,34 +460,34 @@ pub(super) struct ReceiverApplication {
     announcement: Announcement,
     stage: Stage,
     opened_at: Instant,
-    /// When the last byte was delivered; a stamp of the driver's is not at hand where the event comes.
+    /// When the last byte was delivered. The driver's time is not available where the event arrives.
     received_at: Option<Instant>,
     clock: Clock,
-    /// What made it fail.
+    /// Why it failed.
     problem: Option<TransferError>,
-    /// Where the sender is to begin.
+    /// Where the sender must begin.
     start: Start,
-    /// What the sender says that it has, until it is answered.
+    /// The sender's hashes, until they are answered.
     hashes: Option<Hashes>,
-    /// Why what is kept cannot be gone on with; the next event tells it.
+    /// Why what is kept cannot be continued. The next event reports it.
     failure: Option<io::Error>,
-    /// Pages of the answer to a listing that are to be told.
+    /// Requested pages of the answer to a listing.
     asked: Vec<u32>,
-    /// Its threads go on as long as it is there.
+    /// Its threads continue as long as this exists.
     here: Arc<()>,
 }
 
-/// Where a sender is to begin.
+/// Where a sender must begin.
 enum Start {
-    /// It depends on what is kept, which is being hashed.
+    /// This depends on what is kept, which is being hashed.
     Hashing(Hashing),
     Hashed(Prefixes),
-    /// Behind so many blocks.
+    /// After this many blocks.
     Behind(u32),
 }
 
 impl ReceiverApplication {
-    /// The content, once all of it has arrived; only once.
+    /// The content, once all of it has arrived. It is returned only once.
     fn take_received(&mut self) -> Option<Work> {
         self.received_at.filter(|_| self.problem.is_none() && self.is_receiving())?;
         let placing = Stage::Placing { bytes: self.bytes() };
@@ -494,7 +495,7 @@ impl ReceiverApplication {
         Some((content, self.announcement.clone(), Arc::downgrade(&self.here)))
     }
 
-    /// Where the sender is to begin, if it has asked and that is known now.
+    /// Where the sender must begin, if it has asked and the answer is known.
     fn start_to_tell(&mut self) -> Option<ResumeNotice> {
         let Stage::Receiving(Arrived::Whole(whole)) = &mut self.stage else { return None };
         let theirs = self.hashes.as_ref()?;
@@ -517,7 +518,7 @@ impl ReceiverApplication {
         Some(ResumeNotice::Start(blocks))
     }
 
-    /// Whether a thread has something to do for it.
+    /// Whether a thread works for it.
     fn is_at_work(&self) -> bool {
         match &self.stage {
             Stage::Receiving(_) => matches!(self.start, Start::Hashing(_)),
@@ -530,7 +531,7 @@ impl ReceiverApplication {
         matches!(self.stage, Stage::Receiving(_))
     }
 
-    /// Remembers what is wrong, with the file or the sender that it is wrong with.
+    /// Remembers an error together with its file or sender.
     fn note(&mut self, result: io::Result<()>) -> io::Result<()> {
         if let (Err(error), Stage::Receiving(content)) = (&result, &self.stage) {
             let lie = if let Arrived::Whole(whole) = content { whole.lie } else { None };
@@ -618,13 +619,13 @@ impl Application for ReceiverApplication {
     }
 }
 
-/// The name under which a content is kept if its transfer is cut off.
+/// The name under which a content is kept if its transfer is interrupted.
 fn kept_name(announcement: &Announcement, caller: Caller<'_>) -> Option<blake3::Hash> {
     let worth_it = announcement.size.is_some_and(|size| size > RESUME_BLOCK_BYTES);
     announcement.identity.as_ref().filter(|_| worth_it).map(|own| name_of(own, caller.peer.map(|peer| &peer.key)))
 }
 
-/// Where a caller's content goes, or why it may not send.
+/// The destination for a caller's content, or why the caller may not send.
 fn target_of<'t>(target: &'t Target, caller: Caller<'_>) -> Result<Cow<'t, Target>, String> {
     let rights = caller.rights();
     require_right(rights.send.is_some(), "send")?;
@@ -636,7 +637,7 @@ fn target_of<'t>(target: &'t Target, caller: Caller<'_>) -> Result<Cow<'t, Targe
     }
 }
 
-/// Makes the folder that only this caller sends into.
+/// Creates the folder into which only this caller sends.
 fn make_folder(target: &Target) -> Result<(), OutputError> {
     let Target::Directory(folder) = target else { return Ok(()) };
     std::fs::create_dir_all(folder).map_err(|error| OutputError::File(folder.clone(), error))
@@ -656,7 +657,7 @@ impl ReceiverHandler<'_> {
         self.settings.overwrite || seam::is_mutant(Mutant::FilesAreReplaced)
     }
 
-    /// Where it is noted which files of a directory this caller has sent, if it may replace the directory.
+    /// The path of the note on which files of a directory this caller has sent, if it may replace the directory.
     fn index_of(
         &self,
         announcement: &Announcement,
@@ -669,7 +670,7 @@ impl ReceiverHandler<'_> {
         Some(index_path(path, caller.peer.map(|peer| &peer.key)))
     }
 
-    /// What is offered and how it is to be carried, or why not.
+    /// The announcement and how it is carried, or why it is refused.
     fn judge(&self, opening: &[u8]) -> Result<(Opening, Announcement, Protocol), String> {
         let opening = Opening::decode(opening).ok_or("the connection does not begin as a transfer does")?;
         let announcement = Announcement::decode(&opening.content)?;

@@ -1,11 +1,12 @@
-//! Where a transfer goes on that was cut off.
+//! Where an interrupted transfer continues.
 //!
-//! A sender announces an identity of its content, under which the receiver keeps what arrives. If something is kept, the
-//! receiver answers how many blocks. Each side then hashes these blocks of what it has, and the sender says its
-//! [hashes](Prefixes::hashes): of all of them, and of fewer and fewer, as the last that were written before a crash may
-//! never have reached the disk. The receiver says up to where it has the same, and the sender goes on behind that.
+//! A sender announces an identity of its content, under which the receiver keeps what arrives. If something is kept,
+//! the receiver answers how many blocks. Each side then hashes these blocks of its own content, and the sender sends
+//! its [hashes](Prefixes::hashes): of all of them, and of fewer and fewer, because the last ones written before a crash
+//! may never have reached the disk. The receiver says how far both agree, and the sender continues after that.
 //!
-//! What both say are notices of the connection, which may be lost: the sender repeats its hashes until it hears.
+//! These messages are notices of the connection, which may be lost. The sender repeats its hashes until it gets an
+//! answer.
 //!
 //! ```text
 //!  byte  0            1..5
@@ -22,19 +23,20 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Bytes of a block. A power of two, at whose multiples BLAKE3's tree has whole subtrees.
+/// Bytes of a block: a power of two, at whose multiples BLAKE3's tree has whole subtrees.
 pub(super) const RESUME_BLOCK_BYTES: u64 = 2 << 20;
 
 /// Most points at which hashes are compared.
 const MAX_POINTS: usize = 8;
-/// Bytes of a hash in a notice. What goes on from a wrong point does not have the content's hash in the end.
+/// Bytes of a hash in a notice. If a transfer continues from a wrong point, its content does not have the right hash in
+/// the end.
 const SHORT_HASH_BYTES: usize = 16;
 const HASHES: u8 = 4;
 const START: u8 = 5;
 
 type ShortHash = [u8; SHORT_HASH_BYTES];
 
-/// The identity of a file: what tells it from others with little doubt. The hashes decide.
+/// The identity of a file, which distinguishes it from others with little doubt. The hashes decide.
 pub(super) fn identity(path: &Path, name: &str, bytes: u64, modified: Option<SystemTime>) -> [u8; 32] {
     let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     let mut hasher = blake3::Hasher::new_derive_key("Pliant identity of a file that is sent");
@@ -45,31 +47,31 @@ pub(super) fn identity(path: &Path, name: &str, bytes: u64, modified: Option<Sys
     hasher.finalize().into()
 }
 
-/// The name under which a receiver keeps what one peer sends under an identity.
+/// The name under which a receiver keeps what one peer sends with an identity.
 pub(super) fn name_of(identity: &[u8; 32], peer: Option<&[u8; 32]>) -> blake3::Hash {
     let peer = peer.map_or(&[][..], |key| key);
     blake3::Hasher::new_derive_key("Pliant name of what is kept").update(identity).update(peer).finalize()
 }
 
-/// Blocks of `kept` bytes that may be left out of a content of `size` bytes: some of it is always sent.
+/// Blocks of `kept` bytes that need not be sent of a content of `size` bytes. Something is always sent.
 pub(super) fn blocks_kept(kept: u64, size: u64) -> u32 {
     u32::try_from(kept.min(size.saturating_sub(1)) / RESUME_BLOCK_BYTES).unwrap_or(u32::MAX)
 }
 
-/// How many blocks are compared: all, all but one, two, four and so on.
+/// The numbers of blocks at which hashes are compared: all, all but one, two, four and so on.
 fn points(blocks: u32) -> impl Iterator<Item = u32> {
     let less = std::iter::once(0).chain((0..MAX_POINTS as u32 - 1).map(|doubled| 1 << doubled));
     less.map_while(move |less| blocks.checked_sub(less).filter(|point| *point > 0))
 }
 
-/// Something of which the first blocks have been hashed.
+/// A content whose first blocks have been hashed.
 #[derive(Clone)]
 pub(super) struct Prefix {
     pub(super) bytes: u64,
     pub(super) hasher: blake3::Hasher,
 }
 
-/// The first blocks of a file, hashed up to each of the points.
+/// The first blocks of a file, with the hash up to each of the points.
 pub(super) struct Prefixes {
     blocks: u32,
     /// From the longest to the shortest.
@@ -77,7 +79,7 @@ pub(super) struct Prefixes {
 }
 
 impl Prefixes {
-    /// Reads and hashes the first `blocks` of a file; ends early if nobody holds what `wanted` refers to.
+    /// Reads and hashes the first `blocks` of a file. Ends early if nobody holds what `wanted` refers to.
     fn read(file: &File, blocks: u32, wanted: &Weak<()>) -> io::Result<Self> {
         let points: Vec<u32> = points(blocks).collect();
         let mut block = vec![0; RESUME_BLOCK_BYTES as usize];
@@ -96,7 +98,7 @@ impl Prefixes {
         Ok(Self { blocks, at_points })
     }
 
-    /// What a sender says of them.
+    /// The hashes for the notice.
     pub(super) fn hashes(&self) -> Hashes {
         let short = |prefix: &Prefix| -> ShortHash {
             *prefix.hasher.finalize().as_bytes().first_chunk().expect("a hash is longer")
@@ -104,7 +106,7 @@ impl Prefixes {
         Hashes { blocks: self.blocks, at_points: self.at_points.iter().map(short).collect() }
     }
 
-    /// The longest that both have.
+    /// The longest prefix that both have.
     pub(super) fn common(&self, theirs: &Hashes) -> Option<Prefix> {
         if theirs.blocks != self.blocks {
             return None;
@@ -114,7 +116,7 @@ impl Prefixes {
         both.find(|(_, (own, theirs))| own == theirs).map(|(prefix, _)| prefix.clone())
     }
 
-    /// That of so many blocks.
+    /// The prefix of this many blocks.
     pub(super) fn of(&self, blocks: u32) -> Option<Prefix> {
         self.at_points.iter().find(|prefix| prefix.bytes == u64::from(blocks) * RESUME_BLOCK_BYTES).cloned()
     }
@@ -139,7 +141,7 @@ impl Hashing {
         Self { result, _wanted: wanted }
     }
 
-    /// What came of it, once it is done.
+    /// The result, once it is there.
     pub(super) fn poll(&self) -> Option<io::Result<Prefixes>> {
         match self.result.try_recv() {
             Ok(result) => Some(result),
@@ -149,19 +151,19 @@ impl Hashing {
     }
 }
 
-/// What a sender has hashed.
+/// A sender's hashes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hashes {
     blocks: u32,
     at_points: Vec<ShortHash>,
 }
 
-/// What the two sides say.
+/// A notice of either side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum ResumeNotice {
     /// The sender's hashes.
     Hashes(Hashes),
-    /// The receiver has so many blocks already.
+    /// The receiver already has this many blocks.
     Start(u32),
 }
 
@@ -176,7 +178,7 @@ impl ResumeNotice {
         }
     }
 
-    /// From bytes, unless they are something else.
+    /// From bytes; `None` if they are another notice.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         let (blocks, rest) = rest.split_first_chunk()?;

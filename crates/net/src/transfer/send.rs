@@ -30,32 +30,32 @@ use crate::seam;
 /// How long a loop sleeps at most while content may come from a reader.
 const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
 
-/// From a loss to the first retry; each further one waits twice as long, up to the longest.
+/// Time from a loss to the first retry. It doubles each time, up to the longest.
 const FIRST_RETRY: Span = Span::from_ms(250);
 const LONGEST_RETRY: Span = Span::from_secs(8);
 
-/// How often the time of day is looked at.
+/// How often the time of day is read.
 const SCHEDULE_INTERVAL: Span = Span::from_secs(1);
 
-/// How often a sender is heard while it waits for the verdict. A receiver that hears nothing takes it for gone, and says
-/// the verdict to the address that it knows, which may be an old one.
+/// How often a waiting sender sends a sign of life. A receiver that hears nothing would count it as gone, and would
+/// send the verdict to the last known address.
 const WAITING_INTERVAL: Span = Span::from_secs(1);
 
-/// How long a receiver may say nothing but that it is at work, and how much longer for each byte. Slow disks read and write faster.
+/// How long a receiver may say nothing but that it is busy. Each byte adds to this. Slow disks read and write faster.
 const LONGEST_WORK: Span = Span::from_secs(600);
 const LONGEST_WORK_PER_BYTE: Span = Span::from_us(1);
 
-/// From one saying of the hashes of what may be kept to the next, until the receiver answers.
+/// Interval in which hashes are repeated until the receiver answers.
 const HASHES_INTERVAL: Span = Span::from_ms(250);
 
-/// What was sent.
+/// A sent content.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// Bytes of the content.
     pub bytes: u64,
-    /// Of these, bytes that the receiver had from a transfer that was cut off.
+    /// Those of them that the receiver had from an interrupted transfer.
     pub kept_bytes: u64,
-    /// Files of a directory that were not sent, as the receiver had them from an earlier transfer.
+    /// Files of a directory that were not sent, because the receiver had them from an earlier transfer.
     pub unchanged: Unchanged,
     /// From the request to the last acknowledgement.
     pub elapsed: Duration,
@@ -63,11 +63,11 @@ pub struct Sent {
     pub hash: Option<blake3::Hash>,
     /// How it was carried.
     pub protocol: Protocol,
-    /// Congestion window at the end in bytes, of those transports that have one.
+    /// Congestion window at the end in bytes, for transports that have one.
     pub window_bytes: Option<u64>,
-    /// When it had to be done, counted as `elapsed` is.
+    /// The deadline, counted as `elapsed` is.
     pub done_by: Option<Duration>,
-    /// The transport's counts.
+    /// The transport's counters.
     pub statistics: Statistics,
     /// Datagrams that were not passed to the transport.
     pub refused: Refused,
@@ -75,17 +75,17 @@ pub struct Sent {
     pub clock_offset: ClockOffset,
 }
 
-/// How far another host's clock is ahead, measured by one handshake.
+/// How far another host's clock is ahead, as measured by one handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClockOffset {
-    /// The best guess, in nanoseconds.
+    /// The estimate, in nanoseconds.
     pub ns: i64,
-    /// It is off by no more than this, in nanoseconds.
+    /// Largest error of the estimate, in nanoseconds.
     pub uncertainty_ns: u64,
 }
 
 impl ClockOffset {
-    /// The answer, at `theirs`, lies between `asked` and `answered` on this host's clock.
+    /// The answer, at `theirs`, came between `asked` and `answered` of this host's clock.
     fn between(asked: u64, theirs: u64, answered: u64) -> Self {
         let middle = asked.midpoint(answered);
         let uncertainty_ns = answered.saturating_sub(asked).div_ceil(2);
@@ -93,11 +93,13 @@ impl ClockOffset {
     }
 }
 
-/// Sends `source` to the receiver at `to`. Returns when the receiver says that it has verified it and put it into its place.
+/// Sends `source` to the receiver at `to`. Returns when the receiver says that it has verified the content and put it
+/// into its place.
 ///
-/// A receiver that was restarted under way is called again with growing gaps, for as long as the settings say; each loss is
-/// told to `lost`. Of a file that was cut off, now or earlier, it gets what it has not kept, and of a directory that it has
-/// from an earlier transfer the files that are not the same. A stream cannot be read again: there the loss is the end.
+/// A receiver that was restarted during the transfer is called again at growing intervals, for as long as the settings
+/// say. Each loss is reported to `lost`. If a file was interrupted, now or earlier, the receiver gets the rest. If it
+/// has a directory from an earlier transfer, it gets the files that differ. A stream cannot be read again, so a loss
+/// ends its transfer.
 pub fn send(
     source: Source,
     to: SocketAddr,
@@ -166,7 +168,7 @@ fn send_directory(
     Ok(Sent { unchanged, ..sent })
 }
 
-/// Which files of a directory the receiver has from an earlier transfer. Files are read only if it has any.
+/// The files of a directory that the receiver has from an earlier transfer. Files are read only if there are any.
 fn ask_held(
     source: &Source,
     to: SocketAddr,
@@ -181,7 +183,7 @@ fn ask_held(
     Ok(hashes.held(&bits))
 }
 
-/// How many files of a directory the receiver has noted from an earlier transfer: it answers that to an empty listing.
+/// How many files of a directory the receiver has noted from an earlier transfer. It answers this to an empty listing.
 fn count_noted(
     source: &Source,
     to: SocketAddr,
@@ -253,7 +255,8 @@ fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), Transf
     Ok(())
 }
 
-/// Sends it, and returns what the receiver says of a listing, too. `besides` are bytes that the receiver has to read of its own files.
+/// Sends it once. Also returns the receiver's answer to a listing. The receiver must read `besides` bytes of its own
+/// files.
 fn send_once(
     source: Source,
     besides: u64,
@@ -424,12 +427,12 @@ fn send_once(
     Ok((sent, held))
 }
 
-/// How late a transfer is that is done when it is expected.
+/// Lateness of a transfer that is expected to end at `expected`.
 fn lateness(expected: Instant, until: Instant) -> Duration {
     if expected == Instant::MAX { Duration::MAX } else { Duration::from_nanos(expected.since(until).as_ps() / 1000) }
 }
 
-/// What the receiver is told of `source`.
+/// The announcement of `source`.
 fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Announcement, TransferError> {
     let Contract { min_delivery, .. } = settings.flow.contract;
     let messages = settings.flow.transport.protocol() == Protocol::Atp;
@@ -456,13 +459,13 @@ fn announce(source: &Source, settings: &Settings, to: SocketAddr) -> Result<Anno
     Ok(announcement)
 }
 
-/// What a sender waits for that its receiver has to say.
+/// A sender that waits for a message of its receiver.
 #[derive(Clone, Copy)]
 struct Waits {
     what: &'static str,
     /// Since when.
     since: Instant,
-    /// When the receiver said anything last.
+    /// When the receiver last said anything.
     heard_at: Instant,
 }
 
@@ -472,8 +475,8 @@ impl Waits {
         Self { heard_at: if heard { now } else { waits.heard_at }, ..waits }
     }
 
-    /// What is overdue, if anything, and the limit that it has passed: `silence` for a receiver that says nothing, `work` for one that
-    /// says that it is at work.
+    /// What is overdue, if anything, and the limit that has passed: `silence` for a silent receiver, `work` for a
+    /// receiver that says that it is busy.
     fn is_over(self, now: Instant, silence: Span, work: Span) -> Option<(&'static str, Span)> {
         let limits = [(self.heard_at, silence), (self.since, work.max(silence))];
         let over = limits.into_iter().find(|(since, limit)| now.since(*since) > *limit);
@@ -481,7 +484,7 @@ impl Waits {
     }
 }
 
-/// Whether a receiver that ended the connection did so because it has everything: it hears nothing more when its
+/// Whether a receiver that ended the connection did so because it has everything. It receives nothing more if its
 /// acknowledgements are lost.
 fn has_everything(session: &Session<AnyTransport, SenderApplication>, why: &Closed) -> bool {
     matches!(why, Closed::ByPeer { code: close_code::DONE, .. }) && session.application.is_given()
@@ -504,25 +507,25 @@ fn sender_error(
     }
 }
 
-/// How far the two sides are in finding out what the receiver has kept.
+/// How far the two sides are in agreeing on what the receiver has kept.
 enum Agreeing {
-    /// It says that it has so many blocks.
+    /// The receiver says that it has this many blocks.
     Begin(u32),
     Hashing(Hashing),
-    /// The hashes are said again at the time.
+    /// The hashes are sent again at this time.
     Asking(Prefixes, Instant),
 }
 
-/// What came of it.
+/// The state of the agreement.
 enum Agreed {
-    /// Nothing yet; this is to be said.
+    /// Not reached yet. This is to be sent.
     NotYet(Option<Vec<u8>>),
     /// The sender knows where to begin.
     Yes,
 }
 
 impl SenderApplication {
-    /// What the receiver has to say next, if nothing else is to be done.
+    /// The message of the receiver for which it waits, if nothing else is to be done.
     fn waits_for(&self, agreeing: Option<&Agreeing>) -> Option<&'static str> {
         if self.announcement().kind == Kind::Listing && (self.finished || self.requests.is_some()) {
             Some("which files of the directory it has")
@@ -565,15 +568,15 @@ struct SenderHandler<'s> {
     asked: u64,
     waiting: Option<SenderApplication>,
     agreed: Option<(Protocol, ClockOffset)>,
-    /// What the receiver says of what it has.
+    /// What the receiver says it has.
     note: u64,
     over: Option<(Option<Session<AnyTransport, SenderApplication>>, Closed)>,
     failed: Option<TransferError>,
     /// Blocks that the receiver says it has, until both know.
     kept_blocks: u32,
-    /// As it is now.
+    /// The present contract.
     contract: Contract,
-    /// When it must be done.
+    /// The deadline.
     until: Option<Instant>,
 }
 

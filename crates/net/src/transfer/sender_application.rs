@@ -1,4 +1,4 @@
-//! The bytes behind a sender: the content, and its hash unless it may arrive in part.
+//! A sender's content, and its hash unless it may arrive in part.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,12 +19,12 @@ use super::verdict::{AT_WORK, Verdict};
 use crate::driver::{Application, PayloadLocation};
 use crate::seam::{Mutant, is_mutant};
 
-/// Bytes read from a file at once: they are read, hashed and copied while in the cache.
+/// Bytes read from a file at once. They are read, hashed and copied while in the cache.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes of unknown many that are given to the transport ahead of what has arrived.
+/// For a content of unknown size: bytes given to the transport ahead of what has arrived.
 const AHEAD_BYTES: u64 = 8 << 20;
 
-/// What a receiver hears of a file that is not what it was.
+/// What a receiver is told if the file has changed.
 const CHANGED: &str = "it was changed while it was sent";
 
 /// A sender's application.
@@ -35,32 +35,32 @@ pub(super) struct SenderApplication {
     /// Bytes of a file, or the window of a stream, from `chunk_at` on.
     chunk: Vec<u8>,
     chunk_at: u64,
-    /// The window of a stream that is read only once.
+    /// The window of a stream, which can be read only once.
     window: VecDeque<u8>,
     /// The content's bytes, once they are known.
     size: Option<u64>,
-    /// Bytes of the content that the receiver has already: the stream begins behind them.
+    /// Bytes of the content that the receiver already has. The stream begins after them.
     kept: u64,
-    /// Bytes of the content given to the transport, or kept.
+    /// Bytes of the content that were given to the transport, or kept by the receiver.
     given: u64,
     started: Option<Instant>,
     hasher: Option<blake3::Hasher>,
     hashed: u64,
     pub(super) released: u64,
     pub(super) finished: bool,
-    /// When it will be done, since it was said that this is too late.
+    /// When it will be done, once it was reported that this is too late.
     pub(super) late: Option<Instant>,
     finish_given: bool,
     pub(super) content_failed: bool,
-    /// The file is not what it was when it was opened.
+    /// The file has changed since it was opened.
     pub(super) changed: bool,
-    /// The receiver has said something of use since this was looked at.
+    /// The receiver has sent something useful since the last check.
     pub(super) heard: bool,
-    /// What the receiver says in the end.
+    /// The receiver's verdict.
     pub(super) verdict: Option<Verdict>,
-    /// How many blocks the receiver has, once it says so.
+    /// How many blocks the receiver has, once known.
     pub(super) start: Option<u32>,
-    /// What is asked of the receiver of a listing, once it has compared it.
+    /// Requests to the receiver of a listing, once it has compared it.
     pub(super) requests: Option<PageRequests>,
 }
 
@@ -106,7 +106,7 @@ impl SenderApplication {
         self.hasher.as_ref().map(blake3::Hasher::finalize)
     }
 
-    /// Whether all of it was given to the transport, and read if a hash follows it.
+    /// Whether all of it was given to the transport, and read if a hash follows.
     pub(super) fn is_given(&self) -> bool {
         let to_hash = self.hasher.is_some() && matches!(self.content, Content::File { .. });
         self.finish_given && (!to_hash || self.hashed == self.bytes())
@@ -117,7 +117,7 @@ impl SenderApplication {
         Ok(Hashing::begin(self.file().try_clone()?, blocks))
     }
 
-    /// Sends what lies behind `prefix`.
+    /// Sends what follows `prefix`.
     pub(super) fn begin_behind(&mut self, prefix: Option<Prefix>) {
         let Some(Prefix { bytes, hasher }) = prefix else { return };
         (self.kept, self.given, self.released) = (bytes, bytes, bytes);
@@ -129,7 +129,7 @@ impl SenderApplication {
         self.kept
     }
 
-    /// Bytes of the stream, with what follows the content.
+    /// Bytes of the stream, including what follows the content.
     pub(super) fn stream_bytes(&self) -> Option<u64> {
         let trailer = if is_mutant(Mutant::HashNeedNotArrive) { 0 } else { self.trailer_bytes() };
         self.announcement.size.map(|size| size - self.kept + trailer)
@@ -140,7 +140,7 @@ impl SenderApplication {
         if self.hasher.is_some() { HASH_BYTES as u64 } else { 0 }
     }
 
-    /// What the transport is to be told next. Call it again after every iteration, until it has said `Finish`.
+    /// The next commands for the transport. Call it after every iteration until it has returned `Finish`.
     pub(super) fn commands(&mut self, now: Instant) -> io::Result<Vec<Command<AnyAnswer>>> {
         if self.finish_given {
             return Ok(Vec::new());
@@ -209,8 +209,8 @@ impl SenderApplication {
         [announced].into_iter().chain((0..count).map(message)).chain(hash).chain([Command::Finish]).collect()
     }
 
-    /// Reads file bytes through a chunk. New data is asked for in order, so every chunk is hashed as it is read first;
-    /// what is sent again may lie before the chunk.
+    /// Reads file bytes through a chunk. New data is requested in order, so every chunk is hashed as it is first read.
+    /// Retransmitted data may lie before the chunk.
     fn read_file(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < into.len() {
@@ -273,7 +273,7 @@ impl SenderApplication {
         }
     }
 
-    /// A file that is shorter than it was has been changed.
+    /// Notes that a file that is shorter than before has changed.
     fn told_of(&mut self, read: io::Result<()>) -> io::Result<()> {
         match read {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -284,8 +284,8 @@ impl SenderApplication {
         }
     }
 
-    /// Hashes what was not read yet; nothing, when the stream is read in order. Fails if the file is not what it was, so
-    /// that no receiver takes a mixture of two for whole.
+    /// Hashes what was not read yet, which is nothing if the stream is read in order. Fails if the file has changed, so
+    /// that no receiver takes a mixture of two versions for a whole.
     fn hash_rest(&mut self) -> io::Result<()> {
         while matches!(self.content, Content::File { .. }) && self.hashed < self.bytes() {
             self.read_next_chunk()?;
@@ -294,7 +294,7 @@ impl SenderApplication {
         if self.changed { Err(io::Error::other(CHANGED)) } else { Ok(()) }
     }
 
-    /// Whether the file is not what it was when it was opened, by its size and its time of modification.
+    /// Whether the file has changed since it was opened, by size and modification time.
     pub(super) fn is_changed(&self) -> bool {
         let Content::File { file, bytes, modified: Some(modified) } = &self.content else { return false };
         file.metadata().is_ok_and(|now| now.len() != *bytes || now.modified().is_ok_and(|now| now != *modified))

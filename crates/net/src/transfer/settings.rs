@@ -17,11 +17,11 @@ use crate::entropy;
 use crate::flow::{FlowError, FlowSettings, Path};
 use crate::socket::Socket;
 
-/// Most transfers at a time, and with one peer: each holds its receive buffer and somewhat more.
+/// Most transfers at a time, and with one peer. Each holds its receive buffer and a little more.
 const MAX_CONNECTIONS: usize = 256;
 const MAX_PER_PEER: usize = 64;
 
-/// How much a receiver takes from one sender at a time.
+/// How much a receiver accepts from one sender at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Bytes of a content, and of the files of a directory together. Default 1 TiB.
@@ -36,7 +36,7 @@ impl Default for Limits {
     }
 }
 
-/// Where a running transfer hears of another contract.
+/// Where a running transfer gets another contract.
 #[derive(Debug)]
 pub struct ContractUpdates {
     flow: FlowSettings,
@@ -49,7 +49,7 @@ impl ContractUpdates {
         Self { flow, wanted: Mutex::new(None) }
     }
 
-    /// Lets the transfer have `contract` from now on; a `done_by` counts from now.
+    /// Gives the transfer `contract` from now on. A `done_by` counts from now.
     ///
     /// # Errors
     ///
@@ -68,31 +68,32 @@ pub struct Settings {
     pub flow: FlowSettings,
     /// Keys; plain transfers are for loopback and testbeds. Default: plain.
     pub keys: Keys,
-    /// Which peer is called at an address, by its name in the key file. Where there is nothing the key file's only one is.
+    /// The name in the key file of the peer at an address. Without an entry it is the only peer of the key file.
     pub called: Vec<(SocketAddr, String)>,
-    /// Keys that a receiver, or who offers, takes while it runs. Default: none.
+    /// Keys that a running receiver or source takes. Default: none.
     pub key_updates: Option<Arc<KeyUpdates>>,
-    /// Another contract that a sender takes while it runs, with a `done_by` that counts from then. Default: none.
+    /// Another contract for a running sender, with a `done_by` that counts from then. Default: none.
     pub contract_updates: Option<Arc<ContractUpdates>>,
     /// Greatest rates of a sender by time of day. Default: the contract's, always.
     pub schedule: DaySchedule,
     /// Allows plain transfers beyond loopback. Default false.
     pub testbed: bool,
-    /// Least fraction of a content that a receiver keeps, if its sender promises no more. Default 1: whole ones only.
+    /// Least fraction of a content that a receiver accepts, if its sender promises no more. Default 1: only whole
+    /// contents.
     pub min_delivery: f64,
-    /// What a receiver refuses as too much.
+    /// The limits above which a receiver refuses.
     pub limits: Limits,
-    /// A receiver replaces files that are there already, when the sender has chosen the name. Default false.
+    /// Whether a receiver replaces existing files whose names the sender has chosen. Default false.
     pub overwrite: bool,
-    /// Where a sender, or who fetches, binds its socket. Default: any free port.
+    /// Where a sender or a fetching receiver binds its socket. Default: any free port.
     pub bind: Option<SocketAddr>,
     /// Uses segmentation offload. Default true.
     pub offload: bool,
     /// How long a sender waits for an answer to its request. Default 10 s.
     pub connect_timeout: Span,
-    /// For how long a sender calls a receiver that was restarted, after which it sends all again. Default 60 s.
+    /// How long a sender calls a restarted receiver, to which it then sends everything again. Default 60 s.
     pub retry_for: Span,
-    /// Silence after which the peer is given up. Default 30 s.
+    /// Silence after which the peer counts as gone. Default 30 s.
     pub idle_timeout: Span,
 }
 
@@ -119,7 +120,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses what cannot work towards, or at, `address`.
+    /// Refuses settings that cannot work with, or at, `address`.
     pub fn check(&self, address: SocketAddr) -> Result<(), TransferError> {
         if self.keys == Keys::Plain && !self.testbed {
             require_loopback(address)?;
@@ -158,7 +159,7 @@ impl Settings {
         Ok((driver, buffer))
     }
 
-    /// A driver from which `peer` can be called.
+    /// A driver that can call `peer`.
     pub(super) fn driver_to<A: Application>(&self, peer: SocketAddr) -> Result<Driver<AnyTransport, A>, TransferError> {
         let address = self.bind.unwrap_or_else(|| local_to(peer));
         if address.is_ipv4() != peer.is_ipv4() {
@@ -169,7 +170,7 @@ impl Settings {
         Ok(driver.0)
     }
 
-    /// The same for an attempt that begins so long after the transfer: less time is left.
+    /// The same for an attempt that begins this long after the transfer, with less time left.
     pub(super) fn started(&self, elapsed: Instant) -> Self {
         let mut settings = self.clone();
         let left = |span: Span| span.minus(elapsed.since(Instant::ZERO)).max(Span::from_ns(1));
@@ -177,26 +178,26 @@ impl Settings {
         settings
     }
 
-    /// The contract that the user has put since this was asked.
+    /// The contract that the user has given since the last call.
     pub(super) fn take_contract(&self) -> Option<Contract> {
         self.contract_updates.as_ref()?.wanted.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Gives a driver the keys that its user has put.
+    /// Gives a driver the keys that its user has given.
     pub(super) fn update_keys<T: Member, A: Application>(&self, driver: &mut Driver<T, A>) {
         let Some(keys) = self.key_updates.as_ref().and_then(|updates| updates.take()) else { return };
         // They were held against the first ones when they were put.
         let _ = driver.set_keys(keys);
     }
 
-    /// What lies between this host and `peer`.
+    /// The path between this host and `peer`.
     pub(crate) fn path_to(&self, peer: SocketAddr) -> Path {
         let sealed = self.keys.security() != Security::Plain;
         Path::to(peer, if sealed { SEALED_HEADER_BYTES + TAG_BYTES } else { 0 })
     }
 }
 
-/// Any free port from which `peer` can be called.
+/// Any free port that can reach `peer`.
 fn local_to(peer: SocketAddr) -> SocketAddr {
     match peer {
         SocketAddr::V4(ip) if ip.ip().is_loopback() => ([127, 0, 0, 1], 0).into(),

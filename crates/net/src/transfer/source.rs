@@ -1,4 +1,4 @@
-//! What can be sent.
+//! Contents to send.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -13,33 +13,33 @@ use super::directory::{FileHashes, Held, Unchanged, pack, skipped_in};
 use super::error::TransferError;
 use super::resume::identity;
 
-/// Bytes that a reader hands over at once, and how many such pieces wait at most.
+/// Bytes that a reader gives at once, and most such pieces that wait.
 const PIECE_BYTES: usize = 64 << 10;
 const PIECES: usize = 16;
 
-/// Something to be sent.
+/// A content to send.
 #[derive(Debug)]
 pub struct Source {
     pub(super) kind: Kind,
     pub(super) name: String,
-    /// Named in errors.
+    /// Path in errors.
     pub(super) path: PathBuf,
     skipped: Vec<PathBuf>,
     pub(super) content: Content,
 }
 
-/// Where the bytes come from.
+/// The origin of the bytes.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// A directory, which is packed once it is known what the receiver has of it.
+    /// A directory. It is packed once it is known what the receiver already has.
     Directory,
-    /// A regular file, with when it was modified, or a temporary archive of a directory.
+    /// A regular file, with its modification time, or a temporary archive of a directory.
     File { file: File, bytes: u64, modified: Option<SystemTime> },
-    /// Pieces that a thread reads; an error ends them, and so does their end.
+    /// Pieces that a thread reads, until an error or the end.
     Pieces(Receiver<io::Result<Vec<u8>>>),
-    /// So many zeros.
+    /// This many zeros.
     Zeros(u64),
-    /// Zeros for so long.
+    /// Zeros for this long.
     ZerosFor(Duration),
 }
 
@@ -73,7 +73,7 @@ impl Source {
         Ok(Self { kind, name, path: path.into(), skipped, content })
     }
 
-    /// What `reader` gives until it ends, under `name`.
+    /// The output of `reader` until its end, under `name`.
     pub fn stream(mut reader: impl Read + Send + 'static, name: &str) -> Self {
         let (pieces, receiver) = sync_channel(PIECES);
         // It ends with what it reads, or once nobody listens any more.
@@ -98,12 +98,12 @@ impl Source {
         Self { kind: Kind::Stream, name: name.to_owned(), path: name.into(), skipped: Vec::new(), content }
     }
 
-    /// So many zeros, which the receiver does not keep.
+    /// This many zeros, which the receiver does not keep.
     pub fn zeros(bytes: u64) -> Self {
         Self::test(Content::Zeros(bytes))
     }
 
-    /// Zeros for so long, which the receiver does not keep.
+    /// Zeros for this long, which the receiver does not keep.
     pub fn zeros_for(time: Duration) -> Self {
         Self::test(Content::ZerosFor(time))
     }
@@ -112,12 +112,12 @@ impl Source {
         Self { kind: Kind::Test, name: "test".into(), path: "test".into(), skipped: Vec::new(), content }
     }
 
-    /// What of a directory is not sent: sockets, FIFOs and devices.
+    /// What is not sent of a directory: sockets, FIFOs and devices.
     pub fn skipped(&self) -> &[PathBuf] {
         &self.skipped
     }
 
-    /// The same once more, unless it can be read only once.
+    /// The same again, unless it can be read only once.
     pub(super) fn again(&self) -> Option<Self> {
         let content = match &self.content {
             Content::File { file, bytes, modified } => {
@@ -131,13 +131,13 @@ impl Source {
         Some(self.with(self.kind, content))
     }
 
-    /// What tells it from others, if it can be read again.
+    /// Its identity, if it can be read again.
     pub(super) fn identity(&self) -> Option<[u8; 32]> {
         let Content::File { bytes, modified, .. } = self.content else { return None };
         Some(identity(&self.path, &self.name, bytes, modified))
     }
 
-    /// Its bytes, if they are known.
+    /// Its size in bytes, if known.
     pub fn bytes(&self) -> Option<u64> {
         match self.content {
             Content::File { bytes, .. } | Content::Zeros(bytes) => Some(bytes),
@@ -145,7 +145,7 @@ impl Source {
         }
     }
 
-    /// The archive of a directory, without what is `held`, and what that is.
+    /// The archive of a directory without the `held` files, and these.
     pub(super) fn packed(&self, held: &Held, interrupted: &AtomicBool) -> Result<(Self, Unchanged), TransferError> {
         let packed = pack(&self.path, held, interrupted);
         let (file, bytes, unchanged) = packed.map_err(|error| self.failed(error, interrupted))?;
@@ -157,7 +157,7 @@ impl Source {
         FileHashes::read(&self.path, interrupted).map_err(|error| self.failed(error, interrupted))
     }
 
-    /// What is said of these hashes, to be sent.
+    /// The listing of these hashes, to be sent.
     pub(super) fn listing(&self, hashes: &FileHashes) -> Result<Self, TransferError> {
         let listing = hashes.listing().map_err(|error| TransferError::File { path: self.path.clone(), error })?;
         let (file, bytes) = listing;
@@ -176,7 +176,7 @@ impl Source {
     }
 }
 
-/// Opens a file without waiting, as a FIFO would make it do for somebody who writes.
+/// Opens a file without waiting. A FIFO would wait for a writer.
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }

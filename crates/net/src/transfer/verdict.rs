@@ -1,4 +1,4 @@
-//! What a receiver says of a content once all of it has arrived.
+//! A receiver's verdict on a content, once all of it has arrived.
 //!
 //! ```text
 //!  byte  0                 1..
@@ -7,32 +7,32 @@
 //!        3: it differs
 //! ```
 //!
-//! It travels as a notice of the connection, which may be lost: the receiver repeats it until the sender closes. Until it is
-//! known, the receiver says now and then that it is [at work](AT_WORK).
+//! It is a notice of the connection, which may be lost, so the receiver repeats it until the sender closes. Until it is
+//! known, the receiver says from time to time that it is [at work](AT_WORK).
 
-/// What became of a content.
+/// The verdict on a content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// It was verified and is in its place.
     Placed,
-    /// The receiver could not keep it.
+    /// The receiver could not store it.
     NotPlaced(String),
-    /// It is not what the sender said.
+    /// It differs from what the sender announced.
     Differs(String),
 }
 
-/// What a receiver says while it reads, verifies or stores what its sender waits to hear of.
+/// Notice of a receiver that still reads, verifies or stores.
 pub(crate) const AT_WORK: &[u8] = &[8];
 
 const PLACED: u8 = 1;
 const NOT_PLACED: u8 = 2;
 const DIFFERS: u8 = 3;
 
-/// Most bytes of the reason: a notice holds no more than this and a byte.
+/// Most bytes of the reason. A notice holds one byte more.
 const MAX_REASON_BYTES: usize = crate::connection::MAX_NOTICE_BYTES - 1;
 
 impl Verdict {
-    /// As bytes; a long reason is cut.
+    /// Encodes it. A long reason is cut.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (code, reason) = match self {
             Self::Placed => (PLACED, ""),
@@ -42,7 +42,7 @@ impl Verdict {
         [&[code], crate::text::truncated(reason, MAX_REASON_BYTES).as_bytes()].concat()
     }
 
-    /// From bytes, unless they are something else.
+    /// From bytes; `None` if they are another notice.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (&code, reason) = bytes.split_first()?;
         let reason = || str::from_utf8(reason).ok().map(str::to_owned);

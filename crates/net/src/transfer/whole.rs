@@ -1,4 +1,4 @@
-//! The bytes behind a receiver of whole contents: window, hash, file.
+//! Whole contents at the receiver: window, hash, file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,36 +15,37 @@ use super::output::Output;
 use super::resume::Prefix;
 use super::settings::Limits;
 
-/// Bytes of the content hashed and written at once. A power of two, at whose multiples BLAKE3's tree has whole subtrees.
+/// Bytes of the content hashed and written at once: a power of two, at whose multiples BLAKE3's tree has whole
+/// subtrees.
 const PIECE_BYTES: u64 = 128 << 10;
-/// Why a content is refused that nobody has announced to be so large.
+/// Why a content of unannounced size is refused.
 pub(super) const TOO_LARGE: &str = "it is larger than the receiver takes: `recv --max-bytes`";
 
 /// A stream of content and hash.
 pub(super) struct Whole {
     kind: Kind,
-    /// Bytes of the content before the stream's first: they are there from a transfer that was cut off.
+    /// Bytes of the content before the stream's first, kept from an interrupted transfer.
     kept: u64,
-    /// The stream's bytes without the hash, once they are known.
+    /// Bytes of the stream without the hash, once known.
     size: Option<u64>,
-    /// What arrived and is not taken yet: byte `n` lies at `n` modulo its length, so that no piece wraps.
+    /// Bytes that arrived and were not taken yet. Byte `n` is at `n` modulo its length, so that no piece wraps.
     window: Box<[u8]>,
-    /// The stream is complete up to here.
+    /// The stream is complete up to this byte.
     delivered: u64,
-    /// The stream is hashed and written up to here.
+    /// The stream is hashed and written up to this byte.
     taken: u64,
     /// Most bytes of the stream without the hash.
     max_bytes: u64,
     output: Output,
-    /// Where it is noted which files of a directory came, if they are.
+    /// Where the files of a directory are noted, if they are.
     pub(super) index: Option<PathBuf>,
     hasher: blake3::Hasher,
-    /// What is wrong with it beside what the system says.
+    /// A mistake other than the system's errors.
     pub(super) lie: Option<&'static str>,
 }
 
 impl Whole {
-    /// A stream of which up to `receive_buffer` bytes may arrive ahead of the first byte missing.
+    /// A stream of which up to `receive_buffer` bytes may arrive before the first missing byte.
     pub(super) fn new(announcement: &Announcement, output: Output, receive_buffer: u64, max_bytes: u64) -> Self {
         // Beyond what the transport takes there is a piece that waits to be full, and the hash behind it.
         let window_bytes = receive_buffer.next_multiple_of(PIECE_BYTES) + 2 * PIECE_BYTES;
@@ -63,7 +64,7 @@ impl Whole {
         }
     }
 
-    /// Goes on behind what is kept. Nothing may have come yet.
+    /// Continues after what is kept. Nothing may have arrived yet.
     pub(super) fn begin_behind(&mut self, prefix: Option<Prefix>) -> io::Result<()> {
         let bytes = prefix.as_ref().map_or(0, |prefix| prefix.bytes);
         if let Output::Kept { checkpoint, .. } = &mut self.output {
@@ -76,12 +77,12 @@ impl Whole {
         Ok(())
     }
 
-    /// Bytes of the content that were there before.
+    /// Bytes of the content that were kept from before.
     pub(super) fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// Bytes of the content that are there.
+    /// Bytes of the content so far.
     pub(super) fn bytes(&self) -> u64 {
         self.kept + self.taken
     }
@@ -95,12 +96,12 @@ impl Whole {
         io::Error::other(why)
     }
 
-    /// Where the stream's byte `offset` lies in the window.
+    /// Position of the stream's byte `offset` in the window.
     fn position(&self, offset: u64) -> usize {
         (offset % self.window.len() as u64) as usize
     }
 
-    /// Takes what was delivered: whole pieces, and the rest of the content once its end is known.
+    /// Takes delivered bytes: whole pieces, and the rest of the content once its end is known.
     fn take(&mut self) -> io::Result<()> {
         if self.size.is_some_and(|size| self.delivered > size + HASH_BYTES as u64) {
             return Err(self.refuse("it is longer than announced"));
@@ -159,19 +160,19 @@ impl Whole {
         }
     }
 
-    /// What it hashes to, and what it should; call it once it is received.
+    /// Its hash, and the expected one. Call it once everything is received.
     pub(super) fn hashes(&self) -> (blake3::Hash, blake3::Hash) {
         let expected: [u8; HASH_BYTES] =
             std::array::from_fn(|byte| self.window[self.position(self.taken + byte as u64)]);
         (self.hasher.finalize(), expected.into())
     }
 
-    /// Leaves nothing behind.
+    /// Removes everything.
     pub(super) fn discard(self) {
         self.output.discard();
     }
 
-    /// Puts it into its place. Returns what of a directory did not come, as it was there, too.
+    /// Puts it into its place. Also returns the files of a directory that did not travel.
     pub(super) fn commit(
         self,
         limits: &Limits,
@@ -186,7 +187,7 @@ impl Whole {
         path.map(|path| (path, Unchanged::default()))
     }
 
-    /// Which files of a listing are here.
+    /// The files of a listing that are here.
     pub(super) fn compare(self, is_wanted: impl Fn() -> bool) -> Result<Vec<u8>, (PathBuf, io::Error)> {
         let Some((listing, directory)) = self.output.into_listing() else { return Ok(Vec::new()) };
         let index = self.index.as_deref().map(|index| Index::open(&directory, index)).transpose();

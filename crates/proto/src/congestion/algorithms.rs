@@ -1,4 +1,4 @@
-//! The list of the controllers that are built in: it makes [`AnyController`] and [`Algorithm`].
+//! The list of built-in controllers. It generates [`AnyController`] and [`Algorithm`].
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -26,10 +26,10 @@ pub trait ControllerSettings: AnySettings {
     fn controller(&self, mss: u16, contract: &Contract) -> AnyController;
 }
 
-/// Makes from one list the enum of controllers, which is one itself, and the algorithms that users can name. An enum,
-/// because controllers live inside their flows and a match is cheaper than a pointer to somewhere else.
+/// Generates from one list the enum of controllers, itself a controller, and the algorithms that users can name. It is
+/// an enum because controllers live inside their flows, and a match is cheaper than a pointer to another place.
 ///
-/// An entry is a controller, its settings, and the algorithms that it serves.
+/// An entry is a controller, its settings, and the algorithms that use it.
 macro_rules! controllers {
     ($(
         $(#[$doc:meta])* $name:ident of $config:ty => {
@@ -43,7 +43,7 @@ macro_rules! controllers {
         #[derive(Clone, Debug)]
         pub enum AnyController {
             $($(#[$doc])* $name($name),)*
-            /// A controller of another crate: who has one pays for a call through a pointer.
+            /// A controller of another crate, called through a pointer.
             Foreign(Foreign),
         }
 
@@ -223,13 +223,13 @@ macro_rules! controllers {
                 match self { $($(Self::$algorithm => $text,)*)* }
             }
 
-            /// What it is, in a line.
+            /// A description of one line.
             pub const fn description(self) -> &'static str {
                 match self { $($(Self::$algorithm => $description,)*)* }
             }
 
-            /// Its controller with default knobs; `mss` is the payload of a full segment in bytes. For other knobs convert
-            /// a controller into [`AnyController`].
+            /// Its controller with default settings. `mss` is the payload of a full segment in bytes. For other
+            /// settings, convert a controller into [`AnyController`].
             pub fn controller(self, mss: u16) -> AnyController {
                 self.settings().controller(mss, &Contract::default())
             }
@@ -239,7 +239,7 @@ macro_rules! controllers {
                 match self { $($(Self::$algorithm)|* => Box::new(<$config>::default()),)* }
             }
 
-            /// The contract fields that it honours. Any sender can be held below a rate.
+            /// The contract fields that it honours. Every sender can be limited to a rate.
             pub const fn honours(self) -> &'static [Field] {
                 match self { $($(Self::$algorithm => &[$(Field::$field,)* Field::MaxRate],)*)* }
             }
@@ -304,12 +304,13 @@ impl AnyController {
 }
 
 impl Algorithm {
-    /// Whether its flows give way to all others (RFC 6297): these have no fair share of a link that a bound could hold.
+    /// Whether its flows give way to all others (RFC 6297). Such flows have no fair share of a link that a bound could
+    /// keep.
     pub const fn is_less_than_best_effort(self) -> bool {
         matches!(self, Self::TcpLp | Self::Ledbat | Self::LedbatPlusPlus)
     }
 
-    /// Whether it keeps `min_share` by itself: others of TCP's family ask REFLEX, which needs a second traffic class.
+    /// Whether it keeps `min_share` by itself. Others of TCP's family use REFLEX, which needs a second traffic class.
     pub fn keeps_min_share(self) -> bool {
         self.honours().contains(&Field::MinShare)
     }

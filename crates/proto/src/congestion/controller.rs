@@ -1,9 +1,9 @@
-//! What a transport and a congestion controller say to each other.
+//! The interface between transports and congestion controllers.
 
 use crate::time::{Instant, OneWayDelay, Span};
 use crate::units::Rate;
 
-/// What one acknowledgement told, after the transport has worked out its meaning.
+/// What one acknowledgement says, as interpreted by the transport.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
     /// When it arrived.
@@ -22,20 +22,20 @@ pub struct AckSample {
     pub rtt: Option<Span>,
     /// One-way delay that it reports: of the latest data packet to arrive before it was sent.
     pub delay: Option<OneWayDelay>,
-    /// Time that it reports: from the arrival of the packet whose time it echoes to its own departure. Only for a
+    /// Time from the arrival of the echoed packet at the receiver to the departure of this acknowledgement. Only for a
     /// controller that [needs it](CongestionControl::needs_hold_time).
     pub hold: Option<Span>,
     /// Smoothed round-trip time (RFC 6298), [`Span::ZERO`] before the first sample.
     pub smoothed_rtt: Span,
-    /// Whether the window limited the sender before this acknowledgement: only then may it grow (RFC 7661's concern).
+    /// Whether the window limited the sender before this acknowledgement. Only then may the window grow (RFC 7661).
     pub window_limited: bool,
-    /// Whether the sender is repairing a loss: windows do not grow then.
+    /// Whether the sender is repairing a loss. Windows do not grow then.
     pub in_recovery: bool,
 }
 
 impl AckSample {
-    /// What the network took of the round-trip time, both ways: all but the time for which the receiver held the packet
-    /// (fabric delay; Swift, SIGCOMM 2020, section 3.2). `None` without both.
+    /// The network's part of the round-trip time, in both directions: all but the time for which the receiver held the
+    /// packet (fabric delay; Swift, SIGCOMM 2020, section 3.2). `None` if either is missing.
     pub fn fabric_delay(&self) -> Option<Span> {
         Some(self.rtt?.minus(self.hold?))
     }
@@ -59,7 +59,7 @@ pub struct Congestion {
     pub now: Instant,
     /// Why.
     pub cause: Cause,
-    /// Bytes in flight when it was noticed, those sent by limited transmit excluded.
+    /// Bytes in flight when it was noticed, without those sent by limited transmit.
     pub flight: u64,
     /// First byte not yet acknowledged (SND.UNA).
     pub unacked: u64,
@@ -81,10 +81,10 @@ pub enum EcnMode {
     Accurate,
 }
 
-/// A congestion controller of one flow.
+/// The congestion controller of one flow.
 ///
-/// The transport calls [`on_ack`](Self::on_ack) for every acknowledgement first and then, if it told of congestion,
-/// [`on_congestion`](Self::on_congestion). Windows are in bytes.
+/// For every acknowledgement the transport first calls [`on_ack`](Self::on_ack). If the acknowledgement signals
+/// congestion, it then calls [`on_congestion`](Self::on_congestion). Windows are in bytes.
 pub trait CongestionControl {
     /// An acknowledgement arrived.
     fn on_ack(&mut self, sample: &AckSample);
@@ -92,7 +92,7 @@ pub trait CongestionControl {
     /// Congestion was noticed.
     fn on_congestion(&mut self, event: &Congestion);
 
-    /// The transport takes these bytes for lost. Congestion is reported apart from it, once per recovery.
+    /// The transport considers these bytes lost. Congestion is reported separately, once per recovery.
     fn on_lost(&mut self, _bytes: u64) {}
 
     /// Loss recovery ended with `flight` bytes in flight (RFC 6582 full acknowledgement).
@@ -101,17 +101,18 @@ pub trait CongestionControl {
     /// The sender was idle for longer than one RTO (RFC 5681 section 4.1).
     fn on_idle(&mut self) {}
 
-    /// Bytes that may be in flight (cwnd). Below a segment, of a controller that [needs pacing](Self::needs_pacing), the
-    /// transport sends one segment each `smoothed_rtt * mss / window`; of others one segment is in flight.
+    /// Bytes that may be in flight (cwnd). If a controller [needs pacing](Self::needs_pacing) and the window is below a
+    /// segment, the transport sends one segment every `smoothed_rtt * mss / window`. For other controllers one segment
+    /// is in flight.
     fn window(&self) -> u64;
 
-    /// Payload that may leave per second at the most, above zero; `None` leaves that to the window alone. The transport asks before
-    /// each packet, if the controller [needs pacing](Self::needs_pacing).
+    /// Most payload that may leave per second, above zero. `None` leaves that to the window alone. The transport asks
+    /// before each packet, if the controller [needs pacing](Self::needs_pacing).
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
 
-    /// Packets that leave together at [`pacing_rate`](Self::pacing_rate), at least 1; the time for all of them follows.
+    /// Packets that leave together at [`pacing_rate`](Self::pacing_rate), at least 1. A pause for all of them follows.
     fn pacing_burst(&self) -> u8 {
         1
     }
@@ -132,18 +133,18 @@ pub trait CongestionControl {
         false
     }
 
-    /// Whether the transport must pace for this controller: by its [rate](Self::pacing_rate), and below a window of one
-    /// segment. Asked once, when the flow opens, so that other controllers' packets do without. Default: if it has a rate
-    /// then.
+    /// Whether the transport must pace for this controller: at its [rate](Self::pacing_rate), and below a window of one
+    /// segment. It is asked once, when the flow opens, so that packets of other controllers cost nothing more. Default:
+    /// whether the controller has a rate then.
     fn needs_pacing(&self) -> bool {
         self.pacing_rate().is_some()
     }
 
-    /// The links that a packet crosses from sender to receiver. Told before the first packet, by a driver that knows the
-    /// path: the simulator does, a socket does not.
+    /// Sets the number of links between sender and receiver. A driver that knows the path calls it before the first
+    /// packet: the simulator does, a socket does not.
     fn set_hops(&mut self, _hops: u8) {}
 
-    /// Estimated fraction of marked bytes, in [0, 1]; `None` of controllers that estimate none.
+    /// Estimated fraction of marked bytes, in [0, 1]. `None` for controllers that do not estimate it.
     fn marked_fraction(&self) -> Option<f64> {
         None
     }
@@ -151,19 +152,20 @@ pub trait CongestionControl {
     /// Changes the flow's weight while it runs; controllers without a weight ignore it.
     fn set_weight(&mut self, _weight: f64) {}
 
-    /// The least share of a normal flow's rate that the flow keeps, in [0, 1], from now on; controllers that do not keep one
+    /// Sets the least share of a normal flow's rate that the flow keeps, in [0, 1]. Controllers without such a share
     /// ignore it.
     fn set_min_share(&mut self, _share: f64) {}
 
-    /// The least rate of payload that the flow keeps as far as the path carries it, from now on; controllers that do not
-    /// keep one ignore it.
+    /// Sets the least rate of payload that the flow keeps, as far as the path carries it. Controllers without such a
+    /// rate ignore it.
     fn set_min_rate(&mut self, _rate: Rate) {}
 
-    /// The rate of payload that the flow needs to be done in time, from now on: it keeps that, but no more than a normal flow
-    /// has. With `u64::MAX` bits per second it is a normal flow. Controllers that do not give way so far ignore it.
+    /// Sets the rate of payload that the flow needs to meet its deadline. The flow keeps this rate, but no more than a
+    /// normal flow would have. With `u64::MAX` bits per second it is a normal flow. Controllers that do not give way
+    /// this way ignore it.
     fn set_needed_rate(&mut self, _rate: Rate) {}
 
-    /// The rate of payload that a normal flow would have, of controllers that know.
+    /// The rate of payload that a normal flow would have, if the controller knows it.
     fn normal_rate(&self) -> Option<Rate> {
         None
     }

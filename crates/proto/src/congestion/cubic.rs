@@ -11,15 +11,15 @@
 //! | HyStart | off | RFC 9438 section 4.10 recommends it: RFC 9406's, Linux's or ns-3's |
 //! | growth | RFC 9438's | Linux's (`net/ipv4/tcp_cubic.c`), which ns-3 has too, differs, see below |
 //!
-//! Choices where the RFC leaves room: avoidance adds (target − cwnd)/cwnd for each new acknowledgement (its section
-//! 4.4), not for each segment as Linux does; entering the Reno-friendly region never lowers the window; the curve
-//! starts with the first acknowledgement after recovery.
+//! Choices where the RFC leaves room: avoidance adds (target − cwnd)/cwnd for each new acknowledgement (section 4.4),
+//! not for each segment as Linux does. Entering the Reno-friendly region never lowers the window. The curve starts with
+//! the first acknowledgement after recovery.
 //!
-//! Linux's growth differs in what matters at round-trip times of a datacenter, where the curve stands still. Until a loss has
-//! told the largest window, it grows by a twentieth in a round trip, where Reno's line adds half a segment; a timeout
-//! makes it forget that window. Reno's line never becomes steeper. All that is acknowledged counts, as far as half a segment
-//! for each, and cuts are of the window, not of the flight. Left out: Linux counts time in jiffies, rounds whole
-//! segments, and looks ahead on the curve by the least round-trip time, not by the smoothed one.
+//! Linux's growth differs at datacenter round-trip times, where the curve stands still. Until a loss has shown the
+//! largest window, Linux grows by a twentieth per round trip, where Reno's line adds half a segment. A timeout makes it
+//! forget that window. Reno's line never becomes steeper. All acknowledged bytes count, for at most half a segment
+//! each, and cuts are from the window, not from the flight. Not copied: Linux counts time in jiffies, rounds to whole
+//! segments, and looks ahead on the curve by the least round-trip time instead of the smoothed one.
 
 use super::hystart::{HyStart, HyStartConfig};
 use super::hystart_linux::{LinuxHyStart, Variant};
@@ -34,13 +34,13 @@ const FLOOR_LOSS: f64 = 2.0;
 const FLOOR_MARK: f64 = 1.0;
 /// The curve's target lies at most this factor above the window.
 const LARGEST_STEP: f64 = 1.5;
-/// Linux: segments that each acknowledged one adds at least while no loss has told the largest window (`cnt > 20`), on
+/// Linux: segments added by each acknowledged one: at least while no loss has shown the largest window (`cnt > 20`), on
 /// the curve's plateau (`100 * cwnd`), and at most (`max(ca->cnt, 2U)`).
 const LINUX_UNKNOWN: f64 = 1.0 / 20.0;
 const LINUX_PLATEAU: f64 = 1.0 / 100.0;
 const LINUX_LARGEST: f64 = 1.0 / 2.0;
 
-/// How the window learns in slow start that the path is full, before packets are lost.
+/// How slow start ends before packets are lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HyStartKind {
     /// Not at all.
@@ -48,16 +48,16 @@ pub enum HyStartKind {
     Off,
     /// HyStart++ (RFC 9406), in the initial slow start.
     Rfc9406,
-    /// HyStart as Linux has it, in every slow start.
+    /// HyStart as in Linux, in every slow start.
     Linux,
-    /// As ns-3 has it: without allowance for bursts.
+    /// HyStart as in ns-3: without allowance for bursts.
     Ns3,
 }
 
 impl HyStartKind {
     const NAMES: [&'static str; 4] = ["off", "rfc9406", "linux", "ns3"];
 
-    /// What users call it.
+    /// The name that users give.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
@@ -70,7 +70,7 @@ impl SettingValue for HyStartKind {
         choice_kind(&Self::NAMES)
     }
 
-    /// Before there was Linux's, it was true or false.
+    /// Also reads the former values true and false.
     fn read(value: &Value) -> Result<Self, ReadError> {
         match value {
             Value::Flag(false) => Ok(Self::Off),
@@ -94,7 +94,7 @@ choices! {
     pub enum Growth {
         /// As the RFC says.
         Rfc9438 = "rfc9438",
-        /// As in Linux, and in ns-3 after it.
+        /// As in Linux, and in ns-3, which copied it.
         Linux = "linux",
     }
 }
@@ -170,7 +170,7 @@ pub struct Cubic {
     reno_window: f64,
     c: f64,
     beta: f64,
-    /// When the curve started, moved on by the time in which the window was not the limit; `None` outside avoidance.
+    /// When the curve started, shifted by the time in which the window was not the limit; `None` outside of avoidance.
     epoch: Option<Instant>,
     last_ack: Instant,
     slow_start: SlowStart,
@@ -180,7 +180,7 @@ pub struct Cubic {
     /// The next curve starts on its plateau: after a timeout, or when HyStart++ ended slow start.
     start_on_plateau: bool,
     growth: Growth,
-    /// A loss has told the plateau; a timeout makes Linux forget it.
+    /// A loss has shown the plateau. In Linux, a timeout makes the controller forget it.
     plateau_is_known: bool,
 }
 
@@ -281,7 +281,7 @@ impl Cubic {
         }
     }
 
-    /// `bictcp_update`, with what each acknowledged segment adds in place of its inverse `cnt`.
+    /// `bictcp_update`. It uses what each acknowledged segment adds, instead of its inverse `cnt`.
     fn follow_curve_as_linux(&mut self, elapsed: Span, sample: &AckSample) {
         let acked = self.segments(sample.acked);
         let target = self.curve(elapsed.plus(sample.smoothed_rtt));
@@ -328,7 +328,7 @@ impl Cubic {
         now
     }
 
-    /// What a cut is taken of, in segments.
+    /// The segments from which a cut is computed.
     fn cut_from(&self, flight: u64) -> f64 {
         match self.growth {
             Growth::Rfc9438 => self.segments(flight),
@@ -412,7 +412,7 @@ impl CongestionControl for Cubic {
         (self.ssthresh * f64::from(self.mss)) as u64
     }
 
-    /// Off, as loss-based baselines run; under [`EcnMode::Classic`] a mark cuts by beta, to one segment at least.
+    /// Off, as for loss-based baselines. Under [`EcnMode::Classic`] a mark cuts by beta, to one segment at least.
     fn ecn_mode(&self) -> EcnMode {
         EcnMode::Off
     }

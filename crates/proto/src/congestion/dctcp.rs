@@ -1,7 +1,8 @@
 //! DCTCP (RFC 8257): cuts the window by the fraction of marked bytes, and keeps the queue near the marking threshold.
 //!
-//! Growth, loss, timeout and idle restart are [`Reno`]'s: a loss halves the window whatever the fraction of marks
-//! (RFC 8257 section 3.4). ns-3's DCTCP cut by alpha/2 at a loss, as at a mark, until 2026: [`LossCut::AsMark`] repeats it.
+//! Growth, loss, timeout and idle restart are [`Reno`]'s. A loss halves the window whatever the fraction of marks (RFC
+//! 8257 section 3.4). Until 2026, ns-3's DCTCP cut by alpha/2 at a loss, as at a mark; [`LossCut::AsMark`] reproduces
+//! that.
 //!
 //! | knob | default | source |
 //! |---|---|---|
@@ -11,7 +12,7 @@
 //! | minimum window | 2 segments | Linux; 1 spares a queue that very many flows share |
 //!
 //! The window does not grow on acknowledgements with ECE (RFC 3168 section 6.1.2, which RFC 8257 leaves in force). The
-//! steady state of the SIGCOMM 2010 paper (section 3.3) assumes that it does, and so lies a little higher.
+//! SIGCOMM 2010 paper (section 3.3) assumes that it does, so its steady state is a little higher.
 
 use super::reno::{Reno, RenoConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};

@@ -1,7 +1,7 @@
-//! What LEDBAT and LEDBAT++ remember of delays: the base delay of the path and the delay now (RFC 6817 section 3.4.2).
+//! The delays that LEDBAT and LEDBAT++ remember: the path's base delay and the current delay (RFC 6817 section 3.4.2).
 //!
-//! The base delay is the least of the last intervals' minima, the delay now the least of the last samples. Their
-//! difference is the queueing delay; the clocks' offset is in both and cancels.
+//! The base delay is the least of the last intervals' minima. The current delay is the least of the last samples. Their
+//! difference is the queueing delay. The clocks' offset is in both and cancels.
 
 use crate::settings;
 use crate::settings::Range;
@@ -9,7 +9,7 @@ use crate::time::{Instant, OneWayDelay, Span};
 
 /// Most intervals that a history keeps: RFC 6817's BASE_HISTORY.
 pub const MAX_BASE_HISTORY: u8 = 10;
-/// Most samples that the filter of the current delay looks at.
+/// Most samples that the filter of the current delay uses.
 pub const MAX_NOISE_FILTER: u8 = 8;
 
 settings! {
@@ -32,13 +32,13 @@ settings! {
 /// The delays of one flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DelayHistory {
-    /// Minima of the last intervals, a ring; before the first sample without meaning.
+    /// Minima of the last intervals, a ring. Meaningless before the first sample.
     minima: [OneWayDelay; MAX_BASE_HISTORY as usize],
     /// The last samples, a ring.
     recent: [OneWayDelay; MAX_NOISE_FILTER as usize],
     /// Least of `minima`.
     base: OneWayDelay,
-    /// End of the interval under way; `None` before the first sample.
+    /// End of the current interval; `None` before the first sample.
     interval_end: Option<Instant>,
     interval: Span,
     minima_length: u8,
@@ -90,7 +90,7 @@ impl DelayHistory {
         self.recent[usize::from(self.recent_at)] = delay;
     }
 
-    /// The oldest minimum is forgotten: one, however long nothing was heard (RFC 6817's `update_base_delay`).
+    /// Forgets the oldest minimum, only one even after a long silence (RFC 6817's `update_base_delay`).
     #[cold]
     fn begin_interval(&mut self, now: Instant, delay: OneWayDelay) {
         let interval = self.interval.as_ps();
@@ -108,7 +108,7 @@ impl DelayHistory {
         self.interval_end.map(|_| self.base)
     }
 
-    /// Nanoseconds by which the delay now exceeds the base delay; zero before the first sample.
+    /// Nanoseconds by which the current delay exceeds the base delay; zero before the first sample.
     #[inline]
     pub(super) fn queueing_ns(&self) -> i64 {
         let kept = &self.recent[..usize::from(self.recent_length)];

@@ -6,7 +6,7 @@ use core::fmt;
 use super::controller::{AckSample, Congestion, CongestionControl, EcnMode};
 use crate::units::Rate;
 
-/// A controller of another crate, behind a pointer. Every [`CongestionControl`] that can be cloned and shown is one.
+/// A controller of another crate, behind a pointer. Every [`CongestionControl`] that is `Clone` and `Debug` is one.
 pub trait ForeignController: CongestionControl + fmt::Debug + Send + Sync {
     /// Another controller in the same state.
     fn clone_boxed(&self) -> Box<dyn ForeignController>;
@@ -18,8 +18,8 @@ impl<C: CongestionControl + Clone + fmt::Debug + Send + Sync + 'static> ForeignC
     }
 }
 
-/// A controller of another crate as a member. Its windows are kept beside it as they are after each call that may change
-/// it: senders ask for them before each packet.
+/// A controller of another crate as a member. It caches the windows after each call that may change them, because
+/// senders ask for them before each packet.
 #[derive(Debug)]
 pub struct Foreign {
     controller: Box<dyn ForeignController>,
@@ -32,7 +32,7 @@ impl Foreign {
         Self { window: controller.window(), ssthresh: controller.ssthresh(), controller }
     }
 
-    /// Lets the controller act, and asks for its windows then.
+    /// Lets the controller act, and then caches its windows.
     fn with(&mut self, act: impl FnOnce(&mut dyn ForeignController)) {
         act(&mut *self.controller);
         (self.window, self.ssthresh) = (self.controller.window(), self.controller.ssthresh());

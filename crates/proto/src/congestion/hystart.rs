@@ -6,12 +6,12 @@
 //! | maximum threshold | 16 ms | RFC 9406 section 4.3 |
 //! | burst limit L | 8 segments | RFC 9406 section 4.3; without limit where the transport paces |
 //!
-//! The minimum of 4 ms makes it inert at datacenter round-trip times: lower it there.
+//! The minimum of 4 ms makes it ineffective at datacenter round-trip times. Lower it there.
 
 use super::AckSample;
 use crate::time::Span;
 
-/// Samples a round needs before its minimum counts (N_RTT_SAMPLE).
+/// Samples that a round needs before its minimum counts (N_RTT_SAMPLE).
 const SAMPLES: u8 = 8;
 /// The threshold is this fraction of the round-trip time (MIN_RTT_DIVISOR).
 const RTT_DIVISOR: u64 = 8;
@@ -20,12 +20,12 @@ const CONSERVATIVE_DIVISOR: u64 = 4;
 /// Rounds of conservative slow start before avoidance (CSS_ROUNDS).
 const CONSERVATIVE_ROUNDS: u8 = 5;
 
-/// Knobs of [`HyStart`].
+/// Settings of [`HyStart`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HyStartConfig {
     /// Least rise of the round-trip time that counts. Default 4 ms.
     pub minimum_threshold: Span,
-    /// Largest rise that is asked for; not below the minimum. Default 16 ms.
+    /// Largest rise that is required; not below the minimum. Default 16 ms.
     pub maximum_threshold: Span,
     /// Segments that one acknowledgement may add, at least 1; `u16::MAX` is no limit. Default 8.
     pub burst_limit: u16,
@@ -52,7 +52,8 @@ pub struct HyStart {
     /// Least round-trip times of the last and of this round; [`Span::MAX`] without a sample.
     last_minimum: Span,
     current_minimum: Span,
-    /// In conservative slow start: the minimum that led there; below it the rise was a false alarm.
+    /// In conservative slow start, the minimum that led there. A round-trip time below it means that the rise was a
+    /// false alarm.
     baseline: Option<Span>,
     burst_limit: u16,
     samples: u8,

@@ -1,5 +1,5 @@
-//! HyStart as Linux has it (Ha and Rhee, 2008; `net/ipv4/tcp_cubic.c`), and ns-3 after it: slow start ends at once, when a
-//! round's acknowledgements have come in a row for half a round-trip time, or when the round-trip time rises.
+//! HyStart as in Linux (Ha and Rhee, 2008; `net/ipv4/tcp_cubic.c`), and in ns-3, which copied it. Slow start ends when
+//! a round's acknowledgements have come in a row for half a round-trip time, or when the round-trip time rises.
 //!
 //! | constant | value | name there |
 //! |---|---|---|
@@ -9,14 +9,15 @@
 //! | rise | an eighth of the least round-trip time, 4 to 16 ms | `HYSTART_DELAY_THRESH` |
 //! | bytes of a host's burst | 4 · 64 KiB at the pacing rate, 1 ms at most | `hystart_ack_delay` |
 //!
-//! It differs from HyStart++ (RFC 9406, [`hystart`](super::hystart)): no conservative slow start follows, a train of
-//! acknowledgements counts, which also works where queues are short, and it begins anew after a timeout.
+//! Differences from HyStart++ (RFC 9406, [`hystart`](super::hystart)): no conservative slow start follows; a train of
+//! acknowledgements counts, which also works where queues are short; it starts again after a timeout.
 //!
-//! ns-3's ([`Variant::Ns3`]; 3.37, `tcp-cubic.cc`) asks for a train of the whole least round-trip time and knows no bursts, and
-//! its rise is the whole least round-trip time, 4 ms to 1 s. At round trips of a datacenter they are far apart: a burst of
-//! 256 KiB is longer than the round trip, so that Linux's waits where ns-3's has ended slow start. And an acknowledgement that
-//! begins a round is judged in the one before, as in Linux until 2021: it is always a round trip behind that one's first, so
-//! that where round trips are shorter than the longest gap, the first full round of 16 segments ends slow start.
+//! ns-3's variant ([`Variant::Ns3`]; 3.37, `tcp-cubic.cc`) requires a train of the whole least round-trip time, makes
+//! no allowance for bursts, and its rise is the whole least round-trip time, 4 ms to 1 s. At datacenter round trips the
+//! two differ widely. A burst of 256 KiB is longer than the round trip, so Linux waits where ns-3 ends slow start. In
+//! ns-3, as in Linux until 2021, an acknowledgement that begins a round is judged in the round before. It is always a
+//! round trip behind that round's first. So where round trips are shorter than the longest gap, the first full round of
+//! 16 segments ends slow start.
 
 use super::AckSample;
 use super::hystart::{HyStartConfig, threshold};
@@ -29,7 +30,7 @@ const BURST_BYTES: f64 = 4.0 * 65536.0;
 const LONGEST_BURST: Span = Span::from_ms(1);
 const NS3_LARGEST_RISE: Span = Span::from_secs(1);
 
-/// Whose it is.
+/// Whose HyStart it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// The kernel's.
@@ -47,9 +48,9 @@ pub struct LinuxHyStart {
     /// When the round began, and the last acknowledgement of its train.
     round_start: Instant,
     train: Instant,
-    /// The round ends behind this byte.
+    /// The round ends after this byte.
     round_end: u64,
-    /// Least round-trip times: of the connection since it began or timed out, and of the round.
+    /// Least round-trip times: of the connection since its beginning or the last timeout, and of the round.
     least: Span,
     current: Span,
     samples: u8,
@@ -136,7 +137,7 @@ impl LinuxHyStart {
         self.current > self.least.plus(rise)
     }
 
-    /// After a timeout all is as at the beginning, in a round that ends behind what was sent, `next`.
+    /// After a timeout everything is as at the beginning, in a round that ends at `next`, after what was sent.
     pub(super) fn on_timeout(&mut self, now: Instant, next: u64) {
         self.begin_round(now, next);
         (self.least, self.found) = (Span::MAX, false);

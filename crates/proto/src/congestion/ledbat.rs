@@ -1,7 +1,7 @@
-//! LEDBAT (RFC 6817): holds the queueing delay that it causes at a target, and so yields to whoever fills queues.
+//! LEDBAT (RFC 6817): holds the queueing delay that it causes at a target, and so yields to flows that fill queues.
 //!
-//! Each acknowledgement moves the window by `GAIN * (TARGET - queueing delay) / TARGET` segments per window; delays are
-//! one-way, so a queue on the way back does not matter. Losses halve the window.
+//! Each acknowledgement moves the window by `GAIN * (TARGET - queueing delay) / TARGET` segments per window. Delays are
+//! one-way, so a queue on the return path does not matter. Losses halve the window.
 //!
 //! | knob | default | source |
 //! |---|---|---|
@@ -12,13 +12,14 @@
 //! | minimum window | 2 segments | RFC 6817 MIN_CWND |
 //! | slow start | no | RFC 6817 has none; ns-3 has it on |
 //!
-//! A target that queues cannot reach makes it Reno: datacenters need one near their round-trip times. A flow that
-//! starts while another holds a queue takes that queue for the base delay and drives it out (the latecomer advantage,
-//! RFC 6817 section 4.4).
+//! If queues cannot reach the target, it behaves as Reno. Datacenters need a target near their round-trip times. A flow
+//! that starts while another holds a queue takes that queue for the base delay and drives the other out (the latecomer
+//! advantage, RFC 6817 section 4.4).
 //!
-//! Deviations. Slow start, if on, also ends when the queueing delay reaches the target. ALLOWED_INCREASE limits the
-//! window to the flight and one segment only while something else than the window limits the sender: otherwise the
-//! flight was the window when the sender last could send, and less only because acknowledgements came in a batch.
+//! Deviations: slow start, if on, also ends when the queueing delay reaches the target. ALLOWED_INCREASE limits the
+//! window to the flight and one segment only while something other than the window limits the sender. Otherwise the
+//! flight equalled the window when the sender last could send, and is less now only because acknowledgements came in a
+//! batch.
 
 use super::delay_history::{DelayHistory, DelayHistoryConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
@@ -78,7 +79,7 @@ impl Ledbat {
         }
     }
 
-    /// Queueing delay now, as it is measured.
+    /// Queueing delay now, as measured.
     pub fn queueing_delay(&self) -> Span {
         Span::from_ns(self.history.queueing_ns().cast_unsigned())
     }
@@ -137,7 +138,7 @@ impl CongestionControl for Ledbat {
         self.ssthresh
     }
 
-    /// Off; under [`EcnMode::Classic`] a mark halves the window as a loss does.
+    /// Off. Under [`EcnMode::Classic`] a mark halves the window as a loss does.
     fn ecn_mode(&self) -> EcnMode {
         EcnMode::Off
     }
@@ -192,13 +193,13 @@ impl DelayWindow {
         history.queueing_ns() as f64 / f64::from(self.target_ns)
     }
 
-    /// Bytes that this acknowledgement adds if a window of them adds a segment.
+    /// Bytes that this acknowledgement adds if a full window of acknowledgements adds a segment.
     #[inline]
     pub(super) fn share(&self, acked: u64) -> f64 {
         acked as f64 * f64::from(self.mss) / self.cwnd
     }
 
-    /// Moves the window by `change` bytes, up only if the sender needs it, down to the minimum at most.
+    /// Moves the window by `change` bytes: up only if the sender needs it, and down to the minimum at most.
     #[inline]
     pub(super) fn apply(&mut self, sample: &AckSample, change: f64) {
         let floor = self.floor() as f64;

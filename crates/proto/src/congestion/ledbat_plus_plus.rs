@@ -1,7 +1,7 @@
 //! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): LEDBAT without its latecomer advantage.
 //!
-//! It measures round trips, grows slower than Reno, gives way in proportion to its window, and slows down now and then
-//! to let every flow see the path without queue.
+//! It measures round trips, grows more slowly than Reno, gives way in proportion to its window, and slows down from
+//! time to time so that every flow sees the path without a queue.
 //!
 //! | knob | default | source (the draft) |
 //! |---|---|---|
@@ -10,14 +10,14 @@
 //! | initial and minimum window | 2 segments | RFC 6817 |
 //! | slowdowns | yes, 9 times their length apart | section 4.4 |
 //!
-//! GAIN is `1 / min(16, ceil(2 * target / base delay))`. Per round trip the window grows by GAIN segments below the
-//! target; above, it changes by `max(GAIN - W * (queueing delay / target - 1), -W / 2)` segments, spread over
-//! acknowledgements. Slow start adds GAIN segments per segment acknowledged; the first one ends at three quarters of
-//! the target, later ones at ssthresh. Two round trips after the first a slowdown begins: ssthresh is set to the
-//! window, the window to its minimum for two round trips, and slow start leads back.
+//! GAIN is `1 / min(16, ceil(2 * target / base delay))`. Below the target the window grows by GAIN segments per round
+//! trip. Above, it changes by `max(GAIN - W * (queueing delay / target - 1), -W / 2)` segments, spread over
+//! acknowledgements. Slow start adds GAIN segments per acknowledged segment. The first slow start ends at three
+//! quarters of the target, later ones at ssthresh. Two round trips after the first, a slowdown begins: ssthresh is set
+//! to the window, the window to its minimum for two round trips, and slow start leads back.
 //!
-//! As in [LEDBAT](super::ledbat), a target far above the round-trip times of the path makes it slow (GAIN sticks at
-//! 1/16) and blind.
+//! As in [LEDBAT](super::ledbat), a target far above the path's round-trip times makes it slow (GAIN stays at 1/16) and
+//! unable to see queues.
 
 use super::delay_history::{DelayHistory, DelayHistoryConfig};
 use super::ledbat::{DelayWindow, MAX_TARGET};
@@ -26,9 +26,10 @@ use crate::settings;
 use crate::settings::Range;
 use crate::time::{Instant, OneWayDelay, Span};
 
-/// Least GAIN is one over this.
+/// The least GAIN is one over this.
 const MAX_GAIN_DIVISOR: u64 = 16;
-/// Round trips from the end of the first slow start to the first slowdown, and that a slowdown holds the window down.
+/// Round trips from the end of the first slow start to the first slowdown, and round trips for which a slowdown holds
+/// the window.
 const SLOWDOWN_RTTS: u64 = 2;
 /// Share of the target at which the first slow start ends.
 const SLOW_START_LIMIT: f64 = 0.75;
@@ -78,9 +79,9 @@ pub struct LedbatPlusPlus {
     window: DelayWindow,
     ssthresh: u64,
     phase: Phase,
-    /// When the slowdown under way began.
+    /// When the current slowdown began.
     slowdown_began: Option<Instant>,
-    /// End of the hold; otherwise when the next slowdown begins.
+    /// End of the hold, otherwise the begin of the next slowdown.
     deadline: Option<Instant>,
     slowdown_ratio: u16,
     slowdowns: bool,
@@ -109,7 +110,7 @@ impl LedbatPlusPlus {
         1.0 / divisor.min(MAX_GAIN_DIVISOR) as f64
     }
 
-    /// Queueing delay now, as it is measured.
+    /// Queueing delay now, as measured.
     pub fn queueing_delay(&self) -> Span {
         Span::from_ns(self.history.queueing_ns().cast_unsigned())
     }
@@ -119,7 +120,7 @@ impl LedbatPlusPlus {
         self.slowdown_began.is_some()
     }
 
-    /// Slow start is over, and with it a slowdown that it was part of.
+    /// Ends slow start, and the slowdown of which it was part.
     fn enter_avoidance(&mut self, now: Instant, smoothed_rtt: Span) {
         self.phase = Phase::Avoidance;
         self.ssthresh = self.window.bytes();
@@ -223,7 +224,7 @@ impl CongestionControl for LedbatPlusPlus {
         if self.phase == Phase::Avoidance { self.ssthresh.min(self.window.bytes()) } else { self.ssthresh }
     }
 
-    /// Off; under [`EcnMode::Classic`] a mark halves the window as a loss does.
+    /// Off. Under [`EcnMode::Classic`] a mark halves the window as a loss does.
     fn ecn_mode(&self) -> EcnMode {
         EcnMode::Off
     }

@@ -1,9 +1,9 @@
 //! Congestion controllers: they compute a window, and nothing else.
 //!
-//! Loss detection, retransmission and the ECN echo belong to the transport ([`crate::transport::tcp`]); a controller
-//! hears of acknowledgements and congestion and answers how many bytes may be in flight. One file per controller; a
-//! new one is its file and an entry in the one list of algorithms.rs, which makes [`AnyController`] and [`Algorithm`]. A
-//! controller of another crate needs neither: [`AnyController::foreign`] takes it.
+//! Loss detection, retransmission and the ECN echo belong to the transport ([`crate::transport::tcp`]). A controller
+//! learns of acknowledgements and congestion, and says how many bytes may be in flight. Each controller has a file. A
+//! new one needs its file and an entry in the list of algorithms.rs, which generates [`AnyController`] and
+//! [`Algorithm`]. A controller of another crate needs neither: [`AnyController::foreign`] takes it.
 
 mod algorithms;
 pub mod bounded;

@@ -1,8 +1,8 @@
 //! Reno and NewReno (RFC 5681, RFC 6582): one more segment per round trip, half the window on congestion.
 //!
-//! The two differ in how a loss is repaired, which is the transport's work; what is left of NewReno here is
-//! [`on_recovered`](CongestionControl::on_recovered). Window inflation by duplicate acknowledgements is the
-//! transport's too.
+//! The two differ in how they repair a loss, which is the transport's work. What remains of NewReno here is
+//! [`on_recovered`](CongestionControl::on_recovered). Window inflation by duplicate acknowledgements is also the
+//! transport's.
 //!
 //! | knob | default | source |
 //! |---|---|---|
@@ -41,7 +41,7 @@ settings! {
 pub struct Reno {
     cwnd: u64,
     ssthresh: u64,
-    /// Counted towards the next segment; carried over, so that avoidance needs no division and loses nothing.
+    /// Counted towards the next segment. It is carried over, so avoidance needs no division and loses nothing.
     counted: u64,
     mss: u16,
     initial_window: u16,
@@ -83,15 +83,15 @@ impl Reno {
         }
     }
 
-    /// Sets the window and ends slow start there. Bytes counted towards the next segment stay counted: a small window
-    /// that marks cut a little every round trip would otherwise never grow, and larger ones would keep their share.
+    /// Sets the window and ends slow start there. Bytes counted towards the next segment stay counted. Otherwise a
+    /// small window that marks cut a little every round trip would never grow, and larger ones would keep their share.
     #[inline]
     pub(super) fn cut_to(&mut self, cwnd: u64) {
         self.cwnd = cwnd;
         self.ssthresh = cwnd;
     }
 
-    /// Sets where slow start ends, and not the window.
+    /// Sets where slow start ends, without changing the window.
     pub(super) fn set_ssthresh(&mut self, ssthresh: u64) {
         self.ssthresh = ssthresh;
     }
@@ -153,7 +153,7 @@ impl CongestionControl for Reno {
         self.ssthresh
     }
 
-    /// Off, as loss-based baselines run; under [`EcnMode::Classic`] a mark halves the window as a loss does.
+    /// Off, as for loss-based baselines. Under [`EcnMode::Classic`] a mark halves the window as a loss does.
     fn ecn_mode(&self) -> EcnMode {
         EcnMode::Off
     }

@@ -1,9 +1,10 @@
 //! TCP-LP (Kuzmanovic and Knightly, INFOCOM 2003): uses the bandwidth that others leave, and yields when the one-way
 //! delay rises, before a queue that others need overflows.
 //!
-//! The smoothed delay above a threshold between the least and the greatest delay seen is an early indication of
-//! congestion. The first halves the window and opens an inference phase without growth; another within the phase says
-//! that others want the bandwidth, and leaves one segment. Otherwise, and on losses, it is [`Reno`].
+//! A smoothed delay above a threshold between the least and the greatest observed delay is an early indication of
+//! congestion. The first indication halves the window and begins an inference phase without growth. Another one within
+//! the phase means that others want the bandwidth, and leaves one segment. Otherwise, and on losses, the controller is
+//! [`Reno`].
 //!
 //! | knob | default | source |
 //! |---|---|---|
@@ -12,15 +13,18 @@
 //! | inference phase | 3 round-trip times | the paper, section III |
 //! | extremes | the paper's | below |
 //!
-//! [`Extremes`] chooses between the paper and Linux (`tcp_lp.c`, which ns-3 follows). In the paper the extremes hold
-//! for the whole connection; slow start only collects them, the first congestion puts them to use; and indications
-//! within a round trip of the last reaction are ignored. Linux leaves the greatest delay out, acts from the first
-//! sample on, and after each cut starts from the smoothed delay as the least and twice it as the greatest.
+//! [`Extremes`] chooses between the paper and Linux (`tcp_lp.c`, which ns-3 follows). In the paper the extremes are
+//! over the whole connection. Slow start only collects them, and they are used from the first congestion on.
+//! Indications within a round trip of the last reaction are ignored. Linux leaves out the greatest delay, acts from the
+//! first sample on, and after each cut starts with the smoothed delay as the least and twice it as the greatest.
 //!
-//! Deviations from Linux: twice a delay means nothing where clocks differ, so what is doubled is an estimate of the
-//! delay itself, the smoothed less half of the least round-trip time, which is exact where both directions are alike
-//! and the way back has no queue; a cut ends slow start, as the paper's additive increase asks, where Linux leaves
-//! ssthresh alone; nanoseconds in place of milliseconds.
+//! Deviations from Linux:
+//!
+//! - Doubling a delay is meaningless where clocks differ. So an estimate of the delay itself is doubled: the smoothed
+//!   delay less half of
+//! the least round-trip time. This is exact where both directions are alike and the return path has no queue.
+//! - A cut ends slow start, as the paper's additive increase requires. Linux leaves ssthresh unchanged.
+//! - Times are in nanoseconds instead of milliseconds.
 
 use super::reno::{Reno, RenoConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
@@ -61,12 +65,12 @@ settings! {
     }
 }
 
-/// Delays seen, all relative to each other.
+/// Observed delays, all relative to each other.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Delays {
     least: OneWayDelay,
     greatest: OneWayDelay,
-    /// Linux: greater than the greatest, and left out.
+    /// Linux: a delay above the greatest, which is left out.
     outlier: OneWayDelay,
     latest: OneWayDelay,
     /// Nanoseconds by which the smoothed delay exceeds `latest`.
@@ -101,7 +105,7 @@ impl Delays {
         above_least > threshold * self.greatest.minus(self.least) as f64
     }
 
-    /// Linux: forgets all but the smoothed delay, of which the path's part is `path_ns` nanoseconds.
+    /// Linux: forgets all but the smoothed delay, of which `path_ns` nanoseconds are the path's.
     fn restart(&mut self, path_ns: i64) {
         self.least = self.smoothed();
         self.greatest = self.least.plus_ns(path_ns);
@@ -118,9 +122,9 @@ pub struct TcpLp {
     delays: Option<Delays>,
     /// Least round-trip time; [`Span::MAX`] without a sample.
     least_rtt: Span,
-    /// When the inference phase began, or the last one did.
+    /// When the current or last inference phase began.
     inferring_since: Option<Instant>,
-    /// When the window last shrank, for whatever reason.
+    /// When the window last shrank, for any reason.
     reacted_at: Option<Instant>,
     inference_rtts: u8,
     extremes: Extremes,

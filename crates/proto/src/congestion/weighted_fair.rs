@@ -1,9 +1,9 @@
-//! Weighted fair congestion control: DCTCP's marks, with a sensitivity that divides a link by weights.
+//! Weighted fair congestion control: reacts to marks as DCTCP does, with a sensitivity that divides a link by weights.
 //!
 //! From Luo et al., "Efficient Multisource Data Delivery in Edge Cloud With Rateless Parallel Push" (WFCC). Each
-//! acknowledged segment moves the window by `1/W`, a marked one by `1/W − alpha/(2·theta)`; the marks that flows share
-//! then balance at windows in proportion to theta. A weight that changes causes no burst. Losses do not shrink the
-//! window: the transport replaces them, and a path that marks tells of congestion by marks.
+//! acknowledged segment moves the window by `1/W`, a marked one by `1/W − alpha/(2·theta)`. The marks that flows share
+//! then balance at windows in proportion to theta. A change of weight causes no burst. Losses do not shrink the window:
+//! the transport replaces lost packets, and a path that marks signals congestion by marks.
 //!
 //! | knob | default | source |
 //! |---|---|---|
@@ -14,17 +14,22 @@
 //! | loss-blind | no | see below |
 //! | tolerated loss | 2 % | see below |
 //!
-//! Deviations from the paper. It starts with a window of 1 and alpha of 0 and names larger starts as future work: here
-//! a slow start runs until the first mark or loss, and alpha starts at 1 to stop its overshoot. It never reacts to
-//! loss, which floods a bottleneck that does not mark: here, on a path that has never marked, a window that lost more
-//! than the tolerated fraction counts as fully marked, and alpha follows the lost fraction; `loss_blind` is the paper's
-//! behaviour. Acknowledged bytes count, not acknowledgements, so that stretched ones weigh what they cover.
+//! Deviations from the paper:
+//!
+//! - The paper starts with a window of 1 and alpha of 0, and leaves larger starts to future work. Here slow start runs
+//!   until the first
+//! mark or loss, and alpha starts at 1 to stop its overshoot.
+//! - The paper never reacts to loss, which floods a bottleneck that does not mark. Here, on a path that has never
+//!   marked, a window that
+//! lost more than the tolerated fraction counts as fully marked, and alpha follows the lost fraction. `loss_blind` is
+//! the paper's behaviour.
+//! - Acknowledged bytes count instead of acknowledgements, so an acknowledgement of many bytes has their weight.
 
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::settings;
 use crate::settings::Range;
 
-/// Range of theta; what lies outside is taken for its nearer end.
+/// Range of theta. Values outside are set to the nearer end.
 const WEIGHTS: core::ops::RangeInclusive<f64> = 1e-3..=1e9;
 
 settings! {
@@ -55,7 +60,7 @@ pub struct WeightedFair {
     cwnd: f64,
     alpha: f64,
     weight: f64,
-    /// What a marked segment costs, `alpha / (2 * theta)`: kept, because it changes only once per window.
+    /// The cost of a marked segment, `alpha / (2 * theta)`. It is stored because it changes only once per window.
     cut: f64,
     gain: f64,
     tolerated_loss: f64,
@@ -67,7 +72,7 @@ pub struct WeightedFair {
     mss: u16,
     initial_window: u16,
     slow_start: bool,
-    /// Whether losses count: not if loss-blind, and no longer once the path has marked.
+    /// Whether losses count: not if loss-blind, and not after the path has marked.
     guards_against_loss: bool,
 }
 
@@ -103,7 +108,7 @@ impl WeightedFair {
         self.alpha
     }
 
-    /// The window in segments (W), not rounded as [`window`](CongestionControl::window) is.
+    /// The window in segments (W), without the rounding of [`window`](CongestionControl::window).
     pub fn cwnd(&self) -> f64 {
         self.cwnd
     }
@@ -165,7 +170,7 @@ impl CongestionControl for WeightedFair {
         }
     }
 
-    /// Marks have done their work in [`on_ack`](CongestionControl::on_ack).
+    /// Marks were already handled in [`on_ack`](CongestionControl::on_ack).
     fn on_congestion(&mut self, event: &Congestion) {
         match event.cause {
             Cause::Ecn => {}
@@ -189,13 +194,13 @@ impl CongestionControl for WeightedFair {
         self.cwnd = self.cwnd.min(f64::from(self.initial_window));
     }
 
-    /// Whole segments, rounded to the nearest: rounding down would tax small windows by half a segment, and with them
+    /// Whole segments, rounded to the nearest. Rounding down would take half a segment from small windows, and so from
     /// small weights.
     fn window(&self) -> u64 {
         ((self.cwnd + 0.5) as u64).saturating_mul(u64::from(self.mss))
     }
 
-    /// Slow start ends at the first mark or loss, at whatever window that finds.
+    /// Slow start ends at the first mark or loss, whatever the window is then.
     fn ssthresh(&self) -> u64 {
         if self.slow_start { u64::MAX } else { self.window() }
     }
@@ -208,7 +213,7 @@ impl CongestionControl for WeightedFair {
         Some(self.alpha)
     }
 
-    /// Weights come from the network too: one that is no number is ignored.
+    /// Weights also come from the network, so one that is not a number is ignored.
     fn set_weight(&mut self, weight: f64) {
         if !weight.is_nan() {
             self.weight = weight.clamp(*WEIGHTS.start(), *WEIGHTS.end());

@@ -1,8 +1,8 @@
-//! Any transport: what a driver holds that runs flows of several kinds at once.
+//! Any transport, for drivers that run flows of several kinds at once.
 //!
-//! An enum, because at many flows a match costs less than a pointer to somewhere else. It is as large as its largest
-//! member, so a member keeps what few flows need behind a box. A transport of another crate is behind a pointer
-//! ([`ForeignTransport`]), which costs nothing to the others.
+//! It is an enum because with many flows a match costs less than a pointer to another place. It is as large as its
+//! largest member, so a member keeps state that few flows need behind a box. A transport of another crate is behind a
+//! pointer ([`ForeignTransport`]), which costs the others nothing.
 
 use super::atp::{AtpReceiver, AtpSender};
 use super::dccp::{DccpReceiver, DccpSender};
@@ -29,7 +29,7 @@ use crate::units::Rate;
 use alloc::boxed::Box;
 use core::convert::Infallible;
 
-/// Makes an enum of what members say, or are told: each member's own type is one of its variants.
+/// Generates an enum of the members' messages. Each member's own type is one of its variants.
 macro_rules! any_message {
     ($(#[$enum_doc:meta])* $any:ident { $($(#[$doc:meta])* $name:ident($type:ty)),* $(,)? }) => {
         $(#[$enum_doc])*
@@ -46,7 +46,7 @@ macro_rules! any_message {
         }
 
         impl TryFrom<$any> for $type {
-            /// What was meant for another member.
+            /// A message for another member.
             type Error = $any;
 
             #[inline]
@@ -77,23 +77,23 @@ macro_rules! any_message {
 }
 
 any_message! {
-    /// What one of the transports asks of its surroundings. A driver serves the requests whose machine it has.
+    /// A request of one of the transports to its driver. A driver serves the requests for which it has a machine.
     AnyRequest {
-        /// Of what the flows of a host share (NDP, SCDP, Homa, transports of other crates).
+        /// To the state that flows of a host share (NDP, SCDP, Homa, transports of other crates).
         Host(HostRequest),
-        /// Of an oracle (Near-Opt).
+        /// To an oracle (Near-Opt).
         Oracle(OracleRequest),
-        /// Of the controller of an object, or of who holds its payload (push).
+        /// To the controller of an object, or to the holder of its payload (push).
         Push(PushRequest),
     }
 }
 
 any_message! {
-    /// What the surroundings answer one of the transports.
+    /// An answer of the driver to one of the transports.
     AnyAnswer {
-        /// What the flows of a host share answers.
+        /// From the state that flows of a host share.
         Host(HostAnswer),
-        /// An oracle answers.
+        /// From an oracle.
         Oracle(OracleAnswer),
         /// The controller of an object orders one of its sources.
         PushSource(ToSource),
@@ -104,8 +104,8 @@ any_message! {
 
 /// A transport whose requests a driver of [`AnyTransport`] can serve.
 pub trait Member: Transport<Request: Into<AnyRequest>, Answer: TryFrom<AnyAnswer>> {
-    /// Brings an answer of the surroundings. One that is meant for another member changes nothing: the flow that asked is
-    /// over, and its number is another's.
+    /// Takes an answer. An answer for another member changes nothing: the flow that asked is over, and its number was
+    /// given to another flow.
     fn handle_answer(&mut self, now: Instant, answer: AnyAnswer) {
         if let Ok(answer) = answer.try_into() {
             self.handle_command(now, Command::Answer(answer));
@@ -116,10 +116,10 @@ pub trait Member: Transport<Request: Into<AnyRequest>, Answer: TryFrom<AnyAnswer
 impl<T: Transport<Request: Into<AnyRequest>, Answer: TryFrom<AnyAnswer>> + ?Sized> Member for T {}
 
 /// A transport of another crate: one side of one flow, which may take turns with other flows of its host. Its packets
-/// have the bodies that [`Body`](crate::packet::Body) lists.
+/// use the bodies that [`Body`](crate::packet::Body) lists.
 pub type ForeignTransport = Box<dyn Transport<Request = HostRequest, Answer = HostAnswer> + Send>;
 
-/// Makes an enum of transports that is one itself.
+/// Generates an enum of transports that is a transport itself.
 macro_rules! any_transport {
     (
         $(#[$enum_doc:meta])* $any:ident<$request:ty, $answer:ty> { $($(#[$doc:meta])* $name:ident($type:ty)),* $(,)? }
@@ -211,9 +211,9 @@ any_transport! {
     AnyTransport<AnyRequest, AnyAnswer> {
         /// Sends by TCP.
         TcpSender(TcpSender<AnyController>),
-        /// Sends by TCP that pauses while a queue above is congested.
+        /// Sends by TCP and pauses while a queue above is congested.
         CrossQueueSender(CrossQueueSender<AnyController>),
-        /// Sends by TCP what must be done by a time.
+        /// Sends by TCP, with a deadline.
         DeadlineSender(DeadlineSender<AnyController>),
         /// Receives by TCP.
         TcpReceiver(TcpReceiver),
@@ -227,15 +227,15 @@ any_transport! {
         DccpReceiver(DccpReceiver),
         /// Sends on credits.
         ExpressPassSender(ExpressPassSender),
-        /// Sends credits and receives data on them.
+        /// Sends credits and receives the data sent on them.
         ExpressPassReceiver(ExpressPassReceiver),
         /// Sends on credits and by a window.
         FlexPassSender(FlexPassSender<AnyController>),
-        /// Receives what was sent on credits and by a window.
+        /// Receives data sent on credits and by a window.
         FlexPassReceiver(FlexPassReceiver),
         /// Sends in two classes.
         TwoClassSender(Box<TwoClassSender<AnyController>>),
-        /// Receives what was sent in two classes.
+        /// Receives data sent in two classes.
         TwoClassReceiver(TwoClassReceiver),
         /// Sends by TCP on credits.
         LayeredSender(LayeredSender<AnyController>),
@@ -253,7 +253,7 @@ any_transport! {
         HomaSender(HomaSender),
         /// Receives it.
         HomaReceiver(HomaReceiver),
-        /// Sends at the rate that an oracle tells.
+        /// Sends at the rate that an oracle gives.
         NearOptSender(NearOptSender),
         /// Acknowledges every packet of such a sender.
         NearOptReceiver(NearOptReceiver),
@@ -265,9 +265,9 @@ any_transport! {
         SenderDrop(Box<SenderDrop<AnyController>>),
         /// Pushes symbols of an object.
         PushSource(PushSource),
-        /// A receiver's end towards one source of an object.
+        /// The receiver's end for one source of an object.
         PushPort(PushPort),
-        /// Sends no faster than a rate.
+        /// Sends no faster than a given rate.
         Capped(Box<RateCap<AnyTransport>>),
         /// One side of a flow of another crate's transport.
         Foreign(ForeignTransport),
@@ -275,7 +275,7 @@ any_transport! {
 }
 
 any_transport! {
-    /// One side of a plain flow of TCP. A run with no other flows is faster without a choice among all transports.
+    /// One side of a plain TCP flow. A run with no other flows is faster without a choice among all transports.
     PlainTcp<Infallible, Infallible> {
         /// Sends.
         Sender(TcpSender<AnyController>),
@@ -285,8 +285,8 @@ any_transport! {
 }
 
 impl AnyTransport {
-    /// The same, of a flow of `bytes`, under bounds of a contract that any controller can be told of: done `span` after its
-    /// first byte is given, and no faster than `max_rate`. Only a sender of TCP's family takes a span.
+    /// The same for a flow of `bytes` with bounds of a contract that suit every controller: done `span` after its first
+    /// byte is given, and no faster than `max_rate`. Only senders of TCP's family take a span.
     pub fn bounded_by(self, bytes: u64, span: Option<Span>, max_rate: Option<Rate>) -> Self {
         match self {
             Self::TcpSender(sender) if span.is_some() => {
@@ -296,7 +296,7 @@ impl AnyTransport {
         }
     }
 
-    /// The same at no more than `rate` on the wire, which must be above zero; as it is without one.
+    /// The same with at most `rate` on the wire, which must be above zero. Without a rate it is unchanged.
     fn capped(self, rate: Option<Rate>) -> Self {
         if rate.is_none() { self } else { Box::new(RateCap::new(self, rate)).into() }
     }

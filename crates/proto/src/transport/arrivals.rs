@@ -1,4 +1,4 @@
-//! Counts what arrives of a stream that is never put in order, each byte once.
+//! Counts the bytes of a stream that is never put in order, each byte once.
 
 use alloc::collections::VecDeque;
 
@@ -6,26 +6,26 @@ use crate::packet::ByteRange;
 
 /// The bytes of a stream that have arrived, in any order.
 pub(super) struct Arrivals {
-    /// Most gaps remembered for packets that come late; bytes of forgotten gaps count as duplicates.
+    /// Most gaps remembered for late packets. Bytes of forgotten gaps count as duplicates.
     gaps_max: usize,
     /// One past the highest byte seen.
     highest: u64,
     unique_bytes: u64,
     duplicate_bytes: u64,
-    /// Missing below `highest`, ascending, the latest ones.
+    /// Missing bytes below `highest`, ascending: the latest gaps.
     gaps: VecDeque<ByteRange>,
-    /// Not given to the application yet.
+    /// Bytes not yet given to the application.
     fresh: VecDeque<ByteRange>,
 }
 
 impl Arrivals {
-    /// Nothing yet. Of a stream with more than `gaps_max` gaps the earliest are forgotten.
+    /// Begins with nothing. In a stream with more than `gaps_max` gaps the earliest are forgotten.
     pub(super) fn new(gaps_max: usize) -> Self {
         let (gaps, fresh) = (VecDeque::new(), VecDeque::new());
         Self { gaps_max, highest: 0, unique_bytes: 0, duplicate_bytes: 0, gaps, fresh }
     }
 
-    /// Different bytes that arrived.
+    /// Number of different bytes that arrived.
     pub(super) fn unique_bytes(&self) -> u64 {
         self.unique_bytes
     }
@@ -66,7 +66,7 @@ impl Arrivals {
         }
     }
 
-    /// A packet below the highest byte: what of it was missing counts, the rest is duplicate.
+    /// A packet below the highest byte. Its missing bytes count, the others are duplicates.
     fn fill_gaps(&mut self, late: ByteRange) {
         self.duplicate_bytes += late.len();
         let mut index = self.gaps.partition_point(|gap| gap.end <= late.start);

@@ -1,11 +1,11 @@
 //! Transports: one side of one flow, as a machine.
 //!
-//! A driver feeds a transport with `handle_packet`, `handle_command` and `handle_timeout`, and after each calls
-//! [`drain`], which polls in a fixed order until nothing is left: packets to send, events for the application, the
-//! next deadline. The simulator, the UDP runtime and the tests all use the one `drain`.
+//! A driver calls `handle_packet`, `handle_command` and `handle_timeout`. After each call it calls [`drain`], which
+//! polls in a fixed order until nothing is left: packets to send, events for the application, the next deadline. The
+//! simulator, the UDP runtime and the tests all use the same `drain`.
 //!
-//! No member is named here. What only one family says to its surroundings, and hears from them, is a type of that
-//! family's own, which [`Transport::Request`] and [`Transport::Answer`] carry.
+//! No transport is named here. A message between one family and its driver is a type of that family, which
+//! [`Transport::Request`] and [`Transport::Answer`] carry.
 
 pub mod any;
 mod arrivals;
@@ -40,48 +40,48 @@ use crate::packet::{ByteRange, Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
-/// What a transport is told by its application, and by its surroundings in answers of type `A`.
+/// A message to a transport from its application, or from its driver in answers of type `A`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Command<A = Infallible> {
-    /// `bytes` more bytes are there to be sent.
+    /// `bytes` more bytes are ready to be sent.
     Send {
         /// How many.
         bytes: u64,
     },
-    /// Another message of so many bytes is there to be sent. To a transport of byte streams, more bytes.
+    /// Another message of this many bytes is ready to be sent. For a transport of byte streams: more bytes.
     SendMessage {
         /// How many.
         bytes: u32,
     },
-    /// The flow will have so many messages; a transport that may leave some out need not wait for all of them.
+    /// The flow will have this many messages. A transport that may leave some out then need not wait for all of them.
     AnnounceMessages {
         /// How many.
         messages: u32,
     },
     /// Nothing follows the bytes given so far.
     Finish,
-    /// The application has taken `bytes` delivered bytes out of the receive buffer. Without it the buffer fills.
+    /// The application has taken `bytes` delivered bytes out of the receive buffer. Without this the buffer fills.
     Consume {
         /// How many.
         bytes: u64,
     },
-    /// The flow's weight is now this.
+    /// Sets the flow's weight.
     SetWeight(f64),
-    /// The least share of the flow's fair rate is now this.
+    /// Sets the least share of the flow's fair rate.
     SetMinShare(f64),
-    /// The flow's least rate is now this.
+    /// Sets the flow's least rate.
     SetMinRate(Rate),
-    /// The flow's greatest rate on the wire is now this; zero bounds it no more.
+    /// Sets the flow's greatest rate on the wire; zero removes it.
     SetMaxRate(Rate),
-    /// The flow must be done so long after this; [`Span::MAX`] bounds it no more.
+    /// The flow must be done this long after now; [`Span::MAX`] removes the deadline.
     SetDoneBy(Span),
-    /// The surroundings answer what the transport [asked](Event::Ask).
+    /// The driver answers what the transport [asked](Event::Ask).
     Answer(A),
 }
 
 impl<A> Command<A> {
-    /// What tells a running flow that its contract is this from now on; so long after now it must be done. Its bound of
-    /// delivery and its priority stay.
+    /// The commands that give a running flow this contract. Its deadline counts from now. Its bound of delivery and its
+    /// priority do not change.
     pub fn of_contract(contract: &Contract) -> [Self; 5] {
         [
             Self::SetWeight(contract.weight),
@@ -92,7 +92,7 @@ impl<A> Command<A> {
         ]
     }
 
-    /// Bytes that it hands over to a transport of byte streams.
+    /// Bytes that it gives to a transport of byte streams.
     pub const fn bytes(&self) -> Option<u64> {
         match *self {
             Self::Send { bytes } => Some(bytes),
@@ -128,43 +128,43 @@ impl<A> Command<A> {
     }
 }
 
-/// What a transport tells its application, and asks of its surroundings in requests of type `R`.
+/// A message from a transport to its application, or to its driver in requests of type `R`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<R = Infallible> {
-    /// A connection stands; data may flow.
+    /// The connection is established; data may flow.
     Connected,
     /// These bytes arrived, in order, each exactly once.
     Deliver(ByteRange),
-    /// A whole message arrived, in any order, each exactly once.
+    /// A whole message arrived. Messages come in any order, each exactly once.
     DeliverMessage {
         /// Which, from 0.
         message: u32,
         /// Its bytes.
         bytes: u32,
     },
-    /// The sender leaves this message out for good; it has sent nothing of it.
+    /// The sender leaves this message out permanently. Nothing of it was sent.
     GiveUp {
         /// Which, from 0.
         message: u32,
     },
-    /// These bytes need not be kept any longer: the peer has them.
+    /// The application need not keep these bytes any longer, because the peer has them.
     Release(ByteRange),
     /// The peer's last byte was delivered, or the peer has closed a flow of messages.
     Received,
     /// Everything was sent and acknowledged (sender).
     Finished,
-    /// The flow will not be done by its time: at what it gets, it is done then ([`Instant::MAX`]: nothing moves). It is said
-    /// once (sender).
+    /// The flow will miss its deadline. At its present rate it will be done at `expected` ([`Instant::MAX`]: nothing
+    /// moves). This is reported once (sender).
     WillBeLate {
-        /// When it is done.
+        /// When it will be done.
         expected: Instant,
     },
     /// A symbol arrived that its block still needed.
     DeliverSymbol {
-        /// Bytes that it stands for; all symbols that are told of make the object.
+        /// Bytes that it stands for. All reported symbols together make the object.
         bytes: u32,
     },
-    /// A request to the surroundings: the host, an oracle, a controller. Only its own family's drivers know it.
+    /// A request to the driver: to a host, an oracle or a controller. Only drivers of its family know it.
     Ask(R),
 }
 
@@ -200,13 +200,13 @@ pub enum Timer {
     Pace,
     /// RACK reordering window or tail loss probe (RFC 8985).
     LossDetection,
-    /// Next probe of the queue above, or too long a silence about it (cross-queue congestion notification).
+    /// The next probe of the queue above, or too long a silence about it (cross-queue congestion notification).
     Probe,
-    /// The flow's policy wants to be asked.
+    /// The flow's policy must be asked.
     Policy,
-    /// A window of rate control ends or is judged.
+    /// A window of rate control ends or is evaluated.
     RateControl,
-    /// A report to the controller of an object, or a message to it again.
+    /// A report to the controller of an object, or a repeated message to it.
     Report,
 }
 
@@ -215,38 +215,39 @@ pub enum Timer {
 pub struct Deadline {
     /// When.
     pub at: Instant,
-    /// Which of its timers it is.
+    /// Which of its timers it belongs to.
     pub why: Timer,
 }
 
 /// One side of one flow.
 ///
-/// A member whose driver has nothing to do for it but carry packets asks nothing: its `Request` and its `Answer` are
-/// [`Infallible`], of which there is no value. [`any`] names those that ask.
+/// A transport whose driver only carries packets asks nothing. Its `Request` and `Answer` are [`Infallible`], which has
+/// no values. [`any`] names the transports that ask.
 pub trait Transport {
-    /// What it asks of its surroundings.
+    /// Its requests to the driver.
     type Request: Copy + PartialEq + Debug;
 
-    /// What they answer.
+    /// The driver's answers.
     type Answer: Copy + PartialEq + Debug;
 
-    /// A packet for this side arrived; `sack` holds its SACK blocks if it has any.
+    /// A packet for this side arrived. `sack` holds its SACK blocks, if any.
     fn handle_packet(&mut self, now: Instant, packet: &Packet, sack: &SackBlocks);
 
-    /// The application spoke, or the surroundings answer.
+    /// A command of the application, or an answer of the driver.
     fn handle_command(&mut self, now: Instant, command: Command<Self::Answer>);
 
-    /// The deadline of [`poll_timeout`](Self::poll_timeout) has come. Called early it does nothing.
+    /// The deadline of [`poll_timeout`](Self::poll_timeout) has passed. An early call does nothing.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Packets take another path from now on (RFC 9000 section 9.4): what was learnt of the old one, the congestion window
-    /// first of all, says nothing of it. Default: nothing is known of paths, as where the receiver's credits set the pace.
+    /// Packets take another path from now on (RFC 9000 section 9.4). What was learnt of the old path, above all the
+    /// congestion window, does not apply to it. Default: nothing, for transports that know nothing of the path, as
+    /// where the receiver's credits set the pace.
     fn handle_new_path(&mut self, _now: Instant) {}
 
     /// The next packet to send now, if any.
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet>;
 
-    /// What travels beside the packet that `poll_transmit` gave last, if [anything does](Packet::has_attachment).
+    /// The attachment of the packet that `poll_transmit` gave last, if [it has one](Packet::has_attachment).
     fn sack_blocks(&self) -> &SackBlocks {
         &SackBlocks::EMPTY
     }
@@ -257,12 +258,12 @@ pub trait Transport {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     fn poll_timeout(&self) -> Option<Deadline>;
 
-    /// Bytes that `Command::Send` would take now; what exceeds them is not taken.
+    /// Bytes that `Command::Send` would accept now. Bytes beyond them are not accepted.
     fn send_space(&self) -> u64 {
         u64::MAX
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     fn statistics(&self) -> Statistics;
 
     /// The policy that bends the flow, if it has one (sender).
@@ -270,7 +271,7 @@ pub trait Transport {
         None
     }
 
-    /// How its window stands, if it has one (sender).
+    /// The state of its window, if it has one (sender).
     fn window_state(&self) -> Option<WindowState> {
         None
     }
@@ -329,28 +330,28 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
 }
 
-/// How a sender's window stands.
+/// The state of a sender's window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WindowState {
     /// The congestion window, in full packets.
     pub packets: f64,
-    /// Estimated fraction of marked packets, of controllers that have one.
+    /// Estimated fraction of marked packets, for controllers that estimate it.
     pub alpha: Option<f64>,
     /// Smoothed round-trip time; zero before the first sample.
     pub rtt: Span,
 }
 
-/// Where a driver takes the outputs of a transport whose requests are of type `R`.
+/// Takes the outputs of a transport whose requests are of type `R`.
 pub trait Outlet<R> {
-    /// Sends a packet; `sack` are the blocks that travel beside it, empty for most.
+    /// Sends a packet. `sack` are its attached blocks, empty for most.
     fn transmit(&mut self, packet: Packet, sack: &SackBlocks);
-    /// Passes an event to the application, or a request to the surroundings.
+    /// Passes an event to the application, or a request to the driver.
     fn event(&mut self, event: Event<R>);
     /// Sets the one deadline of this transport.
     fn arm(&mut self, deadline: Option<Deadline>);
 }
 
-/// Polls a transport until it has nothing more to say. Call it after every `handle_*`.
+/// Polls a transport until it has no more output. Call it after every `handle_*`.
 #[inline]
 pub fn drain<T: Transport>(transport: &mut T, now: Instant, outlet: &mut impl Outlet<T::Request>) {
     while let Some(packet) = transport.poll_transmit(now) {

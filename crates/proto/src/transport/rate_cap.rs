@@ -1,4 +1,4 @@
-//! A sender that never exceeds a rate, whatever its transport would do.
+//! A sender that never exceeds a rate, whatever its transport allows.
 
 use super::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
 use crate::contract::policy::Policy;
@@ -6,23 +6,24 @@ use crate::packet::{Packet, SackBlocks};
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
-/// How far packets may run ahead of the rate: they leave in bursts, as a wake-up for each would cost more than sending it.
+/// How far packets may run ahead of the rate. They leave in bursts, because a wake-up for each would cost more than
+/// sending it.
 const TOLERANCE: Span = Span::from_ms(2);
-/// A burst begins when they run ahead by no more than this: a driver's timer may come that late.
+/// A burst begins when packets run ahead by no more than this, because a driver's timer may be this late.
 const LATENESS: Span = Span::from_us(500);
-/// Longer bursts save nothing: the kernel takes so many bytes at once.
+/// Longest burst. A longer one saves nothing, because the kernel takes this many bytes at once.
 const MAX_BURST_BYTES: u64 = 64 << 10;
 
-/// What a capped sender keeps.
+/// The state of a capped sender.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     rate: Rate,
     /// How far packets may run ahead at this rate.
     tolerance: Span,
-    /// When all that was sent would be over at the rate (the theoretical arrival time of ITU-T I.371's cell rate
+    /// When everything sent would be over at the rate (the theoretical arrival time of ITU-T I.371's cell rate
     /// algorithm).
     sent_until: Instant,
-    /// The transport was not asked for a packet because of the rate.
+    /// Because of the rate, the transport was not asked for a packet.
     held: bool,
 }
 
@@ -34,10 +35,10 @@ impl Cap {
     }
 }
 
-/// A transport whose packets keep to a rate on the wire, or any transport as it is.
+/// A transport whose packets keep to a rate on the wire, or an unchanged transport.
 ///
-/// Packets are as long as the transport says ([`Packet::wire_bytes`]). At any time what was sent since the start is at
-/// most the rate times the time, and two milliseconds' worth and one packet more.
+/// Packets have the length that the transport gives ([`Packet::wire_bytes`]). At any time, the bytes sent since the
+/// start are at most the rate times the time, two milliseconds' worth, and one packet.
 #[derive(Clone, Debug)]
 pub struct RateCap<T> {
     inner: T,
@@ -45,19 +46,19 @@ pub struct RateCap<T> {
 }
 
 impl<T: Transport> RateCap<T> {
-    /// `inner` at no more than `rate`, which must be above zero; as it is without one.
+    /// `inner` at no more than `rate`, which must be above zero. Without a rate it is unchanged.
     pub fn new(inner: T, rate: Option<Rate>) -> Self {
         Self { inner, cap: rate.map(|rate| Cap::new(rate, Instant::ZERO)) }
     }
 
-    /// From `now` on it keeps to another rate, or to none. What it has sent ahead of the old rate, it has sent ahead of
-    /// the new one.
+    /// Sets another rate, or none, from `now` on. Bytes sent ahead of the old rate also count as sent ahead of the new
+    /// one.
     fn set_rate(&mut self, now: Instant, rate: Option<Rate>) {
         let ahead = self.cap.map_or(0, |cap| cap.rate.bytes_in(cap.sent_until.max(now).since(now)));
         self.cap = rate.map(|rate| Cap { held: true, ..Cap::new(rate, now.after(rate.time_for(ahead))) });
     }
 
-    /// The transport.
+    /// The inner transport.
     pub fn inner(&self) -> &T {
         &self.inner
     }

@@ -1,11 +1,11 @@
-//! Dropping messages at the sender, before a reliable transport: the strawmen that ATP's authors compare with.
+//! Dropping messages at the sender, before a reliable transport: the baselines of ATP's authors.
 //!
 //! *DCTCP-SD* leaves out a fixed share of the messages, whatever the network does: exactly ⌊N · MLR⌋ of them, chosen at
-//! random (Knuth's selection sampling), so that the guarantee compares with ATP's. *DCTCP-BW* leaves messages out only
-//! while the network is congested, each with the probability MLR, up to as many in total. The paper does not say when
-//! the network is congested: here, when the last window had a mark, or ended smaller than the one before.
+//! random (Knuth's selection sampling), so that its guarantee equals ATP's. *DCTCP-BW* leaves messages out only while
+//! the network is congested, each with the probability MLR, up to the same total. The paper does not define congestion.
+//! Here the network is congested if the last window had a mark, or ended smaller than the one before.
 //!
-//! A message is decided when its first byte could be sent, so that the decision is as fresh as it can be.
+//! The decision on a message is made when its first byte could be sent, so that it is as late as possible.
 
 use alloc::collections::VecDeque;
 use core::convert::Infallible;
@@ -25,19 +25,19 @@ pub const HONOURS: &[Field] = &[Field::MinDelivery, Field::MaxRate];
 /// When messages are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DropPolicy {
-    /// Always as many as the bound allows.
+    /// Always as many messages as the bound allows.
     Fixed,
     /// While the network is congested.
     Congested,
 }
 
-/// A TCP sender before which messages are left out.
+/// A TCP sender in front of which messages are left out.
 pub struct SenderDrop<C> {
     tcp: TcpSender<C>,
     policy: DropPolicy,
     bound: LossBound,
     stream: Stream,
-    /// Messages that were not decided yet, and the number of the first of them.
+    /// Messages without a decision yet, and the number of the first of them.
     waiting: VecDeque<u32>,
     decided: u32,
     dropped: u32,
@@ -46,7 +46,7 @@ pub struct SenderDrop<C> {
     /// Bytes given to TCP.
     given: u64,
     given_up: VecDeque<u32>,
-    /// The window that is being watched ends with this byte.
+    /// The observed window ends with this byte.
     window_end: u64,
     marks: u64,
     window: u64,
@@ -55,7 +55,8 @@ pub struct SenderDrop<C> {
 }
 
 impl<C: CongestionControl> SenderDrop<C> {
-    /// Leaves out at most what `bound` allows before `tcp`, whose segments hold `mss` bytes; `stream` chooses.
+    /// Leaves out at most what `bound` allows before `tcp`, whose segments hold `mss` bytes. `stream` makes the random
+    /// choices.
     pub fn new(tcp: TcpSender<C>, mss: u16, policy: DropPolicy, bound: LossBound, stream: Stream) -> Self {
         let window = tcp.controller().window();
         Self {
@@ -78,7 +79,7 @@ impl<C: CongestionControl> SenderDrop<C> {
         }
     }
 
-    /// Looks once per window of data.
+    /// Evaluates each window of data once.
     fn watch(&mut self) {
         if self.tcp.unacked() < self.window_end {
             return;

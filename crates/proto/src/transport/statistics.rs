@@ -1,4 +1,4 @@
-//! What a transport counted, and the same as plain words for a driver that reports it to another process.
+//! The counters of a transport, also as plain words for a driver that reports them to another process.
 
 use alloc::vec::Vec;
 
@@ -68,7 +68,7 @@ impl Words for PolicyCounts {
 /// Declares the counters once: as fields, and as words.
 macro_rules! statistics {
     ($($(#[doc = $doc:literal])+ $field:ident: $type:ty,)+) => {
-        /// What a transport counted.
+        /// The counters of a transport.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Statistics {
             $($(#[doc = $doc])+ pub $field: $type,)+
@@ -111,29 +111,30 @@ statistics! {
     duplicate_bytes: u64,
     /// Credits sent (receiver).
     credits_sent: u64,
-    /// Credits that came when there was nothing to send (sender).
+    /// Credits that arrived when there was nothing to send (sender).
     wasted_credits: u64,
-    /// Of the different payload bytes that arrived, those without a credit (receiver).
+    /// Payload bytes that arrived for the first time and without a credit (receiver).
     reactive_bytes: u64,
-    /// Largest distance from the next byte expected to the end of what waited beyond it (receiver of two sub-flows).
+    /// Largest distance from the next expected byte to the end of the data waiting beyond it (receiver of two
+    /// sub-flows).
     reorder_bytes: u64,
     /// Packets of an object's symbols that arrived (receiver).
     symbols: u64,
-    /// Of these, those that were of a block already decoded, or came twice.
+    /// Those of them whose block was already decoded, or that came twice.
     excess_symbols: u64,
-    /// Blocks of the object that had to be decoded (receiver, at its end towards the first source).
+    /// Blocks of the object that had to be decoded (receiver, at its end for the first source).
     decoded_blocks: u32,
     /// Blocks of the object that needed no decoding.
     whole_blocks: u32,
-    /// Times that the sender was told to stand still (cross-queue congestion notification).
+    /// Times that the sender was told to pause (cross-queue congestion notification).
     pauses: u64,
-    /// Time for which it stood still, in the pauses that are over.
+    /// Length of the pauses that are over.
     paused: Span,
-    /// Bytes the application gave and the policy decided not to send (sender).
+    /// Bytes that the application gave and the policy decided not to send (sender).
     given_up_bytes: u64,
     /// When the flow must be done (sender).
     done_by: Option<Instant>,
-    /// When it was said that it will not be done by then (sender).
+    /// When the flow announced that it will be late (sender).
     said_late: Option<Instant>,
     /// What the policy counted (sender).
     policy: PolicyCounts,

@@ -1,6 +1,6 @@
 //! Datagrams at a constant rate: no feedback, no retransmission.
 //!
-//! Packets leave `wire bits / rate` apart, the fraction of a picosecond carried. There is no jitter of its own:
+//! Packets leave `wire bits / rate` apart. The fraction of a picosecond is carried over. The sender adds no jitter;
 //! drivers draw it.
 
 use alloc::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::units::{Rate, Serializer};
 /// The contract fields that it honours: none.
 pub const HONOURS: &[Field] = &[];
 
-/// The knobs of a constant-rate sender.
+/// Settings of a sender at a constant rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpConfig {
     /// Rate on the wire, headers and framing included; above 0.
@@ -30,7 +30,7 @@ pub struct UdpConfig {
     pub class: TrafficClass,
 }
 
-/// Sends at a constant rate; finished when everything has been sent.
+/// Sends at a constant rate. It is finished when everything was sent.
 pub struct UdpSender {
     config: UdpConfig,
     serializer: Serializer,
@@ -38,9 +38,9 @@ pub struct UdpSender {
     written: u64,
     released: u64,
     packets_sent: u64,
-    /// Ends of the messages that were not sent yet: no packet holds parts of two.
+    /// Ends of the messages that were not sent yet. No packet holds parts of two messages.
     message_ends: VecDeque<u64>,
-    /// The next packet leaves no earlier; set while packets follow each other.
+    /// The next packet leaves at this time or later; set while packets follow each other.
     next_at: Option<Instant>,
     finish: bool,
     fin_sent: bool,
@@ -144,14 +144,14 @@ impl Transport for UdpSender {
     }
 }
 
-/// Most gaps remembered for packets that come late; bytes of forgotten gaps count as duplicates.
+/// Most gaps remembered for late packets. Bytes of forgotten gaps count as duplicates.
 const GAPS_MAX: usize = 64;
 
 /// Counts what arrives, each byte once.
 pub struct UdpReceiver {
     arrivals: Arrivals,
     marks: u64,
-    /// One past the flow's last byte, once the packet that says so has arrived.
+    /// One past the flow's last byte, once the packet that tells it has arrived.
     end: Option<u64>,
     received: bool,
 }

@@ -1,4 +1,4 @@
-//! A door for programs with the preload library: each connection is a socket pair, of which a program gets one end.
+//! A door for programs with the preload library. Each connection is a socket pair, of which the program gets one end.
 
 mod pair;
 
@@ -26,25 +26,25 @@ use crate::local_socket::LocalSocket;
 use crate::mutex::lock;
 use crate::shared::Shared;
 
-/// Every user of this host can connect, as to the other doors. Whom the folder keeps out it keeps out.
+/// Every user of this host can connect, as to the other doors, unless the folder excludes them.
 const MODE: u32 = 0o666;
-/// How long a program may take to say what it wants: its library says it at once.
+/// How long a program may take to send its request. Its library sends it at once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most programs that are asking at a time.
+/// Most programs with a pending request.
 const MAX_ASKING: usize = 256;
 
 /// The door.
 pub(crate) struct PreloadDoor(LocalSocket);
 
 impl PreloadDoor {
-    /// Makes its socket.
+    /// Creates its socket.
     pub(crate) fn bind(config: &Config, preload: &Preload) -> Result<Self, ConfigError> {
         let Preload { socket, line, .. } = preload;
         let bound = LocalSocket::bind(socket, MODE, "preload.socket");
         bound.map(Self).map_err(|error| config.wrong_line(*line, format!("{}: {error}", socket.display())))
     }
 
-    /// Serves programs, for ever.
+    /// Serves programs without end.
     pub(crate) async fn serve(self, shared: Arc<Shared>) {
         let (asking, users) = (Arc::new(Semaphore::new(MAX_ASKING)), Arc::<Users>::default());
         loop {
@@ -72,7 +72,7 @@ impl PreloadDoor {
 #[derive(Default)]
 struct Users(Mutex<HashMap<u32, usize>>);
 
-/// A connection that counts for a user until it is dropped.
+/// A connection of a user. It counts until it is dropped.
 struct CountedUser {
     users: Arc<Users>,
     user: u32,
@@ -101,7 +101,7 @@ impl Drop for CountedUser {
     }
 }
 
-/// A pair of which a program has its end.
+/// A pair of which a program has one end.
 struct HandedOver {
     pair: Pair,
     next_hop: NextHop,
@@ -109,7 +109,7 @@ struct HandedOver {
     _counted: CountedUser,
 }
 
-/// Reads what a program wants, and hands its end of a pair over. An error has been answered, as far as it can be.
+/// Reads a program's request, and hands over its end of a pair. An error has already been answered, as far as possible.
 async fn hand_over(mut program: UnixStream, shared: &Shared, users: &Arc<Users>) -> io::Result<HandedOver> {
     let user = program.peer_cred()?.uid();
     let mut bytes = [0; MAX_REQUEST_BYTES];
@@ -157,7 +157,7 @@ async fn send(program: &UnixStream, answer: u8, end: Option<&ProgramEnd>) -> io:
     program.async_io(Interest::WRITABLE, send).await.map(drop)
 }
 
-/// The most exact rule of a class about a service; of any class, if none is named.
+/// The most specific rule of a class for a service; of any class, if none is named.
 fn route<'r>(rules: &'r [PreloadRule], request: &Request<'_>) -> Option<&'r NextHop> {
     let fits = |rule: &&PreloadRule| {
         rule.service.matches(request.service.ip(), request.service.port())
@@ -167,7 +167,7 @@ fn route<'r>(rules: &'r [PreloadRule], request: &Request<'_>) -> Option<&'r Next
     rules.iter().filter(fits).rev().max_by_key(|rule| rule.service.exactness()).map(|rule| &rule.next_hop)
 }
 
-/// What `connect` of a program says.
+/// The error of the program's `connect`.
 fn errno_of(error: &io::Error) -> Errno {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Errno::CONNREFUSED,
@@ -179,7 +179,7 @@ fn errno_of(error: &io::Error) -> Errno {
 }
 
 impl HandedOver {
-    /// Connects it, and carries its bytes to the end.
+    /// Connects it, and carries its bytes until the end.
     async fn serve(self, shared: &Arc<Shared>) {
         let _counted = shared.count_connection();
         let Self { mut pair, next_hop, service, .. } = self;

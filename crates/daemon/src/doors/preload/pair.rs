@@ -1,11 +1,11 @@
 //! A socket pair that stands for a TCP connection.
 //!
-//! Until the far end has answered, the program's end is full and cannot be written to: `connect` is under way, to `poll` and
-//! `epoll`. Then the daemon's end gets a name that says what became of it (`pliant_handover`).
+//! Until the far end has answered, the program's end is full and cannot be written to, so for `poll` and `epoll` the
+//! `connect` is in progress. Then the daemon's end gets a name with the result (`pliant_handover`).
 //!
-//! The kernel tells a program of a reset only if the daemon's end is closed while bytes wait there. So one byte that has
-//! been forwarded already is left there, and only taken when all has come to its good end. A byte keeps its whole buffer in
-//! the kernel, and a large one would leave the program no room to write: after a large write none is left.
+//! The kernel reports a reset to a program only if the daemon's end is closed while bytes wait there. So one byte that
+//! was already forwarded stays there, and is taken only at a regular end. A byte keeps its whole buffer in the kernel,
+//! and a large buffer would leave the program no room to write. So after a large write none stays.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,12 +23,13 @@ use rustix::net::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, split};
 use tokio::net::UnixStream;
 
-/// What each end may hold, to the kernel, which doubles it: with more, a program would not hear in time that its bytes do not
-/// go.
+/// Buffer of each end, which the kernel doubles. With a larger one, a program would notice too late that its bytes are
+/// not moving.
 const BUFFER_BYTES: usize = 16 << 10;
-/// Most bytes of a write of which the last one can be left: with the kernel's own they are less than a quarter of the buffer.
+/// Most bytes of a write whose last byte can stay. With the kernel's overhead they are less than a quarter of the
+/// buffer.
 const MAX_LEFT_BUFFER_BYTES: usize = 2048;
-/// Bytes that are copied at once.
+/// Bytes copied at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Makes names unique.
@@ -56,7 +57,7 @@ fn bind_name(end: impl AsFd, name: &NameText) -> io::Result<()> {
 }
 
 impl Pair {
-    /// A pair for a connection to `service`, as the program names it, that is not connected yet.
+    /// An unconnected pair for a connection to `service`, as the program names it.
     pub(super) fn new(service: SocketAddr) -> io::Result<(Self, ProgramEnd)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (program, daemon) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -85,7 +86,7 @@ impl Pair {
         Ok((Self { daemon, connection, filling }, ProgramEnd(program)))
     }
 
-    /// Says what became of it. If it is connected, the program can write from now on; if not, this end is to be dropped.
+    /// Sets the result. If it is connected, the program can write from now on. If not, this end must be dropped.
     pub(super) fn settle(&mut self, outcome: Outcome) -> io::Result<()> {
         bind_name(&self.daemon, &self.connection.outcome(outcome))?;
         if outcome == Outcome::Connected {
@@ -100,8 +101,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Carries bytes both ways until both sides have ended, each in its own time. What ends one side with an error resets
-    /// the other.
+    /// Carries bytes in both directions until both sides have ended. An error on one side resets the other.
     pub(super) async fn relay(self, stream: BundleStream) {
         let (from_stream, to_stream) = split(stream);
         let out = from_program(&self.daemon, to_stream);
@@ -133,7 +133,8 @@ async fn from_program(program: &UnixStream, mut to: impl AsyncWrite + Unpin) -> 
     }
 }
 
-/// Looks at what a program has written, without taking it: how much there is with what was left, and whether that is all.
+/// Reads what a program has written, without taking it. Returns how much there is, including what stayed, and whether
+/// that is all.
 async fn peek(program: &UnixStream, piece: &mut [u8], left: usize) -> io::Result<(usize, bool)> {
     loop {
         // What a program writes before it ends is there when its end is seen.

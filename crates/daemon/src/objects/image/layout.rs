@@ -1,4 +1,4 @@
-//! Folders that are layouts of OCI images (image-spec 1.1, image-layout.md).
+//! Folders with the layout of OCI images (image-spec 1.1, image-layout.md).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use super::name::is_tagged_name;
 
-/// Most bytes of a layout's index, and of a manifest. Registries take manifests of 4 MiB at most.
+/// Most bytes of a layout's index, and of a manifest. Registries accept manifests of at most 4 MiB.
 pub(in crate::objects) const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 /// The name that containerd gives an image, with its registry.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
-/// What other tools call it: a tag alone, or a name with one.
+/// The name that other tools give: a tag alone, or a name with a tag.
 const REFERENCE_NAME: &str = "org.opencontainers.image.ref.name";
 
-/// What a name stands for.
+/// The manifest of a name.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub(in crate::objects) struct Descriptor {
-    /// Kind of the manifest.
+    /// Media type of the manifest.
     #[serde(rename = "mediaType")]
     pub(in crate::objects) media_type: String,
     /// Its hash, as `sha256:` and hexadecimal digits.
     pub(in crate::objects) digest: String,
-    /// Its bytes.
+    /// Its size in bytes.
     pub(in crate::objects) size: u64,
 }
 
@@ -46,7 +46,7 @@ pub(in crate::objects) fn blobs(folder: &Path) -> Option<PathBuf> {
     folder.join("oci-layout").is_file().then(|| folder.join("blobs/sha256"))
 }
 
-/// The images of a layout, by names with tags. A tag without a name has the folder's.
+/// The images of a layout, by name and tag. A tag alone gets the folder's name.
 pub(in crate::objects) fn images(folder: &Path) -> BTreeMap<String, Descriptor> {
     let mut text = String::new();
     let file = File::open(folder.join("index.json")).map(|file| file.take(MAX_MANIFEST_BYTES));

@@ -1,4 +1,4 @@
-//! Images of containers: how they lie in folders, what they are named, and that they are what their names say.
+//! Images of containers: their layouts in folders, their names, and verification.
 
 pub(super) mod layout;
 pub(super) mod name;
@@ -12,10 +12,10 @@ use pliant_net::transfer::Hash;
 
 use crate::mutex::lock;
 
-/// Most files of which it is remembered that they have the hash by which they are named.
+/// Most files that are remembered as verified.
 const MAX_VERIFIED: usize = 1 << 16;
 
-/// Files that have the SHA-256 by which they are named, by their own hash.
+/// Files that have the SHA-256 of their name, by their own hash.
 #[derive(Default)]
 pub(super) struct Verified(Mutex<HashSet<Hash>>);
 
@@ -24,7 +24,7 @@ impl Verified {
         lock(&self.0).contains(file)
     }
 
-    /// Remembers it; when there are many, in place of all.
+    /// Remembers it. If there are too many, it forgets all others.
     pub(super) fn insert(&self, file: Hash) {
         let mut files = lock(&self.0);
         if files.len() >= MAX_VERIFIED {

@@ -1,11 +1,12 @@
-//! What a path of a registry names (distribution-spec 1.1).
+//! Paths of a registry (distribution-spec 1.1).
 
-/// Most bytes of a name with its tag: one byte of length counts those of an offered file, which has four more.
+/// Most bytes of a name with its tag. The name of an offered file has one byte for its length, and four characters
+/// more.
 const MAX_NAME_BYTES: usize = 251;
 const MAX_TAG_BYTES: usize = 128;
 const SHA256_DIGITS: usize = 64;
 
-/// What is asked for.
+/// What a path requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::objects) enum AskedPart {
     /// Whether this is a registry.
@@ -18,10 +19,10 @@ pub(in crate::objects) enum AskedPart {
     Blob(String),
 }
 
-/// Why a path names nothing: codes of the specification.
+/// Why a path is refused, as codes of the specification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::objects) enum NameError {
-    /// It is no path of what can be asked for here.
+    /// It is not a path for anything that can be requested here.
     Unsupported,
     Name,
     Digest,
@@ -51,12 +52,12 @@ pub(in crate::objects) fn read(path: &str) -> Result<AskedPart, NameError> {
     }
 }
 
-/// Whether these are the digits of a SHA-256: small ones, as the specification says.
+/// Whether these are the digits of a SHA-256, in lower case as the specification requires.
 pub(in crate::objects) fn is_sha256(digits: &str) -> bool {
     digits.len() == SHA256_DIGITS && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether this is `NAME:TAG`: parts of a name begin and end with a letter or a digit. The first may have a port.
+/// Whether this is `NAME:TAG`. The parts of a name begin and end with a letter or a digit. The first may have a port.
 pub(in crate::objects) fn is_tagged_name(text: &str) -> bool {
     let Some((name, tag)) = text.rsplit_once(':') else { return false };
     let part = |part: &str| {

@@ -1,4 +1,4 @@
-//! SHA-256, by which registries name what they have.
+//! SHA-256, by which registries name content.
 
 use std::fmt::Write;
 use std::io;
@@ -8,18 +8,18 @@ use ring::digest::{Context, SHA256};
 
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A hash under way.
+/// A hash in progress.
 pub(in crate::objects) struct Sha256(Context);
 
 impl Sha256 {
-    /// Of some bytes, in hexadecimal digits.
+    /// The hash of some bytes, in hexadecimal digits.
     pub(in crate::objects) fn of(bytes: &[u8]) -> String {
         let mut hash = Self(Context::new(&SHA256));
         hash.0.update(bytes);
         hash.digits()
     }
 
-    /// Of a file that is there, in hexadecimal digits.
+    /// The hash of a complete file, in hexadecimal digits.
     pub(in crate::objects) fn of_file(file: &HeldFile) -> io::Result<String> {
         let mut hash = Self(Context::new(&SHA256));
         let (mut piece, mut at) = (vec![0; PIECE_BYTES], 0);

@@ -1,4 +1,4 @@
-//! Names of images, each offered as a small file: the descriptor that the name stands for.
+//! Names of images, each offered as a small file with its descriptor.
 //!
 //! Hosts with the same image offer the same bytes under the same name, so they agree as on any other file.
 
@@ -11,36 +11,36 @@ use pliant_net::transfer::OfferedFiles;
 use super::layout::{Descriptor, images};
 use super::sha256::Sha256;
 
-/// How the names of such files begin.
+/// Beginning of the names of such files.
 const PREFIX: &str = "oci:";
-/// Most bytes of one.
+/// Most bytes of such a file.
 pub(in crate::objects) const MAX_TAG_FILE_BYTES: u64 = 4 << 10;
 
-/// The name of the file that says what an image's name stands for.
+/// The name of the file for an image's name.
 pub(in crate::objects) fn file_name(image: &str) -> String {
     format!("{PREFIX}{image}")
 }
 
-/// What such a file says.
+/// The content of such a file.
 pub(in crate::objects) fn read(text: &[u8]) -> Option<Descriptor> {
     serde_json::from_slice(text).ok()
 }
 
-/// The files of the images that lie here.
+/// The files of the images that are here.
 pub(in crate::objects) struct Tags {
     folder: PathBuf,
     known: HashMap<String, Descriptor>,
 }
 
 impl Tags {
-    /// Puts them into this folder, from which all goes that was there.
+    /// Puts them into this folder, whose old content is removed.
     pub(in crate::objects) fn new(folder: PathBuf) -> Self {
         let _ = std::fs::remove_dir_all(&folder);
         Self { folder, known: HashMap::new() }
     }
 
-    /// Offers the names in those of these folders that are layouts, and withdraws those that are gone. Of two with one name the first
-    /// has it.
+    /// Offers the names in those of these folders that are layouts, and withdraws those that are gone. If two have one
+    /// name, the first has it.
     pub(in crate::objects) fn look(&mut self, folders: &[PathBuf], files: &OfferedFiles) {
         let mut there = HashMap::new();
         for (image, descriptor) in folders.iter().rev().flat_map(|folder| images(folder)) {
@@ -69,7 +69,7 @@ impl Tags {
     }
 }
 
-/// A name may have slashes, and its file has none.
+/// The path of a name's file. A name may have slashes, and its file has none.
 fn path_of(folder: &Path, image: &str) -> PathBuf {
     folder.join(Sha256::of(image.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! Files below a folder, reached without following a link.
+//! Files below a folder, opened without following links.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 /// Bytes read and hashed at once.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// The folder below `root` in which `path` lies, and its name there.
+/// The folder below `root` that contains `path`, and the name there.
 pub(in super::super) fn folder_beneath<'p>(root: &Path, path: &'p Path) -> io::Result<(OwnedFd, &'p OsStr)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut folder = openat(CWD, root, flags, Mode::empty())?;
@@ -27,7 +27,7 @@ pub(in super::super) fn folder_beneath<'p>(root: &Path, path: &'p Path) -> io::R
     Err(io::ErrorKind::InvalidInput.into())
 }
 
-/// What the umask takes of permissions, by a folder that was just made: the kernel has applied it there.
+/// The umask, found from a folder just created, to which the kernel has applied it.
 pub(in super::super) fn umask_of(made: &Path) -> io::Result<u32> {
     Ok(0o777 & !made.metadata()?.mode())
 }
@@ -41,7 +41,7 @@ pub(in super::super) fn file_beneath(root: &Path, path: &Path) -> io::Result<Fil
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// The hash of what `file` has from where it is read on; each piece is shown to `each`, which may end it.
+/// The hash of `file` from its present position on. Each piece is passed to `each`, which may stop.
 pub(in super::super) fn hash_of(
     file: &File,
     mut each: impl FnMut(&[u8]) -> io::Result<()>,

@@ -1,12 +1,12 @@
-//! What a receiver notes of a directory that a peer has sent: its files and their hashes, in the archive's order.
+//! A receiver's note of a directory that a peer has sent: its files and their hashes, in the archive's order.
 //!
 //! ```text
 //!  byte  0..8      8..16    16..48                                48..
 //!        magic     files    twice: inode, time of birth (ns)      of each file: bytes of the path (2), path, hash (32)
 //! ```
 //!
-//! It belongs to a directory that has the inode and the time of birth of one of the two: the one that is being replaced and
-//! the one that takes its place, so that it holds whenever a crash comes.
+//! It belongs to the directory that has the inode and the time of birth of one of the two: the one being replaced and
+//! the one that replaces it. So it is valid whenever a crash comes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -25,7 +25,7 @@ const HEADER_BYTES: usize = 48;
 const DIGITS: usize = 32;
 const HASH_BYTES: usize = blake3::OUT_LEN;
 
-/// Where it is noted what a peer has sent to `directory`: beside it.
+/// The path of the note on what a peer has sent to `directory`, beside it.
 pub(in super::super) fn index_path(directory: &Path, peer: Option<&[u8; 32]>) -> PathBuf {
     let name = directory.file_name().unwrap_or_default().as_encoded_bytes();
     let mut hasher = blake3::Hasher::new_derive_key("Pliant name of what a peer has sent of a directory");
@@ -33,7 +33,7 @@ pub(in super::super) fn index_path(directory: &Path, peer: Option<&[u8; 32]>) ->
     directory.with_file_name(format!(".pliant-{}.index", &hash.to_hex()[..DIGITS]))
 }
 
-/// What tells a directory from others of its name.
+/// What distinguishes a directory from others of its name.
 pub(super) fn mark_of(directory: &Path) -> io::Result<[u64; 2]> {
     let metadata = directory.symlink_metadata()?;
     if !metadata.is_dir() {
@@ -60,7 +60,7 @@ pub(in super::super) struct Index {
 }
 
 impl Index {
-    /// What is noted at `path` of `directory`; `None` if that is no directory of which something is noted.
+    /// The note at `path` about `directory`; `None` if there is none for this directory.
     pub(in super::super) fn open(directory: &Path, path: &Path) -> io::Result<Option<Self>> {
         let Ok(mark) = mark_of(directory) else { return Ok(None) };
         let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
@@ -89,7 +89,7 @@ impl Index {
         &self.directory
     }
 
-    /// How many files it says there are.
+    /// Number of files in the note.
     pub(in super::super) fn files(&self) -> u64 {
         self.files
     }
@@ -111,7 +111,7 @@ impl Index {
     }
 }
 
-/// An index in the making.
+/// An index being written.
 pub(in super::super) struct IndexWriter {
     file: BufWriter<NamedTempFile>,
     path: PathBuf,
@@ -137,13 +137,13 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// From now on it is the index of `directory`.
+    /// Makes it the index of `directory` from now on.
     pub(in super::super) fn finish_for(self, directory: &Path) -> io::Result<()> {
         let mark = mark_of(directory)?;
         self.finish([mark, mark])
     }
 
-    /// From now on it is the index, of a directory with one of these marks.
+    /// Makes it the index of a directory with one of these marks.
     pub(super) fn finish(self, marks: [[u64; 2]; 2]) -> io::Result<()> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let numbers = [&[self.files][..], marks.as_flattened()].concat();

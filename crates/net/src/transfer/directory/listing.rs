@@ -1,7 +1,8 @@
-//! What a sender says of the files of a directory, and what it hears.
+//! A sender's listing of a directory's files, and the answer.
 //!
-//! The sender's listing is a sorted file of digests, one of the path and the content of each file. Which of them the receiver
-//! has is a bit for each. The bits are asked for and answered page by page, by notices of the connection, which may be lost:
+//! The listing is a sorted file of digests, one of the path and the content of each file. A bit for each says whether
+//! the receiver has it. The bits are requested and answered page by page, in notices of the connection, which may be
+//! lost:
 //!
 //! ```text
 //!  byte  0          1..5    5..
@@ -26,13 +27,13 @@ use super::walk::{Walk, at};
 
 /// Bytes of a digest.
 pub(in super::super) const DIGEST_BYTES: usize = 16;
-/// Digests that are read at once; the first of each group is held in memory.
+/// Digests read at once. The first of each group is kept in memory.
 const GROUP: usize = 256;
 /// Bytes of a page of bits.
 const PAGE_BYTES: usize = 160;
-/// Pages that are asked for and not answered at a time.
+/// Most pages that are requested and not answered at a time.
 const MAX_ASKED: usize = 16;
-/// When an unanswered page is asked for again.
+/// When an unanswered page is requested again.
 const ASK_INTERVAL: Span = Span::from_ms(250);
 
 const ASK: u8 = 6;
@@ -47,7 +48,7 @@ fn digest_of(path: &Path, hash: &blake3::Hash) -> Digest {
     *digest.as_bytes().first_chunk().expect("a hash is longer")
 }
 
-/// A file as it was hashed.
+/// A file and its hash.
 #[derive(Clone, Debug)]
 pub(super) struct HashedFile {
     pub(super) hash: blake3::Hash,
@@ -83,7 +84,7 @@ impl FileHashes {
         self.files.iter().map(|(.., file)| file.bytes).sum()
     }
 
-    /// What is said of them.
+    /// The listing, and its size.
     pub(in super::super) fn listing(&self) -> io::Result<(File, u64)> {
         let mut file = BufWriter::new(tempfile::tempfile()?);
         for (digest, ..) in &self.files {
@@ -93,7 +94,7 @@ impl FileHashes {
         Ok((file, (self.files.len() * DIGEST_BYTES) as u64))
     }
 
-    /// Those that the receiver has.
+    /// The files that the receiver has.
     pub(in super::super) fn held(self, bits: &[u8]) -> Held {
         let is_held = |number: usize| bits.get(number / 8).is_some_and(|byte| byte >> (number % 8) & 1 != 0);
         let files = self.files.into_iter().enumerate().filter(|(number, _)| is_held(*number));
@@ -119,13 +120,13 @@ pub(in super::super) struct Held {
 }
 
 impl Held {
-    /// The file at `path` as it was hashed.
+    /// The file at `path` with its hash.
     pub(super) fn get(&self, path: &Path) -> Option<&HashedFile> {
         self.files.get(path)
     }
 }
 
-/// A sender's listing, as a receiver has it.
+/// A sender's listing at its receiver.
 struct Listing<'f> {
     file: &'f File,
     /// The first digest of each group.
@@ -156,7 +157,7 @@ impl<'f> Listing<'f> {
         Ok(Self { file, firsts, digests })
     }
 
-    /// Which digest this is.
+    /// The number of this digest.
     fn find(&self, digest: &Digest) -> io::Result<Option<u64>> {
         let Some(group) = self.firsts.partition_point(|first| first <= digest).checked_sub(1) else { return Ok(None) };
         let start = (group * GROUP) as u64;
@@ -169,7 +170,7 @@ impl<'f> Listing<'f> {
     }
 }
 
-/// A bit for each digest of `listing`: whether it is of a file that is in `index`, and there still.
+/// A bit for each digest of `listing`: whether it belongs to a file that is in `index` and still there.
 pub(in super::super) fn compare(
     listing: &File,
     index: Option<Index>,
@@ -192,7 +193,7 @@ pub(in super::super) fn compare(
     Ok(bits)
 }
 
-/// What the two sides say of the bits.
+/// A notice about the bits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) enum HeldNotice {
     /// The sender wants a page.
@@ -215,7 +216,7 @@ impl HeldNotice {
         }
     }
 
-    /// From bytes, unless they are something else.
+    /// From bytes; `None` if they are another notice.
     pub(in super::super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         let (page, bits) = rest.split_first_chunk()?;
@@ -231,14 +232,14 @@ impl HeldNotice {
 /// A sender asks for the bits.
 pub(in super::super) struct PageRequests {
     bits: Vec<u8>,
-    /// The first page that was never asked for.
+    /// The first page that was never requested.
     next: u32,
-    /// Pages that are asked for and did not come, and when they are asked for again.
+    /// Pages that were requested and did not arrive, and when they are requested again.
     asked: BTreeMap<u32, Instant>,
 }
 
 impl PageRequests {
-    /// Of so many digests.
+    /// For this many digests.
     pub(in super::super) fn new(digests: u64) -> Self {
         Self { bits: vec![0; digests.div_ceil(8) as usize], next: 0, asked: BTreeMap::new() }
     }
@@ -249,7 +250,7 @@ impl PageRequests {
         all.then(|| std::mem::take(&mut self.bits))
     }
 
-    /// A page has come. Whether it is of use: what was not asked for, or has another length, is not.
+    /// A page has arrived. Returns whether it is useful: it must have been requested, and have the right length.
     pub(in super::super) fn take(&mut self, page: u32, bits: &[u8]) -> bool {
         let Some(own) = self.bits.chunks_mut(PAGE_BYTES).nth(page as usize) else { return false };
         let useful = own.len() == bits.len() && self.asked.remove(&page).is_some();
@@ -259,7 +260,7 @@ impl PageRequests {
         useful
     }
 
-    /// What is to be asked now.
+    /// The requests that are due.
     pub(in super::super) fn due(&mut self, now: Instant) -> Vec<HeldNotice> {
         let pages = self.bits.len().div_ceil(PAGE_BYTES);
         while self.asked.len() < MAX_ASKED && (self.next as usize) < pages {

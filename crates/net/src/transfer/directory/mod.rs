@@ -1,10 +1,10 @@
 //! Directories: packed into an archive, without the files that the receiver has from an earlier transfer, and unpacked.
 //!
-//! A receiver that may replace a directory notes beside it which files with which hashes one peer has sent ([`index`]). When
-//! that peer sends the directory again it first says a digest of the path and the content of every file ([`listing`]), and
-//! hears which of them it has sent before and are still there, by a new look at their content. The archive holds only the
-//! hash of such a file, and the receiver puts the one that it has into the new directory. No peer hears anything of files
-//! that it has not sent itself.
+//! A receiver that may replace a directory notes beside it which files with which hashes a peer has sent ([`index`]).
+//! When that peer sends the directory again, it first sends a digest of the path and the content of every file
+//! ([`listing`]). The receiver answers which of them this peer has sent before and are still there, after reading their
+//! content again. The archive holds only the hash of such a file, and the receiver uses its own copy for the new
+//! directory. No peer learns anything about files that it has not sent itself.
 
 mod beneath;
 mod index;
@@ -20,7 +20,7 @@ pub(super) use pack::{pack, skipped_in};
 pub(super) use unpack::{Unpacked, replace_tree, unpack};
 pub(super) use walk::{Walk, at};
 
-/// Files of a directory that were not sent, as the receiver had them.
+/// Files of a directory that were not sent, because the receiver had them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unchanged {
     /// How many.
@@ -29,8 +29,8 @@ pub struct Unchanged {
     pub bytes: u64,
 }
 
-/// Type of an archive's entry for a file that the receiver has: its content is the file's BLAKE3 hash.
+/// Type of an archive entry for a file that the receiver has. Its content is the file's BLAKE3 hash.
 const UNCHANGED: u8 = b'U';
 
-/// What is said of something that the user has stopped.
+/// Message when the user has stopped something.
 const INTERRUPTED: &str = "interrupted";

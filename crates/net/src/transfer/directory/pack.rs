@@ -12,7 +12,7 @@ use super::listing::Held;
 use super::walk::{Walk, at};
 use super::{INTERRUPTED, UNCHANGED, Unchanged};
 
-/// What of the directory at `path` is not packed: whatever is neither a file nor a directory nor a link.
+/// What is not packed of the directory at `path`: everything that is neither a file nor a directory nor a link.
 pub(in super::super) fn skipped_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = Walk::new(path).filter_map(|entry| match entry {
         Ok((_, kind)) if kind.is_dir() || kind.is_symlink() || kind.is_file() => None,
@@ -22,8 +22,9 @@ pub(in super::super) fn skipped_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     entries.collect()
 }
 
-/// An archive of what is in the directory at `path`, its bytes, and what is left out of it as the receiver has it (`held`).
-/// Symbolic links are packed as links. Fails if a file is changed meanwhile: half of what was is no copy.
+/// An archive of the directory at `path`, its size, and what it leaves out because the receiver has it (`held`).
+/// Symbolic links are packed as links. Fails if a file changes meanwhile, because half of the old content would not be
+/// a copy.
 pub(in super::super) fn pack(path: &Path, held: &Held, interrupted: &AtomicBool) -> io::Result<(File, u64, Unchanged)> {
     let mut archive = tar::Builder::new(tempfile::tempfile()?);
     archive.follow_symlinks(false);

@@ -19,28 +19,28 @@ use super::index::{Entry, Index, IndexWriter, mark_of};
 use super::{INTERRUPTED, UNCHANGED, Unchanged, walk};
 use crate::seam::{DiskOperation, before};
 
-/// Most folders inside each other. The walk to a file looks at each of them.
+/// Most nested folders. The walk to a file visits each of them.
 const MAX_DEPTH: usize = 256;
-/// What an owner needs of a folder to put something into it.
+/// Permissions that an owner needs to put something into a folder.
 const OWNER: u32 = 0o700;
-/// Most bytes of what stands before an entry, such as a long name: they are read into memory.
+/// Most bytes of what precedes an entry, such as a long name. They are read into memory.
 const MAX_EXTENSION_BYTES: u64 = 64 << 10;
-/// Most lists of the parts of a sparse file, of 21 parts each.
+/// Most lists of the parts of a sparse file, with 21 parts each.
 const MAX_SPARSE_LISTS: u32 = 16 << 10;
-/// Bytes of a header, of which contents have a multiple.
+/// Bytes of a header. The size of contents is a multiple of it.
 const BLOCK_BYTES: u64 = 512;
 
-/// Whether a directory was sent before, and where that is noted.
+/// An unpacked directory.
 pub(in super::super) struct Unpacked {
     /// Files that were not in the archive.
     pub(in super::super) unchanged: Unchanged,
-    /// What is noted of the directory, if anything is.
+    /// The note on the directory, if there is one.
     pub(in super::super) index: Option<IndexWriter>,
 }
 
-/// Unpacks `archive` into the directory `into`, which is new and empty. Only files, directories and links to them are
-/// made, with the permissions that the umask leaves; `cancelled` ends it. Files that the archive leaves out are those of
-/// `earlier`, of the same peer, if they have not changed. With `index_path` it is noted what came.
+/// Unpacks `archive` into the directory `into`, which is new and empty. Creates only files, directories and links to
+/// them, with the permissions that the umask leaves. `cancelled` ends it. Files that the archive leaves out come from
+/// `earlier`, of the same peer, if they have not changed. With `index_path` the files are noted.
 pub(in super::super) fn unpack(
     mut archive: &File,
     into: &Path,
@@ -121,7 +121,7 @@ pub(in super::super) fn unpack(
     Ok(Unpacked { unchanged, index })
 }
 
-/// Notes a file as it lies there now.
+/// Notes a file as it is now.
 fn note(index: &mut IndexWriter, into: &Path, path: &Path, cancelled: &AtomicBool) -> io::Result<()> {
     // What its own archive has made unreadable is sent again.
     let Ok(file) = file_beneath(into, path) else { return Ok(()) };
@@ -143,8 +143,9 @@ struct Wanted<'p> {
 }
 
 impl Wanted<'_> {
-    /// Puts the file of `earlier` into the new directory, and returns its bytes: the file itself where it has the same
-    /// permissions and times, else a copy. The archive names such files in the order of `earlier`, which is read once.
+    /// Puts the file of `earlier` into the new directory, and returns its size. It uses the file itself if it has the
+    /// same permissions and times, else a copy. The archive names such files in the order of `earlier`, which is read
+    /// once.
     fn keep(
         &self,
         earlier: Option<&mut Index>,
@@ -200,10 +201,11 @@ impl Wanted<'_> {
     }
 }
 
-/// Why a file that is left out of an archive is not there.
+/// Why a file that an archive leaves out is missing.
 const CHANGED: &str = "it is not there any more as it was sent before: send the directory again";
 
-/// Puts the unpacked directory `new` into the place of `there`, which `earlier` is of. What was there is removed.
+/// Replaces the directory `there`, to which `earlier` belongs, by the unpacked directory `new`. The old content is
+/// removed.
 pub(in super::super) fn replace_tree(new: &Path, there: &Path, index: Option<IndexWriter>) -> io::Result<()> {
     // It belongs to both directories until it is clear which one is there.
     if let Some(index) = index {
@@ -220,7 +222,7 @@ pub(in super::super) fn replace_tree(new: &Path, there: &Path, index: Option<Ind
     Ok(())
 }
 
-/// Lets the owner of folders remove what is in them.
+/// Gives the owner of folders the permission to remove what is in them.
 fn open_folders(root: &Path) {
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -232,8 +234,8 @@ fn open_folders(root: &Path) {
     }
 }
 
-/// Refuses, by a look at all headers, what would be read into memory without a bound: long names and lists of the parts
-/// of sparse files. PAX extensions, which may say another size than the header, are refused whatever they say.
+/// Checks all headers and refuses what would be read into memory without a bound: long names, and lists of the parts of
+/// sparse files. PAX extensions may give another size than the header, and are always refused.
 fn check_headers(mut archive: &File, limits: &Limits, cancelled: &AtomicBool) -> io::Result<()> {
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why));
     // Each entry has at most one extension of each of two kinds.
@@ -290,7 +292,7 @@ fn check_headers(mut archive: &File, limits: &Limits, cancelled: &AtomicBool) ->
     }
 }
 
-/// The path of an entry without what stands for the directory itself; an error if it leaves the directory.
+/// The path of an entry without components that stand for the directory itself; an error if it leaves the directory.
 fn inside(path: &Path) -> io::Result<PathBuf> {
     let mut inside = PathBuf::new();
     for part in path.components() {
@@ -306,7 +308,7 @@ fn inside(path: &Path) -> io::Result<PathBuf> {
     Ok(inside)
 }
 
-/// The system's error, with the entry's name instead of that of the temporary directory.
+/// The system's error, with the name of the entry instead of the temporary directory.
 fn at(path: &Path, error: &io::Error) -> io::Error {
     let mut innermost = error;
     while let Some(inner) = innermost.get_ref().and_then(|inner| find(inner)) {
@@ -326,12 +328,12 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(innermost.kind(), format!("{}: {why}", path.display()))
 }
 
-/// The first error of the system's among an error and its causes.
+/// The first system error among an error and its causes.
 fn find<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
     error.downcast_ref().or_else(|| error.source().and_then(find))
 }
 
-/// An archive whose reading can be ended.
+/// An archive whose reading can be cancelled.
 struct Cancellable<'a> {
     archive: &'a File,
     cancelled: &'a AtomicBool,

@@ -1,15 +1,15 @@
-//! What is in a directory, always in the same order.
+//! The content of a directory, always in the same order.
 
 use std::ffi::OsString;
 use std::fs::FileType;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// All that is below a directory, by paths from there: folders before what is in them, nothing behind a link. Of two paths
-/// the same comes first in every directory that has both.
+/// Everything below a directory, by relative paths: folders before their content, and nothing behind a link. Two paths
+/// have the same order in every directory that has both.
 pub(in super::super) struct Walk {
     root: PathBuf,
-    /// Still to be read.
+    /// Folders still to be read.
     folders: Vec<PathBuf>,
     folder: PathBuf,
     names: std::vec::IntoIter<OsString>,
@@ -21,7 +21,7 @@ impl Walk {
         Self { root: root.to_owned(), folders, folder: PathBuf::new(), names: Vec::new().into_iter() }
     }
 
-    /// Passes over what is in the folder that was given last.
+    /// Skips the content of the folder returned last.
     pub(in super::super) fn prune(&mut self) {
         self.folders.pop();
     }

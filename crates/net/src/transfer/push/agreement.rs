@@ -1,41 +1,41 @@
-//! Which content is fetched, where sources may offer different ones.
+//! The choice of the content, if sources offer different ones.
 //!
-//! Without a hash from the user the sources vote: a content is taken when more than half of the sources that answered
-//! offer it. One source that answers is its own majority. So a wrong file needs as many sources as the right one.
+//! Without a hash from the user the sources vote. A content is chosen when more than half of the sources that answered
+//! offer it. A single answering source is its own majority. So a wrong file needs as many sources as the right one.
 //!
-//! A source that does not answer holds up the vote until it is given up, but not the fetch: when all that have answered
-//! agree, what they offer is begun before the vote is over, and gets its place when it is.
+//! A source that does not answer delays the vote until it is given up, but not the fetch. If all that have answered
+//! agree, their content is fetched before the vote is over, and gets its place afterwards.
 
 use pliant_proto::time::{Instant, Span};
 
 use super::message::Offered;
 use crate::seam::{Mutant, is_mutant};
 
-/// How long the others may still answer once enough sources agree.
+/// How long the others may still answer after enough sources agree.
 const GRACE: Span = Span::from_secs(1);
-/// A fetch that is begun before the vote is over waits for so many times as long as the last answer took, and this long.
+/// A fetch before the end of the vote begins after this many times as long as the last answer took, at least this long.
 const ROUND_TRIPS: u64 = 4;
 const LEAST_WAIT: Span = Span::from_ms(250);
 
-/// What one source has said so far.
+/// The answer of one source so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SourceAnswer<'a> {
     /// It may still answer.
     Pending,
     /// It offers this.
     Offers(&'a Offered),
-    /// It will not answer, is lost, or was refused.
+    /// It will not answer, was lost, or was refused.
     Out,
 }
 
-/// What follows from all answers.
+/// The result of all answers.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Judgement {
     /// Other answers may change it.
     Wait,
     /// Fetch this. The name is the one that most of its sources give.
     Take(Offered),
-    /// Fetch this, and keep it if the vote goes its way. So many sources have answered.
+    /// Fetch this, and keep it if it wins the vote. This many sources have answered.
     Begin(Offered, usize),
     /// All have answered, and no content has more than half.
     Tie,
@@ -45,31 +45,31 @@ pub(super) enum Judgement {
 #[derive(Debug)]
 pub(super) struct Agreement {
     called_at: Instant,
-    /// Whether something may be begun before the vote is over.
+    /// Whether a fetch may begin before the vote is over.
     eager: bool,
     agreed_at: Option<Instant>,
-    /// How many have answered, and when the last did.
+    /// How many have answered, and when the last one did.
     answered: (usize, Instant),
 }
 
-/// How the vote stands of a content that was begun before it is over.
+/// The state of the vote on a content whose fetch began early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// Sources may still answer.
     Open,
-    /// More than half of all sources offer it, or nobody who offers something else will answer any more.
+    /// More than half of all sources offer it, or nobody who may still answer can offer something else.
     Won,
-    /// A source offers something else: all must be heard.
+    /// A source offers something else, so all must be heard.
     Disputed,
 }
 
 impl Agreement {
-    /// The vote of sources that are called now. With `eager` something may be begun before it is over.
+    /// The vote of sources that are called now. With `eager` a fetch may begin before its end.
     pub(super) fn new(now: Instant, eager: bool) -> Self {
         Self { called_at: now, eager, agreed_at: None, answered: (0, now) }
     }
 
-    /// How the vote stands for `begun`.
+    /// The state of the vote on `begun`.
     pub(super) fn standing<'a>(begun: &Offered, answers: impl Iterator<Item = SourceAnswer<'a>>) -> Standing {
         let (mut called, mut pending, mut votes) = (0, 0, 0);
         for answer in answers {
@@ -84,8 +84,8 @@ impl Agreement {
         if pending == 0 || 2 * votes > called { Standing::Won } else { Standing::Open }
     }
 
-    /// Judges the answers at `now`. With `chosen` only sources of the content that the user named are left, and the first
-    /// of them is enough.
+    /// Evaluates the answers at `now`. With `chosen` only sources of the content that the user named are left, and the
+    /// first of them is enough.
     pub(super) fn judge<'a>(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
-//! A file of which mirrors alone give what is missing.
+//! A file whose missing part comes only from mirrors.
 //!
-//! Nobody says the hashes of its blocks: the hash of all of it decides, at its end. So mirrors are asked one after the other.
-//! One that fails is followed by the next, which goes on where it was. Where the hash is wrong, it is not known who has sent
-//! what is false: then each mirror gives all of it by itself, and the first whose content has the hash is believed.
+//! Nobody gives the hashes of its blocks, so only the hash of the whole decides at the end. Mirrors are asked one after
+//! the other. If one fails, the next continues. If the hash is wrong, it is not known which mirror sent false data.
+//! Then each mirror sends the whole file by itself, and the first whose content has the hash is believed.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::transfer::output::Target;
 use crate::transfer::progress::Progress;
 use crate::transfer::settings::Settings;
 
-/// Why a mirror is left out whose content has another hash.
+/// Why a mirror is excluded whose content has another hash.
 const OTHER_CONTENT: &str = "its content has another hash than what is fetched";
 
 /// Fetches the content with this hash.
@@ -105,8 +105,8 @@ struct Pass<'p, P> {
 }
 
 impl<P: FnMut(Progress)> Pass<'_, P> {
-    /// Has a mirror give what is missing, or all of it; how many bytes it is and where it lies, or `None` if the content has
-    /// another hash, and part of it was there before.
+    /// Has a mirror send what is missing, or everything. Returns the size and the path, or `None` if the content has
+    /// another hash and part of it was there before.
     fn run(
         &mut self,
         mirror: &dyn Mirror,
@@ -189,9 +189,9 @@ impl<P: FnMut(Progress)> Pass<'_, P> {
     }
 }
 
-/// Why an ask has failed.
+/// Why a request has failed.
 enum Asked {
-    /// It has brought something: the next is like the first.
+    /// It has brought something, so the next attempt counts as a first one.
     Again,
     Failed(MirrorError),
 }
@@ -202,14 +202,14 @@ impl From<MirrorError> for Asked {
     }
 }
 
-/// A content as it comes, block by block.
+/// An incoming content, block by block.
 struct Incoming {
     sink: Sink,
     values: Vec<ChainingValue>,
-    /// What there is of the block that comes.
+    /// The arrived part of the current block.
     block: Vec<u8>,
     bytes: u64,
-    /// Bytes of the whole blocks that are there.
+    /// Bytes of the complete blocks.
     there: u64,
     failed: Option<TransferError>,
 }

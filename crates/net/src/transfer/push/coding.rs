@@ -1,16 +1,16 @@
-//! Blocks and their symbols as bytes: RaptorQ (RFC 6330), systematic, so that a block of which all source symbols come
-//! needs no decoding.
+//! Blocks and their symbols as bytes: RaptorQ (RFC 6330), systematic, so that a block needs no decoding if all its
+//! source symbols arrive.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use raptorq::{EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder};
 
-/// Symbols that a receiver keeps of a block beyond as many as its source symbols: with two more it fails to decode once in
-/// 256³ times, so who needs all of these has been lied to.
+/// Symbols that a receiver keeps of a block beyond the number of its source symbols. With two more, decoding fails once
+/// in 256³ times. A receiver that needs all of these has received false symbols.
 pub(super) const MAX_EXTRA: usize = 64;
 
-/// One block by itself: blocks are numbered here with 32 bits, not RFC 6330's 8.
+/// One block by itself. Blocks are numbered here with 32 bits, not with RFC 6330's 8.
 fn configuration(symbol: u16, symbols: u32) -> ObjectTransmissionInformation {
     ObjectTransmissionInformation::new(u64::from(symbol) * u64::from(symbols), symbol, 1, 1, 1)
 }
@@ -35,14 +35,14 @@ impl Encoder {
     }
 }
 
-/// Makes a block of symbols; `None` if they are too few, or do not determine it.
+/// Decodes a block from symbols; `None` if they are too few, or do not determine it.
 pub(super) fn decode<'s>(symbol: u16, symbols: u32, came: impl Iterator<Item = (u32, &'s [u8])>) -> Option<Vec<u8>> {
     let length = u64::from(symbol) * u64::from(symbols);
     let mut decoder = SourceBlockDecoder::new(0, &configuration(symbol, symbols), length);
     decoder.decode(came.map(|(number, bytes)| EncodingPacket::new(PayloadId::new(0, number), bytes.to_vec())))
 }
 
-/// A block as it comes in, with the source of each symbol.
+/// An incoming block, with the source of each symbol.
 pub(super) struct Block {
     symbol: u16,
     symbols: u32,
@@ -54,7 +54,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// A block of which nothing has come. The bytes of `buffer` do not matter: its memory is used again.
+    /// An empty block. The content of `buffer` does not matter; its memory is reused.
     pub(super) fn new(symbol: u16, symbols: u32, mut buffer: Vec<u8>) -> Self {
         buffer.resize(usize::from(symbol) * symbols as usize, 0);
         Self {
@@ -67,7 +67,7 @@ impl Block {
         }
     }
 
-    /// Keeps a symbol of the right length unless it is there. False if there are too many that do not decode it.
+    /// Keeps a symbol of the right length unless it is there. False if there are too many that do not decode the block.
     pub(super) fn keep(&mut self, source: u16, symbol: u32, payload: &[u8]) -> bool {
         if symbol >= self.symbols {
             if self.count() >= self.symbols as usize + MAX_EXTRA {
@@ -91,12 +91,12 @@ impl Block {
         self.sources as usize + self.repair.len()
     }
 
-    /// Symbols that decode it at least.
+    /// Least number of symbols that decode it.
     pub(super) fn needed(&self) -> usize {
         self.symbols as usize
     }
 
-    /// Forgets what a source has sent.
+    /// Forgets the symbols of a source.
     pub(super) fn forget(&mut self, source: u16) {
         for sender in self.senders.iter_mut().filter(|sender| **sender == Some(source)) {
             *sender = None;
@@ -105,7 +105,7 @@ impl Block {
         self.repair.retain(|_, (sender, _)| *sender != source);
     }
 
-    /// Whether all source symbols are there: then [`content`](Self::content) is the block.
+    /// Whether all source symbols are there. Then [`content`](Self::content) is the block.
     pub(super) fn is_whole(&self) -> bool {
         self.sources == self.symbols
     }
@@ -120,7 +120,7 @@ impl Block {
         self.content
     }
 
-    /// What the symbols make, if they make a block.
+    /// The decoded block, if the symbols decode one.
     pub(super) fn decode(&self) -> Option<Vec<u8>> {
         if self.count() < self.needed() {
             return None;
@@ -128,14 +128,14 @@ impl Block {
         decode(self.symbol, self.symbols, self.came().map(|(_, symbol, bytes)| (symbol, bytes)))
     }
 
-    /// All symbols: who sent it, which, and its bytes.
+    /// All symbols: source, number and bytes.
     fn came(&self) -> impl Iterator<Item = (u16, u32, &[u8])> {
         let sources = self.senders.iter().zip(0u32..).zip(self.content.chunks(self.symbol.into()));
         let sources = sources.filter_map(|((sender, symbol), bytes)| Some(((*sender)?, symbol, bytes)));
         sources.chain(self.repair.iter().map(|(symbol, (sender, bytes))| (*sender, *symbol, &bytes[..])))
     }
 
-    /// Its symbols make another block than it should be: somebody lies.
+    /// Its symbols decode another block than expected, so some are false.
     pub(super) fn dispute(self) -> Dispute {
         let (symbol, symbols, came) = (self.symbol, self.symbols, BTreeMap::new());
         let mut dispute = Dispute { symbol, symbols, came, counts: BTreeMap::new(), again_at: BTreeMap::new() };
@@ -146,43 +146,43 @@ impl Block {
     }
 }
 
-/// As many symbols as so many blocks have are kept of a block of which some are false.
+/// Most symbols kept of a block with false symbols, in multiples of a block's symbols.
 const MAX_BLOCKS_KEPT: usize = 6;
 
 /// Some of the symbols of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Part {
-    /// Those of one source. If they make another block, it lies.
+    /// Those of one source. If they decode another block, it lies.
     Of(u16),
     /// All but those of one source.
     Without(u16),
 }
 
-/// What is known of a disputed block.
+/// The result for a disputed block.
 pub(super) enum Resolution {
-    /// More symbols must come.
+    /// More symbols are needed.
     Open,
-    /// Alone this source's symbols make another block.
+    /// The symbols of this source alone decode another block.
     Liar(u16),
-    /// The block, and who has sent symbols that are not of it.
+    /// The block, and the sources that sent symbols that are not from it.
     Block(Vec<u8>, BTreeSet<u16>),
 }
 
-/// A block of which some symbols are false. Each source is asked for more, until the symbols of one alone, or of all but one,
-/// make the block; then every symbol that has come is held against it. A symbol counts for each source that sends it: nobody
-/// takes another's place by sending its symbols first.
+/// A block with some false symbols. Each source is asked for more, until the symbols of one alone, or of all but one,
+/// decode the block. Then every symbol is compared with it. A symbol counts for each source that sends it, so no source
+/// can block another by sending its symbols first.
 pub(super) struct Dispute {
     symbol: u16,
     symbols: u32,
     came: BTreeMap<(u16, u32), Box<[u8]>>,
-    /// Symbols of each source.
+    /// Number of symbols of each source.
     counts: BTreeMap<u16, usize>,
-    /// With how many symbols it is worth to try a part again that was tried; never if it made another block.
+    /// Number of symbols from which a part is tried again; never if it decoded another block.
     again_at: BTreeMap<Part, usize>,
 }
 
 impl Dispute {
-    /// Keeps a symbol of the right length, if it can be of use.
+    /// Keeps a symbol of the right length, if it can be useful.
     pub(super) fn keep(&mut self, source: u16, symbol: u32, payload: &[u8]) {
         let most = self.symbols as usize + MAX_EXTRA;
         if self.counts.get(&source).is_some_and(|count| *count >= most) {
@@ -202,14 +202,14 @@ impl Dispute {
         }
     }
 
-    /// Forgets what a source has sent.
+    /// Forgets the symbols of a source.
     pub(super) fn forget(&mut self, source: u16) {
         self.came.retain(|(sender, _), _| *sender != source);
         self.counts.remove(&source);
         self.again_at.retain(|part, _| matches!(part, Part::Of(of) if *of != source));
     }
 
-    /// Tries what has become possible. `is_right` judges a block's first `length` bytes; zeros fill it up.
+    /// Tries what has become possible. `is_right` checks a block's first `length` bytes; zeros pad it.
     pub(super) fn resolve(&mut self, length: usize, is_right: impl Fn(&[u8]) -> bool) -> Resolution {
         let needed = self.symbols as usize;
         let parts: Vec<(Part, usize)> = self
@@ -255,7 +255,7 @@ impl Dispute {
         Resolution::Open
     }
 
-    /// Who has sent a symbol that is not of the block.
+    /// The sources that sent a symbol that is not from the block.
     fn liars(&self, content: &[u8]) -> BTreeSet<u16> {
         let encoder = Encoder::new(self.symbol, content);
         let mut right = vec![0; self.symbol.into()];

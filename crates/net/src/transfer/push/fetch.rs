@@ -38,34 +38,35 @@ use crate::transfer::output::Target;
 use crate::transfer::progress::{MAX_SLEEP, PROGRESS_INTERVAL, Progress};
 use crate::transfer::settings::Settings;
 
-/// Why a source is left out that lies.
+/// Why a lying source is excluded.
 const FALSE_SYMBOLS: &str = "it sends symbols that are not of the file";
 const FALSE_HASHES: &str = "it sends hashes that are not of the file";
 const NO_HASHES: &str = "it does not say the hashes of the file's parts";
 const IN_PART: &str = "it has only a part of the file yet: it is a peer, and no source";
-/// How long until a peer is called again that was not there, has not begun, or was lost: as long as it has been for, within
-/// these. Receivers that begin together find each other before the first has a block.
+/// When a peer is called again that was absent, has not begun, or was lost: after as long as it has been so, within
+/// these limits. Receivers that begin together find each other before the first has a block.
 const CALL_AGAIN: Span = Span::from_ms(100);
 const CALL_AGAIN_MAX: Span = Span::from_secs(1);
-/// Most sources that send at once; the others wait for one that fails.
+/// Most sources that send at once. The others wait until one fails.
 const MAX_SLOTS: usize = 32;
-/// After so long without a symbol sources that rest are taken from again.
+/// After this long without a symbol, resting sources are used again.
 const NOTHING_COMES: Span = Span::from_secs(1);
-/// Blocks that are looked for at once among what the receiver has.
+/// Blocks searched at once in what the receiver already has.
 const OWN_BLOCKS: u32 = 8;
 /// The one task of this receiver's controller.
 const TASK: TaskId = 1;
 
-/// Fetches a file from those of `sources` that offer it, with their weight (theta) that of the settings' contract and no more
-/// under way than the settings' receive buffer: that, against the rate times the round trip, bounds the rate of long paths,
-/// and against blocks of 2 MiB the symbols that are sent in vain where no switch marks.
+/// Fetches a file from those of `sources` that offer it. Their weight (theta) is that of the settings' contract, and no
+/// more is in flight than the settings' receive buffer. This limits the rate on long paths, and, compared with blocks
+/// of 2 MiB, the symbols that are sent for nothing where no switch marks.
 ///
-/// The file is the one with the `wanted` hash, or, without one, the one that more than half of the sources that answer offer,
-/// under the wanted name if they offer many; a tie is an error. It waits for all answers, but no longer than a second once
-/// more than half of all sources agree, or one source offers what has the hash. When all agree that have answered, it begins
-/// a few round trips later; the file still gets its place only once the others have answered or were given up, and if one of
-/// them disagrees, all begins anew with the answers of all. Sources that cannot be reached, are lost or offer another content
-/// are told to `tell`; it goes on as long as there is one.
+/// The file is the one with the `wanted` hash. Without a hash it is the one that more than half of the answering
+/// sources offer, under the wanted name if they offer many. A tie is an error. The fetch waits for all answers, but at
+/// most a second after more than half of all sources agree, or until one source offers the content with the hash. If
+/// all that have answered agree, it begins a few round trips later. The file still gets its place only once the others
+/// have answered or were given up. If one of them disagrees, the fetch starts again after all answers. Sources that
+/// cannot be reached, are lost or offer another content are reported to `tell`. The fetch continues as long as there is
+/// one source.
 pub fn fetch(
     sources: &[SocketAddr],
     wanted: impl Into<WantedFile>,
@@ -107,16 +108,16 @@ pub fn fetch(
     unreachable!("what is begun when all were heard is not disputed")
 }
 
-/// What mirrors can give when no source is left.
+/// What is left to mirrors when there is no source.
 struct LeftToMirrors {
     hash: blake3::Hash,
-    /// The name that the sources gave.
+    /// The name given by the sources.
     name: Option<String>,
-    /// Mirrors that were left out already.
+    /// Mirrors that were already excluded.
     lost: Vec<String>,
 }
 
-/// `None` if something was begun before all sources were heard, and is disputed.
+/// `None` if a fetch began before all sources were heard, and is disputed.
 #[expect(clippy::too_many_arguments, reason = "those of `fetch`, and two more")]
 fn fetch_once(
     sources: &[SocketAddr],
@@ -270,32 +271,32 @@ fn fetch_once(
 /// A connection to a source.
 type FetchSession = Session<AnyTransport, FetchApplication>;
 
-/// One source, called, or a peer.
+/// A source, called or a peer.
 struct SourceConnection {
     address: SocketAddr,
     connection: Option<ConnectionId>,
-    /// When it is called, if it is a peer that is not connected.
+    /// When it is called again, if it is a peer that is not connected.
     again_at: Option<Instant>,
-    /// Since when it is not there, or has nothing.
+    /// Since when it is absent, or has nothing.
     absent_since: Option<Instant>,
     is_peer: bool,
-    /// It is called again, as a peer, when it has nothing or is lost.
+    /// It is called again, as a peer, if it has nothing or is lost.
     returns: bool,
-    /// It has a part of what it offers.
+    /// It has only a part of its offer.
     in_part: bool,
-    /// What it offers, and whether it takes part in the fetch of that.
+    /// Its offer, and whether it takes part in the fetch.
     answer: Option<Offered>,
     joined: bool,
     answered: bool,
-    /// Why there is no connection any more, and whether the application knows.
+    /// Why it is no longer connected, and whether the application knows.
     ended: Option<TransferError>,
     told: bool,
-    /// Why it rests: it sends next to nothing.
+    /// Why it rests, because it sends almost nothing.
     slow: Option<String>,
     slow_told: bool,
-    /// Why there was none for a while, of one that is called again.
+    /// Why it was unconnected for a while, if it is called again.
     lost: Option<TransferError>,
-    /// What came by connections that are over: symbols, those in excess, marks.
+    /// Counts of past connections: symbols, those in excess, marks.
     came: [u64; 3],
 }
 
@@ -344,13 +345,13 @@ impl SourceConnection {
     }
 }
 
-/// How far a fetch is.
+/// The state of a fetch.
 enum Stage {
-    /// What the sources offer is not known of enough of them.
+    /// Too few sources have said what they offer.
     Asking,
-    /// What is there from a fetch before is held against the content's hash tree.
+    /// What is kept from an earlier fetch is compared with the content's hash tree.
     Checking(Box<Checking>),
-    /// The file comes in.
+    /// The file is being fetched.
     Fetching(SharedObject),
     /// It has no bytes.
     Empty(Offered),
@@ -362,7 +363,7 @@ struct Checking {
     partition: Partition,
     sink: Sink,
     hashes: VerifiedHashes,
-    /// The values of the blocks that are there.
+    /// The values of the kept blocks.
     kept: Vec<ChainingValue>,
 }
 
@@ -373,26 +374,26 @@ struct FetchHandler<'a> {
     request: Request,
     config: Arc<PushConfig>,
     clock: Clock,
-    /// Of the content that the user wants, if they said.
+    /// Hash of the content that the user wants, if given.
     hash: Option<blake3::Hash>,
     offered_in: Option<&'a OfferedFiles>,
-    /// A source's number is its place here.
+    /// A source's number is its position here.
     calls: Vec<SourceConnection>,
-    /// What peers have, and whom it takes from.
+    /// The blocks of peers, and which peer is used.
     holdings: Holdings,
     following: Following,
     taken_from: Option<TakesFrom>,
-    /// The first block that is missing, since then.
+    /// The first missing block, and since when it is missing.
     missing_since: (u32, Instant),
     patience: Span,
     max_bytes: u64,
     agreement: Agreement,
-    /// How the vote stands, and whether the user knows, if something was begun before it was over.
+    /// The vote, and whether the user knows, if a fetch began before its end.
     open: Option<OpenVote>,
-    /// What has come of the content's hash tree, and what was asked for.
+    /// Arrived pages of the content's hash tree, and requested ones.
     pages: Pages,
     inquiry: Inquiry,
-    /// No page is missing that blocks from this one on need.
+    /// From this block on, all needed pages are known.
     hashes_known_at: Option<u64>,
     mirrors: Option<MirrorsOf<'a>>,
     controller: Controller,
@@ -401,23 +402,23 @@ struct FetchHandler<'a> {
     /// No source is left.
     deserted: bool,
     pace: Pace,
-    /// Symbols that had come when one came last, and when that was.
+    /// Symbols that had arrived at the last arrival, and when that was.
     came_last: (u64, Instant),
-    /// What this host may have of it, and whether more of that is to be looked at at once.
+    /// What this host may already have of the content, and whether to search on at once.
     own: Option<&'a Arc<dyn OwnBlocks>>,
     has_own: bool,
     over: Vec<(ConnectionId, Option<FetchSession>, Closed)>,
     failed: Option<TransferError>,
 }
 
-/// Mirrors, which begin once it is known what is fetched.
+/// Mirrors, which begin once the content is known.
 struct MirrorsOf<'a> {
     wanted: &'a [Arc<dyn Mirror>],
     waker: PollWaker,
     begun: Mirrors,
 }
 
-/// A vote that is not over, of something that was begun.
+/// An open vote on a content whose fetch has begun.
 #[derive(Clone, Copy)]
 struct OpenVote {
     answered: usize,
@@ -476,12 +477,12 @@ impl FetchHandler<'_> {
         }
     }
 
-    /// Whether a source offers something else than what was begun before all were heard.
+    /// Whether a source offers something else than the content whose fetch began before all were heard.
     fn is_disputed(&self) -> bool {
         self.open.is_some_and(|vote| vote.standing == Standing::Disputed)
     }
 
-    /// What the sources have said so far.
+    /// The answers of the sources so far.
     fn answers(calls: &[SourceConnection]) -> impl Iterator<Item = SourceAnswer<'_>> {
         calls.iter().filter(|call| !call.is_peer).map(|call| match (&call.answer, &call.ended) {
             (_, Some(_)) => SourceAnswer::Out,
@@ -490,7 +491,7 @@ impl FetchHandler<'_> {
         })
     }
 
-    /// Looks at a vote that is not over yet.
+    /// Evaluates an open vote.
     fn follow_vote(&mut self) {
         if let (Some(vote), Some(begun)) = (self.open, self.taken()) {
             let standing = Agreement::standing(&begun, Self::answers(&self.calls));
@@ -498,7 +499,7 @@ impl FetchHandler<'_> {
         }
     }
 
-    /// Goes on as far as what has come allows; true once everything is here.
+    /// Continues as far as possible; true once everything is here.
     fn advance(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<bool> {
         if let Stage::Asking = self.stage {
             self.agree(now, driver)?;
@@ -550,7 +551,7 @@ impl FetchHandler<'_> {
         }
     }
 
-    /// Takes the pages that have come; leaves out who sent false ones.
+    /// Takes the pages that have arrived, and excludes sources of false ones.
     fn take_pages(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
         let came = std::mem::take(&mut *self.pages.borrow_mut());
         if came.is_empty() {
@@ -580,7 +581,7 @@ impl FetchHandler<'_> {
         liars.into_iter().try_for_each(|liar| self.leave_out(now, liar, FALSE_HASHES, driver))
     }
 
-    /// Asks sources for pages, each of one at a time.
+    /// Asks sources for pages, each for one at a time.
     fn ask(&mut self, now: Instant, wanted: &[PageNumber], driver: &mut FetchDriver) -> io::Result<()> {
         let standing = |(_, call): &(usize, &SourceConnection)| call.answer.is_some() && call.ended.is_none();
         let mut standing: Vec<usize> =
@@ -603,13 +604,13 @@ impl FetchHandler<'_> {
         Ok(())
     }
 
-    /// Leaves out sources whose symbols were false.
+    /// Excludes sources whose symbols were false.
     fn leave_out_liars(&mut self, now: Instant, object: &SharedObject, driver: &mut FetchDriver) -> io::Result<()> {
         let liars = std::mem::take(&mut object.borrow_mut().new_liars);
         liars.into_iter().try_for_each(|liar| self.leave_out(now, liar.into(), FALSE_SYMBOLS, driver))
     }
 
-    /// Leaves out a source that does not do what it should.
+    /// Excludes a source that misbehaves.
     fn leave_out(
         &mut self,
         now: Instant,
@@ -627,7 +628,7 @@ impl FetchHandler<'_> {
         Ok(())
     }
 
-    /// Loads what is behind the first `right` blocks.
+    /// Fetches what follows the first `right` blocks.
     fn resume(&mut self, right: u64) {
         let Stage::Checking(checking) = std::mem::replace(&mut self.stage, Stage::Asking) else { return };
         let Checking { offered, partition, mut sink, mut hashes, mut kept } = *checking;
@@ -652,7 +653,7 @@ impl FetchHandler<'_> {
         self.stage = Stage::Fetching(Rc::new(RefCell::new(object)));
     }
 
-    /// Offers to others what is there, and what comes, of which the blocks with the values `kept` are there.
+    /// Offers the content to others: what is there, with the values `kept`, and what arrives.
     fn offer(
         &self,
         offered: &Offered,
@@ -671,7 +672,7 @@ impl FetchHandler<'_> {
         Ok(Some(growing))
     }
 
-    /// Begins to fetch what the sources agree on.
+    /// Begins to fetch the content on which the sources agree.
     fn agree(&mut self, now: Instant, driver: &mut FetchDriver) -> io::Result<()> {
         let chosen = self.hash.is_some();
         match self.agreement.judge(now, chosen, Self::answers(&self.calls)) {
@@ -701,7 +702,7 @@ impl FetchHandler<'_> {
         Ok(())
     }
 
-    /// Why a source is left out, if it offers something else.
+    /// Why a source is excluded, if it offers something else.
     fn other_content(&self, call: &SourceConnection, taken: &Offered) -> Option<TransferError> {
         let said = call.answer.as_ref().filter(|said| call.ended.is_none() && !said.is_same(taken))?;
         if said.hash == taken.hash {
@@ -715,7 +716,7 @@ impl FetchHandler<'_> {
         Some(TransferError::OtherContent { address: call.address, offered, taken, votes, answers })
     }
 
-    /// Makes ready for a content.
+    /// Prepares for a content.
     fn begin(&mut self, offered: Offered) {
         if offered.bytes == 0 {
             self.stage = Stage::Empty(offered);
@@ -736,7 +737,7 @@ impl FetchHandler<'_> {
         }
     }
 
-    /// Calls peers that are not connected, now that it is known what they are to have.
+    /// Calls peers that are not connected, once the content is known.
     fn call_peers(&mut self, now: Instant, object: &SharedObject, driver: &mut FetchDriver) {
         for call in self.calls.iter_mut().filter(|call| call.ended.is_none()) {
             if call.again_at.is_none_or(|at| at > now) {
@@ -752,7 +753,7 @@ impl FetchHandler<'_> {
         }
     }
 
-    /// Has those rest from whom nothing is to be taken now: where there are peers.
+    /// If there are peers, makes those rest that are not to be used now.
     fn choose(&mut self, now: Instant, object: &SharedObject) {
         if self.calls.iter().all(|call| !call.is_peer) {
             return;
@@ -784,7 +785,7 @@ impl FetchHandler<'_> {
         self.taken_from = Some(takes);
     }
 
-    /// Has sources rest that send next to nothing, for as long as something comes from another.
+    /// Makes sources rest that send almost nothing, as long as another sends.
     fn rest_slow(&mut self, now: Instant, object: &SharedObject) {
         let sends = |call: &SourceConnection| call.joined && call.ended.is_none() && call.slow.is_none();
         let all: u64 = {
@@ -821,7 +822,7 @@ impl FetchHandler<'_> {
         self.taken_from.as_ref().is_none_or(|takes| takes.sources)
     }
 
-    /// Lets sources that have answered take part.
+    /// Adds sources that have answered.
     fn join(&mut self, now: Instant, object: &SharedObject, driver: &mut FetchDriver) {
         for (source, call) in self.calls.iter_mut().enumerate() {
             if call.joined || call.answer.is_none() || call.ended.is_some() {
@@ -871,7 +872,7 @@ impl FetchHandler<'_> {
         false
     }
 
-    /// Leaves a source out, with `why`.
+    /// Excludes a source because of `why`.
     fn close_one(&mut self, source: usize, why: TransferError, driver: &mut FetchDriver) -> io::Result<()> {
         let call = &mut self.calls[source];
         if let Some(connection) = call.connection {
@@ -881,7 +882,7 @@ impl FetchHandler<'_> {
         Ok(())
     }
 
-    /// Why it cannot go on.
+    /// Why it cannot continue.
     fn problem(&mut self, now: Instant) -> Option<TransferError> {
         let of_object = match &self.stage {
             Stage::Fetching(object) => object.borrow_mut().problem.take(),
@@ -901,7 +902,7 @@ impl FetchHandler<'_> {
         last.max_by_key(|error| !matches!(error, TransferError::NoAnswer { .. }))
     }
 
-    /// What is left to mirrors, if no source is, and it is known what is wanted.
+    /// What is left to mirrors, if there is no source and the wanted content is known.
     fn left_to_mirrors(&self) -> Option<LeftToMirrors> {
         let taken = self.taken().filter(|_| self.open.is_none());
         let hash = self.hash.or(taken.as_ref().map(|taken| taken.hash)).filter(|_| self.deserted)?;
@@ -919,7 +920,7 @@ impl FetchHandler<'_> {
         Ok(())
     }
 
-    /// What a source answers, if it may be fetched.
+    /// A source's offer, if it may be fetched.
     fn answered(&mut self, source: usize, answer: &[u8]) -> Result<Offered, TransferError> {
         let address = self.calls[source].address;
         let refuse = |why| TransferError::NotATransfer { address, why };
@@ -946,7 +947,7 @@ impl FetchHandler<'_> {
         Ok(offered)
     }
 
-    /// What is fetched, once that is known.
+    /// The content being fetched, once known.
     fn taken(&self) -> Option<Offered> {
         match &self.stage {
             Stage::Asking => None,

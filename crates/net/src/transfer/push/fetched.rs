@@ -1,4 +1,4 @@
-//! What is wanted of a fetch, what the user hears of it, and what came of it.
+//! The request for a fetch, its news for the user, and its result.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,23 +15,23 @@ use super::own_blocks::OwnBlocks;
 use crate::connection::Refused;
 use crate::transfer::error::TransferError;
 
-/// What is fetched, and who else fetches it.
+/// The wanted file, and who else fetches it.
 #[derive(Clone, Default)]
 pub struct WantedFile {
     /// BLAKE3 hash of the content.
     pub hash: Option<blake3::Hash>,
     /// The file's name at sources that offer many.
     pub name: Option<String>,
-    /// Who may fetch the same, and offers what it has already. They have no vote in what is fetched; they are called once
-    /// that is known, and again when they are lost. A source that is among them is a peer once it has nothing, a part, or is
-    /// lost.
+    /// Receivers of the same file, which offer what they have. They have no vote on the content. They are called once
+    /// it is known, and again when they are lost. A source among them becomes a peer if it has nothing, has a part, or
+    /// is lost.
     pub peers: Vec<SocketAddr>,
-    /// Servers that give any bytes of it, beside the sources or, for who has the hash, where no source is left. They have no
-    /// vote.
+    /// Servers that supply any bytes of it: in addition to the sources or, if the hash is known, without them. They
+    /// have no vote.
     pub mirrors: Vec<Arc<dyn Mirror>>,
-    /// What the receiver may have of it already.
+    /// What the receiver may already have of it.
     pub own: Option<Arc<dyn OwnBlocks>>,
-    /// Where the file is offered, block by block as they are verified, and from then on.
+    /// Where each block of the file is offered once it is verified, and the file afterwards.
     pub offered_in: Option<OfferedFiles>,
 }
 
@@ -51,21 +51,21 @@ impl WantedFile {
     }
 }
 
-/// What the user hears of a fetch under way.
+/// News of a running fetch for the user.
 #[derive(Debug)]
 pub enum FetchNews<'e> {
-    /// A source is lost, or left out.
+    /// A source was lost or excluded.
     Lost(&'e TransferError),
-    /// A source sends next to nothing, and rests while there is another.
+    /// A source sends almost nothing, and rests while there is another.
     Slow(&'e str),
-    /// Not all sources have answered, and what the others offer is fetched already.
+    /// Not all sources have answered, and the fetch begins with the content of those that have.
     Begun {
         /// Sources that have answered.
         answered: usize,
         /// Sources in all.
         called: usize,
     },
-    /// A source answered after that, and offers something else.
+    /// A source answered after that and offers something else.
     Disputed,
     /// No source is left, and mirrors give the rest.
     MirrorsAlone(&'e TransferError),
@@ -91,44 +91,44 @@ impl fmt::Display for FetchNews<'_> {
     }
 }
 
-/// What was fetched.
+/// A fetched file.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The name that most of its sources gave.
+    /// The name given by most of its sources.
     pub name: String,
     /// Where it is now, unless it was discarded.
     pub path: Option<PathBuf>,
     /// Its bytes.
     pub bytes: u64,
-    /// Of these, those that were there before.
+    /// Those of them that were already there.
     pub kept: u64,
-    /// BLAKE3 hash of the content, which is the one that the sources said.
+    /// BLAKE3 hash of the content, as given by the sources.
     pub hash: blake3::Hash,
     /// From the call to the last byte.
     pub elapsed: Duration,
-    /// What each source has sent.
+    /// What each source sent.
     pub sources: Vec<FromSource>,
-    /// What each mirror has given.
+    /// What each mirror supplied.
     pub mirrors: Vec<FromMirror>,
-    /// Blocks, and symbols that were of no use.
+    /// Blocks, and useless symbols.
     pub counts: ReceiverCounts,
     /// Datagrams that were not passed to any transport.
     pub refused: Refused,
 }
 
-/// What came from one source.
+/// What one source sent.
 #[derive(Clone, Debug)]
 pub struct FromSource {
     /// The source.
     pub address: SocketAddr,
-    /// Whether it has said what it offers, or that it does not.
+    /// Whether it has answered, with an offer or a refusal.
     pub answered: bool,
     /// Symbols that came from it.
     pub symbols: u64,
-    /// Of these, those that came twice or too late.
+    /// Those of them that arrived twice or too late.
     pub excess_symbols: u64,
-    /// Of the packets, those that were marked.
+    /// Marked packets.
     pub marks: u64,
-    /// Why it was lost, or rests, if it was or does.
+    /// Why it was lost or rests, if so.
     pub lost: Option<String>,
 }

@@ -1,37 +1,37 @@
-//! From whom a receiver takes, when others fetch the same file at the same time.
+//! From whom a receiver takes blocks if others fetch the same file at the same time.
 //!
-//! If all took from the sources, each would get its share of them, all would have the same blocks at any time, and nobody
-//! could help anybody. So they stand in a row: by the blocks that they have, and by a number drawn at random where these
-//! are equal. The first takes from the sources; every other takes from the one next before it, which has the block that it
-//! needs, or will have it before it does. The sources send each block about once. Blocks are large: who catches up with the one
-//! before it waits for that one's next, and does not change places with it.
+//! If all took from the sources, each would get its share of their rate, all would have the same blocks at any time,
+//! and nobody could help anybody. So they form a chain, ordered by how many blocks they have, with a random number for
+//! ties. The first takes from the sources. Each other receiver takes from the nearest one ahead, which has the block
+//! that it needs, or will have it sooner. The sources send each block about once. Blocks are large: a receiver that
+//! catches up with the one ahead waits for its next block and does not change places.
 //!
-//! Who is in the way does not stay there: a peer that gets no further is not waited for, and one that does not send what it
-//! says it has is passed over for a while; a receiver that gets no further, or
-//! falls behind the one that it takes from, takes from the sources as well. Peers that have all of it are sources.
+//! Obstacles do not stay. A peer without progress is not waited for, and a peer that does not send an announced block
+//! is ignored for a while. A receiver without progress, or one that falls behind the peer it takes from, takes from the
+//! sources too. Peers with the whole file are sources.
 
 use std::collections::BTreeMap;
 
 use pliant_proto::time::{Instant, Span};
 
-/// After so long without another block nobody waits for a peer any more, and a receiver takes from the sources as well: for
-/// each peer with the same blocks that stands before it, for blocks reach them one after the other. Where its own blocks take
-/// longer, four times as long as the last one took, up to the longest.
+/// After this long without another block, nobody waits for a peer any more, and a receiver takes from the sources too.
+/// The time counts for each peer ahead with the same blocks, because blocks reach them one after the other. If the
+/// receiver's own blocks take longer, it is four times as long as the last one took, up to the longest.
 const PATIENCE: Span = Span::from_secs(3);
 const PATIENCE_MAX: Span = Span::from_secs(30);
-/// For so long a peer is passed over that has not sent what it says it has.
+/// How long a peer is ignored that did not send an announced block.
 const PASSED_OVER: Span = Span::from_secs(30);
-/// So many blocks more than at its nearest a receiver falls behind the peer that it takes from.
+/// Most blocks by which a receiver may fall further behind the peer that it takes from.
 const MOST_BEHIND: u32 = 8;
 
-/// How far a peer is.
+/// The progress of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PeerProgress {
-    /// Which connection leads to it.
+    /// Its connection.
     pub(super) source: usize,
-    /// Its number in the row.
+    /// Its number in the chain.
     pub(super) who: u64,
-    /// Blocks that it has.
+    /// Number of its blocks.
     pub(super) blocks: u32,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct TakesFrom {
     pub(super) sources: bool,
 }
 
-/// Since when something was so far.
+/// Since when a progress has not changed.
 #[derive(Clone, Copy, Debug)]
 struct Since {
     blocks: u32,
@@ -52,7 +52,7 @@ struct Since {
 }
 
 impl Since {
-    /// Whether it has got further within so long.
+    /// Whether it has progressed within this time.
     fn advances(&mut self, now: Instant, blocks: u32, patience: Span) -> bool {
         if blocks > self.blocks {
             *self = Self { blocks, at: now, took: now.since(self.at) };
@@ -61,19 +61,19 @@ impl Since {
     }
 }
 
-/// A receiver's place in the row.
+/// A receiver's place in the chain.
 #[derive(Debug)]
 pub(super) struct Following {
     who: u64,
     own: Option<Since>,
     peers: BTreeMap<usize, Since>,
-    /// Whether peers that are equal now were before it when they were not: they keep their places.
+    /// Whether peers that are equal now were ahead before. They keep their places.
     were_before: BTreeMap<usize, bool>,
-    /// The peer that it takes from, and how far that was ahead at the least.
+    /// The peer that it takes from, and how far that was ahead at its nearest.
     ahead: Option<(usize, u32)>,
-    /// The peer that says it has a block, which block, and since when it is taken from.
+    /// The peer that announced a block, which block, and since when it is used.
     promised: Option<(usize, u32, Instant)>,
-    /// Until when peers are passed over.
+    /// Until when peers are ignored.
     passed_over: BTreeMap<usize, Instant>,
 }
 
@@ -84,12 +84,12 @@ impl Following {
         Self { who, own: None, peers, were_before, ahead: None, promised: None, passed_over }
     }
 
-    /// Whether this one's place is behind that of a peer with the same blocks.
+    /// Whether this receiver is behind a peer with the same blocks.
     fn stands_behind(&self, peer: &PeerProgress) -> bool {
         self.were_before.get(&peer.source).copied().unwrap_or(peer.who < self.who)
     }
 
-    /// From whom to take, who has the first `first` of `blocks` blocks.
+    /// From whom a receiver with the first `first` of `blocks` blocks takes.
     pub(super) fn choose(&mut self, now: Instant, first: u32, blocks: u32, peers: &[PeerProgress]) -> TakesFrom {
         self.were_before.retain(|source, _| peers.iter().any(|peer| peer.source == *source));
         for peer in peers.iter().filter(|peer| peer.blocks != first) {

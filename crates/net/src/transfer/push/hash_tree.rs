@@ -1,10 +1,10 @@
 //! BLAKE3's tree over a file, so that each block is verified by itself against the file's hash.
 //!
-//! A block of 2 MiB is a subtree of BLAKE3's binary tree ([`blake3::hazmat`]): its chaining value needs its own bytes only,
-//! and merging the values of all blocks makes the file's hash. A source says these values in pages of four siblings. Four
-//! siblings merge to one value of the page above, and those of the first page to the file's hash; so each page is verified
-//! as it comes, and one that is false names the source that sent it. A receiver keeps the pages around the blocks that it
-//! loads: three per level of the tree for any size of file.
+//! A block of 2 MiB is a subtree of BLAKE3's binary tree ([`blake3::hazmat`]). Its chaining value needs only its own
+//! bytes, and merging the values of all blocks gives the file's hash. A source sends these values in pages of four
+//! siblings. Four siblings merge to one value of the page above, and those of the top page to the file's hash. So each
+//! page is verified when it arrives, and a false page names its source. A receiver keeps the pages around the blocks
+//! that it fetches: three per level of the tree for any file size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -13,35 +13,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-/// Bytes of a block: a power of two, as BLAKE3's subtrees have, and few enough to be decoded in passing.
+/// Bytes of a block: a power of two, as BLAKE3's subtrees have, and few enough to be decoded quickly.
 pub(in crate::transfer) const BLOCK_BYTES: u32 = 2 << 20;
-/// Values of a full page. Four fit a notice.
+/// Values of a full page. Four fit into a notice.
 pub(super) const PAGE_VALUES: usize = 4;
-/// Blocks ahead of the first one that is missing whose values are asked for: at 1 Gbit/s those of half a second.
+/// Blocks ahead of the first missing one whose values are requested: half a second at 1 Gbit/s.
 const LOOKAHEAD: u64 = 32;
 
-/// Place of a page in a file's hash tree.
+/// Position of a page in a file's hash tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PageNumber {
-    /// Its values are of subtrees of `4^level` blocks.
+    /// Its values belong to subtrees of `4^level` blocks.
     pub level: u8,
-    /// Which of the level, from 0.
+    /// Its number in the level, from 0.
     pub index: u64,
 }
 
-/// Blocks of a file of so many bytes.
+/// Number of blocks of a file of this many bytes.
 pub(in crate::transfer) fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES.into())
 }
 
-/// The value of a block; for the only one of a file it is the file's hash.
+/// The value of a block. For the only block of a file it is the file's hash.
 pub(in crate::transfer) fn value_of(blocks: u64, block: u64, content: &[u8]) -> ChainingValue {
     let mut hasher = Hasher::new();
     hasher.set_input_offset(block * u64::from(BLOCK_BYTES)).update(content);
     if blocks == 1 { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }
 }
 
-/// The value above neighbours: of equally large subtrees, the last of which may be smaller.
+/// The value above neighbours. They are equally large subtrees, the last of which may be smaller.
 fn merge(values: &[ChainingValue]) -> ChainingValue {
     match values {
         [value] => *value,
@@ -52,7 +52,7 @@ fn merge(values: &[ChainingValue]) -> ChainingValue {
     }
 }
 
-/// The same at the top of the tree; of a file of one block that block's value.
+/// The same at the top of the tree. For a file of one block it is that block's value.
 fn merge_root(values: &[ChainingValue]) -> blake3::Hash {
     match values {
         [] => blake3::hash(&[]),
@@ -74,7 +74,7 @@ fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().next_power_of_two() / 2)
 }
 
-/// The pages of a tree over so many blocks.
+/// The pages of a tree over this many blocks.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     blocks: u64,
@@ -96,7 +96,7 @@ impl Shape {
         (0..32).find(|level| self.values(*level) <= PAGE_VALUES as u64).expect("4^32 blocks are more than there can be")
     }
 
-    /// Values that a page has; 0 if there is no such page.
+    /// Number of values of a page; 0 if there is no such page.
     fn values_in(self, PageNumber { level, index }: PageNumber) -> usize {
         if level > self.top() || self.blocks < 2 {
             return 0;
@@ -111,7 +111,7 @@ impl Shape {
     }
 }
 
-/// The tree of a file that is offered: 32 bytes for each block and a third of that above them.
+/// The tree of an offered file: 32 bytes for each block, and a third of that above them.
 pub(super) struct HashTree {
     shape: Shape,
     bytes: u64,
@@ -120,7 +120,7 @@ pub(super) struct HashTree {
     levels: Vec<Vec<ChainingValue>>,
 }
 
-/// The tree of a file as its bytes come, in order.
+/// Builds the tree of a file from its bytes, in order.
 pub(super) struct TreeBuilder {
     values: Vec<ChainingValue>,
     bytes: u64,
@@ -135,7 +135,7 @@ impl TreeBuilder {
         Self { values: Vec::new(), bytes: 0, root: blake3::hash(&[]), block: Hasher::new(), in_block: 0 }
     }
 
-    /// More bytes.
+    /// Takes more bytes.
     pub(super) fn update(&mut self, mut content: &[u8]) {
         while !content.is_empty() {
             if self.in_block == 0 {
@@ -206,7 +206,7 @@ impl HashTree {
     }
 }
 
-/// Pages that are verified, by their places: those of a whole file are 43 bytes for each of its blocks.
+/// Verified pages by position. Those of a whole file take 43 bytes for each of its blocks.
 pub(super) type VerifiedPages = BTreeMap<PageNumber, Vec<ChainingValue>>;
 
 /// The pages that follow from the values of the first blocks alone.
@@ -229,19 +229,19 @@ pub(super) fn pages_of(bytes: u64, first: &[ChainingValue]) -> VerifiedPages {
     pages
 }
 
-/// What is known of the tree of a file that is fetched: pages that were verified from its hash on.
+/// The known part of the tree of a file being fetched: pages verified from its hash on.
 pub(super) struct VerifiedHashes {
     shape: Shape,
     root: blake3::Hash,
     pages: BTreeMap<PageNumber, Vec<ChainingValue>>,
-    /// Pages ahead of those that verify them, with their sources.
+    /// Pages that arrived before those that verify them, with their sources.
     unverified: BTreeMap<PageNumber, (usize, Vec<ChainingValue>)>,
-    /// All that were verified, for who fetches the same file from here.
+    /// All verified pages, for receivers that fetch the same file from here.
     shared: Option<Arc<Mutex<VerifiedPages>>>,
 }
 
 impl VerifiedHashes {
-    /// Of a file of so many bytes, at least one, with this hash.
+    /// For a file of this many bytes, at least one, with this hash.
     pub(super) fn new(bytes: u64, root: blake3::Hash) -> Self {
         let shape = Shape { blocks: blocks_of(bytes) };
         Self { shape, root, pages: BTreeMap::new(), unverified: BTreeMap::new(), shared: None }
@@ -252,13 +252,13 @@ impl VerifiedHashes {
         self.shape.blocks
     }
 
-    /// Puts all that is verified from now on, and what is known already, with these pages.
+    /// Stores everything verified so far, and from now on, in these pages too.
     pub(super) fn share(&mut self, with: Arc<Mutex<VerifiedPages>>) {
         with.lock().unwrap_or_else(PoisonError::into_inner).extend(self.pages.clone());
         self.shared = Some(with);
     }
 
-    /// The value that a block must have, once it is known.
+    /// The value that a block must have, once known.
     pub(super) fn value(&self, block: u64) -> Option<ChainingValue> {
         if self.shape.blocks == 1 {
             return Some(*self.root.as_bytes());
@@ -267,7 +267,7 @@ impl VerifiedHashes {
         values.get((block % PAGE_VALUES as u64) as usize).copied()
     }
 
-    /// Takes a page from a source; names the sources whose pages turn out to be false.
+    /// Takes a page from a source. Returns the sources whose pages turn out to be false.
     pub(super) fn take(&mut self, source: usize, page: PageNumber, values: Vec<ChainingValue>) -> Vec<usize> {
         if self.shape.values_in(page) == 0 || self.pages.contains_key(&page) {
             return Vec::new();
@@ -294,7 +294,7 @@ impl VerifiedHashes {
         liars
     }
 
-    /// Whether a page that waits is true, if what is above it is known.
+    /// Whether a waiting page is true, if what is above it is known.
     fn verify(&self, page: PageNumber) -> Option<bool> {
         let (_, values) = self.unverified.get(&page)?;
         if page.level == self.shape.top() {
@@ -305,13 +305,13 @@ impl VerifiedHashes {
         Some(merge(values) == above[(index % PAGE_VALUES as u64) as usize])
     }
 
-    /// Forgets what a source has said that is not verified.
+    /// Forgets the unverified pages of a source.
     pub(super) fn forget_source(&mut self, source: usize) {
         self.unverified.retain(|_, (from, _)| *from != source);
     }
 
-    /// The pages that are missing for the blocks from `first` on; forgets those that are of none of them. No more than
-    /// three for each level, and those of the blocks ahead.
+    /// The missing pages for the blocks from `first` on. Forgets pages for none of them. At most three for each level,
+    /// and those of the blocks ahead.
     pub(super) fn wanted(&mut self, first: u64) -> Vec<PageNumber> {
         if self.shape.blocks < 2 {
             return Vec::new();
@@ -328,8 +328,7 @@ impl VerifiedHashes {
         near.into_iter().rev().filter(is_missing).collect()
     }
 
-    /// How many of the first blocks, of which `kept` are the values, are right. The error is the block whose pages it needs
-    /// to say.
+    /// How many of the first blocks, with the values `kept`, are right. The error is the block whose pages it needs.
     pub(super) fn right_blocks(&self, kept: &[ChainingValue]) -> Result<u64, u64> {
         let there = kept.len() as u64;
         let all_right = there == self.shape.blocks && merge_root(kept) == self.root;

@@ -1,4 +1,4 @@
-//! Who is asked for which page of the hash tree, and when again.
+//! Requests for pages of the hash tree: to which source, and when again.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use pliant_proto::time::{Instant, Span};
 
 use super::hash_tree::PageNumber;
 
-/// How long an answer is waited for at first; twice as long each time, up to the longest.
+/// First time to wait for an answer. It doubles each time, up to the longest.
 const RETRY: Span = Span::from_ms(200);
 const RETRY_MAX: Span = Span::from_secs(2);
-/// A source that does not answer is asked so often before it is taken for one that never will.
+/// A source counts as silent after this many requests without an answer.
 const SILENT_ASKS: u32 = 8;
 
-/// What was asked for, and is not answered.
+/// Requests without an answer.
 #[derive(Debug)]
 pub(super) struct Inquiry {
     patience: Span,
-    /// When a page is asked for again, and how often it was asked for.
+    /// When a page is requested again, and how often it was requested.
     asked: BTreeMap<PageNumber, (Instant, u32)>,
     /// Since when a source has not answered, and how often it was asked since.
     unanswered: BTreeMap<usize, (Instant, u32)>,
 }
 
 impl Inquiry {
-    /// Takes a source for silent that has not answered for so long.
+    /// A source counts as silent if it has not answered for this long.
     pub(super) fn new(patience: Span) -> Self {
         Self { patience, asked: BTreeMap::new(), unanswered: BTreeMap::new() }
     }
 
-    /// Whom to ask for which of the `wanted` pages now: each page of one source, and of the next when it is lost.
+    /// The requests for `wanted` pages that are due: each page to one source, and to the next when it is lost.
     pub(super) fn asks(&mut self, now: Instant, wanted: &[PageNumber], sources: &[usize]) -> Vec<(usize, PageNumber)> {
         self.asked.retain(|page, _| wanted.contains(page));
         let mut asks = Vec::new();
@@ -57,7 +57,7 @@ impl Inquiry {
         self.unanswered.remove(&source);
     }
 
-    /// Sources that were asked often and for long, and have not answered.
+    /// Sources that were asked often and long enough, and have not answered.
     pub(super) fn silent(&self, now: Instant) -> Vec<usize> {
         let is_silent = |(since, asks): &(Instant, u32)| *asks >= SILENT_ASKS && now.since(*since) >= self.patience;
         self.unanswered.iter().filter(|(_, unanswered)| is_silent(unanswered)).map(|(source, _)| *source).collect()

@@ -1,4 +1,4 @@
-//! What receiver and sources of a file say to each other beside symbols and acknowledgements.
+//! The messages between the receiver and the sources of a file, other than symbols and acknowledgements.
 //!
 //! ```text
 //!  byte      0     1..                                                            bytes
@@ -16,10 +16,10 @@
 //!  Holding   7     1..5 blocks  5..13 who                                         13
 //! ```
 //!
-//! Numbers are in network byte order, weights IEEE 754. The request is a connection's opening, the offer its answer, the
-//! others are notices: orders to a source, that it has accepted one, what a receiver asks of a file's hash tree, what a
-//! source answers, one page for each time that it is asked, and how many blocks it has of a file that it still fetches. A
-//! call is a request for one of many files; a request alone is for the only one.
+//! Numbers are in network byte order, weights IEEE 754. The request is a connection's opening, and the offer is its
+//! answer. The others are notices: orders to a source, its acceptance of one, a receiver's request for a page of a
+//! file's hash tree, a source's answer of one page for each request, and how many blocks it has of a file that it still
+//! fetches. A call is a request for one of many files. A request alone is for the only one.
 
 use std::sync::Arc;
 
@@ -67,20 +67,20 @@ fn weight(bytes: &[u8], at: usize) -> Option<f64> {
     (LOW_WEIGHT..=MAX_WEIGHT).contains(&weight).then_some(weight)
 }
 
-/// How a receiver wants to be sent what a source offers.
+/// How a source must send its offer to a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Bytes of a symbol.
     pub symbol: u16,
     /// Slots: most sources that send at once.
     pub slots: u8,
-    /// Most bytes that this source may have under way.
+    /// Most bytes that this source may have in flight.
     pub window: u32,
 }
 
 impl Request {
-    /// Both sides' machines as it wants them. Sources of any speed share the source symbols out by claims: decoding
-    /// costs more than sending.
+    /// The settings of both sides' machines. Sources of any speed distribute the source symbols by claims, because
+    /// decoding costs more than sending.
     pub(super) fn config(self, flow: &FlowSettings, path: Path) -> Result<Arc<PushConfig>, FlowError> {
         let Self { symbol, slots, window } = self;
         let config = PushConfig {
@@ -98,12 +98,13 @@ impl Request {
         Ok(Arc::new(config))
     }
 
-    /// Source symbols of a full block: the last one is filled up with zeros.
+    /// Source symbols of a full block. The last one is padded with zeros.
     pub fn block_symbols(self) -> u32 {
         BLOCK_BYTES.div_ceil(self.symbol.into())
     }
 
-    /// How a file of so many bytes is cut: in blocks of 2 MiB. `None` if it is empty or has more blocks than 32 bits count.
+    /// The division of a file of this many bytes into blocks of 2 MiB. `None` if it is empty or has more blocks than 32
+    /// bits can count.
     pub fn partition(self, bytes: u64) -> Option<Partition> {
         Partition::in_blocks_of(bytes, self.symbol, BLOCK_BYTES)
     }
@@ -128,7 +129,7 @@ impl Request {
     }
 }
 
-/// Which of the files that a source offers.
+/// Selects one of the files of a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FileSelector {
     /// The only one.
@@ -139,17 +140,17 @@ pub enum FileSelector {
     Name(String),
 }
 
-/// What a receiver says first: what it wants, and how.
+/// A receiver's first message: what it wants, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FetchCall {
-    /// How.
+    /// How it must be sent.
     pub request: Request,
-    /// What.
+    /// Which file.
     pub file: FileSelector,
 }
 
 impl FetchCall {
-    /// As bytes; a long name is cut, and is nobody's.
+    /// Encodes it. A long name is cut, and then matches no file.
     pub fn encode(&self) -> Vec<u8> {
         let request = self.request.encode();
         let (which, what) = match &self.file {
@@ -177,7 +178,7 @@ impl FetchCall {
     }
 }
 
-/// What a source offers.
+/// A source's offer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offered {
     /// Bytes of the file.
@@ -189,12 +190,12 @@ pub struct Offered {
 }
 
 impl Offered {
-    /// As bytes; a long name is cut.
+    /// Encodes it. A long name is cut.
     pub fn encode(&self) -> Vec<u8> {
         self.encode_as(OFFERED)
     }
 
-    /// The same of a file that its source still fetches.
+    /// The same for a file that its source still fetches.
     pub fn encode_in_part(&self) -> Vec<u8> {
         self.encode_as(OFFERED_IN_PART)
     }
@@ -209,7 +210,7 @@ impl Offered {
         Self::decode_as(OFFERED, bytes)
     }
 
-    /// The same of a file that its source still fetches.
+    /// The same for a file that its source still fetches.
     pub fn decode_in_part(bytes: &[u8]) -> Option<Self> {
         Self::decode_as(OFFERED_IN_PART, bytes)
     }
@@ -229,14 +230,14 @@ impl Offered {
     }
 }
 
-/// An order to a source, or that it has accepted one, as a notice.
+/// An order to a source, or its acceptance of one, as a notice.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum PushNotice {
     /// To a source.
     ToSource(ToSource),
     /// From a source.
     Accepted {
-        /// The slot that it sends for.
+        /// The slot for which it sends.
         slot: u8,
         /// The order's number.
         number: u32,
@@ -244,7 +245,7 @@ pub enum PushNotice {
 }
 
 impl PushNotice {
-    /// The notice for the controller, if a source's message is one.
+    /// A source's message to the controller as a notice, if it is one.
     pub(super) fn of(message: ToController) -> Option<Self> {
         match message {
             ToController::Accepted { slot, number } => Some(Self::Accepted { slot, number }),
@@ -301,9 +302,9 @@ impl PushNotice {
 /// How much a source has of a file that it still fetches, as a notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HoldingNotice {
-    /// Blocks, from the first on.
+    /// Number of blocks, from the first on.
     pub blocks: u32,
-    /// Who fetches it, by a number drawn at random: the lesser is served first where two have the same blocks.
+    /// A random number of the receiver. Of two with the same blocks the lower is served first.
     pub who: u64,
 }
 
@@ -320,12 +321,12 @@ impl HoldingNotice {
     }
 }
 
-/// What is said of a file's hash tree, as a notice.
+/// A notice about a file's hash tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HashNotice {
-    /// To a source: say this page.
+    /// To a source: send this page.
     Ask(PageNumber),
-    /// From a source: the page's chaining values, of up to four neighbours.
+    /// From a source: the page's chaining values, at most four neighbours.
     Page(PageNumber, Vec<[u8; blake3::OUT_LEN]>),
 }
 

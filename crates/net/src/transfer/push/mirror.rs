@@ -1,8 +1,9 @@
-//! Mirrors: servers of other kinds that give any bytes of a file.
+//! Mirrors: servers of other kinds that supply any bytes of a file.
 //!
-//! Beside sources a mirror gives whole blocks, one at a time, of those that are open the one that the sources come to last;
-//! each is held against the file's hash tree before it counts, so that one that is not right shows who lies. Without a source
-//! nobody says what the tree is: then mirrors are asked [one after the other](super::alone), and the hash of all decides.
+//! In addition to sources, a mirror supplies whole blocks, one at a time: always the open block that the sources would
+//! send last. Each block is compared with the file's hash tree before it counts, so a false one names its mirror.
+//! Without a source nobody gives the tree. Then mirrors are asked [one after the other](super::alone), and the hash of
+//! the whole decides.
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -15,41 +16,41 @@ use super::object::{MirroredBlock, SharedObject};
 use crate::poll::PollWaker;
 use crate::transfer::error::TransferError;
 
-/// How often in a row a mirror is asked that does not answer as it should, and the pause before the second time; twice as long
-/// before each other.
+/// How often in a row a failing mirror is asked, and the pause before the second time. The pause doubles each time.
 pub(super) const ASKS: u32 = 4;
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
-/// Who breaks off after so many bytes is asked again as if it had answered.
+/// A mirror that breaks off after this many bytes is asked again as if it had answered.
 pub(super) const WORTH_ASKING: u64 = 64 << 10;
 /// No block.
 const NONE: u64 = u64::MAX;
-/// Why a mirror is left out that lies.
+/// Why a lying mirror is excluded.
 const FALSE_BLOCK: &str = "what it sends is not of the file";
 
-/// Why a mirror gives nothing.
+/// Why a mirror supplies nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MirrorError {
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// It may be otherwise in a moment: a connection was lost, it is busy.
+    /// Whether it may pass soon: a lost connection, or a busy server.
     pub passes: bool,
 }
 
-/// A server that gives any bytes of files.
+/// A server that supplies any bytes of files.
 pub trait Mirror: fmt::Debug + Send + Sync {
-    /// What messages call it.
+    /// Its name in messages.
     fn name(&self) -> &str;
     /// Name of the file, if it is a mirror of one.
     fn only_file(&self) -> Option<String>;
-    /// The file with this name, or its only one. Nothing is asked yet.
+    /// The file with this name, or its only one. Nothing is requested yet.
     fn file(&self, name: &str) -> Box<dyn MirrorFile>;
 }
 
 /// A file of a mirror.
 pub trait MirrorFile: Send {
-    /// Its bytes.
+    /// Its size in bytes.
     fn bytes(&mut self) -> Result<u64, MirrorError>;
-    /// Gives the bytes of `range`, which is not empty, of a file of `bytes`, to `take`, in pieces and in order, until that breaks off.
+    /// Passes the bytes of `range`, which is not empty, of a file of `bytes`, to `take`: in pieces and in order, until
+    /// `take` stops it.
     fn read(
         &mut self,
         range: Range<u64>,
@@ -58,33 +59,33 @@ pub trait MirrorFile: Send {
     ) -> Result<(), MirrorError>;
 }
 
-/// What came from one mirror.
+/// What one mirror supplied.
 #[derive(Clone, Debug)]
 pub struct FromMirror {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
-    /// Bytes that came from it and were used.
+    /// Bytes from it that were used.
     pub bytes: u64,
-    /// Why it was left out, if it was.
+    /// Why it was excluded, if it was.
     pub lost: Option<String>,
 }
 
-/// A block that a mirror has sent, or why it has not.
+/// A block from a mirror, or why there is none.
 struct Answer {
     mirror: usize,
     block: u32,
     content: Result<Vec<u8>, MirrorError>,
 }
 
-/// One mirror, with a thread of its own.
+/// One mirror, with its own thread.
 struct Worker {
     from: FromMirror,
     error: Option<TransferError>,
     told: bool,
     asks: mpsc::Sender<u32>,
-    /// The block that is wanted of it, which its thread looks at: what is not wanted any more is not waited for.
+    /// The block requested from it. Its thread reads this, and does not wait for a block that is no longer wanted.
     wanted: Arc<AtomicU64>,
-    /// A block that came, and whose hash is not known yet.
+    /// A block that arrived before its hash was known.
     waiting: Option<(u32, Vec<u8>)>,
 }
 
@@ -103,7 +104,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Its thread ends once it notices: nobody waits for that.
+    /// Its thread ends once it notices. Nobody waits for that.
     fn drop(&mut self) {
         self.wanted.store(NONE, Ordering::Relaxed);
     }
@@ -117,7 +118,7 @@ pub(super) struct Mirrors {
 }
 
 impl Mirrors {
-    /// Lets them begin to give the file with this name and so many bytes. Calls `waker` whenever something came.
+    /// Begins to fetch the file with this name and size from them. Calls `waker` whenever something arrived.
     pub(super) fn begin(mirrors: &[Arc<dyn Mirror>], name: &str, bytes: u64, waker: &PollWaker) -> Self {
         let (sender, answers) = mpsc::channel();
         let begin = |(number, mirror): (usize, &Arc<dyn Mirror>)| {
@@ -138,7 +139,7 @@ impl Mirrors {
         Self { workers: mirrors.iter().enumerate().map(begin).collect(), answers: Some(answers) }
     }
 
-    /// Takes what came, and asks for more.
+    /// Takes what arrived, and requests more.
     pub(super) fn advance(&mut self, object: &SharedObject) {
         while let Some(answer) = self.answers.as_ref().and_then(|answers| answers.try_recv().ok()) {
             self.take(answer, object);
@@ -191,7 +192,7 @@ impl Mirrors {
         }
     }
 
-    /// Tells once of each that was left out.
+    /// Reports each excluded mirror once.
     pub(super) fn tell(&mut self, mut tell: impl FnMut(&TransferError)) {
         for worker in self.workers.iter_mut().filter(|worker| !worker.told) {
             if let Some(error) = &worker.error {
@@ -201,20 +202,20 @@ impl Mirrors {
         }
     }
 
-    /// What came of them.
+    /// What each of them supplied.
     pub(super) fn outcome(&self) -> Vec<FromMirror> {
         self.workers.iter().map(|worker| worker.from.clone()).collect()
     }
 }
 
 impl Worker {
-    /// Whether a block is asked of it, or waits for its hash.
+    /// Whether a block is requested from it, or waits for its hash.
     fn has(&self, block: u32) -> bool {
         self.wanted() == Some(block) || self.waiting.as_ref().is_some_and(|(waiting, _)| *waiting == block)
     }
 }
 
-/// What a mirror's thread does.
+/// The task of a mirror's thread.
 struct Task {
     mirror: usize,
     file: Box<dyn MirrorFile>,
@@ -235,7 +236,7 @@ impl Task {
         }
     }
 
-    /// A block; the error says nothing where it is not wanted any more.
+    /// Fetches a block. The error is empty if the block is no longer wanted.
     fn block(&mut self, block: u32) -> Result<Vec<u8>, MirrorError> {
         let Self { file, bytes, wanted, .. } = self;
         let start = u64::from(block) * u64::from(BLOCK_BYTES);

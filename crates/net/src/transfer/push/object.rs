@@ -1,4 +1,4 @@
-//! A file as it comes in from many sources.
+//! An incoming file from many sources.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,21 +29,21 @@ use crate::transfer::error::{TransferError, copy};
 use crate::transfer::missing::committed_whole;
 use crate::transfer::output::{Output, OutputError, Target, path_in, plain_name, require_free};
 
-/// Where a file goes that is fetched.
+/// The destination of a fetched file.
 pub(super) enum Sink {
-    /// What is kept of it if it is cut off, and whether it takes the place of a file that is there.
+    /// The part that is kept after an interruption, and whether the file replaces an existing one.
     Resumable(Checkpoint, bool),
-    /// Nowhere, or into a temporary file while another fetch keeps its blocks.
+    /// Nowhere, or a temporary file while another fetch keeps the blocks.
     Once(Output),
 }
 
-/// What a file is called beside others: the last name of its path in a folder, if it is one.
+/// The name of a file beside others: the last component of its path, if it is in a folder.
 fn name_beside(name: &str) -> &str {
     let all_plain = name.split('/').all(|part| plain_name(part).is_some());
     name.rsplit('/').next().filter(|_| all_plain).unwrap_or(name)
 }
 
-/// A file for what is offered.
+/// Opens the destination of an offer.
 pub(super) fn open_sink(target: &Target, offered: &Offered, overwrite: bool) -> Result<Sink, TransferError> {
     let (name, size) = (name_beside(&offered.name).to_owned(), Some(offered.bytes));
     let (kind, message_bytes) = (Kind::File, None);
@@ -81,17 +81,17 @@ pub(super) fn open_sink(target: &Target, offered: &Offered, overwrite: bool) -> 
 }
 
 impl Sink {
-    /// The values of the blocks that are there of a file of `size` bytes.
+    /// The values of the blocks that are there, for a file of `size` bytes.
     pub(super) fn values(&mut self, size: u64) -> Result<Vec<ChainingValue>, TransferError> {
         self.of_kept(Vec::new(), |kept| kept.values(size))
     }
 
-    /// Goes on behind the first `bytes`.
+    /// Continues after the first `bytes`.
     pub(super) fn resume(&mut self, bytes: u64) -> Result<(), TransferError> {
         self.of_kept((), |kept| kept.resume(bytes))
     }
 
-    /// Appends to it.
+    /// Appends content.
     pub(super) fn write(&mut self, content: &[u8]) -> io::Result<()> {
         match self {
             Self::Once(output) => output.write(content),
@@ -99,7 +99,7 @@ impl Sink {
         }
     }
 
-    /// Passes over so many bytes, a block at most, that nobody wants.
+    /// Skips this many unwanted bytes, at most a block.
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         match self {
             Self::Once(output) => output.write(&vec![0; bytes as usize]),
@@ -107,7 +107,7 @@ impl Sink {
         }
     }
 
-    /// Where it is to lie, for messages.
+    /// Its final path, for messages.
     pub(super) fn path(&self) -> PathBuf {
         match self {
             Self::Once(output) => output.path().map(PathBuf::from).unwrap_or_default(),
@@ -128,7 +128,7 @@ impl Sink {
         }
     }
 
-    /// The file, for who reads it while it comes in, and where it will lie; `None` unless it is kept.
+    /// A handle for reading the file while it arrives, and its final path; `None` unless it is kept.
     pub(super) fn part(&self) -> Result<Option<(File, &Path)>, TransferError> {
         let Self::Resumable(kept, _) = self else { return Ok(None) };
         let fail = |error| TransferError::File { path: kept.path().to_owned(), error };
@@ -146,77 +146,77 @@ impl Sink {
     }
 }
 
-/// How far a block is that is not written yet.
+/// The state of a block that is not written yet.
 enum Open {
-    /// Symbols come.
+    /// Symbols are arriving.
     Coming(Block),
-    /// It is decoded, and the hash is not known that it must have. Without bytes of its own the source symbols are it.
+    /// It is decoded, and its hash is not known yet. Without bytes here, its source symbols are the block.
     Unverified(Block, Option<Vec<u8>>),
     /// Some of its symbols are false.
     Disputed(Dispute),
-    /// It is verified, and blocks before it are not.
+    /// It is verified, and earlier blocks are not.
     Done(Vec<u8>),
 }
 
-/// How far the blocks are looked at that the receiver may have.
+/// The state of the search among the receiver's own blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OwnProgress {
-    /// The first block that is missing was not looked at yet, for its hash is not known.
+    /// The first missing block was not searched yet, because its hash is not known.
     Waits,
-    /// There are more to look at now.
+    /// There are more to search now.
     GoesOn,
-    /// Others are to send the first block that is missing.
+    /// Others must send the first missing block.
     Others,
 }
 
-/// What became of a block that came as a whole.
+/// The result for a block that arrived whole.
 pub(super) enum MirroredBlock {
     /// It is verified.
     Kept,
-    /// It was there already.
+    /// It was already there.
     NotNeeded,
-    /// It is not the file's.
+    /// It does not belong to the file.
     False,
-    /// The hash is not known that it must have.
+    /// Its hash is not known yet.
     Unknown(Vec<u8>),
 }
 
-/// The bytes behind a receiver of one file. It has the same blocks open as the machine.
+/// The content of one file at its receiver. It has the same blocks open as the machine.
 pub(super) struct Object {
     pub(super) offered: Offered,
     pub(super) receiver: SharedReceiver,
     pub(super) hashes: VerifiedHashes,
     symbol: u16,
     partition: Partition,
-    /// Number of the first block that is not written.
+    /// Number of the first unwritten block.
     first: u32,
     open: VecDeque<Open>,
-    /// Memory of a block that was written.
+    /// Memory of a written block.
     spare: Vec<u8>,
     sink: Sink,
-    /// Who fetches it from here while it comes in.
+    /// The offer of the file to others while it arrives.
     growing: Option<Growing>,
-    /// What the receiver may have, and the first block that was not looked for there.
+    /// The receiver's own blocks, and the first block that was not searched there.
     own: Option<Arc<dyn OwnBlocks>>,
     own_next: u32,
     written: u64,
-    /// Bytes that were there from before.
+    /// Bytes kept from before.
     pub(super) kept: u64,
     clock: Clock,
-    /// Symbols that came from each source, by its number.
+    /// Symbols from each source, by its number.
     came: Vec<u64>,
-    /// What is said to the controller.
+    /// Messages to the controller.
     pub(super) mail: Vec<ToController>,
-    /// Sources that have sent false symbols; nothing that they send counts any more.
+    /// Sources that have sent false symbols. Nothing more from them counts.
     liars: BTreeSet<u16>,
-    /// Those of them that the connections' owner has not been told of.
+    /// Those of them that were not yet reported to the owner of the connections.
     pub(super) new_liars: Vec<u16>,
-    /// What made it fail.
+    /// Why it failed.
     pub(super) problem: Option<TransferError>,
 }
 
 impl Object {
-    /// A file as `config` and `partition` cut it, of which the first `had` blocks are in `sink`.
+    /// A file divided by `config` and `partition`, of which the first `had` blocks are in `sink`.
     pub(super) fn begin(
         offered: Offered,
         config: Arc<PushConfig>,
@@ -266,18 +266,18 @@ impl Object {
         }
     }
 
-    /// Bytes that have come, in whole symbols.
+    /// Bytes that have arrived, in whole symbols.
     pub(super) fn bytes(&self) -> u64 {
         let missing = self.receiver.borrow().remaining() * u64::from(self.symbol);
         self.offered.bytes.saturating_sub(missing)
     }
 
-    /// Symbols that came from a source, useful or not.
+    /// Symbols from a source, useful or not.
     pub(super) fn came_from(&self, source: usize) -> u64 {
         self.came.get(source).copied().unwrap_or(0)
     }
 
-    /// Makes room for the counts of so many sources.
+    /// Makes room for the counts of this many sources.
     pub(super) fn count_sources(&mut self, sources: usize) {
         self.came.resize(sources, 0);
     }
@@ -287,7 +287,7 @@ impl Object {
         self.partition.blocks()
     }
 
-    /// Number of the first block that is not written.
+    /// Number of the first unwritten block.
     pub(super) fn first_missing(&self) -> u64 {
         self.first.into()
     }
@@ -333,13 +333,13 @@ impl Object {
         self.index_of(block).is_some_and(|index| !matches!(self.open[index], Open::Done(_)))
     }
 
-    /// The last block that is wanted, but for those that are `taken`: sources come to it last.
+    /// The last wanted block that is not `taken`, which sources would send last.
     pub(super) fn last_open(&self, taken: impl Fn(u32) -> bool) -> Option<u32> {
         let blocks = (self.first..self.first + self.open.len() as u32).rev();
         blocks.into_iter().find(|block| self.is_open(*block) && !taken(*block))
     }
 
-    /// A block came as a whole, from who gives no symbols.
+    /// Takes a whole block, from a source without symbols.
     pub(super) fn take_block(&mut self, block: u32, content: Vec<u8>) -> MirroredBlock {
         let Some(index) = self.index_of(block).filter(|_| self.is_open(block)) else { return MirroredBlock::NotNeeded };
         let Some(value) = self.hashes.value(block.into()) else { return MirroredBlock::Unknown(content) };
@@ -351,7 +351,7 @@ impl Object {
         MirroredBlock::Kept
     }
 
-    /// Takes open blocks that the receiver has, at most so many at once.
+    /// Takes open blocks from the receiver's own, at most this many at once.
     pub(super) fn take_own(&mut self, most: u32) -> io::Result<OwnProgress> {
         let Some(own) = self.own.clone() else { return Ok(OwnProgress::Others) };
         for _ in 0..most {
@@ -379,7 +379,7 @@ impl Object {
         Ok(if more { OwnProgress::GoesOn } else { OwnProgress::Others })
     }
 
-    /// The machine finds a block worth an attempt.
+    /// The machine considers an attempt to decode a block worthwhile.
     fn decode(&mut self, block: u32) -> io::Result<()> {
         let Some(index) = self.index_of(block) else { return Ok(()) };
         match &self.open[index] {
@@ -408,7 +408,7 @@ impl Object {
         }
     }
 
-    /// Holds a block that is decoded against the hash that it must have, once that is known.
+    /// Compares a decoded block with its hash, once that is known.
     fn verify(&mut self, index: usize) -> io::Result<()> {
         let block = self.first + index as u32;
         let Some(value) = self.hashes.value(block.into()) else { return Ok(()) };
@@ -426,7 +426,7 @@ impl Object {
         Ok(())
     }
 
-    /// Hashes have come: blocks may have waited for them.
+    /// Hashes have arrived, for which blocks may have waited.
     pub(super) fn verify_waiting(&mut self) -> io::Result<()> {
         let first = self.first;
         for block in first..first + OPEN_BLOCKS {
@@ -438,7 +438,7 @@ impl Object {
         Ok(())
     }
 
-    /// Some of a block's symbols are false: more of it is ordered until it shows which.
+    /// Some of a block's symbols are false. Orders more, until it is clear which.
     fn dispute(&mut self, index: usize) {
         let placeholder = Open::Done(Vec::new());
         self.open[index] = match std::mem::replace(&mut self.open[index], placeholder) {
@@ -448,13 +448,13 @@ impl Object {
         self.order_more(index);
     }
 
-    /// Orders as many symbols once more as a block has.
+    /// Orders as many symbols as a block has again.
     fn order_more(&mut self, index: usize) {
         let block = self.first + index as u32;
         self.receiver.borrow_mut().handle_missing(block, self.partition.symbols_of(block));
     }
 
-    /// Tries whether a disputed block shows who lies.
+    /// Tries to find who lies about a disputed block.
     fn resolve(&mut self, index: usize) -> io::Result<()> {
         let block = self.first + index as u32;
         let Some(value) = self.hashes.value(block.into()) else { return Ok(()) };
@@ -476,7 +476,7 @@ impl Object {
         }
     }
 
-    /// Forgets all that a source has sent, and counts nothing more of it.
+    /// Forgets everything from a source, and counts nothing more from it.
     fn leave_out(&mut self, liar: u16) {
         if self.liars.insert(liar) {
             self.new_liars.push(liar);
@@ -492,7 +492,7 @@ impl Object {
         // Whether that leaves too little, the machine asks with the next symbol.
     }
 
-    /// A block is verified, or, without content, passed over; writes those of which all before are.
+    /// A block is verified or, without content, skipped. Writes the blocks before which nothing is missing.
     fn finish(&mut self, index: usize, content: Vec<u8>) -> io::Result<()> {
         self.open[index] = Open::Done(content);
         self.receiver.borrow_mut().handle_decoded(self.clock.now(), self.first + index as u32);
@@ -546,23 +546,23 @@ impl Object {
     }
 }
 
-/// A file that the connections to all its sources share.
+/// A file shared by the connections to all its sources.
 pub(super) type SharedObject = Rc<RefCell<Object>>;
 
-/// Pages of the hash tree as they come, with the sources that sent them.
+/// Arrived pages of the hash tree, with their sources.
 pub(super) type Pages = Rc<RefCell<Vec<(usize, PageNumber, Vec<ChainingValue>)>>>;
 
-/// What sources have said last of the blocks that they have, of a file that they still fetch.
+/// The last notice of each source about its blocks of a file that it still fetches.
 pub(super) type Holdings = Rc<RefCell<BTreeMap<usize, HoldingNotice>>>;
 
-/// Pages that wait for one iteration at most; what comes beyond is asked for again.
+/// Most pages that wait for an iteration. Further ones are requested again.
 const MAX_PAGES: usize = 256;
 
-/// What is at the end of one connection.
+/// The application of one connection.
 pub(super) struct FetchApplication {
     /// The source's number.
     pub(super) source: u16,
-    /// What is fetched, once that is known.
+    /// The file being fetched, once known.
     pub(super) object: Option<SharedObject>,
     pub(super) pages: Pages,
     pub(super) holdings: Holdings,

@@ -25,36 +25,36 @@ use crate::transfer::error::TransferError;
 use crate::transfer::progress::MAX_SLEEP;
 use crate::transfer::settings::Settings;
 
-/// Orders that wait for the next iteration; what is lost beyond is ordered again.
+/// Most orders that wait for the next iteration. Lost ones are sent again.
 const MAX_ORDERS: usize = 16;
-/// Pages of the hash tree that are answered in one iteration; what is lost beyond is asked for again.
+/// Most pages of the hash tree that are answered in one iteration. Lost requests are repeated.
 const MAX_ASKED_PAGES: usize = 64;
 
-/// How often a receiver is told how much there is of what its source still fetches.
+/// How often a receiver is told how much there is of a file that its source is still fetching.
 const TELL_AGAIN: Span = Span::from_ms(500);
 
-/// Who fetched what is offered.
+/// A receiver that was served.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// What.
+    /// The file.
     pub file: Offered,
     /// The receiver.
     pub to: SocketAddr,
-    /// For how long.
+    /// Duration.
     pub elapsed: Duration,
-    /// Weight of the flow (theta), as the receiver ordered it last.
+    /// Weight of the flow (theta) in the receiver's last order.
     pub weight: f64,
-    /// The transport's counts.
+    /// The transport's counters.
     pub statistics: Statistics,
 }
 
-/// What a receiver asked for.
+/// A receiver's request.
 struct Requested {
     request: Request,
     partition: Partition,
 }
 
-/// What is at the end of one connection.
+/// The application of one connection.
 struct OfferApplication {
     to: SocketAddr,
     file: Arc<HeldFile>,
@@ -65,14 +65,15 @@ struct OfferApplication {
     told_at: Option<Instant>,
     orders: VecDeque<ToSource>,
     accepted: VecDeque<PushNotice>,
-    /// Pages of the hash tree that it was asked for: each is answered once.
+    /// Requested pages of the hash tree. Each is answered once.
     asked_pages: VecDeque<PageNumber>,
     opened_at: Instant,
 }
 
 impl OfferApplication {
-    /// How many more blocks are there than the transport knows of, and what the receiver is to be told of that: at once,
-    /// and at times again, as notices may be lost. Of a file that was whole when it was asked for, nothing.
+    /// How many more blocks are there than the transport knows of, and the notice to the receiver about it. It is sent
+    /// at once, and repeated because notices may be lost. For a file that was complete when it was requested there is
+    /// none.
     fn follow(&mut self, who: u64, now: Instant) -> (u32, Option<HoldingNotice>) {
         let there = self.file.there();
         let more = there - self.known;
@@ -118,8 +119,8 @@ impl Application for OfferApplication {
     }
 }
 
-/// Offers files to all who [fetch](super::fetch) them. What its connections share belongs to one driver; the cells are atomic
-/// so that it may move to another thread.
+/// Offers files to all receivers that [fetch](super::fetch) them. The shared state of its connections belongs to one
+/// driver. The cells are atomic so that it may move to another thread.
 pub struct Offer {
     driver: Driver<AnyTransport, OfferApplication>,
     address: SocketAddr,
@@ -129,8 +130,8 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Offers the file at `path`, or the files of the folder there, on `address`, port 0 for any free one. Reads each once,
-    /// for its hash.
+    /// Offers the file at `path`, or the files of the folder there, on `address`; port 0 is any free one. Reads each
+    /// file once, for its hash.
     pub fn bind(address: SocketAddr, path: &Path, settings: Settings) -> Result<Self, TransferError> {
         settings.check(address)?;
         let files = OfferedFiles::new();
@@ -138,7 +139,7 @@ impl Offer {
         Self::of(address, files, settings)
     }
 
-    /// Offers files, and what is added to them while it serves.
+    /// Offers these files, and those added to them later.
     pub fn of(address: SocketAddr, files: OfferedFiles, settings: Settings) -> Result<Self, TransferError> {
         settings.check(address)?;
         let socket_error = |error| TransferError::Socket { address, error };
@@ -156,13 +157,13 @@ impl Offer {
         self.address
     }
 
-    /// What it offers now.
+    /// Its present offer.
     pub fn offered(&self) -> Vec<Offered> {
         self.files.list().iter().map(|file| file.offered().clone()).collect()
     }
 
-    /// Serves until `count` receivers have fetched a file, if that is said, or until it is interrupted; tells `each`
-    /// what came of it. Fails if the socket does or when it is interrupted.
+    /// Serves until `count` receivers have fetched a file, if given, or until it is interrupted. Reports each result to
+    /// `each`. Fails if the socket fails or it is interrupted.
     pub fn serve(
         mut self,
         count: Option<u64>,
@@ -220,7 +221,7 @@ impl Offer {
     }
 }
 
-/// What became of a receiver.
+/// The result for a receiver.
 fn finish(
     session: &Session<AnyTransport, OfferApplication>,
     why: Closed,
@@ -256,7 +257,7 @@ struct OfferHandler<'s> {
 }
 
 impl OfferHandler<'_> {
-    /// What is asked for, or why it is refused.
+    /// The request, or why it is refused.
     fn judge(&self, to: SocketAddr, opening: &[u8]) -> Result<(Request, Arc<HeldFile>), String> {
         let FetchCall { request, file } = FetchCall::decode(opening)?;
         let largest = self.settings.path_to(to).payload(u16::MAX);

@@ -1,5 +1,5 @@
-//! What a source offers: many files, by their names and hashes. Some may be on their way still: of those the blocks that
-//! are verified are offered as they come.
+//! The offer of a source: many files, by name and hash. Some may still be incoming: their blocks are offered once
+//! verified.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,54 +21,54 @@ use crate::poll::PollWaker;
 use crate::transfer::error::TransferError;
 use crate::transfer::source::{self, Source};
 
-/// Blocks whose intermediate symbols are kept: those that four receivers have open, wherever they are.
+/// Blocks whose intermediate symbols are kept: those that four receivers have open, at any positions.
 const ENCODERS: usize = 16;
 /// Most files of one offer.
 const MAX_OBJECTS: usize = 1 << 16;
 
-/// What vouches for a file's blocks.
+/// How a file's blocks are verified.
 enum Tree {
     /// It was read as a whole.
     Whole(HashTree),
-    /// What came of it was verified, page by page.
+    /// What arrived was verified page by page.
     Pages(Arc<Mutex<VerifiedPages>>),
 }
 
 /// Where the bytes of a file are.
 enum ContentPlace {
     File(File),
-    /// Among the contents of a folder, from here on.
+    /// In the contents of a folder, from here on.
     Folder(Arc<FolderContents>, u64),
 }
 
-/// What a file is of a folder that is offered.
+/// Its role in an offered folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartOf {
     /// It is a file by itself.
     Nothing,
-    /// It says what is in the folder.
+    /// The listing of the folder.
     Listing,
-    /// It has the contents of all files of the folder.
+    /// The contents of all files of the folder.
     Contents,
 }
 
-/// A file that is offered.
+/// An offered file.
 pub struct HeldFile {
     bytes: ContentPlace,
     part_of: PartOf,
     path: PathBuf,
     offered: Offered,
     tree: Tree,
-    /// How far it is.
+    /// Its progress.
     there: watch::Sender<Coming>,
 }
 
-/// How far a file is that comes in.
+/// The progress of an incoming file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Coming {
-    /// Blocks of 2 MiB that are there, from the first on.
+    /// Complete blocks of 2 MiB, from the first on.
     pub blocks: u32,
-    /// No more will come, whether or not it is whole.
+    /// No more will arrive, whether or not the file is complete.
     pub over: bool,
 }
 
@@ -106,22 +106,22 @@ impl HeldFile {
         &self.offered
     }
 
-    /// Where it lies, or will lie.
+    /// Its path, now or later.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Blocks of 2 MiB that are there, from the first on.
+    /// Complete blocks of 2 MiB, from the first on.
     pub fn there(&self) -> u32 {
         self.there.borrow().blocks
     }
 
-    /// Tells whenever more is there, and once no more will come.
+    /// Reports whenever more is there, and once no more will arrive.
     pub fn follow(&self) -> watch::Receiver<Coming> {
         self.there.subscribe()
     }
 
-    /// Bytes that are there, from the first on.
+    /// Available bytes, from the first on.
     pub fn bytes_there(&self) -> u64 {
         (u64::from(self.there()) * u64::from(BLOCK_BYTES)).min(self.offered.bytes)
     }
@@ -131,7 +131,7 @@ impl HeldFile {
         self.bytes_there() == self.offered.bytes
     }
 
-    /// Reads at an offset what is there; how much that is.
+    /// Reads what is available at an offset, and returns how much that is.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let length = self.bytes_there().saturating_sub(offset).min(into.len() as u64) as usize;
         self.read_exact_at(&mut into[..length], offset)?;
@@ -145,7 +145,7 @@ impl HeldFile {
         }
     }
 
-    /// Reads a block from its byte `offset` on; what lies beyond its end is zero.
+    /// Reads a block from its byte `offset` on. Bytes beyond its end are zero.
     fn read(&self, block: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let start = u64::from(block) * u64::from(BLOCK_BYTES);
         let (offset, end) = (start + offset, self.offered.bytes.min(start + u64::from(BLOCK_BYTES)));
@@ -155,14 +155,14 @@ impl HeldFile {
     }
 }
 
-/// A file as it comes in, for who fetches it from here.
+/// An incoming file, for receivers that fetch it from here.
 pub(super) struct Growing {
     files: OfferedFiles,
     file: Arc<HeldFile>,
 }
 
 impl Growing {
-    /// So many of its blocks are there and verified.
+    /// This many of its blocks are there and verified.
     pub(super) fn grow(&self, there: u32) {
         self.file.there.send_replace(Coming { blocks: there, over: false });
         self.files.wake();
@@ -178,7 +178,7 @@ impl Growing {
 }
 
 impl Drop for Growing {
-    /// What will not become whole is offered no more.
+    /// A file that will not become complete is no longer offered.
     fn drop(&mut self) {
         if !self.file.is_whole() {
             self.files.lock().files.retain(|file| !Arc::ptr_eq(file, &self.file));
@@ -187,21 +187,21 @@ impl Drop for Growing {
     }
 }
 
-/// What is offered. Copies are the same offer.
+/// An offer. Copies share it.
 #[derive(Clone, Default)]
 pub struct OfferedFiles(Arc<Mutex<OfferState>>);
 
 #[derive(Default)]
 struct OfferState {
     files: Vec<Arc<HeldFile>>,
-    /// Of those who serve them.
+    /// Wakers of the servers.
     wakers: Vec<PollWaker>,
-    /// Drawn at random where it is first asked for.
+    /// A random number, drawn when it is first needed.
     who: Option<u64>,
 }
 
 impl OfferedFiles {
-    /// Nothing at first.
+    /// An empty offer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -214,7 +214,7 @@ impl OfferedFiles {
         self.lock().wakers.iter().for_each(PollWaker::wake);
     }
 
-    /// Who offers this, among those who fetch the same file: a number drawn at random.
+    /// The random number of this offer among receivers of the same file.
     pub(super) fn who(&self) -> u64 {
         // Without randomness it is the first of every row, which costs time at the worst.
         let drawn = || u64::from_be_bytes(*entropy::seed().unwrap_or_default().first_chunk().expect("it has 32 bytes"));
@@ -225,13 +225,14 @@ impl OfferedFiles {
         self.lock().wakers.push(waker);
     }
 
-    /// Adds the file at `path`, or the folder there with all its files. Of two with one name the first has it.
+    /// Adds the file at `path`, or the folder there with all its files. If two have one name, the first has it.
     pub fn add(&self, path: &Path) -> Result<(), TransferError> {
         if path.is_dir() { self.add_folder(path, &FolderFilter::default()) } else { self.open(path, None) }
     }
 
-    /// Adds the folder at `path`, under its name and a slash, and each of its files that `filter` takes, under its path in the
-    /// folder: none that begins with a dot, or lies in such a folder. Reads each once, for its hash.
+    /// Adds the folder at `path` under its name and a slash, and each of its files that `filter` selects under its path
+    /// in the folder. Leaves out names that begin with a dot, and what is in such folders. Reads each file once, for
+    /// its hash.
     pub fn add_folder(&self, path: &Path, filter: &FolderFilter) -> Result<(), TransferError> {
         let fail = |error| TransferError::File { path: path.into(), error };
         let folder = if path.file_name().is_some() { path.to_owned() } else { path.canonicalize().map_err(fail)? };
@@ -268,7 +269,7 @@ impl OfferedFiles {
         self.insert(object).map_err(|error| TransferError::File { path: path.into(), error })
     }
 
-    /// Adds one file in place of what lay in its place.
+    /// Adds a file and removes the one with the same path.
     fn insert(&self, object: Arc<HeldFile>) -> io::Result<()> {
         let mut state = self.lock();
         let same = state.files.iter().position(|other| other.path == object.path);
@@ -280,7 +281,7 @@ impl OfferedFiles {
         Ok(())
     }
 
-    /// Keeps what `keeps` says; connections that fetch something else have it still.
+    /// Keeps what `keeps` selects. Connections that fetch another file still have it.
     pub fn retain(&self, keeps: impl FnMut(&Arc<HeldFile>) -> bool) {
         self.lock().files.retain(keeps);
     }
@@ -290,7 +291,7 @@ impl OfferedFiles {
         self.lock().files.iter().filter(|file| !file.is_contents()).cloned().collect()
     }
 
-    /// The one that is meant, or why there is none.
+    /// The selected file, or why there is none.
     pub fn find(&self, file: &FileSelector) -> Result<Arc<HeldFile>, String> {
         let state = self.lock();
         let found = match file {
@@ -319,7 +320,7 @@ impl OfferedFiles {
         })
     }
 
-    /// Offers a file as it comes in, of which the blocks with these values are there in `file`.
+    /// Offers an incoming file, of which the blocks with these values are in `file`.
     pub(super) fn begin(
         &self,
         offered: Offered,

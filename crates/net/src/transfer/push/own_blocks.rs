@@ -1,15 +1,15 @@
-//! What a receiver has already of what it fetches.
+//! What a receiver already has of a content.
 
-/// A block that is not of those that sources are to send.
+/// A block that sources need not send.
 pub enum OwnBlock {
-    /// What may be it: its hash decides.
+    /// A candidate for it. Its hash decides.
     Candidate(Vec<u8>),
-    /// Nothing of it is wanted: it is passed over.
+    /// Nothing of it is wanted, so it is skipped.
     NotWanted,
 }
 
-/// What a receiver has already of what it fetches.
+/// What a receiver already has of a content.
 pub trait OwnBlocks: Send + Sync {
-    /// What may be a block, if something may.
+    /// A candidate for a block, if there is one.
     fn block(&self, number: u32) -> Option<OwnBlock>;
 }

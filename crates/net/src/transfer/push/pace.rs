@@ -1,23 +1,24 @@
-//! Sources that send next to nothing, whether they cannot or do not want to.
+//! Sources that send almost nothing, unable or unwilling.
 //!
-//! What a source holds of a block and does not send, the others send in its place once nothing else is left to do; so each block
-//! takes a little longer for it. Who brings less than that costs is left out for as long as there is another.
+//! When nothing else is left to do, the other sources send the part of a block that such a source holds and does not
+//! send. So each block takes a little longer because of it. A source that brings less than this costs is excluded as
+//! long as there is another.
 
 use pliant_proto::time::{Instant, Span};
 
-/// For so long sources are looked at.
+/// Length of the observation of a source.
 const INTERVAL: Span = Span::from_secs(10);
-/// A source that brings less than one in so many symbols is not worth it: slower, beside the others, than any mix of links that
-/// one would put together.
+/// A source that brings less than one in this many symbols is not worth it. It is slower, compared with the others,
+/// than any reasonable mix of links.
 const LEAST: u64 = 200;
-/// Symbols of which that can be told.
+/// Symbols needed for this judgement.
 const ENOUGH: u64 = 10 * LEAST;
 
-/// Since when each source is looked at, and what had come then: from it, and from all.
+/// The begin of each source's observation, and the symbols at that time: from it, and from all.
 #[derive(Debug, Default)]
 pub(super) struct Pace(Vec<Option<(Instant, u64, u64)>>);
 
-/// A source that sends next to nothing, and how much of how many symbols.
+/// A source that sends almost nothing: how many of how many symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlowSource {
     pub(super) source: usize,
@@ -26,8 +27,8 @@ pub(super) struct SlowSource {
 }
 
 impl Pace {
-    /// Who of those at work is not worth it. Of each source it is said how many symbols have come from it, `None` if it is not at
-    /// work, and of all together how many.
+    /// The active sources that are not worth it. For each source the number of its symbols is given, `None` if it is
+    /// not active, and the number of all symbols.
     pub(super) fn judge(
         &mut self,
         now: Instant,

@@ -1,19 +1,21 @@
-//! `bounded`: background traffic that gives way and keeps a promised share (a design of this project's own).
+//! `bounded`: background traffic that gives way and keeps a promised share (this project's own design).
 //!
-//! It sends at `max(scavenger, min_share * normal, min_rate, min(needed, normal))`. The scavenger takes what others leave, and next to nothing
-//! while they are there. `normal` is what a CUBIC flow would have on the path as it is seen.
+//! It sends at `max(scavenger, min_share * normal, min_rate, min(needed, normal))`. The scavenger takes what others
+//! leave, and almost nothing while they are active. `normal` is the rate that a CUBIC flow would have on the observed
+//! path.
 //!
-//! **What tells own queue from others'.** The scavenger is paced below the line's rate, so that it builds no queue but
-//! while it grows, and then a small one that it knows. Any other delay is somebody else's. Once it sees delay it slows
-//! down and looks whether the delay goes (*drain*): if so it was its own, or one short answer of others; if not, or if it
-//! comes again at once, others are there. It then *watches*: a trickle of single packets, until their delays have been
-//! flat for a while. Flatness, not the level, says that a path is idle: whoever came late never saw the path
-//! without queue, but the delays of packets between others' vary by whole packets. A lossy path without delay is not a
-//! busy one.
+//! **Telling its own queue from others'.** The scavenger is paced below the line's rate. So it builds a queue only
+//! while it grows, and then a small one of known size. Any other delay comes from other traffic. When delay appears,
+//! the flow slows down and waits to see whether the delay goes (*drain*). If it goes, it was the flow's own, or one
+//! short answer of others. If it stays, or returns at once, others are active. The flow then *watches*: it sends a
+//! trickle of single packets until their delays have been flat for a while. An idle path is recognised by flat delays,
+//! not by low ones. A flow that came late never saw the path without a queue, but between others' packets delays vary
+//! by whole packets. A lossy path without delay is not a busy one.
 //!
-//! **Others that come and go.** A path that others use for a part of the time is never flat for long. While it watches, the flow
-//! counts how often its packets wait. Where they often meet an empty queue, it takes what others leave (*sharing*): it
-//! cruises at nine tenths of that, less a tenth of the line, and slows down while others' packets are in the queue.
+//! **Others that come and go.** A path that others use part of the time is never flat for long. While it watches, the
+//! flow counts how often its packets wait. If they often meet an empty queue, the flow takes what others leave
+//! (*sharing*): it cruises at nine tenths of that, less a tenth of the line, and slows down while others' packets are
+//! in the queue.
 //!
 //! | state | rate | left when |
 //! |---|---|---|
@@ -22,14 +24,16 @@
 //! | cruise | grows by a segment per round, then by more | delay: drain |
 //! | drain | half | the delay is gone: cruise; it stays: watch |
 //!
-//! The contract's `min_share` is 1 by default, as of any traffic that does not bend: then it is a normal flow.
+//! The contract's `min_share` is 1 by default, as for all traffic that does not bend. The flow is then a normal one.
 //!
-//! `min_rate` is a floor too, but never above 0.95 of the line, nor above 0.9 of what arrives in rounds of many losses.
+//! `min_rate` is a second floor, but never above 0.95 of the line, nor above 0.9 of what arrives in rounds of many
+//! losses.
 //!
-//! `needed` is what a flow needs to be done in time (`done_by`): it never goes beyond a normal flow. A flow that must be
-//! a normal one, as time presses, is no virtual one but a real one: CUBIC takes over.
+//! `needed` is the rate with which a flow meets its deadline (`done_by`), at most that of a normal flow. When time
+//! presses, the flow must be a normal one. Then real CUBIC takes over from the virtual window.
 //!
-//! Losses beyond `loss_tolerance` without delay are a policer's or a tiny buffer's: the rate falls to what arrives.
+//! Losses above `loss_tolerance` without delay come from a policer or a tiny buffer. The rate then falls to what
+//! arrives.
 
 mod normal;
 mod path;
@@ -70,56 +74,56 @@ settings! {
     }
 }
 
-/// Least length of a round in the ramp, and while cruising.
+/// Least length of a round, in the ramp and while cruising.
 const RAMP_ROUND: Span = Span::from_ms(4);
 const CRUISE_ROUND: Span = Span::from_ms(10);
-/// Times of the trickle's packets.
+/// Shortest and longest gap between the trickle's packets, in seconds.
 const TRICKLE_GAP: (f64, f64) = (0.001, 0.05);
-/// Trickle before the line's rate is known.
+/// Gap of the trickle before the line's rate is known.
 const FIRST_GAP: f64 = 0.01;
-/// Bursts last no longer than this at the line's rate.
+/// Longest burst, in seconds at the line's rate.
 const BURST_TIME: f64 = 200e-6;
 const MAX_BURST: f64 = 16.0;
-/// Packets that leave so soon after each other leave together.
+/// Packets that leave within this time of each other count as leaving together.
 const TOGETHER: Span = Span::from_us(100);
-/// Samples that a round, and a flat stretch, have at least.
+/// Least number of samples of a round, and of a flat stretch.
 const LEAST_SAMPLES: u32 = 4;
-/// Of the rate that filled the line, what is kept.
+/// Kept fraction of a rate that filled the line.
 const AFTER_FULL: f64 = 0.95;
-/// Of the rate that arrived in a round of many losses, what is kept.
+/// Kept fraction of the rate that arrived in a round of many losses.
 const AFTER_LOSSES: f64 = 0.9;
-/// Growth per round of what is held to be carried, after losses.
+/// Growth per round, after losses, of the rate that the path is assumed to carry.
 const REGROWTH: f64 = 1.05;
-/// Growth in a round is at most this part of the rate.
+/// Largest growth in a round, as a fraction of the rate.
 const LARGEST_STEP: f64 = 0.02;
 /// Greatest factor on `quiet`.
 const MOST_PATIENCE: f64 = 8.0;
-/// A path whose delays are flat that many times `quiet` has become longer.
+/// If delays are flat for this many times `quiet`, the path has become longer.
 const LONGER_PATH: f64 = 80.0;
-/// Part of the rate that is kept while a small queue of the flow's own drains.
+/// Kept fraction of the rate while a small queue of the flow's own drains.
 const SMALL_DRAIN: f64 = 0.8;
-/// A queue that stays so long, and a round trip, is a standing one, in seconds.
+/// A queue that lasts this long and a round trip is a standing one. In seconds.
 const STANDING: f64 = 0.004;
-/// Longest that a drain waits for the delay to go.
+/// Longest time that a drain waits for the delay to go.
 const LONGEST_DRAIN: f64 = 0.02;
-/// Of what others leave, what is taken, and of the line, what is left free beyond that.
+/// Fraction taken of what others leave, and fraction of the line left free beyond that.
 const TAKEN: f64 = 0.9;
 const LEFT_FREE: f64 = 0.1;
-/// Others' part of the line is a mean over this many times `quiet`, and known after this many times and packets.
+/// Others' share of the line is a mean over this many times `quiet`. It is known after this many times and packets.
 const SHARE_MEMORY: f64 = 16.0;
 const SHARE_WATCH: f64 = 4.0;
 const SHARE_SAMPLES: u32 = 16;
-/// Packets that wait for so many times `quiet` in a row meet a queue that stands.
+/// If packets wait for this many times `quiet` in a row, the queue is a standing one.
 const LONGEST_WAIT: f64 = 2.0;
-/// A queue of so small a part of what the flow may have made itself is empty.
+/// A queue below this fraction of what the flow itself may have made counts as empty.
 const EMPTY: f64 = 0.3;
-/// What is left must be this many times the trickle, to be taken.
+/// What others leave is taken only if it is at least this many times the trickle.
 const LEAST_SHARE: f64 = 3.0;
 /// Growth per round towards what others leave.
 const SHARE_GROWTH: f64 = 1.25;
-/// Part of the rate that is kept while others' packets are in the queue.
+/// Kept fraction of the rate while others' packets are in the queue.
 const SHARED_DRAIN: f64 = 0.3;
-/// Acknowledgements come so much later than the network makes them, at most.
+/// Acknowledgements may come this much later than the network causes.
 const ACK_SLACK: f64 = 0.01;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -127,7 +131,7 @@ enum Phase {
     Watch,
     Ramp,
     Cruise,
-    /// Until then the delay must go, at this part of the rate. `ours` if the flow had grown into it.
+    /// The delay must go until then, at this fraction of the rate. `ours` if the flow had grown into it.
     Drain {
         began: Instant,
         until: Instant,
@@ -140,7 +144,7 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Round {
     began: Instant,
-    /// It is over once all bytes below are acknowledged.
+    /// It ends when all bytes below are acknowledged.
     end: u64,
     delivered: u64,
     lost: u64,
@@ -157,29 +161,29 @@ struct State {
     config: BoundedConfig,
     mss: f64,
     min_share: f64,
-    /// The other promise, in bytes of payload per second.
+    /// The promised least rate, in bytes of payload per second.
     min_rate: f64,
-    /// What the flow needs to be done in time, in bytes of payload per second.
+    /// The rate that the flow needs to meet its deadline, in bytes of payload per second.
     needed: f64,
     /// Takes over while time presses.
     late: Option<Box<Cubic>>,
-    /// What the path was found to carry of `min_rate`, when more was lost than is tolerated.
+    /// The part of `min_rate` that the path was found to carry, after more losses than are tolerated.
     carried: f64,
     normal: NormalFlow,
     phase: Phase,
     /// The scavenger's rate in bytes of payload per second.
     rate: f64,
-    /// Arrived per second in the last round.
+    /// Rate that arrived in the last round.
     arrived: f64,
-    /// What was sent per second in the last round.
+    /// Rate that was sent in the last round.
     paced: f64,
     line: LineRate,
     /// When the last packet left, and its delay.
     last: Option<(Instant, OneWayDelay)>,
-    /// Of the last seconds; `None` before the first sample.
+    /// Least delay of the last seconds; `None` before the first sample.
     least: Option<LeastDelay>,
     flat: Option<Flat>,
-    /// Delay without queue, as the ramp found it.
+    /// Delay without queue, as found by the ramp.
     base: OneWayDelay,
     /// Latest queueing delay in nanoseconds.
     queue_ns: f64,
@@ -193,27 +197,27 @@ struct State {
     /// When others were seen last, and when the path was last found idle.
     met: Option<Instant>,
     others: Others,
-    /// Others come and go, and the flow takes what they leave.
+    /// Others are active part of the time, and the flow takes what they leave.
     sharing: bool,
     idle_since: Instant,
     watch_since: Instant,
-    /// When the delay was that of an empty queue last.
+    /// When the delay was last that of an empty queue.
     low_at: Instant,
     full_rate: f64,
 }
 
 impl State {
-    /// Seconds that a full packet takes on the line.
+    /// Time of a full packet on the line, in seconds.
     fn packet_time(&self) -> f64 {
         self.line.get().map_or((self.least_rtt / 2.0).min(0.001), |rate| self.mss / rate)
     }
 
-    /// A queue that a flow without competition may have, in nanoseconds.
+    /// Largest queue of a flow without competition, in nanoseconds.
     fn own_ns(&self) -> f64 {
         (2.5 * self.packet_time() * 1e9).max(span_ns(self.config.jitter))
     }
 
-    /// A delay that only others make, in nanoseconds.
+    /// Least delay that only others can cause, in nanoseconds.
     fn foreign_ns(&self) -> f64 {
         let packets = f64::from(self.config.foreign_packets) * self.packet_time() * 1e9;
         // What a round's growth may have built until it is seen, in two round trips.
@@ -221,7 +225,7 @@ impl State {
         packets.max(span_ns(self.config.jitter)) + self.burst_ns() + grown
     }
 
-    /// How long the last packet of a burst waits for the others of it, in nanoseconds.
+    /// How long the last packet of a burst waits for the others, in nanoseconds.
     fn burst_ns(&self) -> f64 {
         f64::from(self.burst() - 1) * self.packet_time() * 1e9
     }
@@ -234,7 +238,7 @@ impl State {
         self.mss / gap
     }
 
-    /// The promises, in bytes per second: the share of what a normal flow has, and a rate.
+    /// The floor of the rate in bytes per second: the greater of the promised share and the promised rate.
     fn floor(&self) -> f64 {
         if self.rtt == 0.0 {
             return 0.0;
@@ -243,7 +247,7 @@ impl State {
         (self.min_share * normal).max(self.needed.min(normal)).max(self.promised_rate())
     }
 
-    /// What the virtual normal flow has, in bytes per second.
+    /// The rate of the virtual normal flow, in bytes per second.
     fn normal_rate(&self) -> f64 {
         if self.rtt == 0.0 { 0.0 } else { self.normal.window() * self.mss / self.rtt }
     }
@@ -254,7 +258,8 @@ impl State {
         if self.needed >= normal && self.needed > 0.0 { 1.0 } else { self.min_share.max(self.needed / normal.max(1.0)) }
     }
 
-    /// The promised rate as far as the path carries it. Whoever promises more than the line has must not fill it with losses.
+    /// The promised rate, as far as the path carries it. A promise above the line's rate must not fill the line with
+    /// losses.
     fn promised_rate(&self) -> f64 {
         let line = self.line.get().unwrap_or(0.0);
         self.min_rate.min(AFTER_FULL * line).min(self.carried)
@@ -269,7 +274,8 @@ impl State {
         scavenger.max(self.trickle()).max(self.floor())
     }
 
-    /// Packets that leave together: two at least, as the time between them tells the line's rate, but for the trickle.
+    /// Packets that leave together: at least two, except in the trickle, because the time between them tells the line's
+    /// rate.
     fn burst(&self) -> u8 {
         let rate = self.sending_rate();
         if rate <= self.trickle() && self.line.get().is_some() {
@@ -300,8 +306,8 @@ impl State {
         self.config.quiet.as_secs_f64().max(2.0 * self.rtt)
     }
 
-    /// What others leave of the line, in bytes per second, once it is known. Part of it stays free: the fuller the line,
-    /// the longer others' packets wait.
+    /// What others leave of the line, in bytes per second, once it is known. Part of it stays free: the fuller the
+    /// line, the longer others' packets wait.
     fn left_over(&self, now: Instant) -> Option<f64> {
         let line = self.line.get()?;
         let others = self.others.part(now, SHARE_SAMPLES, SHARE_WATCH * self.quiet())?;
@@ -320,7 +326,7 @@ impl State {
         self.others.record(now, queue, own, SHARE_MEMORY * quiet, LONGEST_WAIT * quiet);
     }
 
-    /// Others are there for a part of the time only: takes what they leave.
+    /// Others are active only part of the time: takes what they leave.
     fn share(&mut self, now: Instant, next: u64, base: OneWayDelay, left_over: f64) {
         self.sharing = true;
         self.met = Some(now);
@@ -351,8 +357,8 @@ impl State {
         self.extend_drain();
     }
 
-    /// At half of the line's rate a queue of the flow's own is gone after twice its time, from when the slower rate
-    /// arrives there. It grows until then.
+    /// Extends the drain. At half of the line's rate, a queue of the flow's own is gone after twice its time, counted
+    /// from when the slower rate arrives there. Until then it grows.
     fn extend_drain(&mut self) {
         let longest = LONGEST_DRAIN.max(3.0 * self.least_rtt);
         if let Phase::Drain { began, until, part, .. } = &mut self.phase {
@@ -521,8 +527,8 @@ impl State {
         }
     }
 
-    /// Two packets that left together: how much later did the second arrive? The receiver says for how long it held the
-    /// first, or acknowledged both apart.
+    /// Uses a pair of packets that left together: how much later did the second arrive? The receiver says for how long
+    /// it held the first, or acknowledged both separately.
     fn follow_pair(&mut self, sample: &AckSample) {
         let sent = sample.rtt.map(|rtt| sample.now.before(rtt));
         let last = core::mem::replace(&mut self.last, sent.zip(sample.delay));
@@ -667,7 +673,7 @@ impl CongestionControl for Bounded {
         *self.0 = State { min_share, min_rate, needed, late, ..State::new(config, mss) };
     }
 
-    /// The rate decides; the window bounds what is out when acknowledgements stay away.
+    /// The rate decides. The window only limits the flight while acknowledgements stay away.
     fn window(&self) -> u64 {
         let state = &*self.0;
         if let Some(cubic) = &state.late {

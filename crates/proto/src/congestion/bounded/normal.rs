@@ -1,7 +1,7 @@
-//! The normal flow that a promise is measured by: a virtual CUBIC window (RFC 9438) over the path as it is seen.
+//! The normal flow by which a promise is measured: a virtual CUBIC window (RFC 9438) over the observed path.
 //!
-//! It sends nothing. Time moves it, as CUBIC's curve is one of time, and the losses and marks that the real flow sees cut
-//! it. A window that would send faster than the line carries grows no further: no flow gets more than the line.
+//! It sends nothing. Time moves it, because CUBIC's curve is a function of time. Losses and marks of the real flow cut
+//! it. A window that would send faster than the line stops growing, because no flow gets more than the line.
 
 use crate::time::Instant;
 
@@ -42,7 +42,7 @@ impl NormalFlow {
         }
     }
 
-    /// Time passes up to `now`, over round trips of `rtt` seconds, below `limit` segments.
+    /// Moves the window on to `now`, with round trips of `rtt` seconds, below `limit` segments.
     pub(super) fn advance(&mut self, now: Instant, rtt: f64, limit: f64) {
         let moved = self.moved.replace(now).unwrap_or(now);
         // Silence is no growth: a window grows by what is acknowledged.
@@ -82,7 +82,7 @@ impl NormalFlow {
         self.window = 1.0;
     }
 
-    /// Segments that it would have in flight.
+    /// Segments that the flow would have in flight.
     pub(super) fn window(&self) -> f64 {
         self.window
     }

@@ -56,24 +56,24 @@ impl Flat {
     }
 }
 
-/// What a packet met.
+/// The queue that a packet met.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Queue {
     Empty,
-    /// The flow may have made it itself.
+    /// Short enough to be the flow's own.
     Short,
     Long,
 }
 
-/// The part of time in which others use the line, as single packets see it.
+/// The share of the line that others use, as single packets see it.
 ///
-/// A packet that meets a queue has come while the line was busy. The flow itself then has its own share of the line, and
-/// others have the rest. So others' part is the mean over time of `1 - own share` while packets wait, and of 0 while they
-/// do not (PASTA: paced packets see what the time average is).
+/// A packet that meets a queue came while the line was busy. The flow then has its own share of the line, and others
+/// have the rest. So others' share is the mean over time of `1 - own share` while packets wait, and of 0 while they do
+/// not (PASTA: paced packets see time averages).
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Others {
     busy: f64,
-    /// Parts of time in which a queue is as good as empty, and in which it is a little longer.
+    /// Fractions of the time in which the queue is almost empty, and in which it is a little longer.
     empty: f64,
     short: f64,
     last: Option<Instant>,
@@ -83,8 +83,8 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// A packet met a queue while the flow had `own` of the line. The mean is over about `memory` seconds. A wait of more
-    /// than `longest` seconds is a queue that stands: then nothing is left.
+    /// Records that a packet met a queue while the flow had `own` of the line. The mean is over about `memory` seconds.
+    /// A wait of more than `longest` seconds is a standing queue, which leaves nothing.
     pub(super) fn record(&mut self, now: Instant, queue: Queue, own: f64, memory: f64, longest: f64) {
         let waited = queue == Queue::Long;
         let began = *self.since.get_or_insert(now);
@@ -108,13 +108,13 @@ impl Others {
         self.short += weight * (f64::from(u8::from(queue == Queue::Short)) - self.short);
     }
 
-    /// Whether the queue runs empty, and does not only vary above a level that was never left: then as many packets would
-    /// meet a little more than the least delay as meet the least one.
+    /// Whether the queue runs empty. If it only varied above a level that it never leaves, as many packets would meet a
+    /// little more than the least delay as meet the least delay.
     pub(super) fn leave_it_empty(&self) -> bool {
         self.empty >= 3.0 * self.short
     }
 
-    /// Others' part of the line, once it is known from so many packets over so many seconds.
+    /// Others' share of the line, once it is known from this many packets over this many seconds.
     pub(super) fn part(&self, now: Instant, samples: u32, seconds: f64) -> Option<f64> {
         let since = self.since?;
         (self.samples >= samples && now.since(since).as_secs_f64() >= seconds).then_some(self.busy)
@@ -133,9 +133,9 @@ impl LineRate {
         self.0
     }
 
-    /// Two packets that left together arrived so that the line carried `rate` between them. Behind a queue that is the
-    /// line's rate, whatever bursts it would let through (a token bucket has no tokens then); foreign packets between the
-    /// two make it less, hence a median.
+    /// Takes a pair: two packets left together, and arrived as if the line carried `rate` between them. Behind a queue
+    /// this is the line's rate, whatever bursts the line would let through (a token bucket has no tokens then). Foreign
+    /// packets between the two lower it, hence a median.
     pub(super) fn on_pair(&mut self, rate: f64, behind_queue: bool) {
         match &mut self.0 {
             None => self.0 = Some(rate),
@@ -144,14 +144,14 @@ impl LineRate {
         }
     }
 
-    /// So much arrived over a whole round: the line carries no less.
+    /// This much arrived over a whole round, so the line carries at least that.
     pub(super) fn at_least(&mut self, rate: f64) {
         if self.0.is_none_or(|known| known < rate) {
             self.0 = Some(rate);
         }
     }
 
-    /// The flow itself had filled the line, and so much arrived then.
+    /// The flow itself had filled the line, and this much arrived.
     pub(super) fn on_full(&mut self, rate: f64) {
         self.0 = Some(self.0.map_or(rate, |known| known + (rate - known) / 4.0));
     }

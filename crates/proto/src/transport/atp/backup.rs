@@ -1,26 +1,26 @@
-//! The backup sub-flow (section 5.3): it fills what the primary leaves of the line rate, at the lowest priority.
+//! The backup sub-flow (section 5.3): it uses what the primary leaves of the line rate, at the lowest priority.
 
 use super::subflow::Subflow;
 use crate::units::Rate;
 
 /// Windows over which the delivered share is measured.
 const WINDOWS: u8 = 8;
-/// With less delivered the sub-flow is silenced: what it sends is dropped behind links that others need.
+/// Below this delivered share the sub-flow is silenced, because its packets are dropped after links that others need.
 const LEAST_SHARE: f64 = 0.05;
-/// With so much delivered a silenced sub-flow may send twice as much.
+/// From this delivered share on a silenced sub-flow may send twice as much.
 const GOOD_SHARE: f64 = 0.5;
 
-/// The sub-flow with what became of its packets.
+/// The sub-flow and the fate of its packets.
 #[derive(Clone, Debug)]
 pub(super) struct Backup {
     pub(super) subflow: Subflow,
     arrived: u32,
     lost: u32,
     windows: u8,
-    /// Packets that it may send in a window: any number, one probe once it was silenced, and twice as many with each
-    /// good measurement after that. A probe finds room that would not be enough for many.
+    /// Packets that it may send in a window: any number; one probe after it was silenced; then twice as many after each
+    /// good measurement. A probe may find room that would not be enough for many packets.
     allowance: u32,
-    /// Those that it may still send in this window.
+    /// Packets that it may still send in this window.
     left: u32,
     /// Whether the primary leaves anything.
     has_rate: bool,

@@ -5,7 +5,7 @@ const UNITS: u32 = 1_000_000;
 
 /// A maximum loss rate (MLR), in [0, 1), in millionths.
 ///
-/// Floats would not do: `(1 - 0.1) * 10` rounds up to ten.
+/// Floats do not work here: `(1 - 0.1) * 10` rounds up to ten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LossBound {
     millionths: u32,
@@ -36,9 +36,9 @@ impl LossBound {
         messages - (messages as u64 * self.millionths as u64 / UNITS as u64) as u32
     }
 
-    /// How many messages `complete` ones suffice for: the paper's N_ack = N / (1 − MLR), rounded down.
+    /// For how many messages `complete` ones are enough: the paper's N_ack = N / (1 − MLR), rounded down.
     ///
-    /// `complete >= needed(messages)` and `acknowledged(complete) >= messages` say the same.
+    /// `complete >= needed(messages)` and `acknowledged(complete) >= messages` are equivalent.
     pub const fn acknowledged(self, complete: u32) -> u64 {
         complete as u64 * UNITS as u64 / (UNITS - self.millionths) as u64
     }

@@ -1,4 +1,4 @@
-//! The knobs of ATP.
+//! Settings of ATP.
 
 use core::fmt;
 
@@ -20,72 +20,74 @@ pub struct AtpConfig {
     pub wire: WireFormat,
     /// Largest rate on the wire (R_max), the line rate of the sender's link; above 0.
     pub max_rate: Rate,
-    /// Class of the highest priority. Priority `k` has the class `k - 1` above it, the backup sub-flow that after the
-    /// last priority. In the profile for wide areas packets are ECN-capable.
+    /// Class of the highest priority. Priority `k` has the class `k - 1` above it, and the backup sub-flow the class
+    /// after the last priority. In the profile for wide areas packets are ECN-capable.
     pub data_class: TrafficClass,
-    /// Class of acknowledgements and of the end of the flow; best one that loses nothing.
+    /// Class of acknowledgements and of the end of the flow, preferably one without loss.
     pub control_class: TrafficClass,
     /// Controls the rate by loss (section 5.1). Without it the flow sends at `max_rate`.
     pub rate_control: Option<RateControlConfig>,
     /// Number of priorities K that follow from the rate (section 5.2), 1 to 30; 1 for none. The paper's switch has 6.
     pub priorities: u8,
-    /// Threshold `k` of the rates is `max_rate / base^(K - k)`; above 1. Default 2: with six priorities from 1/32 of the
-    /// line rate. 4 tells up to 1024 flows apart.
+    /// Threshold `k` of the rates is `max_rate / base^(K - k)`; above 1. Default 2: with six priorities, thresholds
+    /// from 1/32 of the line rate on. With 4, up to 1024 flows have different priorities.
     pub priority_base: f64,
-    /// Uses what is left of the line rate for a backup sub-flow of the lowest priority (section 5.3).
+    /// Uses the rest of the line rate for a backup sub-flow of the lowest priority (section 5.3).
     pub backup: bool,
     /// Which message is sent next (section 5.4).
     pub order: Order,
-    /// How a loss is found.
+    /// How losses are detected.
     pub loss: LossDetection,
     /// Packets carry the flow's missing bytes as their priority, for [pFabric's queue](crate::transport::pfabric).
     pub remaining_as_priority: bool,
     /// Bounds of the tail timer: SRTT + 4 RTTVAR, doubled while nothing arrives.
     pub timer: RtoBounds,
-    /// Most bytes of messages that the receiver holds in part.
+    /// Most bytes of incomplete messages that the receiver keeps.
     pub reassembly_limit: u64,
-    /// Bytes of whole messages that wait for `Command::Consume`, from which on the receiver takes no fragment but of messages
-    /// that have begun: what it refuses is lost, and slows its sender down. `None`: the application takes all at once.
+    /// Limit for whole messages that wait for `Command::Consume`, in bytes. Above it the receiver takes fragments only
+    /// of messages that have begun. Refused fragments count as lost, which slows the sender down. `None`: the
+    /// application takes everything at once.
     pub delivery_limit: Option<u64>,
 }
 
-/// How a loss is found.
+/// How losses are detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossDetection {
-    /// So many packets sent after it have arrived (the paper's dupAck, 3), or the tail timer has expired.
+    /// A packet is lost when this many packets sent after it have arrived (the paper's dupAck, 3), or when the tail
+    /// timer has expired.
     Order {
         /// How many, at least 1.
         threshold: u32,
     },
-    /// It has not been acknowledged for so long.
+    /// A packet is lost when it was not acknowledged for this long.
     Timeout(Span),
 }
 
 /// Settings of the loss-based rate control.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RateControlConfig {
-    /// Target loss rate (TLR), in (0, 1). The paper: 0.1, useful 0.05 to 0.25. On a shared path: losses without a
-    /// queue that are borne.
+    /// Target loss rate (TLR), in (0, 1). The paper: 0.1, useful from 0.05 to 0.25. On a shared path: tolerated losses
+    /// without a queue.
     pub target_loss: f64,
-    /// Aims at min(TLR, max(MLR, 0.01)): more loss than the flow may keep is sent again anyway. The paper: off.
+    /// Aims at min(TLR, max(MLR, 0.01)), because losses beyond the flow's bound are sent again anyway. The paper: off.
     pub target_within_bound: bool,
     /// Weight m of the maximum rate in an increase, in (0, 1]. Default 1/16.
     pub increase: f64,
-    /// Scales m by the root of the rate's share of the largest, doubles it in a long row of increases, and lets each change take
-    /// effect before the next. The paper: off, and then more than 1/m flows on one link are not stable.
+    /// Scales m by the root of the rate's share of the maximum, doubles it in a long series of increases, and lets each
+    /// change take effect before the next. The paper: off. Then more than 1/m flows on one link are not stable.
     pub adaptive: bool,
     /// Cut β without any acknowledgement in a window, in (0, 1). The paper: 0.1.
     pub silence_cut: f64,
     /// Least length of a window. Default 50 us; 1 ms on real hosts.
     pub min_window: Span,
-    /// Least packets of a window, unless it has become four times as long as it should be. Default 8.
+    /// Least packets of a window, unless it is already four times as long as intended. Default 8.
     pub min_window_packets: u32,
-    /// Careful on paths that are shared with others, which the paper's law is not.
+    /// Care for other traffic on shared paths, which the paper's law lacks.
     pub shared_path: Option<SharedPathConfig>,
 }
 
-/// What a flow does outside an isolated queue: the rate is that of a CUBIC window (RFC 9438), which is cut at a mark, when
-/// packets waited in queues for too long, and at losses: where packets wait all of them, else those above the target.
+/// Settings outside of an isolated queue. The rate is that of a CUBIC window (RFC 9438). It is cut at a mark, when
+/// packets waited too long in queues, and at losses: at all losses where packets wait, else at losses above the target.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SharedPathConfig {
     /// First window in packets. Default 10.
@@ -95,7 +97,7 @@ pub struct SharedPathConfig {
 }
 
 impl Default for RateControlConfig {
-    /// The paper's constants with adaptive m.
+    /// The paper's constants with an adaptive m.
     fn default() -> Self {
         Self {
             target_loss: 0.1,
@@ -147,7 +149,7 @@ pub const WAN_TIMER: RtoBounds = RtoBounds {
 };
 
 impl AtpConfig {
-    /// The whole of ATP for a datacenter: R_max `max_rate`, packets of 1460 bytes in Ethernet frames, data from class 1,
+    /// All of ATP for a datacenter: R_max `max_rate`, packets of 1460 bytes in Ethernet frames, data from class 1 on,
     /// control in class 0.
     pub fn full(max_loss: LossBound, max_rate: Rate) -> Self {
         Self {
@@ -248,7 +250,7 @@ impl RateControlConfig {
 pub struct AtpConfigError {
     /// The setting's name in scenario files.
     pub key: &'static str,
-    /// What would be right.
+    /// What would be correct.
     pub why: &'static str,
 }
 

@@ -1,8 +1,8 @@
-//! What a sender knows of its path.
+//! What a sender knows about its path.
 
 use crate::time::Span;
 
-/// What the sender knows when it asks for a judgement.
+/// The sender's knowledge when it asks for a decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Knowledge {
     /// Smoothed round-trip time, or a guess.
@@ -13,6 +13,6 @@ pub(super) struct Knowledge {
     pub(super) settled: u64,
     /// Number of the next packet.
     pub(super) next: u64,
-    /// Packets under way.
+    /// Packets in flight.
     pub(super) under_way: u64,
 }

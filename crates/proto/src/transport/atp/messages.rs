@@ -1,4 +1,4 @@
-//! The messages of a flow as its sender knows them: which packets were sent, arrived or lost, and what to send next.
+//! The messages of a flow at its sender: which packets were sent, arrived or lost, and what to send next.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ pub const MAX_MESSAGES: u32 = 1 << 26;
 /// Most packets of all messages of a flow together.
 const MAX_FRAGMENTS: u64 = u32::MAX as u64 - 1;
 
-/// Most messages for which room is made before they are there.
+/// Most messages for which memory is reserved in advance.
 const RESERVED_MAX: u32 = 1 << 17;
 
 const NONE: u32 = u32::MAX;
@@ -17,9 +17,9 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Unsent,
-    /// Under way on the primary sub-flow.
+    /// In flight on the primary sub-flow.
     Primary,
-    /// Under way on the backup sub-flow.
+    /// In flight on the backup sub-flow.
     Backup,
     Lost,
     Arrived,
@@ -32,7 +32,7 @@ struct Fragment {
     state: State,
 }
 
-/// What is known of a message, in one cache line.
+/// The state of a message, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Message {
@@ -48,7 +48,7 @@ struct Message {
     lost: u32,
     /// No fragment before this one is unsent.
     cursor: u32,
-    /// Lost fragments, first lost first; may hold some that have arrived since.
+    /// Lost fragments in the order of their loss. Some may have arrived since.
     lost_first: u32,
     lost_last: u32,
 }
@@ -84,7 +84,7 @@ pub(super) struct Pick {
 pub struct SizeClass {
     /// Messages.
     pub messages: u32,
-    /// Of these: known to have arrived whole.
+    /// Those known to have arrived whole.
     pub delivered: u32,
 }
 
@@ -118,7 +118,7 @@ impl Messages {
         self.list.len() as u32
     }
 
-    /// Messages of which every packet was sent.
+    /// Messages of which all packets were sent.
     pub(super) fn sent(&self) -> u32 {
         self.count() - self.unfinished
     }
@@ -128,7 +128,7 @@ impl Messages {
         self.missing_bytes
     }
 
-    /// Makes room for so many messages of a packet each, within reason.
+    /// Reserves memory for this many messages of one packet each, within reason.
     pub(super) fn reserve(&mut self, messages: u32) {
         let messages = messages.min(RESERVED_MAX) as usize;
         self.list.reserve(messages);
@@ -169,13 +169,13 @@ impl Messages {
         true
     }
 
-    /// Whether a packet may go that needs no repair.
+    /// Whether a new packet may be sent.
     #[inline]
     pub(super) fn has_fresh(&self) -> bool {
         self.schedule.first(Queue::Fresh).is_some()
     }
 
-    /// Whether a packet may go; lost ones only if `repair`.
+    /// Whether a packet may be sent; lost ones only if `repair`.
     #[inline]
     pub(super) fn has_next(&self, repair: bool) -> bool {
         self.schedule.first(Queue::Fresh).is_some() || repair && self.schedule.first(Queue::Repair).is_some()
@@ -194,7 +194,8 @@ impl Messages {
         Some(self.pick(number, fragment, retransmission))
     }
 
-    /// The next packet of the backup sub-flow: an unsent one from the other end of the schedule, so that the two meet.
+    /// The next packet of the backup sub-flow: an unsent one from the other end of the schedule, so that the two
+    /// sub-flows meet.
     pub(super) fn next_backup(&mut self) -> Option<Pick> {
         let number = self.schedule.last(Queue::Fresh).filter(|&last| self.list[last as usize].unsent > 0)?;
         let fragment = self.take_unsent(number);
@@ -277,7 +278,7 @@ impl Messages {
         }
     }
 
-    /// A packet of the primary sub-flow is lost. It counts if it was the fragment's latest.
+    /// A packet of the primary sub-flow is lost. It counts if it was the latest with this fragment.
     pub(super) fn lost(&mut self, number: u32, fragment: u32) {
         let message = &mut self.list[number as usize];
         let index = (message.first + fragment) as usize;
@@ -295,7 +296,7 @@ impl Messages {
         self.place(number);
     }
 
-    /// A packet of the backup sub-flow is lost: it was sent on the chance, and counts as unsent again.
+    /// A packet of the backup sub-flow is lost. It was sent speculatively and counts as unsent again.
     pub(super) fn lost_backup(&mut self, number: u32, fragment: u32) {
         let message = &mut self.list[number as usize];
         let state = &mut self.fragments[(message.first + fragment) as usize].state;
@@ -309,8 +310,8 @@ impl Messages {
         self.place(number);
     }
 
-    /// Puts a message where it belongs after a change. With little left to repair it goes among the fresh ones if these
-    /// are sent by remaining data: finishing it is cheaper than starting another.
+    /// Moves a message to its place after a change. If little is left to repair, and new messages are sent by remaining
+    /// data, it goes among the new ones, because finishing it is cheaper than starting another.
     #[inline]
     fn place(&mut self, number: u32) {
         let message = &self.list[number as usize];

@@ -1,22 +1,22 @@
 //! Which message sends next.
 //!
-//! Exact minimal-remaining-data-first (MRDF) and the uniform order keep a binary heap, O(log n); arrival order and
-//! binned MRDF keep first-in-first-out lists, O(1): one list, or one per power of two of the remaining packets. A
-//! message stands in at most one queue of an [`Order`]. Nothing is allocated but for new messages.
+//! Exact minimal-remaining-data-first (MRDF) and the uniform order use a binary heap, O(log n). Arrival order and
+//! binned MRDF use first-in-first-out lists, O(1): one list, or one per power of two of the remaining packets. A
+//! message is in at most one queue of an [`Order`]. Memory is allocated only for new messages.
 
 use alloc::vec::Vec;
 
-/// In which order messages are sent.
+/// The order in which messages are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// As the application handed them over.
+    /// In the order in which the application gave them.
     Fifo,
-    /// Minimal remaining data first, by powers of two of the remaining packets, as the paper's implementation does.
+    /// Minimal remaining data first, by powers of two of the remaining packets, as in the paper's implementation.
     #[default]
     Mrdf,
     /// Minimal remaining data first, to the byte.
     MrdfExact,
-    /// By a hash of their number: which messages are missing depends neither on their size nor on their age.
+    /// By a hash of the number, so that missing messages depend neither on size nor on age.
     Uniform,
 }
 
@@ -36,7 +36,7 @@ const BINS: usize = 16;
 /// A message's place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    /// The bin, or what the heap sorts by.
+    /// The bin, or the sort key of the heap.
     key: u64,
     /// The message before it in its list, or its position in the heap.
     previous: u32,
@@ -49,13 +49,13 @@ impl Link {
     pub(super) const APART: Self = Self { key: 0, previous: NONE, next: NONE, queue: None };
 }
 
-/// A message that holds its own place, so that one cache line tells all about it.
+/// A message that holds its own place, so that all its data is in one cache line.
 pub(super) trait Linked {
     fn link(&self) -> &Link;
     fn link_mut(&mut self) -> &mut Link;
 }
 
-/// Messages in two queues. Their list is the caller's.
+/// Messages in two queues. The caller holds their list.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     order: Order,
@@ -77,7 +77,7 @@ impl Schedule {
         Self { order, queues: [members(), members()] }
     }
 
-    /// Whether messages that have little left go first.
+    /// Whether messages with little remaining data go first.
     pub(super) fn by_remaining(&self) -> bool {
         matches!(self.order, Order::Mrdf | Order::MrdfExact)
     }
@@ -91,7 +91,7 @@ impl Schedule {
         }
     }
 
-    /// The last message of a queue; of a heap a leaf, which is among the last.
+    /// The last message of a queue. In a heap it is a leaf, which is among the last.
     pub(super) fn last(&self, queue: Queue) -> Option<u32> {
         match &self.queues[queue as usize] {
             Members::Lists { ends, filled } => (*filled != 0).then(|| ends[filled.ilog2() as usize].1),
@@ -99,7 +99,7 @@ impl Schedule {
         }
     }
 
-    /// Puts a message with so much remaining into a queue, or into none.
+    /// Puts a message with this much remaining into a queue, or into none.
     #[inline]
     pub(super) fn place(
         &mut self,
@@ -188,7 +188,7 @@ impl Schedule {
     }
 }
 
-/// The bin of so many remaining packets.
+/// The bin for this many remaining packets.
 fn bin(packets: u32) -> u32 {
     (u32::BITS - packets.saturating_sub(1).leading_zeros()).min(BINS as u32 - 1)
 }

@@ -1,27 +1,30 @@
 //! Loss-based rate control (section 5.1) and the priority that follows from the rate (section 5.2).
 //!
-//! Time is cut into windows T_δ. A window's loss is that of the packets sent in it, by their numbers, and it is judged
-//! once all of them have arrived or are lost, at the latest one window and one round-trip time after its end: packets
-//! still under way are no losses.
+//! Time is divided into windows T_δ. A window's loss is that of the packets sent in it, by their numbers. It is
+//! evaluated once all of them have arrived or are lost, at the latest one window and one round-trip time after its end.
+//! Packets still in flight are not losses.
 //!
-//! Equation (1) is printed as R_{j+1} = (1−m) R_{j+1} + m R_max, which holds for R_max alone; R_j is meant on the right.
-//! The text cuts "by a factor of 2", equation (2) by l/2: the equation counts. Equation (3), for windows without any
-//! acknowledgement, holds only if packets were sent.
+//! Equation (1) is printed as R_{j+1} = (1−m) R_{j+1} + m R_max, which holds only for R_max; R_j is meant on the right.
+//! The text cuts "by a factor of 2", equation (2) by l/2; the code follows the equation. Equation (3), for windows
+//! without any acknowledgement, applies only if packets were sent.
 //!
-//! With fixed m the step at the fair rate of N flows is m R_max = N m R: with more than 1/m flows it more than doubles
-//! the rate. Hence the adaptive form:
+//! With a fixed m, the step at the fair rate of N flows is m R_max = N m R. With more than 1/m flows it more than
+//! doubles the rate. Hence the adaptive form:
 //!
-//! - m shrinks with the rate's share of the maximum, to m/4 sqrt(R/R_max): a step from the fair rate of N flows is
-//!   m/4 sqrt(N) R. With m = 1/16 and tens of flows it is about as large as the cut of l/2 at a target of 0.1, so that
-//!   rates settle there even where a window has too few packets to tell 0.1 from 0.2. Halving m at each turn, as
-//!   ExpressPass does, would follow that noise; steps in proportion to R would never make unequal rates alike.
-//! - The first loss above the target ends the start at the largest rate: the rate becomes what arrived, and the target
-//!   more, of which l/2 would take a round trip and a window for each halving; it falls to an eighth at most.
-//! - From the fourth increase in a row on steps double, up to 16 times over: what became free is found soon.
-//! - A window that began before the last change is not judged: the loss in it is that of another rate.
-//! - Silence after enough packets is a loss of all of them, equation (2); the gentle (3) is for windows that are too poor.
+//! - m shrinks with the rate's share of the maximum, to m/4 sqrt(R/R_max). A step from the fair rate of N flows is then
+//!   m/4 sqrt(N) R. With
+//! m = 1/16 and tens of flows it is about as large as the cut of l/2 at a target of 0.1, so rates settle there even
+//! where a window has too few packets to tell 0.1 from 0.2. Halving m at each turn, as ExpressPass does, would follow
+//! that noise. Steps in proportion to R would never equalise rates.
+//! - The first loss above the target ends the start at the largest rate. The rate becomes what arrived plus the target,
+//!   at least an eighth
+//! of the rate before. With cuts of l/2, each halving would take a round trip and a window.
+//! - From the fourth increase in a row on, steps double, up to 16 times. So capacity that becomes free is found soon.
+//! - A window that began before the last change is not evaluated, because its loss belongs to another rate.
+//! - Silence after enough packets counts as a loss of all of them, equation (2). The gentle equation (3) is for windows
+//!   with too few.
 //!
-//! Paths shared with others have a law of their own ([`SharedPath`]).
+//! Paths shared with others have their own law ([`SharedPath`]).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -33,21 +36,22 @@ use crate::congestion::Cause;
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
-/// Adaptive steps double after so many increases in a row, and so often.
+/// Adaptive steps double after this many increases in a row, and this often.
 const STEADY_RISES: u32 = 3;
 const DOUBLINGS: u32 = 4;
-/// Least target where the target follows the bound: a flow that may lose nothing must still find its rate.
+/// Least target where the target follows the bound, because a flow that may lose nothing must still find its rate.
 const TARGET_MIN: f64 = 0.01;
-/// Adaptive m is this part of the configured one, times the root of the rate's share of the largest.
+/// The adaptive m is this fraction of the configured one, times the root of the rate's share of the maximum.
 const SHARE_STEP: f64 = 1.0 / 4.0;
-/// What remains of the rate at least when the start ends.
+/// Least remaining fraction of the rate when the start ends.
 const START_CUT: f64 = 1.0 / 8.0;
-/// Windows that are too poor in packets last at most so many times longer.
+/// Windows with too few packets last at most this many times longer.
 const STRETCH: u64 = 4;
-/// The least rate is this part of the largest: as many flows share a link without standing loss. One packet per few
-/// round-trip times, say, would be far too much on short paths.
+/// The least rate as a fraction of the maximum. This many flows share a link without standing loss. A rate such as one
+/// packet per few round-trip times would be far too high on short paths.
 const SLOWEST: f64 = 1.0 / 4096.0;
-/// A rate changes its priority only if it is beyond the threshold by this much: a change of queue reorders packets.
+/// A rate changes its priority only if it passes the threshold by this factor, because a change of queue reorders
+/// packets.
 const HYSTERESIS: f64 = 1.1;
 
 /// Packets sent in one window.
@@ -61,7 +65,7 @@ struct Window {
     /// When it ends, with enough packets and with fewer.
     closes: Instant,
     closes_poor: Instant,
-    /// When it is judged at the latest.
+    /// Latest time of its evaluation.
     judged_at: Instant,
 }
 
@@ -77,7 +81,7 @@ impl Window {
 enum Law {
     /// The paper's equations, how many windows in a row have raised the rate, and whether one has cut it before.
     Equations { rises: u32, started: bool },
-    /// A window that others on the path understand.
+    /// A window that competes fairly with other traffic on the path.
     Window(Box<SharedPath>),
 }
 
@@ -91,7 +95,7 @@ pub(super) struct RateControl {
     rate: f64,
     max_rate: f64,
     packet_bits: f64,
-    /// Closed ones, oldest first, and one that is open.
+    /// Closed windows, oldest first, and the open one.
     windows: VecDeque<Window>,
     open: Option<Window>,
     /// Index of the priority from 0.
@@ -133,7 +137,7 @@ impl RateControl {
         Rate::from_bits_per_sec(libm::round(self.rate).max(1.0) as u64)
     }
 
-    /// What is left of the largest rate, if it is enough for anything.
+    /// The rest of the largest rate, if it is enough for anything.
     pub(super) fn spare(&self) -> Option<Rate> {
         let spare = self.max_rate - self.rate;
         (spare >= self.max_rate / 256.0).then(|| Rate::from_bits_per_sec(spare as u64))
@@ -166,7 +170,7 @@ impl RateControl {
         self.open = Some(window);
     }
 
-    /// The first round-trip time is known: the window under way, whose length was a guess, may end sooner.
+    /// The first round-trip time is known. The current window, whose length was a guess, may end sooner.
     pub(super) fn on_first_rtt(&mut self, rtt: Span) {
         let length = self.window_length(rtt);
         if let Some(window) = &mut self.open {
@@ -182,7 +186,7 @@ impl RateControl {
         }
     }
 
-    /// A packet is lost: only a shared path answers at once.
+    /// A packet is lost. Only a shared path reacts at once.
     pub(super) fn on_lost(&mut self, now: Instant, number: u64, know: &Knowledge) {
         if let Law::Window(path) = &mut self.law {
             path.on_lost(now, number, know);
@@ -190,7 +194,7 @@ impl RateControl {
         }
     }
 
-    /// A packet has arrived with a mark, which on a shared path is as good as a loss.
+    /// A packet has arrived with a mark, which on a shared path counts as a loss.
     pub(super) fn on_marked(&mut self, now: Instant, number: u64, know: &Knowledge) {
         if let Law::Window(path) = &mut self.law {
             path.cut(now, number, Cause::Ecn, know);
@@ -204,13 +208,13 @@ impl RateControl {
         self.open.iter_mut().chain(closed).find(|window| window.first <= number)
     }
 
-    /// Whether [`Self::on_ack`] wants to hear of every acknowledgement.
+    /// Whether [`Self::on_ack`] must be called for every acknowledgement.
     #[inline]
     pub(super) fn listens(&self) -> bool {
         matches!(self.law, Law::Window(..))
     }
 
-    /// A packet has arrived: only a window law listens.
+    /// A packet has arrived. Only a window law uses this.
     pub(super) fn on_ack(&mut self, now: Instant, rtt: Option<Span>, know: &Knowledge) {
         if let Law::Window(path) = &mut self.law {
             path.on_ack(now, rtt, know);
@@ -218,7 +222,7 @@ impl RateControl {
         }
     }
 
-    /// Whether another packet may go while so many are under way. The paper's law has no such limit.
+    /// Whether another packet may be sent with this many in flight. The paper's law has no such limit.
     #[inline]
     pub(super) fn has_room(&self, under_way: u64) -> bool {
         match &self.law {
@@ -227,8 +231,8 @@ impl RateControl {
         }
     }
 
-    /// The rate of a window law paces its window.
-    /// The window of a shared path begins anew; the equations look at each window T_δ by itself.
+    /// The path has changed. The window of a shared path starts again. The equations need nothing, because they
+    /// evaluate each window T_δ by itself.
     pub(super) fn on_new_path(&mut self, rtt: Span) {
         if let Law::Window(path) = &mut self.law {
             path.on_new_path();
@@ -244,7 +248,7 @@ impl RateControl {
         }
     }
 
-    /// When [`Self::advance`] has something to do, at the latest: [`Instant::MAX`] without a packet in a window.
+    /// When [`Self::advance`] has something to do, at the latest. [`Instant::MAX`] without a packet in a window.
     #[inline]
     pub(super) fn deadline(&self) -> Instant {
         let judgement = self.windows.front().map_or(Instant::MAX, |window| window.judged_at);
@@ -281,7 +285,7 @@ impl RateControl {
         }
     }
 
-    /// Closes and judges the windows that are due. Whether the rate changed.
+    /// Closes and evaluates the windows that are due. Returns whether the rate changed.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant, know: &Knowledge) -> bool {
         self.close_if_due(now, know.rtt);

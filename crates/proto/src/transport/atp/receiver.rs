@@ -1,4 +1,4 @@
-//! The receiving side: puts messages together, counts the whole ones, acknowledges each packet.
+//! The receiving side: assembles messages, counts the whole ones, acknowledges each packet.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::transport::{Command, Deadline, Event, Statistics, Transport};
 
 const NONE: u32 = u32::MAX;
 
-/// What became of a flow's messages.
+/// The fate of a flow's messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// Messages that the flow had.
@@ -25,7 +25,7 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// The share of messages that is missing, 0 of none.
+    /// The fraction of messages that is missing; 0 for a flow without messages.
     pub fn loss(&self) -> f64 {
         f64::from(self.messages - self.delivered) / f64::from(self.messages.max(1))
     }
@@ -50,7 +50,7 @@ fn bit(words: &[u64], index: u32) -> bool {
     words.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
 }
 
-/// Which of a sub-flow's packets have arrived lately.
+/// A sub-flow's packets that arrived lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrivals {
     /// The highest number; meaningless while `history` is empty.
@@ -82,7 +82,7 @@ impl Arrivals {
     }
 }
 
-/// A message of which something is missing.
+/// An incomplete message.
 #[derive(Clone, Debug, Default)]
 struct Partial {
     bytes: u32,
@@ -104,7 +104,7 @@ pub struct AtpReceiver {
     state: Box<State>,
 }
 
-/// What is looked at less often.
+/// Rarely used state.
 #[derive(Default)]
 struct State {
     backup: Arrivals,
@@ -115,15 +115,15 @@ struct State {
     partials: Vec<Partial>,
     free: Vec<u32>,
     held_bytes: u64,
-    /// Bytes of whole messages that the application has not taken.
+    /// Bytes of whole messages that wait for the application.
     waiting_bytes: u64,
-    /// Whole messages the application does not know of yet, with their bytes.
+    /// Whole messages not yet reported to the application, with their bytes.
     events: VecDeque<(u32, u32)>,
     marks: u64,
     duplicate_bytes: u64,
 }
 
-/// A fragment as a packet names it.
+/// A fragment as described by a packet.
 #[derive(Clone, Copy)]
 struct Arrival {
     message: u32,
@@ -134,8 +134,8 @@ struct Arrival {
 }
 
 impl Arrival {
-    /// Bytes of every fragment but the last, and the number of fragments; `None` if no cutting of the message gives this
-    /// fragment.
+    /// Bytes of every fragment but the last, and the number of fragments; `None` if no division of the message gives
+    /// this fragment.
     fn cut(&self) -> Option<(u32, u32)> {
         let len = u32::from(self.len);
         if !self.last {
@@ -170,13 +170,14 @@ impl AtpReceiver {
         self.complete
     }
 
-    /// What became of the messages, once the sender is done.
+    /// The fate of the messages, once the sender is done.
     pub fn report(&self) -> Option<Report<'_>> {
         let whole = &self.state.whole;
         self.closed.map(|messages| Report { messages, delivered: self.complete, whole })
     }
 
-    /// Takes a fragment. False if there is no room for it, or no message it could be of: then it counts as lost.
+    /// Takes a fragment. False if there is no room for it, or no message to which it could belong: then it counts as
+    /// lost.
     fn take(&mut self, arrival: Arrival) -> bool {
         let Arrival { message, fragment, length, .. } = arrival;
         let Some((stride, fragments)) = arrival.cut().filter(|_| message < MAX_MESSAGES) else { return false };
@@ -243,7 +244,7 @@ impl AtpReceiver {
 }
 
 impl State {
-    /// Sets a place aside for a message, used before if there is one.
+    /// Gives a message a place, a used one if there is any.
     fn begin(&mut self, message: u32, partial: &Partial) {
         self.held_bytes += u64::from(partial.bytes);
         let place = self.free.pop().unwrap_or(self.partials.len() as u32);

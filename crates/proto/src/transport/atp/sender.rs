@@ -16,9 +16,9 @@ use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// Times that `Close` is sent before the sender takes its peer for gone.
+/// How often `Close` is sent before the peer counts as gone.
 const CLOSE_TRIES: u8 = 8;
-/// The tail timer doubles so often at most.
+/// The tail timer doubles at most this often.
 const BACK_OFF_MAX: u32 = 6;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ enum Phase {
     CloseDue,
     /// `Close` was sent, and is sent again at this time.
     Closing(Instant),
-    /// The peer has answered, or is taken for gone; the application does not know yet.
+    /// The peer has answered or counts as gone. The application does not know yet.
     Over,
     /// The application knows.
     Finished,
@@ -45,7 +45,7 @@ pub struct AtpSender {
     /// Whole messages that the receiver has counted.
     complete: u32,
     close_tries: u8,
-    /// Timeouts since something arrived, and when the last one was.
+    /// Timeouts since the last arrival, and when the last one was.
     back_off: u32,
     backed_off_at: Instant,
     last_arrival: Instant,
@@ -94,7 +94,7 @@ impl AtpSender {
         }
     }
 
-    /// The paper's N_ack: how many messages those that arrived suffice for.
+    /// The paper's N_ack: for how many messages those that arrived are enough.
     pub fn acknowledged(&self) -> u64 {
         self.config.max_loss.acknowledged(self.complete)
     }
@@ -104,8 +104,8 @@ impl AtpSender {
         self.complete
     }
 
-    /// What the sender knows to have arrived by size of message: class `i` holds messages of up to 2^i packets. Less than
-    /// has arrived if acknowledgements were lost: [`Self::complete`] is the receiver's own count.
+    /// The messages known to have arrived, by size: class `i` holds messages of up to 2^i packets. More may have
+    /// arrived if acknowledgements were lost; [`Self::complete`] is the receiver's own count.
     pub fn by_size(&self) -> [SizeClass; 16] {
         self.messages.by_size()
     }
@@ -125,13 +125,13 @@ impl AtpSender {
         if rtt == Span::ZERO { self.config.timer.initial } else { rtt }
     }
 
-    /// Lost packets are sent again once all new messages were sent and too few have arrived.
+    /// Whether lost packets are sent again: all new messages were sent, and too few have arrived.
     #[inline]
     fn repairs(&self) -> bool {
         !self.messages.has_fresh() && self.complete < self.config.max_loss.needed(self.messages.sent())
     }
 
-    /// Ends the flow as soon as enough has arrived of what it will have been.
+    /// Ends the flow once enough of its messages have arrived.
     fn close_if_enough(&mut self) {
         if let Some(total) = self.total
             && self.phase == Phase::Open
@@ -158,7 +158,7 @@ impl AtpSender {
         }
     }
 
-    /// Lets the rate control look at its windows.
+    /// Lets the rate control evaluate its windows.
     fn advance_control(&mut self, now: Instant) {
         let Some(control) = &self.control else { return };
         let (mut changed, settled) = (control.listens(), self.primary.flight.settled());
@@ -278,8 +278,9 @@ impl AtpSender {
         });
     }
 
-    /// When the tail timer of a sub-flow expires, [`Instant::MAX`] if nothing is under way. While acknowledgements come,
-    /// order tells of losses: the timer runs from the last one, or lost acknowledgements would make it too fast.
+    /// When the tail timer of a sub-flow expires; [`Instant::MAX`] if nothing is in flight. While acknowledgements
+    /// arrive, order reveals losses. So the timer runs from the last acknowledgement; otherwise lost acknowledgements
+    /// would make it too fast.
     #[inline]
     fn tail_at(&self, flight: &Flight) -> Instant {
         let Some(oldest) = flight.oldest() else { return Instant::MAX };
@@ -404,7 +405,7 @@ impl AtpSender {
         Packet::new(class, self.config.wire.wire_bytes(len), body)
     }
 
-    /// The earliest of what an open flow waits for.
+    /// The earliest deadline of an open flow.
     #[inline]
     fn open_deadline(&self) -> Option<Deadline> {
         let mut next = Deadline { at: Instant::MAX, why: Timer::Pace };
@@ -480,7 +481,7 @@ impl Transport for AtpSender {
         }
     }
 
-    /// The smoothed round-trip time follows within a few packets; meanwhile it spreads the first window.
+    /// The smoothed round-trip time adapts within a few packets. Until then it spreads the first window.
     fn handle_new_path(&mut self, _now: Instant) {
         self.base_rtt = None;
         let rtt = self.rtt.smoothed();

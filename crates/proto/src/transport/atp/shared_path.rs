@@ -1,21 +1,21 @@
-//! Rate control on paths that are shared with others, where the paper's law would do harm.
+//! Rate control on paths shared with others, where the paper's law would do harm.
 //!
-//! The packets under way are limited by a CUBIC window (RFC 9438) that starts as TCP's does and leaves slow start when
-//! delays rise (HyStart++, RFC 9406). It is cut at most once per round trip: at a loss of congestion, at a mark, and when
-//! the smoothed round-trip time exceeds the least by more than the delay target. A window T_δ without any acknowledgement
-//! leaves one packet. Lost packets need not be sent again, but they count all the same.
+//! A CUBIC window (RFC 9438) limits the packets in flight. It starts as TCP's does and leaves slow start when delays
+//! rise (HyStart++, RFC 9406). It is cut at most once per round trip: at a congestion loss, at a mark, and when the
+//! smoothed round-trip time exceeds the least by more than the delay target. A window T_δ without any acknowledgement
+//! leaves one packet. Lost packets need not be sent again, but they all count.
 //!
-//! A loss is one of congestion if packets were waiting: if the round-trip time that came with its news is nearer to the
-//! largest of late than to the least (Spike: Tobe, Tamura, Molano, Ghosh, Tokuda 2000; Cen, Cosman, Voelker 2003).
-//! Delays of less than [`NOISE`] and than a packet of the flow's own in the queue (Vegas' estimate as TCP Veno takes it:
-//! Fu, Liew 2003) are those of hosts: with either alone, many flows on a slow link or few on a fast one would not see a
-//! short queue. A queue that drops by its tail is full when it drops, whatever its length, so that there every loss cuts,
-//! as it does CUBIC. Other losses, of radio or of a policer, are borne up to the target: what arrives earns it, for
-//! [`ALLOWANCE`] losses at most; beyond it every loss cuts.
+//! A loss is a congestion loss if packets were waiting: if the round-trip time that came with its news is nearer to the
+//! recent largest one than to the least (Spike: Tobe, Tamura, Molano, Ghosh, Tokuda 2000; Cen, Cosman, Voelker 2003).
+//! Delays below [`NOISE`] and below the time of a packet of the flow's own in the queue (Vegas' estimate as in TCP
+//! Veno: Fu, Liew 2003) are attributed to hosts. With only one of these rules, many flows on a slow link, or few on a
+//! fast one, would not see a short queue. A drop-tail queue is full when it drops, whatever its length, so every loss
+//! there cuts, as it does for CUBIC. Other losses, of radio or of a policer, are tolerated up to the target: arrivals
+//! earn them, at most [`ALLOWANCE`] losses. Beyond that every loss cuts.
 //!
-//! The least round-trip time is that of the whole flow: on a path that becomes longer by more than the delay target the
-//! flow keeps giving way. The largest is that of the last [`MEMORY`] or two, so that one late packet, or a queue that the
-//! path no longer has, does not hide congestion for long.
+//! The least round-trip time is that of the whole flow. If a path becomes longer by more than the delay target, the
+//! flow keeps giving way. The largest is that of the last one or two [`MEMORY`], so that one late packet, or a queue
+//! that no longer exists, does not hide congestion for long.
 
 use super::config::SharedPathConfig;
 use super::knowledge::Knowledge;
@@ -24,11 +24,12 @@ use crate::congestion::{AckSample, Cause, Congestion, CongestionControl};
 use crate::time::{Instant, Span};
 use crate::transport::tcp::PacingFactors;
 
-/// Losses without a queue that are borne at once. Twice the losses of a path at half the target, in 400 packets at 1 %.
+/// Losses without a queue that are tolerated at once: twice the losses of a path at half the target, in 400 packets at
+/// 1 %.
 const ALLOWANCE: f64 = 4.0;
-/// Delays above this are queues whoever's packets wait: the granularity of timers of real hosts.
+/// Delays above this are queues, whoever's packets wait. It is the granularity of timers on real hosts.
 const NOISE: Span = Span::from_ms(1);
-/// How long the largest round-trip time is remembered at least.
+/// Least time for which the largest round-trip time is remembered.
 const MEMORY: Span = Span::from_secs(10);
 
 /// The window and when it was cut.
@@ -37,20 +38,20 @@ pub(super) struct SharedPath {
     cubic: Cubic,
     delay_target: Span,
     mss: u64,
-    /// Share of losses without a queue that is borne, and how many may still come.
+    /// Tolerated fraction of losses without a queue, and how many may still come.
     target_loss: f64,
     allowance: f64,
     /// Newest round-trip time.
     latest_rtt: Span,
-    /// The largest since `since`, and in the period before.
+    /// The largest since `since`, and in the period before it.
     largest_rtt: [Span; 2],
     since: Instant,
-    /// Packets below this number were sent before the last cut: what becomes of them tells nothing of it.
+    /// Packets below this number were sent before the last cut, so their fate says nothing about it.
     recovery: u64,
 }
 
 impl SharedPath {
-    /// A path of which nothing is known; packets carry `payload` bytes, and `target_loss` of them may vanish.
+    /// An unknown path. Packets carry `payload` bytes, and the fraction `target_loss` of them may vanish.
     pub(super) fn new(config: SharedPathConfig, payload: u16, target_loss: f64) -> Self {
         // Packets are paced, so slow start needs no limit on bursts (RFC 9406, section 4.3).
         let window = CubicConfig {
@@ -72,13 +73,13 @@ impl SharedPath {
         }
     }
 
-    /// Nothing is known of the path any more.
+    /// Forgets the path.
     pub(super) fn on_new_path(&mut self) {
         self.cubic.on_idle();
         (self.latest_rtt, self.largest_rtt) = (Span::ZERO, [Span::ZERO; 2]);
     }
 
-    /// Packets that may be under way.
+    /// Packets that may be in flight.
     #[inline]
     pub(super) fn window(&self) -> u64 {
         (self.cubic.window() / self.mss).max(1)
@@ -88,14 +89,14 @@ impl SharedPath {
         self.cubic.window() < self.cubic.ssthresh()
     }
 
-    /// The rate that spreads the window over a round-trip time, and a little faster, so that the window is the limit.
+    /// The rate that spreads the window over a round-trip time, a little faster so that the window remains the limit.
     pub(super) fn packets_per_second(&self, rtt: Span) -> f64 {
         let factors = PacingFactors::default();
         let factor = if self.in_slow_start() { factors.slow_start } else { factors.avoidance };
         factor * self.cubic.window() as f64 / self.mss as f64 / rtt.as_secs_f64().max(1e-9)
     }
 
-    /// A packet has arrived; `know` is of after it.
+    /// A packet has arrived. `know` is the state after it.
     pub(super) fn on_ack(&mut self, now: Instant, rtt: Option<Span>, know: &Knowledge) {
         self.allowance = (self.allowance + self.target_loss).min(ALLOWANCE);
         if let Some(rtt) = rtt {
@@ -129,7 +130,8 @@ impl SharedPath {
         self.largest_rtt[0] = self.largest_rtt[0].max(rtt);
     }
 
-    /// Whether packets wait: the newest round-trip time lies in the upper half, and by more than hosts are late.
+    /// Whether packets wait: the newest round-trip time is in the upper half, and higher than the lateness of hosts
+    /// explains.
     fn has_queue(&self, know: &Knowledge) -> bool {
         let Some(base) = know.base_rtt else { return true };
         let largest = self.largest_rtt[0].max(self.largest_rtt[1]);
@@ -150,7 +152,7 @@ impl SharedPath {
         }
     }
 
-    /// Packet `number` tells of congestion: the window shrinks, once per round trip.
+    /// Packet `number` signals congestion. The window shrinks, once per round trip.
     pub(super) fn cut(&mut self, now: Instant, number: u64, cause: Cause, know: &Knowledge) {
         if number < self.recovery {
             return;
@@ -161,7 +163,7 @@ impl SharedPath {
         self.cubic.on_congestion(&Congestion { now, cause, flight, unacked, next, first: true });
     }
 
-    /// A window T_δ that began with packet `first` is over, and `arrived` of its packets have arrived.
+    /// A window T_δ that began with packet `first` is over. `arrived` of its packets have arrived.
     pub(super) fn judge(&mut self, now: Instant, arrived: u32, first: u64, know: &Knowledge) {
         if arrived == 0 {
             self.cut(now, first, Cause::Timeout, know);

@@ -1,10 +1,10 @@
-//! A sub-flow: packets under way, and when the next may leave.
+//! A sub-flow: its packets in flight, and when the next may leave.
 
 use crate::recovery::flight::Flight;
 use crate::time::Instant;
 use crate::units::{Rate, Serializer};
 
-/// Spreads packets at a rate on the wire. Queues are a few packets deep, so a pause earns one packet at most.
+/// Spreads packets at a rate on the wire. Queues are only a few packets deep, so a pause earns at most one packet.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
     rate: Rate,
@@ -42,7 +42,7 @@ impl Pacer {
 pub(super) struct Subflow {
     pub(super) flight: Flight,
     pub(super) pacer: Pacer,
-    /// What the last acknowledgement has told: a packet's number and which of the 64 before it had arrived.
+    /// The content of the last acknowledgement: a packet's number, and which of the 64 before it had arrived.
     told: Option<(u64, u64)>,
 }
 
@@ -51,8 +51,8 @@ impl Subflow {
         Self { flight: Flight::new(threshold), pacer: Pacer::new(rate), told: None }
     }
 
-    /// An acknowledgement of packet `number` says which of the 64 before it have `arrived`, the bit `i` that of
-    /// `number - 1 - i`. Gives those for which that is news, as far as it is known: a packet is told of up to 64 times.
+    /// An acknowledgement of packet `number` says which of the 64 before it have `arrived`; bit `i` is that of `number
+    /// - 1 - i`. Returns those for which this is news, as far as known. A packet is reported up to 64 times.
     #[inline]
     pub(super) fn news(&mut self, number: u64, arrived: u64) -> u64 {
         // What is settled needs no second look.

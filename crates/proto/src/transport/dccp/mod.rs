@@ -1,9 +1,9 @@
 //! DCCP with TCP-like congestion control (CCID 2; RFC 4340, RFC 4341): TCP's window over packets that are never
 //! retransmitted.
 //!
-//! Every packet has a number, each once. Acknowledgements carry an ack vector: which of the last 65 packets arrived,
-//! and which of the last 32 were marked. A packet is lost once three sent after it have arrived; a loss or a mark halves
-//! the window once per window of data. Nothing is frozen while a loss is noticed, for nothing is repaired.
+//! Every packet has a number of its own. Acknowledgements carry an ack vector: which of the last 65 packets arrived,
+//! and which of the last 32 were marked. A packet is lost once three sent after it have arrived. A loss or a mark
+//! halves the window once per window of data. Nothing stops while a loss is noticed, because nothing is repaired.
 //!
 //! | knob | default | source |
 //! | --- | --- | --- |
@@ -13,7 +13,7 @@
 //! | `repeat_lost` | off | RFC 4341: loss is the application's matter |
 //! | windows | packets, at least 1; ssthresh at least 2 | RFC 4341 section 5 |
 //!
-//! Features are not negotiated: each packet carries the ack ratio that its sender asks for. There is no handshake, as
+//! Features are not negotiated. Each packet carries the ack ratio that its sender asks for. There is no handshake, as
 //! in the other transports here unless one is asked for.
 
 mod receiver;
@@ -37,14 +37,14 @@ pub const HONOURS: &[Field] = &[];
 /// How many packets one acknowledgement answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AckRatio {
-    /// So many, at least 1.
+    /// This many, at least 1.
     Fixed(u16),
     /// 2 at first; twice as many after a window of data with a lost acknowledgement, one fewer after
     /// `cwnd / (R² - R)` windows without (RFC 4341 section 6.1.2). At most half the window.
     Adaptive,
 }
 
-/// Everything that both sides of a DCCP flow have in common; many flows share one.
+/// Settings that both sides of a DCCP flow share; many flows share one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DccpConfig {
     /// Most payload bytes per packet, above 0; a full packet takes at most 65535 bytes on the wire. Default 1460.
@@ -63,10 +63,10 @@ pub struct DccpConfig {
     pub ack_ratio: AckRatio,
     /// Longest delay of an acknowledgement. Default 500 us, as [TCP](super::tcp) here.
     pub max_ack_delay: Span,
-    /// Bounds of the retransmission timeout, after which everything in flight is taken for lost.
+    /// Bounds of the retransmission timeout, after which everything in flight counts as lost.
     pub rto: RtoBounds,
-    /// Whether the application hands in again what was lost, behind everything else and in packets with new numbers,
-    /// until all has arrived. Default false.
+    /// Whether the application gives lost data again, after everything else and in packets with new numbers, until all
+    /// has arrived. Default false.
     pub repeat_lost: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::transport::arrivals::Arrivals;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// Most gaps remembered until what was lost is handed in again.
+/// Most gaps remembered until lost data is given again.
 const GAPS_MAX: usize = 1 << 16;
 
 /// Receives one flow by DCCP.

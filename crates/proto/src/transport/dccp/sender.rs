@@ -11,12 +11,12 @@ use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// Packets sent later that must arrive before a packet is lost (RFC 4341 section 5: NUMDUPACK).
+/// A packet is lost when this many packets sent later have arrived (RFC 4341 section 5: NUMDUPACK).
 const DUP_THRESH: usize = 3;
-/// Packets that an ack vector tells of the marks of.
+/// Packets whose marks an ack vector reports.
 const MARKED_BITS: u64 = 32;
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     InFlight,
@@ -47,7 +47,7 @@ pub struct DccpSender {
     /// The packets from number `base` on; the first is in flight.
     log: VecDeque<Sent>,
     base: u64,
-    /// Packets below have been judged: those that had not arrived are lost.
+    /// Packets below were evaluated. Those that had not arrived are lost.
     judged: u64,
     /// The three highest numbers that have arrived, one more each, descending; zero for none.
     highest: [u64; DUP_THRESH],
@@ -60,7 +60,7 @@ pub struct DccpSender {
     finish: bool,
     fin_sent: bool,
     finished: bool,
-    /// Bytes lost that wait to be handed in again.
+    /// Lost bytes that wait to be given again.
     lost: VecDeque<ByteRange>,
     packets_sent: u64,
     bytes_sent: u64,
@@ -127,7 +127,7 @@ impl DccpSender {
         self.has_new() || !self.lost.is_empty()
     }
 
-    /// A packet has arrived; whether that is news.
+    /// A packet has arrived. Returns whether that is news.
     fn arrived(&mut self, now: Instant, number: u64, measure: bool) -> bool {
         let Some(sent) = number.checked_sub(self.base).and_then(|index| self.log.get_mut(index as usize)) else {
             return false;
@@ -153,7 +153,8 @@ impl DccpSender {
         true
     }
 
-    /// Takes for lost what three later packets have overtaken; whether one of them was sent after the last cut.
+    /// Finds packets that three later ones have overtaken: they are lost. Returns whether one of them was sent after
+    /// the last cut.
     fn judge(&mut self) -> bool {
         // Of three arrived, the lowest is the third.
         let until = self.highest[DUP_THRESH - 1].saturating_sub(1);
@@ -165,7 +166,7 @@ impl DccpSender {
         congested
     }
 
-    /// Takes a packet in flight for lost; false if it was not in flight.
+    /// A packet in flight is lost. Returns false if it was not in flight.
     fn give_up(&mut self, number: u64) -> bool {
         let Some(sent) = number.checked_sub(self.base).and_then(|index| self.log.get_mut(index as usize)) else {
             return false;

@@ -1,4 +1,4 @@
-//! The knobs of transports that send on credits.
+//! Settings of transports that send on credits.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use super::feedback::FeedbackConfig;
 use crate::packet::{TrafficClass, WireFormat};
 use crate::time::Span;
 
-/// Everything that flows with credits have in common; many flows share one.
+/// Settings that flows with credits share; many flows share one.
 ///
 /// | knob | default | source |
 /// |---|---|---|
@@ -27,29 +27,29 @@ pub struct CreditConfig {
     pub data_class: TrafficClass,
     /// Class of credits, whose queue must be shaped at every port.
     pub credit_class: TrafficClass,
-    /// Size of a credit on the wire, drawn evenly from this range; the pacer counts with its middle.
+    /// Size of a credit on the wire, drawn uniformly from this range. The pacer uses its middle.
     pub credit_bytes: (u16, u16),
-    /// How far the gap between two credits varies, as a fraction, in [0, 1). Against synchronised drops.
+    /// How far the gap between two credits varies, as a fraction, in [0, 1). It avoids synchronised drops.
     pub jitter: f64,
     /// How the credit rate follows the loss of credits.
     pub feedback: FeedbackConfig,
-    /// Starts small flows slower: a request for fewer than 40 packets scales the initial rate by packets / 40 (the first
-    /// published simulator). Default false.
+    /// Starts small flows more slowly: a request for fewer than 40 packets scales the initial rate by packets / 40 (the
+    /// first published simulator). Default false.
     pub scale_start: bool,
-    /// A sender asks for no more credits as soon as those of one round trip, which are under way already, cover what it
-    /// has left, instead of when nothing is left. If some of them are lost, it asks again. Default false.
+    /// A sender asks for no more credits when those of one round trip, which are already on their way, cover its
+    /// remaining data, instead of when nothing is left. If some of them are lost, it asks again. Default false.
     pub early_stop: bool,
-    /// The greatest credit rate a flow paces at, as a fraction of what its port lets through, in (0, 1]. Default 1; below
-    /// 1 only to repeat FlexPass's published simulator, whose receiver scales by the weight of the queue twice.
+    /// The greatest credit rate of a flow, as a fraction of what its port lets through, in (0, 1]. Default 1. A value
+    /// below 1 reproduces FlexPass's published simulator, whose receiver scales by the weight of the queue twice.
     pub pacing_scale: f64,
-    /// A request is repeated after this; one for credits that stopped coming after twice the time each, up to
-    /// `recovery_timeout`. Default 100 us.
+    /// A request is repeated after this time. A request for credits that stopped coming waits twice as long each time,
+    /// up to `recovery_timeout`. Default 100 us.
     pub request_timeout: Span,
-    /// A stop is repeated after twice the round-trip time, or after this if none was measured. Default 1 ms.
+    /// A stop is repeated after twice the round-trip time, or after this time if none was measured. Default 1 ms.
     pub stop_timeout: Span,
     /// A receiver that misses data asks for it again after this. Default 100 us.
     pub nack_interval: Span,
-    /// A sender with data that hears nothing for this long asks for credits anew. Default 4 ms.
+    /// A sender with data that receives nothing for this long asks for credits again. Default 4 ms.
     pub recovery_timeout: Span,
 }
 
@@ -132,7 +132,7 @@ impl CreditConfig {
     }
 }
 
-/// Share of a link's rate that credits of `credit` bytes may take so that the data they release, packets of `data` bytes,
+/// The share of a link's rate for credits of `credit` bytes so that the data they release, packets of `data` bytes,
 /// fills the rest: one credit for one packet (SIGCOMM 2017, section 3.1). Sizes are on the wire.
 pub fn credit_share(credit: u16, data: u16) -> f64 {
     f64::from(credit) / f64::from(u32::from(credit) + u32::from(data))

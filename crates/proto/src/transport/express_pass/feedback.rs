@@ -1,7 +1,7 @@
 //! Credit feedback control: the rate of a flow's credits follows the share of them that was lost.
 //!
-//! Credits are cheap to lose, and their loss says in advance how much data would have been too much. Once per round trip
-//! the receiver compares the loss with a target that shrinks as the rate nears its greatest value.
+//! Losing credits is cheap, and their loss tells in advance how much data would have been too much. Once per round trip
+//! the receiver compares the loss with a target that shrinks as the rate approaches its greatest value.
 //!
 //! | law | below the target loss | above it | source |
 //! |---|---|---|---|
@@ -9,7 +9,7 @@
 //! | [`Multiplicative`](FeedbackLaw::Multiplicative) | the same, towards (1 + target) times the greatest rate; w goes half way to its maximum | rate × (1 − loss) × (1 + target), and w / 2 | SIGCOMM 2017, algorithm 1 |
 //! | [`Bic`](FeedbackLaw::Bic) | half way to the last rate that was too much, and ever faster beyond it | the rate that arrived | FlexPass (EuroSys 2023), section 6.2 |
 
-/// How the rate answers the loss of credits.
+/// How the rate reacts to the loss of credits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeedbackLaw {
     /// Cuts to the rate at which credits arrived.
@@ -20,7 +20,7 @@ pub enum FeedbackLaw {
     Bic,
 }
 
-/// The knobs of a feedback law. Rates are in bytes of credits per second.
+/// Settings of a feedback law. Rates are in bytes of credits per second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FeedbackConfig {
     /// The law. Default [`Bic`](FeedbackLaw::Bic), whose parameters FlexPass's text gives.
@@ -33,17 +33,17 @@ pub struct FeedbackConfig {
     pub minimum_weight: f64,
     /// Greatest weight, at most 1. Default 0.5.
     pub maximum_weight: f64,
-    /// Target loss at a rate of zero, from which it falls to zero at the greatest rate; of `Multiplicative` the target at
-    /// any rate. In (0, 1). Default 1/8.
+    /// Target loss at a rate of zero, from which it falls to zero at the greatest rate. For `Multiplicative` the target
+    /// at every rate. In (0, 1). Default 1/8.
     pub target_loss: f64,
-    /// `Bic`: how much faster than doubling the rate leaves the last one that was too much. Default 2 (FlexPass's α).
+    /// `Bic`: how much faster than doubling the rate leaves the last rate that was too high. Default 2 (FlexPass's α).
     pub aggressiveness: f64,
     /// `Bic`: least change, in credits per round trip. Default 1 (FlexPass's S_min).
     pub minimum_step_credits: f64,
     /// `Bic`: greatest change. Default 50 Mbit/s, 6.25 MB/s (FlexPass's S_max).
     pub maximum_step: f64,
-    /// `Bic`: from this rate on the target loss stays at `target_loss`. Default 64 734 895, the full rate of 10 Gbit/s; it
-    /// counts no more than a flow's greatest rate.
+    /// `Bic`: from this rate on the target loss stays at `target_loss`. Default 64 734 895, the full rate of 10 Gbit/s.
+    /// It is limited to a flow's greatest rate.
     pub base_rate: f64,
 }
 
@@ -82,7 +82,7 @@ impl FeedbackConfig {
     }
 }
 
-/// What one update period brought.
+/// Measurements of one update period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Period {
     /// Credits that should have arrived, at least one.
@@ -103,9 +103,9 @@ pub(crate) struct Feedback {
     rate: f64,
     greatest: f64,
     weight: f64,
-    /// `Bic`: the last rate that was too much.
+    /// `Bic`: the last rate that was too high.
     too_much: f64,
-    /// The period before saw no loss above the target.
+    /// The previous period had no loss above the target.
     increased: bool,
 }
 
@@ -195,7 +195,7 @@ impl Feedback {
     }
 }
 
-/// The rate at which credits arrived, and `target` of it more: those may be lost.
+/// The rate at which credits arrived, plus the fraction `target` that may be lost.
 fn arrived(period: &Period, target: f64) -> f64 {
     if period.dropped >= period.total {
         return period.credit / period.rtt;

@@ -10,15 +10,20 @@
 //!           <-------  Ack              what was received
 //! ```
 //!
-//! The receiver's half of the credit loop is in `source` and [`feedback`](FeedbackLaw), the sender's in `requester`;
-//! [`flex_pass`](super::flex_pass) and [`layering`](super::layering) use both. Losses of data, which only faults cause,
-//! are repaired as in the published simulators: the receiver names the byte it misses (NACK, every 100 us) and discards
-//! what follows, the sender goes back there.
+//! The receiver's half of the credit loop is in `source` and [`feedback`](FeedbackLaw), the sender's in `requester`.
+//! [`flex_pass`](super::flex_pass) and [`layering`](super::layering) use both. Only faults lose data. Such losses are
+//! repaired as in the published simulators: the receiver names the missing byte (NACK, every 100 us) and discards what
+//! follows, and the sender goes back to it.
 //!
-//! Deviations from the published simulators: a receiver answers a stop with an acknowledgement, and the stop is repeated
-//! until then, so a sender knows that everything arrived, whatever is lost (theirs waits for one round trip); a sender
-//! that gets no credit for [`recovery_timeout`](CreditConfig::recovery_timeout) asks anew, less and less often; credits that come out of
-//! order are ignored, not fatal; a receiver has no state after a stop, since nothing depends on it.
+//! Deviations from the published simulators:
+//!
+//! - A receiver answers a stop with an acknowledgement, and the stop is repeated until then. So a sender knows that
+//!   everything arrived,
+//! whatever is lost. The simulators wait for one round trip.
+//! - A sender without credits for [`recovery_timeout`](CreditConfig::recovery_timeout) asks again, at growing
+//!   intervals.
+//! - Credits out of order are ignored, not fatal.
+//! - A receiver keeps no state after a stop, because nothing depends on it.
 
 mod config;
 mod feedback;

@@ -17,7 +17,7 @@ pub struct ExpressPassReceiver {
     config: Arc<CreditConfig>,
     source: CreditSource,
     stream: InOrderDelivery,
-    /// While data is missing: when to ask for it again.
+    /// When to ask for missing data again.
     nack_at: Option<Instant>,
     ack_due: bool,
     marks: u64,

@@ -1,10 +1,10 @@
-//! Where a flow's credits go: the sender's requests, stops and their timers.
+//! The sender's side of a flow's credits: requests, stops and their timers.
 
 use super::config::CreditConfig;
 use crate::packet::{Body, DataFlags, Packet};
 use crate::time::{Instant, Span};
 
-/// Where a sender stands with its credits.
+/// The state of a sender's credits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     /// Wants none.
@@ -13,22 +13,22 @@ pub(crate) enum Phase {
     Requested,
     /// Gets them.
     Receiving,
-    /// Has asked for no more; the answer is awaited.
+    /// Has asked for no more and waits for the answer.
     Stopped,
 }
 
-/// Asks for credits and for an end of them.
+/// Asks for credits and for their end.
 pub(crate) struct Requester {
     phase: Phase,
     /// The request or stop must be sent now.
     message_due: bool,
-    /// Repeats what was asked; while credits come in, asks anew if none does.
+    /// Repeats the last message. While credits arrive, asks again if none does.
     timer: Option<Instant>,
     /// Requests since credits stopped coming, at most 64; zero while they come, and before the first.
     repetitions: u8,
     /// When credits were asked for the first time.
     requested_at: Option<Instant>,
-    /// From then to the first credit; zero before. A repeated request makes it too long, never too short.
+    /// Time from then to the first credit; zero before. A repeated request makes it too long, never too short.
     rtt: Span,
     wasted: u64,
     /// Credits since `round_began`, and those of the round trip before.
@@ -62,7 +62,7 @@ impl Requester {
         self.timer
     }
 
-    /// Credits that came in vain.
+    /// Credits that were not used.
     pub(crate) fn wasted(&self) -> u64 {
         self.wasted
     }
@@ -72,20 +72,20 @@ impl Requester {
         self.last_round
     }
 
-    /// There is data: asks for credits unless that was done.
+    /// There is data: asks for credits, unless it has asked.
     pub(crate) fn request(&mut self) {
         if matches!(self.phase, Phase::Closed | Phase::Stopped) {
             self.request_anew();
         }
     }
 
-    /// Asks whatever was asked before: something was lost.
+    /// Asks again, whatever was asked before, because something was lost.
     pub(crate) fn request_anew(&mut self) {
         self.phase = Phase::Requested;
         self.message_due = true;
     }
 
-    /// A credit arrived; `used` tells whether data went out on it.
+    /// A credit arrived; `used` if data was sent on it.
     #[inline]
     pub(crate) fn on_credit(&mut self, now: Instant, config: &CreditConfig, used: bool) {
         self.wasted += u64::from(!used);
@@ -118,7 +118,7 @@ impl Requester {
         }
     }
 
-    /// Says a stop again, with what has changed since.
+    /// Repeats a stop with what has changed since.
     pub(crate) fn stop_again(&mut self) {
         self.phase = Phase::Stopped;
         self.repetitions = 0;
@@ -134,7 +134,7 @@ impl Requester {
         }
     }
 
-    /// What must be said, if anything: `backlog` bytes wait, the stream ends at `end`, and for good if `fin`.
+    /// The message that is due, if any: `backlog` bytes wait, and the stream ends at `end`, finally if `fin`.
     #[inline]
     pub(crate) fn poll(
         &mut self,
@@ -164,8 +164,8 @@ impl Requester {
         Some(Packet::new(config.data_class, config.control_bytes(), body))
     }
 
-    /// How long to wait for an answer to the request that goes out now. Whoever had credits before may just have slow ones:
-    /// requests at a fixed pace would take more of the network than the data.
+    /// How long to wait for an answer to the request sent now. A flow that had credits before may only have slow ones.
+    /// Requests at a fixed pace would then take more of the network than the data.
     fn until_repetition(&mut self, config: &CreditConfig) -> Span {
         let doublings = u32::from(self.repetitions.saturating_sub(1));
         if self.repetitions > 0 {
@@ -175,7 +175,7 @@ impl Requester {
         config.request_timeout.times(1 << doublings).min(longest)
     }
 
-    /// The timer may have expired: repeats what was asked, or asks anew because credits stopped coming.
+    /// The timer may have expired: repeats the last message, or asks again because credits stopped.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.timer.is_none_or(|at| at > now) {
             return;

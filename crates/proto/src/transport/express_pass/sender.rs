@@ -23,11 +23,11 @@ pub struct ExpressPassSender {
     /// Everything below has arrived.
     acked: u64,
     released: u64,
-    /// The credit that the next poll spends.
+    /// The credit that the next poll uses.
     credit: Option<CreditStamp>,
     number: u32,
     finish: bool,
-    /// `next` when the last stop went out; what follows went out on credits that were under way then.
+    /// `next` when the last stop was sent. What follows was sent on credits that were already on their way.
     stopped_at: u64,
     /// The receiver has confirmed the end of the stream.
     confirmed: bool,

@@ -1,4 +1,4 @@
-//! The knobs of FlexPass.
+//! Settings of FlexPass.
 
 use core::fmt;
 
@@ -8,20 +8,20 @@ use crate::recovery::rtt::RtoBounds;
 use crate::time::Span;
 use crate::transport::express_pass::{CreditConfig, CreditConfigError};
 
-/// Everything that FlexPass flows have in common; many flows share one. The initial window is the controller's.
+/// Settings that FlexPass flows share; many flows share one. The initial window is the controller's.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlexPassConfig {
     /// The credit loop and the proactive sub-flow.
     pub credit: CreditConfig,
     /// The reactive sub-flow.
     pub reactive: Reactive,
-    /// Which part of the flow each sub-flow takes. Default [`Splitting::SharedBuffer`].
+    /// Which part of the flow each sub-flow sends. Default [`Splitting::SharedBuffer`].
     pub splitting: Splitting,
     /// Proactive packets that one acknowledgement answers, from 1. Gaps are reported at once, and a packet waits at most a
     /// quarter of [`CreditConfig::recovery_timeout`] for its acknowledgement. Default 1 (section 4.3).
     pub proactive_ack_every: u16,
-    /// Most bytes that wait out of order at the receiver; what lies beyond is refused as if lost, and a sender with the same
-    /// setting sends it on a credit only. `None`, the default, is no limit but that of the ranges kept apart.
+    /// Most bytes that wait out of order at the receiver. Further bytes are refused as if lost, and a sender with the
+    /// same setting sends them only on a credit. `None`, the default, limits only the number of separate ranges.
     pub reorder_buffer: Option<u64>,
 }
 
@@ -30,13 +30,13 @@ pub struct FlexPassConfig {
 pub enum Reactive {
     /// By a window, as long as the flow lasts (FlexPass).
     Window(Window),
-    /// So many bytes at once before the first credit, then a probe, then nothing (Aeolus, SIGCOMM 2020).
+    /// Sends a burst of bytes before the first credit, then a probe, then nothing (Aeolus, SIGCOMM 2020).
     Burst {
         /// The bandwidth-delay product of the path, in bytes of payload.
         bytes: u64,
         /// Class of the burst.
         class: TrafficClass,
-        /// Timeout for the case that the probe is lost.
+        /// Timeout in case the probe is lost.
         timeout: Span,
     },
 }
@@ -48,21 +48,21 @@ pub struct Window {
     pub class: TrafficClass,
     /// Bounds of its retransmission timeout. Default: at least 4 ms (section 6.2).
     pub rto: RtoBounds,
-    /// Whether it requests a connection first and so leaves the first round trip unused. Default false.
+    /// Whether it first requests a connection, and so leaves the first round trip unused. Default false.
     pub handshake: bool,
     /// Largest window, in bytes. Default: no limit.
     pub maximum: Option<u64>,
     /// How a loss cuts the window, once per window of data. Default [`LossCut::Halve`], which is DCTCP's own answer
     /// (RFC 8257 section 3.5).
     pub loss_cut: LossCut,
-    /// Whether acknowledgements of it are red as its data is. Default false.
+    /// Whether its acknowledgements are red like its data. Default false.
     pub red_acks: bool,
 }
 
-/// Which part of the flow each sub-flow takes.
+/// Which part of the flow each sub-flow sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Splitting {
-    /// Both take the next byte that was not sent.
+    /// Both send the next unsent byte.
     SharedBuffer,
     /// The proactive sub-flow begins at the front, the reactive one at the end of what was written (RC3, NSDI 2014).
     BothEnds,
@@ -96,7 +96,7 @@ impl Default for FlexPassConfig {
 /// Why a configuration was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlexPassConfigError {
-    /// A knob of the credit loop.
+    /// A setting of the credit loop.
     Credit(CreditConfigError),
     /// `rto`: the least timeout exceeds the greatest, or the first is zero.
     Rto,
@@ -120,8 +120,8 @@ impl fmt::Display for FlexPassConfigError {
 impl core::error::Error for FlexPassConfigError {}
 
 impl FlexPassConfig {
-    /// Longest time that a proactive packet waits for its acknowledgement. The sender's timer runs from one acknowledgement
-    /// to the next, so the rest of the recovery timeout is left for the round trip.
+    /// Longest time that a proactive packet waits for its acknowledgement. The sender's timer runs from one
+    /// acknowledgement to the next, so the rest of the recovery timeout remains for the round trip.
     pub(super) fn longest_silence(&self) -> Span {
         self.credit.recovery_timeout.divided_by(4)
     }

@@ -1,5 +1,5 @@
-//! FlexPass (Lim et al., EuroSys 2023): ExpressPass beside legacy traffic. Credits release a guaranteed share of a link,
-//! a window of DCTCP uses what is left, and the switch drops the latter first.
+//! FlexPass (Lim et al., EuroSys 2023): ExpressPass with legacy traffic on the same links. Credits release a guaranteed
+//! share of a link, a DCTCP window uses the rest, and the switch drops the latter first.
 //!
 //! One send buffer feeds two sub-flows. Every packet carries its place in the flow, for reassembly, and its number in
 //! its sub-flow, for loss detection.
@@ -11,20 +11,23 @@
 //! | lost | a queue |
 //! | acknowledged | gone |
 //!
-//! - A **credit** sends, in this order, what is lost, what is pending, and else the oldest reactive packet that is not
-//!   acknowledged (proactive retransmission). The last leaves the reactive window.
-//! - A **reactive acknowledgement** that reports a gap makes the packets in it lost: the network keeps the order. They
-//!   leave the window and are never sent reactively again. An open window sends what is pending.
-//! - A **timeout** of the reactive sub-flow makes all its packets lost; one of the proactive sub-flow does the same
-//!   there and asks for credits anew.
+//! - A **credit** sends, in this order, lost data, pending data, or the oldest reactive packet that is not acknowledged
+//!   (proactive
+//! retransmission). That packet leaves the reactive window.
+//! - A **reactive acknowledgement** that reports a gap makes the packets in it lost, because the network keeps the
+//!   order. They leave the window
+//! and are never sent reactively again. An open window sends pending data.
+//! - A **timeout** of the reactive sub-flow makes all its packets lost. A timeout of the proactive sub-flow does the
+//!   same there and asks for
+//! credits again.
 //! - A **stop** follows when nothing is left to send or to be acknowledged.
 //!
-//! An acknowledgement names the latest run of packets without a gap (cumulative while nothing is missing, the first SACK
-//! block otherwise) and, beyond the paper, the next byte of the flow that the receiver expects: so a lost acknowledgement
-//! is made up for by the next.
+//! An acknowledgement names the latest run of packets without a gap (cumulative while nothing is missing, the first
+//! SACK block otherwise). Beyond the paper it also names the next byte of the flow that the receiver expects. So the
+//! next acknowledgement makes up for a lost one.
 //!
-//! Options: Aeolus' burst before the first credit in place of the window ([`Reactive::Burst`]), RC3's splitting of the
-//! flow from both ends ([`Splitting::BothEnds`]), and what the published simulator does otherwise than the paper says:
+//! Options: Aeolus' burst before the first credit instead of the window ([`Reactive::Burst`]), RC3's splitting of the
+//! flow from both ends ([`Splitting::BothEnds`]), and differences of the published simulator from the paper:
 //!
 //! | published simulator | option |
 //! |---|---|
@@ -36,12 +39,12 @@
 //! | another law of credit feedback | [`FeedbackLaw::Delivered`](super::express_pass::FeedbackLaw::Delivered) |
 //! | credits of 78 to 90 bytes | [`CreditConfig::credit_bytes`](super::express_pass::CreditConfig::credit_bytes) |
 //!
-//! Its receiver asks for what is missing until it comes, and its sender has no timer for proactive data. Here the sender
-//! has one, so a receiver that thins its acknowledgements sends one after a quarter of that timer at the latest, as
-//! delayed acknowledgements do (RFC 1122 section 4.2.3.2): silence means loss at every rate.
+//! Its receiver asks for missing data until it arrives, and its sender has no timer for proactive data. Here the sender
+//! has one. So a receiver that acknowledges rarely sends an acknowledgement after a quarter of that timer at the
+//! latest, as delayed acknowledgements do (RFC 1122 section 4.2.3.2). Silence then means loss at every rate.
 //!
-//! Its receiver also discards what follows a gap of the proactive sub-flow (go-back-N); here it is kept. Its alternative
-//! queues for reactive data are a matter of [`Window::class`].
+//! Its receiver also discards what follows a gap of the proactive sub-flow (go-back-N). Here it is kept. Its
+//! alternative queues for reactive data are a matter of [`Window::class`].
 
 mod config;
 mod proactive;
@@ -85,8 +88,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The packet `number` has arrived. Gives the run that its acknowledgement names, and how many packets it came after the
-    /// one that was expected: below zero if the network changed the order, or sent it twice.
+    /// The packet `number` has arrived. Returns the run that its acknowledgement names, and how many packets after the
+    /// expected one it came. This is negative if the network changed the order or sent it twice.
     pub(super) fn take(&mut self, number: u32) -> (Self, i32) {
         let ahead = number.wrapping_sub(self.end) as i32;
         let next = number.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! The proactive sub-flow's packets under way, and the timer that covers them.
+//! The proactive sub-flow's packets in flight, and their timer.
 
 use alloc::collections::VecDeque;
 
@@ -12,7 +12,7 @@ pub(super) struct Proactive {
     outstanding: VecDeque<Sent>,
     /// Number of the next packet.
     next: u32,
-    /// All that is outstanding is lost if nothing of it is acknowledged until then.
+    /// Everything outstanding is lost if nothing of it is acknowledged until then.
     timer: Option<Instant>,
 }
 
@@ -26,7 +26,7 @@ impl Proactive {
         self.next
     }
 
-    /// Keeps a packet that is sent now; gives its number.
+    /// Notes a packet sent now and returns its number.
     #[inline]
     pub(super) fn send(&mut self, now: Instant, range: ByteRange, timeout: Span) -> u32 {
         let number = self.next;
@@ -38,7 +38,7 @@ impl Proactive {
         number
     }
 
-    /// Settles what the receiver has told; packets in gaps go to `lost`.
+    /// Settles what the receiver has reported. Packets in gaps go to `lost`.
     #[inline]
     pub(super) fn settle(&mut self, now: Instant, run: Run, timeout: Span, mut lost: impl FnMut(ByteRange)) {
         if run.end.wrapping_sub(self.next) as i32 > 0 {

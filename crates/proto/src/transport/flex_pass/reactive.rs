@@ -11,18 +11,18 @@ use crate::packet::ByteRange;
 use crate::recovery::rtt::{RtoBounds, RttEstimator};
 use crate::time::{Instant, Span};
 
-/// Where the sub-flow stands with its handshake or burst.
+/// The state of the sub-flow's handshake or burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// A connection must be requested first; true while the request is due.
     Requesting(bool),
     /// Sends as the window allows.
     Open,
-    /// So many bytes of the burst are left.
+    /// This many bytes of the burst are left.
     Bursting(u64),
     /// The burst is over and the probe is due.
     ProbeDue,
-    /// Sends nothing any more.
+    /// Sends nothing more.
     Over,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Next {
     Syn,
     /// Pending data, this long.
     Data(u16),
-    /// The probe behind a burst.
+    /// The probe after a burst.
     Probe,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Next {
 /// Packets are settled in the order sent, by an acknowledgement, a gap, a proactive retransmission or a timeout. So the
 /// left edge of the window is a count of bytes settled, and the right edge one of bytes sent.
 pub(crate) struct ReactiveSubflow<C> {
-    /// Apart: with the largest controller in place a sender would outgrow its cache lines.
+    /// Boxed, because with the largest controller inline a sender would outgrow its cache lines.
     controller: Box<C>,
     rtt: RttEstimator,
     outstanding: VecDeque<Sent>,
@@ -166,7 +166,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         }
     }
 
-    /// Keeps a packet that is sent now; gives its number. A probe has no bytes.
+    /// Notes a packet sent now and returns its number. A probe has no bytes.
     #[inline]
     pub(crate) fn send(&mut self, now: Instant, range: ByteRange) -> u32 {
         let (number, len) = (self.next, range.len());
@@ -190,7 +190,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         self.timer = Some(now.after(self.rtt.rto()));
     }
 
-    /// The connection stands; `echo` is when its request was sent.
+    /// The connection is established. `echo` is when its request was sent.
     pub(crate) fn open(&mut self, reactive: &Reactive, now: Instant, echo: Instant) {
         if matches!(self.state, State::Requesting(_)) && echo <= now {
             self.state = State::Open;
@@ -199,14 +199,14 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         }
     }
 
-    /// The first round trip is over: no more of the burst.
+    /// The first round trip is over, and with it the burst.
     pub(crate) fn end_burst(&mut self) {
         if let State::Bursting(_) = self.state {
             self.state = if self.outstanding.is_empty() { State::Over } else { State::ProbeDue };
         }
     }
 
-    /// Settles what the receiver has told; packets in gaps go to `lost`. Gives the bytes that have arrived.
+    /// Settles what the receiver has reported. Packets in gaps go to `lost`. Returns the bytes that have arrived.
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -279,7 +279,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         self.reduced_at = next;
     }
 
-    /// Takes the oldest packet out of the window: its data is sent on a credit. Probes are not data.
+    /// Takes the oldest packet out of the window, because its data is sent on a credit. Probes are not data.
     pub(crate) fn take_oldest(&mut self) -> Option<ByteRange> {
         loop {
             let sent = self.outstanding.pop_front()?;
@@ -325,7 +325,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         self.rtt.smoothed()
     }
 
-    /// Nothing is known of the path any more.
+    /// Forgets the path.
     pub(crate) fn on_new_path(&mut self) {
         self.controller.on_idle();
     }
@@ -335,7 +335,7 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         &self.controller
     }
 
-    /// The congestion controller, to be told what no acknowledgement of a window tells.
+    /// The congestion controller, for reports that no acknowledgement of a window gives.
     pub(crate) fn controller_mut(&mut self) -> &mut C {
         &mut self.controller
     }

@@ -22,9 +22,9 @@ pub struct FlexPassReceiver {
     reactive: Run,
     /// Proactive packets since the last acknowledgement.
     unanswered: u16,
-    /// When the oldest of those, if there is one, is answered at the latest.
+    /// When the oldest of those must be answered at the latest, if there is one.
     answer_by: Instant,
-    /// What the next poll answers.
+    /// The answer of the next poll.
     answer: Option<Answer>,
     stop_ack_due: bool,
     syn_echo: Option<Instant>,
@@ -91,7 +91,7 @@ impl FlexPassReceiver {
         self.acknowledge(now, &segment, marked);
     }
 
-    /// Takes in `segment`, which ends at `end`; false if there is no room to keep it apart.
+    /// Takes in `segment`, which ends at `end`; false if there is no room to keep it out of order.
     #[inline]
     fn reassemble(&mut self, segment: &Segment, end: u64) -> bool {
         let Some(taken) = self.stream.take(ByteRange::new(segment.seq, end)) else { return false };

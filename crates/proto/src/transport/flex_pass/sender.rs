@@ -24,14 +24,14 @@ pub struct FlexPassSender<C> {
     lost: VecDeque<ByteRange>,
     /// Bytes the application has given.
     written: u64,
-    /// Pending is `next..tail` and, of what was written later, `resume..written`.
+    /// Pending are `next..tail` and, of what was written later, `resume..written`.
     next: u64,
     tail: u64,
     resume: u64,
     /// The receiver has everything below; one more than was written once it knows the end.
     acked: u64,
     released: u64,
-    /// The credit that the next poll spends.
+    /// The credit that the next poll uses.
     credit: Option<CreditStamp>,
     finish: bool,
     finished: bool,
@@ -87,7 +87,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
         self.tail - self.next
     }
 
-    /// Bytes that may be sent for the first time: the receiver takes no more beyond what it waits for.
+    /// Bytes that may be sent for the first time. The receiver accepts no more beyond the byte that it waits for.
     fn room(&self) -> u64 {
         match (self.config.reorder_buffer, self.config.splitting) {
             (Some(bytes), Splitting::SharedBuffer) => self.acked.saturating_add(bytes).saturating_sub(self.next),
@@ -95,7 +95,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
         }
     }
 
-    /// What was written after the reactive sub-flow had begun at the end becomes pending once the rest is sent.
+    /// Data written after the reactive sub-flow began at the end becomes pending once the rest is sent.
     #[inline]
     fn refill(&mut self) {
         if self.next == self.tail && self.resume < self.written {
@@ -117,7 +117,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
         ByteRange::new(self.next - len, self.next)
     }
 
-    /// What a credit sends: lost, pending, or the oldest reactive packet; and whether it was sent before.
+    /// What a credit sends, lost, pending, or the oldest reactive packet, and whether it was sent before.
     #[inline]
     fn choose(&mut self) -> Option<(ByteRange, bool)> {
         while let Some(range) = self.lost.pop_front() {
@@ -159,7 +159,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
         self.finish && range.end == self.written
     }
 
-    /// The next packet of the reactive sub-flow, if its window or burst lets it go.
+    /// The next packet of the reactive sub-flow, if its window or burst allows it.
     #[inline]
     fn transmit_unscheduled(&mut self, now: Instant) -> Option<Packet> {
         let pending = self.pending();
@@ -211,7 +211,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
         self.ask_for_credits_or_stop();
     }
 
-    /// Takes the flow's own acknowledgement; false if no honest receiver sends it.
+    /// Takes the flow's own acknowledgement; false if no correct receiver sends it.
     fn take_ack(&mut self, ack: u64) -> bool {
         let end = self.written + u64::from(self.finish);
         self.acked = self.acked.max(if ack <= end { ack } else { 0 });
@@ -252,7 +252,7 @@ impl<C: CongestionControl> FlexPassSender<C> {
         self.reactive.clear();
     }
 
-    /// Stops when nothing is left to send or to be acknowledged; asks for credits if something is lost after all.
+    /// Stops when nothing is left to send or to be acknowledged. Asks for credits if something turns out to be lost.
     #[inline]
     fn ask_for_credits_or_stop(&mut self) {
         if self.acked >= self.written {
@@ -308,7 +308,7 @@ impl<C: CongestionControl> Transport for FlexPassSender<C> {
         }
     }
 
-    /// Credits are of the new path at once.
+    /// Credits come over the new path at once.
     fn handle_new_path(&mut self, _now: Instant) {
         self.reactive.on_new_path();
     }

@@ -1,20 +1,20 @@
-//! Homa, simplified (Montazeri et al., SIGCOMM 2018): messages, of which the receiver grants all but the first round
-//! trip's worth, at priorities that it chooses.
+//! Homa, simplified (Montazeri et al., SIGCOMM 2018): messages whose receiver grants all but the first round trip's
+//! worth, at priorities that it chooses.
 //!
-//! A sender sends the first [`rtt_bytes`](HomaConfig::rtt_bytes) unasked, at a level that follows from the message's
-//! size, and then what is granted, at the level of the grant. Its [host](crate::host) gives turns at the line rate, the
-//! message with the fewest bytes left first. The receiver's host [ranks](crate::host::grants) the messages on their way
-//! to it by the bytes that have not arrived and keeps a round trip's worth of the best few granted.
+//! A sender sends the first [`rtt_bytes`](HomaConfig::rtt_bytes) without a grant, at a level that follows from the
+//! message's size, and then granted data, at the level of the grant. Its [host](crate::host) gives turns at the line
+//! rate, the message with the fewest bytes left first. The receiver's host [ranks](crate::host::grants) the messages on
+//! their way to it by the bytes that have not arrived, and keeps a round trip's worth of the best few granted.
 //!
-//! Data that is missing for [`resend_interval`](HomaConfig::resend_interval) is asked for again; a sender that has
-//! not sent it yet answers that it is busy, which sets the clock anew.
+//! Data that is missing for [`resend_interval`](HomaConfig::resend_interval) is requested again. A sender that has not
+//! sent it yet answers that it is busy, which restarts the clock.
 //!
-//! A flow is one message. Simplified are:
+//! A flow is one message. Simplifications:
 //!
-//! - there are no responses: a message that has arrived is acknowledged by `Done`;
-//! - levels of unscheduled data are set from the outside ([`Levels::for_sizes`]), not published by receivers;
-//! - a peer that does not answer is never given up, it is asked less and less often instead;
-//! - no share of the grants is kept for the oldest message.
+//! - There are no responses. A message that has arrived is acknowledged by `Done`.
+//! - Levels of unscheduled data are set from outside ([`Levels::for_sizes`]), not published by receivers.
+//! - A peer that does not answer is never given up; it is asked at growing intervals.
+//! - No share of the grants is kept for the oldest message.
 //!
 //! | knob | default | source |
 //! | --- | --- | --- |
@@ -45,12 +45,12 @@ pub const HONOURS: &[Field] = &[];
 /// Most levels of priority.
 pub const LEVELS_MAX: u8 = 8;
 
-/// How the levels of priority are used, the first one being the highest.
+/// How the levels of priority are used. The first is the highest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Levels {
     /// All levels, 2 to 8.
     pub count: u8,
-    /// Sizes from which on unscheduled data goes one level lower, rising; the levels left are for granted data.
+    /// Sizes from which on unscheduled data goes one level lower, rising. The remaining levels are for granted data.
     pub cutoffs: Vec<u64>,
 }
 
@@ -66,8 +66,8 @@ impl Levels {
         self.cutoffs.len() as u8 + 1
     }
 
-    /// Levels for messages of these sizes, equally likely: unscheduled data gets its share of all bytes, at least one
-    /// level and not all, and each of its levels equally many bytes of it.
+    /// Levels for messages of these sizes, equally likely. Unscheduled data gets its share of all bytes, at least one
+    /// level and not all. Each of its levels gets equally many bytes of it.
     pub fn for_sizes(count: u8, rtt_bytes: u64, sizes: &[u64]) -> Self {
         let mut sizes: Vec<u64> = sizes.into();
         sizes.sort_unstable();
@@ -93,7 +93,7 @@ impl Levels {
     }
 }
 
-/// Everything that both sides of Homa flows have in common; many flows share one.
+/// Settings that both sides of Homa flows share; many flows share one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HomaConfig {
     /// Most payload bytes per packet, above 0; a full packet takes at most 65535 bytes on the wire. Default 1460.
@@ -104,14 +104,14 @@ pub struct HomaConfig {
     pub data_class: TrafficClass,
     /// Class of grants and other control packets. Default 0.
     pub control_class: TrafficClass,
-    /// Payload that a sender sends unasked, and that is granted ahead, rounded up to whole packets; a round trip at the
-    /// line rate. Default 10 kB.
+    /// Payload that a sender sends without a grant, and that is granted ahead, rounded up to whole packets: a round
+    /// trip at the line rate. Default 10 kB.
     pub rtt_bytes: u64,
     /// Levels of priority.
     pub levels: Levels,
     /// Messages granted at once, 1 to 8. Default 7.
     pub overcommit: u8,
-    /// Missing data is asked for again after this, above zero; doubled each time, up to 16 times. Default 5 ms.
+    /// Missing data is requested again after this time, above zero. It doubles each time, up to 16 times. Default 5 ms.
     pub resend_interval: Span,
 }
 
@@ -167,12 +167,12 @@ impl HomaConfig {
         self.rtt_bytes.next_multiple_of(self.payload.into())
     }
 
-    /// What is sent unasked of a message.
+    /// Bytes of a message that are sent without a grant.
     fn unscheduled(&self, size: u64) -> u64 {
         size.min(self.ahead())
     }
 
-    /// When to ask again after having asked so many times in vain.
+    /// When to ask again after this many requests without an answer.
     fn resend_after(&self, asked: u32) -> Span {
         self.resend_interval.times(1 << asked.min(4))
     }

@@ -17,18 +17,18 @@ const QUEUE_MAX: usize = 16;
 /// Receives one message by Homa.
 pub struct HomaReceiver {
     config: Arc<HomaConfig>,
-    /// `None` until a packet has told.
+    /// `None` until a packet has given it.
     size: Option<u64>,
     stream: InOrderDelivery,
     /// Different bytes that have arrived.
     arrived: u64,
     granted: u64,
     level: u8,
-    /// News for the host: how to grant; more bytes have arrived.
+    /// News for the host: how to grant, or that more bytes have arrived.
     policy_due: bool,
     report_due: bool,
     control: VecDeque<Body>,
-    /// When data, or word of it, came last, and how often it was asked for since.
+    /// When data, or news of it, came last, and how often it was requested since.
     active_at: Instant,
     asked: u32,
     duplicate_bytes: u64,
@@ -61,7 +61,7 @@ impl HomaReceiver {
         }
     }
 
-    /// What has been let go and has not arrived, up to the first byte that has; empty if nothing is missing.
+    /// Data that was allowed and has not arrived, up to the first byte that has; empty if nothing is missing.
     fn first_gap(&self) -> ByteRange {
         let Some(size) = self.size else { return ByteRange::default() };
         let expected = self.granted.max(self.config.unscheduled(size));

@@ -20,15 +20,15 @@ pub struct HomaSender {
     finish: bool,
     /// Next byte to send for the first time.
     next: u64,
-    /// Bytes that may be sent, and at which level what is beyond the unscheduled ones goes.
+    /// Bytes that may be sent, and the level for those beyond the unscheduled ones.
     granted: u64,
     level: u8,
-    /// Asked for again, each with the level to send it at.
+    /// Requested again, each with its level.
     again: VecDeque<(ByteRange, u8)>,
     busy_due: bool,
     turn_asked: bool,
     turn: bool,
-    /// When something was sent or heard last, and how often the receiver was reminded since it was heard.
+    /// When something was last sent or received, and how often the receiver was reminded since it answered.
     active_at: Instant,
     reminded: u32,
     heard: bool,
@@ -67,7 +67,7 @@ impl HomaSender {
         }
     }
 
-    /// Where what may be sent ends.
+    /// The end of what may be sent.
     fn limit(&self) -> u64 {
         self.granted.max(self.config.unscheduled(self.size))
     }
@@ -79,7 +79,7 @@ impl HomaSender {
             && (!self.again.is_empty() || self.next < self.limit() || self.size == 0 && self.packets_sent == 0)
     }
 
-    /// Notes that the receiver was heard of.
+    /// Notes that the receiver answered.
     fn hear(&mut self, now: Instant) {
         (self.active_at, self.reminded, self.heard) = (now, 0, true);
     }

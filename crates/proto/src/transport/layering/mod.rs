@@ -1,15 +1,15 @@
 //! Layering: ExpressPass's credits on top of TCP's window (ExpressPass+, Wei et al., SIGCOMM 2019 posters; LY of FlexPass,
 //! EuroSys 2023, section 6.2). A data packet leaves when a credit arrives and the window allows it.
 //!
-//! TCP is whole: handshake, acknowledgements, loss recovery, timers. A credit asks it for its next segment, new or lost;
-//! if the window is closed the credit is wasted. Acknowledgements and connection requests leave at once. The credit loop
-//! is [`express_pass`](super::express_pass)' own; a stop is answered with a stop, and when a loss must be repaired after
-//! it, credits are asked for anew.
+//! TCP is complete: handshake, acknowledgements, loss recovery, timers. A credit asks TCP for its next segment, new or
+//! lost. If the window is closed, the credit is wasted. Acknowledgements and connection requests leave at once. The
+//! credit loop is that of [`express_pass`](super::express_pass). A stop is answered by a stop. If a loss must be
+//! repaired after a stop, credits are requested again.
 //!
-//! Deviation: the published simulator puts all that the window allows into a hold queue, where its timers run already
-//! and its round-trip times begin. Here a segment is made when its credit is there.
+//! Deviation: the published simulator puts everything that the window allows into a hold queue, where timers already
+//! run and round-trip times begin. Here a segment is made when its credit arrives.
 //!
-//! Data on credits has no room for TCP's own time: that travels in the packet's number, in short form.
+//! Data on credits has no room for TCP's own time, which travels in the packet's number, in short form.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -27,7 +27,7 @@ use crate::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// The contract fields that it honours: none, whatever the controller of its window does.
+/// The contract fields that it honours: none, whatever the controller of its window honours.
 pub const HONOURS: &[Field] = &[];
 
 /// Sends one flow by TCP under the controller `C`, on credits.
@@ -35,14 +35,14 @@ pub struct LayeredSender<C> {
     config: Arc<CreditConfig>,
     requester: Requester,
     credit: Option<CreditStamp>,
-    /// TCP has nothing more to do; told once the credits have stopped.
+    /// TCP has nothing more to do. This is reported once the credits have stopped.
     over: bool,
     tcp: Box<TcpSender<C>>,
 }
 
 impl<C: CongestionControl> LayeredSender<C> {
-    /// A sender of `tcp`'s segments; `config` must pass [`CreditConfig::check`]. Its classes are used for requests and
-    /// stops, data keeps TCP's class.
+    /// A sender of `tcp`'s segments. `config` must pass [`CreditConfig::check`]. Its classes are for requests and
+    /// stops; data keeps TCP's class.
     pub fn new(config: Arc<CreditConfig>, tcp: TcpSender<C>) -> Self {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
         Self { config, requester: Requester::new(), credit: None, over: false, tcp: Box::new(tcp) }
@@ -145,7 +145,7 @@ fn scheduled(packet: &Packet, credit: CreditStamp) -> Packet {
 pub struct LayeredReceiver {
     config: Arc<CreditConfig>,
     source: CreditSource,
-    /// The end that a stop told, to be answered.
+    /// The end that a stop gave, to be answered.
     stopped: Option<u64>,
     tcp: TcpReceiver,
 }

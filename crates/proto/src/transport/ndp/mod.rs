@@ -1,17 +1,17 @@
-//! NDP (Handley et al., SIGCOMM 2017): senders begin at line rate, switches trim what they cannot queue, receivers
-//! pull the rest.
+//! NDP (Handley et al., SIGCOMM 2017): senders begin at line rate, switches trim packets that they cannot queue, and
+//! receivers pull the rest.
 //!
-//! The sender bursts an initial window; after that each packet leaves on a pull, what must be sent again first. The
-//! receiver answers every packet at once, with an acknowledgement or, where only the header arrived, with a negative
-//! one, and asks its [host](crate::host) for a turn to pull the next: the host gives one turn per full packet's time,
-//! round all flows. Once everything has arrived no further pull is sent.
+//! The sender sends an initial window as a burst. After that each packet leaves on a pull, packets to be sent again
+//! first. The receiver answers every packet at once, with an acknowledgement or, where only the header arrived, with a
+//! negative one. It asks its [host](crate::host) for a turn to pull the next. The host gives one turn per full packet's
+//! time, in turn to all flows. Once everything has arrived no further pull is sent.
 //!
-//! A packet that a switch returned waits for a pull unless none is to be expected. A timeout is the last resort, for
-//! headers and control packets that were lost.
+//! A packet that a switch returned waits for a pull, unless none is to be expected. A timeout is the last resort, for
+//! lost headers and control packets.
 //!
-//! It needs queues of discipline [`Trim`](crate::switch::Discipline::Trim) at switches. Paths are the switches' to
-//! choose, per packet: the receiver takes any order. The paper's senders choose them; so its second exception for
-//! returned packets (this path alone is bad) is left out.
+//! It needs queues of discipline [`Trim`](crate::switch::Discipline::Trim) at switches. The switches choose paths, per
+//! packet, and the receiver accepts any order. In the paper the senders choose them, so its second exception for
+//! returned packets (only this path is bad) is left out.
 //!
 //! | knob | default | source |
 //! | --- | --- | --- |
@@ -37,7 +37,7 @@ use crate::time::Span;
 /// The contract fields that it honours: none.
 pub const HONOURS: &[Field] = &[];
 
-/// Everything that both sides of NDP flows have in common; many flows share one.
+/// Settings that both sides of NDP flows share; many flows share one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NdpConfig {
     /// Most payload bytes per packet, above 0; a full packet takes at most 65535 bytes on the wire. Default 1460.
@@ -46,7 +46,7 @@ pub struct NdpConfig {
     pub wire: WireFormat,
     /// Class of data; Not-ECT. Default 0.
     pub data_class: TrafficClass,
-    /// Class of acknowledgements and pulls: that of headers in switches. Default 31.
+    /// Class of acknowledgements and pulls, which is that of headers in switches. Default 31.
     pub control_class: TrafficClass,
     /// Packets sent before the first pull, at least 1. Default 15.
     pub initial_window: u32,
@@ -54,7 +54,7 @@ pub struct NdpConfig {
     pub rto: RtoBounds,
 }
 
-/// Class of headers and control packets unless told otherwise.
+/// Default class of headers and control packets.
 pub const CONTROL_CLASS: u8 = 31;
 
 impl Default for NdpConfig {

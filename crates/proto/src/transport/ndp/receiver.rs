@@ -14,14 +14,14 @@ use crate::transport::{Command, Deadline, Event, Statistics, Transport};
 /// Answers kept for the next poll; a driver polls after every packet, so more never wait.
 const QUEUE_MAX: usize = 64;
 
-/// Pulls of one flow: how many are owed, and whether a turn was asked for.
+/// Pulls of one flow: how many are owed, and whether a turn was requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::transport) struct Pulls {
     owed: u32,
     sent: u32,
     due: bool,
     asked: bool,
-    /// A turn was asked for that is not needed any more.
+    /// A requested turn is no longer needed.
     withdraw: bool,
 }
 
@@ -64,7 +64,7 @@ impl Pulls {
         self.sent
     }
 
-    /// What to ask the host for, if anything; a turn is to last `bytes` on the wire.
+    /// The request to the host, if any. A turn lasts `bytes` on the wire.
     #[inline]
     pub(in crate::transport) fn poll_request(&mut self, bytes: u16) -> Option<HostRequest> {
         if core::mem::take(&mut self.withdraw) {

@@ -11,10 +11,10 @@ use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// Timeouts for which a sender that has nothing under way waits for a pull: a receiver of many flows takes its time.
+/// How many timeouts a sender with nothing in flight waits for a pull, because a receiver of many flows takes its time.
 const PULL_PATIENCE: u64 = 8;
 
-/// Where a packet is.
+/// The state of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     UnderWay,
@@ -40,21 +40,21 @@ pub struct NdpSender {
     /// By [`Sent::seq`]; the first has not arrived.
     log: VecDeque<Sent>,
     under_way: u32,
-    /// Packets to be sent again, by `seq`, in the order in which that was learnt. Those that arrived meanwhile leave when
-    /// they reach the front.
+    /// Packets to be sent again, by `seq`, in the order in which this was learnt. Those that arrived meanwhile leave
+    /// when they reach the front.
     again: VecDeque<u64>,
     waiting: u32,
     /// Transmissions by `seq` and time, the oldest first; those answered leave when they reach the front.
     order: VecDeque<(u64, Instant)>,
     /// Packets of the initial window still to be sent.
     burst: u32,
-    /// Packets that pulls have let go and that were not sent.
+    /// Packets that pulls have allowed and that were not sent.
     allowed: u32,
     /// Pulls so far, as the receiver counts them.
     pulled: u32,
-    /// Packets answered so far: each makes the receiver pull once.
+    /// Packets answered so far. Each makes the receiver pull once.
     answered: u32,
-    /// When the receiver was heard of last.
+    /// When the receiver last answered.
     heard_at: Instant,
     next: u64,
     written: u64,
@@ -107,7 +107,7 @@ impl NdpSender {
         self.log.get_mut(index)
     }
 
-    /// The transmission of `seq` at `echo` did not arrive whole: it waits for a pull. False if that is no news.
+    /// The transmission of `seq` at `echo` did not arrive whole, so it waits for a pull. False if that is not news.
     fn wait_for_pull(&mut self, seq: u64, echo: Instant) -> bool {
         let Some(sent) = self.find(seq).filter(|sent| sent.state == State::UnderWay && sent.at == echo) else {
             return false;

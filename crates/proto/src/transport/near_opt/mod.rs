@@ -1,10 +1,10 @@
-//! Near-Opt: a fair transport that an oracle tells its rate and its losses (Bashir, Faisal, Dogar, "Characterizing
+//! Near-Opt: a fair transport to which an oracle tells its rate and its losses (Bashir, Faisal, Dogar, "Characterizing
 //! TCP's Performance for Low-Priority Flows Inside a Cloud", arXiv 2401.08890, section 3).
 //!
-//! A yardstick for what low-priority flows can reach, not a protocol to deploy. The sender has no window and no slow
-//! start: it sends at the rate it was told last. It repeats a packet only if the oracle confirms that it was dropped,
-//! so no retransmission is spurious. The machine knows no oracle: its driver answers each [`OracleRequest`] with an
-//! [`OracleAnswer`].
+//! It is a reference for what low-priority flows can reach, not a protocol to deploy. The sender has no window and no
+//! slow start: it sends at the latest rate from the oracle. It repeats a packet only if the oracle confirms that it was
+//! dropped, so no retransmission is spurious. The machine has no oracle: its driver answers each [`OracleRequest`] with
+//! an [`OracleAnswer`].
 //!
 //! | knob | default | source |
 //! | --- | --- | --- |
@@ -13,11 +13,11 @@
 //! | handshake | none | the paper is silent |
 //! | acknowledgements | one per packet, each echoes when its packet was sent | the paper is silent |
 //!
-//! A packet is asked about when its retransmission timer expires, which is never backed off, or earlier when an
-//! acknowledgement answers a packet that was sent after it.
+//! The sender asks about a packet when its retransmission timer expires, which has no backoff, or earlier when an
+//! acknowledgement answers a packet sent after it.
 //!
-//! The paper's oracle lists dropped packets. Ours tells of dropped acknowledgements too: a flow whose last one is lost
-//! would otherwise wait for ever.
+//! The paper's oracle lists dropped packets. Ours also reports dropped acknowledgements. Otherwise a flow whose last
+//! acknowledgement is lost would wait without end.
 
 mod pacer;
 mod receiver;
@@ -36,38 +36,38 @@ use crate::units::Rate;
 /// The contract fields that it honours: none.
 pub const HONOURS: &[Field] = &[];
 
-/// What a transport wants of an oracle.
+/// A request of a transport to an oracle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OracleRequest {
-    /// The flow has data to send: from now on [`OracleAnswer::Rate`] tells its rate, first at once.
+    /// The flow has data to send. From now on [`OracleAnswer::Rate`] gives its rate, for the first time at once.
     FollowRate {
         /// Class of its data packets.
         class: TrafficClass,
     },
     /// Everything is acknowledged: no more rates, until the next `FollowRate`.
     UnfollowRate,
-    /// What became of the data packet that begins at byte `seq`? [`OracleAnswer::Fate`] answers.
+    /// The fate of the data packet that begins at byte `seq`. [`OracleAnswer::Fate`] answers.
     Fate {
         /// Offset of its first byte.
         seq: u64,
     },
 }
 
-/// What an oracle answers.
+/// An answer of an oracle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OracleAnswer {
     /// From now on the flow sends at this rate, on the wire. Zero stops it.
     Rate(Rate),
-    /// What became of a data packet.
+    /// The fate of a data packet.
     Fate {
-        /// First byte of the data packet asked about.
+        /// First byte of that packet.
         seq: u64,
-        /// What became of it.
+        /// Its fate.
         fate: PacketFate,
     },
 }
 
-/// What an oracle knows of a data packet that was sent and is not acknowledged.
+/// An oracle's knowledge of a data packet that was sent and is not acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketFate {
     /// The network has dropped it.
@@ -77,11 +77,11 @@ pub enum PacketFate {
         /// The number in that acknowledgement.
         ack: u64,
     },
-    /// Neither: it, or its acknowledgement, still waits somewhere.
+    /// Neither: it, or its acknowledgement, is still on its way.
     UnderWay,
 }
 
-/// Everything that both sides of Near-Opt flows have in common; many flows share one.
+/// Settings that both sides of Near-Opt flows share; many flows share one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NearOptConfig {
     /// Most payload bytes per packet, above 0; a full packet takes at most 65535 bytes on the wire. Default 1460.

@@ -3,23 +3,23 @@
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
-/// Bits that a byte owes, in units of 10⁻¹² bit: what a rate of 1 bit/s pays per picosecond.
+/// Bits owed for a byte, in units of 10⁻¹² bit. A rate of 1 bit/s pays one unit per picosecond.
 const PER_BYTE: i64 = 8_000_000_000_000;
 
-/// After each packet the flow owes its bits, which the rate pays off; the next packet leaves when nothing is owed.
+/// After each packet the flow owes its bits, which the rate pays off. The next packet leaves when nothing is owed.
 ///
-/// A new rate changes only what is paid from then on, and fractions of a picosecond are carried: over any time, the
-/// packets sent are worth the integral of the rate, within one packet.
+/// A new rate changes only what is paid from then on, and fractions of a picosecond are carried over. Over any time,
+/// the packets sent are worth the integral of the rate, within one packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
     rate: Rate,
-    /// In 10⁻¹² bit. Below zero by what was overpaid within the last picosecond.
+    /// In 10⁻¹² bit. Negative by what was overpaid within the last picosecond.
     owed: i64,
     paid_until: Instant,
 }
 
 impl Pacer {
-    /// A pacer that lets nothing pass before it is told a rate.
+    /// A pacer that lets nothing pass before it has a rate.
     pub(super) fn stopped() -> Self {
         Self { rate: Rate::from_bits_per_sec(0), owed: 0, paid_until: Instant::ZERO }
     }

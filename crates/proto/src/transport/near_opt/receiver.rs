@@ -18,7 +18,7 @@ const QUEUE_MAX: usize = 64;
 pub struct NearOptReceiver {
     config: Arc<NearOptConfig>,
     stream: InOrderDelivery,
-    /// When the packets were sent that acknowledgements are due for.
+    /// When the packets were sent for which acknowledgements are due.
     due: VecDeque<Instant>,
     marks: u64,
     duplicate_bytes: u64,

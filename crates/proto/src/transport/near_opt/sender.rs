@@ -43,7 +43,7 @@ pub struct NearOptSender {
     released: u64,
     /// By [`Segment::at`], the oldest first. Those acknowledged meanwhile leave when they reach the front.
     in_flight: VecDeque<Segment>,
-    /// Waits for the oracle's answer; of the first `asked` the driver knows.
+    /// Packets that wait for the oracle's answer. The driver knows of the first `asked`.
     doubted: VecDeque<Segment>,
     asked: usize,
     /// Dropped, to be sent again before anything new.
@@ -94,7 +94,7 @@ impl NearOptSender {
         self.next < self.end() || !self.dropped.is_empty()
     }
 
-    /// The next packet's content: what was dropped first.
+    /// The next packet's content, dropped data first.
     fn take_next(&mut self, now: Instant) -> Segment {
         if let Some(segment) = self.dropped.pop_front() {
             self.retransmissions += 1;
@@ -107,7 +107,8 @@ impl NearOptSender {
         segment
     }
 
-    /// Takes out of flight what is acknowledged, and doubts what a packet sent later, at `echo`, has overtaken.
+    /// Removes what is acknowledged from the flight, and asks about packets that a packet sent later, at `echo`, has
+    /// overtaken.
     #[inline]
     fn settle(&mut self, echo: Instant) {
         while let Some(first) = self.in_flight.front() {

@@ -1,10 +1,11 @@
-//! pFabric (Alizadeh et al., SIGCOMM 2013) as ATP's authors compare with: a flow always sends at the line rate, switches
-//! keep the packets of the flow with the least left ([`PFabric`](crate::switch::plan::Discipline::PFabric) queues), and
-//! the flow ends once enough of its messages have arrived.
+//! pFabric (Alizadeh et al., SIGCOMM 2013) as ATP's authors compare with it. A flow always sends at the line rate.
+//! Switches keep the packets of the flow with the least remaining data
+//! ([`PFabric`](crate::switch::plan::Discipline::PFabric) queues). The flow ends once enough of its messages have
+//! arrived.
 //!
-//! It is the machine of [`atp`](super::atp) without rate control: packets carry the flow's missing bytes as their
+//! It is the machine of [`atp`](super::atp) without rate control. Packets carry the flow's missing bytes as their
 //! priority, acknowledgements name packets, and only a fixed timer of about three round-trip times finds losses.
-//! pFabric's own window (slow start from a bandwidth-delay product, probes after five timeouts) is left out, as in the
+//! pFabric's own window (slow start from a bandwidth-delay product, probes after five timeouts) is left out, as in that
 //! comparison.
 
 use super::atp::{AtpConfig, DATACENTER_TIMER, LossBound, LossDetection, Order};
@@ -34,7 +35,7 @@ pub struct PFabricConfig {
     pub data_class: TrafficClass,
     /// Class of its acknowledgements.
     pub control_class: TrafficClass,
-    /// Time after which a packet that was not acknowledged is lost: three round-trip times.
+    /// Time after which an unacknowledged packet counts as lost: three round-trip times.
     pub rto: Span,
 }
 

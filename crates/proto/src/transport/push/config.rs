@@ -1,4 +1,4 @@
-//! What source and receiver of a push flow must agree on, and how each behaves.
+//! Settings on which the source and the receiver of a push flow must agree, and those of each side.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ pub(super) const MAX_SLOTS: u8 = 32;
 /// Blocks that may be open at once.
 pub const OPEN_BLOCKS: u32 = 4;
 
-/// Knobs of both sides of a push flow.
+/// Settings of both sides of a push flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PushConfig {
     /// Bytes of a symbol, above 0. Every packet carries one.
@@ -27,24 +27,25 @@ pub struct PushConfig {
     pub ack_class: TrafficClass,
     /// Source symbols of a full block (K), 1 to [`MAX_BLOCK_SYMBOLS`].
     pub block_symbols: u32,
-    /// Slots of a task (M): most sources that push it at once, 1 to 32.
+    /// Slots of a task (M): the most sources that push it at once, 1 to 32.
     pub slots: u8,
-    /// A packet is lost when so many sent after it have arrived, at least 1. Default 3.
+    /// A packet is lost when this many packets sent after it have arrived, at least 1. Default 3.
     pub reorder_threshold: u32,
     /// The window.
     pub window: WeightedFairConfig,
-    /// Most bytes of symbols that one source has under way, whatever its window: what is under way when a block is complete
-    /// was sent in vain. `None`, the default, is no limit.
+    /// Most bytes of symbols that one source may have in flight, whatever its window. Symbols in flight when a block is
+    /// complete were sent for nothing. `None`, the default, is no limit.
     pub max_under_way: Option<u64>,
     /// How long a source waits for any acknowledgement.
     pub rto: RtoBounds,
-    /// A source that hears of nobody for so long stops until it is ordered again. Default 10 s.
+    /// A source that receives nothing for this long stops until the next order. Default 10 s.
     pub give_up: Span,
     /// How often a receiver reports. Default 50 ms.
     pub report: Span,
-    /// How long a receiver waits for an answer to fetch and fin at first; twice as long each time, up to 5 s. Default 200 ms.
+    /// How long a receiver first waits for an answer to fetch and fin. The time doubles each time, up to 5 s. Default
+    /// 200 ms.
     pub retry: Span,
-    /// Whether any source may send a missing source symbol that the receiver names. Default false.
+    /// Whether any source may send a missing source symbol named by the receiver. Default false.
     pub claims: bool,
 }
 

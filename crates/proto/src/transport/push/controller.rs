@@ -1,4 +1,4 @@
-//! The controller: who pushes what to whom, and how much each flow weighs.
+//! The controller: which source pushes what to which receiver, and the weight of each flow.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -7,15 +7,15 @@ use super::message::{Order, TaskId, ToController, ToReceiver, ToSource};
 use super::weights::{self, Link};
 use crate::time::{Instant, Span};
 
-/// Reports in a row that must call a source silent before another takes its slot.
+/// A source loses its slot to another after this many reports in a row that call it silent.
 const SILENT_REPORTS: u8 = 3;
-/// Weights that differ by less are the same.
+/// Weights that differ by less count as equal.
 const SAME_WEIGHT: f64 = 1e-9;
 
-/// Number of a source, any that is its own.
+/// Number of a source, any unique one.
 pub type SourceId = u64;
 
-/// Knobs of a controller.
+/// Settings of a controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ControllerConfig {
     /// How long a task is pushed without a report. Default 3 s.
@@ -24,7 +24,7 @@ pub struct ControllerConfig {
     pub retry: Span,
     /// How often accepted orders are sent again. Default 1 s.
     pub refresh: Span,
-    /// Least time between two assignments of weights that only reports have caused. Default 5 ms.
+    /// Least time between two assignments of weights caused only by reports. Default 5 ms.
     pub reweigh: Span,
 }
 
@@ -39,28 +39,28 @@ impl Default for ControllerConfig {
     }
 }
 
-/// How a task's flows are weighed.
+/// How the weights of a task's flows are chosen.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Weighting {
     /// Each has this weight, at least [`weights::LOW_WEIGHT`].
     Fixed(f64),
-    /// Algorithm 1: smallest remaining task first.
+    /// Algorithm 1: the smallest remaining task first.
     Remaining {
-        /// Rank before the size: the greatest goes first. The paper's is the same for all.
+        /// Rank, which goes before the size: the greatest first. In the paper all ranks are equal.
         priority: u8,
     },
 }
 
-/// A source that holds a task's object.
+/// A source that has a task's object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holding {
     /// The source.
     pub source: SourceId,
-    /// Links on its way to the receiver.
+    /// Links on its path to the receiver.
     pub path: Vec<Link>,
 }
 
-/// What the controller sends.
+/// A message of the controller.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Outgoing {
     /// To a task's receiver.
@@ -71,14 +71,14 @@ pub enum Outgoing {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Known, but nobody has fetched it.
+    /// Known, but not fetched yet.
     Known,
     Active,
-    /// Its receiver has not reported for long.
+    /// Its receiver has not reported for a long time.
     Paused,
 }
 
-/// A source at work.
+/// An active source.
 #[derive(Debug)]
 struct Assigned {
     holding: Holding,
@@ -95,7 +95,7 @@ struct Assigned {
 
 #[derive(Debug)]
 struct Task {
-    /// Tasks of one delivery are weighed as one.
+    /// Tasks of one delivery have their weights as one task.
     delivery: u64,
     weighting: Weighting,
     phase: Phase,
@@ -108,7 +108,7 @@ struct Task {
     orders: u32,
 }
 
-/// Manages tasks: a machine without time of its own.
+/// Manages tasks. It is a machine without its own clock.
 #[derive(Debug)]
 pub struct Controller {
     config: ControllerConfig,
@@ -134,14 +134,14 @@ impl Controller {
         }
     }
 
-    /// Tells theta⁺ of a link, [`weights::high_weight`]; the least that was told counts.
+    /// Sets theta⁺ of a link, [`weights::high_weight`]. The least value counts.
     pub fn set_high_weight(&mut self, link: Link, weight: f64) {
         let high = self.high.entry(link).or_insert(weight);
         *high = high.min(weight);
     }
 
-    /// Makes a task known: an object of `symbols` symbols, pushed by at most `slots` sources at once. Tasks with the same
-    /// `delivery` are weighed as one.
+    /// Adds a task: an object of `symbols` symbols, pushed by at most `slots` sources at once. Tasks with the same
+    /// `delivery` have their weights as one.
     pub fn add_task(&mut self, task: TaskId, delivery: u64, symbols: u64, slots: u8, weighting: Weighting) {
         assert!(slots > 0, "somebody pushes");
         let task_state = Task {
@@ -160,7 +160,7 @@ impl Controller {
         assert!(known.is_none(), "task {task} is new");
     }
 
-    /// A source that holds a task's object is there, from the start or since now.
+    /// Adds a source that has a task's object, from the start or from now on.
     pub fn add_source(&mut self, now: Instant, task: TaskId, holding: Holding) {
         let Some(state) = self.tasks.get_mut(&task) else { return };
         let at_work = state.slots.iter().flatten().any(|assigned| assigned.holding.source == holding.source);
@@ -174,7 +174,7 @@ impl Controller {
         }
     }
 
-    /// A source is gone, for all tasks.
+    /// Removes a source from all tasks.
     pub fn remove_source(&mut self, now: Instant, source: SourceId) {
         let mut tasks = Vec::new();
         for (&task, state) in &mut self.tasks {
@@ -192,7 +192,7 @@ impl Controller {
         self.weigh(now);
     }
 
-    /// A source that is at work for a task rests from now on, or is at work again: it keeps its slot.
+    /// An active source of a task rests from now on, or works again. It keeps its slot.
     pub fn set_resting(&mut self, now: Instant, task: TaskId, source: SourceId, rests: bool) {
         let Some(state) = self.tasks.get_mut(&task) else { return };
         let is_source = |assigned: &Assigned| assigned.holding.source == source;
@@ -209,7 +209,7 @@ impl Controller {
         }
     }
 
-    /// A receiver or a source of a task says something. What is about no task it knows is answered where an answer ends it.
+    /// Takes a message of a receiver or source. A message about an unknown task is answered if an answer ends it.
     pub fn handle_message(&mut self, now: Instant, task: TaskId, message: ToController) {
         if message == ToController::Fin {
             self.close(now, task);
@@ -272,7 +272,8 @@ impl Controller {
         }
     }
 
-    /// Gives empty slots, and those of silent sources, to sources that wait; without one, orders the silent one again.
+    /// Gives empty slots, and those of silent sources, to waiting sources. Without one, it sends the silent source its
+    /// order again.
     fn fill(&mut self, now: Instant, task: TaskId) {
         let Some(state) = self.tasks.get_mut(&task) else { return };
         let mut silent = Vec::new();
@@ -310,7 +311,7 @@ impl Controller {
         }
     }
 
-    /// Orders the source in a slot to push from where the receiver is.
+    /// Orders the source in a slot to push from the receiver's position on.
     fn push(&mut self, now: Instant, task: TaskId, slot: usize) {
         let Some(state) = self.tasks.get_mut(&task) else { return };
         let at_work = state.slots.iter().flatten().filter(|assigned| !assigned.rests).count();
@@ -353,7 +354,7 @@ impl Controller {
         self.weigh(now);
     }
 
-    /// Assigns weights anew (Algorithm 1) and tells those that changed.
+    /// Assigns the weights (Algorithm 1) and sends those that changed.
     fn weigh(&mut self, now: Instant) {
         self.weighed_at = now;
         let mut deliveries: BTreeMap<u64, weights::Task> = BTreeMap::new();
@@ -408,7 +409,7 @@ impl Controller {
         self.next_tick
     }
 
-    /// Sends again what was not accepted, refreshes what was, and pauses tasks whose receivers are silent.
+    /// Repeats orders that were not accepted, refreshes accepted ones, and pauses tasks whose receivers are silent.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_tick.is_none_or(|at| at > now) {
             return;

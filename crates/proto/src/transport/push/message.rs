@@ -1,19 +1,19 @@
-//! What receiver, controller and sources tell each other beside symbols.
+//! The messages between receiver, controller and sources, other than symbols.
 //!
-//! All of it may be lost, repeated or overtaken: fetch and fin are sent until they are answered, orders until they are
-//! accepted and again with every refresh, and the latest order wins.
+//! Any of them may be lost, repeated or overtaken. Fetch and fin are sent until they are answered, orders until they
+//! are accepted and again with every refresh. The latest order wins.
 
 /// Number of a delivery task: one object on its way to one receiver. The receiver chooses it.
 pub type TaskId = u64;
 
-/// What an end of a push flow asks of its surroundings. The controller answers a source with [`ToSource`] and a receiver
+/// A request of one end of a push flow to its driver. The controller answers a source with [`ToSource`] and a receiver
 /// with [`ToReceiver`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PushRequest {
     /// A message to the controller.
     Controller(ToController),
-    /// The symbols that have come of this block of an object may decode it: worth an attempt, and another each time that
-    /// it is said again. Who holds the payload answers by [`PushReceiver::handle_decoded`](super::PushReceiver).
+    /// The symbols of this block may decode it, so an attempt is worthwhile, and another each time this is repeated.
+    /// The holder of the payload answers with [`PushReceiver::handle_decoded`](super::PushReceiver).
     Decode {
         /// Which, from 0.
         block: u32,
@@ -25,15 +25,16 @@ pub enum PushRequest {
 pub enum ToController {
     /// A receiver wants an object.
     Fetch,
-    /// How far a receiver is. It is the receiver's heartbeat, too.
+    /// A receiver's progress. It is also the receiver's heartbeat.
     Report {
-        /// Blocks decoded without a gap: the first one still needed.
+        /// Blocks decoded without a gap, and so the number of the first one still needed.
         decoded: u32,
         /// Symbols still needed for the object.
         remaining: u64,
-        /// Bit `i`: a symbol of the source in slot `i` has come since the report before the last.
+        /// Bit `i`: a symbol of the source in slot `i` has arrived since the report before the last.
         heard: u32,
-        /// For the first block still needed, one past the largest place k in a slot of which a symbol i + kM has arrived.
+        /// For the first block still needed, one past the largest place k in a slot of which a symbol i + kM has
+        /// arrived.
         next: u32,
     },
     /// A receiver has the whole object.
@@ -50,7 +51,7 @@ pub enum ToController {
 /// From the controller to a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToReceiver {
-    /// The object is on its way.
+    /// The request for the object was accepted.
     FetchAck,
     /// The controller has closed the task.
     FinAck,
@@ -59,13 +60,13 @@ pub enum ToReceiver {
 /// From the controller to a source.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ToSource {
-    /// Counts the orders for a push flow; an older one than the last is ignored.
+    /// Number of the order within its push flow. An order older than the last one is ignored.
     pub number: u32,
     /// What to do.
     pub order: Order,
 }
 
-/// What a source is to do.
+/// What a source must do.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Order {
     /// Send symbols.
@@ -83,12 +84,12 @@ pub enum Order {
         /// Weight of the flow (theta).
         weight: f64,
     },
-    /// Have this weight (theta).
+    /// Use this weight (theta).
     Theta {
         /// The weight.
         weight: f64,
     },
-    /// Send nothing until the next `Push`: the receiver is silent, or another source has the slot.
+    /// Send nothing until the next `Push`, because the receiver is silent or another source has the slot.
     Pause,
     /// The task is over.
     Stop,

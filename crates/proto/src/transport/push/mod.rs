@@ -1,14 +1,15 @@
 //! Push: one object from many sources at once.
 //!
 //! PPUSH of Luo et al., "Efficient Multisource Data Delivery in Edge Cloud With Rateless Parallel Push", section III. A
-//! [receiver](PushReceiver) fetches an object from a [controller](Controller), which has some of the [sources](PushSource)
-//! that hold it push coded symbols to the receiver. Any set of symbols somewhat larger than a block decodes it
-//! (RaptorQ, RFC 6330), so sources need not agree on who sends what, and a loss costs one symbol of whichever source.
+//! [receiver](PushReceiver) fetches an object from a [controller](Controller). The controller orders some of the
+//! [sources](PushSource) that have it to push coded symbols to the receiver. Any set of symbols somewhat larger than a
+//! block decodes it (RaptorQ, RFC 6330). So sources need not agree on which symbols each sends, and a loss costs one
+//! symbol of any source.
 //!
-//! Symbols are numbers here: of a block of K symbols, 0 to K − 1 are its source symbols, and those above are repair
-//! symbols. The source in slot i of M sends i, i + M, i + 2M and so on. All K source symbols are the block; else each
-//! symbol from the K-th on decodes it with probability 255/256, which makes RFC 6330's failure rates of 256⁻¹ with K
-//! symbols, 256⁻² with K + 1 and so on.
+//! Symbols are numbers here. In a block of K symbols, 0 to K − 1 are its source symbols, and those above are repair
+//! symbols. The source in slot i of M sends i, i + M, i + 2M and so on. All K source symbols are the block itself.
+//! Otherwise each symbol from the K-th on decodes it with probability 255/256. This gives RFC 6330's failure rates of
+//! 256⁻¹ with K symbols, 256⁻² with K + 1 and so on.
 //!
 //! | message | from, to | type |
 //! |---|---|---|
@@ -29,19 +30,24 @@
 //! | weights | smallest remaining task first | the paper, [`weights`] |
 //! | claims | off | none |
 //!
-//! A source that three reports in a row call silent gives its slot to one that waits; where none does, it is ordered
-//! again.
+//! A source that three reports in a row call silent gives its slot to a waiting one. If none waits, it is sent its
+//! order again.
 //!
-//! Beyond the paper tasks may have a rank before their size ([`weights`]), and a source may ask a
-//! [policy](crate::contract::policy), which lowers its weight, or changes the class of its packets, while a contract lets
-//! it.
+//! Beyond the paper, tasks may have a rank that goes before their size ([`weights`]). A source may ask a
+//! [policy](crate::contract::policy), which lowers its weight or changes the class of its packets as far as a contract
+//! allows.
 //!
-//! Deviations from the paper. A lost repair symbol is not sent again: the next one does as well. The congestion window
-//! guards against loss on paths that do not mark ([`weighted_fair`](crate::congestion::weighted_fair)). With claims the
-//! receiver follows the sources' rates and shares a block's source symbols out among them: a source that would be done
-//! before another gets the other's last symbols, one with each acknowledgement, and sends them in place of its owner. All
-//! are done at once then, next to nothing is sent twice, and a block seldom needs decoding. A source that has sent its share
-//! is told that nothing is needed, until no source has anything left; while it hears nothing it asks every 5 ms.
+//! Deviations from the paper:
+//!
+//! - A lost repair symbol is not sent again, because the next one serves as well.
+//! - The congestion window guards against loss on paths that do not mark
+//!   ([`weighted_fair`](crate::congestion::weighted_fair)).
+//! - With claims, the receiver follows the sources' rates and distributes a block's source symbols among them. A source
+//!   that would be done
+//! before another gets the other's last symbols, one with each acknowledgement, and sends them instead of their owner.
+//! Then all are done at once, almost nothing is sent twice, and a block rarely needs decoding. A source that has sent
+//! its share is told that nothing is needed until no source has anything left. While it receives nothing, it asks every
+//! 5 ms.
 
 mod config;
 mod controller;
@@ -62,5 +68,5 @@ pub use source::PushSource;
 
 use crate::contract::Field;
 
-/// The contract fields that it honours by itself; a policy that its sources ask adds its own.
+/// The contract fields that it honours by itself. A policy of its sources adds its own.
 pub const HONOURS: &[Field] = &[Field::Weight, Field::Priority, Field::MaxRate];

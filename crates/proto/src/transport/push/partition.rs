@@ -1,11 +1,11 @@
-//! How an object is cut into blocks and symbols: the same at every source and at the receiver.
+//! The division of an object into blocks and symbols, the same at every source and at the receiver.
 
 /// Most source symbols of a block (RFC 6330, table 2).
 pub const MAX_BLOCK_SYMBOLS: u32 = 56_403;
 /// Largest symbol number: it has 24 bits on the wire (RFC 6330 section 3.2).
 pub const MAX_SYMBOL: u32 = (1 << 24) - 1;
 
-/// An object in blocks of equally many symbols; the last may be shorter.
+/// An object in blocks of equally many symbols. The last block may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Partition {
     bytes: u64,
@@ -22,8 +22,8 @@ impl Partition {
         countable.then_some(Self { bytes, symbols, block_symbols })
     }
 
-    /// An object of `bytes` bytes in blocks of `block_bytes` bytes, each in symbols of `symbol` bytes, of which the last is
-    /// filled up: blocks begin where something else than symbols wants it. `None` as [`new`](Self::new).
+    /// An object of `bytes` bytes in blocks of `block_bytes` bytes, each in symbols of `symbol` bytes, the last one
+    /// padded. For blocks whose boundaries something other than symbols determines. `None` as for [`new`](Self::new).
     pub fn in_blocks_of(bytes: u64, symbol: u16, block_bytes: u32) -> Option<Self> {
         let (symbol, block_bytes) = (u64::from(symbol), u64::from(block_bytes));
         let block_symbols = block_bytes.div_ceil(symbol);

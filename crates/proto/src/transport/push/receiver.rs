@@ -1,4 +1,4 @@
-//! The receiver of an object, and its ports towards the sources.
+//! The receiver of an object, and its ports for the sources.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -14,26 +14,26 @@ use crate::rng::Stream;
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// One in so many attempts to decode fails (RFC 6330, section 1).
+/// One attempt to decode in this many fails (RFC 6330, section 1).
 const FAILURES: u64 = 256;
 /// Longest time between two tries of fetch or fin.
 const RETRY_MAX: Span = Span::from_secs(5);
-/// Fin is tried so often; then the controller is taken for gone.
+/// Fin is sent this often. After that the controller counts as gone.
 const FIN_TRIES: u8 = 8;
 
-/// Sources' rates are followed over about twice this time, in which what is under way arrives on most paths.
+/// Sources' rates are measured over about twice this time, in which most paths deliver what is in flight.
 const RATES_INTERVAL: Span = Span::from_ms(50);
 
-/// What a receiver counted.
+/// The counters of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiverCounts {
-    /// Blocks that were complete without decoding: all source symbols came.
+    /// Blocks complete without decoding, because all source symbols arrived.
     pub whole_blocks: u32,
     /// Blocks that had to be decoded.
     pub decoded_blocks: u32,
-    /// Symbols that came for blocks already decoded, or came twice.
+    /// Symbols that arrived for blocks already decoded, or arrived twice.
     pub excess_symbols: u64,
-    /// Symbols that came beyond the K-th of a block before it was decoded.
+    /// Symbols that arrived after the K-th of a block and before it was decoded.
     pub overhead_symbols: u64,
 }
 
@@ -45,16 +45,16 @@ enum Phase {
     Receiving,
     /// The object is complete; fin was sent.
     Finishing,
-    /// The controller knows, or is taken for gone.
+    /// The controller knows, or counts as gone.
     Closed,
 }
 
-/// Who tells whether a block's symbols decode it.
+/// How the receiver learns whether a block's symbols decode it.
 #[derive(Debug)]
 enum Decoding {
-    /// Nobody holds the payload: attempts fail as often as RFC 6330 says, by this stream.
+    /// Nobody has the payload. Attempts fail as often as RFC 6330 says, by this stream.
     Drawn(Stream),
-    /// Who holds the payload: asked by [`PushRequest::Decode`], answers by [`PushReceiver::handle_decoded`].
+    /// The holder of the payload is asked by [`PushRequest::Decode`] and answers by [`PushReceiver::handle_decoded`].
     Asked {
         /// Blocks to ask for.
         blocks: VecDeque<u32>,
@@ -66,30 +66,31 @@ enum Decoding {
 struct OpenBlock {
     /// Source symbols (K).
     symbols: u32,
-    /// Different symbols that came.
+    /// Different symbols that arrived.
     received: u32,
     /// Source symbols among them.
     sources: u32,
-    /// Different symbols from which on an attempt to decode is worth it: K, or more where those that came are of no use.
+    /// Number of different symbols from which an attempt to decode is worthwhile: K, or more if some of those that
+    /// arrived are of no use.
     wanted: u32,
     decoded: bool,
-    /// Bit `i` of all words together: symbol `i` came.
+    /// Bit `i` of all words together: symbol `i` arrived.
     seen: Vec<u64>,
-    /// What each slot's source has still to send, with claims.
+    /// What the source of each slot still has to send, with claims.
     shares: Vec<Share>,
-    /// One past the largest place k in a slot of which a symbol came.
+    /// One past the largest place k in a slot of which a symbol arrived.
     next: u32,
 }
 
-/// What the source of a slot has still to send of a block. Its own source symbols have places in the slot, from 0 on: it
-/// sends them from the first, and others claim them from the last.
+/// What the source of a slot still has to send of a block. Its own source symbols have places in the slot, from 0 on.
+/// It sends them from the first, and others claim them from the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
-    /// Places before this one came, or are lost and will come.
+    /// Places before this one arrived, or are lost and will be sent again.
     came: u32,
     /// Places from this one on are claimed.
     end: u32,
-    /// Symbols of others that it has claimed and that have not come.
+    /// Symbols of others that it has claimed and that have not arrived.
     claimed: u32,
 }
 
@@ -123,7 +124,7 @@ impl OpenBlock {
         };
     }
 
-    /// Notes a symbol; false if it came before.
+    /// Notes a symbol; false if it arrived before.
     #[inline]
     fn note(&mut self, symbol: u32, slots: u8) -> bool {
         let (word, bit) = ((symbol / 64) as usize, 1 << (symbol % 64));
@@ -138,7 +139,7 @@ impl OpenBlock {
         new
     }
 
-    /// Notes that a symbol came from the source of slot `from`, with claims.
+    /// Notes that a symbol arrived from the source of slot `from`, with claims.
     fn note_share(&mut self, symbol: u32, from: u8) {
         if symbol >= self.symbols {
             return;
@@ -152,8 +153,8 @@ impl OpenBlock {
         }
     }
 
-    /// A source symbol that the source of slot `by` should send in place of its owner: of that owner who would be done last,
-    /// if it would be done after `by`. `rates` are in proportion to what the slots' sources send.
+    /// A source symbol that the source of slot `by` should send instead of its owner. The owner is the source that
+    /// would finish last, if that is later than `by`. `rates` are in proportion to what the slots' sources send.
     fn claim(&mut self, by: u8, rates: &[u32]) -> u32 {
         let slots = self.shares.len() as u32;
         let by = usize::from(by);
@@ -168,7 +169,7 @@ impl OpenBlock {
         NO_CLAIM
     }
 
-    /// The slot whose source would be done last, later than that of slot `by` with one symbol more.
+    /// The slot whose source would finish last, later than that of slot `by` with one symbol more.
     fn last_to_finish(&self, by: usize, rates: &[u32]) -> Option<usize> {
         // What it has sent and what has not come is left to it, as far as that is known; at most most of what it sends of a
         // block anyway, or the block would wait for it.
@@ -197,21 +198,21 @@ impl OpenBlock {
     }
 }
 
-/// What the receiver knows of one source.
+/// The receiver's knowledge of one source.
 #[derive(Debug, Default)]
 struct Peer {
-    /// The slot that it sends for, as its symbols show.
+    /// The slot for which it sends, as its symbols show.
     slot: u8,
-    /// Largest packet number that came, and which before it did.
+    /// Largest packet number that arrived, and which before it did.
     highest: Option<(u32, u32)>,
     marks: u64,
     heard_at: Option<Instant>,
-    /// Answer that is due: packet number, what is needed, what is claimed.
+    /// The answer that is due: packet number, what is needed, what is claimed.
     ack: Option<(u32, u32, u32)>,
-    /// The answer is to a symbol of this block, for which an attempt to decode is due: it waits for that.
+    /// The answer is to a symbol of this block and waits for a due attempt to decode it.
     attempted: Option<u32>,
     fin_due: bool,
-    /// Bytes of symbols that blocks needed and the application was not told of.
+    /// Bytes of needed symbols that were not yet reported to the application.
     delivered: u32,
     told: bool,
     excess: u64,
@@ -229,12 +230,13 @@ pub struct PushReceiver {
     /// Blocks decoded without a gap.
     decoded: u32,
     open: VecDeque<OpenBlock>,
-    /// Source symbols of the blocks before, and symbols that open blocks have and need.
+    /// Source symbols of the blocks before, and useful symbols of open blocks.
     useful_symbols: u64,
     undelivered: u64,
-    /// Sources heard of lately, at least one.
+    /// Sources that sent lately, at least one.
     active: u32,
-    /// Symbols that came lately for each slot: halved at times, so that they follow the sources' rates.
+    /// Symbols that arrived lately for each slot. They are halved from time to time, so that they follow the sources'
+    /// rates.
     rates: Vec<u32>,
     halve_rates_at: Instant,
     outbox: VecDeque<ToController>,
@@ -245,19 +247,19 @@ pub struct PushReceiver {
 }
 
 impl PushReceiver {
-    /// The receiver for the ends of its object.
+    /// Makes the receiver shareable for the ends of its object.
     pub fn into_shared(self) -> SharedReceiver {
         Arc::new(AtomicRefCell::new(self))
     }
 
-    /// A receiver that fetches at `now`; `stream` decides which attempts to decode fail.
+    /// A receiver that fetches at `now`. `stream` decides which attempts to decode fail.
     pub fn new(config: Arc<PushConfig>, partition: Partition, stream: Stream, now: Instant) -> Self {
         Self::with_decoding(config, partition, Decoding::Drawn(stream), 0, now)
     }
 
-    /// The same beside a real decoder: [`PushRequest::Decode`] says when it is worth an attempt, and
-    /// [`handle_decoded`](Self::handle_decoded) hears of success. The first `had` blocks are there already: a report ahead
-    /// of the fetch says so.
+    /// The same with a real decoder: [`PushRequest::Decode`] says when an attempt is worthwhile, and
+    /// [`handle_decoded`](Self::handle_decoded) reports success. The first `had` blocks are already there; a report
+    /// before the fetch says so.
     pub fn beside_decoder(config: Arc<PushConfig>, partition: Partition, had: u32, now: Instant) -> Self {
         Self::with_decoding(config, partition, Decoding::Asked { blocks: VecDeque::new() }, had, now)
     }
@@ -296,7 +298,7 @@ impl PushReceiver {
         receiver
     }
 
-    /// Makes room for another source; gives its number here.
+    /// Adds a source and returns its number here.
     pub fn add_peer(&mut self) -> usize {
         self.peers.push(Peer::default());
         self.peers.len() - 1
@@ -312,7 +314,7 @@ impl PushReceiver {
         self.decoded
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counts(&self) -> ReceiverCounts {
         self.counts
     }
@@ -331,7 +333,7 @@ impl PushReceiver {
         symbols > 0
     }
 
-    /// A symbol came from source number `peer`.
+    /// A symbol arrived from source number `peer`.
     pub fn handle_symbol(&mut self, now: Instant, peer: usize, packet: &Packet) {
         let Body::Symbol { number, block, symbol, .. } = packet.body() else { return };
         // No source that follows the acknowledgements sends from beyond the open blocks.
@@ -378,7 +380,7 @@ impl PushReceiver {
         self.rates[usize::from(slot)] += 1;
     }
 
-    /// Puts a symbol into its block; tells what its sender should still send of it, and what it may.
+    /// Puts a symbol into its block. Returns what its sender should still send of it, and what it may claim.
     #[inline]
     fn take(&mut self, peer: usize, number: u32, symbol: u32) -> (u32, u32) {
         let index = number.wrapping_sub(self.decoded) as usize;
@@ -442,7 +444,7 @@ impl PushReceiver {
         (if idle { fair } else { 0 }, claim)
     }
 
-    /// The symbols that came of a block decode it: [`PushRequest::Decode`] has asked. Blocks that are not open are ignored.
+    /// The symbols of a block decode it, after a [`PushRequest::Decode`]. Blocks that are not open are ignored.
     pub fn handle_decoded(&mut self, now: Instant, block: u32) {
         let index = block.wrapping_sub(self.decoded) as usize;
         if self.open.get(index).is_none_or(|block| block.decoded) {
@@ -454,7 +456,7 @@ impl PushReceiver {
         }
     }
 
-    /// The symbols that came of a block do not make it, for some of them are false: `missing` more are needed, at least
+    /// The symbols of a block do not decode it, because some of them are false. `missing` more are needed, at least
     /// one. Blocks that are not open are ignored.
     pub fn handle_missing(&mut self, block: u32, missing: u32) {
         let index = block.wrapping_sub(self.decoded) as usize;
@@ -498,7 +500,7 @@ impl PushReceiver {
         }
     }
 
-    /// The controller answered.
+    /// Takes an answer of the controller.
     pub fn handle_message(&mut self, message: ToReceiver) {
         match message {
             ToReceiver::FetchAck if self.phase == Phase::Requested => {
@@ -517,7 +519,7 @@ impl PushReceiver {
         [report, self.next_try].into_iter().flatten().min()
     }
 
-    /// A deadline may have come.
+    /// A deadline may have passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.next_try.is_some_and(|at| at <= now) {
             let fetches = self.phase == Phase::Requested;
@@ -534,7 +536,7 @@ impl PushReceiver {
         }
     }
 
-    /// Sources that were heard of since the report before the last.
+    /// Sources that sent since the report before the last.
     fn heard(&self, now: Instant) -> impl Iterator<Item = &Peer> {
         let since = now.before(self.config.report.times(2));
         self.peers.iter().filter(move |peer| peer.heard_at.is_some_and(|at| at >= since))
@@ -615,18 +617,18 @@ impl Peer {
     }
 }
 
-/// A receiver that the ends of its object share. They belong to one driver; the cell is atomic so that the driver may
-/// move to another thread, and panics where two use it at once.
+/// A receiver shared by the ends of its object. They belong to one driver. The cell is atomic so that the driver may
+/// move to another thread; it panics if two use it at once.
 pub type SharedReceiver = Arc<AtomicRefCell<PushReceiver>>;
 
-/// A receiver's end towards one source, as a [`Transport`]: all ends of one object share the receiver.
+/// A receiver's end for one source, as a [`Transport`]. All ends of one object share the receiver.
 pub struct PushPort {
     receiver: SharedReceiver,
     peer: usize,
 }
 
 impl PushPort {
-    /// The end towards source number `peer`.
+    /// The end for source number `peer`.
     pub fn new(receiver: SharedReceiver, peer: usize) -> Self {
         Self { receiver, peer }
     }
@@ -674,7 +676,7 @@ impl Transport for PushPort {
         receiver.poll_message().map(|message| Event::Ask(PushRequest::Controller(message)))
     }
 
-    /// One end keeps the receiver's time.
+    /// Only one end keeps the receiver's deadline.
     #[inline]
     fn poll_timeout(&self) -> Option<Deadline> {
         if self.peer > 0 {

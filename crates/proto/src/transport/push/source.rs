@@ -17,24 +17,24 @@ use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
 
-/// Claims that a source keeps per block; more would be sent too late.
+/// Most claims that a source keeps per block. Further ones would be sent too late.
 const CLAIMS_MAX: usize = 1024;
-/// With claims, a source that has nothing to send and nothing under way asks so often whether something is needed.
+/// With claims, a source with nothing to send and nothing in flight asks this often whether something is needed.
 const PROBE_INTERVAL: Span = Span::from_ms(5);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Nothing was ordered yet, or nobody answered for too long: waits for an order.
+    /// Waits for an order, because none has come or nobody answered for too long.
     Idle,
     Active,
     Paused,
-    /// Over; the application does not know yet.
+    /// Over. The application does not know yet.
     Stopped,
     /// Over, and the application knows.
     Told,
 }
 
-/// A block that is not decoded yet, as its source sees it.
+/// A block that is not decoded yet, as seen by its source.
 #[derive(Debug)]
 struct OpenBlock {
     /// Source symbols (K).
@@ -43,13 +43,13 @@ struct OpenBlock {
     next: u32,
     /// Packets sent that are neither acknowledged nor lost.
     outstanding: u32,
-    /// What the receiver last said that it needs from this source; zero once it is decoded.
+    /// What the receiver last needed from this source; zero once the block is decoded.
     needed: u32,
-    /// Number of the packet whose acknowledgement said so.
+    /// Number of the packet with whose acknowledgement that came.
     needed_at: u64,
     /// Source symbols that were lost.
     lost: VecDeque<u32>,
-    /// Source symbols of others that the receiver lets this source send.
+    /// Source symbols of others that the receiver asks this source to send.
     claims: VecDeque<u32>,
 }
 
@@ -63,14 +63,14 @@ struct Source {
     slot: u8,
     slots: u8,
     sources: u8,
-    /// Number of the first order that would be news.
+    /// Least number of an order that would be new.
     next_order: u32,
     accepted: Option<ToController>,
     /// Blocks decoded without a gap.
     decoded: u32,
-    /// The blocks from there on that are open.
+    /// The open blocks, from there on.
     open: VecDeque<OpenBlock>,
-    /// Blocks that this source has, from the first on; the others follow.
+    /// Number of blocks that this source has. The others follow.
     there: u32,
     window: WeightedFair,
     flight: Flight,
@@ -79,7 +79,7 @@ struct Source {
     acked: Option<(u64, u32)>,
     marks: u16,
     last_ack: Instant,
-    /// When the source was last heard of, or began to wait.
+    /// When the receiver was last heard, or the source began to wait.
     heard_at: Instant,
     timed_out_at: Instant,
     probed_at: Instant,
@@ -92,11 +92,11 @@ struct Source {
 /// A policy that bends the flow.
 struct Bend {
     policy: Policy,
-    /// Weight that was ordered last.
+    /// Weight of the last order.
     ordered: f64,
-    /// What the policy makes of it.
+    /// The policy's factor.
     factor: f64,
-    /// Class that the policy asks for.
+    /// Class according to the policy.
     class: Option<TrafficClass>,
     acked_bytes: u64,
     started: bool,
@@ -109,8 +109,8 @@ impl PushSource {
         Self::growing(config, partition, partition.blocks())
     }
 
-    /// The same of an object of which only the first `there` blocks are there. [`Command::SendMessage`] tells it of each
-    /// block more, whatever bytes it names.
+    /// The same for an object of which only the first `there` blocks exist. Each [`Command::SendMessage`] adds one
+    /// block, whatever bytes it names.
     pub fn growing(config: Arc<PushConfig>, partition: Partition, there: u32) -> Self {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
         let mut source = Source {
@@ -143,8 +143,8 @@ impl PushSource {
         Self(Box::new(source))
     }
 
-    /// With a policy that may lower the weight or change the class of its packets for a while. It gives no bytes up: which
-    /// symbols an object can do without its receiver decides.
+    /// Adds a policy that may lower the weight or change the class of its packets for a while. It gives no bytes up,
+    /// because the receiver decides which symbols an object can do without.
     #[must_use]
     pub fn with_policy(mut self, policy: Policy) -> Self {
         let ordered = self.0.config.window.weight;
@@ -165,7 +165,7 @@ impl Source {
         packets * u64::from(self.config.symbol)
     }
 
-    /// The controller's weight, as far as the policy lets it.
+    /// Sets the controller's weight, as far as the policy allows.
     fn set_weight(&mut self, weight: f64) {
         let bent = self.policy.as_mut().map_or(weight, |bend| {
             bend.ordered = weight;
@@ -196,7 +196,7 @@ impl Source {
         self.window.set_weight(weight);
     }
 
-    /// Opens as many blocks behind the first as may be.
+    /// Opens as many blocks after the first as allowed.
     fn open_blocks(&mut self) {
         while self.open.len() < OPEN_BLOCKS as usize {
             let block = self.decoded + self.open.len() as u32;
@@ -266,7 +266,7 @@ impl Source {
         }
     }
 
-    /// The slot is another one, whose symbols of the first block up to place `start` may have been sent.
+    /// The slot has changed. Its symbols of the first block up to place `start` may have been sent.
     #[cold]
     fn move_to_slot(&mut self, block: u32, start: u32) {
         for open in &mut self.open {
@@ -277,7 +277,7 @@ impl Source {
         }
     }
 
-    /// Notes that a packet arrived. Gives what it carried the first time.
+    /// Notes that a packet arrived. Returns its content the first time.
     fn arrive(&mut self, number: u64) -> Option<Sent> {
         let before = self.flight.under_way();
         let sent = self.flight.arrived(number)?;
@@ -288,7 +288,8 @@ impl Source {
         Some(sent)
     }
 
-    /// Notes the packets that an acknowledgement tells of; gives how many were news, and what the answered one carried.
+    /// Notes the packets that an acknowledgement reports. Returns how many were new, and the content of the answered
+    /// one.
     fn arrivals(&mut self, number: u64, received: u32) -> (u64, Option<Sent>) {
         let answered = self.arrive(number);
         let known = match self.acked {
@@ -381,7 +382,7 @@ impl Source {
         }
     }
 
-    /// Takes packets for lost by their order; tells how many.
+    /// Finds losses by the order of packets. Returns their number.
     fn judge_order(&mut self) -> u64 {
         let mut lost = core::mem::take(&mut self.lost);
         self.flight.judge_order(|_, sent| lost.push(sent));
@@ -395,7 +396,7 @@ impl Source {
         count
     }
 
-    /// A lost source symbol is sent again; in place of a lost repair symbol the next does as well.
+    /// A lost source symbol is sent again. For a lost repair symbol the next one serves as well.
     fn requeue(&mut self, lost: &mut Vec<Sent>) {
         for sent in lost.drain(..) {
             if let Some(block) = self.open_block(sent.message) {
@@ -424,7 +425,7 @@ impl Source {
         Some(oldest.max(self.last_ack).max(self.timed_out_at).after(self.rtt.rto()))
     }
 
-    /// When it asks whether something is needed, if it has no other way to hear.
+    /// When it asks whether something is needed, if it cannot learn this otherwise.
     fn probe_at(&self) -> Option<Instant> {
         let silent = self.config.claims && self.phase == Phase::Active && self.flight.under_way() == 0;
         (silent && self.decoded < self.there).then(|| self.last_ack.max(self.probed_at).after(PROBE_INTERVAL))

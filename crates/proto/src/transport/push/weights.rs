@@ -1,8 +1,9 @@
-//! Which push flow weighs how much: smallest remaining task first, decided by one controller for all.
+//! The weight of each push flow: the smallest remaining task first, decided by one controller for all.
 //!
 //! Algorithm 1 of Luo et al., "Efficient Multisource Data Delivery in Edge Cloud With Rateless Parallel Push". On every
-//! link one task, the one with least left to send among those that meet there, holds the large weight; all others
-//! hold the small one and fill what it leaves. Beyond the paper a task may have a rank, which goes before its size. Flows of one task share the large weight of a link they both cross.
+//! link one task, the one with the least left to send among those that meet there, has the large weight. All others
+//! have the small weight and use what it leaves. Beyond the paper a task may have a rank, which goes before its size.
+//! Flows of one task share the large weight of a link that both cross.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -10,14 +11,14 @@ use core::cmp::Reverse;
 /// θ⁻, the weight of flows that give way (the paper's value).
 pub const LOW_WEIGHT: f64 = 0.5;
 
-/// The least large weight, however many flows share it.
+/// The least value of the large weight, however many flows share it.
 const LEAST_HIGH_WEIGHT: f64 = 1.0;
 
-/// A link, by any number that is its own.
+/// A link, by any unique number.
 pub type Link = u32;
 
-/// θ⁺ of a link, (C·d + K)/2: with that sum of weights every packet is just about marked. `packets_in_flight` is
-/// C·d + K in packets (equation 20).
+/// θ⁺ of a link, (C·d + K)/2. With this sum of weights almost every packet is marked. `packets_in_flight` is C·d + K in
+/// packets (equation 20).
 pub fn high_weight(packets_in_flight: f64) -> f64 {
     packets_in_flight / 2.0
 }
@@ -40,7 +41,7 @@ pub struct Task {
 struct Crossing {
     /// Whether an earlier task holds the large weight.
     taken: bool,
-    /// Whether the task at hand takes it: it stays free for the task's own other flows.
+    /// Whether the current task takes it. It stays free for the task's own other flows.
     takes: bool,
     flows: usize,
     /// Flows with the large weight: task and flow.

@@ -1,12 +1,13 @@
 //! SCDP (Alasmar, Parisis, Crowcroft, arXiv 1909.08928): objects as rateless symbols over [NDP](super::ndp)'s switches
 //! and pulls, from one source or from several at once.
 //!
-//! Any symbols will do: a trimmed symbol is replaced by a fresh one at the next pull, never sent again. Source `i` of `n`
-//! sends the symbols `i, i + n, i + 2n, …`; the first `k` are the object itself. The receiver has the object once it has
-//! all of these, or `k` symbols and [`extra_symbols`](ScdpConfig::extra_symbols) more, whoever sent them. It pulls from
-//! the source whose symbol or header arrived, so each source sends as fast as its path lets it.
+//! Any symbols will do. A trimmed symbol is replaced by a new one at the next pull and never sent again. Source `i` of
+//! `n` sends the symbols `i, i + n, i + 2n, …`; the first `k` are the object itself. The receiver has the object once
+//! it has all of these, or `k` symbols and [`extra_symbols`](ScdpConfig::extra_symbols) more from any sources. It pulls
+//! from the source whose symbol or header arrived, so each source sends as fast as its path allows.
 //!
-//! Data leaves in a class that grows with the symbols sent: five levels of strict priority (multi-level feedback queues).
+//! The class of data grows with the number of symbols sent: five levels of strict priority (multi-level feedback
+//! queues).
 //!
 //! | knob | default | source |
 //! | --- | --- | --- |
@@ -14,7 +15,7 @@
 //! | `thresholds` | 20, 204, 2048, 20480 packets | PPUSH, section V, on SCDP |
 //! | `extra_symbols` | 2 | RaptorQ fails to decode then one time in 10⁶ (RFC 6330); that one is neglected |
 //!
-//! Symbols are numbers here: nothing is encoded. The receiver has asked for the object and knows its size.
+//! Symbols are only numbers here: nothing is encoded. The receiver has requested the object and knows its size.
 
 mod object;
 mod receiver;
@@ -39,7 +40,7 @@ pub const HONOURS: &[Field] = &[];
 /// Levels of priority.
 pub const LEVELS: usize = 5;
 
-/// Everything that both sides of SCDP flows have in common; many flows share one.
+/// Settings that both sides of SCDP flows share; many flows share one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScdpConfig {
     /// Bytes of a symbol, one per packet, above 0; a full packet takes at most 65535 bytes on the wire. Default 1460.
@@ -48,11 +49,11 @@ pub struct ScdpConfig {
     pub wire: WireFormat,
     /// Class of data at the first level; the others follow. Not-ECT. Default 0.
     pub data_class: TrafficClass,
-    /// Class of acknowledgements and pulls: that of headers in switches. Default 31.
+    /// Class of acknowledgements and pulls, which is that of headers in switches. Default 31.
     pub control_class: TrafficClass,
     /// Symbols sent before the first pull, at least 1. Default 15.
     pub initial_window: u32,
-    /// A source that has sent so many symbols goes on at the next level; never falling. Default 20, 204, 2048, 20480.
+    /// After this many symbols a source continues at the next level; never falling. Default 20, 204, 2048, 20480.
     pub thresholds: [u64; LEVELS - 1],
     /// Symbols beyond those of the object that are needed to decode it. Default 2.
     pub extra_symbols: u32,
@@ -91,12 +92,12 @@ impl ScdpConfig {
         }
     }
 
-    /// Symbols of an object of so many bytes, at least one.
+    /// Symbols of an object of this many bytes, at least one.
     pub fn symbols(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.symbol.into()).max(1)
     }
 
-    /// Bytes of each symbol of an object of so many bytes: an object of one symbol needs no padding.
+    /// Bytes of each symbol of an object of this many bytes. An object of one symbol needs no padding.
     pub fn symbol_bytes(&self, bytes: u64) -> u16 {
         bytes.min(self.symbol.into()) as u16
     }

@@ -1,4 +1,4 @@
-//! What has arrived of an object, from all its sources.
+//! The arrived part of an object, from all its sources.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,26 +6,26 @@ use super::ScdpConfig;
 
 const RELAXED: Ordering = Ordering::Relaxed;
 
-/// An object under way: its receiver's ends towards all sources share one. They belong to one driver; the counters are
+/// An object in transfer. Its receiver's ends for all sources share it. They belong to one driver. The counters are
 /// atomic so that it may move them to another thread, not so that two may change them at once.
 #[derive(Debug)]
 pub struct ScdpObject {
     bytes: u64,
-    /// Source symbols: those with smaller numbers are the object itself.
+    /// Number of source symbols. Those with smaller numbers are the object itself.
     symbols: u64,
-    /// Symbols that suffice to decode.
+    /// Number of symbols that suffices to decode.
     sufficient: u64,
     symbol_bytes: u64,
     arrived: AtomicU64,
     source_symbols: AtomicU64,
     delivered: AtomicU64,
-    /// Number of the object among those of its receiver's host; `None` if it has one source only.
+    /// Number of the object at its receiver's host; `None` if it has only one source.
     pub(super) shared_as: Option<u64>,
 }
 
 impl ScdpObject {
-    /// An object of so many bytes of which nothing has arrived. Its receiver's host knows it by the number `shared_as` if
-    /// it has several sources.
+    /// An object of this many bytes of which nothing has arrived. If it has several sources, its receiver's host knows
+    /// it by the number `shared_as`.
     pub fn new(config: &ScdpConfig, bytes: u64, shared_as: Option<u64>) -> Self {
         let symbols = config.symbols(bytes);
         Self {
@@ -40,7 +40,7 @@ impl ScdpObject {
         }
     }
 
-    /// Whether it can be decoded, or need not be.
+    /// Whether it can be decoded, or needs no decoding.
     pub fn is_complete(&self) -> bool {
         self.source_symbols.load(RELAXED) == self.symbols || self.arrived() >= self.sufficient
     }
@@ -55,8 +55,8 @@ impl ScdpObject {
         self.is_complete() && self.source_symbols.load(RELAXED) < self.symbols
     }
 
-    /// Takes a symbol that has not arrived before; gives the bytes of the object that it stands for. A byte is kept back
-    /// until the object is complete.
+    /// Takes a symbol that has not arrived before. Returns the bytes of the object that it stands for. One byte is held
+    /// back until the object is complete.
     pub(super) fn take(&self, number: u64) -> u64 {
         if self.is_complete() {
             return 0;

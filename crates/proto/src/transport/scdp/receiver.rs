@@ -1,4 +1,4 @@
-//! The receiver's end towards one source.
+//! The receiver's end for one source.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -20,7 +20,7 @@ pub struct ScdpReceiver {
     config: Arc<ScdpConfig>,
     object: Arc<ScdpObject>,
     pulls: Pulls,
-    /// Symbols that came, whole or trimmed: below `next` and in `seen`. In units of a source's symbols.
+    /// Symbols that arrived, whole or trimmed: below `next` and in `seen`. In units of a source's symbols.
     next: u64,
     seen: Reassembly,
     slots: u64,
@@ -28,11 +28,11 @@ pub struct ScdpReceiver {
     answers: VecDeque<(u64, Instant, bool)>,
     joined: bool,
     complete: bool,
-    /// It was a symbol from here that completed the object.
+    /// A symbol from here completed the object.
     completed: bool,
     told: bool,
     received: bool,
-    /// Bytes of the object that symbols from here stood for, and that the application was given.
+    /// Bytes of the object that symbols from here stood for and that were reported to the application.
     delivered: u64,
     given: u64,
     symbols: u64,
@@ -40,7 +40,7 @@ pub struct ScdpReceiver {
 }
 
 impl ScdpReceiver {
-    /// An end towards one of `slots` sources of `object`.
+    /// An end for one of `slots` sources of `object`.
     pub fn new(config: Arc<ScdpConfig>, object: Arc<ScdpObject>, slots: u32) -> Self {
         Self {
             config,
@@ -62,7 +62,7 @@ impl ScdpReceiver {
         }
     }
 
-    /// Notes a symbol; false if it came before.
+    /// Notes a symbol; false if it arrived before.
     fn is_new(&mut self, number: u64) -> bool {
         let index = number / self.slots;
         if index < self.next {

@@ -11,7 +11,7 @@ use crate::time::Instant;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// Timeouts for which a source that has nothing under way waits for a pull: a receiver of many flows takes its time.
+/// How many timeouts a source with nothing in flight waits for a pull, because a receiver of many flows takes its time.
 const PULL_PATIENCE: u64 = 8;
 
 /// One of the sources of an object.
@@ -22,12 +22,12 @@ pub struct ScdpSender {
     slots: u64,
     bytes: u64,
     finish: bool,
-    /// Symbols sent and not known to be answered, from the `base`-th of this source on: when, and whether they are still
-    /// under way. The first is.
+    /// Symbols sent and not known to be answered, from the `base`-th of this source on: when they were sent, and
+    /// whether they are still in flight. The first is.
     log: VecDeque<(Instant, bool)>,
     base: u64,
     under_way: u32,
-    /// Symbols that pulls have let go and that were not sent.
+    /// Symbols that pulls have allowed and that were not sent.
     allowed: u32,
     burst_sent: bool,
     pulled: u32,
@@ -74,7 +74,7 @@ impl ScdpSender {
         self.config.symbols(self.bytes).saturating_sub(self.slot).div_ceil(self.slots)
     }
 
-    /// The symbol is not under way any more; gives when it was sent if that is news.
+    /// The symbol is no longer in flight. Returns when it was sent, if that is news.
     fn settle(&mut self, number: u64) -> Option<Instant> {
         let index = number.checked_sub(self.slot).filter(|offset| offset % self.slots == 0)? / self.slots;
         let (at, under_way) = self.log.get_mut(usize::try_from(index.checked_sub(self.base)?).ok()?)?;

@@ -1,4 +1,4 @@
-//! The knobs of the TCP family.
+//! Settings of the TCP family.
 
 use core::fmt;
 
@@ -22,8 +22,7 @@ impl Default for PacingFactors {
     }
 }
 
-/// Everything that both sides of TCP flows have in common; many flows share one. The initial window is the
-/// controller's.
+/// Settings that both sides of TCP flows share; many flows share one. The initial window is the controller's.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TcpConfig {
     /// Most payload bytes per packet. Default 1460 (a 1500-byte IP packet without options), at least 1.
@@ -34,23 +33,23 @@ pub struct TcpConfig {
     pub data_class: TrafficClass,
     /// Class of the receiver's packets; its ECN bits follow from `ecn`. Default 0.
     pub ack_class: TrafficClass,
-    /// Whether a connection is requested and granted first; otherwise it stands from the start, as in most simulations
-    /// of datacenters. Default false.
+    /// Whether a connection is requested and granted first. Otherwise it is established from the start, as in most
+    /// simulations of datacenters. Default false.
     pub handshake: bool,
-    /// Selective acknowledgements (RFC 2018, RFC 6675); without them NewReno repairs losses (RFC 6582). Default true.
+    /// Selective acknowledgements (RFC 2018, RFC 6675). Without them NewReno repairs losses (RFC 6582). Default true.
     pub sack: bool,
-    /// SACK blocks per acknowledgement, 1 to 4. Default 3, as beside timestamps (RFC 2018 section 3).
+    /// SACK blocks per acknowledgement, 1 to 4. Default 3, the number that fits with timestamps (RFC 2018 section 3).
     pub sack_blocks: u8,
     /// Loss detection by time and tail loss probes (RFC 8985); needs `sack`. Default false.
     pub rack: bool,
-    /// Whether packets sent in a lower class before a [policy](crate::contract::policy::Directive::overtakes) moved the flow up
-    /// count as lost only two round trips after the move: one until the first packet that overtook them is
-    /// acknowledged, and the largest reordering window, which is one more (RFC 8985 section 6.2). Otherwise
-    /// the flow takes its own overtaking for loss. Default false.
+    /// When a [policy](crate::contract::policy::Directive::overtakes) moves the flow to a higher class, whether packets
+    /// sent before in a lower class count as lost only two round trips after the move: one until the first packet that
+    /// overtook them is acknowledged, and one for the largest reordering window (RFC 8985 section 6.2). Otherwise the
+    /// flow takes its own overtaking for loss. Default false.
     pub expect_overtaking: bool,
     /// Sends in proportion to what arrives while losses are repaired (RFC 6937); needs `sack`. Default false.
     pub prr: bool,
-    /// New data on the first two duplicate acknowledgements (RFC 3042). Default true.
+    /// Sends new data on the first two duplicate acknowledgements (RFC 3042). Default true.
     pub limited_transmit: bool,
     /// Data packets that one acknowledgement may answer, 1 to 255. Default 2 (RFC 5681 section 4.2).
     pub ack_every: u8,
@@ -58,22 +57,22 @@ pub struct TcpConfig {
     pub max_ack_delay: Span,
     /// How congestion marks are echoed. Default off.
     pub ecn: EcnMode,
-    /// Whether the sender asks for the one-way delays of its packets, which controllers that
-    /// [need them](crate::congestion::CongestionControl::needs_one_way_delay) do not work without. A receiver answers
-    /// whoever asks. Default false.
+    /// Whether the sender asks for the one-way delays of its packets. Controllers that [need
+    /// them](crate::congestion::CongestionControl::needs_one_way_delay) do not work without them. A receiver answers
+    /// every sender that asks. Default false.
     pub one_way_delay: bool,
     /// Bounds of the retransmission timeout.
     pub rto: RtoBounds,
     /// Most bytes that the sender holds, sent or not; `None` is no limit. Default `None`.
     pub send_buffer: Option<u64>,
-    /// Most bytes that the receiver holds; it becomes the window when below twice the bandwidth-delay product. `None`
-    /// is no limit, the default. At least 256; advertised in units of 256 bytes, at most 16 776 704.
+    /// Most bytes that the receiver holds. It limits the window when it is below twice the bandwidth-delay product.
+    /// `None`, the default, is no limit. At least 256; advertised in units of 256 bytes, at most 16 776 704.
     pub receive_buffer: Option<u64>,
-    /// Whether the receiving application reads everything at once; otherwise it says so by `Command::Consume`.
+    /// Whether the receiving application reads everything at once. Otherwise it reports reads by `Command::Consume`.
     /// Default true.
     pub auto_consume: bool,
-    /// Paces data packets at `factor * cwnd / SRTT` instead of sending as the window opens. A controller with a rate of
-    /// its own is paced at that rate in any case. Default `None`.
+    /// Paces data packets at `factor * cwnd / SRTT` instead of sending as the window opens. A controller with its own
+    /// rate is paced at that rate in any case. Default `None`.
     pub pacing: Option<PacingFactors>,
     /// Round-trip time that pacing assumes before the first sample; `None` sends the initial window unpaced. Default
     /// `None`; REFLEX's ns-3 assumes 2 ms.

@@ -1,8 +1,8 @@
 //! The reliable byte stream of the TCP family.
 //!
 //! A flow has one direction: [`TcpSender`] sends data, [`TcpReceiver`] answers with acknowledgements. Sequence numbers
-//! are byte offsets of the stream; FIN takes one number after the last byte. A congestion controller
-//! ([`crate::congestion`]) says how much may be in flight, everything else is here and in [`crate::recovery`].
+//! are byte offsets of the stream. FIN takes one number after the last byte. A congestion controller
+//! ([`crate::congestion`]) says how much may be in flight. Everything else is here and in [`crate::recovery`].
 //!
 //! | mechanism | source |
 //! | --- | --- |
@@ -15,9 +15,14 @@
 //! | done by a time ([`DeadlineSender`]) | [`crate::contract::deadline`] |
 //! | pauses while a queue above is congested ([`CrossQueueSender`]) | [`crate::contract::cross_queue_notification`] |
 //!
-//! Deviations: nothing is ever given up, neither a connection request nor a retransmission nor a probe; Nagle's
-//! algorithm is off; a responder repeats its grant only when asked again; after a timeout the sender resends what is
-//! not SACKed, from the first hole on, as the window allows, without pulling SND.NXT back.
+//! Deviations:
+//!
+//! - Nothing is ever given up: neither a connection request nor a retransmission nor a probe.
+//! - Nagle's algorithm is off.
+//! - A responder repeats its grant only when asked again.
+//! - After a timeout the sender resends what is not SACKed, from the first hole on, as the window allows, without
+//!   moving SND.NXT
+//! back.
 
 mod config;
 mod receiver;

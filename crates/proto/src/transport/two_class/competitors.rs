@@ -1,32 +1,32 @@
-//! How many others the flow shares its path with, by what the scavenger meets in the low class.
+//! Estimates with how many others the flow shares its path, from what the scavenger meets in the low class.
 
 use super::estimator::{Estimate, Interval};
 
 /// Weight of the newest interval.
 const GAIN: f64 = 0.25;
-/// The low class is free if fewer of the last intervals saw a mark in it.
+/// The low class is free if marks were seen in fewer than this fraction of the last intervals.
 const FREE: f64 = 0.05;
-/// Most flows that are told apart.
+/// Greatest count of flows.
 const MOST: f64 = 1000.0;
 
-/// Smoothed counts of flows, and what they are made from.
+/// Smoothed counts of flows, and the values from which they follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Competitors {
-    /// Flows that give way, the own one among them, and flows that do not.
+    /// Flows that give way, this one among them, and flows that do not.
     yielding: f64,
     regular: f64,
     /// Wait of the scavenger's packets in seconds, and rates of both sub-flows in bytes per second.
     wait: f64,
     scavenger: f64,
     guarantee: f64,
-    /// The part of the intervals that saw a mark in the low class.
+    /// Fraction of the intervals in which a mark was seen in the low class.
     marked: f64,
     /// Least smoothed wait of the scavenger's packets, in seconds, among intervals that saw a mark.
     least_wait: f64,
 }
 
 impl Competitors {
-    /// The flow is alone.
+    /// Begins as if the flow were alone.
     pub(super) fn new() -> Self {
         Self {
             yielding: 1.0,
@@ -44,8 +44,8 @@ impl Competitors {
         self.scavenger
     }
 
-    /// How long, in seconds, a packet waits that is marked while its class has the line alone: what the high class shows, which has
-    /// nearly all of it, or the shortest wait of marked packets so far.
+    /// How long, in seconds, a marked packet waits while its class has the line alone: the wait in the high class,
+    /// which has almost all of it, or the shortest wait of marked packets so far.
     fn marked_wait(&mut self, interval: &Interval, seen: &Estimate) -> f64 {
         if interval.marked && self.wait > 0.0 {
             self.least_wait = self.least_wait.min(self.wait);
@@ -53,8 +53,8 @@ impl Competitors {
         seen.marked_wait.unwrap_or(self.least_wait)
     }
 
-    /// The fair rate that an interval has shown. `marked_wait` is how long, in seconds, a packet waits that is marked while
-    /// its class has the line alone, if that is told; a rate of the scavenger below `trickle` is none.
+    /// The fair rate according to an interval. `marked_wait` is how long, in seconds, a marked packet waits while its
+    /// class has the line alone, if that was told. A rate of the scavenger below `trickle` counts as none.
     pub(super) fn fair_rate(
         &mut self,
         marked_wait: Option<f64>,

@@ -1,4 +1,4 @@
-//! The knobs of `bounded` over two classes.
+//! Settings of `bounded` with two classes.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use crate::recovery::rtt::RtoBounds;
 use crate::time::Span;
 use crate::transport::flex_pass::{Reactive, Window};
 
-/// Everything that flows have in common; many flows share one.
+/// Settings that flows share; many flows share one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TwoClassConfig {
     /// Payload bytes of a full packet. Default 1460.
@@ -24,27 +24,28 @@ pub struct TwoClassConfig {
     pub ack_every: u8,
     /// Longest delay of an acknowledgement. Default 500 us.
     pub max_ack_delay: Span,
-    /// Bytes beyond the next one expected that the receiver takes, at least one packet's. Default: no limit.
+    /// Most bytes that the receiver keeps beyond the next expected one, at least one packet. Default: no limit.
     pub reorder_buffer: Option<u64>,
-    /// The ledger is kept, and the guarantee's rate chosen, every so often, or each round trip, or each packet of the guarantee
-    /// at its rate, if that is longer. Default 1 ms.
+    /// Interval for the ledger and the choice of the guarantee's rate. It is longer if a round trip, or the gap between
+    /// two packets of the guarantee, is longer. Default 1 ms.
     pub interval: Span,
-    /// Least rate of the guarantee, as a part of the line's, above 0. Default 0.01.
+    /// Least rate of the guarantee, as a fraction of the line's, above 0. Default 0.01.
     pub trickle: f64,
-    /// What is aimed at above the promised share, from 0. Default 0.1.
+    /// How far above the promised share the flow aims, from 0. Default 0.1.
     pub margin: f64,
-    /// Which part of what the flow can still earn it may owe, from 0 to 1. Default 0.5.
+    /// The fraction of what the flow can still earn that it may owe, from 0 to 1. Default 0.5.
     pub debt: f64,
-    /// What is owed beyond that is paid back in so long, above 0. Default 10 ms.
+    /// Time in which debt beyond that is paid back, above 0. Default 10 ms.
     pub catch_up: Span,
-    /// Greatest rate of the guarantee and the scavenger together while they pay back, in fair rates, from 1. Default 1.5.
+    /// Greatest rate of the guarantee and the scavenger together while they pay back, in fair rates, from 1. Default
+    /// 1.5.
     pub greatest_share: f64,
-    /// Greatest rate of the guarantee, in rates of a DCTCP flow that joined the high class now, above 0. Default 1.5.
+    /// Greatest rate of the guarantee, relative to a DCTCP flow that joins the high class now, above 0. Default 1.5.
     pub greatest_weight: f64,
-    /// Most by which the guarantee's rate grows in an interval, as a factor above 1. Default 1.3.
+    /// Largest growth of the guarantee's rate in an interval, as a factor above 1. Default 1.3.
     pub growth: f64,
-    /// How long a packet waits that finds its queue at the marking threshold while its class has the line alone, above 0.
-    /// Default: it is found.
+    /// How long a packet waits that finds its queue at the marking threshold while its class has the line alone, above
+    /// 0. Default: the flow measures it.
     pub marked_wait: Option<Span>,
 }
 

@@ -1,35 +1,35 @@
-//! What the flow's fair rate is, by what the guarantee's packets meet in the high class.
+//! Estimates the flow's fair rate from what the guarantee's packets meet in the high class.
 
 use crate::congestion::dctcp::{Dctcp, DctcpConfig};
 use crate::congestion::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
 use crate::time::{Instant, Span};
 
-/// Length in seconds of a stretch of time whose rate counts as one of the line.
+/// Length in seconds of a stretch of time over which the line's rate is measured.
 const STRETCH: f64 = 0.1;
-/// Marked packets over which the mean of their round-trip times is taken, and of which so many must have come.
+/// Marked packets over which the mean of their round-trip times is taken. At least this many must have come.
 const MEMORY: u32 = 64;
 
 /// A virtual DCTCP flow in the high class, and how often that class is busy.
 ///
-/// It is the controller of the guarantee's sub-flow, whose rate is another's to choose: its own window is no limit. Rates are
-/// bytes of payload per second.
+/// It is the controller of the guarantee's sub-flow, but its window is no limit there, because the ledger chooses the
+/// rate. Rates are bytes of payload per second.
 pub(super) struct FairRate {
     window: Dctcp,
     mss: u16,
-    /// Rate of the line; the greatest seen, if nobody told.
+    /// Rate of the line, or the greatest rate seen if it was not told.
     line: f64,
     told: bool,
-    /// Bytes that arrived in this stretch of time, by which the line's rate is seen.
+    /// Bytes that arrived in this stretch of time, from which the line's rate is measured.
     arrived: u64,
     stretch_began: Instant,
     /// The virtual flow's rounds so far: its window of data is acknowledged as one.
     rounds: u64,
     round_began: Instant,
-    /// Of this round: bytes acknowledged, those of them marked, and whether any were lost.
+    /// Bytes acknowledged in this round, those of them marked, and whether any were lost.
     acked: u64,
     marked: u64,
     lost: bool,
-    /// Of this interval: packets that came, and those that had waited.
+    /// Packets that arrived in this interval, and those that had waited.
     packets: u32,
     waited: u32,
     busy: f64,
@@ -40,7 +40,7 @@ pub(super) struct FairRate {
     marks: u32,
 }
 
-/// What one interval brought.
+/// Measurements of one interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval {
     pub(super) seconds: f64,
@@ -52,11 +52,11 @@ pub(super) struct Interval {
     /// How long packets of the scavenger waited, in seconds, and whether any was marked.
     pub(super) wait: f64,
     pub(super) marked: bool,
-    /// Bytes that are still to arrive, as far as they are written.
+    /// Bytes that have yet to arrive, of those written.
     pub(super) remaining: f64,
 }
 
-/// What an interval has shown.
+/// Estimates from an interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Estimate {
     /// The flow's fair rate while the high class is busy.
@@ -72,7 +72,7 @@ pub(super) struct Estimate {
 }
 
 impl FairRate {
-    /// Nothing is known but, perhaps, the line's rate.
+    /// Begins with no knowledge, except perhaps the line's rate.
     pub(super) fn new(mss: u16, line: Option<f64>) -> Self {
         Self {
             window: Dctcp::new(DctcpConfig::default(), mss),
@@ -96,15 +96,15 @@ impl FairRate {
         }
     }
 
-    /// A packet of the guarantee arrived that had waited, or had not.
+    /// A packet of the guarantee arrived; `waited` if it had waited.
     #[inline]
     pub(super) fn on_arrival(&mut self, waited: bool) {
         self.packets += 1;
         self.waited += u32::from(waited);
     }
 
-    /// So many bytes arrived since the last call. A host that was busy hears of them in lumps, so a rate is one over a stretch of
-    /// time.
+    /// This many bytes arrived since the last call. A busy host learns of them in lumps, so the rate is taken over a
+    /// stretch of time.
     pub(super) fn on_arrived(&mut self, now: Instant, bytes: u64) {
         self.arrived += bytes;
         let seconds = now.since(self.stretch_began).as_secs_f64();
@@ -115,18 +115,18 @@ impl FairRate {
         (self.arrived, self.stretch_began) = (0, now);
     }
 
-    /// Rate of the line, as far as it was told or seen.
+    /// Rate of the line, as told or seen.
     pub(super) fn line(&self) -> f64 {
         self.line
     }
 
-    /// Nobody answers in the high class: all that is known of it is out of date.
+    /// Nobody answers in the high class, so everything known of it is out of date.
     pub(super) fn forget(&mut self) {
         self.window = Dctcp::new(DctcpConfig::default(), self.mss);
         self.busy = 0.0;
     }
 
-    /// Bytes of the line in a round trip: as far as the virtual flow grows.
+    /// Bytes of the line in a round trip, the limit of the virtual flow.
     fn line_window(&self) -> f64 {
         self.line * self.rtt.as_secs_f64()
     }
@@ -186,7 +186,7 @@ impl FairRate {
         (self.marks >= MEMORY && wait > 0.0).then_some(wait)
     }
 
-    /// Ends an interval in which the guarantee brought `own` bytes per second.
+    /// Ends an interval in which the guarantee delivered `own` bytes per second.
     pub(super) fn estimate(&mut self, own: f64) -> Estimate {
         if self.packets > 0 {
             self.busy = f64::from(self.waited) / f64::from(self.packets);

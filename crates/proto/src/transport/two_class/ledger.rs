@@ -1,4 +1,4 @@
-//! What the flow was promised, what it got, and so how fast the guarantee must send.
+//! The flow's promise and what it got, and so how fast the guarantee must send.
 
 use super::competitors::Competitors;
 use super::config::TwoClassConfig;
@@ -9,10 +9,10 @@ use crate::time::Span;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ledger {
     share: f64,
-    /// What arrived beyond the promised share; below zero it is owed.
+    /// Arrived bytes beyond the promised share; below zero they are owed.
     balance: f64,
     competitors: Competitors,
-    /// The true fair rate, where an experiment tells it.
+    /// The true fair rate, if an experiment tells it.
     told: Option<f64>,
 }
 
@@ -29,13 +29,13 @@ impl Ledger {
         self.told = Some(rate);
     }
 
-    /// What arrived beyond the promised share.
+    /// Arrived bytes beyond the promised share.
     #[cfg(test)]
     pub(super) fn balance(&self) -> f64 {
         self.balance
     }
 
-    /// Books an interval; gives the guarantee's rate for the next one.
+    /// Books an interval and returns the guarantee's rate for the next one.
     pub(super) fn book(&mut self, config: &TwoClassConfig, interval: &Interval, estimate: &Estimate) -> f64 {
         let Estimate { joining_rate, line, .. } = *estimate;
         let trickle = config.trickle * line;

@@ -1,10 +1,12 @@
-//! `bounded` where the network has two traffic classes: a flow gives way and keeps a share of its fair rate, without phases.
+//! `bounded` for networks with two traffic classes: a flow gives way and keeps a share of its fair rate, without
+//! phases.
 //!
-//! One send buffer feeds two sub-flows, whose packets carry their place in the flow and their number in the sub-flow:
+//! One send buffer feeds two sub-flows. Their packets carry their place in the flow and their number in the sub-flow:
 //!
-//! - The **scavenger** takes by a window of DCTCP, in the low class, what others leave.
-//! - The **guarantee** is paced, in the high class. It adds what the scavenger does not bring of the share that was promised.
-//!   It never stops: a trickle of it is what the flow knows the high class by.
+//! - The **scavenger** takes what others leave, by a DCTCP window in the low class.
+//! - The **guarantee** is paced, in the high class. It adds what the scavenger lacks of the promised share. It never
+//!   stops: the flow
+//! measures the high class by a trickle of it.
 //!
 //! ```text
 //!               ┌──────────┐  packets, low class    ┌──────────┐
@@ -18,32 +20,32 @@
 //!               └──────────┘
 //! ```
 //!
-//! **F is the greater of two estimates** of the rate that the flow would have if it did not give way. Too much costs
-//! regular flows a little, too little breaks the promise.
+//! **F is the greater of two estimates** of the rate that the flow would have if it did not give way. An estimate that
+//! is too high costs regular flows a little. One that is too low breaks the promise.
 //!
-//! *By the marks of the high class* (`FairRate`). A virtual window of DCTCP is driven by the marks of the
-//! guarantee's packets: x is the rate that a DCTCP flow would have in the high class as it is now. With line rate C and the
-//! guarantee's own rate g, the high class holds (C − g)/x such flows, so with one more each has `x·C / (C + x − g)`. That
-//! counts while the high class is busy. The receiver tells for each packet of the guarantee whether it waited, at least half as
-//! long as marked packets do; u is the part of those that did. While the high class is not busy, the fair rate is what
-//! the scavenger gets:
+//! *By the marks of the high class* (`FairRate`). The marks of the guarantee's packets drive a virtual DCTCP window.
+//! Its rate x is that of a DCTCP flow in the high class as it is now. With line rate C and the guarantee's own rate g,
+//! the high class holds (C − g)/x such flows, so with one more each has `x·C / (C + x − g)`. This counts while the high
+//! class is busy. For each packet of the guarantee the receiver reports whether it waited, at least half as long as
+//! marked packets do; u is the fraction that did. While the high class is not busy, the fair rate is what the scavenger
+//! gets:
 //!
 //! `u · x·C / (C + x − g) + min(scavenger, (1 − u) · C)`
 //!
-//! *By a count of competitors* (`Competitors`). The high class can leave the low one little without a
-//! queue of its own. A packet that is marked has the same queue before it whatever its class may send. So the low class has
-//! `L = C · marked_wait / wait`, where `marked_wait` is such a packet's wait if its class has the line alone. Flows that give way
-//! share L evenly, `m = L / scavenger` of them, and `n = (C − L − m·g) / x` others have the rest: `F = C / (m + n)`.
+//! *By a count of competitors* (`Competitors`). The high class can leave little to the low one without a queue of its
+//! own. A marked packet has the same queue before it whatever its class may send. So the low class has `L = C ·
+//! marked_wait / wait`, where `marked_wait` is the wait of such a packet if its class has the line alone. `m = L /
+//! scavenger` flows that give way share L evenly, and `n = (C − L − m·g) / x` others have the rest: `F = C / (m + n)`.
 //!
-//! **The ledger** (`Ledger`) keeps the promise over the life of the flow, not at each instant: what arrived less
-//! the promised share of F, with a margin. A flow whose end is known, because all of it is written, may go into debt for a part
-//! of what it can still earn.
+//! **The ledger** (`Ledger`) keeps the promise over the life of the flow, not at each instant: what arrived less the
+//! promised share of F, with a margin. A flow whose end is known, because all of it is written, may owe a part of what
+//! it can still earn.
 //!
-//! **The guarantee yields to overload.** It is never faster than `greatest_weight · x`, which each round trip of marked packets
-//! lowers, and grows by no more than `growth` in an interval. Without that, guarantees that begin together fill the high class until it
-//! drops, acknowledgements of others among the rest.
+//! **The guarantee yields to overload.** It is never faster than `greatest_weight · x`, which each round trip of marked
+//! packets lowers, and grows by at most `growth` in an interval. Without this, guarantees that begin together fill the
+//! high class until it drops packets, acknowledgements of other flows among them.
 //!
-//! If all that one class carries is lost, the flow lives on the other: its packets are sent there, too, and without the
+//! If one class loses everything, the flow lives on the other. Its packets are sent there too, and without the
 //! scavenger the guarantee is a paced DCTCP flow.
 
 mod competitors;

@@ -1,4 +1,4 @@
-//! The receiving side: puts both sub-flows in order and tells what each met.
+//! The receiving side: puts both sub-flows in order and reports what each met.
 
 use alloc::sync::Arc;
 use core::convert::Infallible;
@@ -13,12 +13,12 @@ use crate::transport::flex_pass::Run;
 use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// The least delay of the path is looked for in so long, and once more: routes change, and clocks drift.
+/// The path's least delay is searched in two stretches of this length, because routes change and clocks drift.
 const BASE_LIFE: Span = Span::from_secs(10);
 /// Weight of the newest marked packet in their mean wait.
 const GAIN: f64 = 1.0 / 16.0;
 
-/// Tells by the delay of its packets whether a class is busy.
+/// Tells from the delays of its packets whether a class is busy.
 ///
 /// Delays are in units of [`ShortTime`], modulo 2³², between two clocks: only differences count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +31,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Whether a packet that was sent at `sent_at` has waited at least half as long as those that are marked do.
+    /// Whether a packet sent at `sent_at` has waited at least half as long as marked packets do.
     fn on_arrival(&mut self, now: Instant, sent_at: ShortTime, marked: bool) -> bool {
         let delay = ShortTime::of(now).bits().wrapping_sub(sent_at.bits());
         let lower = |one: u32, other: u32| if one.wrapping_sub(other) as i32 > 0 { other } else { one };
@@ -59,9 +59,9 @@ pub struct TwoClassReceiver {
     /// Packets of the scavenger since the last acknowledgement of it, and whether they were marked.
     unanswered: u8,
     marked: bool,
-    /// When those, if there are any, are answered at the latest.
+    /// When those must be answered at the latest, if there are any.
     answer_by: Instant,
-    /// What the next polls answer.
+    /// The answers of the next polls.
     answers: [Option<Answer>; 2],
     stop_ack_due: bool,
     marks: u64,
@@ -110,7 +110,7 @@ impl TwoClassReceiver {
         }
     }
 
-    /// Takes in `segment`; false if no honest sender sends it, or there is no room to keep it apart.
+    /// Takes in `segment`; false if no correct sender sends it, or there is no room to keep it out of order.
     #[inline]
     fn reassemble(&mut self, segment: &Segment) -> bool {
         let end = segment.seq.checked_add(u64::from(segment.len));
@@ -130,7 +130,7 @@ impl TwoClassReceiver {
         true
     }
 
-    /// Two answers wait at most: both are taken after each packet.
+    /// At most two answers wait, because both are taken after each packet.
     fn answer(&mut self, answer: Answer) {
         let free = usize::from(self.answers[0].is_some());
         self.answers[free] = Some(answer);

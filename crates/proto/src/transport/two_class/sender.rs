@@ -16,7 +16,7 @@ use crate::transport::tcp::MAX_STREAM;
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 use crate::units::Rate;
 
-/// A class whose sub-flow timed out so often in a row carries nothing.
+/// A class whose sub-flow timed out this often in a row carries nothing.
 const DEAD: u32 = 2;
 /// Packets of the guarantee that a late wake-up may send at once.
 const BURST: u64 = 2;
@@ -37,16 +37,16 @@ pub struct TwoClassSender<C> {
     released: u64,
     finish: bool,
     finished: bool,
-    /// When the end of the stream is told by itself, or told again.
+    /// When the end of the stream is sent without data, or sent again.
     stop_at: Option<Instant>,
     /// Bytes per second of the guarantee, and when it may send next.
     rate: f64,
     pace_next: Instant,
-    /// When the interval began, what each sub-flow has brought in it, and when it ends.
+    /// When the interval began, what each sub-flow has delivered in it, and when it ends.
     began: Instant,
     brought: (u64, u64),
     ends: Option<Instant>,
-    /// Timeouts of each sub-flow since something of it arrived: scavenger, guarantee.
+    /// Timeouts of each sub-flow since its last arrival: scavenger, guarantee.
     timeouts_in_row: (u32, u32),
     /// Least smoothed round-trip time so far in seconds, and marks of the scavenger when the interval began.
     least_rtt: f64,
@@ -55,8 +55,8 @@ pub struct TwoClassSender<C> {
 }
 
 impl<C: CongestionControl> TwoClassSender<C> {
-    /// A sender with nothing to send yet, which keeps `share` of its fair rate on a path whose slowest line has the rate
-    /// `line`, on the wire, if that is known; `config` must pass [`TwoClassConfig::check`].
+    /// A sender with nothing to send yet. It keeps `share` of its fair rate on a path whose slowest line has the rate
+    /// `line`, on the wire, if that is known. `config` must pass [`TwoClassConfig::check`].
     pub fn new(config: Arc<TwoClassConfig>, controller: C, share: f64, line: Option<Rate>) -> Self {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
         let payload = f64::from(config.mss) / f64::from(config.wire.wire_bytes(config.mss));
@@ -92,13 +92,14 @@ impl<C: CongestionControl> TwoClassSender<C> {
         (self.guarantee.sent_bytes(), self.scavenger.sent_bytes())
     }
 
-    /// Tells it its fair rate in bytes of payload per second, until it is told another: an experiment knows what no network tells.
+    /// Sets the flow's fair rate in bytes of payload per second, until the next call. An experiment knows it; no
+    /// network tells it.
     #[doc(hidden)]
     pub fn set_fair_rate(&mut self, rate: f64) {
         self.ledger.set_fair_rate(rate);
     }
 
-    /// What comes next: lost, or never sent; and whether it was sent before.
+    /// What to send next, lost or new, and whether it was sent before.
     #[inline]
     fn choose(&mut self) -> Option<(ByteRange, bool)> {
         while let Some(range) = self.lost.pop_front() {
@@ -120,7 +121,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
         DataFlags::NONE.with_if(DataFlags::FIN, end).with_if(DataFlags::RETRANSMISSION, again)
     }
 
-    /// Bytes that may be sent for the first time: the receiver takes no more beyond what it waits for.
+    /// Bytes that may be sent for the first time. The receiver accepts no more beyond the byte that it waits for.
     fn unsent(&self) -> u64 {
         let room = self.config.reorder_buffer.map_or(u64::MAX, |bytes| self.acked.saturating_add(bytes));
         self.written.min(room).saturating_sub(self.next)
@@ -152,7 +153,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
         Some(Packet::new(class, self.config.wire.wire_bytes(len), body))
     }
 
-    /// One packet per interval, and no more than a trickle of a line that is known.
+    /// One packet per interval, and at most a trickle of a known line.
     fn least_rate(&self) -> f64 {
         let packet = f64::from(self.config.mss) / self.config.interval.as_secs_f64();
         let line = self.guarantee.controller().line();
@@ -176,7 +177,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
         Some(Packet::new(class, self.config.wire.wire_bytes(len), body))
     }
 
-    /// Tells the end by itself, where no packet of data has told it.
+    /// Sends the end without data, where no data packet has told it.
     fn transmit_stop(&mut self, now: Instant) -> Option<Packet> {
         let due = self.finish && self.acked == self.written && self.stop_at.is_none_or(|at| at <= now);
         if !due {
@@ -219,7 +220,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
         self.clear_if_done();
     }
 
-    /// Takes the flow's own acknowledgement; false if no honest receiver sends it.
+    /// Takes the flow's own acknowledgement; false if no correct receiver sends it.
     fn take_ack(&mut self, ack: u64) -> bool {
         let end = self.written + u64::from(self.finish);
         self.acked = self.acked.max(if ack <= end { ack } else { 0 });
@@ -236,7 +237,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
         }
     }
 
-    /// An interval is over: books it and chooses the guarantee's rate.
+    /// Ends an interval: books it and chooses the guarantee's rate.
     fn end_interval(&mut self, now: Instant) {
         let seconds = now.since(self.began).as_secs_f64();
         let (scavenger, guarantee) = self.brought;

@@ -1,4 +1,4 @@
-//! A folder at a source: its listing, and its files' contents, which are read where they lie.
+//! A folder at a source: its listing, and its files' contents, read in place.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -15,15 +15,15 @@ use crate::transfer::directory::{Walk, at, file_beneath};
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What tells that a file was changed: its size, when it was modified (ns).
+/// What shows that a file has changed: its size, and its modification time (ns).
 type FileState = (u64, i128);
 
 fn state(metadata: &Metadata) -> FileState {
     (metadata.len(), i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()))
 }
 
-/// The contents of a folder's files, one after the other. They are opened when they are read: there may be more than a process
-/// may have open.
+/// The concatenated contents of a folder's files. Files are opened when they are read, because there may be more than a
+/// process may have open.
 pub(in super::super) struct FolderContents {
     root: PathBuf,
     files: Vec<ContentFile>,
@@ -37,18 +37,18 @@ struct ContentFile {
     state: FileState,
 }
 
-/// A folder as it was read.
+/// A folder that was read.
 pub(in super::super) struct ReadFolder {
     pub(in super::super) listing: Vec<u8>,
     pub(in super::super) contents: FolderContents,
     pub(in super::super) tree: HashTree,
-    /// Of each file its path in the folder, where its contents begin, and its own tree.
+    /// For each file: its path in the folder, where its contents begin, and its hash tree.
     pub(in super::super) files: Vec<(PathBuf, u64, HashTree)>,
 }
 
 impl FolderContents {
-    /// Reads the folder at `root` once. What is neither a file nor a folder nor a link is left out, as is what has a name
-    /// that begins with a dot, and what the `filter` does not take. Fails where a file is changed meanwhile.
+    /// Reads the folder at `root` once. Leaves out everything that is neither a file nor a folder nor a link, names
+    /// that begin with a dot, and what the `filter` excludes. Fails if a file changes meanwhile.
     pub(in super::super) fn read(root: &Path, filter: &FolderFilter) -> io::Result<ReadFolder> {
         let hidden = |path: &Path| path.iter().any(|name| name.as_encoded_bytes().starts_with(b"."));
         let (mut entries, mut firsts) = (Vec::new(), HashMap::new());
@@ -129,7 +129,7 @@ impl FolderContents {
         Ok(ReadFolder { listing, contents, tree, files: trees })
     }
 
-    /// Reads at an offset of all contents.
+    /// Reads at an offset of the concatenated contents.
     pub(in super::super) fn read_exact_at(&self, mut into: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !into.is_empty() {
             let number = self.files.partition_point(|file| file.at + file.state.0 <= offset);

@@ -21,11 +21,11 @@ use crate::transfer::progress::Progress;
 use crate::transfer::push::fetched::{FetchNews, Fetched, WantedFile};
 use crate::transfer::settings::{Limits, Settings};
 
-/// How the names of temporary files begin, and digits of the hash in them.
+/// Beginning of the names of temporary files, and the number of hash digits in them.
 const PREFIX: &str = ".pliant-";
 const DIGITS: usize = 32;
 
-/// Which folder is fetched, and what of it.
+/// The wanted folder, and which part of it.
 #[derive(Clone, Default)]
 pub struct WantedFolder {
     /// Its name at the sources.
@@ -36,9 +36,9 @@ pub struct WantedFolder {
     pub filter: FolderFilter,
 }
 
-/// Fetches a folder from those of `sources` that offer it, as [`fetch`](super::super::fetch) does a file: into the target, or into a
-/// folder of its name in it. Where that is there already, and may be overwritten, files that have changed take the places of
-/// those that are there, and only what has changed is sent; files that the sources do not have stay.
+/// Fetches a folder from those of `sources` that offer it, as [`fetch`](super::super::fetch) does a file: to the
+/// target, or to a folder of its name in the target. If the folder exists and may be overwritten, changed files are
+/// replaced, and only changes are sent. Files that the sources do not have stay.
 pub fn fetch_folder(
     sources: &[SocketAddr],
     wanted: &WantedFolder,
@@ -124,7 +124,7 @@ pub fn fetch_folder(
     Ok(Fetched { name: name.to_owned(), path: Some(root), hash: fetched.hash, elapsed, ..came })
 }
 
-/// The contents as a fetch has left them that was cut off when all of them were there.
+/// The contents left by an interrupted fetch, if they are complete.
 fn whole(path: &Path, listing: &FolderListing) -> Option<File> {
     let file = file_beneath(parent(path), Path::new(path.file_name()?)).ok()?;
     let same = file.metadata().is_ok_and(|metadata| metadata.len() == listing.bytes);

@@ -1,14 +1,14 @@
-//! Which files of a folder are meant.
+//! Selection of a folder's files.
 
 use std::path::Path;
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Which files of a folder are meant: those that a pattern to include matches, or all, without those that a pattern to exclude
-/// matches.
+/// Selects the files of a folder that match a pattern to include, or all, without those that match a pattern to
+/// exclude.
 ///
-/// A pattern is of a path in the folder, such as `*.bin` or `a/**/b?.txt`; `*` stands for no slash. A pattern without a slash
-/// is of the name alone, in any folder, and one that matches a folder is of all that is in it.
+/// A pattern describes a path in the folder, such as `*.bin` or `a/**/b?.txt`; `*` does not match slashes. A pattern
+/// without a slash matches the name in any folder. A pattern that matches a folder matches everything in it.
 #[derive(Clone, Debug, Default)]
 pub struct FolderFilter {
     include: Option<GlobSet>,
@@ -16,23 +16,23 @@ pub struct FolderFilter {
 }
 
 impl FolderFilter {
-    /// By these patterns; the error names one that is none.
+    /// From these patterns. The error names an invalid one.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, String> {
         Ok(Self { include: set_of(include)?, exclude: set_of(exclude)? })
     }
 
-    /// Whether a file is meant, by its path in the folder.
+    /// Whether it selects a file, by its path in the folder.
     pub(super) fn takes(&self, path: &Path) -> bool {
         self.include.as_ref().is_none_or(|set| has_match(set, path)) && !self.leaves_out(path)
     }
 
-    /// Whether something and all that is in it is not meant.
+    /// Whether it excludes this and everything in it.
     pub(super) fn leaves_out(&self, path: &Path) -> bool {
         self.exclude.as_ref().is_some_and(|set| has_match(set, path))
     }
 }
 
-/// Whether it is matched itself, or a folder in which it lies.
+/// Whether the path matches, or a folder above it.
 fn has_match(set: &GlobSet, path: &Path) -> bool {
     path.ancestors().any(|path| set.is_match(path))
 }

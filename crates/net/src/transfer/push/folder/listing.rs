@@ -1,4 +1,4 @@
-//! What is in a folder, as bytes.
+//! The listing of a folder, as bytes.
 //!
 //! ```text
 //!  magic "pliant folder 1\n"  bytes of all contents (8)  their BLAKE3 hash (32), then of each entry:
@@ -9,8 +9,8 @@
 //!  3 same file  the path of a file before it, of which this is another name
 //! ```
 //!
-//! A path has two bytes of length before it. Folders come before what is in them. Numbers are in network byte order. The same
-//! tree, with the same times and permissions, has the same listing at every source.
+//! A path has two bytes of length before it. Folders come before their content. Numbers are in network byte order. The
+//! same tree, with the same times and permissions, has the same listing at every source.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use std::path::{Component, Path, PathBuf};
 use super::FolderFilter;
 
 const MAGIC: &[u8; 16] = b"pliant folder 1\n";
-/// Most bytes of a listing: it is held in memory.
+/// Most bytes of a listing, which is kept in memory.
 pub(super) const MAX_LISTING_BYTES: u64 = 256 << 20;
 const MAX_PATH_BYTES: usize = 4096;
 const PERMISSIONS: u16 = 0o777;
@@ -33,16 +33,16 @@ const SAME: u8 = 3;
 /// A folder's listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct FolderListing {
-    /// Bytes of the contents of all files, and their hash.
+    /// Size of the concatenated contents, and their hash.
     pub(super) bytes: u64,
     pub(super) hash: blake3::Hash,
     pub(super) entries: Vec<FolderEntry>,
 }
 
-/// Something in a folder.
+/// An entry of a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct FolderEntry {
-    /// From the folder.
+    /// Path relative to the folder.
     pub(super) path: PathBuf,
     pub(super) mode: u16,
     pub(super) kind: FolderEntryKind,
@@ -51,7 +51,7 @@ pub(super) struct FolderEntry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum FolderEntryKind {
     Folder,
-    /// With when it was modified, in seconds since 1970.
+    /// A file, with its modification time in seconds since 1970.
     File {
         modified: i64,
         bytes: u64,
@@ -61,14 +61,14 @@ pub(super) enum FolderEntryKind {
     Link {
         to: PathBuf,
     },
-    /// Another name of a file before it.
+    /// Another name of an earlier file.
     Same {
         first: PathBuf,
     },
 }
 
 impl FolderListing {
-    /// As bytes. Paths are as long as a system has them.
+    /// As bytes. Paths are as long as a system allows.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = [&MAGIC[..], &self.bytes.to_be_bytes(), self.hash.as_bytes()].concat();
         for FolderEntry { path, mode, kind } in &self.entries {
@@ -96,8 +96,8 @@ impl FolderListing {
         bytes
     }
 
-    /// From bytes, with at most so many entries. Whatever would lie or lead outside of the folder, lies in what is no folder, or
-    /// has a name that is there already is refused by its name.
+    /// From bytes, with at most this many entries. Refuses by name every entry that lies or leads outside of the
+    /// folder, lies in something that is not a folder, or has a name that already exists.
     pub(super) fn decode(bytes: &[u8], max_entries: u64) -> Result<Self, String> {
         let mut rest = UnreadListing(bytes);
         if rest.array() != Some(*MAGIC) {
@@ -163,7 +163,7 @@ impl FolderListing {
         Ok(listing)
     }
 
-    /// The files of which the contents are wanted: for another name of one that is not, too.
+    /// The files whose contents are wanted, also for another name of a file that is not.
     pub(super) fn wanted_files(&self, filter: &FolderFilter) -> HashSet<&Path> {
         let taken = self.entries.iter().filter(|entry| filter.takes(&entry.path));
         taken
@@ -175,7 +175,7 @@ impl FolderListing {
             .collect()
     }
 
-    /// The files that have contents of their own, in their order, and where these begin.
+    /// The files with their own contents, in order, and where these begin.
     pub(super) fn files(&self) -> impl Iterator<Item = (&FolderEntry, u64, u64)> {
         let mut at = 0;
         self.entries.iter().filter_map(move |entry| {
@@ -191,15 +191,15 @@ impl FolderListing {
 pub(super) const LEADS_OUT: &str = "this link leads out of the folder, or may";
 const CUT: &str = "the listing of the folder is cut off";
 
-/// Whether the names of a path are those of something below a folder.
+/// Whether a path consists of names below a folder.
 fn is_inside(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     let plain = |name: &[u8]| !name.is_empty() && name != b"." && name != b"..";
     !bytes.contains(&0) && bytes.split(|byte| *byte == b'/').all(plain)
 }
 
-/// Whether a link leads to something in the folder: `..` stands only at its beginning, as often as there are folders above the
-/// link. Behind another name it would be of what that leads to, if that is a link.
+/// Whether a link leads to something in the folder. `..` may occur only at its beginning, at most as often as there are
+/// folders above the link. After another name it would apply to the target of that name, if that is a link.
 pub(super) fn stays_inside(link: &Path, to: &Path) -> bool {
     let mut above = link.components().count() - 1;
     let mut names = false;
@@ -225,12 +225,12 @@ fn put_path(into: &mut Vec<u8>, path: &Path) {
     into.extend(path);
 }
 
-/// Whether a path is not too long for a listing.
+/// Whether a path is short enough for a listing.
 pub(super) fn fits(path: &Path) -> bool {
     path.as_os_str().len() <= MAX_PATH_BYTES
 }
 
-/// What is not read yet.
+/// The unread part.
 struct UnreadListing<'b>(&'b [u8]);
 
 impl UnreadListing<'_> {

@@ -1,10 +1,9 @@
-//! A folder from many sources, as two files: what is in it ([`listing`]), and the contents of all its files one after the
-//! other ([`contents`]).
+//! A folder from many sources, as two files: its [`listing`], and the concatenated [`contents`] of its files.
 //!
-//! Both are fetched as any file is: sources vote on the listing, which says the hash of the contents. A receiver that has
-//! some of the files holds what it has against the hashes of the contents' blocks ([`own`]): what is right is not sent again,
-//! whether files are the same or only parts of them. Contents come into one file beside the folder, which a fetch that was
-//! cut off goes on with; then each file is put into its place ([`place`]).
+//! Both are fetched like any file. Sources vote on the listing, which holds the hash of the contents. A receiver that
+//! has some of the files compares them with the hashes of the contents' blocks ([`own`]). Matching blocks are not sent
+//! again, whether whole files or only parts match. Contents go into one file beside the folder, with which an
+//! interrupted fetch continues. Then each file is put into its place ([`place`]).
 
 mod contents;
 mod fetch;
@@ -17,5 +16,5 @@ pub(super) use contents::{FolderContents, ReadFolder};
 pub use fetch::{WantedFolder, fetch_folder};
 pub use filter::FolderFilter;
 
-/// What the name of a folder ends with.
+/// Last character of the name of a folder.
 pub(super) const FOLDER_END: char = '/';

@@ -1,4 +1,4 @@
-//! What a receiver of a folder has of its contents already.
+//! What a receiver of a folder already has of its contents.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use super::FolderFilter;
 use super::listing::FolderListing;
 use crate::transfer::directory::file_beneath;
 
-/// The files of a folder that is there, as far as they are those of a listing.
+/// The existing files of a folder that a listing also has.
 pub(super) struct OwnFolder {
     root: PathBuf,
-    /// Path, where its contents begin, how many bytes, whether it is wanted.
+    /// Path, where its contents begin, its size, and whether it is wanted.
     files: Vec<(PathBuf, u64, u64, bool)>,
     bytes: u64,
 }

@@ -17,12 +17,12 @@ use super::listing::{FolderEntry, FolderEntryKind, FolderListing};
 use crate::seam::{DiskOperation, before};
 use crate::transfer::directory::{at, file_beneath, folder_beneath, hash_of};
 
-/// What a file is called until all of it is there.
+/// Name of a file until it is complete.
 const TEMPORARY: &str = ".pliant-placed";
 const OWNER: u32 = 0o700;
 
-/// Puts what `filter` takes of a folder below `root`, whose files have their contents in `contents`, one after the other. What
-/// is there already and is the same stays as it is; what else has a file's name is replaced, each at once. What the listing
+/// Puts what `filter` selects of a folder below `root`. The contents of its files are concatenated in `contents`. What
+/// is already there and equal stays. Anything else with a file's name is replaced, each file at once. What the listing
 /// does not have stays.
 pub(super) fn place(
     listing: &FolderListing,
@@ -75,7 +75,7 @@ pub(super) fn place(
     Ok(())
 }
 
-/// Whether the file system takes two names for one that differ in capitals only.
+/// Whether the file system ignores case in names.
 fn ignores_case(root: &Path) -> io::Result<bool> {
     let probe = tempfile::Builder::new().prefix(".pliant-CASE").tempfile_in(root)?;
     let name = probe.path().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -83,7 +83,7 @@ fn ignores_case(root: &Path) -> io::Result<bool> {
 }
 
 impl FolderListing {
-    /// The first whose path is another's but for capitals.
+    /// The first path that differs from another only in case.
     fn case_clash(&self) -> Option<&Path> {
         let mut seen = std::collections::HashSet::new();
         let clashes = |entry: &&FolderEntry| !seen.insert(entry.path.to_string_lossy().to_lowercase());
@@ -91,11 +91,11 @@ impl FolderListing {
     }
 }
 
-/// Something that is put into its place.
+/// An entry that is being put into its place.
 struct PlacedEntry<'l> {
     root: &'l Path,
     entry: &'l FolderEntry,
-    /// Its permissions, without those that the umask takes.
+    /// Its permissions, less the umask.
     mode: u32,
 }
 
@@ -104,7 +104,7 @@ impl<'l> PlacedEntry<'l> {
         Self { root, entry, mode: u32::from(entry.mode) & !umask }
     }
 
-    /// The folder in which it is to lie, made if it is not there; no link is followed.
+    /// The folder for it, created if necessary. No link is followed.
     fn above(&self) -> io::Result<(OwnedFd, &OsStr)> {
         let path = &self.entry.path;
         match folder_beneath(self.root, path) {
@@ -129,7 +129,7 @@ impl<'l> PlacedEntry<'l> {
         Ok(openat(above, name, flags, Mode::empty())?)
     }
 
-    /// Makes a folder, or takes the one that is there; whether it is closed to its owner in the end.
+    /// Creates a folder, or uses the existing one. Returns whether its owner has no access to it in the end.
     fn folder(&self) -> io::Result<bool> {
         let (above, name) = self.above()?;
         match mkdirat(&above, name, Mode::from_raw_mode(self.mode | OWNER)) {
@@ -176,7 +176,7 @@ impl<'l> PlacedEntry<'l> {
         Ok(openat(above, TEMPORARY, flags, Mode::from_raw_mode(0o600))?)
     }
 
-    /// Gives the temporary file its name, if it was made.
+    /// Gives the temporary file its name, if it was created.
     fn put(&self, above: &OwnedFd, name: &OsStr, made: io::Result<()>) -> io::Result<()> {
         let put = made.and_then(|()| {
             before(DiskOperation::Rename, self.root)?;
@@ -202,7 +202,7 @@ impl<'l> PlacedEntry<'l> {
         self.put(&above, name, made)
     }
 
-    /// Another name of a file that is in its place.
+    /// Creates another name of a file that is in its place.
     fn same(&self, first: &Path) -> io::Result<()> {
         let (above, name) = self.above()?;
         let (folder, of): (OwnedFd, OsString) = {

@@ -1,4 +1,4 @@
-//! Acknowledgements that are duplicates, carry SACK blocks, or come while a loss is being repaired.
+//! Acknowledgements that are duplicates, carry SACK blocks, or arrive while a loss is being repaired.
 
 use super::loss::{Overtaken, Phase};
 use super::{Ack, CONNECTED, HANDSHAKE, LOSS, PERSIST, TcpSender, Unusual};
@@ -64,8 +64,8 @@ impl<C: CongestionControl> TcpSender<C> {
         self.state = if unusual.loss.is_active() { self.state | LOSS } else { self.state & !LOSS };
     }
 
-    /// Bytes in flight as a controller counts them: sent and not acknowledged, but after a timeout only what has been
-    /// sent since.
+    /// Bytes in flight as a controller counts them: sent and not acknowledged. After a timeout only bytes sent since
+    /// then count.
     pub(super) fn in_flight(&self, unusual: &Unusual) -> u64 {
         if unusual.loss.phase == Phase::Timeout {
             unusual.loss.in_flight_after_timeout(self.snd_una, self.snd_nxt)
@@ -74,7 +74,7 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// Works out what the acknowledgement says.
+    /// Interprets the acknowledgement.
     fn read(&self, now: Instant, unusual: &mut Unusual, ack: &Ack, sack: &SackBlocks, window_moved: bool) -> News {
         let mut news = News { acked: ack.cumulative - self.snd_una, sacked: 0, duplicate: false, dsack: None };
         if self.is(PERSIST) {
@@ -126,7 +126,7 @@ impl<C: CongestionControl> TcpSender<C> {
         rtt
     }
 
-    /// Moves between the phases of recovery. Whether RACK found more to be lost.
+    /// Moves between the phases of recovery. Returns whether RACK found further losses.
     fn follow(&mut self, now: Instant, unusual: &mut Unusual, news: &News) -> bool {
         let loss = &mut unusual.loss;
         let before = loss.phase;
@@ -179,8 +179,9 @@ impl<C: CongestionControl> TcpSender<C> {
         self.congestion(now, Cause::Loss, flight, true);
     }
 
-    /// What is in flight was sent in a lower class, and what is sent from now on overtakes it: SACKed bytes above it say
-    /// nothing of it for a round trip and the largest reordering window, another one (RFC 8985 section 6.2).
+    /// Data in flight was sent in a lower class, and data sent from now on overtakes it. For a round trip and the
+    /// largest reordering window, another round trip, SACKed bytes above it say nothing about it (RFC 8985 section
+    /// 6.2).
     pub(super) fn expect_overtaking(&mut self, now: Instant, unusual: &mut Unusual) {
         let smoothed = self.rtt.smoothed();
         let patience = if smoothed == Span::ZERO { self.rtt.rto() } else { smoothed.times(2) };
@@ -198,7 +199,7 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// What was overtaken counts as any other from now on.
+    /// Overtaken data counts as any other from now on.
     pub(super) fn stop_waiting_for_overtaken(&mut self, now: Instant, unusual: &mut Unusual) {
         let (mss, loss) = (self.mss(), &mut unusual.loss);
         loss.overtaken = None;
@@ -211,13 +212,13 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// Bytes that have arrived, and the end of those that are lost, by all that is known.
+    /// Bytes that have arrived, and the end of those that are lost, as far as known.
     fn known(&self, unusual: &Unusual) -> (u64, u64) {
         let board = &unusual.loss.scoreboard;
         (self.snd_una + board.sacked_bytes(), board.lost_below(self.mss()))
     }
 
-    /// What may be sent on this acknowledgement (RFC 6937), `before` which that was known.
+    /// What may be sent on this acknowledgement (RFC 6937). `before` is what was known before it.
     fn follow_rate(&mut self, unusual: &mut Unusual, news: &News, before: (u64, u64), newly_lost: bool) {
         if unusual.loss.rate.is_none() {
             return;
@@ -248,7 +249,7 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// RACK's turn after an acknowledgement; `ended` if it ended a repair. Whether it found more to be lost.
+    /// RACK's part after an acknowledgement; `ended` if it ended a repair. Returns whether RACK found further losses.
     fn follow_rack(&mut self, now: Instant, unusual: &mut Unusual, news: &News, ended: bool) -> bool {
         let (smoothed, unacked, next) = (self.rtt.smoothed(), self.snd_una, self.snd_nxt);
         let repairing = unusual.loss.phase != Phase::Open;

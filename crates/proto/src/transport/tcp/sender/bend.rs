@@ -1,4 +1,4 @@
-//! Following a policy: which class, where the stream ends.
+//! Following a policy: the class, and where the stream ends.
 
 use super::{FINISH, FINISHED, PERSIST, TcpSender, Unusual};
 use crate::congestion::CongestionControl;
@@ -21,7 +21,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.unusual = Some(unusual);
     }
 
-    /// When the policy wants to be asked; nothing is left to ask about once everything is acknowledged.
+    /// When the policy must be asked. Nothing is left to ask once everything is acknowledged.
     pub(super) fn policy_deadline(&self, unusual: &Unusual) -> Option<Instant> {
         if self.is(FINISHED) { None } else { unusual.policy.as_ref()?.deadline() }
     }
@@ -35,7 +35,7 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// Does what a policy asks.
+    /// Follows a policy's directive.
     pub(super) fn follow_directive(&mut self, now: Instant, unusual: &mut Unusual, directive: &Directive) {
         if let Some(class) = directive.class {
             self.set_data_class(class);

@@ -1,13 +1,14 @@
-//! A sender that stands still while a queue above its own is congested (TCP+).
+//! A sender that pauses while a queue above its own is congested (TCP+).
 //!
-//! A pause stops the flow's clock. The sender inside reads a time from which every pause is left out: nothing it does
-//! can depend on one, neither a timer nor the round-trip time nor CUBIC's curve. What arrives meanwhile is kept and
-//! handled on resuming, in its order, so that windows and losses are treated in the normal way then. Retransmission
-//! timer and tail loss probe begin anew, because what was outstanding may still wait where it stopped; but only once
-//! until an acknowledgement brings news, or pauses in quick succession would put a timeout off for ever.
+//! A pause stops the flow's clock. The inner sender reads a time without pauses, so nothing in it can depend on a
+//! pause: no timer, no round-trip time, and not CUBIC's curve. Packets that arrive meanwhile are kept and handled in
+//! order on resuming, so that windows and losses are then treated in the normal way. The retransmission timer and the
+//! tail loss probe start again, because outstanding data may still wait where it stopped. They do so only once until an
+//! acknowledgement brings news. Otherwise pauses in quick succession would postpone a timeout without end.
 //!
-//! On the wire times stay true, for those who measure one-way delays. A round-trip time that spans a pause is no sample.
-//! Probes begin once the connection stands: a connection request has a timer of its own and no data to lose.
+//! Times on the wire stay true, for receivers that measure one-way delays. A round-trip time that spans a pause is not
+//! a sample. Probes begin once the connection is established: a connection request has its own timer and no data to
+//! lose.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -32,7 +33,7 @@ struct Parts<C> {
     sender: TcpSender<C>,
     notification: CrossQueueNotification,
     clock: FlowClock,
-    /// SND.UNA when timers last began anew.
+    /// SND.UNA when timers last started again.
     restarted_at: Option<u64>,
     held: VecDeque<(Packet, SackBlocks)>,
 }
@@ -40,7 +41,7 @@ struct Parts<C> {
 /// Time without the flow's pauses.
 #[derive(Clone, Copy, Debug)]
 struct FlowClock {
-    /// Sum of the pauses that are over: how far the clock is behind.
+    /// Sum of the past pauses: how far the clock is behind.
     behind: Span,
     paused_since: Option<Instant>,
     resumed_at: Instant,
@@ -78,7 +79,7 @@ impl FlowClock {
         at.after(self.behind)
     }
 
-    /// An arriving packet with its times in the flow's; none for what was sent before the last pause ended.
+    /// An arriving packet with its times in the flow's time. A time from before the end of the last pause is left out.
     fn localise(&self, packet: &Packet) -> Packet {
         let Body::Ack { ack, echo, window, flags } = packet.body() else { return *packet };
         let echo = echo.filter(|echo| *echo >= self.resumed_at).map(|echo| echo.before(self.behind));
@@ -90,7 +91,7 @@ impl FlowClock {
 }
 
 impl<C: CongestionControl> CrossQueueSender<C> {
-    /// `sender`, made to pause; `config` must pass [`CrossQueueConfig::check`].
+    /// Makes `sender` pause. `config` must pass [`CrossQueueConfig::check`].
     pub fn new(sender: TcpSender<C>, config: CrossQueueConfig) -> Self {
         Self(Box::new(Parts {
             sender,
@@ -101,12 +102,12 @@ impl<C: CongestionControl> CrossQueueSender<C> {
         }))
     }
 
-    /// The sender inside; its times leave out the pauses.
+    /// The inner sender. Its times leave out the pauses.
     pub fn sender(&self) -> &TcpSender<C> {
         &self.0.sender
     }
 
-    /// Whether it stands still.
+    /// Whether it is paused.
     pub fn is_paused(&self) -> bool {
         self.0.notification.is_paused()
     }
@@ -222,7 +223,7 @@ impl<C: CongestionControl> Transport for CrossQueueSender<C> {
 }
 
 impl<C: CongestionControl> TcpSender<C> {
-    /// Whether anything is still to be sent or acknowledged on a connection that stands.
+    /// Whether anything is still to be sent or acknowledged on an established connection.
     fn has_data(&self) -> bool {
         let fin = u64::from(self.is(FINISH));
         !self.is(HANDSHAKE) && self.snd_una < self.written + fin

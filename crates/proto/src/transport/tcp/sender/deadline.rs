@@ -1,4 +1,4 @@
-//! A sender whose flow must be done by a time: it needs a rate, and gives way beyond that.
+//! A sender whose flow has a deadline: it needs a rate, and gives way beyond that.
 
 use alloc::boxed::Box;
 use core::convert::Infallible;
@@ -11,12 +11,12 @@ use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
 use crate::units::Rate;
 
-/// What is known of the deadline.
+/// The state of the deadline.
 enum Phase {
-    /// The span counts from the first byte that is given.
+    /// The span counts from the first given byte.
     Waits(Span),
     Runs(FlowDeadline),
-    /// There is none, any more.
+    /// There is none, or no longer one.
     Free,
 }
 
@@ -25,17 +25,17 @@ struct Parts<C> {
     bytes: u64,
     max_rate: Option<Rate>,
     phase: Phase,
-    /// When the flow will be done, if that is late and has not been said yet.
+    /// When the flow will be done, if that is late and has not been reported yet.
     late: Option<Instant>,
 }
 
-/// The sender of one flow of known size that must be done by a time. Its controller must take
-/// [a needed rate](CongestionControl::set_needed_rate).
+/// The sender of one flow of known size with a deadline. Its controller must take [a needed
+/// rate](CongestionControl::set_needed_rate).
 pub struct DeadlineSender<C>(Box<Parts<C>>);
 
 impl<C: CongestionControl> DeadlineSender<C> {
-    /// `sender`, of a flow of `bytes` that must be done `span` after its first byte is given, if there is a span, and that
-    /// is held below `max_rate`.
+    /// `sender`, of a flow of `bytes`. If there is a span, the flow must be done `span` after its first byte is given.
+    /// It is limited to `max_rate`.
     pub fn new(sender: TcpSender<C>, bytes: u64, span: Option<Span>, max_rate: Option<Rate>) -> Self {
         let phase = span.map_or(Phase::Free, Phase::Waits);
         Self(Box::new(Parts { sender, bytes, max_rate, phase, late: None }))
@@ -62,7 +62,7 @@ impl<C: CongestionControl> Parts<C> {
         });
     }
 
-    /// From now on it must be done `span` later; [`Span::MAX`] is no bound.
+    /// Sets the deadline to `span` from now; [`Span::MAX`] removes it.
     fn set_done_by(&mut self, now: Instant, span: Span) {
         if span == Span::MAX {
             self.phase = Phase::Free;

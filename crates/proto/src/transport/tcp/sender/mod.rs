@@ -1,7 +1,7 @@
 //! The sending side: what to send when, until everything is acknowledged.
 //!
-//! This file holds the state and the path of a flow without loss; [`acknowledge`] and [`transmit`] take over as soon
-//! as a bit of [`SLOW`] says that something unusual is going on.
+//! This file holds the state, and the path of a flow without loss. [`acknowledge`] and [`transmit`] take over when a
+//! bit of [`SLOW`] reports something unusual.
 
 mod acknowledge;
 mod bend;
@@ -36,13 +36,13 @@ const PERSIST: u8 = 4;
 const RACK: u8 = 8;
 /// The configuration or the controller asks for pacing.
 const PACED: u8 = 16;
-/// Any of these leaves the straight path.
+/// Any of these leaves the fast path.
 const SLOW: u8 = HANDSHAKE | LOSS | PERSIST | RACK;
 /// Nothing follows the bytes written so far.
 const FINISH: u8 = 32;
-/// The application has yet to hear of the connection.
+/// The application has not yet been told of the connection.
 const CONNECTED: u8 = 64;
-/// The application has heard that everything is acknowledged.
+/// The application was told that everything is acknowledged.
 const FINISHED: u8 = 128;
 
 /// Flags of acknowledgements that report something.
@@ -84,12 +84,12 @@ pub struct TcpSender<C> {
     controller: C,
 }
 
-/// What a flow without loss, pacing, handshake, policy and closed windows does not need.
+/// State that a flow without loss, pacing, handshake, policy and closed windows does not need.
 #[derive(Default)]
 struct Unusual {
     loss: Loss,
     rack: Option<Rack>,
-    /// The pacer allows the next packet from here on.
+    /// From then on the pacer allows the next packet.
     pace_next: Option<Instant>,
     /// Packets that may leave before it.
     pace_burst: u8,
@@ -107,7 +107,7 @@ struct Unusual {
     fast_recoveries: u64,
 }
 
-/// The fields of an acknowledgement that the sender looks at.
+/// The fields of an acknowledgement that the sender reads.
 #[derive(Clone, Copy)]
 struct Ack {
     /// Everything below is acknowledged.
@@ -120,8 +120,8 @@ struct Ack {
 }
 
 impl<C: CongestionControl> TcpSender<C> {
-    /// A sender; `config` must pass [`TcpConfig::check`]. Both sides of a flow use the same configuration: without a
-    /// handshake the first window is taken from it.
+    /// A sender. `config` must pass [`TcpConfig::check`]. Both sides of a flow use the same configuration, because
+    /// without a handshake the first window comes from it.
     pub fn new(config: Arc<TcpConfig>, controller: C) -> Self {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
         let mut state = 0;
@@ -167,7 +167,7 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// The same sender, bent by `policy`. Before anything is written.
+    /// The same sender with `policy`. To be called before anything is written.
     pub fn with_policy(mut self, policy: Policy) -> Self {
         self.unusual().policy = Some(Box::new(policy));
         self
@@ -178,7 +178,7 @@ impl<C: CongestionControl> TcpSender<C> {
         &self.controller
     }
 
-    /// The congestion controller, to be told of the flow's contract.
+    /// The congestion controller, for changes of the flow's contract.
     fn controller_mut(&mut self) -> &mut C {
         &mut self.controller
     }
@@ -215,7 +215,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.rtt.smoothed()
     }
 
-    /// Sends from now on in this class (its ECN bits follow from the configuration).
+    /// Sends in this class from now on (its ECN bits follow from the configuration).
     pub fn set_data_class(&mut self, class: TrafficClass) {
         self.data_class = class.with_ecn(self.data_class.ecn());
     }
@@ -244,7 +244,7 @@ impl<C: CongestionControl> TcpSender<C> {
         moved
     }
 
-    /// New data is acknowledged: moves SND.UNA, measures, restarts the timer. Gives the sample, if any.
+    /// New data is acknowledged: moves SND.UNA, measures, restarts the timer. Returns the sample, if any.
     #[inline]
     fn advance(&mut self, now: Instant, ack: &Ack) -> Option<Span> {
         self.snd_una = ack.cumulative;
@@ -277,8 +277,8 @@ impl<C: CongestionControl> TcpSender<C> {
         });
     }
 
-    /// An acknowledgement echoes congestion: the controller hears of it once per window of data (RFC 3168 section
-    /// 6.1.2), and not within a window that a loss has reduced.
+    /// An acknowledgement echoes congestion. The controller is told once per window of data (RFC 3168 section 6.1.2),
+    /// and not within a window that a loss has reduced.
     #[inline(never)]
     fn echo_congestion(&mut self, now: Instant) {
         self.marks += 1;
@@ -288,8 +288,9 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// Reports congestion. During recovery `flight` counts what SACK blocks say has arrived, many windows of it if a
-    /// retransmission is lost: beyond the window it says nothing of the network, and must not raise ssthresh above it.
+    /// Reports congestion. During recovery `flight` includes what SACK blocks report as arrived, which is many windows
+    /// if a retransmission is lost. Beyond the window it says nothing of the network, and must not raise ssthresh above
+    /// it.
     fn congestion(&mut self, now: Instant, cause: Cause, flight: u64, first: bool) {
         let (unacked, next) = (self.snd_una, self.snd_nxt);
         let flight = flight.min(self.controller.window());
@@ -297,7 +298,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.reduced_at = next;
     }
 
-    /// Length of the next new segment, if the window `window`, of which `in_flight` bytes are taken, lets it go.
+    /// Length of the next new segment, if the window `window`, of which `in_flight` bytes are used, allows it.
     #[inline]
     fn next_new(&mut self, now: Instant, in_flight: u64, window: u64) -> Option<u16> {
         let mss = self.mss();
@@ -409,7 +410,8 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
         }
     }
 
-    /// Slow start begins anew, up to where the old path ended it: no faster than RFC 9000 lets it.
+    /// Slow start begins again, up to the window at which it ended on the old path. This is no faster than RFC 9000
+    /// allows.
     fn handle_new_path(&mut self, now: Instant) {
         self.controller.on_idle();
         self.rtt = RttEstimator::new(&self.config.rto);

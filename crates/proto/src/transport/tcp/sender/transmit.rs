@@ -1,4 +1,4 @@
-//! Sending while something unusual goes on: retransmissions, pacing, probes, the connection request. And the timers.
+//! Sending in unusual states: retransmissions, pacing, probes, the connection request. And the timers.
 
 use super::loss::Phase;
 use super::{HANDSHAKE, PACED, PERSIST, TcpSender, Unusual};
@@ -12,7 +12,7 @@ use crate::transport::{Deadline, Timer};
 /// What to send next.
 #[derive(Clone, Copy)]
 enum Next {
-    /// So many new bytes.
+    /// This many new bytes.
     New(u16),
     /// The beginning of this hole.
     Again(ByteRange),
@@ -79,7 +79,7 @@ impl<C: CongestionControl> TcpSender<C> {
         Some(packet)
     }
 
-    /// What the windows let go now.
+    /// What the windows allow now.
     fn choose(&mut self, now: Instant, unusual: &Unusual) -> Option<Next> {
         let (mss, window, loss) = (self.mss(), self.controller.window(), &unusual.loss);
         let flight = self.snd_nxt - self.snd_una;
@@ -204,8 +204,8 @@ impl<C: CongestionControl> TcpSender<C> {
         self.data_packet(now, self.repeat_class(), range.start, range.len() as u16, flags)
     }
 
-    /// When the pacer lets the next packet go. A window that does not hold one segment lets one go in more than a round
-    /// trip since the last, by what the window is now.
+    /// When the pacer allows the next packet. A window of less than one segment allows one in more than a round trip
+    /// since the last, by the present window.
     fn pace_start(&self, unusual: &Unusual) -> Option<Instant> {
         let window = self.controller.window();
         if window >= self.mss() || self.packets_sent == 0 {
@@ -226,15 +226,15 @@ impl<C: CongestionControl> TcpSender<C> {
         self.time_by_window(packet.payload(), factor * window.max(1) as f64)
     }
 
-    /// Time in which a round trip's share of `window` bytes is `payload`.
+    /// Time in which `window` bytes per round trip amount to `payload`.
     fn time_by_window(&self, payload: u16, window: f64) -> Span {
         let measured = self.rtt.smoothed();
         let rtt = if measured == Span::ZERO { self.config.initial_rtt.unwrap_or_default() } else { measured };
         Span::from_ps((rtt.as_ps() as f64 * (f64::from(payload) / window)) as u64)
     }
 
-    /// The peer's window is too small for `len` new bytes: sends what fits if that is worth a packet (sender's silly
-    /// window avoidance, RFC 9293 section 3.8.6.2.1), or starts probing if nothing else will come.
+    /// The peer's window is too small for `len` new bytes. Sends what fits if that is worth a packet (sender's silly
+    /// window avoidance, RFC 9293 section 3.8.6.2.1), or starts to probe if nothing else will come.
     #[inline(never)]
     pub(super) fn next_within_peer_window(&mut self, now: Instant, len: u64) -> Option<u16> {
         let usable = self.window_end.saturating_sub(self.snd_nxt).min(len);
@@ -302,14 +302,14 @@ impl<C: CongestionControl> TcpSender<C> {
         }
     }
 
-    /// The flow's clock stood still while the network went on.
+    /// The flow's clock stood still while the network continued.
     pub(super) fn on_clock_stopped(&mut self) {
         if let Some(rack) = self.unusual.as_mut().and_then(|unusual| unusual.rack.as_mut()) {
             rack.on_clock_stopped();
         }
     }
 
-    /// What is outstanding may have waited as long as the clock stood still: timers that time its way begin anew.
+    /// Outstanding data may have waited as long as the clock stood still, so timers of its journey start again.
     pub(super) fn restart_timers(&mut self, now: Instant) {
         if self.timer.is_some() && !self.is(HANDSHAKE | PERSIST) {
             self.timer = Some(now.after(self.rtt.rto()));
@@ -333,7 +333,7 @@ impl<C: CongestionControl> TcpSender<C> {
         [policy, timer, pace, loss, overtaken].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
-    /// The one timer that every flow has expired.
+    /// The timer that every flow has expired.
     #[inline(never)]
     pub(super) fn handle_expiry(&mut self, now: Instant) {
         let mut unusual = self.unusual.take().unwrap_or_default();
