@@ -196,18 +196,18 @@ impl Experiment {
         let at = format!("claims.{index}");
         let refuse = |why: String| self.document.error(&format!("{at}.ours"), format!("{why} (claim: {})", spec.claim));
         let over_seeds = spec.over_seeds.unwrap_or(self.spec.over_seeds);
-        let compute = |bound: &[(String, Scalar)]| -> Result<(Evaluated, Quantity, bool), ScenarioError> {
-            let evaluated = evaluator.evaluate(&spec.ours, over_seeds, bound, None).map_err(refuse)?;
+        let compute = |ours: &str, bound: &[(String, Scalar)]| -> Result<(Evaluated, Quantity, bool), ScenarioError> {
+            let evaluated = evaluator.evaluate(ours, over_seeds, bound, None).map_err(refuse)?;
             let met = claim.is_met(&evaluated.outcome).map_err(refuse)?;
             let ours = Quantity::of(&evaluated.outcome).expect("pairs meet no claim");
             Ok((evaluated, ours, met))
         };
-        let (evaluated, ours, met) = compute(&[])?;
+        let (evaluated, ours, met) = compute(&spec.ours, &[])?;
         let mut sensitivity = Vec::new();
         for axis in self.sensitivity_axes(&at, spec)? {
             for value in &self.plan.axes[axis].values {
                 let name = self.plan.axes[axis].name.clone();
-                let (_, ours, agrees) = compute(&[(name.clone(), value.value.clone())])?;
+                let (_, ours, agrees) = compute(&spec.ours, &[(name.clone(), value.value.clone())])?;
                 sensitivity.push(Sensitivity { axis: name, value: value.value.to_string(), ours, agrees });
             }
         }
@@ -215,8 +215,10 @@ impl Experiment {
             None => None,
             Some(mechanism) => {
                 let bound = self.without(&at, mechanism)?;
-                let (_, ours, agrees) = compute(&bound)?;
-                let off: Vec<String> = bound.iter().map(|(axis, value)| format!("{axis} = {value}")).collect();
+                let (_, ours, agrees) = compute(&self.with_other_runs(&at, &spec.ours, mechanism)?, &bound)?;
+                let axes = bound.iter().map(|(axis, value)| format!("{axis} = {value}"));
+                let runs = mechanism.instead.iter().map(|(of, run)| format!("{run} instead of {of}"));
+                let off: Vec<String> = axes.chain(runs).collect();
                 Some(Mechanism { name: mechanism.name.clone(), off: off.join(", "), ours, agrees })
             }
         };
@@ -259,6 +261,31 @@ impl Experiment {
             bound.push((name.clone(), value));
         }
         Ok(bound)
+    }
+
+    /// The expression `ours` with other runs in the place of those that have the mechanism.
+    fn with_other_runs(&self, at: &str, ours: &str, mechanism: &MechanismSpec) -> Result<String, ScenarioError> {
+        let at = format!("{at}.mechanism");
+        if mechanism.off.is_empty() && mechanism.instead.is_empty() {
+            return Err(self.document.error(&at, "needs `off`, values of axes, or `instead`, runs"));
+        }
+        let call = |run: &str| format!("run({run:?}");
+        // One pass over the text, so that two runs may change places.
+        let mut text = String::new();
+        let mut rest = ours;
+        while let Some(start) = rest.find("run(\"") {
+            let (before, from) = rest.split_at(start);
+            text.push_str(before);
+            let replaced = mechanism.instead.iter().find(|(of, _)| from.starts_with(&call(of)));
+            let length = replaced.map_or("run(\"".len(), |(of, _)| call(of).len());
+            text.push_str(&replaced.map_or_else(|| from[..length].to_owned(), |(_, run)| call(run)));
+            rest = &from[length..];
+        }
+        text.push_str(rest);
+        match mechanism.instead.keys().find(|of| !ours.contains(&call(of))) {
+            Some(of) => Err(self.document.error(&format!("{at}.instead"), format!("`ours` has no run {of:?}"))),
+            None => Ok(text),
+        }
     }
 
     fn sensitivity_axes(&self, at: &str, spec: &ClaimSpec) -> Result<Vec<usize>, ScenarioError> {

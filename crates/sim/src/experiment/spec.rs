@@ -1,5 +1,7 @@
 //! The keys of an experiment file.
 
+use std::collections::BTreeMap;
+
 use super::class::Class;
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -122,7 +124,11 @@ pub(super) struct MechanismSpec {
     /// What the paper says causes it.
     pub(super) name: String,
     /// Values of axes, without it.
+    #[serde(default)]
     pub(super) off: Table,
+    /// Runs without it, by the name of the run that each replaces.
+    #[serde(default)]
+    pub(super) instead: BTreeMap<String, String>,
 }
 
 /// A table `[[plots]]`.

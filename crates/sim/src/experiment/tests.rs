@@ -312,6 +312,34 @@ fn mistakes_are_named() {
     assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
 }
 
+/// A mechanism is off where another run stands for the one that has it: a claim that needs it does not hold there, and one
+/// that does not need it does.
+#[test]
+fn a_mechanism_is_switched_off_by_another_run() {
+    let claim = "claim = \"priority makes the first flow faster\"\n";
+    let off = "mechanism = { name = \"priority\", instead = { strict = \"shared\" } }\n";
+    let needless = "[[claims]]\nclaim = \"the first flow ends\"\npaper = \"ends\"\nours = 'flows(run(\"strict\"), \
+                    \"web\").fct_us(\"mean\") > 0'\n";
+    let text = FILE.replace(claim, &format!("{claim}{off}")).replacen(
+        "[[claims]]",
+        &format!("{needless}{off}\n[[claims]]"),
+        1,
+    );
+    let outcome = load(&text, Size::Quick).unwrap().evaluate(simulate).unwrap();
+    let [needless, needed] = [0, 1].map(|index| outcome.claims[index].mechanism.as_ref().unwrap());
+    assert_eq!((needless.agrees, needed.agrees), (true, false));
+    assert_eq!(needed.off, "shared instead of strict");
+    for (wrong, expected) in [
+        ("strict = \"sharde\"", "unknown run `sharde`, did you mean `shared`?"),
+        ("strcit = \"shared\"", "`claims.0.mechanism.instead`: `ours` has no run \"strcit\""),
+        ("", "`claims.0.mechanism`: needs `off`"),
+    ] {
+        let text = FILE.replace(claim, &format!("{claim}{}", off.replace("strict = \"shared\"", wrong)));
+        let error = load(&text, Size::Quick).err().unwrap_or_else(|| panic!("{wrong}")).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
 /// A scenario comes from another file: a scenario, or an experiment that has one.
 #[test]
 fn figures_share_a_scenario() {
