@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pliant_proto::packet::{Packet, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, DropReason, QueueCounters};
-use pliant_proto::switch::{Link, QueuePlan, SharedBuffer};
+use pliant_proto::switch::{Link, SharedBuffer};
 use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
@@ -14,6 +14,7 @@ use super::hosts::Hosts;
 use super::losses::Losses;
 use super::schedule::{Schedule, kind};
 use super::setup::{PathChoice, Reroute, Setup};
+use crate::port_plans::PortPlans;
 use crate::routing::Routing;
 use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
@@ -22,8 +23,7 @@ use crate::traffic::FlowSpec;
 pub(super) struct Network<'a> {
     topology: &'a Topology,
     routing: &'a Routing,
-    switch_plan: &'a QueuePlan,
-    host_plan: &'a QueuePlan,
+    plans: PortPlans<'a>,
     links: Vec<Link>,
     hosts: u32,
     /// The shared buffer of each node that has one; empty if none has.
@@ -51,20 +51,20 @@ pub(super) struct Network<'a> {
 impl<'a> Network<'a> {
     pub(super) fn new(setup: &Setup<'a>) -> Self {
         let topology = setup.topology;
-        assert_eq!(setup.host_plan.trims(), None, "hosts do not trim: nothing could be returned to their flows");
-        let plan_of = |node: NodeId| if topology.is_host(node) { setup.host_plan } else { setup.switch_plan };
+        let plans = setup.plans;
         let link = |(id, spec): (usize, &crate::topology::Link)| {
-            let plan: &QueuePlan = plan_of(spec.from);
+            let plan = plans.of(topology, LinkId(id as u32));
+            let trims = topology.is_host(spec.from) && plan.trims().is_some();
+            assert!(!trims, "hosts do not trim: nothing could be returned to their flows");
             Link::new(spec.rate, spec.delay, spec.to.0, plan, setup.seed, &format!("link {id}"))
         };
         let nodes = topology.nodes() as usize;
-        let shared = |node| plan_of(NodeId(node)).shared_buffer.map(SharedBuffer::new);
-        let shares = setup.switch_plan.shared_buffer.is_some() || setup.host_plan.shared_buffer.is_some();
+        let shared = |node| plans.shared_buffer(topology, NodeId(node));
+        let shares = plans.all().any(|plan| plan.shared_buffer.is_some());
         Self {
             topology,
             routing: setup.routing,
-            switch_plan: setup.switch_plan,
-            host_plan: setup.host_plan,
+            plans,
             links: topology.links().iter().enumerate().map(link).collect(),
             hosts: topology.hosts(),
             shared: if shares { (0..nodes as u32).map(shared).collect() } else { Vec::new() },
@@ -295,9 +295,7 @@ impl<'a> Network<'a> {
 
     /// The queue of a link that takes a class.
     pub(super) fn queue_of(&self, link: u32, class: TrafficClass) -> usize {
-        let of_host = self.topology.is_host(self.topology.links()[link as usize].from);
-        let plan = if of_host { self.host_plan } else { self.switch_plan };
-        usize::from(plan.queue_of_class[class.class()])
+        usize::from(self.plans.of(self.topology, LinkId(link)).queue_of_class[class.class()])
     }
 
     /// Every link as it is at `now`.

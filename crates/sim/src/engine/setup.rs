@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::{Instant, Span};
 
 use super::losses::LinkLoss;
+use crate::port_plans::PortPlans;
 use crate::routing::Routing;
 use crate::topology::Topology;
 
@@ -31,10 +31,8 @@ pub struct Setup<'a> {
     pub topology: &'a Topology,
     /// Next hops.
     pub routing: &'a Routing,
-    /// Queues of switch ports.
-    pub switch_plan: &'a QueuePlan,
-    /// Queues of host ports.
-    pub host_plan: &'a QueuePlan,
+    /// Queues of every port.
+    pub plans: PortPlans<'a>,
     /// How switches pick among equal-cost next hops.
     pub path_choice: PathChoice,
     /// How often an oracle tells rates to the flows that ask for them, above zero. None is computed where none asks.

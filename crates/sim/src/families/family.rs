@@ -17,6 +17,7 @@ use toml::Table;
 
 use super::kernel_congestion::KernelCongestion;
 use crate::engine::PushFlow;
+use crate::port_plans::PortPlans;
 use crate::tables::{KeyError, Tables};
 use crate::topology::{LinkId, Topology};
 use crate::traffic::{FlowSpec, TrafficSpec};
@@ -264,6 +265,8 @@ pub struct Facts<'a> {
     pub asks_oracle: bool,
     /// It pushes objects.
     pub pushes: bool,
+    /// It weighs flows by the threshold at which switches mark.
+    pub takes_threshold: bool,
     /// Its messages arrive whole or not at all, in any order.
     pub delivers_messages: bool,
     /// No switch can mark its data: packets are not ECN-capable.
@@ -293,8 +296,8 @@ pub struct RunSettings<'a> {
     pub wire: WireFormat,
     /// Nodes and links.
     pub topology: &'a Topology,
-    /// Queues of host ports.
-    pub host_plan: &'a QueuePlan,
+    /// Queues of every port.
+    pub plans: PortPlans<'a>,
 }
 
 /// Opens the flows of one group. What flows have in common is kept here.

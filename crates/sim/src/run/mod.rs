@@ -109,8 +109,7 @@ fn run_as<T: Member, R: Recorder>(
     let setup = Setup {
         topology: &scenario.topology,
         routing: &scenario.routing,
-        switch_plan: &scenario.switch_plan,
-        host_plan: &scenario.host_plan,
+        plans: scenario.plans(),
         path_choice: scenario.spec.routing.into(),
         oracle_interval: scenario.oracle_interval(),
         losses: &scenario.losses,
@@ -240,7 +239,7 @@ impl<'a> FlowFactory<'a> {
                 mss: scenario.mss(),
                 wire: scenario.wire(),
                 topology: &scenario.topology,
-                host_plan: &scenario.host_plan,
+                plans: scenario.plans(),
             };
             let legacy = group.legacy.as_ref().zip(row);
             let legacy = legacy.map(|(legacy, row)| LegacyFlows { endpoints: legacy.transport.endpoints(run), row });
@@ -343,8 +342,7 @@ pub fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<
     let mut rows = Vec::new();
     for (port, (counters, left)) in ports.into_iter().zip(left).enumerate() {
         let link = LinkId(port as u32);
-        let of_host = topology.is_host(topology.link(link).from);
-        let plan = if of_host { &scenario.host_plan } else { &scenario.switch_plan };
+        let plan = scenario.plans().of(topology, link);
         for (queue, (counters, left)) in counters.into_iter().zip(left).enumerate() {
             rows.push(PortRow {
                 port: link.0,

@@ -382,6 +382,9 @@ fn names<T>(refused: Result<T, toml::de::Error>) -> Vec<String> {
 }
 
 /// The reference of scenario files names every key in its section, every kind and every value.
+/// Keys of elements of `ports`, which choose ports.
+const PORT_CHOICE: [&str; 3] = ["rate", "tier", "direction"];
+
 #[test]
 fn every_key_is_documented() {
     use crate::topology::{LinkSpec, TopologySpec};
@@ -396,7 +399,9 @@ fn every_key_is_documented() {
         ("Topology", topologies.clone()),
         ("Packets", keys_of::<PacketsSpec>(None)),
         ("Packets", values_of::<Framing>()),
-        ("Queues", keys_of::<QueuesSpec>(None)),
+        ("Queues", keys_of::<QueuesSpec>(None).into_iter().filter(|key| !PORT_CHOICE.contains(&&**key)).collect()),
+        ("Ports that differ", PORT_CHOICE.map(str::to_owned).to_vec()),
+        ("Ports that differ", values_of::<Direction>()),
         ("Queues", values_of::<Scheduler>()),
         ("Queues", PRESETS.iter().map(|(name, _)| (*name).to_owned()).collect()),
         ("Queue", keys_of::<QueueSpec>(None)),

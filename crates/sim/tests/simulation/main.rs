@@ -16,6 +16,7 @@ mod maxmin;
 mod ndp;
 mod near_opt;
 mod order;
+mod ports;
 mod push;
 mod random_scenarios;
 mod reflex;

@@ -93,7 +93,8 @@ impl Document {
                 return Err(refuse(suggest::unknown("traffic group", group, &groups)));
             }
         }
-        if key.split('.').next() == Some("queues") && (key == "queues.plan" || key == "queues.queue") {
+        let table = key.rsplit_once('.').filter(|(_, last)| matches!(*last, "plan" | "queue")).map(|(table, _)| table);
+        if table.is_some_and(|table| table == "queues" || table.starts_with("queues.ports.")) {
             self.forget_other_plan(&key);
         }
         if let Some(why) = self.not_written_out(&key) {

@@ -6,5 +6,6 @@ pub(crate) mod limit;
 pub(crate) mod losses;
 pub(crate) mod marking;
 pub(crate) mod outages;
+pub(crate) mod ports;
 pub(crate) mod presets;
 pub(crate) mod queues;
