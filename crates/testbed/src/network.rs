@@ -48,6 +48,12 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE} (or use --mode speed)", link.rate);
         return refuse("topology", why);
     }
+    if let Some(host) = topology.first_with_several_links() {
+        return refuse(
+            "topology",
+            format!("{} has several links, a testbed's hosts have one", topology.node_name(host)),
+        );
+    }
     let unknown = [(RoutingName::TwoPaths, "two-paths"), (RoutingName::SprayPermutation, "spray-permutation")];
     if let Some((_, name)) = unknown.iter().find(|(routing, _)| scenario.spec.routing == *routing) {
         return refuse("routing", format!("the testbed's switch does not know \"{name}\""));

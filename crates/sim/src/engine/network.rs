@@ -290,7 +290,7 @@ impl<'a> Network<'a> {
 
     /// Whether nothing reaches a host now.
     pub(super) fn is_cut_off(&self, now: Instant, host: u32) -> bool {
-        self.losses.all_at(now, self.topology.uplink(NodeId(host)).reverse().0)
+        self.topology.outgoing(NodeId(host)).iter().all(|link| self.losses.all_at(now, link.reverse().0))
     }
 
     /// The queue of a link that takes a class.

@@ -578,7 +578,7 @@ impl Endpoints for CreditEndpoints<'_> {
         let CreditTransport { kind, controller } = self.transport;
         let RunSettings { topology, plans, name, seed, .. } = self.run;
         // Credits leave by the receiver's port: it bounds their rate.
-        let uplink = topology.uplink(NodeId(flow.destination));
+        let uplink = path.last().expect("a path has links").reverse();
         let host_plan = plans.of(topology, uplink);
         let queue = host_plan.queue_of_class[kind.credit().credit_class.class()];
         let shaper = host_plan.queues[usize::from(queue)].shaper.expect("a scenario with credits shapes their queue");

@@ -288,13 +288,14 @@ fn ideal_fct_of(scenario: &Resolved, group: &Group, flow: &FlowSpec, path: &[Lin
     let destination = NodeId(flow.destination);
     let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp && !group.pinned;
     // Sprayed packets spread over all equal-cost paths: no flow is faster than where each hop has the rate of as
-    // many links as the choices so far can reach. The last hop is the destination's one link.
+    // many links as the choices so far can reach. A host sends a flow by one link; the last hop has the destination's.
     let mut parallel = 1;
     let links = path.iter().map(|&link| scenario.topology.link(link)).map(|link| {
-        if sprays {
+        if sprays && !scenario.topology.is_host(link.from) {
             parallel *= scenario.routing.next_links(link.from, destination).len() as u64;
         }
-        let width = if link.to == destination { 1 } else { parallel };
+        let last = scenario.topology.outgoing(destination).len() as u64;
+        let width = if link.to == destination { parallel.min(last) } else { parallel };
         (Rate::from_bits_per_sec(link.rate.bits_per_sec().saturating_mul(width)), link.delay)
     });
     ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links)

@@ -137,6 +137,15 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     check_other_ports(document, &spec, &names, network, (host_key, other_plans.plans()))?;
     check_pushed(document, &groups, &other_plans)?;
     check_min_rates(document, &groups, &topology)?;
+    if let (Some(host), Some(group)) = (
+        topology.first_with_several_links(),
+        groups.iter().find(|group| spec.traffic[&group.name].keys.transport.traits().shares_link),
+    ) {
+        let transport = spec.traffic[&group.name].keys.transport.name();
+        let host = topology.node_name(host);
+        let why = format!("the flows of a host share its one link under {transport}, and {host} has several");
+        return Err(document.error(&format!("traffic.{}.transport", group.name), why));
+    }
     let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     if groups.iter().any(|group| group.transport.facts().asks_oracle) {
         spec.oracle.get_or_insert_default();
@@ -373,17 +382,16 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, built: &Queues<'_>) -
     Ok(())
 }
 
-/// What traffic depends on. Host links of different rates count as the slowest.
+/// What traffic depends on. Hosts of different rates count as the slowest; of one with several links these count together.
 fn fabric(topology: &Topology, duration: Span) -> Fabric {
-    let host = |host: u32| topology.link(topology.uplink(NodeId(host)));
-    let hosts = 0..topology.hosts();
-    let host_rate = hosts.clone().map(|number| host(number).rate).min().expect("a topology has hosts");
+    let hosts = (0..topology.hosts()).map(NodeId);
+    let host_rate = hosts.clone().map(|host| topology.host_rate(host)).min().expect("a topology has hosts");
     let above_racks = |link: &&crate::topology::Link| {
         !topology.is_host(link.from) && topology.tier(link.from) == 1 && !topology.is_host(link.to)
     };
     let uplinks: u64 = topology.links().iter().filter(above_racks).map(|link| link.rate.bits_per_sec()).sum();
     Fabric {
-        racks: hosts.map(|number| host(number).to.0 - topology.hosts()).collect(),
+        racks: hosts.map(|host| topology.rack(host).0 - topology.hosts()).collect(),
         host_rate,
         uplinks: (uplinks > 0).then(|| Rate::from_bits_per_sec(uplinks)),
         duration,

@@ -9,6 +9,7 @@ mod cross_queue;
 mod dccp;
 mod dctcp_table;
 mod done_by;
+mod dual_homed;
 mod homa;
 mod invariants;
 mod loss_rate;
