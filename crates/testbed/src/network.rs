@@ -54,9 +54,16 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             format!("{} has several links, a testbed's hosts have one", topology.node_name(host)),
         );
     }
-    let unknown = [(RoutingName::TwoPaths, "two-paths"), (RoutingName::SprayPermutation, "spray-permutation")];
+    let unknown = [
+        (RoutingName::TwoPaths, "two-paths"),
+        (RoutingName::SprayPermutation, "spray-permutation"),
+        (RoutingName::Flowlet, "flowlet"),
+    ];
     if let Some((_, name)) = unknown.iter().find(|(routing, _)| scenario.spec.routing == *routing) {
         return refuse("routing", format!("the testbed's switch does not know \"{name}\""));
+    }
+    if !scenario.spec.path_weights.are_equal() {
+        return refuse("path_weights", "the testbed's switch takes all links alike");
     }
     if !scenario.spec.outages.is_empty() {
         return refuse("outages", "the testbed's hosts are always up");
@@ -139,8 +146,10 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
             load_balancing: match scenario.spec.routing {
                 RoutingName::SprayRandom => LoadBalancing::SprayRandom,
                 RoutingName::SprayRoundRobin => LoadBalancing::SprayRoundRobin,
-                // The last two are refused.
-                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation => LoadBalancing::Ecmp,
+                // All but the first are refused.
+                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation | RoutingName::Flowlet => {
+                    LoadBalancing::Ecmp
+                }
             },
             seed: scenario.spec.seed,
         },

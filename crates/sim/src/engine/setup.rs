@@ -23,6 +23,8 @@ pub enum PathChoice {
     SprayPermutation,
     /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
     TwoPaths,
+    /// At random, in proportion to weights, whenever a flow has sent nothing through a switch for this long (LetFlow, NSDI 2017).
+    Flowlet(Span),
 }
 
 /// What a run is made of, beside its traffic and transports.

@@ -30,7 +30,7 @@ use super::family::{
 };
 use super::tcp::{TCP_TABLE, Window, on_path};
 use crate::tables::{self, KeyError, Tables, below};
-use crate::topology::{LinkId, NodeId};
+use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
 /// The table of a group's settings of credits.

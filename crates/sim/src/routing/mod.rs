@@ -44,6 +44,8 @@ pub struct Routing {
     /// Next node and its tier by link, to walk a path without the topology.
     heads: Vec<Head>,
     layered: bool,
+    /// By link, how often it is taken against others that are as near; empty if all are taken alike.
+    weights: Vec<u64>,
     max_hops: u32,
 }
 
@@ -95,6 +97,7 @@ impl Routing {
             heads: topology.links().iter().map(head).collect(),
             // With links missing, the two directions of a path need not find the same choices.
             layered: topology.is_layered() && dead.is_empty(),
+            weights: Vec::new(),
             max_hops: 0,
         };
         routing.fill(&fabric, &classes).map_err(|(from, to)| TopologyError::Unreachable {
@@ -103,6 +106,38 @@ impl Routing {
             to: topology.node_name(fabric.node(to)),
         })?;
         Ok(routing)
+    }
+
+    /// The same where flows take links that are as near in proportion to these weights, one above 0 for each link: weighted
+    /// equal-cost paths (WCMP, EuroSys 2014). The sender's side decides, step by step.
+    pub fn weighted(self, weights: Vec<u64>) -> Self {
+        assert!(
+            weights.len() == self.heads.len() && weights.iter().all(|&weight| weight > 0),
+            "each link has a weight"
+        );
+        Self { weights, layered: false, ..self }
+    }
+
+    /// Whether some links are taken more often than others that are as near.
+    pub fn is_weighted(&self) -> bool {
+        !self.weights.is_empty()
+    }
+
+    /// One of `links`, in proportion to their weights, by a number from 0 up to 2^32.
+    pub fn weighted_choice(&self, links: &[LinkId], drawn: u32) -> usize {
+        if self.weights.is_empty() {
+            return ((u64::from(drawn) * links.len() as u64) >> 32) as usize;
+        }
+        let weight = |link: &LinkId| u128::from(self.weights[link.index()]);
+        let sum: u128 = links.iter().map(weight).sum();
+        let mut left = (u128::from(drawn) * sum) >> 32;
+        for (number, link) in links.iter().enumerate() {
+            match left.checked_sub(weight(link)) {
+                Some(rest) => left = rest,
+                None => return number,
+            }
+        }
+        unreachable!("what is drawn is below the sum")
     }
 
     /// Equal-cost links out of `node` towards `host`, ordered by plane. Empty at the host itself.
@@ -141,17 +176,17 @@ impl Routing {
             links => {
                 let first = links[0];
                 let salt = if self.layered { self.heads[first.index()].tier } else { node.0 };
-                links[choose(hash, salt, links.len())]
+                links[self.weighted_choice(links, bits(hash, salt))]
             }
         }
     }
 
-    /// Puts into `path` the links of the flow `key` from `src` to `dst`, two different hosts. The path of
+    /// Puts into `path` the links of the flow `key` from `src` to `dst`, two different hosts. Without weights the path of
     /// `(dst, src, key)` is exactly the reverse.
     pub fn path(&self, src: NodeId, dst: NodeId, key: u64, path: &mut Vec<LinkId>) {
         assert!(src != dst, "a path joins two different hosts");
         path.clear();
-        if self.layered || src < dst {
+        if self.layered || self.is_weighted() || src < dst {
             self.walk(src, dst, ecmp_hash(src, dst, key), path);
         } else {
             // Hop by hop the two directions of an arbitrary graph may differ: the lower host decides for both.
@@ -173,6 +208,7 @@ impl Routing {
         (self.racks.len() + self.uplinks.len() + self.downlinks.len() + self.table.len()) * size_of::<u32>()
             + self.memberships.len() * size_of::<Membership>()
             + self.heads.len() * size_of::<Head>()
+            + self.weights.len() * size_of::<u64>()
             + self.sets.memory_bytes()
     }
 
@@ -229,11 +265,10 @@ pub fn ecmp_hash(src: NodeId, dst: NodeId, key: u64) -> u64 {
     mix(mix(pair) ^ key)
 }
 
-/// One of `count` choices by the bits of `hash` that belong to `salt`.
+/// The bits of `hash` that belong to `salt`.
 #[inline]
-fn choose(hash: u64, salt: u32, count: usize) -> usize {
-    let bits = mix(hash.wrapping_add(u64::from(salt) << 32)) >> 32;
-    ((bits * count as u64) >> 32) as usize
+fn bits(hash: u64, salt: u32) -> u32 {
+    (mix(hash.wrapping_add(u64::from(salt) << 32)) >> 32) as u32
 }
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches every output bit.

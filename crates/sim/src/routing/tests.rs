@@ -202,6 +202,32 @@ fn flows_spread_evenly() {
     assert!(chi_squared(&keys) < CHI_SQUARED_7_AT_1_PERCENT, "{keys:?}");
 }
 
+/// Weighted links are taken in proportion to their weights, each switch by its own; a weight that all have changes no share.
+#[test]
+fn flows_spread_by_weight() {
+    let topology = leaf_spine(3, 3, 2);
+    let of_link = |link: usize| {
+        let link = &topology.links()[link];
+        if topology.is_host(link.from) { 7 } else { 1 + u64::from(link.plane) }
+    };
+    let weights: Vec<u64> = (0..topology.links().len()).map(of_link).collect();
+    let routing = Routing::new(&topology).unwrap().weighted(weights);
+    let mut counts = [0u32; 3];
+    for key in 0..60_000 {
+        let there = path(&routing, 5, 0, key);
+        assert_eq!(there.len(), 4);
+        counts[topology.link(there[1]).plane as usize] += 1;
+    }
+    let expected = [10_000.0, 20_000.0, 30_000.0];
+    let chi: f64 =
+        counts.iter().zip(expected).map(|(&count, expected)| (f64::from(count) - expected).powi(2) / expected).sum();
+    // Chi-squared with 2 degrees of freedom exceeds 9.21 with probability 0.01.
+    assert!(chi < 9.21, "{counts:?}");
+    let links: Vec<LinkId> = routing.next_links(topology.rack(NodeId(5)), NodeId(0)).to_vec();
+    let edges = [0, u32::MAX / 6, u32::MAX / 6 + 2, u32::MAX / 2, u32::MAX / 2 + 2, u32::MAX];
+    assert_eq!(edges.map(|drawn| routing.weighted_choice(&links, drawn)), [0, 0, 1, 1, 2, 2]);
+}
+
 /// The flows that one choice sends to an aggregation switch spread evenly over its cores: tiers do not polarise.
 #[test]
 fn tiers_choose_independently() {

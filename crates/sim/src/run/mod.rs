@@ -110,7 +110,7 @@ fn run_as<T: Member, R: Recorder>(
         topology: &scenario.topology,
         routing: &scenario.routing,
         plans: scenario.plans(),
-        path_choice: scenario.spec.routing.into(),
+        path_choice: scenario.spec.path_choice(),
         oracle_interval: scenario.oracle_interval(),
         losses: &scenario.losses,
         reroutes: &scenario.reroutes,
@@ -286,7 +286,9 @@ impl<'a> FlowFactory<'a> {
 /// Time that `flow` would take alone on `path`.
 fn ideal_fct_of(scenario: &Resolved, group: &Group, flow: &FlowSpec, path: &[LinkId]) -> Span {
     let destination = NodeId(flow.destination);
-    let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp && !group.pinned;
+    // A flow alone sends without gaps, or waits for them: as one flowlet it is as fast as on one path.
+    let one_path = matches!(scenario.spec.path_choice(), PathChoice::Ecmp | PathChoice::Flowlet(_));
+    let sprays = !one_path && !group.pinned;
     // Sprayed packets spread over all equal-cost paths: no flow is faster than where each hop has the rate of as
     // many links as the choices so far can reach. A host sends a flow by one link; the last hop has the destination's.
     let mut parallel = 1;

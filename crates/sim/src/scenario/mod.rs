@@ -32,6 +32,7 @@ pub use network::limit::{Length, Limit};
 pub use network::losses::LossSpec;
 pub use network::marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
 pub use network::outages::OutageSpec;
+pub use network::path_weights::{LinkWeight, PathWeights, WeightRule};
 pub use network::ports::Direction;
 pub use network::presets::PRESETS;
 pub use network::queues::{QueueSpec, QueuesSpec, Reserve, ReserveBy, Scheduler, ShaperSpec, TrimSpec};

@@ -7,7 +7,7 @@ use pliant_proto::units::{Bytes, Rate};
 
 use super::file::document::Document;
 use super::file::error::ScenarioError;
-use super::file::spec::{RoutingName, ScenarioSpec};
+use super::file::spec::{DEFAULT_FLOWLET_GAP, RoutingName, ScenarioSpec};
 use super::lint::warnings;
 use super::network::ports::Whose;
 use super::network::queues::{QueuesSpec, Reserve};
@@ -71,6 +71,9 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     check_top(document, &spec)?;
     spec.name.get_or_insert_with(|| document.file_stem());
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
+    if spec.routing == RoutingName::Flowlet {
+        spec.flowlet_gap.get_or_insert(DEFAULT_FLOWLET_GAP);
+    }
     // A promise of a share is held against what came of it.
     let promises = spec.traffic.values().any(|group| group.keys.contract.min_share < 1.0);
     let moves = reroute_key(&spec);
@@ -90,7 +93,11 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         ScenarioError::Topology { place: document.place(&key), source: Box::new(source) }
     };
     let topology = spec.topology.build().map_err(topology_error)?;
-    let routing = Routing::new(&topology).map_err(topology_error)?;
+    let mut routing = Routing::new(&topology).map_err(topology_error)?;
+    let weights = spec.path_weights.resolve(&topology).map_err(|(key, why)| document.error(&key, why))?;
+    if !weights.is_empty() {
+        routing = routing.weighted(weights.clone());
+    }
 
     let host_key = if spec.host_queues.is_some() { "host_queues" } else { "queues" };
     let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.at_hosts(&topology));
@@ -154,7 +161,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     let place = |(key, why): KeyError| document.error(&key, why);
     let mut losses = losses::resolve(&spec.losses, &topology).map_err(place)?;
     losses.extend(outages::resolve(&spec.outages, &topology).map_err(place)?);
-    let reroutes = outages::reroutes(&spec.outages, &topology).map_err(place)?;
+    let reroutes = outages::reroutes(&spec.outages, &topology, &weights).map_err(place)?;
     if let (Some(first), true) = (reroute_key(&spec), groups.iter().any(|group| group.transport.facts().asks_oracle)) {
         return Err(document.error(&first, "an oracle knows the paths of the start only: not with near-opt"));
     }
@@ -203,6 +210,16 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if spec.shares == Some(true) && spec.routing != RoutingName::Ecmp {
         return refuse("shares", "needs `routing` \"ecmp\": a fair rate is that of one path");
+    }
+    let by_flowlet = spec.routing == RoutingName::Flowlet;
+    if spec.flowlet_gap.is_some() && !by_flowlet {
+        return refuse("flowlet_gap", "goes with `routing` \"flowlet\"");
+    }
+    if spec.flowlet_gap == Some(Span::ZERO) {
+        return refuse("flowlet_gap", "must be longer than 0s: \"spray-random\" chooses for each packet");
+    }
+    if !spec.path_weights.are_equal() && !by_flowlet && spec.routing != RoutingName::Ecmp {
+        return refuse("path_weights", "goes with `routing` \"ecmp\" or \"flowlet\": the others take all links alike");
     }
     if spec.sample_interval == Some(Span::ZERO) {
         return refuse("sample_interval", "must be longer than 0s");

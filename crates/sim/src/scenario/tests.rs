@@ -395,6 +395,8 @@ fn every_key_is_documented() {
     let mut sections = vec![
         ("Top level", keys_of::<ScenarioSpec>(None)),
         ("Top level", values_of::<RoutingName>()),
+        ("Top level", values_of::<WeightRule>()),
+        ("Path weights", keys_of::<LinkWeight>(None)),
         ("Values", keys_of::<LinkSpec>(None)),
         ("Topology", topologies.clone()),
         ("Packets", keys_of::<PacketsSpec>(None)),

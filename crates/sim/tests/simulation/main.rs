@@ -17,6 +17,7 @@ mod maxmin;
 mod ndp;
 mod near_opt;
 mod order;
+mod path_weights;
 mod ports;
 mod push;
 mod random_scenarios;

@@ -23,7 +23,7 @@ pub struct Override {
 const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 22] = [
+const TOP: [&str; 24] = [
     "name",
     "description",
     "seed",
@@ -33,6 +33,8 @@ const TOP: [&str; 22] = [
     "measure_until",
     "shares",
     "routing",
+    "flowlet_gap",
+    "path_weights",
     "sample_interval",
     "sample_windows",
     "losses",

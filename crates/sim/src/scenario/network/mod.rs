@@ -6,6 +6,7 @@ pub(crate) mod limit;
 pub(crate) mod losses;
 pub(crate) mod marking;
 pub(crate) mod outages;
+pub(crate) mod path_weights;
 pub(crate) mod ports;
 pub(crate) mod presets;
 pub(crate) mod queues;

@@ -86,7 +86,12 @@ impl OutageSpec {
 }
 
 /// When paths move, by time; or the first key that is wrong.
-pub(in super::super) fn reroutes(specs: &[OutageSpec], topology: &Topology) -> Result<Vec<Reroute>, KeyError> {
+/// Links have the `weights` that they have from the start.
+pub(in super::super) fn reroutes(
+    specs: &[OutageSpec],
+    topology: &Topology,
+    weights: &[u64],
+) -> Result<Vec<Reroute>, KeyError> {
     // When each set of links leaves the paths, and when it returns.
     let mut moves: Vec<(usize, Span, Span, BTreeSet<u32>)> = Vec::new();
     for (index, spec) in specs.iter().enumerate() {
@@ -126,6 +131,7 @@ pub(in super::super) fn reroutes(specs: &[OutageSpec], topology: &Topology) -> R
             };
             (format!("outages.{index}.reroute_after"), why)
         })?;
+        let routing = if weights.is_empty() { routing } else { routing.weighted(weights.to_vec()) };
         Ok(Reroute { at: Instant::ZERO.after(at), dead, routing })
     };
     times.into_iter().map(at_time).collect()
