@@ -312,11 +312,16 @@ fn check_other_ports(
     for (index, (ports, plan)) in spec.queues.ports.iter().chain(at_hosts).zip(plans).enumerate() {
         let at_switches = index < spec.queues.ports.len();
         let mut with = spec.clone();
+        // This one first, and the others beside it: some ask what is so somewhere.
+        let first = |all: &QueuesSpec| QueuesSpec {
+            ports: all.tables().map(|(_, table)| table.clone()).collect(),
+            ..ports.clone()
+        };
         let network = if at_switches {
-            with.queues = ports.clone();
+            with.queues = first(&spec.queues);
             NetworkSettings { switch_plan: plan, ..network }
         } else {
-            with.host_queues = Some(ports.clone());
+            with.host_queues = spec.host_queues.as_ref().map(first);
             NetworkSettings { host_plan: plan, ..network }
         };
         for name in names {
@@ -426,16 +431,22 @@ fn check_traffic(document: &Document, resolved: &Resolved) -> Result<(), Scenari
         ScenarioError::Traffic { place, source: Box::new(source) }
     })?;
     let is_trace = |group: &Group| matches!(group.traffic, TrafficSpec::Trace(_));
-    let taken = resolved.spec.queues.queue_of_class().unwrap_or([None; CLASSES]);
-    if !resolved.groups.iter().any(is_trace) || taken.iter().all(Option::is_some) {
+    let taken = |table: &QueuesSpec| table.queue_of_class().unwrap_or([None; CLASSES]);
+    let lacks = |class: u8| {
+        let mut tables = resolved.spec.queues.tables();
+        tables.find(|(_, table)| taken(table)[usize::from(class)].is_none()).map(|(below, _)| format!("queues.{below}"))
+    };
+    let lacking: Vec<Option<String>> = (0..CLASSES as u8).map(lacks).collect();
+    if !resolved.groups.iter().any(is_trace) || lacking.iter().all(Option::is_none) {
         return Ok(());
     }
-    let lost = |class: u8| taken[usize::from(class)].is_none();
-    match traffic.find(|flow| flow.class.is_some_and(lost)) {
+    let lost = |class: u8| lacking[usize::from(class)].as_ref();
+    match traffic.find(|flow| flow.class.is_some_and(|class| lost(class).is_some())) {
         Some(flow) => {
             let group = &resolved.groups[usize::from(flow.group)].name;
             let (number, class) = (flow.sequence + 1, flow.class.unwrap_or_default());
-            let why = format!("flow {number} of the trace asks for class {class}, which no queue of `queues` takes");
+            let table = lost(class).map_or("queues", |table| table.trim_end_matches('.'));
+            let why = format!("flow {number} of the trace asks for class {class}, which no queue of `{table}` takes");
             Err(document.error(&format!("traffic.{group}.path"), why))
         }
         None => Ok(()),

@@ -219,4 +219,11 @@ fn transports_are_checked_at_every_port() {
     let text = with("plan = \"ndp\"\n[[queues.ports]]\nrate = \"100Gbit/s\"\nplan = \"homa\"");
     let said = error(&text.replace("cubic", "ndp"));
     assert!(said.contains("ndp needs switches that trim"), "{said}");
+    // REFLEX needs a second queue somewhere, and not at every port.
+    let bends = "transport = \"dctcp\"\ncontract = { min_share = 0.5 }\nreflex = {}";
+    let text =
+        with("plan = \"dwrr-9-1\"\n[[queues.ports]]\ntier = 2\nplan = \"shared\"\n[host_queues]\nplan = \"shared\"");
+    assert!(resolve(&text.replace("transport = \"cubic\"", bends)).groups[0].reflex.is_some());
+    let text = text.replace("dwrr-9-1", "shared").replace("transport = \"cubic\"", bends);
+    assert!(error(&text).contains("nobody would give way"), "{}", error(&text));
 }
