@@ -33,7 +33,7 @@ fn resolve(text: &str) -> Resolved {
 
 fn error(text: &str) -> String {
     let refused = Scenario::parse(text, Path::new("dual.toml")).and_then(|scenario| scenario.resolve());
-    refused.err().expect("an error").to_string()
+    refused.expect_err("an error").to_string()
 }
 
 fn ran(text: &str) -> RunResult {

@@ -1,5 +1,6 @@
 //! Weighted equal-cost paths, and flowlets.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -78,7 +79,7 @@ fn load_splits_by_rate() {
     let mut cables = "from,to,rate,delay\nleft,right,40Gbit/s,1us\nleft,right,10Gbit/s,1us\n".to_owned();
     for host in 0..8 {
         let side = if host < 4 { "left" } else { "right" };
-        cables += &format!("host{host},{side},10Gbit/s,1us\n");
+        writeln!(cables, "host{host},{side},10Gbit/s,1us").unwrap();
     }
     std::fs::write(folder.join("cables.csv"), cables).unwrap();
     let text = "duration = \"40ms\"\npath_weights = \"rate\"\n[topology]\nkind = \"edge-list\"\nfile = \"cables.csv\"\n\
@@ -164,7 +165,7 @@ fn mistakes_are_named() {
     ] {
         let changes: Vec<Override> = changes.iter().map(|text| Override::parse("--set", text).unwrap()).collect();
         let scenario = Scenario::parse(THREE, Path::new("three.toml")).unwrap().with(&changes);
-        let error = scenario.and_then(|scenario| scenario.resolve()).err().expect("an error").to_string();
+        let error = scenario.and_then(|scenario| scenario.resolve()).expect_err("an error").to_string();
         assert!(error.contains(said), "{error}");
     }
 }

@@ -46,7 +46,7 @@ fn with(queues: &str) -> String {
 
 fn error(text: &str) -> String {
     let refused = Scenario::parse(text, Path::new("ports.toml")).and_then(|scenario| scenario.resolve());
-    refused.err().expect("an error").to_string()
+    refused.expect_err("an error").to_string()
 }
 
 fn row<'r>(result: &'r RunResult, name: &str) -> &'r PortRow {
