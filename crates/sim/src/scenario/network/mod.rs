@@ -1,5 +1,6 @@
 //! The network of a scenario: queues, marking, named plans, losses.
 
+pub(crate) mod direction;
 pub(crate) mod disciplines;
 mod expansion;
 pub(crate) mod limit;

@@ -1,42 +1,16 @@
 //! The array `ports` of the tables `queues` and `host_queues`: ports whose queues differ, by rate, tier and direction.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
 use pliant_proto::units::Rate;
-use serde::{Deserialize, Serialize};
 
+use super::direction::Direction;
 use super::queues::{QueuesSpec, Reserve};
 use crate::tables::KeyError;
 use crate::topology::{LinkId, Topology};
 
 /// Most elements of `ports`.
 const MAX_PORTS: usize = 64;
-
-/// Where a switch port leads.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// To a higher tier.
-    Up,
-    /// To a lower tier, or to a host.
-    Down,
-    /// To a switch of the same tier.
-    Across,
-}
-
-impl Direction {
-    /// Where the port that sends on `link` leads.
-    pub fn of(topology: &Topology, link: LinkId) -> Self {
-        let link = topology.link(link);
-        match topology.tier(link.to).cmp(&topology.tier(link.from)) {
-            std::cmp::Ordering::Greater => Self::Up,
-            std::cmp::Ordering::Less => Self::Down,
-            std::cmp::Ordering::Equal => Self::Across,
-        }
-    }
-}
 
 /// Of which nodes the ports are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,26 +19,6 @@ pub(in super::super) enum Whose {
     Switches,
     /// Of hosts.
     Hosts,
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Up => "up",
-            Self::Down => "down",
-            Self::Across => "across",
-        })
-    }
-}
-
-impl FromStr for Direction {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Up, Self::Down, Self::Across];
-        let found = all.into_iter().find(|direction| direction.to_string() == text);
-        found.ok_or_else(|| format!("\"{text}\" is not \"up\", \"down\" or \"across\""))
-    }
 }
 
 impl QueuesSpec {

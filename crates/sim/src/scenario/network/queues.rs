@@ -7,10 +7,10 @@ use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 
+use super::direction::Direction;
 use super::disciplines::DisciplineName;
 use super::limit::Limit;
 use super::marking::{EcnSpec, RedSpec};
-use super::ports::Direction;
 use crate::tables::KeyError;
 use crate::units_serde;
 
