@@ -30,7 +30,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let estimate = scenario.estimate();
     let busiest = scenario.busiest_link().map(|busiest| format!("# busiest link, in the mean: {busiest}\n"));
     let (topology, busiest) = (scenario.topology.describe(), busiest.unwrap_or_default());
-    let facts = format!("# {topology}\n# {estimate}\n{busiest}");
+    let ports = scenario.kinds_of_ports().map(|told| format!("# ports: {told}\n")).unwrap_or_default();
+    let facts = format!("# {topology}\n{ports}# {estimate}\n{busiest}");
     // In a terminal the end is what is seen.
     print(&format!("{facts}{}{facts}", scenario.to_toml()))?;
     say_warnings(&scenario, &mut BTreeSet::new());

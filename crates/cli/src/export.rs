@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::one_line::OneLine;
-use pliant_sim::scenario::Resolved;
+use pliant_sim::scenario::{Direction, Resolved};
 use pliant_sim::switch_config::{Form, Port, export, from_sonic};
+use pliant_sim::topology::LinkId;
 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -23,6 +24,7 @@ Examples:
   pliant export demo --variant strict --to tc --rate 10Gbit/s --port eth0 > queues.sh     a script for Linux (ets, red)
   pliant export demo --variant strict --to htb --rate 10Gbit/s --port eth0 > queues.sh    with htb, without marking
   pliant export demo --to json --rate 10Gbit/s                                            everything, for programs
+  pliant export demo --to json --tier 1 --direction up > uplinks.json                     where queues differ by port
 
 Each class has two DSCPs: twice its number, and one more for packets that may be dropped first. What the target cannot
 express is said on stderr, and in the comments of scripts.";
@@ -54,6 +56,12 @@ pub(crate) struct ExportArgs {
     /// The queues of hosts in place of those of switches
     #[arg(long)]
     hosts: bool,
+    /// Of switches of this tier, 1 for those with hosts, where queues differ by port
+    #[arg(long, value_name = "N", conflicts_with = "hosts")]
+    tier: Option<u32>,
+    /// Of ports that lead there, where queues differ by port
+    #[arg(long, value_name = "WHERE", conflicts_with = "hosts")]
+    direction: Option<Direction>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -111,18 +119,20 @@ pub(crate) fn run_export(arguments: &ExportArgs) -> Result<ExitStatus, CliError>
     if let Some(name) = names.iter().find(unusable) {
         return Err(CliError::User(format!("--port {}: letters, digits, dots, dashes and underscores", OneLine(name))));
     }
-    let plan = if arguments.hosts { &scenario.host_plan } else { &scenario.switch_plan };
+    let kind = KindOfPort::chosen(&scenario, arguments)?;
+    let plan = scenario.plans().of(&scenario.topology, kind.links[0]);
     // SONiC's tables speak of rates where a queue is limited, and nowhere else.
     let needs_rate = form != Form::Sonic || plan.queues.iter().any(|queue| queue.shaper.is_some());
     let port = Port {
         plan,
         rate: match arguments.rate {
             Some(rate) => rate,
-            None if needs_rate => only_rate(&scenario, arguments.hosts)?,
+            None if needs_rate => kind.only_rate(&scenario)?,
             None => Rate::from_gbit_per_sec(1),
         },
         packet_bytes: arguments.mtu.0 as u32,
         names: &names,
+        kind: &kind.name,
     };
     let exported = export(&port, form).map_err(CliError::User)?;
     print(&exported.text)?;
@@ -132,18 +142,83 @@ pub(crate) fn run_export(arguments: &ExportArgs) -> Result<ExitStatus, CliError>
     Ok(ExitStatus::Done)
 }
 
-/// The rate of all links that leave hosts, or switches.
-fn only_rate(scenario: &Resolved, hosts: bool) -> Result<Rate, CliError> {
-    let topology = &scenario.topology;
-    let links = topology.links().iter().filter(|link| topology.is_host(link.from) == hosts);
-    let rates: BTreeSet<u64> = links.map(|link| link.rate.bits_per_sec()).collect();
-    match rates.first() {
-        Some(&rate) if rates.len() == 1 => Ok(Rate::from_bits_per_sec(rate)),
-        _ => {
-            let rates: Vec<String> = rates.iter().map(|rate| Rate::from_bits_per_sec(*rate).to_string()).collect();
-            Err(CliError::User(format!("--rate is needed: the scenario's links have {}", rates.join(", "))))
+/// Ports that have the same queues.
+struct KindOfPort {
+    /// At least one.
+    links: Vec<LinkId>,
+    /// What tells them from other ports of hosts, or of switches; empty if all have the same queues.
+    name: String,
+}
+
+impl KindOfPort {
+    /// The ports that the flags choose, of hosts or of switches.
+    fn chosen(scenario: &Resolved, arguments: &ExportArgs) -> Result<Self, CliError> {
+        let topology = &scenario.topology;
+        let all: Vec<LinkId> = (0..topology.links().len() as u32)
+            .map(LinkId)
+            .filter(|&link| topology.is_host(topology.link(link).from) == arguments.hosts)
+            .collect();
+        let wanted = |link: &LinkId| {
+            arguments.tier.is_none_or(|tier| tier == topology.tier(topology.link(*link).from))
+                && arguments.direction.is_none_or(|direction| direction == Direction::of(topology, *link))
+        };
+        let mut links: Vec<LinkId> = all.iter().copied().filter(wanted).collect();
+        // A rate that no link has is one to be asked about.
+        let has = |rate: Rate| move |link: &LinkId| topology.link(*link).rate == rate;
+        if let Some(rate) = arguments.rate.filter(|&rate| links.iter().any(has(rate))) {
+            links.retain(has(rate));
+        }
+        if links.is_empty() {
+            let tiers = topology.tiers();
+            return Err(CliError::User(format!(
+                "--tier, --direction: no port of a switch is such a one: tiers are 1 to {tiers}"
+            )));
+        }
+        let other = |link: &LinkId| scenario.other_plans.of(*link);
+        let kinds = |links: &[LinkId]| links.iter().map(other).collect::<BTreeSet<_>>();
+        if kinds(&links).len() > 1 {
+            let names = kinds(&links);
+            let of_kind =
+                |kind: &Option<usize>| links.iter().filter(|link| other(link) == *kind).copied().collect::<Vec<_>>();
+            let names: Vec<String> = names.iter().map(|kind| described(scenario, &of_kind(kind))).collect();
+            return Err(CliError::User(format!(
+                "--tier, --direction and --rate choose ports, whose queues differ here: {}",
+                names.join("; ")
+            )));
+        }
+        let differs = kinds(&all).len() > 1;
+        let name = if differs { described(scenario, &links) } else { String::new() };
+        Ok(Self { links, name })
+    }
+
+    /// The rate of all links of these ports.
+    fn only_rate(&self, scenario: &Resolved) -> Result<Rate, CliError> {
+        match &rates(scenario, &self.links)[..] {
+            [rate] => Ok(*rate),
+            rates => {
+                let rates: Vec<String> = rates.iter().map(Rate::to_string).collect();
+                Err(CliError::User(format!("--rate is needed: the scenario's links have {}", rates.join(", "))))
+            }
         }
     }
+}
+
+fn rates(scenario: &Resolved, links: &[LinkId]) -> Vec<Rate> {
+    let rates: BTreeSet<Rate> = links.iter().map(|&link| scenario.topology.link(link).rate).collect();
+    rates.into_iter().collect()
+}
+
+/// Ports in words: tiers, directions and rates.
+fn described(scenario: &Resolved, links: &[LinkId]) -> String {
+    let topology = &scenario.topology;
+    let list = |texts: BTreeSet<String>| texts.into_iter().collect::<Vec<_>>().join(" and ");
+    let tiers = list(links.iter().map(|&link| topology.tier(topology.link(link).from).to_string()).collect());
+    let directions = list(links.iter().map(|&link| Direction::of(topology, link).to_string()).collect());
+    let rates = rates(scenario, links).iter().map(Rate::to_string).collect::<Vec<_>>().join(" and ");
+    if links.iter().all(|&link| topology.is_host(topology.link(link).from)) {
+        return format!("of hosts, {rates}");
+    }
+    format!("of tier {tiers}, {directions}, {rates}")
 }
 
 pub(crate) fn run_import(arguments: &ImportArgs) -> Result<ExitStatus, CliError> {

@@ -149,6 +149,21 @@ fn the_guide_runs() {
     assert_eq!(scenarios, SHORT_GUIDE.len(), "every file is run");
 }
 
+/// What the guide shows of a scenario stands in one of its files, part by part.
+#[test]
+fn the_guide_shows_its_files() {
+    let guide = fs::read_to_string(repository().join("docs/guide.md")).unwrap();
+    let files: Vec<String> = SHORT_GUIDE.iter().map(|(name, _)| format!("docs/guide/{name}.toml")).collect::<Vec<_>>();
+    let texts: Vec<String> = files.iter().map(|file| fs::read_to_string(repository().join(file)).unwrap()).collect();
+    let blocks: Vec<&str> =
+        guide.split("\n```toml\n").skip(1).map(|rest| rest.split("\n```").next().unwrap()).collect();
+    assert!(blocks.len() >= 5, "{} blocks", blocks.len());
+    for block in blocks {
+        let parts = || block.split("\n\n").map(str::trim);
+        assert!(texts.iter().any(|text| parts().all(|part| text.contains(part))), "no file has this:\n{block}");
+    }
+}
+
 /// The README's counts of claims are those of the records.
 #[test]
 fn the_readme_counts_claims_as_the_records_do() {

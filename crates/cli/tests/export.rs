@@ -30,6 +30,48 @@ fn a_switch_s_file_becomes_a_scenario() {
     assert!(ran.status.success(), "{}", stderr(&ran));
 }
 
+/// Where queues differ by port, a kind of port is exported at a time; its profiles have names of their own, and what is
+/// left out is said.
+#[test]
+fn ports_that_differ_are_exported_by_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("racks.toml");
+    let scenario = "duration = \"1ms\"\n[topology]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n\
+                    host_link = \"25Gbit/s\"\nfabric_link = \"100Gbit/s\"\n[queues]\nplan = \"strict\"\nlimit = \"600us\"\n\
+                    [[queues.ports]]\nrate = \"100Gbit/s\"\nlimit = \"100us\"\n[traffic.web]\nkind = \"poisson\"\nsize = \"20kB\"\n\
+                    load = 0.1\n";
+    fs::write(&file, scenario).unwrap();
+    let file = file.to_str().unwrap();
+    let output = pliant(&["export", file, "--to", "json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = "--tier, --direction and --rate choose ports, whose queues differ here: of tier 1, down, 25Gbit/s; of tier 1 and \
+                2, down and up, 100Gbit/s";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    for (flags, bytes, profile) in [
+        (&["--rate", "25Gbit/s"][..], 1_875_000, "pliant.of_tier_1_down_25Gbit_s.regular"),
+        (&["--tier", "1", "--direction", "up"], 1_250_000, "pliant.of_tier_1_up_100Gbit_s.regular"),
+        (&["--tier", "2"], 1_250_000, "pliant.of_tier_2_down_100Gbit_s.regular"),
+    ] {
+        let output = pliant(&[&["export", file, "--to", "json"], flags].concat());
+        let exported: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(exported["queues"][0]["limit_bytes"], bytes, "{flags:?}");
+        assert!(
+            stderr(&output).contains("not expressed: these are the queues of ports of tier"),
+            "{}",
+            stderr(&output)
+        );
+        let sonic = stdout(&[&["export", file, "--to", "sonic"], flags].concat());
+        let tables: serde_json::Value = serde_json::from_str(&sonic).unwrap();
+        assert!(tables["SCHEDULER"].as_object().unwrap().contains_key(profile), "{sonic}");
+        let script = stdout(&[&["export", file, "--to", "tc"], flags].concat());
+        assert!(script.contains("# Not expressed: these are the queues of ports"), "{script}");
+    }
+    let none = pliant(&["export", file, "--to", "json", "--tier", "3"]);
+    assert!(stderr(&none).contains("no port of a switch is such a one: tiers are 1 to 2"), "{}", stderr(&none));
+    let hosts = stdout(&["export", file, "--to", "json", "--hosts"]);
+    assert!(hosts.contains("1875000"), "{hosts}");
+}
+
 /// Mistakes end in one line that says what is wrong.
 #[test]
 fn mistakes_are_one_line() {

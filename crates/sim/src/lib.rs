@@ -76,6 +76,7 @@ pub mod fluid;
 pub mod one_line;
 pub mod oracle;
 pub mod output;
+pub mod port_plans;
 pub mod recorder;
 pub mod reference;
 pub mod report;

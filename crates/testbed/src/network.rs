@@ -48,9 +48,22 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE} (or use --mode speed)", link.rate);
         return refuse("topology", why);
     }
-    let unknown = [(RoutingName::TwoPaths, "two-paths"), (RoutingName::SprayPermutation, "spray-permutation")];
+    if let Some(host) = topology.first_with_several_links() {
+        return refuse(
+            "topology",
+            format!("{} has several links, a testbed's hosts have one", topology.node_name(host)),
+        );
+    }
+    let unknown = [
+        (RoutingName::TwoPaths, "two-paths"),
+        (RoutingName::SprayPermutation, "spray-permutation"),
+        (RoutingName::Flowlet, "flowlet"),
+    ];
     if let Some((_, name)) = unknown.iter().find(|(routing, _)| scenario.spec.routing == *routing) {
         return refuse("routing", format!("the testbed's switch does not know \"{name}\""));
+    }
+    if !scenario.spec.path_weights.are_equal() {
+        return refuse("path_weights", "the testbed's switch takes all links alike");
     }
     if !scenario.spec.outages.is_empty() {
         return refuse("outages", "the testbed's hosts are always up");
@@ -61,7 +74,10 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
     if scenario.spec.sample_windows {
         return refuse("sample_windows", "only the simulator looks into senders");
     }
-    for (key, plan) in [("queues", &scenario.switch_plan), ("host_queues", &scenario.host_plan)] {
+    let others = scenario.other_plans.plans().iter().map(|plan| ("queues.ports", plan));
+    for (key, plan) in
+        [("queues", &scenario.switch_plan), ("host_queues", &scenario.host_plan)].into_iter().chain(others)
+    {
         if plan.queues.iter().any(|queue| queue.discipline == Discipline::PFabric) {
             return refuse(key, "the testbed's switch does not know the priorities that pFabric writes into packets");
         }
@@ -109,25 +125,31 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
         to: end(link.to),
         rate: link.rate,
         delay: link.delay,
-        plan: usize::from(topology.is_host(link.from)),
+        plan: match scenario.other_plans.of(LinkId(id as u32)) {
+            Some(other) => 2 + other,
+            None => usize::from(topology.is_host(link.from)),
+        },
     };
     let routes_to = |switch: u32, host: u32| {
         let links = scenario.routing.next_links(NodeId(hosts + switch), NodeId(host));
         links.iter().map(|link| link.0).collect()
     };
     let routes = |switch: u32| (0..hosts).map(|host| routes_to(switch, host)).collect();
+    // A real host has a jitter of its own.
+    let still = |plan: &QueuePlan| QueuePlan { jitter: Span::ZERO, ..plan.clone() };
     SwitchConfig {
         fabric: FabricConfig {
-            // A real host has a jitter of its own.
-            plans: vec![scenario.switch_plan.clone(), QueuePlan { jitter: Span::ZERO, ..scenario.host_plan.clone() }],
+            plans: scenario.plans().all().map(still).collect(),
             links: topology.links().iter().enumerate().map(link).collect(),
             ingress: (0..hosts).map(|host| Ingress::Link(topology.uplink(NodeId(host)).0)).collect(),
             routes: (0..topology.switches()).map(routes).collect(),
             load_balancing: match scenario.spec.routing {
                 RoutingName::SprayRandom => LoadBalancing::SprayRandom,
                 RoutingName::SprayRoundRobin => LoadBalancing::SprayRoundRobin,
-                // The last two are refused.
-                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation => LoadBalancing::Ecmp,
+                // All but the first are refused.
+                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation | RoutingName::Flowlet => {
+                    LoadBalancing::Ecmp
+                }
             },
             seed: scenario.spec.seed,
         },

@@ -109,6 +109,8 @@ statistics! {
     marks: u64,
     /// Payload bytes that arrived more than once (receiver).
     duplicate_bytes: u64,
+    /// Data packets that arrived after one that was sent later (receiver of the TCP family).
+    overtaken: u64,
     /// Credits sent (receiver).
     credits_sent: u64,
     /// Credits that arrived when there was nothing to send (sender).

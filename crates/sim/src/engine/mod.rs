@@ -225,10 +225,12 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         let place = (hops < stride).then_some(packet.to.index() as usize * stride + hops);
         let pinned = place.map_or(u32::MAX, |place| self.flows.routes[place]);
         let (destination, flow) = (self.flows.host(packet.to), packet.to.flow());
-        if self.network.sprays() && !self.flows.slots[flow as usize].pinned {
-            self.network.spray(node, destination, pinned, packet.hops)
-        } else {
+        if self.flows.slots[flow as usize].pinned || !self.network.sprays() {
             self.network.keep_to_path(node, destination, pinned, u64::from(flow))
+        } else if let Some(gap) = self.network.flowlet_gap() {
+            self.network.flowlet((self.now, gap), node, (packet.to, destination), pinned)
+        } else {
+            self.network.spray(node, destination, pinned, packet.hops)
         }
     }
 
@@ -345,6 +347,9 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         let mut path = Vec::new();
         self.network.path(&spec, &mut path);
         let initiator = self.flows.open(number, spec, &path);
+        if self.network.chooses() {
+            self.network.forget_flowlets([initiator, initiator.peer()]);
+        }
         self.mix(kind::FLOW_START, initiator.index());
         if let Some(push) = self.flows.slots[initiator.flow() as usize].push {
             let links = path.iter().map(|link| (link.0, self.network.rate(link.0)));

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use pliant_proto::packet::{Packet, TrafficClass};
+use pliant_proto::packet::{EndpointId, Packet, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, DropReason, QueueCounters};
-use pliant_proto::switch::{Link, QueuePlan, SharedBuffer};
-use pliant_proto::time::Instant;
+use pliant_proto::switch::{Link, SharedBuffer};
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
@@ -14,6 +14,7 @@ use super::hosts::Hosts;
 use super::losses::Losses;
 use super::schedule::{Schedule, kind};
 use super::setup::{PathChoice, Reroute, Setup};
+use crate::port_plans::PortPlans;
 use crate::routing::Routing;
 use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
@@ -22,8 +23,7 @@ use crate::traffic::FlowSpec;
 pub(super) struct Network<'a> {
     topology: &'a Topology,
     routing: &'a Routing,
-    switch_plan: &'a QueuePlan,
-    host_plan: &'a QueuePlan,
+    plans: PortPlans<'a>,
     links: Vec<Link>,
     hosts: u32,
     /// The shared buffer of each node that has one; empty if none has.
@@ -41,6 +41,8 @@ pub(super) struct Network<'a> {
     turns: Vec<u32>,
     /// What is left of the order in which each node goes through its equal-cost links, for spraying by permutations.
     orders: Vec<Vec<u16>>,
+    /// The flowlets of packets to each endpoint, for each switch that they passed.
+    flowlets: Vec<Vec<Flowlet>>,
     /// SACK blocks of packets under way.
     pub(super) attachments: Attachments,
     losses: Losses,
@@ -51,20 +53,20 @@ pub(super) struct Network<'a> {
 impl<'a> Network<'a> {
     pub(super) fn new(setup: &Setup<'a>) -> Self {
         let topology = setup.topology;
-        assert_eq!(setup.host_plan.trims(), None, "hosts do not trim: nothing could be returned to their flows");
-        let plan_of = |node: NodeId| if topology.is_host(node) { setup.host_plan } else { setup.switch_plan };
+        let plans = setup.plans;
         let link = |(id, spec): (usize, &crate::topology::Link)| {
-            let plan: &QueuePlan = plan_of(spec.from);
+            let plan = plans.of(topology, LinkId(id as u32));
+            let trims = topology.is_host(spec.from) && plan.trims().is_some();
+            assert!(!trims, "hosts do not trim: nothing could be returned to their flows");
             Link::new(spec.rate, spec.delay, spec.to.0, plan, setup.seed, &format!("link {id}"))
         };
         let nodes = topology.nodes() as usize;
-        let shared = |node| plan_of(NodeId(node)).shared_buffer.map(SharedBuffer::new);
-        let shares = setup.switch_plan.shared_buffer.is_some() || setup.host_plan.shared_buffer.is_some();
+        let shared = |node| plans.shared_buffer(topology, NodeId(node));
+        let shares = plans.all().any(|plan| plan.shared_buffer.is_some());
         Self {
             topology,
             routing: setup.routing,
-            switch_plan: setup.switch_plan,
-            host_plan: setup.host_plan,
+            plans,
             links: topology.links().iter().enumerate().map(link).collect(),
             hosts: topology.hosts(),
             shared: if shares { (0..nodes as u32).map(shared).collect() } else { Vec::new() },
@@ -76,6 +78,7 @@ impl<'a> Network<'a> {
             stream: Stream::named(setup.seed, "spray"),
             turns: vec![0; nodes],
             orders: vec![Vec::new(); if setup.path_choice == PathChoice::SprayPermutation { nodes } else { 0 }],
+            flowlets: Vec::new(),
             attachments: Attachments::default(),
             losses: Losses::new(setup.losses, setup.seed),
             shared_hosts: Hosts::default(),
@@ -223,9 +226,60 @@ impl<'a> Network<'a> {
                 // On the other path: a choice, but always the same.
                 None => pinned as usize % links.len(),
             },
+            PathChoice::Flowlet(_) => unreachable!("flowlets have a choice of their own"),
             PathChoice::Ecmp => unreachable!("a pinned path needs no choice"),
         };
         links[choice].0
+    }
+
+    /// The gap that parts flowlets, if packets go by flowlets.
+    pub(super) fn flowlet_gap(&self) -> Option<Span> {
+        match self.path_choice {
+            PathChoice::Flowlet(gap) => Some(gap),
+            _ => None,
+        }
+    }
+
+    /// The next link at `node` of a packet to an endpoint on `destination`: that of the last packet if it passed less than
+    /// `gap` ago, else one at random. A flow's first takes its pinned path.
+    pub(super) fn flowlet(
+        &mut self,
+        (now, gap): (Instant, Span),
+        node: NodeId,
+        (to, destination): (EndpointId, u32),
+        pinned: u32,
+    ) -> u32 {
+        let links = match self.routing.next_links(node, NodeId(destination)) {
+            [] => return self.topology.outgoing(node)[0].0,
+            [only] => return only.0,
+            links => links,
+        };
+        let place = to.index() as usize;
+        if self.flowlets.len() <= place {
+            self.flowlets.resize_with(place + 1, Vec::new);
+        }
+        let of_endpoint = &mut self.flowlets[place];
+        let known = of_endpoint.iter().position(|flowlet| flowlet.node == node);
+        let chosen = match known.map(|at| of_endpoint[at]) {
+            Some(last) if now.since(last.at) < gap && links.contains(&last.link) => last.link,
+            None if links.contains(&LinkId(pinned)) => LinkId(pinned),
+            _ => links[self.routing.weighted_choice(links, self.stream.below(1 << 32) as u32)],
+        };
+        let flowlet = Flowlet { node, link: chosen, at: now };
+        match known {
+            Some(at) => of_endpoint[at] = flowlet,
+            None => of_endpoint.push(flowlet),
+        }
+        chosen.0
+    }
+
+    /// A new flow has these endpoints: what their last one left is no longer so.
+    pub(super) fn forget_flowlets(&mut self, endpoints: [EndpointId; 2]) {
+        for endpoint in endpoints {
+            if let Some(flowlets) = self.flowlets.get_mut(endpoint.index() as usize) {
+                flowlets.clear();
+            }
+        }
     }
 
     /// Whether a packet's next link is not simply that of its flow's path.
@@ -290,14 +344,12 @@ impl<'a> Network<'a> {
 
     /// Whether nothing reaches a host now.
     pub(super) fn is_cut_off(&self, now: Instant, host: u32) -> bool {
-        self.losses.all_at(now, self.topology.uplink(NodeId(host)).reverse().0)
+        self.topology.outgoing(NodeId(host)).iter().all(|link| self.losses.all_at(now, link.reverse().0))
     }
 
     /// The queue of a link that takes a class.
     pub(super) fn queue_of(&self, link: u32, class: TrafficClass) -> usize {
-        let of_host = self.topology.is_host(self.topology.links()[link as usize].from);
-        let plan = if of_host { self.host_plan } else { self.switch_plan };
-        usize::from(plan.queue_of_class[class.class()])
+        usize::from(self.plans.of(self.topology, LinkId(link)).queue_of_class[class.class()])
     }
 
     /// Every link as it is at `now`.
@@ -337,6 +389,14 @@ impl<'a> Network<'a> {
     pub(super) fn packet_hops(&self) -> u64 {
         self.links.iter().map(|link| link.arrived().packets).sum()
     }
+}
+
+/// The last packet of a flow that passed a switch.
+#[derive(Clone, Copy, Debug)]
+struct Flowlet {
+    node: NodeId,
+    link: LinkId,
+    at: Instant,
 }
 
 /// Puts into `path` the links of a flow. The seed and its place in its group choose among equal-cost paths.

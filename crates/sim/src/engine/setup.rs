@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::{Instant, Span};
 
 use super::losses::LinkLoss;
+use crate::port_plans::PortPlans;
 use crate::routing::Routing;
 use crate::topology::Topology;
 
@@ -23,6 +23,8 @@ pub enum PathChoice {
     SprayPermutation,
     /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
     TwoPaths,
+    /// At random, in proportion to weights, whenever a flow has sent nothing through a switch for this long (LetFlow, NSDI 2017).
+    Flowlet(Span),
 }
 
 /// What a run is made of, beside its traffic and transports.
@@ -31,10 +33,8 @@ pub struct Setup<'a> {
     pub topology: &'a Topology,
     /// Next hops.
     pub routing: &'a Routing,
-    /// Queues of switch ports.
-    pub switch_plan: &'a QueuePlan,
-    /// Queues of host ports.
-    pub host_plan: &'a QueuePlan,
+    /// Queues of every port.
+    pub plans: PortPlans<'a>,
     /// How switches pick among equal-cost next hops.
     pub path_choice: PathChoice,
     /// How often an oracle tells rates to the flows that ask for them, above zero. None is computed where none asks.

@@ -30,7 +30,7 @@ use super::family::{
 };
 use super::tcp::{TCP_TABLE, Window, on_path};
 use crate::tables::{self, KeyError, Tables, below};
-use crate::topology::{LinkId, NodeId};
+use crate::topology::LinkId;
 use crate::traffic::FlowSpec;
 
 /// The table of a group's settings of credits.
@@ -576,12 +576,13 @@ struct CreditEndpoints<'a> {
 impl Endpoints for CreditEndpoints<'_> {
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId], _: Option<Policy>) -> FlowEndpoints {
         let CreditTransport { kind, controller } = self.transport;
-        let RunSettings { topology, host_plan, name, seed, .. } = self.run;
+        let RunSettings { topology, plans, name, seed, .. } = self.run;
         // Credits leave by the receiver's port: it bounds their rate.
-        let uplink = topology.link(topology.uplink(NodeId(flow.destination))).rate;
+        let uplink = path.last().expect("a path has links").reverse();
+        let host_plan = plans.of(topology, uplink);
         let queue = host_plan.queue_of_class[kind.credit().credit_class.class()];
         let shaper = host_plan.queues[usize::from(queue)].shaper.expect("a scenario with credits shapes their queue");
-        let greatest = shaper.rate.at(uplink).bytes_per_sec_f64();
+        let greatest = shaper.rate.at(topology.link(uplink).rate).bytes_per_sec_f64();
         let stream = Stream::named(seed, &format!("credits/{name}/{}", flow.sequence));
         let shared = self.shared.entry(flow.class).or_insert_with(|| match kind.in_class(flow.class) {
             Kind::ExpressPass(credit) => Shared::ExpressPass(Arc::new(credit)),

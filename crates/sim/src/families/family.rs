@@ -17,6 +17,7 @@ use toml::Table;
 
 use super::kernel_congestion::KernelCongestion;
 use crate::engine::PushFlow;
+use crate::port_plans::PortPlans;
 use crate::tables::{KeyError, Tables};
 use crate::topology::{LinkId, Topology};
 use crate::traffic::{FlowSpec, TrafficSpec};
@@ -116,6 +117,8 @@ pub struct Traits {
     pub shares_objects: bool,
     /// Its receivers send credits, so data must take the path of its credits back.
     pub has_credits: bool,
+    /// The flows of a host take turns on its one link.
+    pub shares_link: bool,
     /// The plan that gives each of its classes a queue of its own, as it should have.
     pub queue_per_class: Option<&'static str>,
     /// It can stand for the flows of hosts that a deployment has not reached.
@@ -133,6 +136,7 @@ impl Traits {
         takes_messages: true,
         shares_objects: false,
         has_credits: false,
+        shares_link: false,
         queue_per_class: None,
         is_legacy: false,
     };
@@ -264,6 +268,8 @@ pub struct Facts<'a> {
     pub asks_oracle: bool,
     /// It pushes objects.
     pub pushes: bool,
+    /// It weighs flows by the threshold at which switches mark.
+    pub takes_threshold: bool,
     /// Its messages arrive whole or not at all, in any order.
     pub delivers_messages: bool,
     /// No switch can mark its data: packets are not ECN-capable.
@@ -293,8 +299,8 @@ pub struct RunSettings<'a> {
     pub wire: WireFormat,
     /// Nodes and links.
     pub topology: &'a Topology,
-    /// Queues of host ports.
-    pub host_plan: &'a QueuePlan,
+    /// Queues of every port.
+    pub plans: PortPlans<'a>,
 }
 
 /// Opens the flows of one group. What flows have in common is kept here.

@@ -234,7 +234,7 @@ impl GroupTransport for Push {
     }
 
     fn facts(&self) -> Facts<'_> {
-        Facts { pushes: true, ..Facts::default() }
+        Facts { pushes: true, takes_threshold: self.high_weight.is_none(), ..Facts::default() }
     }
 }
 

@@ -93,7 +93,7 @@ fn columns_keep_their_names() {
         "flow,group,request,source,destination,size_bytes,start_ps,completed_ps,fct_us,ideal_fct_ps,slowdown,delivered_bytes,\
          given_up_bytes,low_sent_bytes,low_ps,done_by_ps,said_late_ps,state,retransmitted_packets,timeouts,marked_packets,dropped_packets,\
          fair_share,fluid_share,pauses,paused_ps,messages,needed_messages,delivered_messages,record_error,\
-         credits,wasted_credits,reactive_bytes,reorder_bytes,duplicate_bytes,object,shares_object,symbols,excess_symbols,\
+         credits,wasted_credits,reactive_bytes,reorder_bytes,duplicate_bytes,overtaken_packets,object,shares_object,symbols,excess_symbols,\
          decoded_blocks,whole_blocks"
     );
     assert_eq!(
@@ -146,7 +146,7 @@ fn known_rows_stand_in_their_columns() {
         line(files::FLOWS_CSV),
         format!(
             "101,training,102,103,104,105,106,5000107,5.000001,108,{slowdown},109,110,111,112,7,8,sent_with_loss,113,114,115,\
-             116,0.117,1.118,119,120,123,122,121,-0.124,125,126,127,128,129,130,1,131,132,133,134"
+             116,0.117,1.118,119,120,123,122,121,-0.124,125,126,127,128,129,135,130,1,131,132,133,134"
         )
     );
     assert_eq!(

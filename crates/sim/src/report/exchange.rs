@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::escape::escape;
-use super::figure::{Figure, axis, colour, layout, short};
+use super::figure::{Dot, Figure, axis, colour, from_zero, label_places, layout, short};
 use super::frontier::unit_of_axis;
 use super::roles::roles;
 use crate::results::comparison::ComparisonRow;
@@ -24,21 +24,34 @@ pub(super) fn exchange(rows: &[ComparisonRow]) -> Option<Figure> {
         let symbol = if p99.lower_bound { "circle-open" } else { "circle" };
         let label = escape(&row.variant);
         Some(json!({
-            "type": "scatter", "mode": "markers+text", "name": label, "text": [label], "textposition": "top center",
+            "type": "scatter", "mode": "markers+text", "name": label, "text": [label],
             "cliponaxis": false, "x": [short(100.0 * kept)], "y": [short(factor * p99.value)], "showlegend": false,
             "marker": { "size": 12, "color": colour(row.variant_index), "symbol": symbol },
             "hovertemplate": format!("%{{y:.4~f}} {unit} at %{{x:.3~f}} % kept"),
         }))
     };
-    let data: Vec<_> = gains.iter().filter_map(dot).collect();
+    let mut data: Vec<_> = gains.iter().filter_map(dot).collect();
     if data.len() < 2 {
         return None;
     }
+    let at = |trace: &serde_json::Value, axis: &str| trace[axis][0].as_f64().unwrap_or(0.0);
+    let (xs, ys): (Vec<f64>, Vec<f64>) = data.iter().map(|trace| (at(trace, "x"), at(trace, "y"))).unzip();
+    let dots: Vec<Dot> = data
+        .iter()
+        .map(|trace| Dot {
+            x: at(trace, "x"),
+            y: at(trace, "y"),
+            characters: trace["name"].as_str().map_or(0, |name| name.chars().count()),
+        })
+        .collect();
+    for (trace, place) in data.iter_mut().zip(label_places(&dots)) {
+        trace["textposition"] = json!(place);
+    }
     let [giving, gaining] = [giving, gaining].map(escape);
     let mut x = axis(&format!("{giving}: share kept (%)"));
-    x["rangemode"] = json!("tozero");
+    from_zero(&mut x, &xs);
     let mut y = axis(&format!("{gaining}: FCT p99 ({unit})"));
-    y["rangemode"] = json!("tozero");
+    from_zero(&mut y, &ys);
     Some(Figure {
         title: format!("What {gaining} gains, and what {giving} gives for it"),
         note: "Further down is faster for the one, further right is better for the other. Hollow: a lower bound."

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::escape::escape;
-use super::figure::{COLOURS, Figure, axis, layout, short};
+use super::figure::{COLOURS, Dot, Figure, axis, from_zero, label_places, layout, short};
 use super::measures::{Format, print};
-use crate::results::decision::{Decision, GoalMeasure, GoalUnit, GroupMeasure, Mean};
+use crate::results::decision::{Candidate, Decision, GoalMeasure, GoalUnit, GroupMeasure, Mean};
 use crate::results::statistics::Estimate;
 
 /// How values of a measure are printed.
@@ -83,12 +83,25 @@ pub(super) fn unit_of_axis(unit: GoalUnit, largest: f64) -> (f64, &'static str) 
 }
 
 /// A linear axis of a measure, and the factor to its unit.
-fn axis_of(of: &GroupMeasure, largest: f64) -> (Value, f64) {
+fn axis_of(of: &GroupMeasure, values: &[f64]) -> (Value, f64) {
+    let largest = values.iter().copied().fold(0.0, f64::max);
     let (factor, unit) = unit_of_axis(of.measure.unit, largest);
     let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
     let mut axis = axis(&format!("{}: {}{unit}", escape(&of.group), of.measure.title));
-    axis["rangemode"] = json!("tozero");
+    from_zero(&mut axis, values);
     (axis, factor)
+}
+
+/// Most dots that all have their names beside them.
+const MAX_LABELS: usize = 6;
+
+/// A candidate's name with the last part of each key: "one queue load=0.1".
+fn brief(name: &str) -> String {
+    let word = |word: &str| match word.split_once('=') {
+        Some((key, value)) => format!("{}={value}", key.rsplit('.').next().unwrap_or(key)),
+        None => word.to_owned(),
+    };
+    name.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// A dot per candidate with its intervals, the frontier as a line, the limit, and the chosen one marked. `None` of fewer than
@@ -99,9 +112,25 @@ pub(super) fn frontier(decision: &Decision) -> Option<Figure> {
         return None;
     }
     let goal = &decision.wish.goal;
-    let largest = |value: fn(&crate::results::decision::Candidate) -> f64| all.iter().map(value).fold(0.0, f64::max);
-    let (x_axis, x_factor) = axis_of(&decision.wish.cost, largest(|candidate| candidate.cost.mean));
-    let (y_axis, y_factor) = axis_of(&goal.of, largest(|candidate| candidate.goal.mean).max(goal.limit));
+    let costs: Vec<f64> = all.iter().map(|candidate| candidate.cost.mean).collect();
+    let goals: Vec<f64> = all.iter().map(|candidate| candidate.goal.mean).chain([goal.limit]).collect();
+    let (x_axis, x_factor) = axis_of(&decision.wish.cost, &costs);
+    let (y_axis, y_factor) = axis_of(&goal.of, &goals);
+    // Among many dots only those that matter have room for a name; the others tell it when they are pointed at.
+    let labels: Vec<String> = all
+        .iter()
+        .enumerate()
+        .map(|(at, candidate)| {
+            let matters = candidate.on_frontier || decision.chosen == Some(at);
+            if all.len() <= MAX_LABELS || matters { brief(&candidate.name) } else { String::new() }
+        })
+        .collect();
+    let dot = |(candidate, label): (&Candidate, &String)| Dot {
+        x: candidate.cost.mean,
+        y: candidate.goal.mean,
+        characters: label.chars().count(),
+    };
+    let places = label_places(&all.iter().zip(&labels).map(dot).collect::<Vec<_>>());
     let mut on_frontier: Vec<_> = all.iter().filter(|candidate| candidate.on_frontier).collect();
     on_frontier.sort_by(|a, b| a.cost.mean.total_cmp(&b.cost.mean));
     let mut data = vec![json!({
@@ -112,14 +141,14 @@ pub(super) fn frontier(decision: &Decision) -> Option<Figure> {
     })];
     for (at, candidate) in all.iter().enumerate() {
         let is_chosen = decision.chosen == Some(at);
-        let name = escape(&candidate.name);
+        let (name, label) = (escape(&candidate.name), escape(&labels[at]));
         let bars = |mean: Mean, factor: f64| {
             let array: Vec<f64> = mean.half_width.iter().map(|half| short(factor * half)).collect();
             json!({ "type": "data", "array": array, "thickness": 1.2, "width": 3 })
         };
         data.push(json!({
             "type": "scatter", "mode": "markers+text", "name": name, "showlegend": false, "cliponaxis": false,
-            "text": [if is_chosen { format!("<b>{name}</b>") } else { name.clone() }], "textposition": "top center",
+            "text": [if is_chosen { format!("<b>{label}</b>") } else { label }], "textposition": places[at],
             "x": [short(x_factor * candidate.cost.mean)], "y": [short(y_factor * candidate.goal.mean)],
             "error_x": bars(candidate.cost, x_factor), "error_y": bars(candidate.goal, y_factor),
             "marker": {
@@ -161,6 +190,12 @@ mod tests {
         };
         let wish = Wish::parse(&format!("web.fct_p99 < {limit}"), "copies.share_kept").unwrap();
         wish.decide(&[observed("shared", 40_000.0, 1.0), observed("strict", 10_000.0, 0.5)])
+    }
+
+    #[test]
+    fn names_of_points_are_brief() {
+        assert_eq!(brief("one queue requests.load=0.1 queues.limit=1.5MB"), "one queue load=0.1 limit=1.5MB");
+        assert_eq!(brief("DWRR 9:1"), "DWRR 9:1");
     }
 
     #[test]

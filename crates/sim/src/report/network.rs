@@ -50,7 +50,7 @@ pub(super) fn picture(run: &RunResult, scenario_toml: &str) -> Option<String> {
     );
     Some(format!(
         "<section id=\"network\"><h2>Where the traffic goes</h2><figure class=\"wide\">{}<figcaption>{} Each cable has the \
-         colour of its busier direction: <span class=\"key\"></span> 0 to 100 %.</figcaption></figure></section>\n",
+         colour of its busier direction: <span class=\"key\"></span> 0 to 100&nbsp;%.</figcaption></figure></section>\n",
         drawing(topology, &loads, busiest.link, &told),
         escape(&told)
     ))

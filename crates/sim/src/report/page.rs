@@ -82,7 +82,7 @@ pub(super) fn page(
 }
 
 /// What the scenario says of itself.
-fn description(scenario_toml: &str) -> String {
+pub(super) fn description(scenario_toml: &str) -> String {
     let table = scenario_toml.parse::<toml::Table>().unwrap_or_default();
     match table.get("description").and_then(toml::Value::as_str) {
         Some(text) if !text.is_empty() => format!("<p class=\"description\">{}</p>", escape(text)),
@@ -129,7 +129,7 @@ pub(super) fn html<'f>(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title} – Pliant</title>\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n{body}</main>\n{library}\n\
+         <body>\n<main>\n{body}<p class=\"note\">In a plot: drag to zoom, double-click to return.</p>\n</main>\n{library}\n\
          <script type=\"application/json\" id=\"figures\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         figures_json(figures)
     )
@@ -147,10 +147,10 @@ pub(super) fn figure_card(figure: &Figure, index: usize) -> String {
     };
     format!(
         "<figure><h3>{}</h3><div class=\"plot\" id=\"figure-{index}\" role=\"img\" tabindex=\"0\" aria-label=\"{}\"></div>\
-         <figcaption>{}</figcaption><p class=\"take\">{}{}{}</p><div class=\"data\" id=\"data-{index}\" hidden></div></figure>",
+         {}<p class=\"take\">{}{}{}</p><div class=\"data\" id=\"data-{index}\" hidden></div></figure>",
         figure.title,
         alternative(figure),
-        figure.note,
+        if figure.note.is_empty() { String::new() } else { format!("<figcaption>{}</figcaption>", figure.note) },
         take("svg", "SVG"),
         take("csv", "CSV"),
         take("table", "Table")

@@ -8,7 +8,7 @@ use super::escape::escape;
 use super::figure::{Figure, axis, colour, layout, short};
 use super::frontier::{decision_text, frontier, unit_of_axis};
 use super::measures::{Format, print};
-use super::page::{PlottingLibrary, figure_card, html};
+use super::page::{PlottingLibrary, description, figure_card, html};
 use crate::results::decision::{Decision, GOAL_MEASURES, GoalMeasure, GoalUnit, Mean, Observed};
 use crate::results::repetition::half_interval;
 use crate::results::statistics::Estimate;
@@ -17,6 +17,8 @@ use crate::results::statistics::Estimate;
 const DRAWN: [&str; 5] = ["fct_mean", "fct_p99", "slowdown_p99", "goodput", "share_kept"];
 /// Points in the table; a sweep may have thousands, and its CSV file has all.
 const MAX_ROWS: usize = 400;
+/// Values of the axis across that each have a tick.
+const MAX_TICKS: usize = 6;
 /// Lines of a small plot, beyond which colours repeat and nobody tells them apart.
 const MAX_LINES: usize = 8;
 
@@ -112,8 +114,9 @@ pub fn render_sweep(sweep: &Sweep<'_>, library: &str) -> String {
     let title = escape(sweep.title);
     let finished: usize = sweep.observed.iter().map(|choice| choice.seeds.len()).sum();
     let mut body = format!(
-        "<header><p class=\"brand\">Pliant</p><h1>{title}</h1><dl><div><dt>version</dt><dd>{}</dd></div><div><dt>runs</dt>\
+        "<header><p class=\"brand\">Pliant</p><h1>{title}</h1>{}<dl><div><dt>version</dt><dd>{}</dd></div><div><dt>runs</dt>\
          <dd>{finished} of {}</dd></div><div><dt>seeds</dt><dd>{}</dd></div></dl></header>\n",
+        description(sweep.scenario_toml),
         env!("CARGO_PKG_VERSION"),
         sweep.observed.len() as u64 * sweep.seeds,
         sweep.seeds,
@@ -125,6 +128,7 @@ pub fn render_sweep(sweep: &Sweep<'_>, library: &str) -> String {
         writeln!(body, "<p class=\"warning\">{}: the same command runs what is missing.</p>", escape(&sentence))
             .expect(TAKES_ALL);
     }
+    writeln!(body, "<p class=\"note\">{}</p>", escape(&how_to_read(sweep))).expect(TAKES_ALL);
     let mut figures = Vec::new();
     if let Some(figure) = sweep.decision.and_then(frontier) {
         body.push_str("<section id=\"goal\"><h2>What meets the goal, and what it costs</h2><div class=\"grid\">");
@@ -155,6 +159,29 @@ pub fn render_sweep(sweep: &Sweep<'_>, library: &str) -> String {
     )
     .expect(TAKES_ALL);
     html(&title, &body, figures.iter(), PlottingLibrary::Beside(library))
+}
+
+/// What all plots have in common.
+fn how_to_read(sweep: &Sweep<'_>) -> String {
+    let mut text = match sweep.seeds {
+        1 => "Every point is one run: without more seeds nothing says how far chance moves it.".to_owned(),
+        seeds => format!("Every point is a mean over {seeds} seeds. Bars are 95 % intervals."),
+    };
+    let measures = || GOAL_MEASURES.iter().filter(|measure| DRAWN.contains(&measure.name));
+    let groups = sweep.groups();
+    let is_bound = |choice: usize| {
+        let mut all =
+            groups.iter().flat_map(|group| measures().filter_map(|measure| sweep.mean(choice, group, measure)));
+        all.any(|(_, bound)| bound)
+    };
+    if (0..sweep.observed.len()).any(is_bound) {
+        text += " A hollow dot is a lower bound: flows were still under way.";
+    }
+    if let Some(first) = sweep.observed.first() {
+        write!(text, " The share kept is the rate of a group's flows against that at {}.", first.name)
+            .expect(TAKES_ALL);
+    }
+    text
 }
 
 const TAKES_ALL: &str = "a string takes all";
@@ -207,12 +234,16 @@ fn small(sweep: &Sweep<'_>, group: &str, name: &str) -> Option<Figure> {
     let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
     let mut y = axis(&format!("{}{unit}", measure.title));
     y["rangemode"] = json!("tozero");
-    let left_out = if hidden > 0 { format!(" {hidden} more lines are in the table.") } else { String::new() };
+    let left_out = if hidden > 0 { format!("{hidden} more lines are in the table.") } else { String::new() };
+    let mut x = axis(&key);
+    if let Some(numbers) = numbers.as_ref().filter(|numbers| (2..=MAX_TICKS).contains(&numbers.len())) {
+        (x["tickvals"], x["ticktext"]) = (json!(numbers), json!(values));
+    }
     Some(Figure {
         title: measure.title.to_owned(),
-        note: format!("Means over the seeds with 95 % intervals. Hollow: a lower bound.{left_out}").into(),
+        note: left_out.into(),
         data: data.collect(),
-        layout: layout(&axis(&key), &y),
+        layout: layout(&x, &y),
     })
 }
 
@@ -228,6 +259,12 @@ fn table(sweep: &Sweep<'_>) -> String {
     let columns: Vec<&GoalMeasure> = GOAL_MEASURES.iter().filter(has).collect();
     let heads: Vec<String> = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", column.title)).collect();
     let head = heads.concat();
+    let varied: Vec<usize> = (0..sweep.axes.len()).filter(|&at| sweep.axes[at].1.len() > 1).collect();
+    let head_of = |key: &str| format!("<th scope=\"col\" class=\"text\">{}</th>", escape(key));
+    let keys = match &varied[..] {
+        [] => head_of("point"),
+        varied => varied.iter().map(|&at| head_of(&sweep.axes[at].0)).collect(),
+    };
     let mut body = String::new();
     for &(choice, group) in rows.iter().take(MAX_ROWS) {
         let cell = |column: &&GoalMeasure| {
@@ -238,10 +275,17 @@ fn table(sweep: &Sweep<'_>) -> String {
             let half = half.map_or_else(String::new, |half| format!("<small>±{half}</small>"));
             format!("<td>{value}{half}</td>")
         };
+        let of_axis = |&at: &usize| {
+            let value = escape(&sweep.axes[at].1[sweep.place(choice, at)]);
+            format!("<th scope=\"row\">{value}</th>")
+        };
+        let point = match &varied[..] {
+            [] => format!("<th scope=\"row\">{}</th>", escape(&sweep.observed[choice].name)),
+            varied => varied.iter().map(of_axis).collect(),
+        };
         write!(
             body,
-            "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td>{}</tr>",
-            escape(&sweep.observed[choice].name),
+            "<tr>{point}<td class=\"text\">{}</td>{}</tr>",
             escape(group),
             columns.iter().map(cell).collect::<String>()
         )
@@ -252,7 +296,7 @@ fn table(sweep: &Sweep<'_>) -> String {
         more => format!("<p class=\"note\">{more} more rows are in sweep.csv.</p>"),
     };
     format!(
-        "<section id=\"table\"><h2>All points</h2><div class=\"scroll\"><table><thead><tr><th scope=\"col\">point</th>\
+        "<section id=\"table\"><h2>All points</h2><div class=\"scroll\"><table><thead><tr>{keys}\
          <th scope=\"col\" class=\"text\">group</th>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}</section>\n"
     )
 }

@@ -13,6 +13,7 @@ const REPAIRING: &str = "all but `scdp`, `udp`";
 const WITH_TIMEOUTS: &str = "all but `expresspass`, `udp`";
 const MARKED: &str = "all but `homa`, `ndp`, `scdp`";
 const WITH_DUPLICATES: &str = "all but `push`";
+const TCP_FAMILY: &str = "the TCP family";
 const REFLEX: &str = "`reflex`";
 const DONE_BY: &str = "[`done_by`](scenario.md)";
 const MESSAGES: &str = "flows of messages";
@@ -170,6 +171,9 @@ flow_columns! {
         each("reorder_kb", |bytes| bytes / 1e3);
     "duplicate_bytes" => duplicate_bytes: u64 = |_, receiver| receiver.duplicate_bytes, Bytes, WITH_DUPLICATES,
         "Payload that arrived though it had arrived before.", sum("duplicate_bytes");
+    "overtaken_packets" => overtaken: u32 = |_, receiver| receiver.overtaken as u32, Packets, TCP_FAMILY,
+        "Data packets that arrived after one that was sent later: the network reordered them. Packets sent again are none of these.",
+        sum("overtaken"), titled("overtaken");
     "object" => object: Option<u64>, None, OBJECTS,
         "Number, within its group, of the object that the flow brings a part of.";
     "shares_object" => shares_object: bool, Flag, OBJECTS,

@@ -202,6 +202,32 @@ fn flows_spread_evenly() {
     assert!(chi_squared(&keys) < CHI_SQUARED_7_AT_1_PERCENT, "{keys:?}");
 }
 
+/// Weighted links are taken in proportion to their weights, each switch by its own; a weight that all have changes no share.
+#[test]
+fn flows_spread_by_weight() {
+    let topology = leaf_spine(3, 3, 2);
+    let of_link = |link: usize| {
+        let link = &topology.links()[link];
+        if topology.is_host(link.from) { 7 } else { 1 + u64::from(link.plane) }
+    };
+    let weights: Vec<u64> = (0..topology.links().len()).map(of_link).collect();
+    let routing = Routing::new(&topology).unwrap().weighted(weights);
+    let mut counts = [0u32; 3];
+    for key in 0..60_000 {
+        let there = path(&routing, 5, 0, key);
+        assert_eq!(there.len(), 4);
+        counts[topology.link(there[1]).plane as usize] += 1;
+    }
+    let expected = [10_000.0, 20_000.0, 30_000.0];
+    let chi: f64 =
+        counts.iter().zip(expected).map(|(&count, expected)| (f64::from(count) - expected).powi(2) / expected).sum();
+    // Chi-squared with 2 degrees of freedom exceeds 9.21 with probability 0.01.
+    assert!(chi < 9.21, "{counts:?}");
+    let links: Vec<LinkId> = routing.next_links(topology.rack(NodeId(5)), NodeId(0)).to_vec();
+    let edges = [0, u32::MAX / 6, u32::MAX / 6 + 2, u32::MAX / 2, u32::MAX / 2 + 2, u32::MAX];
+    assert_eq!(edges.map(|drawn| routing.weighted_choice(&links, drawn)), [0, 0, 1, 1, 2, 2]);
+}
+
 /// The flows that one choice sends to an aggregation switch spread evenly over its cores: tiers do not polarise.
 #[test]
 fn tiers_choose_independently() {
@@ -315,4 +341,118 @@ proptest! {
             }
         }
     }
+}
+
+/// A random graph of switches, where each host has one to three cables to any of them.
+fn random_homes(switches: u32, extra: u32, hosts: u32, seed: u64) -> Topology {
+    let mut stream = Stream::named(seed, "random homes");
+    let mut text = String::from("from,to,rate,delay\n");
+    for switch in 1..switches {
+        writeln!(text, "s{switch},s{},1Gbit/s,1us", stream.below(u64::from(switch))).unwrap();
+    }
+    for _ in 0..extra {
+        let (a, b) = (stream.below(u64::from(switches)), stream.below(u64::from(switches)));
+        if a != b {
+            writeln!(text, "s{a},s{b},1Gbit/s,1us").unwrap();
+        }
+    }
+    for host in 0..hosts {
+        for _ in 0..=stream.below(3) {
+            writeln!(text, "host{host},s{},1Gbit/s,1us", stream.below(u64::from(switches))).unwrap();
+        }
+    }
+    crate::topology::EdgeList { file: "homes.csv".into(), host_delay: pliant_proto::time::Span::ZERO }
+        .build_from(text.as_bytes(), "homes.csv".into())
+        .unwrap()
+}
+
+/// Hops from every node to a host, where hosts carry nothing for others; `None` where there is no path.
+fn hops_to_host(topology: &Topology, host: u32, dead: &BTreeSet<u32>) -> Vec<Option<u32>> {
+    let mut hops = vec![None; topology.nodes() as usize];
+    let mut queue = std::collections::VecDeque::from([NodeId(host)]);
+    hops[host as usize] = Some(0u32);
+    while let Some(node) = queue.pop_front() {
+        if topology.is_host(node) && node.0 != host {
+            continue;
+        }
+        for &link in topology.outgoing(node).iter().filter(|link| !dead.contains(&link.0)) {
+            let to = topology.link(link).to;
+            if hops[to.index()].is_none() {
+                hops[to.index()] = hops[node.index()].map(|hops| hops + 1);
+                queue.push_back(to);
+            }
+        }
+    }
+    hops
+}
+
+proptest! {
+    /// Hosts with several links: from every node the next links are exactly those that come nearer without passing through
+    /// another host, of hosts too; paths are shortest, and the way back is the way there; with links missing as well.
+    #[test]
+    fn hosts_with_several_links_route_exactly(
+        switches in 1u32..7, extra in 0u32..8, hosts in 2u32..9, seed: u64, failed in 0usize..4,
+    ) {
+        let topology = random_homes(switches, extra, hosts, seed);
+        let may_fail = |link: u32| {
+            let link = topology.link(LinkId(link));
+            [link.from, link.to].into_iter().all(|end| !topology.is_host(end) || topology.has_several_links(end))
+        };
+        let mut cables: Vec<u32> = (0..topology.links().len() as u32).step_by(2).filter(|&link| may_fail(link)).collect();
+        Stream::named(seed, "failed").shuffle(&mut cables);
+        let dead: BTreeSet<u32> = cables.iter().take(failed).flat_map(|&link| [link, link ^ 1]).collect();
+        let routing = Routing::without(&topology, &dead);
+        let is_whole = (0..hosts).all(|host| {
+            let hops = hops_to_host(&topology, host, &dead);
+            (0..hosts).all(|other| hops[other as usize].is_some())
+        });
+        prop_assert_eq!(routing.is_ok(), is_whole);
+        let Ok(routing) = routing else { return Ok(()) };
+        let mut longest = 0;
+        for destination in 0..hosts {
+            let hops = hops_to_host(&topology, destination, &dead);
+            for node in (0..topology.nodes()).filter(|&node| node != destination) {
+                let expected: BTreeSet<LinkId> = topology.outgoing(NodeId(node)).iter().copied().filter(|link| {
+                    let to = topology.link(*link).to;
+                    let may_pass = !topology.is_host(to) || to.0 == destination;
+                    // A host with one link has no choice.
+                    let nearer = hops[to.index()].map(|left| left + 1) == hops[node as usize];
+                    !dead.contains(&link.0) && may_pass && hops[node as usize].is_some() && nearer
+                }).collect();
+                let found: BTreeSet<LinkId> =
+                    routing.next_links(NodeId(node), NodeId(destination)).iter().copied().collect();
+                prop_assert_eq!(&found, &expected, "{} to {}", node, destination);
+            }
+            for source in (0..hosts).filter(|&source| source != destination) {
+                let there = path(&routing, source, destination, seed);
+                longest = longest.max(there.len());
+                prop_assert_eq!(Some(there.len() as u32), hops[source as usize]);
+                let mut back = path(&routing, destination, source, seed);
+                back.reverse();
+                prop_assert!(there.iter().zip(&back).all(|(link, back)| link.reverse() == *back));
+            }
+        }
+        prop_assert!(longest <= routing.max_hops());
+    }
+}
+
+/// Dual-homed racks: the known hops, and each of the two links of both ends carries half of the flows, independently.
+#[test]
+fn dual_homed_hosts_use_both_links() {
+    let topology = build(&format!(
+        "kind = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts_per_leaf = 3\nleaves_per_host = 2\nhost_link = {LINK}"
+    ));
+    let routing = Routing::new(&topology).unwrap();
+    assert_eq!(routing.max_hops(), 4);
+    let mut counts = [0u32; 8];
+    for key in 0..40_000 {
+        let links = path(&routing, 0, 5, key);
+        assert_eq!((links.len(), path(&routing, 0, 2, key).len()), (4, 2));
+        let up = topology.outgoing(NodeId(0)).iter().position(|&link| link == links[0]).unwrap();
+        let down = topology.outgoing(NodeId(5)).iter().position(|&link| link == links[3].reverse()).unwrap();
+        counts[4 * up + 2 * down + topology.link(links[1]).plane as usize] += 1;
+    }
+    assert!(chi_squared(&counts) < CHI_SQUARED_7_AT_1_PERCENT, "{counts:?}");
+    // Pairs of racks are one class of destinations: tables grow with pairs, not with hosts.
+    assert!(routing.memory_bytes() < 2500, "{}", routing.memory_bytes());
 }

@@ -109,9 +109,8 @@ fn run_as<T: Member, R: Recorder>(
     let setup = Setup {
         topology: &scenario.topology,
         routing: &scenario.routing,
-        switch_plan: &scenario.switch_plan,
-        host_plan: &scenario.host_plan,
-        path_choice: scenario.spec.routing.into(),
+        plans: scenario.plans(),
+        path_choice: scenario.spec.path_choice(),
         oracle_interval: scenario.oracle_interval(),
         losses: &scenario.losses,
         reroutes: &scenario.reroutes,
@@ -240,7 +239,7 @@ impl<'a> FlowFactory<'a> {
                 mss: scenario.mss(),
                 wire: scenario.wire(),
                 topology: &scenario.topology,
-                host_plan: &scenario.host_plan,
+                plans: scenario.plans(),
             };
             let legacy = group.legacy.as_ref().zip(row);
             let legacy = legacy.map(|(legacy, row)| LegacyFlows { endpoints: legacy.transport.endpoints(run), row });
@@ -287,15 +286,18 @@ impl<'a> FlowFactory<'a> {
 /// Time that `flow` would take alone on `path`.
 fn ideal_fct_of(scenario: &Resolved, group: &Group, flow: &FlowSpec, path: &[LinkId]) -> Span {
     let destination = NodeId(flow.destination);
-    let sprays = PathChoice::from(scenario.spec.routing) != PathChoice::Ecmp && !group.pinned;
+    // A flow alone sends without gaps, or waits for them: as one flowlet it is as fast as on one path.
+    let one_path = matches!(scenario.spec.path_choice(), PathChoice::Ecmp | PathChoice::Flowlet(_));
+    let sprays = !one_path && !group.pinned;
     // Sprayed packets spread over all equal-cost paths: no flow is faster than where each hop has the rate of as
-    // many links as the choices so far can reach. The last hop is the destination's one link.
+    // many links as the choices so far can reach. A host sends a flow by one link; the last hop has the destination's.
     let mut parallel = 1;
     let links = path.iter().map(|&link| scenario.topology.link(link)).map(|link| {
-        if sprays {
+        if sprays && !scenario.topology.is_host(link.from) {
             parallel *= scenario.routing.next_links(link.from, destination).len() as u64;
         }
-        let width = if link.to == destination { 1 } else { parallel };
+        let last = scenario.topology.outgoing(destination).len() as u64;
+        let width = if link.to == destination { parallel.min(last) } else { parallel };
         (Rate::from_bits_per_sec(link.rate.bits_per_sec().saturating_mul(width)), link.delay)
     });
     ideal_fct(flow.bytes, Segmentation { mss: scenario.mss(), wire: scenario.wire() }, links)
@@ -343,8 +345,7 @@ pub fn port_rows(scenario: &Resolved, ports: Vec<Vec<QueueCounters>>, left: Vec<
     let mut rows = Vec::new();
     for (port, (counters, left)) in ports.into_iter().zip(left).enumerate() {
         let link = LinkId(port as u32);
-        let of_host = topology.is_host(topology.link(link).from);
-        let plan = if of_host { &scenario.host_plan } else { &scenario.switch_plan };
+        let plan = scenario.plans().of(topology, link);
         for (queue, (counters, left)) in counters.into_iter().zip(left).enumerate() {
             rows.push(PortRow {
                 port: link.0,

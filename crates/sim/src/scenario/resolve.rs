@@ -7,16 +7,18 @@ use pliant_proto::units::{Bytes, Rate};
 
 use super::file::document::Document;
 use super::file::error::ScenarioError;
-use super::file::spec::{RoutingName, ScenarioSpec};
+use super::file::spec::{DEFAULT_FLOWLET_GAP, RoutingName, ScenarioSpec};
 use super::lint::warnings;
+use super::network::ports::Whose;
 use super::network::queues::{QueuesSpec, Reserve};
 use super::network::{losses, outages};
 use super::resolve_group::{LEGACY_CLASS, resolve_group};
 use super::resolved::{DEFAULT_DRAIN, Group, Resolved};
 use crate::families::{NetworkSettings, check_shared_tcp};
+use crate::port_plans::OtherPlans;
 use crate::routing::Routing;
 use crate::tables::{KeyError, below};
-use crate::topology::{NodeId, Topology, TopologyError};
+use crate::topology::{LinkId, NodeId, Topology, TopologyError};
 use crate::traffic::{Fabric, TrafficError, TrafficSpec};
 
 /// Headers of IP and TCP, without options.
@@ -69,6 +71,9 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     check_top(document, &spec)?;
     spec.name.get_or_insert_with(|| document.file_stem());
     spec.drain.get_or_insert(spec.duration.times(DEFAULT_DRAIN));
+    if spec.routing == RoutingName::Flowlet {
+        spec.flowlet_gap.get_or_insert(DEFAULT_FLOWLET_GAP);
+    }
     // A promise of a share is held against what came of it.
     let promises = spec.traffic.values().any(|group| group.keys.contract.min_share < 1.0);
     let moves = reroute_key(&spec);
@@ -88,23 +93,35 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         ScenarioError::Topology { place: document.place(&key), source: Box::new(source) }
     };
     let topology = spec.topology.build().map_err(topology_error)?;
-    let routing = Routing::new(&topology).map_err(topology_error)?;
+    let mut routing = Routing::new(&topology).map_err(topology_error)?;
+    let weights = spec.path_weights.resolve(&topology).map_err(|(key, why)| document.error(&key, why))?;
+    if !weights.is_empty() {
+        routing = routing.weighted(weights.clone());
+    }
 
     let host_key = if spec.host_queues.is_some() { "host_queues" } else { "queues" };
-    let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.at_hosts());
-    let (queues, switch_plan) = build_queues(document, "queues", &spec.queues)?;
-    let (host_queues, mut host_plan) = build_queues(document, host_key, &host_queues)?;
-    host_plan.jitter = spec.host_jitter.unwrap_or_default();
-    host_plan.check().map_err(|error| document.error("host_jitter", error.why))?;
-    if let Some(queue) = host_plan.trims() {
-        let why =
-            "hosts do not trim, for nothing could be returned to their flows: give them `host_queues` of their own";
-        return Err(document.error(&format!("{host_key}.queue.{queue}"), why));
+    let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.at_hosts(&topology));
+    let switches = build_queues(document, "queues", &spec.queues, (&topology, Whose::Switches))?;
+    let mut hosts = build_queues(document, host_key, &host_queues, (&topology, Whose::Hosts))?;
+    for (plan, (below, _)) in hosts.plans.iter_mut().zip(hosts.spec.tables()) {
+        plan.jitter = spec.host_jitter.unwrap_or_default();
+        plan.check().map_err(|error| document.error("host_jitter", error.why))?;
+        if let Some(queue) = plan.trims() {
+            let why =
+                "hosts do not trim, for nothing could be returned to their flows: give them `host_queues` of their own";
+            return Err(document.error(&format!("{host_key}.{below}queue.{queue}"), why));
+        }
     }
-    check_limits(document, &spec, &topology, &[("queues", &switch_plan), (host_key, &host_plan)])?;
-    let class_names = class_names(&queues);
-    check_classes(document, &spec, &[("queues", &queues), (host_key, &host_queues)])?;
-    (spec.queues, spec.host_queues) = (queues, Some(host_queues));
+    let class_names = class_names(&switches.spec);
+    for built in [&switches, &hosts] {
+        check_limits(document, &spec, &topology, built)?;
+        check_classes(document, &spec, built)?;
+    }
+    let other_plans = other_plans(&topology, &switches, &hosts);
+    (spec.queues, spec.host_queues) = (switches.spec, Some(hosts.spec));
+    let (mut switch_plans, mut host_plans) = (switches.plans.into_iter(), hosts.plans.into_iter());
+    let (switch_plan, host_plan) =
+        switch_plans.next().zip(host_plans.next()).expect("the first plan of each is that of its table");
 
     let shared_tcp = std::mem::take(&mut spec.transport);
     check_shared_tcp(&shared_tcp).map_err(|error| {
@@ -121,10 +138,21 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     };
     let names: Vec<String> = spec.traffic.keys().cloned().collect();
     let groups: Vec<Group> = names
-        .into_iter()
-        .map(|name| resolve_group(document, &mut spec, name, network, host_key))
+        .iter()
+        .map(|name| resolve_group(document, &mut spec, name.clone(), network, host_key))
         .collect::<Result<_, _>>()?;
+    check_other_ports(document, &spec, &names, network, (host_key, other_plans.plans()))?;
+    check_pushed(document, &groups, &other_plans)?;
     check_min_rates(document, &groups, &topology)?;
+    if let (Some(host), Some(group)) = (
+        topology.first_with_several_links(),
+        groups.iter().find(|group| spec.traffic[&group.name].keys.transport.traits().shares_link),
+    ) {
+        let transport = spec.traffic[&group.name].keys.transport.name();
+        let host = topology.node_name(host);
+        let why = format!("the flows of a host share its one link under {transport}, and {host} has several");
+        return Err(document.error(&format!("traffic.{}.transport", group.name), why));
+    }
     let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     if groups.iter().any(|group| group.transport.facts().asks_oracle) {
         spec.oracle.get_or_insert_default();
@@ -133,7 +161,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     let place = |(key, why): KeyError| document.error(&key, why);
     let mut losses = losses::resolve(&spec.losses, &topology).map_err(place)?;
     losses.extend(outages::resolve(&spec.outages, &topology).map_err(place)?);
-    let reroutes = outages::reroutes(&spec.outages, &topology).map_err(place)?;
+    let reroutes = outages::reroutes(&spec.outages, &topology, &weights).map_err(place)?;
     if let (Some(first), true) = (reroute_key(&spec), groups.iter().any(|group| group.transport.facts().asks_oracle)) {
         return Err(document.error(&first, "an oracle knows the paths of the start only: not with near-opt"));
     }
@@ -144,6 +172,7 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
         routing,
         switch_plan,
         host_plan,
+        other_plans,
         groups,
         deployed,
         losses,
@@ -182,6 +211,16 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     if spec.shares == Some(true) && spec.routing != RoutingName::Ecmp {
         return refuse("shares", "needs `routing` \"ecmp\": a fair rate is that of one path");
     }
+    let by_flowlet = spec.routing == RoutingName::Flowlet;
+    if spec.flowlet_gap.is_some() && !by_flowlet {
+        return refuse("flowlet_gap", "goes with `routing` \"flowlet\"");
+    }
+    if spec.flowlet_gap == Some(Span::ZERO) {
+        return refuse("flowlet_gap", "must be longer than 0s: \"spray-random\" chooses for each packet");
+    }
+    if !spec.path_weights.are_equal() && !by_flowlet && spec.routing != RoutingName::Ecmp {
+        return refuse("path_weights", "goes with `routing` \"ecmp\" or \"flowlet\": the others take all links alike");
+    }
     if spec.sample_interval == Some(Span::ZERO) {
         return refuse("sample_interval", "must be longer than 0s");
     }
@@ -217,10 +256,94 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     Ok(())
 }
 
-fn build_queues(document: &Document, key: &str, spec: &QueuesSpec) -> Result<(QueuesSpec, QueuePlan), ScenarioError> {
-    let expanded = spec.expanded();
-    let built = expanded.and_then(|expanded| expanded.build().map(|plan| (expanded, plan)));
-    built.map_err(|(below, why)| document.error(format!("{key}.{below}").trim_end_matches('.'), why))
+/// The table of the queues of switches or hosts, written out, and what was made of it.
+struct Queues<'k> {
+    key: &'k str,
+    whose: Whose,
+    spec: QueuesSpec,
+    /// That of the table, then those of its `ports`.
+    plans: Vec<QueuePlan>,
+}
+
+impl Queues<'_> {
+    /// The plan, by number, of the port that sends on `link`; `None` if the port is of the other kind of nodes.
+    fn plan_of(&self, topology: &Topology, link: LinkId) -> Option<usize> {
+        let of_host = topology.is_host(topology.link(link).from);
+        let is_ours = of_host == (self.whose == Whose::Hosts);
+        is_ours.then(|| self.spec.element_of(topology, link).map_or(0, |element| element + 1))
+    }
+}
+
+fn build_queues<'k>(
+    document: &Document,
+    key: &'k str,
+    spec: &QueuesSpec,
+    (topology, whose): (&Topology, Whose),
+) -> Result<Queues<'k>, ScenarioError> {
+    let place = |(below, why): KeyError| document.error(format!("{key}.{below}").trim_end_matches('.'), why);
+    let spec = spec.expanded().map_err(place)?;
+    spec.check_ports(topology, whose).map_err(place)?;
+    let build = |(above, table): (String, &QueuesSpec)| {
+        table.build().map_err(|(below, why)| place((format!("{above}{below}").trim_end_matches('.').to_owned(), why)))
+    };
+    let plans = spec.tables().map(build).collect::<Result<_, _>>()?;
+    Ok(Queues { key, whose, spec, plans })
+}
+
+/// The ports that differ: those of switches, then those of hosts.
+fn other_plans(topology: &Topology, switches: &Queues<'_>, hosts: &Queues<'_>) -> OtherPlans {
+    let plans = switches.plans[1..].iter().chain(&hosts.plans[1..]).cloned().collect();
+    OtherPlans::new(plans, topology.links().len(), |link| {
+        let of_switch = || switches.plan_of(topology, link)?.checked_sub(1);
+        let of_host = || Some(hosts.plan_of(topology, link)?.checked_sub(1)? + switches.plans.len() - 1);
+        of_switch().or_else(of_host)
+    })
+}
+
+/// What a group's transport asks of queues it asks of the ports that differ, too.
+fn check_other_ports(
+    document: &Document,
+    spec: &ScenarioSpec,
+    names: &[String],
+    network: NetworkSettings<'_>,
+    (host_key, plans): (&str, &[QueuePlan]),
+) -> Result<(), ScenarioError> {
+    let at_hosts = spec.host_queues.as_ref().map_or(&[][..], |queues| &queues.ports);
+    for (index, (ports, plan)) in spec.queues.ports.iter().chain(at_hosts).zip(plans).enumerate() {
+        let at_switches = index < spec.queues.ports.len();
+        let mut with = spec.clone();
+        // This one first, and the others beside it: some ask what is so somewhere.
+        let first = |all: &QueuesSpec| QueuesSpec {
+            ports: all.tables().map(|(_, table)| table.clone()).collect(),
+            ..ports.clone()
+        };
+        let network = if at_switches {
+            with.queues = first(&spec.queues);
+            NetworkSettings { switch_plan: plan, ..network }
+        } else {
+            with.host_queues = spec.host_queues.as_ref().map(first);
+            NetworkSettings { host_plan: plan, ..network }
+        };
+        for name in names {
+            resolve_group(document, &mut with, name.clone(), network, host_key).map_err(|error| {
+                let whose = if at_switches { "switch" } else { "host" };
+                error.saying(&format!("of {whose} ports: {}", ports.choice()))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The controller of pushed objects knows one marking threshold.
+fn check_pushed(document: &Document, groups: &[Group], others: &OtherPlans) -> Result<(), ScenarioError> {
+    let takes_threshold = |group: &&Group| group.transport.facts().takes_threshold;
+    match groups.iter().find(takes_threshold).filter(|_| !others.plans().is_empty()) {
+        Some(group) => {
+            let why = "is needed beside `ports`: otherwise it follows from one marking threshold of all ports";
+            Err(document.error(&format!("traffic.{}.push.high_weight", group.name), why))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A queue whose limit is a time must hold a full packet, or none would pass.
@@ -228,18 +351,20 @@ fn check_limits(
     document: &Document,
     spec: &ScenarioSpec,
     topology: &Topology,
-    plans: &[(&str, &QueuePlan)],
+    built: &Queues<'_>,
 ) -> Result<(), ScenarioError> {
-    let Some(rate) = topology.links().iter().map(|link| link.rate).min() else { return Ok(()) };
     let full = WireFormat::from(spec.packets.framing).wire_bytes(spec.packets.mss.0 as u16);
-    for (key, plan) in plans {
+    let links = || (0..topology.links().len() as u32).map(LinkId);
+    for (number, (plan, (below, _))) in built.plans.iter().zip(built.spec.tables()).enumerate() {
+        let ours = links().filter(|&link| built.plan_of(topology, link) == Some(number));
+        let Some(rate) = ours.map(|link| topology.link(link).rate).min() else { continue };
         for (index, queue) in plan.queues.iter().enumerate() {
             let Some(limit) = queue.limit_time.filter(|limit| rate.bytes_in(*limit) < u64::from(full)) else {
                 continue;
             };
             let bytes = rate.bytes_in(limit);
             let why = format!("{limit} of a link of {rate} are {bytes} bytes: not even a full packet of {full}");
-            return Err(document.error(&format!("{key}.queue.{index}.limit"), why));
+            return Err(document.error(&format!("{}.{below}queue.{index}.limit", built.key), why));
         }
     }
     Ok(())
@@ -254,7 +379,7 @@ fn class_names(queues: &QueuesSpec) -> Vec<String> {
 }
 
 /// Every class in use must go to a queue.
-fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &QueuesSpec)]) -> Result<(), ScenarioError> {
+fn check_classes(document: &Document, spec: &ScenarioSpec, built: &Queues<'_>) -> Result<(), ScenarioError> {
     for (name, group) in &spec.traffic {
         let (keys, tables) = (&group.keys, &group.tables);
         let transport = keys.transport;
@@ -268,9 +393,10 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
             if usize::from(class) >= CLASSES {
                 return error(format!("class {class} does not exist, classes are 0 to {}", CLASSES - 1));
             }
-            for (table, queues) in plans {
+            for (below, queues) in built.spec.tables() {
                 if !queues.queue.iter().any(|queue| queue.classes.contains(&class)) {
-                    return error(format!("no queue of `{table}` takes class {class}"));
+                    let table = format!("{}.{below}", built.key);
+                    return error(format!("no queue of `{}` takes class {class}", table.trim_end_matches('.')));
                 }
             }
         }
@@ -278,17 +404,16 @@ fn check_classes(document: &Document, spec: &ScenarioSpec, plans: &[(&str, &Queu
     Ok(())
 }
 
-/// What traffic depends on. Host links of different rates count as the slowest.
+/// What traffic depends on. Hosts of different rates count as the slowest; of one with several links these count together.
 fn fabric(topology: &Topology, duration: Span) -> Fabric {
-    let host = |host: u32| topology.link(topology.uplink(NodeId(host)));
-    let hosts = 0..topology.hosts();
-    let host_rate = hosts.clone().map(|number| host(number).rate).min().expect("a topology has hosts");
+    let hosts = (0..topology.hosts()).map(NodeId);
+    let host_rate = hosts.clone().map(|host| topology.host_rate(host)).min().expect("a topology has hosts");
     let above_racks = |link: &&crate::topology::Link| {
         !topology.is_host(link.from) && topology.tier(link.from) == 1 && !topology.is_host(link.to)
     };
     let uplinks: u64 = topology.links().iter().filter(above_racks).map(|link| link.rate.bits_per_sec()).sum();
     Fabric {
-        racks: hosts.map(|number| host(number).to.0 - topology.hosts()).collect(),
+        racks: hosts.map(|host| topology.rack(host).0 - topology.hosts()).collect(),
         host_rate,
         uplinks: (uplinks > 0).then(|| Rate::from_bits_per_sec(uplinks)),
         duration,
@@ -306,16 +431,22 @@ fn check_traffic(document: &Document, resolved: &Resolved) -> Result<(), Scenari
         ScenarioError::Traffic { place, source: Box::new(source) }
     })?;
     let is_trace = |group: &Group| matches!(group.traffic, TrafficSpec::Trace(_));
-    let taken = resolved.spec.queues.queue_of_class().unwrap_or([None; CLASSES]);
-    if !resolved.groups.iter().any(is_trace) || taken.iter().all(Option::is_some) {
+    let taken = |table: &QueuesSpec| table.queue_of_class().unwrap_or([None; CLASSES]);
+    let lacks = |class: u8| {
+        let mut tables = resolved.spec.queues.tables();
+        tables.find(|(_, table)| taken(table)[usize::from(class)].is_none()).map(|(below, _)| format!("queues.{below}"))
+    };
+    let lacking: Vec<Option<String>> = (0..CLASSES as u8).map(lacks).collect();
+    if !resolved.groups.iter().any(is_trace) || lacking.iter().all(Option::is_none) {
         return Ok(());
     }
-    let lost = |class: u8| taken[usize::from(class)].is_none();
-    match traffic.find(|flow| flow.class.is_some_and(lost)) {
+    let lost = |class: u8| lacking[usize::from(class)].as_ref();
+    match traffic.find(|flow| flow.class.is_some_and(|class| lost(class).is_some())) {
         Some(flow) => {
             let group = &resolved.groups[usize::from(flow.group)].name;
             let (number, class) = (flow.sequence + 1, flow.class.unwrap_or_default());
-            let why = format!("flow {number} of the trace asks for class {class}, which no queue of `queues` takes");
+            let table = lost(class).map_or("queues", |table| table.trim_end_matches('.'));
+            let why = format!("flow {number} of the trace asks for class {class}, which no queue of `{table}` takes");
             Err(document.error(&format!("traffic.{group}.path"), why))
         }
         None => Ok(()),

@@ -85,7 +85,9 @@ pub(super) fn resolve_group(
     check_owners(transport, settings.tables).map_err(place)?;
     let resolved = transport.family().resolve(&mut settings).map_err(place)?;
     let messages = messages(&group.keys, &name, *seed, network.mss).map_err(place)?;
-    let plans = [("queues", &*queues), (host_key, host_queues.as_ref().unwrap_or(queues))];
+    let tables = [("queues", &*queues), (host_key, host_queues.as_ref().unwrap_or(queues))];
+    let plans: Vec<_> =
+        tables.iter().flat_map(|(key, queues)| queues.tables().map(move |(_, table)| (*key, table))).collect();
     let reflex = reflex::resolve(group, &plans).map_err(place)?;
     let pinned = group.keys.pinned;
     Ok(Group {

@@ -12,11 +12,13 @@ use pliant_proto::transport::atp::LossBound;
 use toml::Table;
 
 use super::file::spec::ScenarioSpec;
+use super::network::queues::QueuesSpec;
 use super::reflex::ReflexGroup;
 use crate::engine::{LinkLoss, Reroute};
 use crate::families::{GroupTransport, TransportName};
+use crate::port_plans::{OtherPlans, PortPlans};
 use crate::routing::Routing;
-use crate::topology::{Link, NodeId, Topology};
+use crate::topology::{Link, LinkId, NodeId, Topology};
 use crate::traffic::{
     Environment, Fabric, Offered, Traffic, TrafficError, TrafficGroup, TrafficSpec, generate, offered,
 };
@@ -38,6 +40,8 @@ pub struct Resolved {
     pub switch_plan: QueuePlan,
     /// Queues of host ports.
     pub host_plan: QueuePlan,
+    /// The ports that differ from these.
+    pub other_plans: OtherPlans,
     /// The traffic groups, in the file's order.
     pub groups: Vec<Group>,
     /// Whether each host has the transports with credits; empty if all have.
@@ -98,6 +102,11 @@ impl Group {
 }
 
 impl Resolved {
+    /// The queues of every port.
+    pub fn plans(&self) -> PortPlans<'_> {
+        PortPlans { switches: &self.switch_plan, hosts: &self.host_plan, others: &self.other_plans }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         self.spec.name.as_deref().unwrap_or_default()
@@ -111,6 +120,31 @@ impl Resolved {
     /// The same as a table.
     pub fn to_table(&self) -> Table {
         Table::try_from(&self.spec).expect("a scenario is made of tables and plain values")
+    }
+
+    /// How many ports have which queues, in words; `None` where all ports of switches, and all of hosts, have the same.
+    pub fn kinds_of_ports(&self) -> Option<String> {
+        if self.other_plans.plans().is_empty() {
+            return None;
+        }
+        let at_switches = &self.spec.queues;
+        let at_hosts = self.spec.host_queues.as_ref().unwrap_or(at_switches);
+        let mut told = Vec::new();
+        for (of_hosts, table, queues, first) in
+            [(false, "queues", at_switches, 0), (true, "host_queues", at_hosts, at_switches.ports.len())]
+        {
+            let count = |plan: Option<usize>| {
+                let links = self.topology.links().iter().zip((0..).map(LinkId));
+                let ours = links.filter(|(link, _)| self.topology.is_host(link.from) == of_hosts);
+                ours.filter(|(_, id)| self.other_plans.of(*id) == plan).count()
+            };
+            told.push(format!("{} as `{table}`", count(None)));
+            let element = |(index, ports): (usize, &QueuesSpec)| {
+                format!("{} as `{table}.ports.{index}` ({})", count(Some(first + index)), ports.choice())
+            };
+            told.extend(queues.ports.iter().enumerate().map(element));
+        }
+        Some(told.join(", "))
     }
 
     /// Why the simulator cannot run it, if so.

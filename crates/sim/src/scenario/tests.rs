@@ -382,6 +382,9 @@ fn names<T>(refused: Result<T, toml::de::Error>) -> Vec<String> {
 }
 
 /// The reference of scenario files names every key in its section, every kind and every value.
+/// Keys of elements of `ports`, which choose ports.
+const PORT_CHOICE: [&str; 3] = ["rate", "tier", "direction"];
+
 #[test]
 fn every_key_is_documented() {
     use crate::topology::{LinkSpec, TopologySpec};
@@ -392,11 +395,15 @@ fn every_key_is_documented() {
     let mut sections = vec![
         ("Top level", keys_of::<ScenarioSpec>(None)),
         ("Top level", values_of::<RoutingName>()),
+        ("Top level", values_of::<WeightRule>()),
+        ("Path weights", keys_of::<LinkWeight>(None)),
         ("Values", keys_of::<LinkSpec>(None)),
         ("Topology", topologies.clone()),
         ("Packets", keys_of::<PacketsSpec>(None)),
         ("Packets", values_of::<Framing>()),
-        ("Queues", keys_of::<QueuesSpec>(None)),
+        ("Queues", keys_of::<QueuesSpec>(None).into_iter().filter(|key| !PORT_CHOICE.contains(&&**key)).collect()),
+        ("Ports that differ", PORT_CHOICE.map(str::to_owned).to_vec()),
+        ("Ports that differ", values_of::<Direction>()),
         ("Queues", values_of::<Scheduler>()),
         ("Queues", PRESETS.iter().map(|(name, _)| (*name).to_owned()).collect()),
         ("Queue", keys_of::<QueueSpec>(None)),

@@ -17,6 +17,7 @@ pub(super) fn export(port: &Port<'_>) -> Exported {
     };
     let described = json!({
         "ports": port.names,
+        "kind_of_port": (!port.kind.is_empty()).then_some(port.kind),
         "link_bits_per_second": port.rate.bits_per_sec(),
         "scheduler": plan.scheduler.name(),
         "quantum_bytes_per_weight": quantum,
@@ -27,7 +28,7 @@ pub(super) fn export(port: &Port<'_>) -> Exported {
     });
     let mut text = serde_json::to_string_pretty(&described).expect("plain values");
     text.push('\n');
-    Exported { text, not_expressed: Vec::new() }
+    Exported { text, not_expressed: port.other_kinds().into_iter().collect() }
 }
 
 fn describe(port: &Port<'_>, index: usize, queue: &QueueConfig) -> Value {

@@ -15,9 +15,28 @@ pub struct Port<'p> {
     pub packet_bytes: u32,
     /// The ports' names on the switch, such as `Ethernet0`, or a host's interface.
     pub names: &'p [String],
+    /// What tells it from other ports of the same switch, whose queues differ, such as `up, 100Gbit/s`; empty if none differ.
+    pub kind: &'p str,
 }
 
 impl Port<'_> {
+    /// `name`, and after it the kind of port in letters and digits: profiles of several kinds stand side by side.
+    pub(super) fn of_kind(&self, name: &str) -> String {
+        let kind: Vec<&str> =
+            self.kind.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+        if kind.is_empty() { name.to_owned() } else { format!("{name}.{}", kind.join("_")) }
+    }
+
+    /// That these queues are those of some ports only.
+    pub(super) fn other_kinds(&self) -> Option<String> {
+        (!self.kind.is_empty()).then(|| {
+            format!(
+                "these are the queues of ports {}; other ports have others: export each kind, and load them all",
+                self.kind
+            )
+        })
+    }
+
     /// DSCPs of a queue: two for each of its classes, the second for packets that may be dropped first.
     pub(super) fn dscps(&self, queue: usize) -> Vec<u8> {
         let classes = (0u8..).zip(self.plan.queue_of_class).filter(|(_, of)| usize::from(*of) == queue);
@@ -62,7 +81,7 @@ impl Port<'_> {
 
     /// What no form but the neutral one can say of the plan: a sentence each.
     pub(super) fn beyond_switches(&self) -> Vec<String> {
-        let mut all = Vec::new();
+        let mut all: Vec<String> = self.other_kinds().into_iter().collect();
         if let SchedulerConfig::Wfq { .. } = self.plan.scheduler {
             all.push("self-clocked fair queueing: written as deficit round robin with the same weights".to_owned());
         }

@@ -46,7 +46,7 @@ pub(super) fn export(port: &Port<'_>) -> Result<Exported, String> {
             dscp_to_tc.insert(dscp.to_string(), json!(number));
         }
         let name = &names[index];
-        let scheduler = format!("pliant.{name}");
+        let scheduler = format!("{}.{name}", port.of_kind("pliant"));
         let weight = index.checked_sub(port.strict()).map(|weighted| weights[weighted]);
         tables.add("SCHEDULER", &scheduler, scheduling(port, queue, weight));
         let wred = wred_profile(port, queue, &mut not_expressed);
@@ -76,13 +76,14 @@ pub(super) fn export(port: &Port<'_>) -> Result<Exported, String> {
             ));
         }
     }
-    tables.add("DSCP_TO_TC_MAP", MAP, Value::Object(dscp_to_tc));
-    tables.add("TC_TO_QUEUE_MAP", MAP, Value::Object(tc_to_queue));
+    let map = port.of_kind(MAP);
+    tables.add("DSCP_TO_TC_MAP", &map, Value::Object(dscp_to_tc));
+    tables.add("TC_TO_QUEUE_MAP", &map, Value::Object(tc_to_queue));
     for name in port.names {
-        tables.add("PORT_QOS_MAP", name, json!({ "dscp_to_tc_map": MAP, "tc_to_queue_map": MAP }));
+        tables.add("PORT_QOS_MAP", name, json!({ "dscp_to_tc_map": map, "tc_to_queue_map": map }));
     }
     if let Some(pool) = pool(port) {
-        tables.add("BUFFER_POOL", POOL, pool);
+        tables.add("BUFFER_POOL", &pool_name(port), pool);
     }
     not_expressed.dedup();
     let mut text = serde_json::to_string_pretty(&tables.0).expect("plain values");
@@ -171,7 +172,7 @@ fn buffer_profile(port: &Port<'_>, queue: &QueueConfig, not_expressed: &mut Vec<
     let reserved = queue.reserved_bytes.to_string();
     if port.plan.shared_buffer.is_none() {
         let limit = (limit != u64::MAX).then_some(limit)?;
-        return Some(json!({ "pool": POOL, "size": reserved, "static_th": limit.to_string() }));
+        return Some(json!({ "pool": pool_name(port), "size": reserved, "static_th": limit.to_string() }));
     }
     let exponent = queue.buffer_alpha.log2();
     let dynamic = (exponent.round() as i32).clamp(MIN_DYNAMIC, MAX_DYNAMIC);
@@ -187,7 +188,12 @@ fn buffer_profile(port: &Port<'_>, queue: &QueueConfig, not_expressed: &mut Vec<
             queue.name
         ));
     }
-    Some(json!({ "pool": POOL, "size": reserved, "dynamic_th": dynamic.to_string() }))
+    Some(json!({ "pool": pool_name(port), "size": reserved, "dynamic_th": dynamic.to_string() }))
+}
+
+/// The name of the buffer: one that is shared is that of all kinds of ports.
+fn pool_name(port: &Port<'_>) -> String {
+    if port.plan.shared_buffer.is_some() { POOL.to_owned() } else { port.of_kind(POOL) }
 }
 
 /// The buffer that the queues take their bytes from; `None` if no queue has a limit.

@@ -15,7 +15,7 @@ fn plan(name: &str) -> QueuePlan {
 
 fn exported(plan: &QueuePlan, form: Form) -> Exported {
     let names = ["Ethernet0".to_owned(), "Ethernet4".to_owned()];
-    let port = Port { plan, rate: Rate::from_gbit_per_sec(10), packet_bytes: 1500, names: &names };
+    let port = Port { plan, rate: Rate::from_gbit_per_sec(10), packet_bytes: 1500, names: &names, kind: "" };
     export(&port, form).unwrap()
 }
 
@@ -114,7 +114,7 @@ fn hold_to_ranges(tables: &Value) {
 fn what_has_no_room_is_refused() {
     let plan = plan("dwrr-1-1-1-1-1-1-1-1-1");
     let names = ["eth0".to_owned()];
-    let port = Port { plan: &plan, rate: Rate::from_gbit_per_sec(1), packet_bytes: 1500, names: &names };
+    let port = Port { plan: &plan, rate: Rate::from_gbit_per_sec(1), packet_bytes: 1500, names: &names, kind: "" };
     assert_eq!(export(&port, Form::Sonic).unwrap_err(), "the plan has 9 queues, and a SONiC port has 8");
     assert!(export(&port, Form::Tc).is_ok() && export(&port, Form::Htb).is_ok());
 }
@@ -141,7 +141,7 @@ fn there_and_back() {
         assert_eq!(back.queue_of_class, given.queue_of_class, "{name}");
         assert_eq!(back.scheduler.strict_queues(9), given.scheduler.strict_queues(9), "{name}");
         let names = ["Ethernet0".to_owned()];
-        let port = |plan| Port { plan, rate: Rate::from_gbit_per_sec(10), packet_bytes: 1500, names: &names };
+        let port = |plan| Port { plan, rate: Rate::from_gbit_per_sec(10), packet_bytes: 1500, names: &names, kind: "" };
         for (back_queue, given_queue) in back.queues.iter().zip(&given.queues) {
             assert_eq!(port(&back).limit_bytes(back_queue), port(&given).limit_bytes(given_queue), "{name}");
             assert_eq!(back_queue.weight, given_queue.weight, "{name}");

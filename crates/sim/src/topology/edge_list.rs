@@ -99,10 +99,6 @@ struct Cables {
     places: HashMap<String, usize>,
     /// Ends, as places in `names`, and kind of each cable.
     list: Vec<(usize, usize, LinkSpec)>,
-    /// Line of each host's cable to a node, the host first.
-    lines: HashMap<(usize, usize), u64>,
-    /// Line of each host's cable.
-    host_lines: HashMap<usize, u64>,
 }
 
 impl Cables {
@@ -120,7 +116,7 @@ impl Cables {
         while reader.read_record(&mut record).map_err(|error| csv_error(error, file))? {
             let line = record.position().map_or(1, csv::Position::line);
             if seen_header {
-                cables.add(&record, line).map_err(|error| at_line(line, error))?;
+                cables.add(&record).map_err(|error| at_line(line, error))?;
             } else if record.iter().eq(HEADER) {
                 seen_header = true;
             } else {
@@ -130,7 +126,7 @@ impl Cables {
         if seen_header { Ok(cables) } else { Err(at_line(1, EdgeError::Header(String::new()))) }
     }
 
-    fn add(&mut self, record: &StringRecord, line: u64) -> Result<(), EdgeError> {
+    fn add(&mut self, record: &StringRecord) -> Result<(), EdgeError> {
         let fields: Vec<&str> = record.iter().collect();
         let &[from, to, rate, delay] = fields.as_slice() else {
             return Err(EdgeError::Csv(format!("expected 4 fields (from,to,rate,delay), found {}", fields.len())));
@@ -145,10 +141,10 @@ impl Cables {
         if rate.bits_per_sec() == 0 {
             return Err(EdgeError::ZeroRate);
         }
-        self.connect(from, to, LinkSpec { rate, delay }, line)
+        self.connect(from, to, LinkSpec { rate, delay })
     }
 
-    fn connect(&mut self, from: &str, to: &str, link: LinkSpec, line: u64) -> Result<(), EdgeError> {
+    fn connect(&mut self, from: &str, to: &str, link: LinkSpec) -> Result<(), EdgeError> {
         if from == to {
             return Err(EdgeError::SelfLoop(from.into()));
         }
@@ -156,19 +152,6 @@ impl Cables {
             return Err(EdgeError::HostToHost(from.into(), to.into()));
         }
         let (a, b) = (self.place(from), self.place(to));
-        // Switches may have several cables between them.
-        if (is_host(from) || is_host(to))
-            && let Some(first) = self.lines.insert((a.min(b), a.max(b)), line)
-        {
-            return Err(EdgeError::Duplicate { from: from.into(), to: to.into(), first });
-        }
-        for (place, name) in [(a, from), (b, to)] {
-            if is_host(name)
-                && let Some(first) = self.host_lines.insert(place, line)
-            {
-                return Err(EdgeError::SecondHostLink { host: name.into(), first });
-            }
-        }
         self.list.push((a, b, link));
         Ok(())
     }

@@ -129,22 +129,4 @@ pub enum EdgeError {
     /// Both ends are hosts.
     #[error("{0} and {1} are both hosts: a host connects to a switch")]
     HostToHost(String, String),
-    /// The host's cable exists already; a line stands for both directions.
-    #[error("{from} and {to} are already connected by line {first}")]
-    Duplicate {
-        /// One end.
-        from: String,
-        /// The other end.
-        to: String,
-        /// Line that connected them first.
-        first: u64,
-    },
-    /// A host has a second cable.
-    #[error("{host} is already connected by line {first}: a host has one link")]
-    SecondHostLink {
-        /// The host.
-        host: String,
-        /// Line that connected it first.
-        first: u64,
-    },
 }

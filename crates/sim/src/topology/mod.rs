@@ -115,7 +115,7 @@ impl NodeGroup {
     }
 }
 
-/// A network: connected, every host on exactly one switch.
+/// A network: connected, every host on a switch, or on several.
 #[derive(Clone, Debug)]
 pub struct Topology {
     kind: &'static str,
@@ -174,13 +174,30 @@ impl Topology {
         &self.outgoing[self.offsets[node.index()] as usize..self.offsets[node.index() + 1] as usize]
     }
 
-    /// The one link that leaves a host.
+    /// The first link that leaves a host; most hosts have no other.
     #[inline]
     pub fn uplink(&self, host: NodeId) -> LinkId {
         self.uplinks[host.index()]
     }
 
-    /// The edge switch of a host.
+    /// Whether a host has several links.
+    #[inline]
+    pub fn has_several_links(&self, host: NodeId) -> bool {
+        self.outgoing(host).len() > 1
+    }
+
+    /// The first host that has several links.
+    pub fn first_with_several_links(&self) -> Option<NodeId> {
+        (0..self.hosts).map(NodeId).find(|&host| self.has_several_links(host))
+    }
+
+    /// The rate of all links of a host together, in one direction.
+    pub fn host_rate(&self, host: NodeId) -> Rate {
+        let rates = self.outgoing(host).iter().map(|&link| self.link(link).rate.bits_per_sec());
+        Rate::from_bits_per_sec(rates.fold(0, u64::saturating_add))
+    }
+
+    /// The edge switch of a host; of several that of its first link.
     #[inline]
     pub fn rack(&self, host: NodeId) -> NodeId {
         self.link(self.uplink(host)).to
@@ -255,6 +272,10 @@ impl Topology {
         if let (Some(slowest), Some(fastest)) = (slowest, fastest) {
             let range = if slowest == fastest { slowest.to_string() } else { format!("{slowest} to {fastest}") };
             write!(line, ", host links {range}").expect("writing to a string succeeds");
+        }
+        let several = (0..self.hosts).filter(|&host| self.has_several_links(NodeId(host))).count();
+        if several > 0 {
+            write!(line, ", {several} hosts with several links").expect("writing to a string succeeds");
         }
         let ratios: Vec<String> =
             (1..=self.tiers()).map_while(|tier| self.oversubscription(tier)).map(print_ratio).collect();

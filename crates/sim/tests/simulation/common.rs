@@ -18,6 +18,7 @@ use pliant_proto::transport::{Command, Deadline, Event, Statistics, Transport};
 use pliant_proto::units::Rate;
 use pliant_sim::engine::{Opened, Outcome, PathChoice, Setup, Simulation};
 use pliant_sim::oracle::ideal_fct::{Segmentation, ideal_fct};
+use pliant_sim::port_plans::{OtherPlans, PortPlans};
 use pliant_sim::recorder::Recorder;
 use pliant_sim::results::FlowRow;
 use pliant_sim::routing::Routing;
@@ -157,6 +158,9 @@ pub(crate) fn at_ms(ms: u64) -> Instant {
     Instant::ZERO.after(Span::from_ms(ms))
 }
 
+/// No port differs from the others of its kind.
+static ALL_ALIKE: OtherPlans = OtherPlans::NONE;
+
 /// A network to run flows on.
 pub(crate) struct TestBed {
     pub(crate) topology: Topology,
@@ -192,8 +196,7 @@ impl TestBed {
         let setup = Setup {
             topology: &self.topology,
             routing: &self.routing,
-            switch_plan: &self.switch_plan,
-            host_plan: &self.host_plan,
+            plans: PortPlans { switches: &self.switch_plan, hosts: &self.host_plan, others: &ALL_ALIKE },
             path_choice: self.path_choice,
             oracle_interval: self.oracle_interval,
             losses: &[],

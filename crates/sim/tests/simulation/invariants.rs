@@ -116,7 +116,17 @@ pub(crate) fn topologies() -> impl Strategy<Value = Topology> {
     let leaf_spine = (2u32..4, 1u32..4, 1u32..4, link(), link()).prop_map(
         |(leaves, spines, hosts_per_leaf, host_link, fabric_link)| {
             let fabric_link = Some(fabric_link);
-            LeafSpine { leaves, spines, hosts_per_leaf, host_link, fabric_link, host_delay: Span::from_ns(300) }.build()
+            LeafSpine {
+                leaves,
+                spines,
+                hosts_per_leaf,
+                leaves_per_host: 1,
+                cables: 1,
+                host_link,
+                fabric_link,
+                host_delay: Span::from_ns(300),
+            }
+            .build()
         },
     );
     let fat_tree = link().prop_map(|link| FatTree { k: 4, link, host_delay: Span::ZERO }.build());
@@ -398,6 +408,8 @@ fn a_lone_flow_takes_the_ideal_time() {
         leaves: 2,
         spines: 2,
         hosts_per_leaf: 1,
+        leaves_per_host: 1,
+        cables: 1,
         host_link: link(host_gbit, 1000),
         fabric_link: Some(link(fabric_gbit, 1000)),
         host_delay: Span::ZERO,

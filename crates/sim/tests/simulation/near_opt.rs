@@ -202,7 +202,16 @@ fn shares_are_max_min_fair_over_several_links() {
     let row = ParkingLot { hops: 3, edge_link: cable(10, 10), bottleneck_link: cable(10, 10), host_delay: Span::ZERO };
     let (hosts_per_leaf, fabric_link) = (4, Some(cable(10, 5)));
     let host_link = cable(10, 5);
-    let fabric = LeafSpine { leaves: 2, spines: 1, hosts_per_leaf, host_link, fabric_link, host_delay: Span::ZERO };
+    let fabric = LeafSpine {
+        leaves: 2,
+        spines: 1,
+        hosts_per_leaf,
+        leaves_per_host: 1,
+        cables: 1,
+        host_link,
+        fabric_link,
+        host_delay: Span::ZERO,
+    };
     let mut stream = Stream::named(1, "several links");
     for (topology, pairs) in [
         (row.build().expect("a row"), vec![(0, 1), (2, 3), (4, 5), (6, 7)]),

@@ -95,6 +95,8 @@ fn leaf_spine() -> Topology {
         leaves: 4,
         spines: 3,
         hosts_per_leaf: 4,
+        leaves_per_host: 1,
+        cables: 1,
         host_link: cable(10, 1),
         fabric_link: Some(cable(25, 2)),
         host_delay: Span::ZERO,

@@ -104,7 +104,12 @@ fn draws() -> impl Strategy<Value = Draw> {
 /// A scenario with two groups of the transport.
 fn scenario(transport: TransportName, draw: &Draw) -> String {
     let needs = needs(transport).expect("the simulator has it");
-    let routings = if needs.sprays { &["ecmp", "spray-random", "spray-permutation"][..] } else { &["ecmp"] };
+    let routings = match transport.name() {
+        _ if needs.sprays => &["ecmp", "spray-random", "spray-permutation", "flowlet"][..],
+        "near-opt" => &["ecmp"],
+        _ if transport.traits().has_credits => &["ecmp"],
+        _ => &["ecmp", "flowlet"],
+    };
     let pick = |of: &[&'static str], pick: usize| of[pick % of.len()];
     let (plan, routing, seed) = (pick(needs.plans, draw.plan), pick(routings, draw.routing), draw.seed);
     // REFLEX needs a queue to give way in.

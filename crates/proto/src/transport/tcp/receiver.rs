@@ -75,6 +75,9 @@ struct Disorder {
     /// Blocks of the acknowledgement that was polled last.
     sack: SackBlocks,
     duplicate_bytes: u64,
+    /// Packets that arrived after one that was sent later, and the latest of those: when it was sent, and what it holds.
+    overtaken: u64,
+    latest: (Instant, u64),
     /// When the packet arrived whose time acknowledgements echo, if its sender asks for how long it is held.
     held_since: Option<Instant>,
     connection_echo: Option<Instant>,
@@ -241,6 +244,12 @@ impl TcpReceiver {
         }
         let (rcv_nxt, fin) = (self.rcv_nxt, self.fin);
         let disorder = self.disorder.get_or_insert_with(Box::default);
+        let sent = (segment.sent_at, segment.seq);
+        if sent < disorder.latest {
+            disorder.overtaken += 1;
+        } else {
+            disorder.latest = sent;
+        }
         let mut duplicate = (!old.is_empty()).then_some(old);
         disorder.duplicate_bytes += old.len();
         let mut next = rcv_nxt;
@@ -523,7 +532,8 @@ impl Transport for TcpReceiver {
     }
 
     fn statistics(&self) -> Statistics {
-        let duplicate_bytes = self.disorder.as_ref().map_or(0, |disorder| disorder.duplicate_bytes);
-        Statistics { marks: self.marks, duplicate_bytes, ..Statistics::default() }
+        let (duplicate_bytes, overtaken) =
+            self.disorder.as_ref().map_or((0, 0), |disorder| (disorder.duplicate_bytes, disorder.overtaken));
+        Statistics { marks: self.marks, duplicate_bytes, overtaken, ..Statistics::default() }
     }
 }

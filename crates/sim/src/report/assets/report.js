@@ -1,6 +1,6 @@
 "use strict";
 const source = document.getElementById("figures").textContent;
-const options = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
+const options = { responsive: true, displaylogo: false, displayModeBar: false };
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 // What stands for the colours of lines, axes and text on a dark page.
 const onDark = {

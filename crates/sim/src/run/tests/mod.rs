@@ -636,11 +636,8 @@ fn outages_of_links_are_checked() {
             "`outages.0.reroute_after`: without `leaf 0 -> spine 0`, ",
         ),
         ("switches = ['spine 0', 'spine 1'], reroute_after = '1ms'", "there is no path from leaf "),
-        (
-            "links = ['leaf 0 -> spine 7']",
-            "`outages.0.links`: unknown link between switches `leaf 0 -> spine 7`, did you mean",
-        ),
-        ("switches = ['leaf 0']", "`outages.0.switches`: leaf 0 has hosts, such as host 0"),
+        ("links = ['leaf 0 -> spine 7']", "`outages.0.links`: unknown link `leaf 0 -> spine 7`, did you mean"),
+        ("switches = ['leaf 0']", "`outages.0.switches`: leaf 0 is the only switch of hosts such as host 0"),
         ("hosts = 1, reroute_after = '1ms'", "`outages.0.reroute_after`: is about `links` and `switches`"),
         ("from = '1ms'", "`outages.0.hosts`: is missing, and so are `links` and `switches`"),
         ("links = ['leaf 0 -> spine 0'], loss = 0.5", "`outages.0.loss`: is about `hosts`"),

@@ -163,9 +163,13 @@ impl Document {
 
     /// Removes the keys that do not go with a plan just chosen by name, or written out.
     pub(in super::super) fn forget_other_plan(&mut self, chosen: &str) {
-        let Some(queues) = self.table_mut(&["queues"]) else { return };
-        let others: &[&str] =
-            if chosen == "queues.plan" { &["scheduler", "strict", "queue"] } else { &["plan", "limit", "ecn"] };
+        let Some((table, key)) = chosen.rsplit_once('.') else { return };
+        let found = table.split('.').try_fold(&mut self.root, |at, key| match at {
+            Value::Array(items) => items.get_mut(key.parse::<usize>().ok()?),
+            at => at.get_mut(key),
+        });
+        let Some(queues) = found.and_then(Value::as_table_mut) else { return };
+        let others: &[&str] = if key == "plan" { &["scheduler", "strict", "queue"] } else { &["plan", "limit", "ecn"] };
         queues.retain(|key, _| !others.contains(&key));
     }
 

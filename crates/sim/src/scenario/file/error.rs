@@ -88,6 +88,14 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
+    /// The same, which also says of what.
+    pub(in super::super) fn saying(self, of_what: &str) -> Self {
+        match self {
+            Self::Key { place, key, why } => Self::Key { place, key, why: format!("{why} ({of_what})") },
+            other => other,
+        }
+    }
+
     /// Where the value stands that is refused; `None` if no value of the document is.
     pub fn place(&self) -> Option<&Place> {
         match self {

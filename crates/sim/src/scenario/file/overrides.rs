@@ -23,7 +23,7 @@ pub struct Override {
 const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 22] = [
+const TOP: [&str; 24] = [
     "name",
     "description",
     "seed",
@@ -33,6 +33,8 @@ const TOP: [&str; 22] = [
     "measure_until",
     "shares",
     "routing",
+    "flowlet_gap",
+    "path_weights",
     "sample_interval",
     "sample_windows",
     "losses",
@@ -93,7 +95,8 @@ impl Document {
                 return Err(refuse(suggest::unknown("traffic group", group, &groups)));
             }
         }
-        if key.split('.').next() == Some("queues") && (key == "queues.plan" || key == "queues.queue") {
+        let table = key.rsplit_once('.').filter(|(_, last)| matches!(*last, "plan" | "queue")).map(|(table, _)| table);
+        if table.is_some_and(|table| table == "queues" || table.starts_with("queues.ports.")) {
             self.forget_other_plan(&key);
         }
         if let Some(why) = self.not_written_out(&key) {

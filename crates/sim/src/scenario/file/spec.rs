@@ -9,6 +9,7 @@ use toml::Table;
 
 use super::super::network::losses::LossSpec;
 use super::super::network::outages::OutageSpec;
+use super::super::network::path_weights::PathWeights;
 use super::super::network::queues::QueuesSpec;
 use super::deployment::DeploymentSpec;
 use super::group::GroupSpec;
@@ -45,10 +46,16 @@ pub struct ScenarioSpec {
     /// Whether each flow's share of its max-min fair rate is computed. Default: where a contract promises one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<bool>,
-    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"spray-random"`, `"spray-round-robin"`,
-    /// `"spray-permutation"` or `"two-paths"` (by packet). Default: `"ecmp"`.
+    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"flowlet"` (by burst of a flow), `"spray-random"`,
+    /// `"spray-round-robin"`, `"spray-permutation"` or `"two-paths"` (by packet). Default: `"ecmp"`.
     #[serde(default)]
     pub routing: RoutingName,
+    /// With `"flowlet"`: a packet that comes so long after the last one of its flow may take another link. Default: 50us.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub flowlet_gap: Option<Span>,
+    /// How often links that are as near are taken: `"equal"`, by `"rate"`, or an array of links with weights. Default: `"equal"`.
+    #[serde(default, skip_serializing_if = "PathWeights::are_equal")]
+    pub path_weights: PathWeights,
     /// Interval at which queue lengths and throughput are recorded. Default: not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub sample_interval: Option<Span>,
@@ -91,6 +98,9 @@ pub struct ScenarioSpec {
     pub variants: IndexMap<String, Table>,
 }
 
+/// The gap between flowlets where a file does not say.
+pub(in super::super) const DEFAULT_FLOWLET_GAP: Span = Span::from_us(50);
+
 fn default_seed() -> u64 {
     1
 }
@@ -110,16 +120,20 @@ pub enum RoutingName {
     SprayPermutation,
     /// One of two for each packet.
     TwoPaths,
+    /// At random for each burst of a flow.
+    Flowlet,
 }
 
-impl From<RoutingName> for PathChoice {
-    fn from(name: RoutingName) -> Self {
-        match name {
-            RoutingName::Ecmp => Self::Ecmp,
-            RoutingName::SprayRandom => Self::SprayRandom,
-            RoutingName::SprayRoundRobin => Self::SprayRoundRobin,
-            RoutingName::SprayPermutation => Self::SprayPermutation,
-            RoutingName::TwoPaths => Self::TwoPaths,
+impl ScenarioSpec {
+    /// How switches pick among equal-cost links.
+    pub fn path_choice(&self) -> PathChoice {
+        match self.routing {
+            RoutingName::Ecmp => PathChoice::Ecmp,
+            RoutingName::SprayRandom => PathChoice::SprayRandom,
+            RoutingName::SprayRoundRobin => PathChoice::SprayRoundRobin,
+            RoutingName::SprayPermutation => PathChoice::SprayPermutation,
+            RoutingName::TwoPaths => PathChoice::TwoPaths,
+            RoutingName::Flowlet => PathChoice::Flowlet(self.flowlet_gap.unwrap_or(DEFAULT_FLOWLET_GAP)),
         }
     }
 }

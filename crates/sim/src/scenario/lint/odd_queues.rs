@@ -29,7 +29,7 @@ pub(super) fn idle_classes(document: &Document, resolved: &Resolved) -> Vec<KeyE
         let first = queues.next();
         queues.all(|queue| Some(queue) == first)
     };
-    if !plans.into_iter().flatten().all(is_one) {
+    if !plans.into_iter().flatten().flat_map(QueuesSpec::tables).all(|(_, plan)| is_one(plan)) {
         return Vec::new();
     }
     let oddity = |(name, group): (&String, &GroupSpec)| {
@@ -70,16 +70,21 @@ fn variants_choose_queues(document: &Document) -> bool {
 pub(super) fn dropped_for_marks(document: &Document, resolved: &Resolved) -> Vec<KeyError> {
     let spec = &resolved.spec;
     let oddity = |(number, (name, group)): (usize, (&String, &GroupSpec))| {
-        let at = spec.queues.queue_of(group.keys.class)?;
-        let queue = &spec.queues.queue[at];
-        let EcnSpec::On(marking) = queue.ecn else { return None };
-        let queues = document.root().get("queues");
-        let of_queue = queues.and_then(|queues| queues.get("queue")?.get(at)?.get("ecn"));
-        let written = of_queue.or_else(|| queues?.get("ecn"));
-        let is_meant = written.and_then(|ecn| ecn.get("not_ect")).is_some();
-        if marking.not_ect == NotEct::Pass || !resolved.groups[number].transport.facts().not_ect || is_meant {
+        if !resolved.groups[number].transport.facts().not_ect {
             return None;
         }
+        let (queue, marking) = spec.queues.tables().enumerate().find_map(|(place, (_, table))| {
+            let at = table.queue_of(group.keys.class)?;
+            let EcnSpec::On(marking) = table.queue[at].ecn else { return None };
+            let above = document.root().get("queues");
+            let own = place.checked_sub(1).map_or(above, |index| above?.get("ports")?.get(index));
+            let written = |queues: Option<&toml::Value>| {
+                let of_queue = queues.and_then(|queues| queues.get("queue")?.get(at)?.get("ecn"));
+                of_queue.or_else(|| queues?.get("ecn")).cloned()
+            };
+            let is_meant = written(own).or_else(|| written(above)).is_some_and(|ecn| ecn.get("not_ect").is_some());
+            (marking.not_ect != NotEct::Pass && !is_meant).then_some((&table.queue[at], marking))
+        })?;
         let (transport, threshold) = (group.keys.transport.name(), String::from(marking.threshold));
         let why = format!(
             "packets of {transport} cannot be marked, and \"{}\" drops these from {threshold} on, where it marks others; \

@@ -66,8 +66,7 @@ impl Resolved {
 
     fn capacity(&self, carrier: Carrier) -> Option<Rate> {
         match carrier {
-            Carrier::FromHost(host) => Some(self.topology.link(self.topology.uplink(NodeId(host))).rate),
-            Carrier::ToHost(host) => Some(self.topology.link(self.topology.uplink(NodeId(host)).reverse()).rate),
+            Carrier::FromHost(host) | Carrier::ToHost(host) => Some(self.topology.host_rate(NodeId(host))),
             Carrier::FromRack(rack) | Carrier::ToRack(rack) => {
                 let above = self.topology.outgoing(self.switch_of(rack)).iter().map(|&link| self.topology.link(link));
                 let rates = above.filter(|link| !self.topology.is_host(link.to)).map(|link| link.rate.bits_per_sec());
@@ -90,9 +89,10 @@ impl Resolved {
         let total: f64 = parts.iter().map(|(_, load)| load / 1e9).sum();
         let parts: Vec<String> = parts.iter().map(|(name, load)| format!("{name} {:.3}", load / 1e9)).collect();
         let switch = |rack| self.topology.node_name(self.switch_of(rack));
+        let links = |host| if self.topology.has_several_links(NodeId(host)) { "links" } else { "link" };
         let link = match carrier {
-            Carrier::FromHost(host) => format!("the link from host {host}"),
-            Carrier::ToHost(host) => format!("the link to host {host}"),
+            Carrier::FromHost(host) => format!("the {} from host {host}", links(host)),
+            Carrier::ToHost(host) => format!("the {} to host {host}", links(host)),
             Carrier::FromRack(rack) => format!("the links from {} to other switches", switch(rack)),
             Carrier::ToRack(rack) => format!("the links from other switches to {}", switch(rack)),
         };

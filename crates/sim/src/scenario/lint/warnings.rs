@@ -35,7 +35,8 @@ pub(in super::super) fn warnings(document: &Document, resolved: &Resolved) -> Ve
             warn(name, oddity);
         }
         let transport = group.keys.transport;
-        if transport.traits().needs_order && !group.keys.pinned && resolved.spec.routing != RoutingName::Ecmp {
+        let keeps_order = matches!(resolved.spec.routing, RoutingName::Ecmp | RoutingName::Flowlet);
+        if transport.traits().needs_order && !group.keys.pinned && !keeps_order {
             let why = "takes reordering by `routing` for loss; `pinned = true` keeps its flows on one path each";
             warn(name, ("transport".to_owned(), format!("{} {why}", transport.name())));
         }

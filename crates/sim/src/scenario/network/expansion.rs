@@ -6,6 +6,7 @@ use super::disciplines::DisciplineName;
 use super::presets;
 use super::queues::{DEFAULT_QUANTUM, QueueSpec, QueuesSpec, Reserve, ReserveBy, Scheduler};
 use crate::tables::KeyError;
+use crate::topology::Topology;
 
 impl QueuesSpec {
     /// The plan of this name, written out.
@@ -18,9 +19,23 @@ impl QueuesSpec {
         self.expanded()?.build()
     }
 
-    /// The same queues written out.
+    /// The same queues written out, those of `ports` too.
     pub(in super::super) fn expanded(&self) -> Result<Self, KeyError> {
+        let mut expanded = self.expanded_above()?;
+        expanded.ports = self.expanded_ports(&expanded)?;
+        Ok(expanded)
+    }
+
+    /// The same without `ports`.
+    fn expanded_above(&self) -> Result<Self, KeyError> {
         let refuse = |key: &str, why: &str| Err((key.to_owned(), why.to_owned()));
+        for (given, key) in
+            [(self.rate.is_some(), "rate"), (self.tier.is_some(), "tier"), (self.direction.is_some(), "direction")]
+        {
+            if given {
+                return refuse(key, "chooses ports: it goes into an element of `ports`");
+            }
+        }
         if self.queue.is_empty() {
             for (given, key) in [(self.scheduler.is_some(), "scheduler"), (self.strict.is_some(), "strict")] {
                 if given {
@@ -29,7 +44,11 @@ impl QueuesSpec {
             }
             let name = self.plan.as_deref().unwrap_or("shared");
             let preset = presets::queues_with(name, self.reserved_share()?);
-            return preset.map_err(|why| ("plan".to_owned(), why))?.adjusted(self, name);
+            return preset.map_err(|why| ("plan".to_owned(), why))?.adjusted(
+                self,
+                &format!("the plan {name}"),
+                Some(name),
+            );
         }
         for (given, key) in [
             (self.plan.is_some(), "plan"),
@@ -42,7 +61,7 @@ impl QueuesSpec {
                 return refuse(key, "goes with a named plan, not with queues that are written out");
             }
         }
-        let mut expanded = self.clone();
+        let mut expanded = Self { ports: Vec::new(), ..self.clone() };
         let scheduler = *expanded.scheduler.get_or_insert(Scheduler::Strict);
         expanded.device_fifo_packets.get_or_insert(0);
         match scheduler {
@@ -58,10 +77,10 @@ impl QueuesSpec {
         Ok(expanded)
     }
 
-    /// This expanded preset with the keys of `wishes` in place of its own.
-    fn adjusted(mut self, wishes: &Self, name: &str) -> Result<Self, KeyError> {
-        let refuse = |key: &str, what: &str| Err((key.to_owned(), format!("the plan {name} {what}")));
-        if wishes.reserve.is_some() && !presets::reserves(name) {
+    /// These expanded queues, called `whose`, with the keys of `wishes` in place of their own; `plan` is their name.
+    pub(super) fn adjusted(mut self, wishes: &Self, whose: &str, plan: Option<&str>) -> Result<Self, KeyError> {
+        let refuse = |key: &str, what: &str| Err((key.to_owned(), format!("{whose} {what}")));
+        if wishes.reserve.is_some() && !plan.is_some_and(presets::reserves) {
             return refuse("reserve", "reserves nothing for credits");
         }
         if wishes.colour_limit.is_some() && self.queue.iter().all(|queue| queue.colour_limit.is_none()) {
@@ -88,14 +107,18 @@ impl QueuesSpec {
         self.quantum = if self.scheduler == Some(Scheduler::Dwrr) { wishes.quantum.or(self.quantum) } else { None };
         self.device_fifo_packets = wishes.device_fifo_packets.or(self.device_fifo_packets);
         self.shared_buffer = wishes.shared_buffer.or(self.shared_buffer);
+        self.ports = Vec::new();
         Ok(self)
     }
 
     /// What hosts have where only switches are told: the same, unless it trims by name.
-    pub(in super::super) fn at_hosts(&self) -> Self {
+    pub(in super::super) fn at_hosts(&self, topology: &Topology) -> Self {
+        let ports = self.ports_at_hosts(topology);
         match self.plan.as_deref() {
-            Some(name) if presets::trims(name) => Self { plan: Some(presets::HOST_PLAN.to_owned()), ..Self::default() },
-            _ => self.clone(),
+            Some(name) if presets::trims(name) => {
+                Self { plan: Some(presets::HOST_PLAN.to_owned()), rate: self.rate, ports, ..Self::default() }
+            }
+            _ => Self { ports, ..self.clone() },
         }
     }
 

@@ -23,10 +23,10 @@ pub struct OutageSpec {
     /// The hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<HostSet>,
-    /// Links between switches, each in either direction, as `ports.csv` names its port; the whole cable is down.
+    /// Links, each in either direction, as `ports.csv` names its port; the whole cable is down.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
-    /// Switches by name, such as `"spine 0"`: all of their links are down. They have no hosts.
+    /// Switches by name, such as `"spine 0"`: all of their links are down. They are no host's only switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<String>,
     /// From when on. Default: 0s.
@@ -45,19 +45,25 @@ pub struct OutageSpec {
 }
 
 impl OutageSpec {
-    /// The links between switches that are down, both directions of each; the key that is wrong otherwise.
+    /// The links that are down, both directions of each; the key that is wrong otherwise.
     fn cables(&self, topology: &Topology) -> Result<BTreeSet<u32>, (&'static str, String)> {
         let mut dead = BTreeSet::new();
-        let between_switches = |link: LinkId| {
+        // The only link of a host is the host's own matter.
+        let only_host = |link: LinkId| {
             let link = topology.link(link);
-            !topology.is_host(link.from) && !topology.is_host(link.to)
+            [link.from, link.to].into_iter().find(|&end| topology.is_host(end) && !topology.has_several_links(end))
         };
         for name in &self.links {
-            let names = || (0..topology.links().len() as u32).map(LinkId).filter(|&link| between_switches(link));
+            let names = || (0..topology.links().len() as u32).map(LinkId);
             let Some(link) = names().find(|&link| topology.link_name(link) == *name) else {
-                let all: Vec<String> = names().map(|link| topology.link_name(link)).collect();
-                return Err(("links", suggest::unknown("link between switches", name, &all)));
+                let all: Vec<String> =
+                    names().filter(|&link| only_host(link).is_none()).map(|link| topology.link_name(link)).collect();
+                return Err(("links", suggest::unknown("link", name, &all)));
             };
+            if let Some(host) = only_host(link) {
+                let host = topology.node_name(host);
+                return Err(("links", format!("{name} is the only link of {host}: name the host as `hosts`")));
+            }
             dead.extend([link.0, link.reverse().0]);
         }
         for name in &self.switches {
@@ -67,9 +73,10 @@ impl OutageSpec {
                 return Err(("switches", suggest::unknown("switch", name, &all)));
             };
             for &link in topology.outgoing(switch) {
-                if !between_switches(link) {
-                    let host = topology.node_name(topology.link(link).to);
-                    return Err(("switches", format!("{name} has hosts, such as {host}: name these as `hosts`, too")));
+                if let Some(host) = only_host(link) {
+                    let host = topology.node_name(host);
+                    let why = format!("{name} is the only switch of hosts such as {host}: name these as `hosts`, too");
+                    return Err(("switches", why));
                 }
                 dead.extend([link.0, link.reverse().0]);
             }
@@ -79,7 +86,12 @@ impl OutageSpec {
 }
 
 /// When paths move, by time; or the first key that is wrong.
-pub(in super::super) fn reroutes(specs: &[OutageSpec], topology: &Topology) -> Result<Vec<Reroute>, KeyError> {
+/// Links have the `weights` that they have from the start.
+pub(in super::super) fn reroutes(
+    specs: &[OutageSpec],
+    topology: &Topology,
+    weights: &[u64],
+) -> Result<Vec<Reroute>, KeyError> {
     // When each set of links leaves the paths, and when it returns.
     let mut moves: Vec<(usize, Span, Span, BTreeSet<u32>)> = Vec::new();
     for (index, spec) in specs.iter().enumerate() {
@@ -119,6 +131,7 @@ pub(in super::super) fn reroutes(specs: &[OutageSpec], topology: &Topology) -> R
             };
             (format!("outages.{index}.reroute_after"), why)
         })?;
+        let routing = if weights.is_empty() { routing } else { routing.weighted(weights.to_vec()) };
         Ok(Reroute { at: Instant::ZERO.after(at), dead, routing })
     };
     times.into_iter().map(at_time).collect()
@@ -150,10 +163,11 @@ pub(in super::super) fn resolve(specs: &[OutageSpec], topology: &Topology) -> Re
             LossKind::Within { from: Instant::ZERO.after(spec.from), until: Instant::ZERO.after(until), probability };
         losses.extend(cables.into_iter().map(|link| LinkLoss { link, kind }));
         for host in hosts {
-            let uplink = topology.uplink(NodeId(host));
-            losses.push(LinkLoss { link: uplink.0, kind });
-            if spec.loss.is_none() {
-                losses.push(LinkLoss { link: uplink.reverse().0, kind });
+            for uplink in topology.outgoing(NodeId(host)) {
+                losses.push(LinkLoss { link: uplink.0, kind });
+                if spec.loss.is_none() {
+                    losses.push(LinkLoss { link: uplink.reverse().0, kind });
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 
+use super::direction::Direction;
 use super::disciplines::DisciplineName;
 use super::limit::Limit;
 use super::marking::{EcnSpec, RedSpec};
@@ -55,6 +56,19 @@ pub struct QueuesSpec {
     /// The queues, by priority where that matters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueueSpec>,
+    /// Ports whose queues differ: each element chooses ports by `rate`, `tier` and `direction`, and has the other keys of
+    /// this table, laid over it. Of several elements that choose a port the last counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Self>,
+    /// In an element of `ports`: the rate of its ports' links. Default: any.
+    #[serde(skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
+    pub rate: Option<Rate>,
+    /// In an element of `ports`: the tier of its switches, 1 for those with hosts. Default: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<u32>,
+    /// In an element of `ports`: where its ports lead, `"up"`, `"down"` or `"across"`. Default: anywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
 }
 
 /// Share of each link that a plan reserves for transports with credits.
@@ -181,6 +195,12 @@ impl QueuesSpec {
     /// The queue that takes a class.
     pub(in super::super) fn queue_of(&self, class: u8) -> Option<usize> {
         self.queue.iter().position(|queue| queue.classes.contains(&class))
+    }
+
+    /// This table, then its elements of `ports`, each with its key.
+    pub(in super::super) fn tables(&self) -> impl Iterator<Item = (String, &Self)> {
+        let ports = self.ports.iter().enumerate().map(|(index, ports)| (format!("ports.{index}."), ports));
+        std::iter::once((String::new(), self)).chain(ports)
     }
 
     /// Whether the reserved share follows the traffic.
