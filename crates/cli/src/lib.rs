@@ -283,7 +283,11 @@ mod tests {
         let (mut whole, mut named) = (0, 0);
         for (file, text) in documents() {
             let mut in_block = false;
-            let text = text.replace("\\\n", " ");
+            let mut text = text.replace("\\\n    ", "");
+            // Names of hosts are looked up as the command is read; these have none.
+            for host in 1..=4 {
+                text = text.replace(&format!("host{host}:"), &format!("192.0.2.{host}:"));
+            }
             for line in text.lines() {
                 if line.starts_with("```") {
                     in_block = !in_block;
@@ -296,12 +300,16 @@ mod tests {
                         whole += 1;
                     }
                 } else {
-                    for code in line.split('`').skip(1).step_by(2).filter(|code| code.starts_with("pliant ")) {
+                    let codes = line.split('`').skip(1).step_by(2);
+                    for words in codes.flat_map(commands) {
                         use clap::error::ErrorKind;
-                        let words = shell::words(code);
+                        // A name in capitals stands for any.
+                        if words.get(1).is_none_or(|word| word.chars().all(|letter| letter.is_ascii_uppercase())) {
+                            continue;
+                        }
                         let kind = Cli::try_parse_from(&words).err().map(|error| error.kind());
                         let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
-                        assert!(!kind.is_some_and(|kind| unknown.contains(&kind)), "{file}: `{code}`");
+                        assert!(!kind.is_some_and(|kind| unknown.contains(&kind)), "{file}: {words:?}");
                         named += 1;
                     }
                 }
