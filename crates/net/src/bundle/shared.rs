@@ -15,6 +15,7 @@ use tokio::sync::oneshot::Sender;
 
 use super::class::BundleClass;
 use super::frame::StreamId;
+use super::messages::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
 use crate::connection::{Closed, ConnectionId, Keys, Peer};
 use crate::poll::PollWaker;
@@ -116,6 +117,7 @@ pub(super) struct SharedBundles {
     queue: Mutex<Vec<Arc<SharedBundle>>>,
     /// Sockets that the node's thread has not taken yet; `None` when it takes no more.
     attachments: Mutex<Option<Vec<Attachment>>>,
+    messages: Mutex<MessageFlows>,
     /// Relays whose streams have news.
     news: Mutex<Vec<RelayId>>,
     pub(super) accepted: UnboundedSender<OpenedStream>,
@@ -130,6 +132,7 @@ impl SharedBundles {
             keys: Mutex::default(),
             queue: Mutex::default(),
             attachments: Mutex::new(Some(Vec::new())),
+            messages: Mutex::default(),
             news: Mutex::default(),
             accepted,
         }
@@ -137,6 +140,10 @@ impl SharedBundles {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Bundles> {
         lock(&self.bundles)
+    }
+
+    pub(super) fn messages(&self) -> MutexGuard<'_, MessageFlows> {
+        lock(&self.messages)
     }
 
     pub(super) fn classes(&self) -> Arc<[BundleClass]> {

@@ -47,6 +47,9 @@ pub struct AtpConfig {
     /// Bytes of whole messages that wait for `Command::Consume`, from which on the receiver takes no fragment but of messages
     /// that have begun: what it refuses is lost, and slows its sender down. `None`: the application takes all at once.
     pub delivery_limit: Option<u64>,
+    /// The flow does not end before every message was sent once and has arrived or is lost, however many have arrived:
+    /// missing is what the network has lost, and no more. The paper: off.
+    pub sends_all: bool,
 }
 
 /// How a loss is found.
@@ -167,6 +170,7 @@ impl AtpConfig {
             timer: DATACENTER_TIMER,
             reassembly_limit: u64::MAX,
             delivery_limit: None,
+            sends_all: false,
         }
     }
 
