@@ -40,6 +40,21 @@ impl Connection {
         self.frames.take_response(bytes, collected, output)
     }
 
+    /// So many bytes of the broker that come next go to the client as they are: they need not be
+    /// [taken](Self::take_response).
+    pub fn passing(&self) -> usize {
+        self.frames.passing()
+    }
+
+    /// So many of them have gone.
+    ///
+    /// # Panics
+    ///
+    /// If they are more than [pass](Self::passing).
+    pub fn pass(&mut self, count: usize) {
+        self.frames.pass(count);
+    }
+
     /// The client has ended. An error says that it did so within a frame.
     pub fn end_requests(&self) -> Result<(), Refusal> {
         self.frames.end_requests()

@@ -8,8 +8,10 @@
 //! What need not all arrive travels beside it, in [flows of messages](OutgoingMessages) of the same class.
 
 mod cells;
+mod change;
 mod class;
 mod frame;
+mod message_flows;
 mod messages;
 mod multiplexer;
 mod node;
@@ -17,9 +19,11 @@ mod relays;
 mod shared;
 mod stream;
 
+pub use change::ChangeBytes;
 pub use class::BundleClass;
 pub use frame::{MAX_HEADER_BYTES, StreamId};
-pub use messages::{ExpectedMessages, IncomingMessages, MessageToken, OutgoingMessages, SendMessages};
+pub use message_flows::{MessageToken, SendMessages};
+pub use messages::{ExpectedMessages, IncomingMessages, OutgoingMessages};
 pub use multiplexer::{
     Multiplexer, MultiplexerConfig, MultiplexerCounts, ReadOutcome, StreamEvent, Violation, reset_code,
 };

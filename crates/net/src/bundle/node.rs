@@ -13,7 +13,8 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::class::{BundleClass, invalid};
 use super::frame::MAX_HEADER_BYTES;
-use super::messages::{ExpectedMessages, IncomingMessages, MessageCall, MessageFlow, MessageToken, lock};
+use super::message_flows::{MessageCall, MessageFlow, MessageToken, lock};
+use super::messages::{ExpectedMessages, IncomingMessages};
 use super::multiplexer::{Multiplexer, MultiplexerCounts};
 use super::relays::Relays;
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
@@ -528,7 +529,11 @@ impl Connections<'_> {
                 continue;
             }
             let Some(how) = lock(&flow.begin).take().filter(|_| buffers.status == Status::Open) else { continue };
-            let Some(class) = self.thread.shared.class(&flow.call.class) else { continue };
+            let Some(class) = self.thread.shared.class(&flow.call.class) else {
+                drop(buffers);
+                let _ = driver.close(connection, 1, "the class has gone");
+                continue;
+            };
             let messages = std::mem::take(&mut buffers.wanted.messages);
             let peer = buffers.peer;
             drop(buffers);

@@ -13,9 +13,10 @@ use rustix::net::sockopt::set_socket_linger;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot::Sender;
 
+use super::change::ChangeBytes;
 use super::class::BundleClass;
 use super::frame::StreamId;
-use super::messages::MessageFlows;
+use super::message_flows::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
 use crate::connection::{Closed, ConnectionId, Keys, Peer};
 use crate::poll::PollWaker;
@@ -35,6 +36,7 @@ pub(super) struct Attachment {
     pub(super) bundle: Arc<SharedBundle>,
     pub(super) stream: StreamId,
     pub(super) socket: OwnedFd,
+    pub(super) change: Option<Box<dyn ChangeBytes>>,
     /// Hears when both sides are over.
     pub(super) over: Sender<io::Result<()>>,
 }
