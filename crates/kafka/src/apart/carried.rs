@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{APART, AS_IT_IS, MAX_MESSAGES, Plan, Report, take, take_u32};
+use super::{APART, AS_IT_IS, MAX_MESSAGES, Plan, Report, spend, take, take_u32};
 use crate::api;
 use crate::batch::join;
 use crate::connection::{Fetched, OLDEST_FETCH, fetch};
@@ -59,6 +59,11 @@ impl Carried {
         self.flow
     }
 
+    /// Whether all of its messages are here.
+    pub fn is_whole(&self) -> bool {
+        self.here.len() == self.groups.len()
+    }
+
     /// How many messages it has.
     pub fn messages(&self) -> usize {
         self.groups.len()
@@ -92,14 +97,8 @@ impl Carried {
             if self.here.contains_key(&number) {
                 continue;
             }
-            let left = &mut left[group.account as usize];
-            match left.checked_sub(group.records) {
-                Some(rest) => {
-                    *left = rest;
-                    Report::push(&mut report.lost, number);
-                }
-                None => Report::push(&mut report.again, number),
-            }
+            let spends = spend(&mut left[group.account as usize], group.records);
+            Report::push(if spends { &mut report.lost } else { &mut report.again }, number);
         }
         report
     }

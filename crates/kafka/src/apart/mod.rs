@@ -42,6 +42,8 @@ struct Group {
     account: u32,
     records: u32,
     offsets: Vec<(i64, i64)>,
+    /// The least is lost first.
+    rank: (u64, u64),
     message: Vec<u8>,
 }
 
@@ -52,6 +54,10 @@ pub struct Cut {
     pub min_delivery: MinDelivery,
     /// Bytes of a message that travels in one packet.
     pub payload: usize,
+    /// Which records are lost first, if the path leaves the choice.
+    pub pattern: LossPattern,
+    /// Whether records are left out of batches that are not worth messages.
+    pub leaves_out: bool,
 }
 
 /// What was taken out of a response.
@@ -75,9 +81,9 @@ impl Plan {
             match section {
                 Section::Batch(header, bytes) => {
                     if !self.take_batch(&header, bytes, first, ledger, cut, &mut entry, output) {
-                        let bound = Bound { min_delivery: cut.min_delivery, pattern: LossPattern::default() };
+                        let bound = Bound { min_delivery: cut.min_delivery, pattern: cut.pattern };
                         let mut left = Vec::with_capacity(bytes.len());
-                        batch(&header, bytes, ledger, bound, false, &mut entry, &mut left);
+                        batch(&header, bytes, ledger, bound, cut.leaves_out, &mut entry, &mut left);
                         put_part(output, AS_IT_IS, &left);
                     }
                 }
@@ -142,7 +148,8 @@ impl Plan {
         put_part(output, APART, &content);
         for RecordGroup { records, offsets, bytes } in groups {
             let message = [&(self.groups.len() as u32).to_be_bytes(), &bytes[..]].concat();
-            self.groups.push(Group { account: account as u32, records, offsets, message });
+            let rank = cut.pattern.rank(offsets.first().map_or(0, |(first, _)| *first as u64));
+            self.groups.push(Group { account: account as u32, records, offsets, rank, message });
         }
         true
     }
@@ -157,27 +164,45 @@ impl Plan {
         self.groups.iter().map(|group| group.message.len()).sum()
     }
 
-    /// The messages: those that are lost first, by the pattern, come last.
-    pub fn messages(&self, pattern: LossPattern) -> Vec<&[u8]> {
-        let mut order: Vec<&Group> = self.groups.iter().collect();
-        let first = |group: &Group| group.offsets.first().map_or(0, |(first, _)| *first as u64);
-        order.sort_by_cached_key(|group| std::cmp::Reverse(pattern.rank(first(group))));
-        order.into_iter().map(|group| &group.message[..]).collect()
+    /// The messages. Those that may all be missing come last, and of these the last is lost first.
+    pub fn messages(&self) -> Vec<&[u8]> {
+        let mut left = self.allowances();
+        let mut by_rank: Vec<&Group> = self.groups.iter().collect();
+        by_rank.sort_by_key(|group| group.rank);
+        let spends = |group: &&Group| spend(&mut left[group.account as usize], group.records);
+        let (mut spared, needed): (Vec<&Group>, Vec<&Group>) = by_rank.into_iter().partition(spends);
+        spared.extend(needed);
+        spared.into_iter().rev().map(|group| &group.message[..]).collect()
     }
 
     /// How many messages may be missing: whichever they are, no account loses more than it may if each has no more than its
     /// share of them.
     pub fn may_miss(&self) -> usize {
-        let mut records: Vec<Vec<u32>> = vec![Vec::new(); self.accounts.len()];
-        for group in &self.groups {
-            records[group.account as usize].push(group.records);
-        }
-        let missing = records.into_iter().zip(&self.accounts).map(|(mut records, account)| {
-            records.sort_unstable_by(|one, other| other.cmp(one));
-            let mut left = account.may_lose;
-            records.into_iter().take_while(|count| left.checked_sub(*count).map(|rest| left = rest).is_some()).count()
-        });
-        missing.sum()
+        let mut left = self.allowances();
+        let mut largest: Vec<&Group> = self.groups.iter().collect();
+        largest.sort_by_key(|group| std::cmp::Reverse(group.records));
+        let spends = |group: &&&Group| {
+            let left = &mut left[group.account as usize];
+            let spends = spend(left, group.records);
+            // What is smaller comes after: nothing more of the account may be missing.
+            *left = if spends { *left } else { 0 };
+            spends
+        };
+        largest.iter().filter(spends).count()
+    }
+
+    fn allowances(&self) -> Vec<u32> {
+        self.accounts.iter().map(|account| account.may_lose).collect()
+    }
+
+    /// Nothing of the partition that was taken apart last travels apart after all.
+    pub fn drop_partition(&mut self) {
+        self.partitions -= 1;
+        let before = |account: &Account| account.partition < self.partitions;
+        let accounts = self.accounts.iter().take_while(|account| before(account)).count();
+        self.accounts.truncate(accounts);
+        let groups = self.groups.iter().take_while(|group| (group.account as usize) < accounts).count();
+        self.groups.truncate(groups);
     }
 
     /// What the other side is told of a response of a version: these are its bytes from its correlation number on, and its
@@ -200,14 +225,15 @@ impl Plan {
     /// What a report adds to the ledger of each partition, which has not taken it in.
     pub fn settle(&self, report: &Report) -> Result<Vec<Entry>, Refusal> {
         let mut entries = vec![Entry::default(); self.partitions];
-        let mut left: Vec<u32> = self.accounts.iter().map(|account| account.may_lose).collect();
+        let mut left = self.allowances();
         for account in &self.accounts {
             entries[account.partition].settled += u64::from(account.may_lose);
         }
         for number in self.numbers(&report.lost)? {
             let group = &self.groups[number];
-            let left = &mut left[group.account as usize];
-            *left = left.checked_sub(group.records).ok_or(Refusal::Bound)?;
+            if !spend(&mut left[group.account as usize], group.records) {
+                return Err(Refusal::Bound);
+            }
             let Account { partition, transactional, .. } = self.accounts[group.account as usize];
             let entry = &mut entries[partition];
             for (first, last) in &group.offsets {
@@ -285,6 +311,18 @@ impl Report {
             _ => ranges.push((number, number)),
         }
     }
+}
+
+/// Takes so many from what is left, if that is enough.
+fn spend(left: &mut u32, records: u32) -> bool {
+    let rest = left.checked_sub(records);
+    *left = rest.unwrap_or(*left);
+    rest.is_some()
+}
+
+/// Appends records of a partition that travel in the response.
+pub fn put_as_they_are(records: &[u8], output: &mut Vec<u8>) {
+    put_part(output, AS_IT_IS, records);
 }
 
 fn put_part(output: &mut Vec<u8>, kind: u8, content: &[u8]) {

@@ -57,7 +57,12 @@ fn response(version: i16, records: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn cut(part: f64) -> Cut {
-    Cut { min_delivery: MinDelivery::from_part(part).unwrap(), payload: 300 }
+    Cut {
+        min_delivery: MinDelivery::from_part(part).unwrap(),
+        payload: 300,
+        pattern: LossPattern::Uniform,
+        leaves_out: false,
+    }
 }
 
 /// Takes a response apart, with a ledger for each partition: its head, and what was noted of each partition.
@@ -105,7 +110,7 @@ fn what_comes_whole_is_as_it_was() {
         }
         let mut carried = Carried::parse(&plan.head(5, version, &left)).unwrap();
         assert_eq!((carried.flow(), carried.messages()), (5, plan.groups.len()));
-        plan.messages(LossPattern::Uniform).into_iter().for_each(|message| carried.take(message).unwrap());
+        plan.messages().into_iter().for_each(|message| carried.take(message).unwrap());
         let report = carried.report();
         assert_eq!(report, Report::default());
         for (ledger, entry) in ledgers.iter_mut().zip(plan.settle(&report).unwrap()) {
@@ -148,7 +153,7 @@ fn what_is_missing_beyond_the_bound_is_asked_for_again() {
     let mut got = Vec::new();
     carried.write(&mut got).unwrap();
     let expected: Vec<i64> = (0..101).filter(|offset| !ledgers[0].is_lost(*offset)).collect();
-    assert_eq!(records(11, &got), [expected.clone()]);
+    assert_eq!(records(11, &got), std::slice::from_ref(&expected));
     assert_eq!(ledgers[0].counts().lost, 101 - expected.len() as u64);
     assert_eq!(ledgers[0].unsettled(), 0);
     // The next reader gets the same.
@@ -163,13 +168,39 @@ fn what_is_missing_beyond_the_bound_is_asked_for_again() {
 #[test]
 fn as_many_may_miss_as_keep_the_bound() {
     let account = |may_lose| Account { partition: 0, may_lose, transactional: false };
-    let group = |account, records| Group { account, records, offsets: Vec::new(), message: Vec::new() };
+    let group = |account, records| Group { account, records, offsets: Vec::new(), rank: (0, 0), message: Vec::new() };
     let plan = Plan {
         accounts: vec![account(10), account(0), account(3)],
         groups: vec![group(0, 4), group(0, 5), group(0, 2), group(1, 1), group(2, 1), group(2, 1)],
         partitions: 1,
     };
     assert_eq!(plan.may_miss(), 2 + 2, "five and four of ten, none of none, both of three");
+}
+
+/// A flow that ends when enough has arrived has not sent its last messages: as many records of each partition are missing as
+/// may be, and none is asked for again. What is dropped leaves the others as they are.
+#[test]
+fn what_may_be_missing_is_sent_last() {
+    let parts = [a_batch(0, 500, 60, Compression::None, false), a_batch(0, 300, 200, Compression::None, true)];
+    let whole = response(11, &parts);
+    let (mut ledgers, mut plan) = (vec![Ledger::default(); 2], Plan::default());
+    let left = take_apart(11, &whole, &mut ledgers, cut(0.7), &mut plan);
+    let mut carried = Carried::parse(&plan.head(5, 11, &left)).unwrap();
+    let messages = plan.messages();
+    for message in &messages[..messages.len() - plan.may_miss()] {
+        carried.take(message).unwrap();
+    }
+    let report = carried.report();
+    assert!(report.again.is_empty() && !report.lost.is_empty());
+    let entries = plan.settle(&report).unwrap();
+    let lost = [entries[0].plain.lost, entries[1].transactional.lost];
+    assert!((143..=150).contains(&lost[0]) && (88..=90).contains(&lost[1]), "{lost:?}");
+    let groups = plan.groups.len();
+    let mut third = Ledger::default();
+    plan.take_apart(&a_batch(0, 100, 60, Compression::None, true), &mut third, cut(0.7), &mut Vec::new());
+    assert!(plan.groups.len() > groups);
+    plan.drop_partition();
+    assert_eq!((plan.groups.len(), plan.partitions, plan.settle(&report)), (groups, 2, Ok(entries)));
 }
 
 /// What a peer says wrongly is refused, and nothing is kept of what it claims to be.
@@ -216,6 +247,8 @@ struct Round {
     seed: u64,
     /// Whoever received it is killed before it tells what is lost.
     killed: bool,
+    /// Records are left out of batches that stay whole.
+    leaves_out: bool,
 }
 
 fn round() -> impl Strategy<Value = Round> {
@@ -226,14 +259,16 @@ fn round() -> impl Strategy<Value = Round> {
         prop_oneof![Just(0u32), 1..100u32, Just(100u32)],
         any::<u64>(),
         prop::bool::weighted(0.2),
+        any::<bool>(),
     )
-        .prop_map(|(batches, codec, version, loss, seed, killed)| Round {
+        .prop_map(|(batches, codec, version, loss, seed, killed, leaves_out)| Round {
             batches,
             codec,
             version,
             loss,
             seed,
             killed,
+            leaves_out,
         })
 }
 
@@ -267,10 +302,11 @@ proptest! {
             }
             let whole = response(round.version, &given);
             let mut plan = Plan::default();
+            let cut = Cut { leaves_out: round.leaves_out, ..cut };
             let left = take_apart(round.version, &whole, &mut ledgers, cut, &mut plan);
             let mut carried = Carried::parse(&plan.head(1, round.version, &left)).unwrap();
             let mut state = round.seed;
-            for message in plan.messages(LossPattern::Uniform) {
+            for message in plan.messages() {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 if (state >> 33) as u32 % 100 >= round.loss {
                     carried.take(message).unwrap();
@@ -311,8 +347,10 @@ proptest! {
                 prop_assert!(ledger.counts().fetched == next[partition] as u64);
                 prop_assert!(all.clone().all(|offset| ledger.is_decided(offset)));
                 if round.killed {
-                    prop_assert!(all.clone().all(|offset| !ledger.is_lost(offset)));
-                    prop_assert!(ledger.unsettled() >= missing.len() as u64);
+                    let named = all.clone().filter(|offset| ledger.is_lost(*offset));
+                    let left_out: BTreeSet<i64> = named.collect();
+                    prop_assert!(left_out.iter().all(|offset| !got.contains(offset)));
+                    prop_assert!(ledger.unsettled() >= (missing.len() - left_out.len()) as u64);
                 } else {
                     prop_assert!(all.clone().all(|offset| ledger.is_lost(offset) != got.contains(&offset)));
                     let mut again = Vec::new();

@@ -64,7 +64,9 @@ pub trait Thinner {
     }
     /// A response is taken apart, and is these bytes from its correlation number on: appends to `output` what of it goes to
     /// the client as it is.
-    fn carry(&mut self, _version: i16, _response: Vec<u8>, _output: &mut Vec<u8>) {}
+    fn carry(&mut self, _version: i16, _response: Vec<u8>, _output: &mut Vec<u8>) -> Result<(), Refusal> {
+        Ok(())
+    }
 }
 
 /// What comes of a response that does not just pass.
@@ -119,7 +121,7 @@ impl LossyConnection {
                         Ok(())
                     };
                     fetch(version, &frame[8..], &mut take_apart, &mut response)?;
-                    thinner.carry(version, response, output);
+                    thinner.carry(version, response, output)?;
                 }
                 Kind::Fetch => {
                     let mut thin = |fetched: &Fetched<'_>, left: &mut Vec<u8>| {
